@@ -1,0 +1,5 @@
+"""WSGI entry: ``gunicorn app:app``."""
+
+from refine import create_app
+
+app = create_app()

@@ -1,0 +1,25 @@
+"""Alembic's environment: the application's engine, the models' metadata."""
+
+from alembic import context
+from flask import current_app
+
+database = current_app.extensions["migrate"].db
+
+
+def run_migrations() -> None:
+    """Run each migration in a transaction of its own."""
+    with database.engine.connect() as connection:
+        context.configure(
+            connection=connection,
+            target_metadata=database.metadata,
+            transaction_per_migration=True,
+            compare_type=True,
+            compare_server_default=True,
+        )
+        with context.begin_transaction():
+            context.run_migrations()
+
+
+if context.is_offline_mode():
+    raise SystemExit("refine: migrations run against a database; offline mode is not supported")
+run_migrations()

@@ -1,0 +1,63 @@
+"""Where the embedded servers of a data folder listen: follows from the folder, starts nothing."""
+
+import hashlib
+import os
+import re
+import tempfile
+from pathlib import Path
+
+from refine.embedded.folders import refuse_foreign
+
+POSTGRES_SOCKET = ".s.PGSQL.5432"  # the name that libpq looks for
+VALKEY_SOCKET = "valkey.sock"
+SOCKET_PATH_BYTES = 103  # macOS; Linux allows four more
+
+# Anything else would need quoting, and SQLAlchemy, libpq and redis-py disagree on how.
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
+
+
+def database_url(data_dir: Path) -> str:
+    """The SQLAlchemy URL of the embedded PostgreSQL of this data folder, running or not.
+
+    The port is part of the socket's name; said here, lest PGPORT say something else.
+    """
+    return f"postgresql+psycopg://refine@/refine?host={socket_dir(data_dir)}&port=5432"
+
+
+def redis_url(data_dir: Path) -> str:
+    """The redis-py URL of the embedded Valkey of this data folder, running or not."""
+    return f"unix://{valkey_socket(data_dir)}?db=0"
+
+
+def socket_dir(data_dir: Path) -> Path:
+    """The folder of both sockets: in the data folder where its path is short and plain.
+
+    Otherwise a folder in the temporary directory, named by the user and the data folder. Raises
+    EmbeddedError if somebody else has put something there. Makes nothing.
+    """
+    data_dir = data_dir.resolve()
+    inside = data_dir / "run"
+    return inside if _usable(inside) else _temporary(data_dir)
+
+
+def postgres_socket(data_dir: Path) -> Path:
+    return socket_dir(data_dir) / POSTGRES_SOCKET
+
+
+def valkey_socket(data_dir: Path) -> Path:
+    return socket_dir(data_dir) / VALKEY_SOCKET
+
+
+def _usable(folder: Path) -> bool:
+    longest = os.fsencode(folder / POSTGRES_SOCKET)
+    return len(longest) <= SOCKET_PATH_BYTES and bool(_PLAIN_PATH.fullmatch(str(folder)))
+
+
+def _temporary(data_dir: Path) -> Path:
+    digest = hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:12]
+    name = f"refine-{os.geteuid()}-{digest}"
+    folder = Path(tempfile.gettempdir()).resolve() / name
+    if not _usable(folder):
+        folder = Path("/tmp") / name  # noqa: S108 - the owner is checked
+    refuse_foreign(folder)
+    return folder

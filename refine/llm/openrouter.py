@@ -1,0 +1,276 @@
+"""OpenRouter's chat completions over plain HTTP: one model, asked once, or a ProviderError.
+
+Retrying one HTTP call is safe, because nothing was executed yet; so it is done here, at most three
+attempts and within the caller's deadline. Everything above this module sees a Reply or an error.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import requests
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
+
+from refine.errors import ProviderError
+from refine.llm.messages import Message, Reply
+from refine.llm.replies import Unusable, parse_reply
+
+MAX_OUTPUT_TOKENS = 8_192
+MAX_ATTEMPTS = 3
+MAX_RETRY_AFTER_SECONDS = 60.0
+MAX_REPLY_BYTES = 16 * 1024 * 1024
+
+_CONNECT_SECONDS = 10.0
+_CATALOGUE_SECONDS = 10.0
+# One attempt never takes the whole of a session's time.
+_ATTEMPT_SECONDS = 300.0
+_POLL_SECONDS = 0.2
+_BACKOFF_SECONDS = (0.5, 2.0)
+_RETRIED_STATUS = frozenset({408, 429, *range(500, 600)})
+
+_STATUS_KINDS = {
+    400: "invalid_request",
+    401: "unauthorized",
+    402: "out_of_credit",
+    403: "forbidden",
+    404: "no_endpoint",
+    408: "timeout",
+    413: "too_large",
+    422: "invalid_request",
+    429: "rate_limited",
+}
+_ADVICE = {
+    401: "check OPENROUTER_API_KEY",
+    402: "the key has no credit left",
+    403: "the key may not use this model, or a filter refused the request",
+    404: "no provider serves this model with tools under the account's privacy settings",
+    413: "the ledger is larger than the provider takes; set REFINE_CONTEXT_TOKENS lower",
+}
+
+
+class Cancelled(Exception):  # noqa: N818  (a signal, not a fault)
+    """The caller no longer wants the answer: it was asked to stop."""
+
+
+class _Transient(ProviderError):
+    """A fault that another attempt may not meet."""
+
+    def __init__(self, message: str, *, kind: str, retry_after_seconds: float | None = None) -> None:
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__(message, kind=kind)
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """What goes along with a request besides its messages: opaque ids, and the account's terms."""
+
+    session_id: str
+    account_ref: str
+    zero_data_retention: bool = True
+
+
+@dataclass
+class OpenRouter:
+    """A client for one server. ``plain`` leaves OpenRouter's own fields out."""
+
+    base_url: str
+    api_key: str
+    plain: bool = False
+
+    def generate(
+        self,
+        model_id: str,
+        messages: Sequence[Message],
+        tools: Sequence[dict[str, Any]],
+        privacy: Privacy,
+        *,
+        deadline: float,
+        is_cancelled: Callable[[], bool] = lambda: False,
+    ) -> Reply:
+        """Ask the model for its next message.
+
+        ``deadline`` is a ``time.monotonic()`` instant that bounds all attempts together. Raises
+        ProviderError, or Cancelled as soon as ``is_cancelled`` tells so.
+        """
+        body = self._body(model_id, messages, tools, privacy)
+
+        def attempt() -> Reply:
+            seconds = deadline - time.monotonic()
+            if seconds <= 0:
+                raise ProviderError("the time for this session is over", kind="deadline")
+            return self._ask(body, min(seconds, _ATTEMPT_SECONDS), is_cancelled)
+
+        retrying = Retrying(
+            stop=stop_after_attempt(MAX_ATTEMPTS),
+            retry=retry_if_exception_type(_Transient),
+            wait=lambda state: _pause_seconds(state, deadline),
+            sleep=lambda seconds: _sleep(seconds, is_cancelled),
+            reraise=True,
+        )
+        return retrying(attempt)
+
+    def context_tokens(self, model_id: str) -> int | None:
+        """Return the context length that the server names for the model, None where it names none."""
+        try:
+            answer = self._http().get(
+                f"{self.base_url}/models",
+                headers=self._headers(),
+                timeout=_CATALOGUE_SECONDS,
+                allow_redirects=False,
+            )
+            listed = answer.json()["data"]
+            lengths = [entry["context_length"] for entry in listed if entry["id"] == model_id]
+        except (requests.RequestException, ValueError, LookupError, TypeError):
+            return None
+        return lengths[0] if lengths and type(lengths[0]) is int and lengths[0] > 0 else None
+
+    # -- one attempt ------------------------------------------------------------------------------
+
+    def _ask(self, body: Any, seconds: float, is_cancelled: Callable[[], bool]) -> Reply:
+        answer = _within(seconds, is_cancelled, lambda: self._post(body, seconds))
+        try:
+            return parse_reply(answer)
+        except Unusable as fault:
+            raise _Transient(str(fault), kind=fault.kind) from None
+
+    def _post(self, body: Any, seconds: float) -> bytes:
+        try:
+            with self._http().post(
+                f"{self.base_url}/chat/completions",
+                json=body,
+                headers=self._headers(),
+                timeout=(min(_CONNECT_SECONDS, seconds), seconds),
+                allow_redirects=False,
+                stream=True,
+            ) as response:
+                _check_status(response)
+                return _read(response)
+        except requests.Timeout:
+            raise _Transient("the model's server did not answer in time", kind="timeout") from None
+        except requests.RequestException as fault:
+            raise _Transient(
+                f"the connection to {self.base_url} failed ({type(fault).__name__})",
+                kind="connection",
+            ) from None
+
+    @staticmethod
+    def _http() -> requests.Session:
+        http = requests.Session()
+        # a .netrc would replace our bearer token, a proxy variable would see the ledger
+        http.trust_env = False
+        return http
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"Authorization": f"Bearer {self.api_key}", "User-Agent": "refine"}
+        return headers if self.plain else {**headers, "X-OpenRouter-Metadata": "enabled"}
+
+    def _body(
+        self,
+        model_id: str,
+        messages: Sequence[Message],
+        tools: Sequence[dict[str, Any]],
+        privacy: Privacy,
+    ) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": model_id,
+            "messages": list(messages),
+            "tools": list(tools),
+            "tool_choice": "auto",
+            "max_tokens": MAX_OUTPUT_TOKENS,
+            "stream": False,
+        }
+        if self.plain:
+            return body
+        return {
+            **body,
+            "provider": {
+                "data_collection": "deny",
+                "require_parameters": True,
+                "zdr": privacy.zero_data_retention,
+            },
+            "plugins": [{"id": "context-compression", "enabled": False}],
+            "session_id": privacy.session_id,
+            "user": privacy.account_ref,
+        }
+
+
+def _check_status(response: requests.Response) -> None:
+    status = response.status_code
+    if status == requests.codes.ok:
+        return
+    # the body is not quoted: providers echo prompts in their errors
+    kind = _STATUS_KINDS.get(status, "provider_error" if status >= 500 else "refused")  # noqa: PLR2004
+    said = f"the model's server answered HTTP {status} ({_ADVICE.get(status, kind)})"
+    if status not in _RETRIED_STATUS:
+        raise ProviderError(said, kind=kind, http_status=status)
+    fault = _Transient(said, kind=kind, retry_after_seconds=_retry_after(response))
+    fault.http_status = status
+    raise fault
+
+
+def _retry_after(response: requests.Response) -> float | None:
+    given = response.headers.get("Retry-After", "").strip()
+    return float(given) if given.isascii() and given.isdigit() and len(given) < 9 else None  # noqa: PLR2004
+
+
+def _read(response: requests.Response) -> bytes:
+    body = bytearray()
+    for chunk in response.iter_content(64 * 1024):
+        body += chunk
+        if len(body) > MAX_REPLY_BYTES:
+            raise ProviderError("the model's answer is too large", kind="too_large")
+    return bytes(body)
+
+
+def _within(seconds: float, is_cancelled: Callable[[], bool], work: Callable[[], bytes]) -> bytes:
+    """Run ``work`` in a thread of its own, for at most ``seconds``.
+
+    A socket's timeout begins anew with every byte, so a slow drip would never end; and nobody
+    could stop a session that waits for its model. The thread left behind ends with its socket.
+    """
+    done: queue.SimpleQueue[bytes | BaseException] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            done.put(work())
+        except BaseException as error:
+            done.put(error)
+
+    threading.Thread(target=run, name="refine-llm-call", daemon=True).start()
+    deadline = time.monotonic() + seconds
+    while True:
+        if is_cancelled():
+            raise Cancelled
+        left = deadline - time.monotonic()
+        try:
+            outcome = done.get(timeout=max(0.0, min(left, _POLL_SECONDS)))
+        except queue.Empty:
+            if left <= 0:
+                raise _Transient("the model did not answer in time", kind="timeout") from None
+            continue
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+
+def _pause_seconds(state: RetryCallState, deadline: float) -> float:
+    """How long to wait before the next attempt; raises the fault where there is no time for it."""
+    fault = state.outcome.exception() if state.outcome is not None else None
+    seconds = _BACKOFF_SECONDS[min(state.attempt_number, len(_BACKOFF_SECONDS)) - 1]
+    if isinstance(fault, _Transient) and fault.retry_after_seconds is not None:
+        seconds = fault.retry_after_seconds
+    too_long = seconds > MAX_RETRY_AFTER_SECONDS or time.monotonic() + seconds >= deadline
+    if fault is not None and too_long:
+        raise fault
+    return seconds
+
+
+def _sleep(seconds: float, is_cancelled: Callable[[], bool]) -> None:
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        if is_cancelled():
+            raise Cancelled
+        time.sleep(min(left, _POLL_SECONDS))

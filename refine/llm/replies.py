@@ -1,0 +1,178 @@
+"""Reading what a model's server sent: every shape that providers were seen to send."""
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from refine.errors import InvalidValue, ProviderError
+from refine.llm.messages import Message, Reply, ToolCall, Usage
+from refine.rules.tool_arguments import parse_arguments
+
+# What goes back to the provider: reasoning must return unchanged, or some refuse the next call.
+_KEPT_IN_HISTORY = ("content", "tool_calls", "reasoning", "reasoning_details")
+
+
+class Unusable(Exception):  # noqa: N818  (becomes a ProviderError where it is caught)
+    """The answer came, but it is none; asking again may help."""
+
+    def __init__(self, message: str, kind: str) -> None:
+        self.kind = kind
+        super().__init__(message)
+
+
+def parse_reply(body: bytes) -> Reply:
+    """Return the model's reply.
+
+    Raises Unusable for what another attempt may mend (an error inside a 200, no choices, a cut
+    body), ProviderError where the provider altered what the model was shown.
+    """
+    answer = _parsed(body)
+    choice = _choice(answer)
+    _refuse_altered_prompt(answer)
+    message = choice.get("message")
+    if not isinstance(message, dict):
+        raise Unusable("the model's server sent a choice without a message", "empty_reply")
+    is_cut = choice.get("finish_reason") == "length"
+    tool_calls = _tool_calls(message, is_cut=is_cut)
+    return Reply(
+        message=_for_history(message, tool_calls),
+        text=_text(message.get("content")),
+        tool_calls=tool_calls,
+        model=answer["model"] if isinstance(answer.get("model"), str) else None,
+        is_cut=is_cut,
+        usage=_usage(answer.get("usage")),
+        generation_id=answer["id"] if isinstance(answer.get("id"), str) else None,
+    )
+
+
+def _parsed(body: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        raise Unusable("the model's server sent no JSON, or a part of it", "invalid_reply") from None
+    if not isinstance(answer, dict):
+        raise Unusable("the model's server sent JSON of another shape", "invalid_reply")
+    return answer
+
+
+def _choice(answer: dict[str, Any]) -> dict[str, Any]:
+    if answer.get("error"):
+        raise Unusable("the model's server sent an error inside its answer", "provider_error")
+    choices = answer.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(choice, dict):
+        raise Unusable("the model's server sent no choices", "empty_reply")
+    if choice.get("error") or choice.get("finish_reason") == "error":
+        raise Unusable("the provider failed in the middle of its answer", "provider_error")
+    return choice
+
+
+def _refuse_altered_prompt(answer: dict[str, Any]) -> None:
+    """An agent must not tidy text that it never wrote: no redaction, no compression on the way."""
+    metadata = answer.get("openrouter_metadata")
+    stages = metadata.get("pipeline") if isinstance(metadata, dict) else None
+    for stage in stages if isinstance(stages, list) else []:
+        named = json.dumps(stage).casefold()
+        if "guardrail" in named or "compress" in named:
+            raise ProviderError(
+                "the provider passed the request through a guardrail or compression stage, which "
+                "may have altered the memories; switch it off for this key",
+                kind="altered_prompt",
+            )
+
+
+def _text(content: Any) -> str | None:
+    if isinstance(content, list):
+        parts = [part.get("text") for part in content if isinstance(part, dict)]
+        return "".join(part for part in parts if isinstance(part, str)) or None
+    return content if isinstance(content, str) else None
+
+
+def _tool_calls(message: dict[str, Any], *, is_cut: bool) -> tuple[ToolCall, ...]:
+    written = message.get("tool_calls")
+    calls: list[ToolCall] = []
+    for position, call in enumerate(written if isinstance(written, list) else []):
+        taken = {earlier.id for earlier in calls}
+        calls.append(_tool_call(call if isinstance(call, dict) else {}, position, taken, is_cut))
+    return tuple(calls)
+
+
+def _tool_call(call: dict[str, Any], position: int, taken: set[str], is_cut: bool) -> ToolCall:
+    given = call.get("id")
+    call_id = given if isinstance(given, str) and given else f"call_{position}"
+    problem = None
+    if call_id in taken:
+        problem = "the id of this tool call was used before in the same answer"
+        call_id = f"{call_id}_{position}"
+    function = call.get("function")
+    function = function if isinstance(function, dict) else {}
+    name = function.get("name")
+    if is_cut:
+        problem = problem or "the answer was cut at the output limit; send a shorter call"
+    arguments: dict[str, Any] = {}
+    try:
+        arguments = parse_arguments(function.get("arguments"))
+    except InvalidValue as error:
+        problem = problem or str(error)
+    if not isinstance(name, str):
+        problem = problem or "a tool call names a function"
+    return ToolCall(call_id, name if isinstance(name, str) else "", arguments, problem)
+
+
+def _for_history(message: dict[str, Any], tool_calls: tuple[ToolCall, ...]) -> Message:
+    """The assistant's message as the next request repeats it.
+
+    To the letter, but for arguments that are no JSON object: providers refuse a request that
+    repeats those, so they become ``{}`` and the tool's result says what was wrong.
+    """
+    kept: Message = {"role": "assistant"}
+    kept.update({key: message[key] for key in _KEPT_IN_HISTORY if message.get(key) is not None})
+    kept.pop("tool_calls", None)
+    if not tool_calls:
+        kept.setdefault("content", "")
+        return kept
+    kept.setdefault("content", None)
+    written = message["tool_calls"]
+    kept["tool_calls"] = [
+        _call_for_history(raw, call) for raw, call in zip(written, tool_calls, strict=True)
+    ]
+    return kept
+
+
+def _call_for_history(raw: Any, call: ToolCall) -> dict[str, Any]:
+    function = raw.get("function") if isinstance(raw, dict) else None
+    arguments = function.get("arguments") if isinstance(function, dict) else None
+    is_whole = isinstance(arguments, str) and bool(arguments.strip()) and call.problem is None
+    if is_whole and raw.get("id") == call.id:
+        return dict(raw)
+    return {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name or "unknown", "arguments": arguments if is_whole else "{}"},
+    }
+
+
+def _usage(usage: Any) -> Usage:
+    given: Mapping[str, Any] = usage if isinstance(usage, dict) else {}
+    details = given.get("prompt_tokens_details")
+    return Usage(
+        prompt_tokens=_count(given.get("prompt_tokens")),
+        cached_tokens=_count(details.get("cached_tokens") if isinstance(details, dict) else None),
+        completion_tokens=_count(given.get("completion_tokens")),
+        cost_usd=_cost(given.get("cost")),
+    )
+
+
+def _count(value: Any) -> int:
+    return value if type(value) is int and 0 <= value < 10**9 else 0
+
+
+def _cost(value: Any) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return Decimal(0)
+    try:
+        cost = Decimal(str(value))
+    except InvalidOperation:
+        return Decimal(0)
+    return cost if cost.is_finite() and 0 <= cost < 10**5 else Decimal(0)

@@ -1,0 +1,38 @@
+"""The nouns of Refine, their verbs and their guards. Models never commit and never enqueue."""
+
+from sqlalchemy.orm import configure_mappers
+
+from refine.models.access_grant import AccessGrant
+from refine.models.account import Account
+from refine.models.agent import Agent
+from refine.models.api_token import ApiToken
+from refine.models.audit import AuditLog, ChainHead
+from refine.models.editing import MAX_MUTATIONS, EditRefused
+from refine.models.memory import AgentMemory
+from refine.models.session import LeaseLost, RefinementSession, SessionAlreadyLive
+from refine.models.session_entry import SessionEntry
+from refine.models.user import User
+from refine.models.wrapped_key import WrappedKey
+
+__all__ = [
+    "MAX_MUTATIONS",
+    "AccessGrant",
+    "Account",
+    "Agent",
+    "AgentMemory",
+    "ApiToken",
+    "AuditLog",
+    "ChainHead",
+    "EditRefused",
+    "LeaseLost",
+    "RefinementSession",
+    "SessionAlreadyLive",
+    "SessionEntry",
+    "User",
+    "WrappedKey",
+]
+
+
+def configure() -> None:
+    """Resolve all mappings now, so that no process pays for it, or fails at it, later."""
+    configure_mappers()

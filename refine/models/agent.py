@@ -1,0 +1,292 @@
+"""Agents: the AI personas whose memory is kept."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import (
+    CheckConstraint,
+    ForeignKey,
+    Numeric,
+    Select,
+    Text,
+    func,
+    or_,
+    select,
+    text,
+)
+from sqlalchemy.orm import Mapped, mapped_column, relationship, validates
+
+from refine import clock
+from refine.errors import Ambiguous, InvalidValue, NotFound
+from refine.extensions import Base, db
+from refine.models.account import Account
+from refine.models.columns import BigId, Created, Name, No, Sealed, SealedText, Updated, Yes
+from refine.models.audit import AuditLog
+from refine.models.image import Change
+from refine.models.memory import AgentMemory, change_memories
+from refine.models.wrapped_key import WrappedKey
+from refine.prompts import default_prompt
+from refine.rules.content import one_line, prompt_text
+from refine.rules.numbers import parse_threshold
+from refine.sealing import DataKey
+
+DEFAULT_THRESHOLD = Decimal("0.75")
+DEFAULT_CORE_TOKEN_BUDGET = 5_000
+MAX_CORE_TOKEN_BUDGET = 10_000_000
+JOURNAL_SHOWN_FOR = timedelta(days=7)
+
+# What an agent may view and set itself; all but its name have a default.
+AUTHORED_FIELDS = (
+    "name",
+    "system_prompt",
+    "reflection_prompt",
+    "memory_reflection_prompt",
+    "refinement_prompt",
+    "refinement_threshold",
+)
+
+PROMPTS = ("system_prompt", "reflection_prompt", "memory_reflection_prompt", "refinement_prompt")
+
+
+class Agent(Base):
+    """An AI persona: name, model, prompts, settings; its memories and sessions refer to it."""
+
+    __tablename__ = "agents"
+    __table_args__ = (
+        CheckConstraint(
+            "refinement_threshold > 0 AND refinement_threshold <= 1", name="refinement_threshold"
+        ),
+        CheckConstraint(
+            f"core_token_budget BETWEEN 1 AND {MAX_CORE_TOKEN_BUDGET}", name="core_token_budget"
+        ),
+    )
+
+    id: Mapped[BigId]
+    account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), index=True)
+    data_key_id: Mapped[int] = mapped_column(ForeignKey("data_keys.id"), unique=True)
+    name: Mapped[Name]
+    model_id: Mapped[str] = mapped_column(Text)
+    sealed_system_prompt: Mapped[Sealed | None] = mapped_column("system_prompt", deferred=True)
+    sealed_reflection_prompt: Mapped[Sealed | None] = mapped_column("reflection_prompt", deferred=True)
+    sealed_memory_reflection_prompt: Mapped[Sealed | None] = mapped_column("memory_reflection_prompt", deferred=True)
+    sealed_refinement_prompt: Mapped[Sealed | None] = mapped_column("refinement_prompt", deferred=True)
+    refinement_threshold: Mapped[float | None] = mapped_column(Numeric(5, 4, asdecimal=False))
+    core_token_budget: Mapped[int] = mapped_column(
+        default=DEFAULT_CORE_TOKEN_BUDGET, server_default=text(str(DEFAULT_CORE_TOKEN_BUDGET))
+    )
+    active: Mapped[Yes]
+    paused: Mapped[No]
+    reflects_daily: Mapped[No]
+    last_refinement_at: Mapped[datetime | None]
+    identity_changed_at: Mapped[datetime | None]
+    created_at: Mapped[Created]
+    updated_at: Mapped[Updated]
+
+    account: Mapped[Account] = relationship()
+    wrapped_key: Mapped[WrappedKey] = relationship(lazy="joined", innerjoin=True)
+
+    system_prompt = SealedText(prompt_text)
+    reflection_prompt = SealedText(prompt_text)
+    memory_reflection_prompt = SealedText(prompt_text)
+    refinement_prompt = SealedText(prompt_text)
+
+    def __init__(self, *, account: Account, name: str, model_id: str, **fields: Any) -> None:
+        # the key comes first: it seals the prompts among the fields
+        self.wrapped_key = WrappedKey.new("agent")
+        super().__init__(account=account, name=name, model_id=model_id, **fields)
+
+    def data_key(self) -> DataKey:
+        """Return the key under which all that the agent owns is sealed."""
+        return self.wrapped_key.open()
+
+    # -- finding --------------------------------------------------------------------------------
+
+    @classmethod
+    def named(cls, reference: str) -> "Agent":
+        """Return the agent of that id or name; NotFound, or Ambiguous with the ids."""
+        same = cls.name == reference
+        if reference.isascii() and reference.isdigit() and len(reference) < 19:
+            same = or_(cls.id == int(reference), same)
+        found = db.session.scalars(select(cls).where(same).order_by(cls.id)).all()
+        by_id = [agent for agent in found if str(agent.id) == reference]
+        if not found:
+            raise NotFound(f"no agent is called {reference!r}; `refine agent list` shows them")
+        if len(found) > 1 and not by_id:
+            ids = ", ".join(str(agent.id) for agent in found)
+            raise Ambiguous(f"several agents are called {reference!r}; use an id: {ids}")
+        return by_id[0] if by_id else found[0]
+
+    def lock(self) -> None:
+        """Lock this agent's row until the transaction ends: the first lock of every change."""
+        db.session.execute(
+            select(Agent.id).where(Agent.id == self.id).with_for_update(key_share=True)
+        )
+
+    def memories(self, memory_type: str | None = None) -> Select[tuple[AgentMemory]]:
+        """Return a query for the agent's kept memories, by origin date, then id."""
+        kept = select(AgentMemory).where(
+            AgentMemory.agent_id == self.id, AgentMemory.discarded_at.is_(None)
+        )
+        if memory_type is not None:
+            kept = kept.where(AgentMemory.memory_type == memory_type)
+        return kept.order_by(AgentMemory.created_at, AgentMemory.id)
+
+    # -- what the agent sees --------------------------------------------------------------------
+
+    def memory_context(self, at: datetime | None = None) -> str | None:
+        """Return the agent's memories as Markdown for its prompts, oldest first; None if none.
+
+        Kept core memories, and kept journal memories of the last week. Lines after the first of a
+        memory are indented, so that none can pose as a section or as another memory.
+        """
+        week_ago = (at or clock.now()) - JOURNAL_SHOWN_FOR
+        core = db.session.scalars(self.memories("core")).all()
+        journal = [
+            memory
+            for memory in db.session.scalars(self.memories("journal"))
+            if memory.created_at > week_ago
+        ]
+        sections = [
+            _section("Core memories", core),
+            _section("Journal of the last week", journal),
+        ]
+        return "\n\n".join(filter(None, sections)) or None
+
+    @property
+    def core_token_usage(self) -> int:
+        """The token mass: the estimated tokens of all kept core memories."""
+        return self.core_figures()[1]
+
+    def core_figures(self) -> tuple[int, int]:
+        """Return how many core memories are kept, and their token mass."""
+        kept = self.memories("core").order_by(None).subquery()
+        figures = select(func.count(), func.coalesce(func.sum(kept.c.token_estimate), 0))
+        count, mass = db.session.execute(figures.select_from(kept)).one()
+        return count, int(mass)
+
+    def remember(
+        self, content: object, memory_type: object, tags: object = (), at: datetime | None = None
+    ) -> tuple[AgentMemory, bool]:
+        """Save a memory; return it, and whether it is one that was there already.
+
+        An exact duplicate of a kept core memory is not saved again. Recorded as ``memory_saved``.
+        """
+        at = at or clock.now()
+        memory = AgentMemory(
+            agent=self, content=content, memory_type=memory_type, tags=tags, created_at=at
+        )
+        self.lock()
+        same = self.memories("core").where(AgentMemory.content_hash == memory.content_hash)
+        if (existing := db.session.scalar(same.limit(1))) is not None:
+            return existing, True
+        db.session.add(memory)
+        db.session.flush()
+        change_memories(
+            "memory_saved",
+            [Change(memory.id, None, memory.image())],
+            agent=self,
+            subject=("AgentMemory", memory.id),
+            at=at,
+        )
+        return memory, False
+
+    # -- settings with defaults -----------------------------------------------------------------
+
+    @property
+    def effective_refinement_threshold(self) -> float:
+        """The share of its ledger that a session must leave standing."""
+        return float(self.threshold)
+
+    @property
+    def threshold(self) -> Decimal:
+        """The same as a decimal, for exact reckoning."""
+        if self.refinement_threshold is None:
+            return DEFAULT_THRESHOLD
+        return Decimal(str(self.refinement_threshold))
+
+    @property
+    def effective_refinement_prompt(self) -> str:
+        """The agent's own style for sessions, or the conservative default."""
+        return self.refinement_prompt or default_prompt("refinement_prompt")
+
+    def authored(self, field: str) -> tuple[Any, bool]:
+        """Return a field of ``AUTHORED_FIELDS`` as it takes effect, and whether it is the default."""
+        own = getattr(self, field)
+        if own is not None:
+            return own, False
+        if field == "refinement_threshold":
+            return self.effective_refinement_threshold, True
+        return default_prompt(field), True
+
+    def author(self, field: str, value: object, at: datetime | None = None) -> None:
+        """Set a field of ``AUTHORED_FIELDS`` as the agent itself; None sets it back to the default.
+
+        Recorded as ``agent_settings_update``, the values sealed. InvalidValue changes nothing.
+        """
+        self.lock()
+        before = getattr(self, field)
+        setattr(self, field, value)
+        after = getattr(self, field)
+        if after != before:
+            AuditLog.record(
+                "agent_settings_update",
+                agent=self,
+                subject=("Agent", self.id),
+                data={"field": field, "by": "agent", "characters": len(str(after or ""))},
+                sealed={"before": before, "after": after},
+                at=at,
+            )
+
+    # -- when it is due -------------------------------------------------------------------------
+
+    def needs_refinement(self, at: datetime | None = None) -> bool:
+        """Tell whether a session is due: for its account's slot, or because it is over budget."""
+        at = at or clock.now()
+        if not self.active or self.paused or not self.has_unlocked_core_memory():
+            return False
+        return self.slot_is_due(at) or self.is_over_budget
+
+    def slot_is_due(self, at: datetime) -> bool:
+        """Tell whether the agent was not refined since its account's last slot."""
+        if self.last_refinement_at is None:
+            return True
+        return self.last_refinement_at < self.account.last_slot(at)
+
+    @property
+    def is_over_budget(self) -> bool:
+        """Whether the token mass exceeds the budget."""
+        return self.core_token_usage > self.core_token_budget
+
+    def has_unlocked_core_memory(self) -> bool:
+        """Tell whether there is a kept core memory that a session may change."""
+        unlocked = self.memories("core").where(~AgentMemory.is_locked).limit(1)
+        return db.session.scalar(unlocked) is not None
+
+    # -- validation -----------------------------------------------------------------------------
+
+    @validates("name", "model_id")
+    def _valid_line(self, key: str, value: Any) -> str:
+        return one_line(value, field=key)
+
+    @validates("refinement_threshold")
+    def _valid_threshold(self, _key: str, value: Any) -> float | None:
+        return None if value is None else float(parse_threshold(value))
+
+    @validates("core_token_budget")
+    def _valid_budget(self, _key: str, value: Any) -> int:
+        if type(value) is not int or not 1 <= value <= MAX_CORE_TOKEN_BUDGET:
+            raise InvalidValue(
+                f"core_token_budget must be a whole number from 1 to {MAX_CORE_TOKEN_BUDGET:,}"
+            )
+        return value
+
+
+def _section(title: str, memories: Sequence[AgentMemory]) -> str | None:
+    entries = [f"- ({memory.created_at:%Y-%m-%d}) {_indented(memory.content)}" for memory in memories]
+    return "\n".join([f"## {title}", "", *entries]) if entries else None
+
+
+def _indented(content: str) -> str:
+    return "\n  ".join(content.splitlines())

@@ -1,0 +1,135 @@
+"""Bearer tokens of the HTTP API: shown once, stored as a hash."""
+
+import hashlib
+import secrets
+import zlib
+from datetime import datetime
+from typing import Literal
+
+from sqlalchemy import CheckConstraint, ForeignKey, Text, select
+from sqlalchemy.orm import Mapped, mapped_column, relationship
+
+from refine import clock
+from refine.errors import NotFound
+from refine.extensions import Base, db
+from refine.models.account import Account
+from refine.models.agent import Agent
+from refine.models.audit import AuditLog
+from refine.models.columns import BigId, Created
+from refine.models.user import User
+
+TokenKind = Literal["agent", "platform"]
+
+_PREFIX: dict[TokenKind, str] = {"agent": "refine_agent_", "platform": "refine_platform_"}
+_RANDOM_CHARACTERS = 36
+_SHOWN_CHARACTERS = 6
+
+
+class ApiToken(Base):
+    """An agent token is the agent itself; a platform token manages an account's agents."""
+
+    __tablename__ = "api_tokens"
+    __table_args__ = (
+        CheckConstraint("kind IN ('agent', 'platform')", name="kind"),
+        CheckConstraint("(kind = 'agent') = (agent_id IS NOT NULL)", name="owner"),
+    )
+
+    id: Mapped[BigId]
+    kind: Mapped[str] = mapped_column(Text)
+    account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), index=True)
+    agent_id: Mapped[int | None] = mapped_column(ForeignKey("agents.id"), index=True)
+    token_hash: Mapped[str] = mapped_column(Text, unique=True)
+    hint: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[Created]
+    created_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    expires_at: Mapped[datetime | None]
+    last_used_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+
+    account: Mapped[Account] = relationship()
+    agent: Mapped[Agent | None] = relationship()
+    created_by: Mapped[User | None] = relationship()
+
+    @classmethod
+    def mint(
+        cls,
+        *,
+        account: Account,
+        agent: Agent | None = None,
+        user: User | None = None,
+        expires_at: datetime | None = None,
+    ) -> tuple["ApiToken", str]:
+        """Return a new token's row and its text, which is not to be had again.
+
+        Recorded as ``token_minted`` in the agent's chain, or the account's.
+        """
+        kind: TokenKind = "agent" if agent is not None else "platform"
+        secret = _new_secret(kind)
+        token = cls(
+            kind=kind,
+            account=account,
+            agent=agent,
+            token_hash=_hash(secret),
+            hint=secret[: len(_PREFIX[kind]) + _SHOWN_CHARACTERS],
+            created_by=user,
+            expires_at=expires_at,
+        )
+        db.session.add(token)
+        db.session.flush()
+        token._record("token_minted", user)
+        return token, secret
+
+    @classmethod
+    def of_secret(cls, secret: str) -> "ApiToken":
+        """Return the row of a token's text; NotFound for anything that never was one."""
+        token = db.session.scalar(select(cls).where(cls.token_hash == _hash(secret)))
+        if token is None:
+            raise NotFound("no such token: it was never minted here, or it was mistyped")
+        return token
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the token is neither revoked nor expired."""
+        expired = self.expires_at is not None and self.expires_at <= clock.now()
+        return self.revoked_at is None and not expired
+
+    def revoke(self, user: User | None = None) -> None:
+        """End the token for good; nothing happens where it was revoked before."""
+        if self.revoked_at is None:
+            self.revoked_at = clock.now()
+            self._record("token_revoked", user)
+
+    def _record(self, action: str, user: User | None) -> None:
+        AuditLog.record(
+            action,
+            agent=self.agent,
+            account=self.account,
+            user=user,
+            subject=("ApiToken", self.id),
+            data={"kind": self.kind, "hint": self.hint},
+        )
+
+
+def is_well_formed(secret: str) -> bool:
+    """Tell whether a text has a token's prefix and checksum (as leak scanners check it)."""
+    for prefix in _PREFIX.values():
+        body = secret.removeprefix(prefix)
+        if body != secret and len(body) > _RANDOM_CHARACTERS:
+            random, checksum = body[:_RANDOM_CHARACTERS], body[_RANDOM_CHARACTERS:]
+            return checksum == _checksum(random)
+    return False
+
+
+def _new_secret(kind: TokenKind) -> str:
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+    random = "".join(secrets.choice(alphabet) for _ in range(_RANDOM_CHARACTERS))
+    return f"{_PREFIX[kind]}{random}{_checksum(random)}"
+
+
+def _checksum(random: str) -> str:
+    return f"{zlib.crc32(random.encode()):08x}"
+
+
+def _hash(secret: str) -> str:
+    # a random token of 214 bits needs no slow hash
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,39 @@
+"""The texts that models are given: Jinja files, rendered by an environment of their own.
+
+No HTML escaping; a value that is missing raises. Memory text is always a value, never a template.
+"""
+
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+_FOLDER = Path(__file__).parent
+
+_environment = Environment(
+    loader=FileSystemLoader(_FOLDER),
+    undefined=StrictUndefined,
+    autoescape=False,  # noqa: S701  (the reader is a model, not a browser)
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+def render(name: str, **values: Any) -> str:
+    """Return the text of ``<name>.md.j2`` with its values filled in."""
+    return _environment.get_template(f"{name}.md.j2").render(**values).strip()
+
+
+@cache
+def default_prompt(field: str) -> str:
+    """Return the text that stands in where an agent has no ``field`` prompt of its own."""
+    return render(f"default_{field}")
+
+
+@cache
+def version() -> str:
+    """Return a short hash of all prompt files: which wording a session was asked with."""
+    texts = b"".join(path.read_bytes() for path in sorted(_FOLDER.glob("*.j2")))
+    return hashlib.sha256(texts).hexdigest()[:12]

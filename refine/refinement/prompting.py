@@ -1,0 +1,154 @@
+"""What a session's model reads: one conversation, all that is stable first.
+
+    system      the agent's own system prompt
+    user        the ledger, then the consent question
+    assistant   its answer
+    user        the refinement brief
+    assistant   tool calls …, each answered by a tool message
+
+Each request repeats the one before, word for word, so that providers' prompt caches serve it.
+"""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from refine import clock, prompts
+from refine.extensions import db
+from refine.llm.messages import Message
+from refine.llm.openrouter import MAX_OUTPUT_TOKENS
+from refine.models import MAX_MUTATIONS, Agent, AgentMemory, RefinementSession
+from refine.models.agent import JOURNAL_SHOWN_FOR
+
+# Four characters a token is an average of English; two is what the densest scripts come to.
+CHARACTERS_PER_TOKEN_AT_WORST = 2
+# Every model that takes tools has at least this context, so a smaller need is not looked up.
+SMALLEST_CONTEXT_TOKENS = 8_000
+
+# These need to be told where the stable part of a prompt ends; the others find it themselves.
+_NEEDS_CACHE_MARK = ("anthropic/", "qwen/", "alibaba/")
+
+# Line breaks that JSON leaves as they are.
+_LINE_BREAKS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+
+
+def as_line(value: Any) -> str:
+    """Return a JSON value in one line, whatever line breaks its texts hold."""
+    return json.dumps(value, ensure_ascii=False).translate(_LINE_BREAKS)
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The core memories that a session shows: all that are kept, or a batch that fits."""
+
+    lines: list[str]
+    shown_ids: frozenset[int]
+    through_id: int | None
+    all_memories: int
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether some memories are not shown."""
+        return len(self.lines) < self.all_memories
+
+    @classmethod
+    def of(cls, agent: Agent, *, room_tokens: int, after_id: int | None = None) -> "Ledger":
+        """Return what fits into ``room_tokens``, beginning behind the memory ``after_id``."""
+        memories = db.session.scalars(agent.memories("core")).all()
+        lines = {memory.id: as_line(memory.ledger_entry()) for memory in memories}
+        room = room_tokens * CHARACTERS_PER_TOKEN_AT_WORST
+        if sum(map(len, lines.values())) <= room:
+            return cls(list(lines.values()), frozenset(lines), None, len(lines))
+        shown: list[int] = []
+        for memory in _beginning_behind(memories, after_id):
+            room -= len(lines[memory.id])
+            if room < 0 and shown:
+                break
+            shown.append(memory.id)
+        in_order = [id_ for id_ in lines if id_ in set(shown)]
+        return cls([lines[id_] for id_ in in_order], frozenset(shown), shown[-1], len(lines))
+
+
+def room_for_ledger(context_tokens: int, agent: Agent) -> int:
+    """Return how many tokens of a model's context the ledger may take, reckoned at the worst.
+
+    Half of what the agent's own prompts and the answer leave: the other half is for the turns.
+    """
+    own = (agent.system_prompt or "", agent.effective_refinement_prompt)
+    prompts_tokens = sum(map(len, own)) // CHARACTERS_PER_TOKEN_AT_WORST
+    return max(0, context_tokens - MAX_OUTPUT_TOKENS - prompts_tokens) // 2
+
+
+def opening(session: RefinementSession, ledger: Ledger, at: datetime | None = None) -> list[Message]:
+    """Return the messages that ask for consent."""
+    agent = session.agent
+    shown = prompts.render(
+        "ledger",
+        entries=ledger.lines,
+        shown_memories=len(ledger.lines),
+        all_memories=ledger.all_memories,
+    )
+    question = prompts.render(
+        "consent",
+        agent_name=agent.name,
+        max_mutations=MAX_MUTATIONS,
+        removable_tokens=session.removable_tokens,
+        mass_tokens=session.mass_before,
+        journal=[as_line(_journal_entry(memory)) for memory in _journal(agent, at or clock.now())],
+    )
+    system = agent.system_prompt or prompts.default_prompt("system_prompt")
+    return [
+        {"role": "system", "content": system},
+        {"role": "user", "content": _content(agent.model_id, shown, question)},
+    ]
+
+
+def brief(session: RefinementSession) -> str:
+    """Return the rules, figures and style of the session."""
+    agent = session.agent
+    return prompts.render(
+        "session",
+        max_mutations=MAX_MUTATIONS,
+        removable_tokens=session.removable_tokens,
+        memories=session.memories_before,
+        mass_tokens=session.mass_before,
+        budget_tokens=agent.core_token_budget,
+        last_session=_last_session(session),
+        # the agent's own words cannot close the block that they stand in
+        style=agent.effective_refinement_prompt.replace("</style", "<\\/style"),
+    )
+
+
+def _content(model_id: str, ledger: str, question: str) -> str | list[dict[str, Any]]:
+    if not model_id.casefold().startswith(_NEEDS_CACHE_MARK):
+        return f"{ledger}\n\n{question}"
+    mark = {"type": "ephemeral"}
+    return [
+        {"type": "text", "text": ledger, "cache_control": mark},
+        {"type": "text", "text": question},
+    ]
+
+
+def _beginning_behind(memories: Any, after_id: int | None) -> list[AgentMemory]:
+    """The memories from the first behind ``after_id`` on, around to the start."""
+    ordered = sorted(memories, key=lambda memory: memory.id)
+    later = [memory for memory in ordered if memory.id > (after_id or 0)]
+    return later + ordered[: len(ordered) - len(later)]
+
+
+def _journal(agent: Agent, at: datetime) -> list[AgentMemory]:
+    kept = agent.memories("journal").where(AgentMemory.created_at > at - JOURNAL_SHOWN_FOR)
+    return list(db.session.scalars(kept))
+
+
+def _journal_entry(memory: AgentMemory) -> dict[str, Any]:
+    return {"date": f"{memory.created_at:%Y-%m-%d}", "content": memory.content}
+
+
+def _last_session(session: RefinementSession) -> str:
+    last = RefinementSession.last_of(session.agent, before=session.created_at)
+    if last is None or last.ended_at is None:
+        return "none yet"
+    undone = "; undone since" if last.undone_at is not None else ""
+    return f"{last.ended_at:%Y-%m-%d}, {last.status} ({last.end_reason}){undone}. {last.figures()}"

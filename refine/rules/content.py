@@ -1,0 +1,78 @@
+"""What may be stored as text, decided once for every entrance."""
+
+import re
+from collections.abc import Iterable
+
+from refine.errors import InvalidValue
+
+MAX_CONTENT_CHARACTERS = 10_000
+MAX_PROMPT_CHARACTERS = 10_000
+MAX_NAME_CHARACTERS = 200
+MAX_SUMMARY_CHARACTERS = 2_000
+MAX_QUERY_CHARACTERS = 500
+
+TAGS = ("audio", "somatic", "voice", "relational")
+IMMUTABLE_TAGS = frozenset({"audio", "somatic", "voice"})
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def storable(text: object, *, field: str) -> str:
+    """Return ``text`` if PostgreSQL and UTF-8 can hold it as it stands.
+
+    Raises InvalidValue for anything but a string, for NUL and for lone surrogates.
+    """
+    if not isinstance(text, str):
+        raise InvalidValue(f"{field} must be text")
+    if "\x00" in text:
+        raise InvalidValue(f"{field} must not contain a NUL character")
+    if _LONE_SURROGATE.search(text):
+        raise InvalidValue(f"{field} must be valid Unicode (it contains half of a surrogate pair)")
+    return text
+
+
+def bounded_text(text: object, *, field: str, limit: int) -> str:
+    """Return ``text`` trimmed; 1 to ``limit`` characters (code points), or InvalidValue."""
+    trimmed = storable(text, field=field).strip()
+    if not trimmed:
+        raise InvalidValue(f"{field} must not be empty")
+    if len(trimmed) > limit:
+        raise InvalidValue(f"{field} has {len(trimmed):,} characters; at most {limit:,} are allowed")
+    return trimmed
+
+
+def memory_content(text: object) -> str:
+    """Return the content of a memory as it is stored: trimmed, 1 to 10,000 characters."""
+    return bounded_text(text, field="content", limit=MAX_CONTENT_CHARACTERS)
+
+
+def prompt_text(field: str, text: object) -> str | None:
+    """Return a prompt, trimmed, at most 10,000 characters; blank or None means the default."""
+    if text is None or not storable(text, field=field).strip():
+        return None
+    return bounded_text(text, field=field, limit=MAX_PROMPT_CHARACTERS)
+
+
+def one_line(text: object, *, field: str, limit: int = MAX_NAME_CHARACTERS) -> str:
+    """Return a name: trimmed, one line, no control characters (it goes into prompts and logs)."""
+    name = bounded_text(text, field=field, limit=limit)
+    if _CONTROL.search(name):
+        raise InvalidValue(f"{field} must be one line without control characters")
+    return name
+
+
+def known_tags(tags: object) -> list[str]:
+    """Return the tags, each once, in the order of ``TAGS``; InvalidValue names unknown ones."""
+    if isinstance(tags, str) or not isinstance(tags, Iterable):
+        raise InvalidValue(f"tags must be a list of: {', '.join(TAGS)}")
+    given = list(tags)
+    unknown = [tag for tag in given if tag not in TAGS]
+    if unknown:
+        raise InvalidValue(f"unknown tag; allowed tags: {', '.join(TAGS)}")
+    return [tag for tag in TAGS if tag in given]
+
+
+def identity(content: str) -> str:
+    """Return the form in which two contents are exact duplicates: trimmed and lower-cased."""
+    return content.strip().lower()

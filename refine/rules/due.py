@@ -1,0 +1,64 @@
+"""Slots of a schedule: cron in an account's local time, with daylight saving settled.
+
+A local time that a clock change skips runs at the next valid minute; one that it repeats runs
+once, the first time.
+"""
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo, available_timezones
+
+from croniter import croniter
+
+from refine.errors import InvalidValue
+
+# More than any clock change; how far local time may run ahead of the slots that have passed.
+_WIDEST_CLOCK_CHANGE = timedelta(hours=25)
+
+
+def valid_schedule(schedule: object, *, field: str = "schedule") -> str:
+    """Return a cron expression of five fields, or raise InvalidValue."""
+    text = schedule.strip() if isinstance(schedule, str) else ""
+    if len(text.split()) != 5 or not croniter.is_valid(text):
+        raise InvalidValue(
+            f"{field} must be a cron expression of five fields, such as '0 4 * * 1' "
+            "(Mondays 04:00)"
+        )
+    return text
+
+
+def valid_time_zone(name: object) -> str:
+    """Return an IANA time zone's name, or raise InvalidValue."""
+    if not isinstance(name, str) or name not in available_timezones():
+        raise InvalidValue("time_zone must be an IANA name, such as UTC or Europe/London")
+    return name
+
+
+def last_slot(schedule: str, time_zone: str, at: datetime) -> datetime:
+    """Return the latest slot at or before ``at`` (aware), in UTC."""
+    zone = ZoneInfo(time_zone)
+    local = at.astimezone(zone).replace(tzinfo=None) + _WIDEST_CLOCK_CHANGE
+    slots = croniter(schedule, local)
+    while True:
+        slot = _instant(slots.get_prev(datetime), zone)
+        if slot <= at:
+            return slot
+
+
+def next_slot(schedule: str, time_zone: str, at: datetime) -> datetime:
+    """Return the first slot after ``at`` (aware), in UTC."""
+    zone = ZoneInfo(time_zone)
+    local = at.astimezone(zone).replace(tzinfo=None) - _WIDEST_CLOCK_CHANGE
+    slots = croniter(schedule, local)
+    while True:
+        slot = _instant(slots.get_next(datetime), zone)
+        if slot > at:
+            return slot
+
+
+def _instant(local: datetime, zone: ZoneInfo) -> datetime:
+    """The instant of a naive local time: the first of two, or the next valid minute of none."""
+    while True:
+        instant = local.replace(tzinfo=zone, fold=0).astimezone(UTC)
+        if instant.astimezone(zone).replace(tzinfo=None) == local:
+            return instant
+        local += timedelta(minutes=1)

@@ -1,0 +1,44 @@
+"""Reading memory ids as language models write them."""
+
+import re
+
+from refine.errors import InvalidValue
+
+_ID = re.compile(r"#?([0-9]{1,18})", re.ASCII)
+_EXPECTED = 'use a number such as 7, or a list such as [7, 9]'
+
+
+def parse_ids(value: object) -> list[int]:
+    """Return the distinct ids in the order given: 7, "7", "#7", "7, 9", [7, 9].
+
+    Raises InvalidValue for everything else (``True``, ``1.0``, ``"1abc"``, ``[]``, ids below 1);
+    the message does not repeat what was given.
+    """
+    if isinstance(value, str):
+        parts: list[object] = [part.strip() for part in value.split(",")]
+    elif isinstance(value, list):
+        parts = value
+    else:
+        parts = [value]
+    if not parts:
+        raise InvalidValue(f"no memory id given; {_EXPECTED}")
+    return list(dict.fromkeys(_parse_id(part) for part in parts))
+
+
+def parse_single_id(value: object) -> int:
+    """Return the one id that ``value`` names; InvalidValue if it names several."""
+    ids = parse_ids(value)
+    if len(ids) != 1:
+        raise InvalidValue("one memory a call: id takes a single memory id")
+    return ids[0]
+
+
+def _parse_id(part: object) -> int:
+    if type(part) is int:
+        number = part if part < 10**18 else 0
+    else:
+        match = _ID.fullmatch(part.strip()) if isinstance(part, str) else None
+        number = int(match.group(1)) if match else 0
+    if number < 1:
+        raise InvalidValue(f"invalid memory id; {_EXPECTED}")
+    return number

@@ -1,0 +1,35 @@
+"""Numbers with a range, read from people, models and the environment."""
+
+import re
+from decimal import Decimal, InvalidOperation
+
+from refine.errors import InvalidValue
+
+THRESHOLD_RANGE = "a number above 0 and at most 1, with at most 4 decimals"
+
+_PLAIN = re.compile(r"[0-9]*\.?[0-9]+|[0-9]+\.", re.ASCII)
+
+
+def parse_threshold(value: object) -> Decimal:
+    """Return a refinement threshold: 0 < t <= 1, at most 4 decimals.
+
+    Takes numbers and their plain decimal spelling. Raises InvalidValue for all else, so nothing
+    unreadable can ever become 0.
+    """
+    number = _decimal(value)
+    if number is None or not 0 < number <= 1 or number != round(number, 4):
+        raise InvalidValue(f"refinement_threshold must be {THRESHOLD_RANGE}")
+    return number
+
+
+def _decimal(value: object) -> Decimal | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+        return None
+    text = value.strip() if isinstance(value, str) else str(value)
+    if isinstance(value, str) and not _PLAIN.fullmatch(text):
+        return None
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return None
+    return number if number.is_finite() else None

@@ -1,0 +1,60 @@
+"""Reading the arguments of a tool call: strictly, because a repaired mutation is a guess."""
+
+import json
+from typing import Any
+
+from refine.errors import InvalidValue
+
+MAX_ARGUMENT_BYTES = 256 * 1024
+
+
+def parse_arguments(arguments: object) -> dict[str, Any]:
+    """Return the JSON object that a model wrote; missing, blank and null arguments are ``{}``.
+
+    Raises InvalidValue for anything that is not exactly one JSON object: fences, trailing commas,
+    trailing text, repeated keys, NaN, numbers beyond reason, nesting beyond reason, NUL, half
+    surrogates, more than 256 KiB. Never repairs.
+    """
+    if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
+        return {}
+    if not isinstance(arguments, str):
+        raise InvalidValue("arguments must be a JSON object written as a string")
+    if len(arguments) * 4 > MAX_ARGUMENT_BYTES and len(_utf8(arguments)) > MAX_ARGUMENT_BYTES:
+        raise InvalidValue(f"arguments are longer than {MAX_ARGUMENT_BYTES:,} bytes")
+    parsed = _parse(arguments)
+    if parsed is None:
+        return {}
+    if not isinstance(parsed, dict):
+        raise InvalidValue("arguments must be one JSON object")
+    return parsed
+
+
+def _parse(text: str) -> Any:
+    try:
+        parsed = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        _utf8(json.dumps(parsed, ensure_ascii=False))
+    except InvalidValue:
+        raise
+    except (ValueError, RecursionError):
+        # json's own message quotes nothing, but its position is no help to a model either
+        raise InvalidValue("arguments are not valid JSON") from None
+    return parsed
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError:
+        raise InvalidValue("arguments must be valid Unicode") from None
+    return encoded
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    parsed = dict(pairs)
+    if len(parsed) != len(pairs):
+        raise InvalidValue("arguments repeat a key")
+    return parsed
+
+
+def _refuse_constant(name: str) -> Any:
+    raise InvalidValue(f"arguments contain {name}, which is not JSON")

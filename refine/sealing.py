@@ -1,0 +1,118 @@
+"""Encryption at rest and keyed hashes: the one door to memory content.
+
+Two layers. Every agent has a random data key, and the platform one more for its audit chains;
+contents and keyed hashes hang on those. A data key is stored wrapped by the first of
+REFINE_ENCRYPTION_KEYS, so rotation re-wraps small rows and touches no record, and destroying a
+data key erases all that hangs on it.
+
+Sealed bytes: version (1 byte), nonce (12), AES-256-GCM ciphertext with its tag. The context, a
+name such as ``agent_memories.content``, is authenticated with it, so that bytes moved to another
+column do not open.
+"""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import cast
+
+from cryptography.exceptions import InvalidTag
+from cryptography.fernet import Fernet, InvalidToken
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from flask import current_app
+
+from refine.errors import SealingError, WrongKey
+
+_VERSION = b"\x01"
+_NONCE_BYTES = 12
+_KEY_BYTES = 32
+
+
+class DataKey:
+    """Seals and opens texts, and makes keyed hashes, under one random key of 32 bytes."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._cipher = AESGCM(_derive(secret, b"seal"))
+        self._mac_key = _derive(secret, b"mac")
+
+    def seal(self, text: str, context: str) -> bytes:
+        """Return ``text`` encrypted for ``context``; two sealings of one text differ."""
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        return _VERSION + nonce + self._cipher.encrypt(nonce, text.encode(), context.encode())
+
+    def open(self, sealed: bytes, context: str) -> str:
+        """Return the text; raise SealingError if key, context or bytes are not the ones."""
+        version, nonce, body = sealed[:1], sealed[1 : _NONCE_BYTES + 1], sealed[_NONCE_BYTES + 1 :]
+        try:
+            if version != _VERSION:
+                raise InvalidTag
+            return self._cipher.decrypt(nonce, body, context.encode()).decode()
+        except (InvalidTag, ValueError):
+            raise SealingError(f"{context} cannot be opened: it was altered, or moved") from None
+
+    def mac(self, text: str, context: str) -> str:
+        """Return the keyed hash (HMAC-SHA-256, hexadecimal) of ``text`` for ``context``."""
+        message = context.encode() + b"\x00" + text.encode()
+        return hmac.new(self._mac_key, message, hashlib.sha256).hexdigest()
+
+
+class Keyring:
+    """The keys of REFINE_ENCRYPTION_KEYS: the first wraps, all unwrap."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        self._fernets = {_fingerprint(key): Fernet(key) for key in keys}
+        self.primary = next(iter(self._fernets))
+
+    @property
+    def fingerprints(self) -> frozenset[str]:
+        """The names under which wrapped keys say who wrapped them."""
+        return frozenset(self._fernets)
+
+    def wrap_new(self) -> bytes:
+        """Return a fresh data key, wrapped by the primary key."""
+        return self._fernets[self.primary].encrypt(secrets.token_bytes(_KEY_BYTES))
+
+    def unwrap(self, wrapped: bytes, wrapped_by: str) -> DataKey:
+        """Return the data key; raise WrongKey if the key that wrapped it is not in the ring."""
+        return _unwrapped(self._fernet(wrapped_by), wrapped)
+
+    def rewrap(self, wrapped: bytes, wrapped_by: str) -> bytes:
+        """Return the same data key, wrapped by the primary key."""
+        return self._fernets[self.primary].encrypt(_decrypt(self._fernet(wrapped_by), wrapped))
+
+    def _fernet(self, fingerprint: str) -> Fernet:
+        if fingerprint not in self._fernets:
+            raise WrongKey(
+                "REFINE_ENCRYPTION_KEYS does not hold the key that this database was sealed with "
+                f"(fingerprint {fingerprint}); add it back, nothing was written"
+            )
+        return self._fernets[fingerprint]
+
+
+def keyring() -> Keyring:
+    """Return the keyring of the application whose context is active."""
+    return cast(Keyring, current_app.extensions["refine.keyring"])
+
+
+@lru_cache(maxsize=1024)
+def _unwrapped(fernet: Fernet, wrapped: bytes) -> DataKey:
+    return DataKey(_decrypt(fernet, wrapped))
+
+
+def _decrypt(fernet: Fernet, wrapped: bytes) -> bytes:
+    try:
+        return fernet.decrypt(wrapped)
+    except InvalidToken:
+        raise SealingError("a wrapped data key was altered; restore it from a backup") from None
+
+
+def _derive(secret: bytes, purpose: bytes) -> bytes:
+    return HKDF(SHA256(), length=_KEY_BYTES, salt=None, info=b"refine/" + purpose).derive(secret)
+
+
+def _fingerprint(key: str) -> str:
+    return hashlib.sha256(b"refine/fingerprint\x00" + key.encode()).hexdigest()[:16]

@@ -1,0 +1,261 @@
+"""Runs the processes of a Procfile beside the embedded servers until one ends or we are told to."""
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import TextIO
+
+from honcho.environ import parse_procfile  # type: ignore[import-untyped]
+
+from refine.embedded import EmbeddedServers
+from refine.embedded.processes import dies_with_parent
+from refine.errors import SettingsError
+
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_CHUNK_BYTES = 65_536
+_WAKE_SECONDS = 1.0  # signals wake us; this is for a system that should lose one
+
+
+def read_procfile(path: Path) -> dict[str, str]:
+    """The commands of a Procfile by process name, in its order.
+
+    Raises SettingsError if there is no such file, no process in it, or one name twice.
+    """
+    try:
+        commands = dict(parse_procfile(path.read_text(encoding="utf-8")).processes)
+    except OSError as error:
+        raise SettingsError(f"cannot read {path}: {error.strerror}") from error
+    except AssertionError as error:
+        raise SettingsError(f"{path} names a process twice") from error
+    if not commands:
+        raise SettingsError(f"{path} names no process (name: command)")
+    return commands
+
+
+def supervise(
+    commands: Mapping[str, str],
+    *,
+    environ: Mapping[str, str],
+    cwd: Path,
+    servers: EmbeddedServers | None,
+    grace_seconds: float = 20,
+    on_started: Callable[[], None] | None = None,
+    output: TextIO | None = None,
+) -> int:
+    """Runs the commands and shows their output, each line behind its process's name.
+
+    Returns 0 after SIGINT, SIGTERM or SIGHUP, and 1 if a process or an embedded server ends by
+    itself; either way all processes are gone by then: SIGTERM, the grace, SIGKILL. A second Ctrl-C
+    kills at once. The servers stay up; they are stopped by whoever started them, afterwards.
+
+    Call it from the main thread. A command is run by the shell behind ``exec``, so settings go in
+    front as ``env NAME=value command``. ``output`` is standard output if not given.
+    """
+    with _stop_signals() as signals:
+        run = _Run(servers, signals, _Output([*commands, "refine"], output or sys.stdout))
+        try:
+            run.start(commands, {"PYTHONUNBUFFERED": "1", **environ}, cwd)
+            if on_started and not signals.received:
+                on_started()
+            ended = run.watch()
+        finally:
+            run.stop(grace_seconds)
+    return 1 if ended else 0
+
+
+class _Signals:
+    """The signals to stop that have arrived, and a descriptor that is readable after any."""
+
+    def __init__(self) -> None:
+        self.received: list[int] = []
+        self.wake, self._wake_end = os.pipe()
+        os.set_blocking(self.wake, False)
+        os.set_blocking(self._wake_end, False)
+
+    def remember(self, number: int, _frame: FrameType | None) -> None:
+        self.received.append(number)
+
+    def twice_interrupted(self) -> bool:
+        return self.received.count(signal.SIGINT) > 1
+
+    @contextmanager
+    def waking(self) -> Iterator[None]:
+        before = signal.set_wakeup_fd(self._wake_end, warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+            os.close(self.wake)
+            os.close(self._wake_end)
+
+
+@contextmanager
+def _stop_signals() -> Iterator[_Signals]:
+    """Takes the signals, also where we came to life with them ignored, and gives them back."""
+    signals = _Signals()
+    with signals.waking():
+        before = {number: signal.signal(number, signals.remember) for number in _STOP_SIGNALS}
+        # A handler that does nothing: without one the end of a child would not wake us.
+        before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+        try:
+            yield signals
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+class _Output:
+    """Writes lines behind the padded name of the process that said them."""
+
+    def __init__(self, names: list[str], stream: TextIO) -> None:
+        self._width = max(map(len, names))
+        self._stream = stream
+        self._encoding = getattr(stream, "encoding", None) or "utf-8"
+
+    def line(self, name: str, text: str) -> None:
+        shown = f"{name:<{self._width}} | {text}\n".encode(self._encoding, "replace")
+        with suppress(OSError):  # a closed terminal or pipe must not end the service
+            self._stream.write(shown.decode(self._encoding))
+            self._stream.flush()
+
+
+class _Child:
+    """A process of the Procfile, the leader of its session, and what it has said so far."""
+
+    def __init__(self, name: str, process: subprocess.Popen[bytes]) -> None:
+        self.name = name
+        self.process = process
+        assert process.stdout is not None  # noqa: S101 - for mypy; start() asks for a pipe
+        self.stdout = process.stdout
+        self._unfinished = b""
+
+    def pass_on(self, output: _Output) -> bool:
+        """Shows the lines that have come; False at the end of the output."""
+        chunk = os.read(self.stdout.fileno(), _CHUNK_BYTES)
+        *lines, rest = (self._unfinished + chunk).split(b"\n")
+        if rest and (not chunk or len(rest) > _CHUNK_BYTES):
+            lines, rest = [*lines, rest], b""
+        self._unfinished = rest
+        for line in lines:
+            output.line(self.name, line.decode(errors="replace").rstrip("\r"))
+        return bool(chunk)
+
+    def signal(self, number: signal.Signals) -> None:
+        """To its whole process group, which may outlive it."""
+        with suppress(ProcessLookupError, PermissionError):  # macOS: EPERM for a group of zombies
+            os.killpg(self.process.pid, number)
+
+
+class _Run:
+    """The processes from their start to the end of the last one."""
+
+    def __init__(self, servers: EmbeddedServers | None, signals: _Signals, output: _Output) -> None:
+        self._servers = servers
+        self._signals = signals
+        self._output = output
+        self._children: list[_Child] = []
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(signals.wake, selectors.EVENT_READ)
+
+    def start(self, commands: Mapping[str, str], environ: Mapping[str, str], cwd: Path) -> None:
+        for name, command in commands.items():
+            if self._signals.received:
+                return
+            child = _Child(name, _shell(command, environ, cwd))
+            self._children.append(child)
+            self._selector.register(child.stdout, selectors.EVENT_READ, child)
+
+    def watch(self) -> bool:
+        """Returns when all should stop: True because something ended, False because we are told."""
+        while not self._signals.received:
+            if ended := self._ended():
+                self._drain()
+                self._say(f"{ended}; stopping everything")
+                return True
+            self._pump(_WAKE_SECONDS)
+        self._say(f"{signal.Signals(self._signals.received[0]).name}: stopping")
+        return False
+
+    def stop(self, grace_seconds: float) -> None:
+        """Ends all processes, and all that they have left in their process groups."""
+        try:
+            self._terminate(grace_seconds)
+        finally:
+            for child in self._children:
+                child.signal(signal.SIGKILL)
+                child.process.wait()
+            self._drain()
+            for child in self._children:
+                child.stdout.close()
+            self._selector.close()
+
+    def _terminate(self, grace_seconds: float) -> None:
+        for child in self._children:
+            child.signal(signal.SIGTERM)
+        deadline = time.monotonic() + grace_seconds
+        while names := [child.name for child in self._children if child.process.poll() is None]:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0 or self._signals.twice_interrupted():
+                self._say(f"killing {', '.join(names)}")
+                return
+            self._pump(min(remaining, _WAKE_SECONDS))
+
+    def _ended(self) -> str | None:
+        """Which process has ended and how, in words; None as long as all run."""
+        processes = {child.name: child.process for child in self._children}
+        for name, server in (self._servers.processes if self._servers else {}).items():
+            processes[f"embedded {name}"] = server
+        for name, process in processes.items():
+            code = process.poll()
+            if code is not None:
+                return f"{name} {_ending(code)}"
+        return None
+
+    def _pump(self, timeout_seconds: float) -> bool:
+        """Passes on what the processes say; False if nothing came in that time."""
+        heard = False
+        for key, _ in self._selector.select(timeout_seconds):
+            if key.data is None:
+                os.read(self._signals.wake, _CHUNK_BYTES)
+                continue
+            heard = True
+            if not key.data.pass_on(self._output):
+                self._selector.unregister(key.fileobj)
+        return heard
+
+    def _drain(self) -> None:
+        """Passes on last words; not for long, as a grandchild may hold the pipe and talk on."""
+        deadline = time.monotonic() + 1
+        while self._pump(0) and time.monotonic() < deadline:
+            pass
+
+    def _say(self, text: str) -> None:
+        self._output.line("refine", text)
+
+
+def _shell(command: str, environ: Mapping[str, str], cwd: Path) -> subprocess.Popen[bytes]:
+    """``exec`` has the process itself get our signals, and not a shell in front of it."""
+    return subprocess.Popen(  # noqa: S602 - a Procfile holds shell commands
+        f"exec {command}",
+        shell=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=cwd,
+        env=environ,
+        start_new_session=True,
+        preexec_fn=dies_with_parent(signal.SIGTERM),
+    )
+
+
+def _ending(code: int) -> str:
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with exit status {code}"

@@ -1,0 +1,7 @@
+"""What an agent may do, as a model may call it."""
+
+from refine.tools.refinement import RefinementTool
+from refine.tools.save_memory import SaveMemoryTool
+from refine.tools.self_authoring import SelfAuthoringTool
+
+__all__ = ["RefinementTool", "SaveMemoryTool", "SelfAuthoringTool"]

@@ -1,0 +1,234 @@
+"""The tool ``refinement``: one action a call, one transaction a call."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from refine.errors import InvalidValue
+from refine.extensions import db
+from refine.models import AgentMemory, EditRefused, LeaseLost, RefinementSession
+from refine.rules.content import MAX_QUERY_CHARACTERS, MAX_SUMMARY_CHARACTERS, bounded_text
+from refine.rules.memory_ids import parse_ids, parse_single_id
+
+Result = dict[str, Any]
+
+MAX_SEARCH_RESULTS = 20
+
+# The parameters of each action; those in the first tuple are required.
+ACTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "search": ((), ("query", "after", "before")),
+    "consolidate": (("ids", "content"), ()),
+    "update": (("id", "content"), ()),
+    "delete": (("id",), ()),
+    "protect": (("id",), ()),
+    "complete": (("summary",), ()),
+}
+
+_ID = {"type": "integer", "description": "The id of one memory."}
+
+DEFINITION: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "refinement",
+        "description": (
+            "Tidy your own core memories. search: find memories (query and/or after, before). "
+            "consolidate: merge ids that carry the same moment into one memory with content. "
+            "update: tighten the content of the memory id. delete: discard the memory id, because "
+            "another one already carries it. protect: make the memory id constitutional. "
+            "complete: end the session with a brief summary."
+        ),
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "action": {"type": "string", "enum": list(ACTIONS)},
+                "id": _ID,
+                "ids": {
+                    "type": "array",
+                    "items": {"type": "integer"},
+                    "description": "consolidate: at least two memory ids.",
+                },
+                "content": {
+                    "type": "string",
+                    "description": "consolidate, update: the whole new text of the memory.",
+                },
+                "query": {"type": "string", "description": "search: a part of the text."},
+                "after": {"type": "string", "description": "search: ISO date, inclusive."},
+                "before": {"type": "string", "description": "search: ISO date, exclusive."},
+                "summary": {
+                    "type": "string",
+                    "description": "complete: what was done and why, briefly.",
+                },
+            },
+            "required": ["action"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+_PARAMETERS = frozenset(DEFINITION["function"]["parameters"]["properties"]) - {"action"}
+
+
+class RefinementTool:
+    """The tool on one session, under the lease that the session has now."""
+
+    def __init__(self, session: RefinementSession) -> None:
+        self._session_id = session.id
+        self._lease_token = session.lease_token
+        self._stats = dict(session.stats)
+        self._actions: dict[str, Callable[..., Result]] = {
+            "search": self._search,
+            "consolidate": self._consolidate,
+            "update": self._update,
+            "delete": self._delete,
+            "protect": self._protect,
+            "complete": self._complete,
+        }
+
+    @property
+    def stats(self) -> dict[str, int]:
+        """What the session did so far: consolidated, updated, deleted, protected."""
+        return dict(self._stats)
+
+    def execute(self, action: object = None, **params: Any) -> Result:
+        """Carry out one call and commit it; return a JSON-able dict with a ``type``.
+
+        Whatever a model sends, the worst is an error that says what is wrong and what to do, with
+        nothing changed and nothing counted. Our own faults raise, with nothing committed.
+        """
+        try:
+            params = _checked(action, params)
+            session = RefinementSession.held(self._session_id, self._lease_token)
+            result = self._actions[str(action)](session, **params)
+            self._stats = dict(session.stats)
+        except _UnknownAction as error:
+            result = {**_error(str(error)), "allowed_actions": list(ACTIONS)}
+        except EditRefused as refusal:
+            result = _error(str(refusal))
+            if refusal.memory is not None:
+                result["memory"] = refusal.memory.ledger_entry()
+        except InvalidValue as error:
+            result = _error(str(error))
+        except LeaseLost as lost:
+            result = _error(f"Session terminated ({lost.status}): no further operation is possible")
+        except BaseException:
+            db.session.rollback()
+            raise
+        db.session.commit()
+        return result
+
+    def _search(
+        self,
+        session: RefinementSession,
+        query: object = None,
+        after: object = None,
+        before: object = None,
+    ) -> Result:
+        if query is None and after is None and before is None:
+            raise InvalidValue("query is required for search (or after, or before)")
+        text = None
+        if query is not None:
+            text = bounded_text(query, field="query", limit=MAX_QUERY_CHARACTERS)
+        count, memories = session.search(
+            text,
+            _instant("after", after),
+            _instant("before", before),
+            limit=MAX_SEARCH_RESULTS,
+        )
+        return {
+            "type": "search_results",
+            "query": text,
+            "count": count,
+            "results": [memory.ledger_entry() for memory in memories],
+        }
+
+    def _consolidate(self, session: RefinementSession, ids: object, content: object) -> Result:
+        sources = parse_ids(ids)
+        merged = session.consolidate(sources, _text(content))
+        return _unless_rolled_back(
+            session,
+            {
+                "type": "consolidated",
+                "id": merged.id,
+                "merged_count": len(sources),
+                "new_content": merged.content,
+            },
+        )
+
+    def _update(self, session: RefinementSession, id: object, content: object) -> Result:
+        memory = session.update(parse_single_id(id), _text(content))
+        return _unless_rolled_back(session, _about("updated", memory))
+
+    def _delete(self, session: RefinementSession, id: object) -> Result:
+        memory = session.delete(parse_single_id(id))
+        return _unless_rolled_back(session, {"type": "deleted", "id": memory.id})
+
+    def _protect(self, session: RefinementSession, id: object) -> Result:
+        return _about("protected", session.protect(parse_single_id(id)))
+
+    def _complete(self, session: RefinementSession, summary: object) -> Result:
+        text = bounded_text(summary, field="summary", limit=MAX_SUMMARY_CHARACTERS)
+        session.complete(text)
+        done = {"type": "refinement_complete", "summary": session.summary}
+        return _unless_rolled_back(session, {**done, "stats": dict(session.stats)})
+
+
+class _UnknownAction(InvalidValue):
+    """The action is missing, or none of the tool's."""
+
+
+def _checked(action: object, params: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a known action: all that it needs, and no others.
+
+    Models fill unused parameters with null; a null is as good as none.
+    """
+    if action is None:
+        raise _UnknownAction("action is required")
+    if not isinstance(action, str) or action not in ACTIONS:
+        shown = f" '{action}'" if isinstance(action, str) and action.isidentifier() else ""
+        raise _UnknownAction(f"Invalid action{shown[:60]}")
+    required, optional = ACTIONS[action]
+    allowed = (*required, *optional)
+    given = {
+        name: value for name, value in params.items() if value is not None or name not in _PARAMETERS
+    }
+    if set(given) - set(allowed):
+        raise InvalidValue(f"unknown parameter for {action}; it takes: {', '.join(allowed)}")
+    for name in required:
+        if name not in given:
+            raise InvalidValue(f"{name} is required for {action}")
+    return given
+
+
+def _unless_rolled_back(session: RefinementSession, result: Result) -> Result:
+    """The result, or where this call tripped the breaker, word of the rollback."""
+    if session.status != "rolled_back":
+        return result
+    return {
+        "type": "refinement_rolled_back",
+        "reason": f"All changes of this session were undone: {session.end_reason}",
+        "stats": dict(session.stats),
+    }
+
+
+def _about(result_type: str, memory: AgentMemory) -> Result:
+    return {"type": result_type, "id": memory.id, "content": memory.content}
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidValue("content must be text")
+    return value
+
+
+def _instant(name: str, value: object) -> datetime | None:
+    if value is None:
+        return None
+    try:
+        at = datetime.fromisoformat(value if isinstance(value, str) else "")
+    except ValueError:
+        raise InvalidValue(f"{name} must be an ISO date such as 2026-03-01") from None
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at
+
+
+def _error(message: str) -> Result:
+    return {"type": "error", "error": message}

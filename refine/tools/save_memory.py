@@ -1,0 +1,68 @@
+"""The tool ``save_memory``: an agent adds to its own memory."""
+
+from typing import Any
+
+from refine.errors import InvalidValue
+from refine.extensions import db
+from refine.models import Agent
+from refine.rules.content import TAGS
+
+DEFINITION: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "save_memory",
+        "description": (
+            "Keep something in your own memory. core: permanent, part of every prompt of yours. "
+            "journal: shown to you for one week."
+        ),
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "content": {"type": "string", "description": "The memory, in your own words."},
+                "memory_type": {"type": "string", "enum": ["journal", "core"]},
+                "tags": {"type": "array", "items": {"type": "string", "enum": list(TAGS)}},
+            },
+            "required": ["content", "memory_type"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+_ALLOWED = ("content", "memory_type", "tags")
+
+
+class SaveMemoryTool:
+    """The tool for one agent."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    def execute(
+        self,
+        content: object = None,
+        memory_type: object = None,
+        tags: object = None,
+        **unknown: Any,
+    ) -> dict[str, Any]:
+        """Save one memory and commit; return ``saved`` with its id, or an ``error``.
+
+        An exact duplicate of a kept core memory is not saved again: the result names the one that
+        is there and says ``existing``.
+        """
+        if unknown:
+            return _error(f"unknown parameter; save_memory takes: {', '.join(_ALLOWED)}")
+        try:
+            memory, existing = self._agent.remember(content, memory_type, tags or [])
+            saved = {"type": "saved", "id": memory.id, "memory_type": memory.memory_type}
+        except InvalidValue as error:
+            db.session.rollback()
+            return _error(str(error))
+        except BaseException:
+            db.session.rollback()
+            raise
+        db.session.commit()
+        return {**saved, "existing": True} if existing else saved
+
+
+def _error(message: str) -> dict[str, Any]:
+    return {"type": "error", "error": message}

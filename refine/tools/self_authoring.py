@@ -1,0 +1,96 @@
+"""The tool ``self_authoring``: an agent reads and writes its own settings."""
+
+from typing import Any
+
+from refine.errors import InvalidValue
+from refine.extensions import db
+from refine.models import Agent
+from refine.models.agent import AUTHORED_FIELDS
+
+ALLOWED_ACTIONS = ("view", "update")
+DEFAULT_WORD = "default"
+
+DEFINITION: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "self_authoring",
+        "description": (
+            "View or update one of your own settings. The value `default` sets it back to the "
+            "default."
+        ),
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "action": {"type": "string", "enum": list(ALLOWED_ACTIONS)},
+                "field": {"type": "string", "enum": list(AUTHORED_FIELDS)},
+                "value": {
+                    "type": ["string", "number"],
+                    "description": "update: the new value.",
+                },
+            },
+            "required": ["action", "field"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+class SelfAuthoringTool:
+    """The tool for one agent."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    def execute(
+        self, action: object = None, field: object = None, value: object = None, **unknown: Any
+    ) -> dict[str, Any]:
+        """View or update one field and commit; return ``config``, or an ``error``."""
+        if unknown:
+            return _refusal("unknown parameter; self_authoring takes: action, field, value")
+        if action not in ALLOWED_ACTIONS:
+            return _refusal("Invalid action" if action is not None else "action is required")
+        if field not in AUTHORED_FIELDS:
+            return _refusal("Invalid field" if field is not None else "field is required")
+        if action == "view":
+            return self._view(str(field))
+        return self._update(str(field), value)
+
+    def _view(self, field: str) -> dict[str, Any]:
+        value, is_default = self._agent.authored(field)
+        return {**self._config("view", field, value), "is_default": is_default}
+
+    def _update(self, field: str, value: object) -> dict[str, Any]:
+        if value is None or (isinstance(value, str) and not value.strip()):
+            return _error("value required for update")
+        try:
+            self._agent.author(field, None if value == DEFAULT_WORD else value)
+            result = self._config("update", field, self._agent.authored(field)[0])
+        except InvalidValue as error:
+            db.session.rollback()
+            return _error(str(error))
+        except BaseException:
+            db.session.rollback()
+            raise
+        db.session.commit()
+        return result
+
+    def _config(self, action: str, field: str, value: object) -> dict[str, Any]:
+        return {
+            "type": "config",
+            "action": action,
+            "field": field,
+            "value": value,
+            "agent": self._agent.name,
+        }
+
+
+def _refusal(message: str) -> dict[str, Any]:
+    return {
+        **_error(message),
+        "allowed_actions": list(ALLOWED_ACTIONS),
+        "allowed_fields": list(AUTHORED_FIELDS),
+    }
+
+
+def _error(message: str) -> dict[str, Any]:
+    return {"type": "error", "error": message}

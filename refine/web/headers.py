@@ -1,0 +1,23 @@
+"""The headers of every response."""
+
+from flask import Flask, Response
+
+_CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+
+
+def register(app: Flask) -> None:
+    """Set the headers on every response of ``app``."""
+    is_secure = app.config["SESSION_COOKIE_SECURE"]
+
+    @app.after_request
+    def _secure(response: Response) -> Response:
+        response.headers["Content-Security-Policy"] = _CONTENT_SECURITY_POLICY
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["Referrer-Policy"] = "no-referrer"
+        response.headers.setdefault("Cache-Control", "no-store")
+        if is_secure:
+            response.headers["Strict-Transport-Security"] = "max-age=31536000"
+        return response

@@ -1,0 +1,48 @@
+"""Real servers in folders of their own, and processes that hold them."""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from .processes import Script, eventually, processes_of
+
+
+@pytest.fixture(autouse=True)
+def sockets_near_by(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A temporary directory for the sockets of long paths: short itself, and gone afterwards."""
+    folder = tempfile.mkdtemp(prefix="refine-t-")
+    monkeypatch.setenv("TMPDIR", folder)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    yield
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """Not there yet."""
+    return tmp_path / "data"
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No test leaves a process that knows its folder, by its arguments or its environment."""
+    monkeypatch.setenv("REFINE_TEST_RUN", str(tmp_path))
+    yield
+    eventually(lambda: not processes_of(tmp_path))
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Iterator[Callable[..., Script]]:
+    """Starts ``scripts/<name>.py`` with these arguments; kills it if the test does not end it."""
+    started: list[Script] = []
+
+    def start(name: str, *arguments: object, prefix: tuple[str, ...] = ()) -> Script:
+        started.append(Script(name, arguments, prefix))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()

@@ -1,0 +1,91 @@
+"""Helper processes, and what there is to ask about processes."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+import psycopg
+import pytest
+
+from refine.embedded import database_url
+
+_HERE = Path(__file__).parent
+_ROOT = _HERE.parents[1]
+
+
+class Script(subprocess.Popen[str]):
+    """A helper process; it works until its standard input ends."""
+
+    stdin: IO[str] | None
+    stdout: IO[str]
+
+    def __init__(self, name: str, arguments: tuple[object, ...], prefix: tuple[str, ...]) -> None:
+        super().__init__(
+            [*prefix, sys.executable, str(_HERE / "scripts" / f"{name}.py"), *map(str, arguments)],
+            env={**os.environ, "PYTHONPATH": str(_ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def said(self, text: str) -> str:
+        """The line with this text, once it has come; fails with all that came if it does not."""
+        lines = []
+        for line in self.stdout:
+            lines.append(line)
+            if text in line:
+                return line
+        pytest.fail(f"no {text!r} in: {''.join(lines)}")
+
+    def end(self) -> tuple[int, str]:
+        """Ends its input; its exit status and what else it said."""
+        rest, _ = self.communicate(timeout=30)
+        return self.returncode, rest
+
+    def release(self) -> None:
+        """Ends its input and does not wait."""
+        self.stdin.close()
+        self.stdin = None
+
+    def kill(self) -> None:
+        super().kill()
+        self.communicate()
+
+
+def eventually(true: Callable[[], object], *, seconds: float = 10) -> None:
+    """Passes as soon as it is true."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "still not so"
+        time.sleep(0.02)
+
+
+def processes_of(folder: Path) -> list[str]:
+    """The command lines of all other processes that name the folder."""
+    return [
+        (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        for process in Path("/proc").glob("[0-9]*")
+        if int(process.name) != os.getpid() and _names(process, os.fsencode(folder))
+    ]
+
+
+def _names(process: Path, folder: bytes) -> bool:
+    try:
+        arguments = (process / "cmdline").read_bytes()
+        return folder in arguments or folder in (process / "environ").read_bytes()
+    except OSError:
+        return False
+
+
+def sql(data_dir: Path, statement: str) -> list[tuple[object, ...]]:
+    """The rows of one statement, committed, over a connection of its own."""
+    address = database_url(data_dir).replace("+psycopg", "")
+    with psycopg.connect(address, autocommit=True) as connection:
+        cursor = connection.execute(statement)
+        return cursor.fetchall() if cursor.description else []

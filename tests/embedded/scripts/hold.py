@@ -1,0 +1,33 @@
+"""hold.py HOLDER DATA_DIR [WAIT_SECONDS]: has the servers run until the input ends.
+
+HOLDER ``up`` owns them as ``refine up`` does; any other is a command that needs them.
+"""
+
+import sys
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from refine.embedded import EmbeddedServers, servers_available
+from refine.errors import EmbeddedError
+
+
+def held(
+    holder: str, data_dir: Path, wait_seconds: float
+) -> AbstractContextManager[EmbeddedServers | None]:
+    if holder == "up":
+        return EmbeddedServers(data_dir, wait_seconds=wait_seconds)
+    return servers_available(data_dir, postgres=True, valkey=True, holder=holder)
+
+
+def main(holder: str, data_dir: str, wait_seconds: str = "10") -> None:
+    try:
+        with held(holder, Path(data_dir), float(wait_seconds)) as servers:
+            processes = servers.processes if servers else {}
+            sys.stdout.write(f"ready {' '.join(str(p.pid) for p in processes.values())}\n")
+            sys.stdout.flush()
+            sys.stdin.read()
+    except EmbeddedError as error:
+        sys.exit(f"{type(error).__name__}: {error}")
+
+
+main(*sys.argv[1:])

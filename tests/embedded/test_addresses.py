@@ -1,0 +1,95 @@
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from sqlalchemy import make_url
+
+from refine.embedded import database_url, redis_url, socket_dir
+from refine.errors import EmbeddedError
+
+
+def folder_of_length(base: Path, length: int) -> Path:
+    return base / ("x" * (length - len(str(base)) - 1))
+
+
+def test_addresses_lie_in_the_data_folder_and_start_nothing(data_dir: Path) -> None:
+    assert database_url(data_dir).endswith(f"?host={data_dir}/run&port=5432")
+    assert redis_url(data_dir) == f"unix://{data_dir}/run/valkey.sock?db=0"
+    assert not data_dir.exists()
+
+
+def test_sqlalchemy_reads_user_database_and_folder_from_the_address(data_dir: Path) -> None:
+    url = make_url(database_url(data_dir))
+
+    assert (url.drivername, url.username, url.database) == (
+        "postgresql+psycopg",
+        "refine",
+        "refine",
+    )
+    assert url.query["host"] == str(data_dir / "run")
+
+
+def test_a_relative_path_and_a_link_lead_to_the_same_address(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data_dir.mkdir()
+    (data_dir.parent / "link").symlink_to(data_dir)
+    monkeypatch.chdir(data_dir.parent)
+
+    assert database_url(Path("data")) == database_url(Path("link")) == database_url(data_dir)
+
+
+def test_the_longest_path_that_fits_is_used_and_one_byte_more_is_not() -> None:
+    rest = len("/run/.s.PGSQL.5432")
+    fits = folder_of_length(Path("/srv"), 103 - rest)
+    too_long = folder_of_length(Path("/srv"), 104 - rest)
+
+    assert socket_dir(fits) == fits / "run"
+    assert socket_dir(too_long).parent == Path(tempfile.gettempdir())
+
+
+@pytest.mark.parametrize("name", ["a space", "a'quote", 'a"quote', "ümlaut", "50%", "a?b", "a&b"])
+def test_a_path_that_would_need_quoting_is_replaced_by_a_plain_one(name: str) -> None:
+    folder = socket_dir(Path("/srv") / name)
+
+    assert folder.parent == Path(tempfile.gettempdir())
+    assert folder.name.startswith(f"refine-{os.geteuid()}-")
+
+
+def test_two_data_folders_never_share_a_socket_folder() -> None:
+    assert socket_dir(Path("/srv/a b")) != socket_dir(Path("/srv/a c"))
+
+
+def test_a_temporary_directory_that_is_too_long_itself_is_left_aside(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/srv/" + "x" * 100)
+
+    assert socket_dir(Path("/srv/a b")).parent == Path("/tmp")  # noqa: S108
+
+
+def test_a_folder_that_others_may_enter_is_refused() -> None:
+    planted = socket_dir(Path("/srv/a b"))
+    planted.mkdir()
+    planted.chmod(0o755)
+
+    with pytest.raises(EmbeddedError, match="not a private folder"):
+        database_url(Path("/srv/a b"))
+
+
+def test_a_link_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    socket_dir(Path("/srv/a b")).symlink_to(tmp_path)
+
+    with pytest.raises(EmbeddedError, match="not a private folder"):
+        redis_url(Path("/srv/a b"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
+def test_a_folder_of_somebody_else_is_refused() -> None:
+    planted = socket_dir(Path("/srv/a b"))
+    planted.mkdir(mode=0o700)
+    os.chown(planted, 65534, 65534)
+
+    with pytest.raises(EmbeddedError, match="not a private folder"):
+        database_url(Path("/srv/a b"))

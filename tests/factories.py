@@ -1,0 +1,64 @@
+"""Small valid things; each call makes another one, in the database's session, flushed."""
+
+import itertools
+from typing import Any
+
+from refine.extensions import db
+from refine.models import Account, Agent, AgentMemory, RefinementSession, User
+
+_number = itertools.count(1)
+
+PASSWORD = "correct horse battery"
+
+
+def account(**fields: Any) -> Account:
+    n = next(_number)
+    return _added(Account(**{"name": f"Account {n}", "slug": f"account-{n}", **fields}))
+
+
+def user(**fields: Any) -> User:
+    fields.setdefault("account", account())
+    made = User(**{"email": f"user{next(_number)}@example.org", **fields})
+    made.set_password(PASSWORD)
+    return _added(made)
+
+
+def agent(*contents: str, **fields: Any) -> Agent:
+    """An agent with these contents as core memories."""
+    fields.setdefault("account", account() if "account" not in fields else fields["account"])
+    made = _added(
+        Agent(**{"name": f"Agent {next(_number)}", "model_id": "test/model", **fields})
+    )
+    for content in contents:
+        memory(made, content)
+    return made
+
+
+def memory(owner: Agent, content: str | None = None, **fields: Any) -> AgentMemory:
+    content = f"memory {next(_number)} of the agent" if content is None else content
+    return _added(AgentMemory(agent=owner, content=content, **fields))
+
+
+def ledger(owner: Agent, *tokens: int, **fields: Any) -> list[AgentMemory]:
+    """Core memories of exactly these many tokens, all of them different."""
+    return [memory(owner, text_of(count), **fields) for count in tokens]
+
+
+def text_of(tokens: int) -> str:
+    """A text of exactly so many tokens, different from every other."""
+    start = f"{next(_number):x}-"
+    return (start + "abcdefg " * tokens)[: 4 * tokens - 1] + "."
+
+
+def session(owner: Agent | None = None, **fields: Any) -> RefinementSession:
+    """A running session, its snapshot taken, committed."""
+    owner = owner if owner is not None else agent(*(text_of(25) for _ in range(20)))
+    started = RefinementSession.start(owner, **fields)
+    db.session.commit()
+    return started
+
+
+def _added(row: Any) -> Any:
+    db.session.add(row)
+    db.session.flush()
+    return row

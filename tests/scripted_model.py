@@ -1,0 +1,142 @@
+"""A real HTTP server that plays the model: a queue of replies, and a history of requests."""
+
+import json
+import threading
+from collections import deque
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
+class ScriptedModel:
+    """Answers each request with the next scripted reply; records what it was asked.
+
+    ``say``, ``call`` and ``calls`` script what a model says; ``answer`` takes full control of the
+    socket. Out of script, it answers HTTP 400, so that a test cannot pass by accident.
+    """
+
+    def __init__(self) -> None:
+        self.requests: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.catalogue: list[dict[str, Any]] | None = None
+        self._script: deque[Answer] = deque()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+
+    def __enter__(self) -> "ScriptedModel":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}/v1"
+
+    # -- the script ---------------------------------------------------------------------------
+
+    def say(self, text: str | None, **fields: Any) -> "ScriptedModel":
+        """An answer in words."""
+        return self.reply({"content": text}, **fields)
+
+    def call(self, action: str, **params: Any) -> "ScriptedModel":
+        """One call of the tool ``refinement``."""
+        return self.calls({"action": action, **params})
+
+    def calls(self, *arguments: dict[str, Any] | str, **fields: Any) -> "ScriptedModel":
+        """Several calls in one answer; a string is sent as it is, in place of JSON."""
+        written = [
+            {
+                "id": f"call-{len(self._script)}-{n}",
+                "type": "function",
+                "function": {
+                    "name": "refinement",
+                    "arguments": given if isinstance(given, str) else json.dumps(given),
+                },
+            }
+            for n, given in enumerate(arguments)
+        ]
+        fields.setdefault("finish_reason", "tool_calls")
+        return self.reply({"content": None, "tool_calls": written}, **fields)
+
+    def reply(
+        self,
+        message: dict[str, Any],
+        *,
+        finish_reason: str = "stop",
+        model: str | None = None,
+        usage: dict[str, Any] | None = None,
+        **extra: Any,
+    ) -> "ScriptedModel":
+        """A whole answer; ``model`` is the asked one unless given."""
+        usage = usage or {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
+        choice = {"index": 0, "finish_reason": finish_reason}
+
+        def body(asked: dict[str, Any]) -> dict[str, Any]:
+            return {
+                "id": "gen-1",
+                "object": "chat.completion",
+                "model": model or asked["model"],
+                "choices": [{**choice, "message": {"role": "assistant", **message}}],
+                "usage": usage,
+                **extra,
+            }
+
+        return self.answer(lambda handler: send(handler, 200, body(self.requests[-1])))
+
+    def http(self, status: int, body: Any = None, **headers: str) -> "ScriptedModel":
+        """A bare HTTP answer."""
+        return self.answer(lambda handler: send(handler, status, body or {}, headers))
+
+    def answer(self, answer: Answer) -> "ScriptedModel":
+        self._script.append(answer)
+        return self
+
+    # -- the server ---------------------------------------------------------------------------
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        scripted = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                scripted.requests.append(json.loads(body))
+                scripted.headers.append(dict(self.headers))
+                if not scripted._script:
+                    send(self, 400, {"error": {"code": 400, "message": "out of script"}})
+                else:
+                    scripted._script.popleft()(self)
+
+            def do_GET(self) -> None:
+                if self.path == "/v1/models" and scripted.catalogue is not None:
+                    send(self, 200, {"data": scripted.catalogue})
+                else:
+                    send(self, 404, {"error": {"code": 404, "message": "not found"}})
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        return Handler
+
+
+def send(
+    handler: BaseHTTPRequestHandler,
+    status: int,
+    body: Any,
+    headers: dict[str, str] | None = None,
+) -> None:
+    payload = body if isinstance(body, bytes) else json.dumps(body).encode()
+    handler.send_response(status)
+    for name, value in (headers or {}).items():
+        handler.send_header(name.replace("_", "-"), value)
+    handler.send_header("Content-Type", "application/json")
+    handler.send_header("Content-Length", str(len(payload)))
+    handler.end_headers()
+    handler.wfile.write(payload)
