@@ -3,8 +3,9 @@
 from flask import Blueprint, Response, current_app, jsonify, render_template
 
 from refine import settings
+from refine.health import checks
 from refine.models import RefinementSession
-from refine.web.health import checks
+
 
 pages = Blueprint("status", __name__)
 

@@ -1,11 +1,14 @@
 """Real servers in folders of their own, and processes that hold them."""
 
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from refine.embedded import EmbeddedServers
 
 from .processes import Script, eventually, processes_of
 
@@ -24,6 +27,22 @@ def sockets_near_by(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def data_dir(tmp_path: Path) -> Path:
     """Not there yet."""
     return tmp_path / "data"
+
+
+@pytest.fixture(scope="session")
+def first_start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a first start leaves in the data folder."""
+    folder = tmp_path_factory.mktemp("first") / "data"
+    with EmbeddedServers(folder):
+        pass
+    return folder
+
+
+@pytest.fixture
+def used_dir(first_start: Path, data_dir: Path) -> Path:
+    """A data folder after a first start; saves the time of one."""
+    subprocess.run(["/usr/bin/env", "cp", "-a", first_start, data_dir], check=True)
+    return data_dir
 
 
 @pytest.fixture(autouse=True)

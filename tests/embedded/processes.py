@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -37,10 +38,14 @@ class Script(subprocess.Popen[str]):
     def said(self, text: str) -> str:
         """The line with this text, once it has come; fails with all that came if it does not."""
         lines = []
+        impatience = threading.Timer(15, super().kill)
+        impatience.start()
         for line in self.stdout:
             lines.append(line)
             if text in line:
+                impatience.cancel()
                 return line
+        impatience.cancel()
         pytest.fail(f"no {text!r} in: {''.join(lines)}")
 
     def end(self) -> tuple[int, str]:
@@ -50,7 +55,8 @@ class Script(subprocess.Popen[str]):
 
     def release(self) -> None:
         """Ends its input and does not wait."""
-        self.stdin.close()
+        if self.stdin:
+            self.stdin.close()
         self.stdin = None
 
     def kill(self) -> None:

@@ -84,30 +84,30 @@ class TestOwning:
 
         assert not data_dir.exists()
 
-    def test_a_database_that_was_dropped_is_made_again(self, data_dir: Path) -> None:
-        with EmbeddedServers(data_dir, valkey=False):
+    def test_a_database_that_was_dropped_is_made_again(self, used_dir: Path) -> None:
+        with EmbeddedServers(used_dir, valkey=False):
             address = (
-                database_url(data_dir).replace("+psycopg", "").replace("/refine?", "/postgres?")
+                database_url(used_dir).replace("+psycopg", "").replace("/refine?", "/postgres?")
             )
             with psycopg.connect(address, autocommit=True) as connection:
                 connection.execute("DROP DATABASE refine")
 
-        with EmbeddedServers(data_dir, valkey=False):
-            assert sql(data_dir, "SELECT 1") == [(1,)]
+        with EmbeddedServers(used_dir, valkey=False):
+            assert sql(used_dir, "SELECT 1") == [(1,)]
 
-    def test_servers_stop_while_clients_are_connected(self, data_dir: Path) -> None:
-        with EmbeddedServers(data_dir, valkey=False):
-            address = database_url(data_dir).replace("+psycopg", "")
+    def test_servers_stop_while_clients_are_connected(self, used_dir: Path) -> None:
+        with EmbeddedServers(used_dir, valkey=False):
+            address = database_url(used_dir).replace("+psycopg", "")
             connection = psycopg.connect(address)
             began = time.monotonic()
 
         assert time.monotonic() - began < 5
         connection.close()
 
-    def test_the_log_never_quotes_rows_statements_or_parameters(self, data_dir: Path) -> None:
-        with EmbeddedServers(data_dir, valkey=False):
-            sql(data_dir, "CREATE TABLE t (word text PRIMARY KEY CHECK (word <> 'secret-check'))")
-            sql(data_dir, "INSERT INTO t VALUES ('secret-key')")
+    def test_the_log_never_quotes_rows_statements_or_parameters(self, used_dir: Path) -> None:
+        with EmbeddedServers(used_dir, valkey=False):
+            sql(used_dir, "CREATE TABLE t (word text PRIMARY KEY CHECK (word <> 'secret-check'))")
+            sql(used_dir, "INSERT INTO t VALUES ('secret-key')")
             for statement in (
                 "INSERT INTO t VALUES ('secret-key')",
                 "INSERT INTO t VALUES ('secret-check')",
@@ -116,9 +116,9 @@ class TestOwning:
                 "SELECT pg_terminate_backend(pg_backend_pid()), 'secret-statement'",
             ):
                 with pytest.raises(psycopg.Error):
-                    sql(data_dir, statement)
+                    sql(used_dir, statement)
 
-        log = (data_dir / "postgres.log").read_text()
+        log = (used_dir / "postgres.log").read_text()
         assert "ready to accept connections" in log
         assert "secret" not in log
 
@@ -140,22 +140,22 @@ class TestPaths:
             assert redis.Redis.from_url(redis_url(Path(".refine"))).ping()
 
     def test_strange_settings_of_the_caller_do_not_reach_the_servers(
-        self, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+        self, used_dir: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for name, value in {"PGPORT": "9", "PGDATA": "/no", "LC_ALL": "xx_XX", "TZ": "no"}.items():
             monkeypatch.setenv(name, value)
 
-        with EmbeddedServers(data_dir):
-            assert sql(data_dir, "SELECT 1") == [(1,)]
+        with EmbeddedServers(used_dir):
+            assert sql(used_dir, "SELECT 1") == [(1,)]
 
 
 class TestAfterAKill:
     @pytest.fixture
-    def killed(self, script: Start, data_dir: Path) -> Callable[[int | None], None]:
+    def killed(self, script: Start, used_dir: Path) -> Callable[[int | None], None]:
         """Kills this process, or the owner, of servers that hold something."""
-        owner = script("hold", "up", data_dir)
+        owner = script("hold", "up", used_dir)
         owner.said("ready")
-        write(data_dir)
+        write(used_dir)
 
         def kill(pid: int | None) -> None:
             os.kill(owner.pid if pid is None else pid, signal.SIGKILL)
@@ -163,36 +163,36 @@ class TestAfterAKill:
         return kill
 
     def test_of_the_owner_the_next_start_works(
-        self, killed: Callable[[int | None], None], data_dir: Path
+        self, killed: Callable[[int | None], None], used_dir: Path
     ) -> None:
         killed(None)
 
-        with EmbeddedServers(data_dir):
-            assert_kept(data_dir)
+        with EmbeddedServers(used_dir):
+            assert_kept(used_dir)
 
     def test_of_postgres_the_next_start_works(
-        self, killed: Callable[[int | None], None], data_dir: Path
+        self, killed: Callable[[int | None], None], used_dir: Path
     ) -> None:
-        killed(pid_of_postgres(data_dir))
+        killed(pid_of_postgres(used_dir))
         killed(None)
 
-        with EmbeddedServers(data_dir):
-            assert_kept(data_dir)
+        with EmbeddedServers(used_dir):
+            assert_kept(used_dir)
 
     def test_of_valkey_the_next_start_works(
-        self, killed: Callable[[int | None], None], data_dir: Path
+        self, killed: Callable[[int | None], None], used_dir: Path
     ) -> None:
         time.sleep(1.1)  # Valkey writes once a second
-        killed(pid_of_valkey(data_dir))
+        killed(pid_of_valkey(used_dir))
         killed(None)
 
-        with EmbeddedServers(data_dir):
-            assert_kept(data_dir)
+        with EmbeddedServers(used_dir):
+            assert_kept(used_dir)
 
     def test_of_postgres_a_query_that_still_runs_does_not_bar_the_next_start(
-        self, killed: Callable[[int | None], None], data_dir: Path
+        self, killed: Callable[[int | None], None], used_dir: Path
     ) -> None:
-        address = database_url(data_dir).replace("+psycopg", "")
+        address = database_url(used_dir).replace("+psycopg", "")
         connection = psycopg.connect(address)
         query = "SELECT count(*) FROM generate_series(1, 1e12)"
         busy = threading.Thread(
@@ -200,18 +200,18 @@ class TestAfterAKill:
         )
         busy.start()
         eventually(
-            lambda: sql(data_dir, "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%1e12)'")
+            lambda: sql(used_dir, "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%1e12)'")
         )
 
-        killed(pid_of_postgres(data_dir))
+        killed(pid_of_postgres(used_dir))
         killed(None)
 
-        with EmbeddedServers(data_dir, valkey=False):
-            assert sql(data_dir, "SELECT word FROM kept") == [("row",)]
+        with EmbeddedServers(used_dir, valkey=False):
+            assert sql(used_dir, "SELECT word FROM kept") == [("row",)]
         busy.join(10)
         connection.close()
 
-    @pytest.mark.parametrize("delay_seconds", [0.0, 0.15, 0.3, 0.45])
+    @pytest.mark.parametrize("delay_seconds", [0.0, 0.2, 0.4])
     def test_of_the_owner_in_the_middle_of_its_start_the_next_works(
         self, script: Start, data_dir: Path, delay_seconds: float
     ) -> None:
@@ -224,17 +224,17 @@ class TestAfterAKill:
             assert sql(data_dir, "SELECT 1") == [(1,)]
         assert not list(data_dir.glob("postgres.new.*"))
 
-    def test_a_pid_file_with_the_pid_of_somebody_else_is_not_believed(self, data_dir: Path) -> None:
-        with EmbeddedServers(data_dir):
-            written = (data_dir / "postgres" / "postmaster.pid").read_text()
-        with sleeping_as_owner_of(data_dir / "postgres") as other:
+    def test_a_pid_file_with_the_pid_of_somebody_else_is_not_believed(self, used_dir: Path) -> None:
+        with EmbeddedServers(used_dir):
+            written = (used_dir / "postgres" / "postmaster.pid").read_text()
+        with sleeping_as_owner_of(used_dir / "postgres") as other:
             reused = written.replace(written.split("\n")[0], str(other.pid), 1)
-            (data_dir / "postgres" / "postmaster.pid").write_text(reused)
-            (data_dir / "run" / ".s.PGSQL.5432.lock").write_text(reused)
-            (data_dir / "valkey" / "valkey.pid").write_text(str(other.pid))
+            (used_dir / "postgres" / "postmaster.pid").write_text(reused)
+            (used_dir / "run" / ".s.PGSQL.5432.lock").write_text(reused)
+            (used_dir / "valkey" / "valkey.pid").write_text(str(other.pid))
 
-            with EmbeddedServers(data_dir):
-                assert sql(data_dir, "SELECT 1") == [(1,)]
+            with EmbeddedServers(used_dir):
+                assert sql(used_dir, "SELECT 1") == [(1,)]
 
             assert other.poll() is None
             other.kill()
@@ -248,16 +248,16 @@ def sleeping_as_owner_of(folder: Path) -> subprocess.Popen[bytes]:
 
 class TestTogether:
     def test_a_second_owner_is_told_who_the_first_one_is(
-        self, script: Start, data_dir: Path
+        self, script: Start, used_dir: Path
     ) -> None:
-        first = script("hold", "up", data_dir)
+        first = script("hold", "up", used_dir)
         first.said("ready")
 
         with pytest.raises(AlreadyRunning) as refused:
-            EmbeddedServers(data_dir, wait_seconds=0).__enter__()
+            EmbeddedServers(used_dir, wait_seconds=0).__enter__()
 
         assert (refused.value.pid, refused.value.holder) == (first.pid, "up")
-        assert sql(data_dir, "SELECT 1") == [(1,)]
+        assert sql(used_dir, "SELECT 1") == [(1,)]
         assert first.end()[0] == 0
 
     def test_a_second_owner_in_the_same_process_is_refused_too(self, data_dir: Path) -> None:
@@ -274,15 +274,15 @@ class TestTogether:
         assert sorted(first_words) == ["AlreadyRunning:"] * 3 + ["ready"]
         assert sorted(owner.end()[0] for owner in owners) == [0, 1, 1, 1]
 
-    def test_a_command_uses_the_servers_that_run(self, script: Start, data_dir: Path) -> None:
-        script("hold", "up", data_dir).said("ready")
-        before = pid_of_postgres(data_dir)
+    def test_a_command_uses_the_servers_that_run(self, script: Start, used_dir: Path) -> None:
+        script("hold", "up", used_dir).said("ready")
+        before = pid_of_postgres(used_dir)
 
-        with servers_available(data_dir, postgres=True, valkey=True, holder="command"):
-            assert pid_of_postgres(data_dir) == before
-            assert sql(data_dir, "SELECT 1") == [(1,)]
+        with servers_available(used_dir, postgres=True, valkey=True, holder="command"):
+            assert pid_of_postgres(used_dir) == before
+            assert sql(used_dir, "SELECT 1") == [(1,)]
 
-        assert sql(data_dir, "SELECT 1") == [(1,)]
+        assert sql(used_dir, "SELECT 1") == [(1,)]
 
     def test_a_command_has_servers_of_its_own_where_none_run(self, data_dir: Path) -> None:
         with servers_available(data_dir, postgres=True, valkey=True, holder="command"):
@@ -303,34 +303,34 @@ class TestTogether:
             assert not data_dir.exists()
 
     def test_a_command_starts_what_the_running_owner_has_not(
-        self, data_dir: Path, script: Start
+        self, used_dir: Path, script: Start
     ) -> None:
-        with EmbeddedServers(data_dir, postgres=False):
-            command = script("hold", "command", data_dir)
+        with EmbeddedServers(used_dir, postgres=False):
+            command = script("hold", "command", used_dir)
             command.said("ready")
-            assert sql(data_dir, "SELECT 1") == [(1,)]
+            assert sql(used_dir, "SELECT 1") == [(1,)]
             assert command.end()[0] == 0
 
     def test_an_owner_that_is_done_waits_for_those_who_use_its_servers(
-        self, script: Start, data_dir: Path
+        self, script: Start, used_dir: Path
     ) -> None:
-        owner, user = script("hold", "first", data_dir), script("hold", "second", data_dir)
+        owner, user = script("hold", "first", used_dir), script("hold", "second", used_dir)
         owner.said("ready")
         user.said("ready")
-        first, second = (owner, user) if owns(data_dir, owner) else (user, owner)
+        first, second = (owner, user) if owns(used_dir, owner) else (user, owner)
 
         first.release()
 
         assert first.said("waiting for another refine command")
-        assert sql(data_dir, "SELECT 1") == [(1,)]
+        assert sql(used_dir, "SELECT 1") == [(1,)]
         assert second.end()[0] == 0
         assert first.wait(10) == 0
-        assert not processes_of(data_dir / "postgres")
+        assert not processes_of(used_dir / "postgres")
 
-    def test_ctrl_c_ends_the_wait_for_the_others(self, script: Start, data_dir: Path) -> None:
-        owner = script("hold", "up", data_dir)
+    def test_ctrl_c_ends_the_wait_for_the_others(self, script: Start, used_dir: Path) -> None:
+        owner = script("hold", "up", used_dir)
         owner.said("ready")
-        user = script("hold", "command", data_dir)
+        user = script("hold", "command", used_dir)
         user.said("ready")
         owner.release()
         owner.said("waiting for another refine command")
@@ -338,30 +338,30 @@ class TestTogether:
         owner.send_signal(signal.SIGINT)
 
         eventually(lambda: owner.poll() is not None)
-        eventually(lambda: not processes_of(data_dir / "postgres"))
+        eventually(lambda: not processes_of(used_dir / "postgres"))
         assert user.end()[0] == 0
 
     def test_up_waits_for_a_short_command_that_owns_the_servers(
-        self, script: Start, data_dir: Path
+        self, script: Start, used_dir: Path
     ) -> None:
-        command = script("hold", "command", data_dir)
+        command = script("hold", "command", used_dir)
         command.said("ready")
-        up = script("hold", "up", data_dir)
+        up = script("hold", "up", used_dir)
         time.sleep(0.5)
 
         assert command.end()[0] == 0
 
         up.said("ready")
-        assert sql(data_dir, "SELECT 1") == [(1,)]
+        assert sql(used_dir, "SELECT 1") == [(1,)]
 
     def test_up_gives_up_on_a_command_that_does_not_end(
-        self, script: Start, data_dir: Path
+        self, script: Start, used_dir: Path
     ) -> None:
-        command = script("hold", "command", data_dir)
+        command = script("hold", "command", used_dir)
         command.said("ready")
 
         with pytest.raises(AlreadyRunning) as refused:
-            EmbeddedServers(data_dir, wait_seconds=0.3).__enter__()
+            EmbeddedServers(used_dir, wait_seconds=0.3).__enter__()
 
         assert (refused.value.pid, refused.value.holder) == (command.pid, "command")
 
@@ -408,27 +408,27 @@ class TestWhereItCannotRun:
 
         assert "\n" not in str(refused.value)
 
-    def test_a_cluster_of_another_version_is_told_with_the_log(self, data_dir: Path) -> None:
-        with EmbeddedServers(data_dir, valkey=False):
+    def test_a_cluster_of_another_version_is_told_with_the_log(self, used_dir: Path) -> None:
+        with EmbeddedServers(used_dir, valkey=False):
             pass
-        (data_dir / "postgres" / "PG_VERSION").write_text("12\n")
+        (used_dir / "postgres" / "PG_VERSION").write_text("12\n")
 
         with pytest.raises(EmbeddedError) as refused:
-            EmbeddedServers(data_dir, valkey=False).__enter__()
+            EmbeddedServers(used_dir, valkey=False).__enter__()
 
         assert "incompatible with server" in str(refused.value)
-        assert str(data_dir / "postgres.log") in str(refused.value)
+        assert str(used_dir / "postgres.log") in str(refused.value)
 
-    def test_what_failed_leaves_nobody_in_possession(self, data_dir: Path) -> None:
-        (data_dir / "valkey").mkdir(parents=True)
-        (data_dir / "valkey" / "appendonlydir").touch()  # where Valkey wants a folder
+    def test_what_failed_leaves_nobody_in_possession(self, used_dir: Path) -> None:
+        (used_dir / "valkey").mkdir(parents=True)
+        (used_dir / "valkey" / "appendonlydir").touch()  # where Valkey wants a folder
         with pytest.raises(EmbeddedError, match="Valkey did not start"):
-            EmbeddedServers(data_dir).__enter__()
-        assert not processes_of(data_dir)
-        (data_dir / "valkey" / "appendonlydir").unlink()
+            EmbeddedServers(used_dir).__enter__()
+        assert not processes_of(used_dir)
+        (used_dir / "valkey" / "appendonlydir").unlink()
 
-        with EmbeddedServers(data_dir):
-            assert sql(data_dir, "SELECT 1") == [(1,)]
+        with EmbeddedServers(used_dir):
+            assert sql(used_dir, "SELECT 1") == [(1,)]
 
     def test_a_data_folder_that_cannot_be_made_is_an_embedded_error(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
@@ -437,14 +437,14 @@ class TestWhereItCannotRun:
             EmbeddedServers(tmp_path / "file" / "data").__enter__()
 
     def test_a_server_that_is_not_ready_in_time_is_stopped(
-        self, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+        self, used_dir: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(postgres, "READY_SECONDS", 0)
 
         with pytest.raises(EmbeddedError, match="not ready in 0 s"):
-            EmbeddedServers(data_dir, valkey=False).__enter__()
+            EmbeddedServers(used_dir, valkey=False).__enter__()
 
-        assert not processes_of(data_dir)
+        assert not processes_of(used_dir)
 
 
 @pytest.fixture

@@ -11,9 +11,7 @@ from refine.embedded import EmbeddedServers, servers_available
 from refine.errors import EmbeddedError
 
 
-def held(
-    holder: str, data_dir: Path, wait_seconds: float
-) -> AbstractContextManager[EmbeddedServers | None]:
+def held(holder: str, data_dir: Path, wait_seconds: float) -> AbstractContextManager[object]:
     if holder == "up":
         return EmbeddedServers(data_dir, wait_seconds=wait_seconds)
     return servers_available(data_dir, postgres=True, valkey=True, holder=holder)
@@ -21,9 +19,8 @@ def held(
 
 def main(holder: str, data_dir: str, wait_seconds: str = "10") -> None:
     try:
-        with held(holder, Path(data_dir), float(wait_seconds)) as servers:
-            processes = servers.processes if servers else {}
-            sys.stdout.write(f"ready {' '.join(str(p.pid) for p in processes.values())}\n")
+        with held(holder, Path(data_dir), float(wait_seconds)):
+            sys.stdout.write("ready\n")
             sys.stdout.flush()
             sys.stdin.read()
     except EmbeddedError as error:

@@ -5,14 +5,12 @@ from dataclasses import dataclass
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from flask import Flask
-from redis import Redis
-from redis.exceptions import RedisError
+from rq import Worker
 from sqlalchemy.exc import SQLAlchemyError
 
+from refine.errors import Unreachable
 from refine.extensions import db
-from refine.settings import current
-
-_SECONDS = 2
+from refine.jobs.queue import queue, redis_connection
 
 
 @dataclass(frozen=True)
@@ -21,6 +19,7 @@ class Check:
 
     name: str
     problem: str | None
+    detail: str = ""
 
     @property
     def is_ok(self) -> bool:
@@ -29,12 +28,23 @@ class Check:
 
 
 def checks(app: Flask) -> list[Check]:
-    """Return database, migrations and redis, in this order."""
+    """Return database, migrations and redis, in this order: without them nothing is served."""
+    away = _database()
     return [
-        Check("database", problem := _database()),
-        Check("migrations", _migrations(app) if problem is None else "the database is away"),
-        Check("redis", _redis()),
+        Check("database", away, "PostgreSQL answers"),
+        Check("migrations", away or _migrations(app), "the newest one is in place"),
+        Check("redis", _redis(), "it answers"),
     ]
+
+
+def workers() -> Check:
+    """Tell how many workers there are and how many sessions wait; none is no fault by itself."""
+    try:
+        with redis_connection() as connection:
+            alive, waiting = Worker.count(connection=connection), queue(connection).count
+    except Unreachable as error:
+        return Check("workers", str(error))
+    return Check("workers", None, f"{alive} running, {waiting} sessions waiting")
 
 
 def _database() -> str | None:
@@ -42,7 +52,7 @@ def _database() -> str | None:
         with db.engine.connect():
             return None
     except SQLAlchemyError:
-        return "PostgreSQL does not answer at DATABASE_URL"
+        return "PostgreSQL does not answer at DATABASE_URL; start it, or mend the URL"
 
 
 def _migrations(app: Flask) -> str | None:
@@ -56,10 +66,8 @@ def _migrations(app: Flask) -> str | None:
 
 def _redis() -> str | None:
     try:
-        with Redis.from_url(
-            current().redis_url, socket_connect_timeout=_SECONDS, socket_timeout=_SECONDS
-        ) as redis:
-            redis.ping()
-    except (RedisError, OSError):
-        return "Redis does not answer at REDIS_URL"
+        with redis_connection() as connection:
+            connection.ping()
+    except Unreachable as error:
+        return str(error)
     return None

@@ -1,0 +1,72 @@
+"""The command ``refine``. Its commands call models and jobs, as views do."""
+
+import logging
+import sys
+
+import click
+from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
+
+from refine import __version__
+from refine.cli.accounts import account, agent, token, user
+from refine.cli.audit import audit
+from refine.cli.database import db, keys
+from refine.cli.doctor import doctor
+from refine.cli.sessions import run, sweep
+from refine.cli.up import up
+from refine.cli.worker import worker
+from refine.errors import RefineError
+
+DONE, FAILED, WRONG_USAGE = 0, 1, 2
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="refine")
+def refine() -> None:
+    """AI agents tidy their own long-term memory, in sessions that cannot destroy it.
+
+    Begin with `refine up`: it starts everything and says where. Then `refine agent list` and
+    `refine run NAME`.
+
+    Settings come from the environment (DATABASE_URL, REDIS_URL, OPENROUTER_API_KEY, ...; the README
+    lists them). Exit codes: 0 done, 1 it failed, 2 wrong usage.
+    """
+
+
+for command in (up, run, sweep, worker, doctor, audit, account, user, agent, token, keys, db):
+    refine.add_command(command)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command; say in one line what went wrong, and exit with 0, 1 or 2."""
+    try:
+        code = refine.main(arguments, prog_name="refine", standalone_mode=False)
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx is not None else "refine"
+        _fail(f"{error.format_message()} (see `{command} --help`)", WRONG_USAGE)
+    except click.ClickException as error:
+        _fail(error.format_message(), FAILED)
+    except click.Abort:
+        _fail("interrupted", FAILED)
+    except RefineError as error:
+        _fail(str(error), FAILED)
+    except DBAPIError as error:
+        _fail(_said_of(error), FAILED)
+    except Exception as fault:
+        # its message may quote what must not be printed; the traceback shows with DEBUG
+        logging.getLogger("refine").debug("fault", exc_info=fault)
+        _fail(f"a fault in Refine ({type(fault).__name__}); REFINE_LOG_LEVEL=DEBUG tells more", FAILED)
+    sys.exit(code if isinstance(code, int) else DONE)
+
+
+def _said_of(error: DBAPIError) -> str:
+    if isinstance(error, OperationalError):
+        return "PostgreSQL does not answer at DATABASE_URL; start it, or mend the URL"
+    if isinstance(error, ProgrammingError) and getattr(error.orig, "sqlstate", None) == "42P01":
+        return "the database has no tables yet; run `refine db upgrade`"
+    logging.getLogger("refine").debug("database error", exc_info=error)
+    return f"the database refused: {error.args[0]}"
+
+
+def _fail(message: str, code: int) -> None:
+    click.echo(f"refine: {message}", err=True)
+    sys.exit(code)

@@ -1,0 +1,201 @@
+"""Accounts, users, agents and tokens, from the server's own command line."""
+
+import sys
+
+import click
+from sqlalchemy import func, select
+from sqlalchemy.orm import joinedload
+
+from refine.cli.context import application
+from refine.cli.output import LONGEST_LIST, console, table
+from refine.errors import InvalidValue, Refused
+from refine.extensions import db
+from refine.models import Account, Agent, ApiToken, AuditLog, User
+from refine.models.user import ROLES
+
+
+@click.group()
+def account() -> None:
+    """Accounts: the tenants. Nothing crosses accounts."""
+
+
+@account.command("add")
+@click.argument("name")
+@click.option("--slug", help="Its name in URLs and commands; made from NAME if not given.")
+def account_add(name: str, slug: str | None) -> None:
+    """Add the account NAME and print its slug."""
+    with application("account add"):
+        slug = slug or Account.slug_for(name)
+        if db.session.scalar(select(Account.id).where(Account.slug == slug)) is not None:
+            raise Refused(f"the slug {slug!r} is taken; give another one with --slug")
+        made = Account(name=name, slug=slug)
+        db.session.add(made)
+        db.session.flush()
+        AuditLog.record("account_created", account=made, subject=("Account", made.id))
+        db.session.commit()
+        console.print(slug)
+
+
+@account.command("list")
+def account_list() -> None:
+    """List all accounts."""
+    with application("account list"):
+        agents = select(func.count(Agent.id)).where(Agent.account_id == Account.id)
+        rows = db.session.execute(
+            select(Account, agents.scalar_subquery()).order_by(Account.slug)
+        ).all()
+        table(
+            ("slug", "name", "agents", "time zone", "schedule"),
+            [
+                (found.slug, found.name, count, found.time_zone, found.effective_schedule)
+                for found, count in rows
+            ],
+            empty="no accounts yet; `refine account add NAME` makes one",
+        )
+
+
+@click.group()
+def user() -> None:
+    """Users: the people who sign in to the dashboard."""
+
+
+@user.command("add")
+@click.argument("email")
+@click.option("--account", "slug", required=True, help="The slug of the user's account.")
+@click.option("--role", type=click.Choice(ROLES), default="admin", show_default=True)
+@click.option("--site-admin", is_flag=True, help="Sees every account.")
+@click.option(
+    "--password-stdin",
+    is_flag=True,
+    required=True,
+    help="Read the password from standard input (its first line).",
+)
+def user_add(email: str, slug: str, role: str, site_admin: bool, password_stdin: bool) -> None:
+    """Add a user who signs in with EMAIL and the password given on standard input.
+
+    Example: printf '%s' "$PASSWORD" | refine user add ada@example.org --account demo
+    --password-stdin
+    """
+    password = sys.stdin.readline().rstrip("\r\n")
+    with application("user add"):
+        made = User.register(
+            Account.by_slug(slug), email, password, role=role, site_admin=site_admin
+        )
+        db.session.flush()
+        AuditLog.record(
+            "user_created",
+            account=made.account,
+            subject=("User", made.id),
+            data={"role": role, "site_admin": site_admin, "by": "command line"},
+        )
+        db.session.commit()
+        console.print(f"{made.email} can sign in ({role}{', site admin' if site_admin else ''})")
+
+
+@click.group()
+def agent() -> None:
+    """Agents: the personas whose memories are kept."""
+
+
+@agent.command("add")
+@click.argument("name")
+@click.option("--account", "slug", required=True, help="The slug of the agent's account.")
+@click.option(
+    "--model", "model_id", required=True, help="Its model, as the provider names it (pinned)."
+)
+def agent_add(name: str, slug: str, model_id: str) -> None:
+    """Add the agent NAME and print its id."""
+    with application("agent add"):
+        made = Agent(account=Account.by_slug(slug), name=name, model_id=model_id)
+        db.session.add(made)
+        db.session.flush()
+        AuditLog.record(
+            "agent_created",
+            agent=made,
+            subject=("Agent", made.id),
+            data={"model_id": made.model_id, "by": "command line"},
+        )
+        db.session.commit()
+        console.print(str(made.id))
+
+
+@agent.command("list")
+@click.option("--account", "slug", help="Only this account's.")
+@click.option("--after", default=0, help="Go on behind this id.")
+def agent_list(slug: str | None, after: int) -> None:
+    """List agents with their figures, 50 at a time."""
+    with application("agent list"):
+        wanted = select(Agent).options(joinedload(Agent.account)).where(Agent.id > after)
+        if slug is not None:
+            wanted = wanted.where(Agent.account_id == Account.by_slug(slug).id)
+        found = db.session.scalars(wanted.order_by(Agent.id).limit(LONGEST_LIST + 1)).all()
+        table(
+            ("id", "name", "account", "model", "memories", "tokens", "budget", "state"),
+            [_agent_row(one) for one in found[:LONGEST_LIST]],
+            empty="no agents; `refine agent add NAME --account SLUG --model ID` makes one",
+        )
+        if len(found) > LONGEST_LIST:
+            console.print(f"more: refine agent list --after {found[LONGEST_LIST - 1].id}")
+
+
+def _agent_row(one: Agent) -> tuple[object, ...]:
+    count, mass = one.core_figures()
+    return (
+        one.id,
+        one.name,
+        one.account.slug,
+        one.model_id,
+        count,
+        f"{mass:,}",
+        f"{one.core_token_budget:,}",
+        _state(one, mass),
+    )
+
+
+def _state(one: Agent, mass: int) -> str:
+    states = {
+        "not active": not one.active,
+        "paused": one.paused,
+        "over budget": mass > one.core_token_budget,
+    }
+    return ", ".join(state for state, applies in states.items() if applies) or "within budget"
+
+
+@click.group()
+def token() -> None:
+    """Bearer tokens of the HTTP API."""
+
+
+@token.command("add")
+@click.option("--agent", "agent_reference", help="A token for this agent (id or name).")
+@click.option("--platform", is_flag=True, help="A token that manages an account's agents.")
+@click.option("--account", "slug", help="The slug of the account, with --platform.")
+def token_add(agent_reference: str | None, platform: bool, slug: str | None) -> None:
+    """Mint a token and print it, alone. It is shown this once.
+
+    `refine token add --agent NAME` or `refine token add --platform --account SLUG`.
+    """
+    if platform == (agent_reference is not None) or platform != (slug is not None):
+        raise click.UsageError("give either --agent NAME, or --platform with --account SLUG")
+    with application("token add"):
+        if agent_reference is not None:
+            owner = Agent.named(agent_reference)
+            _, secret = ApiToken.mint(account=owner.account, agent=owner)
+        else:
+            _, secret = ApiToken.mint(account=Account.by_slug(slug or ""))
+        db.session.commit()
+        click.echo(secret)
+
+
+@token.command("revoke")
+@click.argument("secret", metavar="TOKEN")
+def token_revoke(secret: str) -> None:
+    """End TOKEN for good; `-` reads it from standard input."""
+    given = sys.stdin.readline().strip() if secret == "-" else secret  # noqa: S105  (not a secret)
+    if not given:
+        raise InvalidValue("no token given")
+    with application("token revoke"):
+        found = ApiToken.of_secret(given)
+        found.revoke()
+        db.session.commit()
+        console.print(f"revoked {found.hint}…")

@@ -1,0 +1,32 @@
+"""What a command works in: the application, over servers that run for as long as it needs them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from flask import Flask
+
+from refine import create_app
+from refine.embedded import servers_available
+from refine.models import WrappedKey
+from refine.settings import Settings
+
+
+@contextmanager
+def application(holder: str, *, check_keys: bool = True) -> Iterator[Flask]:
+    """Yield the application, its context pushed.
+
+    Embedded servers are used where they run, and started for as long as this lasts where not.
+    Raises WrongKey at once where the keys are not this database's.
+    """
+    settings = Settings.from_environ()
+    with servers_available(
+        settings.data_dir,
+        postgres=settings.embedded_postgres,
+        valkey=settings.embedded_valkey,
+        holder=holder,
+    ):
+        app = create_app(settings)
+        with app.app_context():
+            if check_keys:
+                WrappedKey.check_keyring()
+            yield app

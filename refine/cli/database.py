@@ -1,0 +1,39 @@
+"""Migrations and keys."""
+
+import click
+from cryptography.fernet import Fernet
+from flask_migrate import current, upgrade
+
+from refine.cli.context import application
+from refine.cli.output import console
+
+
+@click.group()
+def db() -> None:
+    """The database's structure."""
+
+
+@db.command("upgrade")
+def db_upgrade() -> None:
+    """Bring the database to the newest migration; safe to run again."""
+    with application("db upgrade", check_keys=False):
+        upgrade()
+        console.print("the database is at the newest migration")
+
+
+@db.command("current")
+def db_current() -> None:
+    """Print the migration that the database is at."""
+    with application("db current", check_keys=False):
+        current()
+
+
+@click.group()
+def keys() -> None:
+    """The keys of REFINE_ENCRYPTION_KEYS. Who holds them can read."""
+
+
+@keys.command("new")
+def keys_new() -> None:
+    """Print a fresh key for REFINE_ENCRYPTION_KEYS. Keep a copy: without it all content is lost."""
+    click.echo(Fernet.generate_key().decode())

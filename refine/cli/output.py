@@ -1,0 +1,25 @@
+"""What commands print. Figures, ids and names; never memory content."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+console = Console(highlight=False, soft_wrap=True)
+
+LONGEST_LIST = 50
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
+    """Print rows under their columns, or ``empty`` where there are none; numbers to the right."""
+    listed = [[("" if cell is None else str(cell)) for cell in row] for row in rows]
+    if not listed:
+        console.print(empty)
+        return
+    drawn = Table(box=None, pad_edge=False, header_style="bold")
+    for position, column in enumerate(columns):
+        is_number = all(row[position].replace(",", "").isdigit() for row in listed)
+        drawn.add_column(column, justify="right" if is_number else "left", no_wrap=True)
+    for row in listed:
+        drawn.add_row(*row)
+    console.print(drawn)

@@ -1,0 +1,121 @@
+"""Sessions, by hand: run one and watch it, or queue what is due."""
+
+import click
+from rich.status import Status
+
+from refine import settings
+from refine.cli.context import application
+from refine.cli.output import console, table
+from refine.extensions import db
+from refine.jobs import sessions
+from refine.models import MAX_MUTATIONS, Agent, RefinementSession
+from refine.refinement.loop import Event, refine
+
+
+@click.command()
+@click.argument("agent_reference", metavar="AGENT")
+@click.option("--enqueue", is_flag=True, help="Hand it to a worker instead of running it here.")
+def run(agent_reference: str, enqueue: bool) -> int:
+    """Have AGENT (id or name) tidy its memory now, and show what happens.
+
+    The agent is asked for consent first. Works on a paused agent too. What is shown are figures and
+    outcomes; memory content is printed nowhere. Exit code 1 only if the session failed.
+    """
+    with application("run"):
+        agent = Agent.named(agent_reference)
+        if enqueue:
+            session = sessions.refine_later(agent, "cli")
+            console.print(f"queued session {session.id} for {agent.name}; a worker runs it")
+            return 0
+        return _run_here(agent)
+
+
+@click.command()
+def sweep() -> None:
+    """Queue a session for every agent that needs one, and hand them to the workers."""
+    with application("sweep"):
+        rows = [(agent.id, agent.name, outcome) for agent, outcome, _ in sessions.sweep()]
+        table(("id", "agent", "outcome"), rows, empty="no agents")
+
+
+def _run_here(agent: Agent) -> int:
+    session = RefinementSession.queue(agent, "cli")
+    db.session.commit()
+    console.print(
+        f"[bold]{_plain(agent.name)}[/] (agent {agent.id}), model {_plain(agent.model_id)}, "
+        f"budget {agent.core_token_budget:,} tokens\nsession {session.id}"
+    )
+    with console.status("starting") as status:
+        ended = refine(session.id, settings.current(), observe=_Progress(status))
+    if ended is None:
+        console.print("another worker has taken this session")
+        return 0
+    if ended.status == "failed":
+        raise click.ClickException(f"the session failed: {ended.end_reason}")
+    return 0
+
+
+class _Progress:
+    """Prints each step of a session with its effect."""
+
+    def __init__(self, status: Status) -> None:
+        self._status = status
+        self._removed_tokens = 0
+
+    def __call__(self, event: Event) -> None:
+        show = getattr(self, f"_{event.kind}")
+        show(event, event.session)
+
+    def _duplicates(self, event: Event, _session: RefinementSession) -> None:
+        self._line("exact duplicates", f"{event.facts['removed']} removed")
+
+    def _snapshot(self, event: Event, session: RefinementSession) -> None:
+        batch = f", {event.facts['shown_memories']} of them shown" if event.facts["is_batch"] else ""
+        self._line(
+            "ledger",
+            f"{session.memories_before} memories{batch}, {session.mass_before:,} tokens; "
+            f"at most {session.removable_tokens:,} may go",
+        )
+        self._status.update("asking for consent")
+
+    def _consent(self, event: Event, _session: RefinementSession) -> None:
+        self._line("consent", "yes" if event.facts["agreed"] else "no")
+        self._status.update("asking the model")
+
+    def _tool_call(self, event: Event, session: RefinementSession) -> None:
+        effect = session.removed_tokens - self._removed_tokens
+        self._removed_tokens = session.removed_tokens
+        left = session.removable_tokens - session.removed_tokens
+        result = event.facts["result"].replace("_", " ")
+        figures = (
+            f"{-effect:+,} tokens; {left:,} may still go, {session.mutation_count} of "
+            f"{MAX_MUTATIONS} operations"
+            if event.facts["action"] in ("consolidate", "update", "delete")
+            else ""
+        )
+        self._line(event.facts["action"], f"{result:<20} {figures}".rstrip())
+
+    def _ended(self, _event: Event, session: RefinementSession) -> None:
+        colour = {"completed": "green", "failed": "red", "rolled_back": "red"}.get(
+            session.status, "yellow"
+        )
+        reason = "" if session.status == "completed" else f": {_plain(session.end_reason or '')}"
+        self._line("outcome", f"[{colour}]{session.status}[/]{reason}")
+        if session.memories_before is not None:
+            self._line("", session.figures().removeprefix("Refinement session: "))
+        if session.llm_calls:
+            self._line(
+                "model",
+                f"{session.llm_calls} calls, {session.prompt_tokens:,} prompt tokens "
+                f"({session.cached_tokens:,} cached), {session.completion_tokens:,} completion "
+                f"tokens, ${session.cost_usd:.4f}",
+            )
+
+    @staticmethod
+    def _line(label: str, text: str) -> None:
+        console.print(f"  {label:<17} {text}")
+
+
+def _plain(text: str) -> str:
+    """A name without what rich would take for markup."""
+    return text.replace("[", r"\[")

@@ -1,0 +1,124 @@
+"""Everything at once: servers, migrations, a first admin, a demo account, the processes."""
+
+import os
+import secrets
+import sys
+import threading
+import time
+from pathlib import Path
+
+import click
+import requests
+from flask_migrate import upgrade
+from sqlalchemy import select
+
+from refine import create_app, demo
+from refine.embedded import EmbeddedServers, kept_secret
+from refine.errors import AlreadyRunning
+from refine.extensions import db
+from refine.models import Account, AuditLog, User, WrappedKey
+from refine.settings import Settings
+from refine.supervisor import read_procfile, supervise
+
+_ROOT = Path(__file__).parent.parent.parent
+_FIRST_ADMIN = "admin@localhost"
+_READY_SECONDS = 60
+
+
+@click.command()
+def up() -> int:
+    """Start everything here: PostgreSQL, Valkey, web, worker; stop it with Ctrl-C.
+
+    Servers are embedded where DATABASE_URL or REDIS_URL is not set; their data is in .refine/ (or
+    REFINE_DATA_DIR). The first start makes an admin and, in an empty database, a demo account.
+    """
+    settings = Settings.from_environ()
+    servers = EmbeddedServers(
+        settings.data_dir,
+        postgres=settings.embedded_postgres,
+        valkey=settings.embedded_valkey,
+        holder="up",
+    )
+    try:
+        with servers:
+            sign_in = _prepare(settings)
+            return supervise(
+                _commands(),
+                environ=_environ(settings),
+                cwd=_ROOT,
+                servers=servers,
+                on_started=lambda: _announce_when_ready(settings, sign_in),
+            )
+    except AlreadyRunning as running:
+        raise click.ClickException(f"{running}; it answers at {settings.public_url}") from None
+
+
+def _prepare(settings: Settings) -> str:
+    """Migrate, make what an empty database needs; return how to sign in."""
+    app = create_app(settings)
+    with app.app_context():
+        upgrade()
+        WrappedKey.check_keyring()
+        demo.load_into_empty_database()
+        sign_in = _first_admin(settings)
+        db.session.commit()
+        db.engine.dispose()
+    return sign_in
+
+
+def _first_admin(settings: Settings) -> str:
+    password = kept_secret(settings.data_dir, "first_admin_password", _new_password)
+    admin = User.by_email(_FIRST_ADMIN)
+    if admin is None and db.session.scalar(select(User.id).limit(1)) is None:
+        account = db.session.scalars(select(Account).order_by(Account.id)).first()
+        assert account is not None  # noqa: S101  (the demo account, at least)
+        admin = User.register(account, _FIRST_ADMIN, password, site_admin=True)
+        db.session.flush()
+        AuditLog.record(
+            "user_created",
+            account=account,
+            subject=("User", admin.id),
+            data={"role": "admin", "site_admin": True, "by": "first start"},
+        )
+    if admin is not None and admin.has_password(password):
+        return f"sign in as {_FIRST_ADMIN} with the password {password}"
+    return "sign in with your e-mail and password"
+
+
+def _new_password() -> str:
+    return secrets.token_urlsafe(12)
+
+
+def _commands() -> dict[str, str]:
+    commands = read_procfile(_ROOT / "Procfile")
+    commands.pop("release", None)
+    return commands
+
+
+def _environ(settings: Settings) -> dict[str, str]:
+    """The processes' environment: ours, and where this installation's programs and data are."""
+    return {
+        **os.environ,
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
+        "REFINE_DATA_DIR": str(settings.data_dir),
+        "PORT": str(settings.port),
+        "HOST": "127.0.0.1",
+    }
+
+
+def _announce_when_ready(settings: Settings, sign_in: str) -> None:
+    threading.Thread(target=_announce, args=(settings, sign_in), daemon=True).start()
+
+
+def _announce(settings: Settings, sign_in: str) -> None:
+    deadline = time.monotonic() + _READY_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            answer = requests.get(f"http://127.0.0.1:{settings.port}/readyz", timeout=2)
+            if answer.ok:
+                click.echo(f"refine is ready: {settings.public_url} ({sign_in})")
+                return
+        except requests.RequestException:
+            pass
+        time.sleep(0.1)
+    click.echo(f"refine is not ready after {_READY_SECONDS} s; see the lines above", err=True)

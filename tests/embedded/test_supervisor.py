@@ -1,0 +1,293 @@
+import io
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from refine.embedded import socket_dir
+from refine.errors import SettingsError
+from refine.supervisor import read_procfile, supervise
+
+from .processes import Script, eventually, processes_of
+
+Start = Callable[..., Script]
+
+IGNORES_SIGTERM = "sh -c \"trap '' TERM; echo deaf; while :; do sleep 1; done\""
+
+
+@pytest.fixture
+def procfile(tmp_path: Path) -> Callable[..., Path]:
+    """A Procfile with these processes."""
+
+    def write(**commands: str) -> Path:
+        path = tmp_path / "Procfile"
+        path.write_text("".join(f"{name}: {command}\n" for name, command in commands.items()))
+        return path
+
+    return write
+
+
+def assert_all_gone(tmp_path: Path) -> None:
+    """At once, and not after a while: the supervisor must not end before its processes."""
+    assert processes_of(tmp_path) == []
+
+
+def pid_of(folder: Path, server: str) -> int:
+    pid_file = {"postgres": "postmaster.pid", "valkey": "valkey.pid"}[server]
+    return int((folder / server / pid_file).read_text().split("\n")[0])
+
+
+class TestProcfile:
+    def test_it_is_read_in_its_order(self, procfile: Callable[..., Path]) -> None:
+        path = procfile(web="gunicorn app:app", worker="rq worker")
+
+        assert list(read_procfile(path).items()) == [
+            ("web", "gunicorn app:app"),
+            ("worker", "rq worker"),
+        ]
+
+    @pytest.mark.parametrize("text", ["", "# nothing\n", "web gunicorn\n", "web: a\nweb: b\n"])
+    def test_one_that_makes_no_sense_is_a_settings_error(self, tmp_path: Path, text: str) -> None:
+        (tmp_path / "Procfile").write_text(text)
+
+        with pytest.raises(SettingsError, match="Procfile"):
+            read_procfile(tmp_path / "Procfile")
+
+    def test_one_that_is_not_there_is_a_settings_error(self, tmp_path: Path) -> None:
+        with pytest.raises(SettingsError, match="No such file"):
+            read_procfile(tmp_path / "Procfile")
+
+
+class TestBeingTold:
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+    def test_a_signal_stops_all_and_the_exit_status_is_0(
+        self, script: Start, procfile: Callable[..., Path], tmp_path: Path, number: signal.Signals
+    ) -> None:
+        run = script("run_procfile", procfile(web="sleep 60", worker="sleep 60"), 10)
+        run.said("all started")
+
+        run.send_signal(number)
+
+        assert run.wait(5) == 0
+        assert_all_gone(tmp_path)
+        run.said(f"{number.name}: stopping")
+
+    def test_servers_stop_after_the_processes(
+        self, script: Start, procfile: Callable[..., Path], tmp_path: Path, used_dir: Path
+    ) -> None:
+        socket = socket_dir(used_dir) / "valkey.sock"
+        says = f"sh -c \"trap 'sleep 0.3; ls {socket}; exit' TERM; echo up; sleep 60 & wait\""
+        run = script("run_procfile", procfile(web=says), 10, used_dir)
+        run.said("| up")
+
+        run.send_signal(signal.SIGTERM)
+
+        assert run.said("valkey.sock").startswith("web    | ")
+        assert run.wait(5) == 0
+        assert_all_gone(tmp_path)
+
+    def test_a_process_that_ignores_sigterm_is_killed_after_the_grace(
+        self, script: Start, procfile: Callable[..., Path], tmp_path: Path
+    ) -> None:
+        run = script("run_procfile", procfile(web="sleep 60", deaf=IGNORES_SIGTERM), 0.5)
+        run.said("| deaf")
+        began = time.monotonic()
+
+        run.send_signal(signal.SIGTERM)
+
+        assert run.wait(5) == 0
+        assert 0.5 <= time.monotonic() - began < 2
+        assert_all_gone(tmp_path)
+        run.said("killing deaf")
+
+    def test_a_second_ctrl_c_kills_at_once(
+        self, script: Start, procfile: Callable[..., Path], tmp_path: Path
+    ) -> None:
+        run = script("run_procfile", procfile(deaf=IGNORES_SIGTERM), 60)
+        run.said("| deaf")
+        run.send_signal(signal.SIGINT)
+        run.said("SIGINT: stopping")
+
+        run.send_signal(signal.SIGINT)
+
+        assert run.wait(5) == 0
+        assert_all_gone(tmp_path)
+
+    def test_a_signal_before_the_first_process_is_not_lost(self, tmp_path: Path) -> None:
+        class Commands(dict[str, str]):
+            def items(self) -> object:  # type: ignore[override]
+                os.kill(os.getpid(), signal.SIGTERM)
+                return super().items()
+
+        began = time.monotonic()
+
+        status = supervise(
+            Commands(web="sleep 60"),
+            environ=os.environ,
+            cwd=tmp_path,
+            servers=None,
+            output=io.StringIO(),
+        )
+
+        assert status == 0
+        assert time.monotonic() - began < 2
+
+    def test_sigint_works_where_it_was_ignored_and_is_ignored_again(self, tmp_path: Path) -> None:
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            status = supervise(
+                {"web": "sleep 60"},
+                environ=os.environ,
+                cwd=tmp_path,
+                servers=None,
+                on_started=lambda: os.kill(os.getpid(), signal.SIGINT),
+                output=io.StringIO(),
+            )
+            assert status == 0
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+class TestEndings:
+    @pytest.mark.parametrize(
+        ("command", "told"),
+        [
+            ("sh -c 'exit 3'", "worker ended with exit status 3"),
+            ("true", "worker ended with exit status 0"),
+            ("sh -c 'kill -9 $$'", "worker was killed by SIGKILL"),
+            ("no-such-command", "worker ended with exit status 127"),
+        ],
+    )
+    def test_a_process_that_ends_by_itself_stops_all_and_the_exit_status_is_1(
+        self,
+        script: Start,
+        procfile: Callable[..., Path],
+        tmp_path: Path,
+        command: str,
+        told: str,
+    ) -> None:
+        run = script("run_procfile", procfile(web="sleep 60", worker=command), 10)
+
+        assert run.wait(5) == 1
+        assert_all_gone(tmp_path)
+        run.said(f"refine | {told}; stopping everything")
+
+    @pytest.mark.parametrize("server", ["postgres", "valkey"])
+    def test_an_embedded_server_that_dies_stops_all_and_the_exit_status_is_1(
+        self,
+        script: Start,
+        procfile: Callable[..., Path],
+        tmp_path: Path,
+        used_dir: Path,
+        server: str,
+    ) -> None:
+        run = script("run_procfile", procfile(web="sleep 60"), 10, used_dir)
+        run.said("all started")
+
+        os.kill(pid_of(used_dir, server), signal.SIGKILL)
+
+        assert run.wait(10) == 1
+        run.said(f"embedded {server} was killed by SIGKILL")
+        eventually(lambda: not processes_of(tmp_path), seconds=2)
+
+    def test_what_a_process_leaves_in_its_group_is_killed(
+        self, script: Start, procfile: Callable[..., Path], tmp_path: Path
+    ) -> None:
+        run = script("run_procfile", procfile(web="sh -c 'sleep 60 & echo up; sleep 0.1'"), 10)
+
+        assert run.wait(5) == 1
+        eventually(lambda: not processes_of(tmp_path), seconds=2)
+
+    def test_a_killed_supervisor_takes_all_along(
+        self, script: Start, procfile: Callable[..., Path], tmp_path: Path, used_dir: Path
+    ) -> None:
+        run = script("run_procfile", procfile(web="sleep 60"), 10, used_dir)
+        run.said("all started")
+
+        run.kill()
+
+        eventually(lambda: not processes_of(tmp_path), seconds=5)
+
+    def test_an_error_after_the_start_ends_the_processes_too(self, tmp_path: Path) -> None:
+        def fail() -> None:
+            raise RuntimeError("from on_started")
+
+        with pytest.raises(RuntimeError, match="from on_started"):
+            supervise(
+                {"web": "sleep 60"},
+                environ=os.environ,
+                cwd=tmp_path,
+                servers=None,
+                on_started=fail,
+                output=io.StringIO(),
+            )
+
+        assert_all_gone(tmp_path)
+
+
+class TestOutput:
+    def shown(self, tmp_path: Path, output: io.TextIOWrapper | io.StringIO, **commands: str) -> int:
+        return supervise(commands, environ=os.environ, cwd=tmp_path, servers=None, output=output)
+
+    def test_each_line_stands_behind_the_padded_name(self, tmp_path: Path) -> None:
+        output = io.StringIO()
+
+        self.shown(tmp_path, output, a="sleep 60", worker="printf 'one\\ntwo\\nno line end'")
+
+        assert output.getvalue().splitlines()[:3] == [
+            "worker | one",
+            "worker | two",
+            "worker | no line end",
+        ]
+
+    def test_standard_error_is_shown_too(self, tmp_path: Path) -> None:
+        output = io.StringIO()
+
+        self.shown(tmp_path, output, web="sh -c 'echo wrong >&2'")
+
+        assert "web    | wrong\n" in output.getvalue()
+
+    def test_a_line_that_comes_in_pieces_is_one_line(self, tmp_path: Path) -> None:
+        output = io.StringIO()
+
+        self.shown(tmp_path, output, web="sh -c 'printf a; sleep 0.1; printf b; sleep 0.1; echo c'")
+
+        assert "web    | abc\n" in output.getvalue()
+
+    def test_much_output_comes_whole_and_in_order(self, tmp_path: Path) -> None:
+        output = io.StringIO()
+
+        self.shown(tmp_path, output, web="seq 50000")
+
+        numbers = [line.removeprefix("web    | ") for line in output.getvalue().splitlines()[:-1]]
+        assert numbers == [str(number) for number in range(1, 50001)]
+
+    def test_what_the_terminal_cannot_show_is_replaced(self, tmp_path: Path) -> None:
+        ascii_only = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+
+        assert self.shown(tmp_path, ascii_only, web="printf 'gr\\303\\274n \\377\\n'") == 1
+
+        ascii_only.seek(0)
+        assert ascii_only.readline() == "web    | gr?n ?\n"
+
+    def test_output_that_nobody_reads_any_more_ends_nothing(self, tmp_path: Path) -> None:
+        reader, writer = os.pipe()
+        os.close(reader)
+        with open(writer, "w", closefd=True) as closed:
+            began = time.monotonic()
+            assert self.shown(tmp_path, closed, web="sh -c 'echo a; sleep 0.3; echo b'") == 1
+            assert time.monotonic() - began >= 0.3
+            os.dup2(os.open(os.devnull, os.O_WRONLY), closed.fileno())
+
+    def test_a_python_process_is_not_buffered(self, tmp_path: Path) -> None:
+        output = io.StringIO()
+        code = "import os; print('first'); os._exit(0)"
+
+        self.shown(tmp_path, output, web=f'{sys.executable} -c "{code}"')
+
+        assert "web    | first\n" in output.getvalue()
