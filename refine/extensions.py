@@ -70,9 +70,7 @@ migrate = Migrate()
 def _bound_waiting(connection: Any, _record: Any) -> None:
     """No request or job waits for ever on a lock, nor holds one while it does nothing."""
     with connection.cursor() as cursor:
-        cursor.execute(
-            "SET lock_timeout = '20s'; SET idle_in_transaction_session_timeout = '120s'"
-        )
+        cursor.execute("SET lock_timeout = '20s'; SET idle_in_transaction_session_timeout = '120s'")
     connection.commit()
 
 

@@ -193,7 +193,9 @@ def _database_url(url: str | None) -> str | None:
 
 def _redis_url(url: str | None) -> str | None:
     if url is not None:
-        _checked_url("REDIS_URL", url, ("redis", "rediss", "unix"), "redis://…, rediss://… or unix://…")
+        _checked_url(
+            "REDIS_URL", url, ("redis", "rediss", "unix"), "redis://…, rediss://… or unix://…"
+        )
     return url
 
 

@@ -26,9 +26,7 @@ def user(**fields: Any) -> User:
 def agent(*contents: str, **fields: Any) -> Agent:
     """An agent with these contents as core memories."""
     fields.setdefault("account", account() if "account" not in fields else fields["account"])
-    made = _added(
-        Agent(**{"name": f"Agent {next(_number)}", "model_id": "test/model", **fields})
-    )
+    made = _added(Agent(**{"name": f"Agent {next(_number)}", "model_id": "test/model", **fields}))
     for content in contents:
         memory(made, content)
     return made

@@ -24,7 +24,9 @@ class ScriptedModel:
         self._script: deque[Answer] = deque()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.02,), daemon=True
+        )
 
     def __enter__(self) -> "ScriptedModel":
         self._thread.start()

@@ -54,7 +54,9 @@ def main(arguments: list[str] | None = None) -> None:
     except Exception as fault:
         # its message may quote what must not be printed; the traceback shows with DEBUG
         logging.getLogger("refine").debug("fault", exc_info=fault)
-        _fail(f"a fault in Refine ({type(fault).__name__}); REFINE_LOG_LEVEL=DEBUG tells more", FAILED)
+        _fail(
+            f"a fault in Refine ({type(fault).__name__}); REFINE_LOG_LEVEL=DEBUG tells more", FAILED
+        )
     sys.exit(code if isinstance(code, int) else DONE)
 
 

@@ -191,7 +191,7 @@ def token_add(agent_reference: str | None, platform: bool, slug: str | None) -> 
 @click.argument("secret", metavar="TOKEN")
 def token_revoke(secret: str) -> None:
     """End TOKEN for good; `-` reads it from standard input."""
-    given = sys.stdin.readline().strip() if secret == "-" else secret  # noqa: S105  (not a secret)
+    given = sys.stdin.readline().strip() if secret == "-" else secret  # noqa: S105
     if not given:
         raise InvalidValue("no token given")
     with application("token revoke"):

@@ -70,7 +70,9 @@ class _Progress:
         self._line("exact duplicates", f"{event.facts['removed']} removed")
 
     def _snapshot(self, event: Event, session: RefinementSession) -> None:
-        batch = f", {event.facts['shown_memories']} of them shown" if event.facts["is_batch"] else ""
+        batch = (
+            f", {event.facts['shown_memories']} of them shown" if event.facts["is_batch"] else ""
+        )
         self._line(
             "ledger",
             f"{session.memories_before} memories{batch}, {session.mass_before:,} tokens; "

@@ -36,6 +36,7 @@ READY_SECONDS = 120  # recovery after a crash takes its time
 _NO_POSTGRES = "There is no embedded PostgreSQL for this platform: set DATABASE_URL to a PostgreSQL"
 _DATABASE = "refine"
 _USER = "refine"
+_UNFINISHED = "postgres.new."
 _STATUS_LINE = 7  # of postmaster.pid
 _ORPHANS_SECONDS = 10
 
@@ -117,6 +118,8 @@ def _clear_leftovers(data_dir: Path, cluster: Path) -> None:
     address = postgres_socket(data_dir)
     address.unlink(missing_ok=True)
     address.with_name(f"{address.name}.lock").unlink(missing_ok=True)
+    for folder in data_dir.glob(f"{_UNFINISHED}*"):  # a dying initdb may still write there
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _mark(cluster: Path) -> str:
@@ -144,9 +147,7 @@ def _backends(cluster: Path) -> Iterator[int]:
 
 def _make_cluster(binaries: Path, cluster: Path, account: Account | None, log: ServerLog) -> None:
     """In a folder at its side, then renamed: a kill in the middle leaves nothing half made."""
-    for abandoned in cluster.parent.glob("postgres.new.*"):
-        shutil.rmtree(abandoned, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(dir=cluster.parent, prefix="postgres.new."))
+    folder = Path(tempfile.mkdtemp(dir=cluster.parent, prefix=_UNFINISHED))
     prefix: list[str] = []
     if account:
         account.give(folder)

@@ -37,7 +37,8 @@ def redis_connection() -> Iterator[Redis]:
         yield connection
     except (RedisError, OSError) as error:
         raise Unreachable(
-            f"Redis does not answer at REDIS_URL ({type(error).__name__}); start it, or mend the URL"
+            "Redis does not answer at REDIS_URL; start it, or mend the URL "
+            f"({type(error).__name__})"
         ) from None
     finally:
         connection.close()

@@ -16,7 +16,7 @@ from refine.models.session import Trigger
 from refine.refinement.loop import refine
 
 
-class SessionFault(Exception):  # noqa: N818
+class SessionFault(Exception):
     """A fault in Refine ended a session; the message carries its id and the fault's class alone."""
 
 
@@ -74,4 +74,3 @@ def _sweep_one(agent: Agent) -> tuple[str, RefinementSession | None]:
         db.session.rollback()
         return str(refusal), None
     return f"queued ({trigger})", session
-

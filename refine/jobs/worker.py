@@ -31,7 +31,7 @@ class RefineWorker(Worker):
         self._die_with_worker = dies_with_parent(signal.SIGKILL) or (lambda: None)
 
     def handle_warm_shutdown_request(self) -> None:
-        super().handle_warm_shutdown_request()
+        super().handle_warm_shutdown_request()  # type: ignore[no-untyped-call]
         # the job runs in a process group of its own, which a signal to ours misses
         if self.horse_pid:
             with suppress(ProcessLookupError):

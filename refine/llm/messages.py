@@ -10,7 +10,7 @@ Message = dict[str, Any]
 
 @dataclass(frozen=True)
 class Usage:
-    """What one call cost. Tokens as the provider counted them; ``cost_usd`` 0 where it says none."""
+    """What one call cost, as the provider counts; ``cost_usd`` is 0 where it names no cost."""
 
     prompt_tokens: int = 0
     cached_tokens: int = 0

@@ -51,14 +51,16 @@ _ADVICE = {
 }
 
 
-class Cancelled(Exception):  # noqa: N818  (a signal, not a fault)
+class Cancelled(Exception):
     """The caller no longer wants the answer: it was asked to stop."""
 
 
 class _Transient(ProviderError):
     """A fault that another attempt may not meet."""
 
-    def __init__(self, message: str, *, kind: str, retry_after_seconds: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, kind: str, retry_after_seconds: float | None = None
+    ) -> None:
         self.retry_after_seconds = retry_after_seconds
         super().__init__(message, kind=kind)
 
@@ -113,7 +115,7 @@ class OpenRouter:
         return retrying(attempt)
 
     def context_tokens(self, model_id: str) -> int | None:
-        """Return the context length that the server names for the model, None where it names none."""
+        """Return the context length that the server names for the model, or None."""
         try:
             answer = self._http().get(
                 f"{self.base_url}/models",
@@ -202,7 +204,7 @@ def _check_status(response: requests.Response) -> None:
     if status == requests.codes.ok:
         return
     # the body is not quoted: providers echo prompts in their errors
-    kind = _STATUS_KINDS.get(status, "provider_error" if status >= 500 else "refused")  # noqa: PLR2004
+    kind = _STATUS_KINDS.get(status, "provider_error" if status >= 500 else "refused")
     said = f"the model's server answered HTTP {status} ({_ADVICE.get(status, kind)})"
     if status not in _RETRIED_STATUS:
         raise ProviderError(said, kind=kind, http_status=status)
@@ -213,7 +215,7 @@ def _check_status(response: requests.Response) -> None:
 
 def _retry_after(response: requests.Response) -> float | None:
     given = response.headers.get("Retry-After", "").strip()
-    return float(given) if given.isascii() and given.isdigit() and len(given) < 9 else None  # noqa: PLR2004
+    return float(given) if given.isascii() and given.isdigit() and len(given) < 9 else None
 
 
 def _read(response: requests.Response) -> bytes:

@@ -13,7 +13,7 @@ from refine.rules.tool_arguments import parse_arguments
 _KEPT_IN_HISTORY = ("content", "tool_calls", "reasoning", "reasoning_details")
 
 
-class Unusable(Exception):  # noqa: N818  (becomes a ProviderError where it is caught)
+class Unusable(Exception):
     """The answer came, but it is none; asking again may help."""
 
     def __init__(self, message: str, kind: str) -> None:
@@ -50,7 +50,9 @@ def _parsed(body: bytes) -> dict[str, Any]:
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
-        raise Unusable("the model's server sent no JSON, or a part of it", "invalid_reply") from None
+        raise Unusable(
+            "the model's server sent no JSON, or a part of it", "invalid_reply"
+        ) from None
     if not isinstance(answer, dict):
         raise Unusable("the model's server sent JSON of another shape", "invalid_reply")
     return answer

@@ -22,8 +22,8 @@ from refine import clock
 from refine.errors import Ambiguous, InvalidValue, NotFound
 from refine.extensions import Base, db
 from refine.models.account import Account
-from refine.models.columns import BigId, Created, Name, No, Sealed, SealedText, Updated, Yes
 from refine.models.audit import AuditLog
+from refine.models.columns import BigId, Created, Name, No, Sealed, SealedText, Updated, Yes
 from refine.models.image import Change
 from refine.models.memory import AgentMemory, change_memories
 from refine.models.wrapped_key import WrappedKey
@@ -69,9 +69,15 @@ class Agent(Base):
     name: Mapped[Name]
     model_id: Mapped[str] = mapped_column(Text)
     sealed_system_prompt: Mapped[Sealed | None] = mapped_column("system_prompt", deferred=True)
-    sealed_reflection_prompt: Mapped[Sealed | None] = mapped_column("reflection_prompt", deferred=True)
-    sealed_memory_reflection_prompt: Mapped[Sealed | None] = mapped_column("memory_reflection_prompt", deferred=True)
-    sealed_refinement_prompt: Mapped[Sealed | None] = mapped_column("refinement_prompt", deferred=True)
+    sealed_reflection_prompt: Mapped[Sealed | None] = mapped_column(
+        "reflection_prompt", deferred=True
+    )
+    sealed_memory_reflection_prompt: Mapped[Sealed | None] = mapped_column(
+        "memory_reflection_prompt", deferred=True
+    )
+    sealed_refinement_prompt: Mapped[Sealed | None] = mapped_column(
+        "refinement_prompt", deferred=True
+    )
     refinement_threshold: Mapped[float | None] = mapped_column(Numeric(5, 4, asdecimal=False))
     core_token_budget: Mapped[int] = mapped_column(
         default=DEFAULT_CORE_TOKEN_BUDGET, server_default=text(str(DEFAULT_CORE_TOKEN_BUDGET))
@@ -124,7 +130,7 @@ class Agent(Base):
             select(Agent.id).where(Agent.id == self.id).with_for_update(key_share=True)
         )
 
-    def memories(self, memory_type: str | None = None) -> Select[tuple[AgentMemory]]:
+    def memories(self, memory_type: str | None = None) -> Select[AgentMemory]:
         """Return a query for the agent's kept memories, by origin date, then id."""
         kept = select(AgentMemory).where(
             AgentMemory.agent_id == self.id, AgentMemory.discarded_at.is_(None)
@@ -212,7 +218,7 @@ class Agent(Base):
         return self.refinement_prompt or default_prompt("refinement_prompt")
 
     def authored(self, field: str) -> tuple[Any, bool]:
-        """Return a field of ``AUTHORED_FIELDS`` as it takes effect, and whether it is the default."""
+        """Return a field of ``AUTHORED_FIELDS`` as it takes effect, and whether it is unset."""
         own = getattr(self, field)
         if own is not None:
             return own, False
@@ -284,7 +290,9 @@ class Agent(Base):
 
 
 def _section(title: str, memories: Sequence[AgentMemory]) -> str | None:
-    entries = [f"- ({memory.created_at:%Y-%m-%d}) {_indented(memory.content)}" for memory in memories]
+    entries = [
+        f"- ({memory.created_at:%Y-%m-%d}) {_indented(memory.content)}" for memory in memories
+    ]
     return "\n".join([f"## {title}", "", *entries]) if entries else None
 
 

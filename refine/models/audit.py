@@ -160,7 +160,7 @@ class AuditLog(Base):
     user: Mapped["User | None"] = relationship()
 
     @classmethod
-    def record(  # noqa: PLR0913  (a record has this many parts)
+    def record(
         cls,
         action: str,
         *,

@@ -15,9 +15,7 @@ from refine.sealing import DataKey
 BigId = Annotated[int, mapped_column(BigInteger, Identity(), primary_key=True)]
 Uuid = Annotated[
     uuid.UUID,
-    mapped_column(
-        primary_key=True, default=uuid.uuid4, server_default=text("gen_random_uuid()")
-    ),
+    mapped_column(primary_key=True, default=uuid.uuid4, server_default=text("gen_random_uuid()")),
 ]
 Name = Annotated[str, mapped_column(Text)]
 Created = Annotated[datetime, mapped_column(default=clock.now, server_default=text("now()"))]

@@ -4,9 +4,9 @@ Every verb expects a session that is held (``RefinementSession.held``) and write
 and figures in the caller's transaction; a refusal changes nothing.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
 
@@ -57,7 +57,7 @@ class Editing:
         mutation_count: Mapped[int]
         stats: Mapped[dict[str, int]]
 
-        def finish(self, status: Any, reason: str, **ending: Any) -> None: ...
+        finish: Callable[..., None]
 
     # -- seeing -----------------------------------------------------------------------------------
 
@@ -81,9 +81,7 @@ class Editing:
             matching = matching.where(AgentMemory.created_at < before)
         wanted = (query or "").casefold()
         found = [
-            memory
-            for memory in db.session.scalars(matching)
-            if wanted in memory.content.casefold()
+            memory for memory in db.session.scalars(matching) if wanted in memory.content.casefold()
         ]
         self._show(found[:limit])
         return len(found), found[:limit]
@@ -98,7 +96,7 @@ class Editing:
         The sources are discarded. May trip the breaker.
         """
         at = at or clock.now()
-        if len(set(ids)) < 2:  # noqa: PLR2004
+        if len(set(ids)) < 2:
             raise EditRefused("consolidate requires at least 2 memory IDs")
         self._refuse_over_cap()
         content = memory_content(content)

@@ -70,9 +70,7 @@ class AgentMemory(Base):
     __tablename__ = "agent_memories"
     __table_args__ = (
         CheckConstraint("memory_type IN ('core', 'journal')", name="memory_type"),
-        CheckConstraint(
-            "tags <@ ARRAY['audio', 'somatic', 'voice', 'relational']", name="tags"
-        ),
+        CheckConstraint("tags <@ ARRAY['audio', 'somatic', 'voice', 'relational']", name="tags"),
         CheckConstraint("token_estimate BETWEEN 1 AND 2500", name="token_estimate"),
         Index(
             "ix_agent_memories_kept",
@@ -104,9 +102,7 @@ class AgentMemory(Base):
     memory_type: Mapped[str] = mapped_column(Text)
     sealed_content: Mapped[Sealed] = mapped_column("content")
     constitutional: Mapped[No]
-    tags: Mapped[list[str]] = mapped_column(
-        ARRAY(Text), default=list, server_default=text("'{}'")
-    )
+    tags: Mapped[list[str]] = mapped_column(ARRAY(Text), default=list, server_default=text("'{}'"))
     content_hash: Mapped[str] = mapped_column(Text)
     token_estimate: Mapped[int]
     discarded_at: Mapped[datetime | None]
@@ -129,8 +125,8 @@ class AgentMemory(Base):
         self,
         *,
         agent: "Agent",
-        content: str,
-        memory_type: MemoryType = "core",
+        content: object,
+        memory_type: object = "core",
         **fields: Any,
     ) -> None:
         # the agent comes first: its key seals the rest
@@ -154,7 +150,7 @@ class AgentMemory(Base):
         return self.data_key().open(self.sealed_content, _CONTENT_CONTEXT)
 
     @content.setter
-    def content(self, value: str) -> None:
+    def content(self, value: object) -> None:
         content = memory_content(value)
         if self.sealed_content is not None and content == self.content:
             return

@@ -317,7 +317,7 @@ class RefinementSession(Editing, Base):
 
     @classmethod
     def removed_recently(cls, agent: Agent, at: datetime | None = None) -> int:
-        """Return how many tokens the agent's loops of the last 30 days removed, undone ones less."""
+        """Return how many tokens the loops of the last 30 days removed and nobody undid."""
         since = (at or clock.now()) - ROLLING_WINDOW
         removed = select(func.coalesce(func.sum(cls.removed_tokens), 0)).where(
             cls.agent_id == agent.id, cls.ended_at > since, cls.undone_at.is_(None)
@@ -349,7 +349,7 @@ class RefinementSession(Editing, Base):
         counted = (
             select(cls.status, func.count()).where(cls.created_at > since).group_by(cls.status)
         )
-        return {status: count for status, count in db.session.execute(counted)}
+        return dict(db.session.execute(counted).tuples().all())
 
     # -- ending -----------------------------------------------------------------------------------
 
@@ -410,10 +410,10 @@ class RefinementSession(Editing, Base):
         journal: str | None = None,
         at: datetime | None = None,
     ) -> None:
-        """End with a status, an audit record of measured figures and, after a loop, a journal entry.
+        """End with a status and an audit record of measured figures; after a loop, tell the agent.
 
-        ``changes`` are reversals that go with the end (a rollback); they count before the mass is
-        measured.
+        ``changes`` are reversals that go with the end (a rollback); the mass is measured as they
+        leave it.
         """
         at = at or clock.now()
         self.status, self.end_reason, self.ended_at = status, reason, at
@@ -423,7 +423,8 @@ class RefinementSession(Editing, Base):
         if after_loop:
             self.agent.last_refinement_at = at
             self.summary = f"{self.figures()} {summary or ''}".strip()
-            changes = [*changes, self._journal(journal or f"{self.summary} {_because(status, reason)}", at)]
+            told = journal or f"{self.summary} {_because(status, reason)}"
+            changes = [*changes, self._journal(told, at)]
         change_memories(
             _END_ACTION[status],
             list(changes),
@@ -439,6 +440,8 @@ class RefinementSession(Editing, Base):
         """Return the measured outcome: ``Refinement session: 100 → 99 memories, …``."""
         saved = (self.mass_before or 0) - (self.mass_after or 0)
         done = ", ".join(f"{count} {verb}" for verb, count in self.stats.items() if count)
+        if self.status == "rolled_back":
+            done += ", all undone"
         return (
             f"Refinement session: {self.memories_before} → {self.memories_after} memories, "
             f"{abs(saved)} tokens {'saved' if saved >= 0 else 'added'} ({done or 'no changes'})."

@@ -19,9 +19,7 @@ class SessionEntry(Base):
 
     __tablename__ = "session_entries"
     __table_args__ = (
-        CheckConstraint(
-            "counting_tokens BETWEEN 0 AND ceiling_tokens", name="counting_tokens"
-        ),
+        CheckConstraint("counting_tokens BETWEEN 0 AND ceiling_tokens", name="counting_tokens"),
     )
 
     session_id: Mapped[uuid.UUID] = mapped_column(

@@ -31,7 +31,7 @@ class Verified:
     chain_id: int | None = None
 
 
-class _Broken(Exception):  # noqa: N818  (caught here, becomes ``problem``)
+class _Broken(Exception):
     """The first bad record or row."""
 
 

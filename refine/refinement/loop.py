@@ -4,7 +4,6 @@ A function around the persisted noun. Whatever is known after a step is in the d
 next one begins, and no transaction is open while the model is asked.
 """
 
-import json
 import time
 import uuid
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from refine.errors import ProviderError
 from refine.extensions import db
 from refine.llm.clients import client_for
 from refine.llm.messages import Message, Reply, ToolCall, tool_message, user_message
-from refine.llm.openrouter import Cancelled, OpenRouter, Privacy
+from refine.llm.openrouter import Cancelled, Privacy
 from refine.models import LeaseLost, RefinementSession
 from refine.models.session import EndStatus
 from refine.refinement.heartbeat import beating
@@ -49,10 +48,12 @@ class Event:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-class Ended(Exception):  # noqa: N818  (control flow, not a fault)
-    """The session is to end with this status and reason; raised by a step, settled by ``refine``."""
+class Ended(Exception):
+    """The session is to end so; ``status`` None: failed, or incomplete after a change."""
 
-    def __init__(self, status: EndStatus | None, reason: str, error_kind: str | None = None) -> None:
+    def __init__(
+        self, status: EndStatus | None, reason: str, error_kind: str | None = None
+    ) -> None:
         self.status = status
         self.reason = reason
         self.error_kind = error_kind
@@ -277,7 +278,7 @@ class _Run:
         db.session.commit()
 
     def _context_tokens(self) -> int:
-        """How much context the model has; looked up only where the ledger needs more than any has."""
+        """How much context the model has; looked up only where the ledger may need more."""
         session = self._session()
         room = room_for_ledger(SMALLEST_CONTEXT_TOKENS, session.agent)
         is_small = not Ledger.of(session.agent, room_tokens=room).is_batch
@@ -362,7 +363,7 @@ def _shown_action(call: ToolCall) -> str:
     """The action of a call where it is one of ours: what a model wrote is not shown."""
     action = call.arguments.get("action")
     known = DEFINITION["function"]["parameters"]["properties"]["action"]["enum"]
-    return action if action in known else "unreadable call"
+    return str(action) if action in known else "unreadable call"
 
 
 def _privacy(session: RefinementSession) -> Privacy:

@@ -80,7 +80,9 @@ def room_for_ledger(context_tokens: int, agent: Agent) -> int:
     return max(0, context_tokens - MAX_OUTPUT_TOKENS - prompts_tokens) // 2
 
 
-def opening(session: RefinementSession, ledger: Ledger, at: datetime | None = None) -> list[Message]:
+def opening(
+    session: RefinementSession, ledger: Ledger, at: datetime | None = None
+) -> list[Message]:
     """Return the messages that ask for consent."""
     agent = session.agent
     shown = prompts.render(

@@ -38,7 +38,9 @@ def bounded_text(text: object, *, field: str, limit: int) -> str:
     if not trimmed:
         raise InvalidValue(f"{field} must not be empty")
     if len(trimmed) > limit:
-        raise InvalidValue(f"{field} has {len(trimmed):,} characters; at most {limit:,} are allowed")
+        raise InvalidValue(
+            f"{field} has {len(trimmed):,} characters; at most {limit:,} are allowed"
+        )
     return trimmed
 
 

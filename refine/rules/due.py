@@ -20,8 +20,7 @@ def valid_schedule(schedule: object, *, field: str = "schedule") -> str:
     text = schedule.strip() if isinstance(schedule, str) else ""
     if len(text.split()) != 5 or not croniter.is_valid(text):
         raise InvalidValue(
-            f"{field} must be a cron expression of five fields, such as '0 4 * * 1' "
-            "(Mondays 04:00)"
+            f"{field} must be a cron expression of five fields, such as '0 4 * * 1' (Mondays 04:00)"
         )
     return text
 

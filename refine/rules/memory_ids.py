@@ -5,7 +5,7 @@ import re
 from refine.errors import InvalidValue
 
 _ID = re.compile(r"#?([0-9]{1,18})", re.ASCII)
-_EXPECTED = 'use a number such as 7, or a list such as [7, 9]'
+_EXPECTED = "use a number such as 7, or a list such as [7, 9]"
 
 
 def parse_ids(value: object) -> list[int]:

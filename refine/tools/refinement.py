@@ -189,7 +189,9 @@ def _checked(action: object, params: dict[str, Any]) -> dict[str, Any]:
     required, optional = ACTIONS[action]
     allowed = (*required, *optional)
     given = {
-        name: value for name, value in params.items() if value is not None or name not in _PARAMETERS
+        name: value
+        for name, value in params.items()
+        if value is not None or name not in _PARAMETERS
     }
     if set(given) - set(allowed):
         raise InvalidValue(f"unknown parameter for {action}; it takes: {', '.join(allowed)}")

@@ -6,7 +6,6 @@ from refine import settings
 from refine.health import checks
 from refine.models import RefinementSession
 
-
 pages = Blueprint("status", __name__)
 
 

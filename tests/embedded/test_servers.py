@@ -222,7 +222,8 @@ class TestAfterAKill:
 
         with EmbeddedServers(data_dir):
             assert sql(data_dir, "SELECT 1") == [(1,)]
-        assert not list(data_dir.glob("postgres.new.*"))
+        with EmbeddedServers(data_dir, valkey=False):
+            assert not list(data_dir.glob("postgres.new.*"))
 
     def test_a_pid_file_with_the_pid_of_somebody_else_is_not_believed(self, used_dir: Path) -> None:
         with EmbeddedServers(used_dir):
@@ -419,16 +420,16 @@ class TestWhereItCannotRun:
         assert "incompatible with server" in str(refused.value)
         assert str(used_dir / "postgres.log") in str(refused.value)
 
-    def test_what_failed_leaves_nobody_in_possession(self, used_dir: Path) -> None:
-        (used_dir / "valkey").mkdir(parents=True)
-        (used_dir / "valkey" / "appendonlydir").touch()  # where Valkey wants a folder
+    def test_what_failed_leaves_nobody_in_possession(self, data_dir: Path) -> None:
+        (data_dir / "valkey").mkdir(parents=True)
+        (data_dir / "valkey" / "appendonlydir").touch()  # where Valkey wants a folder
         with pytest.raises(EmbeddedError, match="Valkey did not start"):
-            EmbeddedServers(used_dir).__enter__()
-        assert not processes_of(used_dir)
-        (used_dir / "valkey" / "appendonlydir").unlink()
+            EmbeddedServers(data_dir).__enter__()
+        assert not processes_of(data_dir)
+        (data_dir / "valkey" / "appendonlydir").unlink()
 
-        with EmbeddedServers(used_dir):
-            assert sql(used_dir, "SELECT 1") == [(1,)]
+        with EmbeddedServers(data_dir):
+            assert sql(data_dir, "SELECT 1") == [(1,)]
 
     def test_a_data_folder_that_cannot_be_made_is_an_embedded_error(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
