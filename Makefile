@@ -1,0 +1,55 @@
+PYTHON ?= python3
+BIN := .venv/bin
+SOURCES := app.py refine tests migrations bench
+
+.DEFAULT_GOAL := help
+.PHONY: help install dev up test check tests fix lock clean
+
+help: ## Show what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+install: .venv/.installed ## Make the virtual environment in .venv/
+
+up: .venv/.installed ## Start everything here and say where (Ctrl-C stops it)
+	@exec $(BIN)/refine up
+
+test: check tests ## Run every check and every test: the gate
+
+check: .venv/.developed ## Format, lint, types, layers
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+tests: .venv/.developed ## Run the tests, with branch coverage
+	$(BIN)/python -m pytest -n auto --cov --cov-report=
+	$(BIN)/coverage report --fail-under=90
+	$(BIN)/coverage report --fail-under=100 --include=$(shell paste -sd, .coverage-whole)
+
+fix: .venv/.developed ## Format, and mend what the linter can
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
+
+lock: ## Pin what pyproject.toml asks for, with hashes (needs uv)
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  --no-emit-index-url --group build pyproject.toml -o requirements.txt
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  --no-emit-index-url --group dev pyproject.toml -o requirements-dev.txt
+
+clean: ## Remove the virtual environment and what the tools keep
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* .import_linter_cache
+
+.venv/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Refine needs Python 3.11 or newer; name one: make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/.installed: .venv/.made requirements.txt pyproject.toml
+	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/.developed: .venv/.installed requirements-dev.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	@touch $@
