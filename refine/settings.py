@@ -70,7 +70,7 @@ class Settings:
             encryption_keys=_encryption_keys(
                 read.secret("REFINE_ENCRYPTION_KEYS", data_dir, keep, _new_encryption_key)
             ),
-            openrouter_api_key=read.optional("OPENROUTER_API_KEY"),
+            openrouter_api_key=read.token("OPENROUTER_API_KEY"),
             openrouter_base_url=read.url("OPENROUTER_BASE_URL", OPENROUTER_BASE_URL),
             schedule=read.schedule("REFINE_SCHEDULE", cls.schedule),
             cooldown_hours=read.integer("REFINE_COOLDOWN_HOURS", 24, minimum=1, maximum=168),
@@ -84,7 +84,7 @@ class Settings:
             port=port,
             public_url=read.url("PUBLIC_URL", f"http://localhost:{port}"),
             log_level=read.choice("REFINE_LOG_LEVEL", "INFO", _LOG_LEVELS),
-            metrics_token=read.optional("REFINE_METRICS_TOKEN"),
+            metrics_token=read.token("REFINE_METRICS_TOKEN"),
         )
 
 
@@ -104,6 +104,12 @@ class _Reader:
 
     def text(self, name: str, default: str) -> str:
         return self.optional(name) or default
+
+    def token(self, name: str) -> str | None:
+        given = self.optional(name)
+        if given is not None and not re.fullmatch("[ -~]+", given):
+            raise SettingsError(f"{name} must be printable ASCII: it travels in an HTTP header")
+        return given
 
     def integer(self, name: str, default: int, *, minimum: int, maximum: int) -> int:
         given = self.optional(name)
@@ -205,6 +211,10 @@ def _checked_url(name: str, url: str, schemes: tuple[str, ...], example: str) ->
         _ = parts.port
     except ValueError:
         raise SettingsError(f"{name} is not a URL; use {example}") from None
-    if parts.scheme not in schemes or not (parts.netloc or parts.path.strip("/") or parts.query):
+    if parts.scheme.startswith("http"):
+        is_complete = bool(parts.hostname)
+    else:
+        is_complete = bool(parts.netloc or parts.path.strip("/") or parts.query)
+    if parts.scheme not in schemes or not is_complete:
         raise SettingsError(f"{name} must look like {example}")
     return parts.scheme

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TextIO
 
-from honcho.environ import parse_procfile  # type: ignore[import-untyped]
+from honcho.environ import parse_procfile
 
 from refine.embedded import EmbeddedServers
 from refine.embedded.processes import dies_with_parent

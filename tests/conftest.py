@@ -8,6 +8,7 @@ from cryptography.fernet import Fernet
 from flask import Flask
 from flask.testing import FlaskClient, FlaskCliRunner
 from flask_migrate import upgrade
+from hypothesis import settings
 from redis import Redis
 from sqlalchemy import create_engine, text
 
@@ -16,6 +17,10 @@ from refine.embedded import EmbeddedServers, database_url, redis_url
 from refine.extensions import db
 from refine.settings import Settings
 from tests.scripted_model import ScriptedModel
+
+# A machine that is busy with other tests is no failure.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 # For speed: nothing here outlives the test run.
 _UNSAFE_BUT_FAST = ("fsync", "synchronous_commit", "full_page_writes")
@@ -49,11 +54,12 @@ def environ(servers: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def migrated_app(environ: dict[str, str]) -> Flask:
+def migrated_app(environ: dict[str, str]) -> Iterator[Flask]:
     app = create_app(Settings.from_environ(environ))
     with app.app_context():
         upgrade()
-    return app
+        yield app
+        db.engine.dispose()
 
 
 @pytest.fixture

@@ -3,8 +3,18 @@
 import itertools
 from typing import Any
 
+from sqlalchemy import select
+
 from refine.extensions import db
-from refine.models import Account, Agent, AgentMemory, RefinementSession, User
+from refine.models import (
+    AccessGrant,
+    Account,
+    Agent,
+    AgentMemory,
+    AuditLog,
+    RefinementSession,
+    User,
+)
 
 _number = itertools.count(1)
 
@@ -54,6 +64,26 @@ def session(owner: Agent | None = None, **fields: Any) -> RefinementSession:
     started = RefinementSession.start(owner, **fields)
     db.session.commit()
     return started
+
+
+def grant(owner: Agent, **fields: Any) -> AccessGrant:
+    """A request to read this agent's memories."""
+    fields.setdefault("user_id", user(account=owner.account).id)
+    usual = {"reason": "agent_asked", "purpose": "to see why it declined", "duration_minutes": 60}
+    return _added(
+        AccessGrant(
+            agent=owner, account=owner.account, model_id=owner.model_id, **{**usual, **fields}
+        )
+    )
+
+
+def records(owner: Agent) -> list[AuditLog]:
+    """The agent's audit records, oldest first."""
+    return list(
+        db.session.scalars(
+            select(AuditLog).where(AuditLog.agent_id == owner.id).order_by(AuditLog.sequence)
+        )
+    )
 
 
 def _added(row: Any) -> Any:

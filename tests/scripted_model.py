@@ -1,6 +1,7 @@
 """A real HTTP server that plays the model: a queue of replies, and a history of requests."""
 
 import json
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -8,6 +9,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, *address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):  # who asked may have left
+            super().handle_error(*address)
 
 
 class ScriptedModel:
@@ -20,9 +27,9 @@ class ScriptedModel:
     def __init__(self) -> None:
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
-        self.catalogue: list[dict[str, Any]] | None = None
+        self.catalogue: list[dict[str, Any]] | Answer | None = None
         self._script: deque[Answer] = deque()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server = _Server(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.02,), daemon=True
@@ -99,6 +106,22 @@ class ScriptedModel:
         self._script.append(answer)
         return self
 
+    def meanwhile(self, work: Callable[[], object]) -> "ScriptedModel":
+        """Do this while the answer that was scripted last is awaited."""
+        answer = self._script.pop()
+
+        def worked(handler: BaseHTTPRequestHandler) -> None:
+            work()
+            answer(handler)
+
+        return self.answer(worked)
+
+    def forget(self) -> None:
+        """Drop what is left of the script, and the history."""
+        self._script.clear()
+        self.requests.clear()
+        self.headers.clear()
+
     # -- the server ---------------------------------------------------------------------------
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
@@ -117,7 +140,9 @@ class ScriptedModel:
                     scripted._script.popleft()(self)
 
             def do_GET(self) -> None:
-                if self.path == "/v1/models" and scripted.catalogue is not None:
+                if self.path == "/v1/models" and callable(scripted.catalogue):
+                    scripted.catalogue(self)
+                elif self.path == "/v1/models" and scripted.catalogue is not None:
                     send(self, 200, {"data": scripted.catalogue})
                 else:
                     send(self, 404, {"error": {"code": 404, "message": "not found"}})

@@ -35,31 +35,38 @@ CREATE TRIGGER agent_memories_no_truncate BEFORE TRUNCATE ON agent_memories
   FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
 
 -- The record is the permit: what touches a protected memory must have been recorded, as allowed, by
--- this very transaction. A rollback of its agent may restore it, a toggle of it may lift its flag.
--- A restored dump brings old transaction ids along, hence the transaction's time as well.
-CREATE FUNCTION is_permitted(memory agent_memories, only_lifts_flag boolean) RETURNS boolean
+-- this very transaction. A restored dump brings old transaction ids along, hence the time as well.
+CREATE FUNCTION is_recorded(memory agent_memories, permit text) RETURNS boolean
 LANGUAGE sql STABLE AS $$
   SELECT EXISTS (
     SELECT FROM audit_logs
     WHERE transaction_id = pg_current_xact_id() AND transaction_at = transaction_timestamp()
-      AND agent_id = memory.agent_id
+      AND agent_id = memory.agent_id AND action = permit
       AND (action = 'memory_refinement_rollback'
-        OR (action = 'memory_constitutional_toggle' AND only_lifts_flag
-            AND data ->> 'constitutional' = 'false'
-            AND auditable_type = 'AgentMemory' AND auditable_id = memory.id::text))) $$;
+        OR auditable_type = 'AgentMemory' AND auditable_id = memory.id::text)
+      AND (action <> 'memory_constitutional_toggle' OR data ->> 'constitutional' = 'false')) $$;
 
+-- What may happen to a constitutional memory: a rollback of its agent restores it; a toggle lifts
+-- its flag and nothing else; a restore brings it back and nothing else; the rest of the row is free.
 CREATE FUNCTION guard_constitutional_memory() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-  is_untouched boolean;
+  is_unchanged boolean;
+  stays_kept_or_gone boolean;
 BEGIN
   IF TG_OP = 'DELETE' THEN
     RAISE EXCEPTION 'memory % is constitutional: it cannot be deleted', OLD.id
       USING ERRCODE = '23001';
   END IF;
-  is_untouched := NEW.content = OLD.content AND NEW.memory_type = OLD.memory_type
-    AND NEW.created_at = OLD.created_at AND NEW.discarded_at IS NOT DISTINCT FROM OLD.discarded_at;
-  IF NEW.id = OLD.id AND NEW.agent_id = OLD.agent_id
-     AND (is_untouched AND NEW.constitutional OR is_permitted(OLD, is_untouched)) THEN
+  is_unchanged := NEW.content = OLD.content AND NEW.memory_type = OLD.memory_type
+    AND NEW.created_at = OLD.created_at;
+  stays_kept_or_gone := NEW.discarded_at IS NOT DISTINCT FROM OLD.discarded_at;
+  IF NEW.id = OLD.id AND NEW.agent_id = OLD.agent_id AND (
+    is_unchanged AND stays_kept_or_gone AND NEW.constitutional
+    OR is_unchanged AND stays_kept_or_gone AND is_recorded(OLD, 'memory_constitutional_toggle')
+    OR is_unchanged AND NEW.constitutional AND NEW.discarded_at IS NULL
+      AND is_recorded(OLD, 'memory_restored')
+    OR is_recorded(OLD, 'memory_refinement_rollback')
+  ) THEN
     RETURN NEW;
   END IF;
   RAISE EXCEPTION 'memory % is constitutional: no record allows this change', OLD.id
@@ -73,7 +80,7 @@ CREATE TRIGGER agent_memories_constitutional BEFORE UPDATE OR DELETE ON agent_me
 DROP_GUARDS = """
 DROP FUNCTION refuse_change() CASCADE;
 DROP FUNCTION guard_constitutional_memory() CASCADE;
-DROP FUNCTION is_permitted(agent_memories, boolean) CASCADE;
+DROP FUNCTION is_recorded(agent_memories, text) CASCADE;
 """
 
 
@@ -105,8 +112,8 @@ def upgrade() -> None:
             server_default=sa.text("now()"),
             nullable=False,
         ),
-        sa.CheckConstraint("slug ~ '^[a-z0-9]+(-[a-z0-9]+)*$'", name="ck_accounts_slug"),
-        sa.CheckConstraint("monthly_cost_cap_usd >= 0", name="ck_accounts_monthly_cost_cap"),
+        sa.CheckConstraint("slug ~ '^[a-z0-9]+(-[a-z0-9]+)*$'", name=op.f("ck_accounts_slug")),
+        sa.CheckConstraint("monthly_cost_cap_usd >= 0", name=op.f("ck_accounts_monthly_cost_cap")),
         sa.PrimaryKeyConstraint("id", name="pk_accounts"),
         sa.UniqueConstraint("slug", name="uq_accounts_slug"),
     )
@@ -123,9 +130,9 @@ def upgrade() -> None:
             nullable=False,
         ),
         sa.Column("destroyed_at", sa.DateTime(timezone=True), nullable=True),
-        sa.CheckConstraint("purpose IN ('agent', 'platform')", name="ck_data_keys_purpose"),
+        sa.CheckConstraint("purpose IN ('agent', 'platform')", name=op.f("ck_data_keys_purpose")),
         sa.CheckConstraint(
-            "(wrapped IS NULL) = (destroyed_at IS NOT NULL)", name="ck_data_keys_destroyed"
+            "(wrapped IS NULL) = (destroyed_at IS NOT NULL)", name=op.f("ck_data_keys_destroyed")
         ),
         sa.PrimaryKeyConstraint("id", name="pk_data_keys"),
     )
@@ -172,11 +179,11 @@ def upgrade() -> None:
             nullable=False,
         ),
         sa.CheckConstraint(
-            "core_token_budget BETWEEN 1 AND 10000000", name="ck_agents_core_token_budget"
+            "core_token_budget BETWEEN 1 AND 10000000", name=op.f("ck_agents_core_token_budget")
         ),
         sa.CheckConstraint(
             "refinement_threshold > 0 AND refinement_threshold <= 1",
-            name="ck_agents_refinement_threshold",
+            name=op.f("ck_agents_refinement_threshold"),
         ),
         sa.ForeignKeyConstraint(
             ["account_id"], ["accounts.id"], name="fk_agents_account_id_accounts"
@@ -209,7 +216,7 @@ def upgrade() -> None:
             server_default=sa.text("now()"),
             nullable=False,
         ),
-        sa.CheckConstraint("role IN ('admin', 'viewer')", name="ck_users_role"),
+        sa.CheckConstraint("role IN ('admin', 'viewer')", name=op.f("ck_users_role")),
         sa.ForeignKeyConstraint(
             ["account_id"], ["accounts.id"], name="fk_users_account_id_accounts"
         ),
@@ -245,24 +252,24 @@ def upgrade() -> None:
         sa.Column("closing_note", sa.LargeBinary(), nullable=True),
         sa.CheckConstraint(
             "end_reason IN ('expired', 'ended_by_user', 'revoked_by_agent', 'revoked_by_admin')",
-            name="ck_access_grants_end_reason",
+            name=op.f("ck_access_grants_end_reason"),
         ),
         sa.CheckConstraint(
             "reason IN ('failed_session', 'suspected_harm', 'agent_asked', 'data_subject_request', 'legal_duty')",
-            name="ck_access_grants_reason",
+            name=op.f("ck_access_grants_reason"),
         ),
         sa.CheckConstraint(
-            "status <> 'granted' OR granted_at IS NOT NULL", name="ck_access_grants_granted"
+            "status <> 'granted' OR granted_at IS NOT NULL", name=op.f("ck_access_grants_granted")
         ),
         sa.CheckConstraint(
             "status IN ('requested', 'granted', 'declined', 'failed', 'lapsed', 'ended')",
-            name="ck_access_grants_status",
+            name=op.f("ck_access_grants_status"),
         ),
         sa.CheckConstraint(
-            "(granted_at IS NULL) = (expires_at IS NULL)", name="ck_access_grants_expires"
+            "(granted_at IS NULL) = (expires_at IS NULL)", name=op.f("ck_access_grants_expires")
         ),
         sa.CheckConstraint(
-            "duration_minutes BETWEEN 15 AND 240", name="ck_access_grants_duration_minutes"
+            "duration_minutes BETWEEN 15 AND 240", name=op.f("ck_access_grants_duration_minutes")
         ),
         sa.ForeignKeyConstraint(
             ["account_id"], ["accounts.id"], name="fk_access_grants_account_id_accounts"
@@ -304,8 +311,8 @@ def upgrade() -> None:
         sa.Column("expires_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("last_used_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("revoked_at", sa.DateTime(timezone=True), nullable=True),
-        sa.CheckConstraint("(kind = 'agent') = (agent_id IS NOT NULL)", name="ck_api_tokens_owner"),
-        sa.CheckConstraint("kind IN ('agent', 'platform')", name="ck_api_tokens_kind"),
+        sa.CheckConstraint("(kind = 'agent') = (agent_id IS NOT NULL)", name=op.f("ck_api_tokens_owner")),
+        sa.CheckConstraint("kind IN ('agent', 'platform')", name=op.f("ck_api_tokens_kind")),
         sa.ForeignKeyConstraint(
             ["account_id"], ["accounts.id"], name="fk_api_tokens_account_id_accounts"
         ),
@@ -336,7 +343,7 @@ def upgrade() -> None:
             "verified_sequence", sa.BigInteger(), server_default=sa.text("0"), nullable=False
         ),
         sa.Column("verified_at", sa.DateTime(timezone=True), nullable=True),
-        sa.CheckConstraint("num_nonnulls(account_id, agent_id) <= 1", name="ck_chain_heads_owner"),
+        sa.CheckConstraint("num_nonnulls(account_id, agent_id) <= 1", name=op.f("ck_chain_heads_owner")),
         sa.ForeignKeyConstraint(
             ["account_id"], ["accounts.id"], name="fk_chain_heads_account_id_accounts"
         ),
@@ -411,29 +418,29 @@ def upgrade() -> None:
         sa.Column("undone_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("undone_by_id", sa.BigInteger(), nullable=True),
         sa.CheckConstraint(
-            "(status = 'running') = (lease_token IS NOT NULL)", name="ck_refinement_sessions_lease"
+            "(status = 'running') = (lease_token IS NOT NULL)", name=op.f("ck_refinement_sessions_lease")
         ),
         sa.CheckConstraint(
             "(status IN ('completed', 'rolled_back', 'incomplete', 'declined', 'skipped', 'failed')) = (ended_at IS NOT NULL)",
-            name="ck_refinement_sessions_ended",
+            name=op.f("ck_refinement_sessions_ended"),
         ),
         sa.CheckConstraint(
             "status IN ('queued', 'running', 'completed', 'rolled_back', 'incomplete', 'declined', 'skipped', 'failed')",
-            name="ck_refinement_sessions_status",
+            name=op.f("ck_refinement_sessions_status"),
         ),
         sa.CheckConstraint(
             "trigger IN ('weekly', 'over_budget', 'manual', 'api', 'cli')",
-            name="ck_refinement_sessions_trigger",
+            name=op.f("ck_refinement_sessions_trigger"),
         ),
         sa.CheckConstraint(
-            "mutation_count BETWEEN 0 AND 10", name="ck_refinement_sessions_mutation_count"
+            "mutation_count BETWEEN 0 AND 10", name=op.f("ck_refinement_sessions_mutation_count")
         ),
         sa.CheckConstraint(
             "removed_tokens BETWEEN 0 AND removable_tokens",
-            name="ck_refinement_sessions_removed_tokens",
+            name=op.f("ck_refinement_sessions_removed_tokens"),
         ),
         sa.CheckConstraint(
-            "threshold > 0 AND threshold <= 1", name="ck_refinement_sessions_threshold"
+            "threshold > 0 AND threshold <= 1", name=op.f("ck_refinement_sessions_threshold")
         ),
         sa.ForeignKeyConstraint(
             ["agent_id"], ["agents.id"], name="fk_refinement_sessions_agent_id_agents"
@@ -513,14 +520,14 @@ def upgrade() -> None:
         sa.Column("session_id", sa.Uuid(), nullable=True),
         sa.Column("row_digest", sa.Text(), nullable=False),
         sa.CheckConstraint(
-            "memory_type IN ('core', 'journal')", name="ck_agent_memories_memory_type"
+            "memory_type IN ('core', 'journal')", name=op.f("ck_agent_memories_memory_type")
         ),
         sa.CheckConstraint(
             "tags <@ ARRAY['audio', 'somatic', 'voice', 'relational']",
-            name="ck_agent_memories_tags",
+            name=op.f("ck_agent_memories_tags"),
         ),
         sa.CheckConstraint(
-            "token_estimate BETWEEN 1 AND 2500", name="ck_agent_memories_token_estimate"
+            "token_estimate BETWEEN 1 AND 2500", name=op.f("ck_agent_memories_token_estimate")
         ),
         sa.ForeignKeyConstraint(
             ["agent_id"], ["agents.id"], name="fk_agent_memories_agent_id_agents"
@@ -619,7 +626,7 @@ def upgrade() -> None:
         ["transaction_id"],
         unique=False,
         postgresql_where=sa.text(
-            "action IN ('memory_constitutional_toggle', 'memory_refinement_rollback')"
+            "action IN ('memory_constitutional_toggle', 'memory_refinement_rollback', 'memory_restored')"
         ),
     )
     op.create_index("ix_audit_logs_session_id", "audit_logs", ["session_id"], unique=False)
@@ -637,7 +644,7 @@ def upgrade() -> None:
         sa.Column("is_merge_result", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.CheckConstraint(
             "counting_tokens BETWEEN 0 AND ceiling_tokens",
-            name="ck_session_entries_counting_tokens",
+            name=op.f("ck_session_entries_counting_tokens"),
         ),
         sa.ForeignKeyConstraint(
             ["memory_id"], ["agent_memories.id"], name="fk_session_entries_memory_id_agent_memories"

@@ -40,6 +40,9 @@ def main(arguments: list[str] | None = None) -> None:
     """Run a command; say in one line what went wrong, and exit with 0, 1 or 2."""
     try:
         code = refine.main(arguments, prog_name="refine", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        sys.exit(WRONG_USAGE)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx is not None else "refine"
         _fail(f"{error.format_message()} (see `{command} --help`)", WRONG_USAGE)
@@ -51,6 +54,8 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(str(error), FAILED)
     except DBAPIError as error:
         _fail(_said_of(error), FAILED)
+    except UnicodeError:
+        _fail("an argument or the input is not valid UTF-8", FAILED)
     except Exception as fault:
         # its message may quote what must not be printed; the traceback shows with DEBUG
         logging.getLogger("refine").debug("fault", exc_info=fault)

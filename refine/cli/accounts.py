@@ -13,6 +13,8 @@ from refine.extensions import db
 from refine.models import Account, Agent, ApiToken, AuditLog, User
 from refine.models.user import ROLES
 
+_LARGEST_ID = 2**63 - 1
+
 
 @click.group()
 def account() -> None:
@@ -62,7 +64,13 @@ def user() -> None:
 @user.command("add")
 @click.argument("email")
 @click.option("--account", "slug", required=True, help="The slug of the user's account.")
-@click.option("--role", type=click.Choice(ROLES), default="admin", show_default=True)
+@click.option(
+    "--role",
+    type=click.Choice(ROLES),
+    default="admin",
+    show_default=True,
+    help="A viewer sees figures; an admin acts, too.",
+)
 @click.option("--site-admin", is_flag=True, help="Sees every account.")
 @click.option(
     "--password-stdin",
@@ -121,7 +129,9 @@ def agent_add(name: str, slug: str, model_id: str) -> None:
 
 @agent.command("list")
 @click.option("--account", "slug", help="Only this account's.")
-@click.option("--after", default=0, help="Go on behind this id.")
+@click.option(
+    "--after", type=click.IntRange(0, _LARGEST_ID), default=0, help="Go on behind this id."
+)
 def agent_list(slug: str | None, after: int) -> None:
     """List agents with their figures, 50 at a time."""
     with application("agent list"):

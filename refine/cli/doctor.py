@@ -1,6 +1,7 @@
 """What is wrong with this installation, and what to do about it."""
 
 import click
+from rich.markup import escape
 
 from refine import health
 from refine.cli.context import application
@@ -22,7 +23,8 @@ def doctor() -> int:
         found = [*health.checks(app), _keys(), health.workers(), _provider(settings)]
         for check in found:
             mark = "[green]ok[/]  " if check.is_ok else "[red]mend[/]"
-            console.print(f"{mark} {check.name:<11} {check.problem or check.detail}")
+            said = escape(check.problem or check.detail)
+            console.print(f"{mark} {check.name:<11} {said}", markup=True)
         return 0 if all(check.is_ok for check in found) else 1
 
 

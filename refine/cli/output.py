@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.table import Table
 
-console = Console(highlight=False, soft_wrap=True)
+# What people named is printed as it stands; who wants colours asks for markup, and escapes names.
+console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 LONGEST_LIST = 50
 

@@ -1,6 +1,7 @@
 """Sessions, by hand: run one and watch it, or queue what is due."""
 
 import click
+from rich.markup import escape
 from rich.status import Status
 
 from refine import settings
@@ -42,8 +43,9 @@ def _run_here(agent: Agent) -> int:
     session = RefinementSession.queue(agent, "cli")
     db.session.commit()
     console.print(
-        f"[bold]{_plain(agent.name)}[/] (agent {agent.id}), model {_plain(agent.model_id)}, "
-        f"budget {agent.core_token_budget:,} tokens\nsession {session.id}"
+        f"[bold]{escape(agent.name)}[/] (agent {agent.id}), model {escape(agent.model_id)}, "
+        f"budget {agent.core_token_budget:,} tokens\nsession {session.id}",
+        markup=True,
     )
     with console.status("starting") as status:
         ended = refine(session.id, settings.current(), observe=_Progress(status))
@@ -101,7 +103,7 @@ class _Progress:
         colour = {"completed": "green", "failed": "red", "rolled_back": "red"}.get(
             session.status, "yellow"
         )
-        reason = "" if session.status == "completed" else f": {_plain(session.end_reason or '')}"
+        reason = "" if session.status == "completed" else f": {escape(session.end_reason or '')}"
         self._line("outcome", f"[{colour}]{session.status}[/]{reason}")
         if session.memories_before is not None:
             self._line("", session.figures().removeprefix("Refinement session: "))
@@ -115,9 +117,4 @@ class _Progress:
 
     @staticmethod
     def _line(label: str, text: str) -> None:
-        console.print(f"  {label:<17} {text}")
-
-
-def _plain(text: str) -> str:
-    """A name without what rich would take for markup."""
-    return text.replace("[", r"\[")
+        console.print(f"  {label:<17} {text}", markup=True)

@@ -11,7 +11,7 @@ from rq.job import Job
 from rq.serializers import JSONSerializer
 
 from refine import clock, settings
-from refine.errors import Unreachable
+from refine.errors import Refused, Unreachable
 from refine.extensions import db
 from refine.models import RefinementSession
 
@@ -22,11 +22,23 @@ GRACE_SECONDS = 120
 FAILURE_TTL_SECONDS = 3_600
 
 
+# Whoever can write to Redis can have these run, with arguments of their own, and nothing else.
+REFINE_SESSION = "refine.jobs.sessions.refine_session"
+JOBS = frozenset({REFINE_SESSION})
+
+
 class JsonJob(Job):
-    """A job whose payload is JSON: with pickle, who can write to Redis can run code here."""
+    """A job of ``JOBS`` whose payload is JSON: a pickle, or any function's name, runs any code."""
 
     def __init__(self, id: Any = None, connection: Any = None, serializer: Any = None) -> None:
         super().__init__(id, connection, serializer or JSONSerializer)
+
+    @property
+    def func(self) -> Any:
+        """The function that the payload names, if it is one of ours."""
+        if self.func_name not in JOBS:
+            raise Refused(f"not a job of Refine: {self.func_name}")
+        return super().func
 
 
 @contextmanager
@@ -57,7 +69,7 @@ def enqueue(session: RefinementSession) -> None:
     session_id = session.id
     with redis_connection() as connection:
         queue(connection).enqueue_call(
-            "refine.jobs.sessions.refine_session",
+            REFINE_SESSION,
             args=(str(session_id),),
             job_id=str(session_id),
             description=f"refinement session {session_id}",

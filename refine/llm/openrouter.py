@@ -4,6 +4,7 @@ Retrying one HTTP call is safe, because nothing was executed yet; so it is done 
 attempts and within the caller's deadline. Everything above this module sees a Reply or an error.
 """
 
+import json
 import queue
 import threading
 import time
@@ -116,32 +117,34 @@ class OpenRouter:
 
     def context_tokens(self, model_id: str) -> int | None:
         """Return the context length that the server names for the model, or None."""
+
+        def catalogue() -> bytes:
+            return self._exchange("GET", "/models", _CATALOGUE_SECONDS)
+
         try:
-            answer = self._http().get(
-                f"{self.base_url}/models",
-                headers=self._headers(),
-                timeout=_CATALOGUE_SECONDS,
-                allow_redirects=False,
-            )
-            listed = answer.json()["data"]
+            listed = json.loads(_within(_CATALOGUE_SECONDS, lambda: False, catalogue))["data"]
             lengths = [entry["context_length"] for entry in listed if entry["id"] == model_id]
-        except (requests.RequestException, ValueError, LookupError, TypeError):
+        except (ProviderError, ValueError, LookupError, TypeError, RecursionError):
             return None
         return lengths[0] if lengths and type(lengths[0]) is int and lengths[0] > 0 else None
 
     # -- one attempt ------------------------------------------------------------------------------
 
     def _ask(self, body: Any, seconds: float, is_cancelled: Callable[[], bool]) -> Reply:
-        answer = _within(seconds, is_cancelled, lambda: self._post(body, seconds))
+        def exchange() -> bytes:
+            return self._exchange("POST", "/chat/completions", seconds, body)
+
+        answer = _within(seconds, is_cancelled, exchange)
         try:
             return parse_reply(answer)
         except Unusable as fault:
             raise _Transient(str(fault), kind=fault.kind) from None
 
-    def _post(self, body: Any, seconds: float) -> bytes:
+    def _exchange(self, method: str, path: str, seconds: float, body: Any = None) -> bytes:
         try:
-            with self._http().post(
-                f"{self.base_url}/chat/completions",
+            with self._http().request(
+                method,
+                f"{self.base_url}{path}",
                 json=body,
                 headers=self._headers(),
                 timeout=(min(_CONNECT_SECONDS, seconds), seconds),

@@ -1,6 +1,7 @@
 """Reading what a model's server sent: every shape that providers were seen to send."""
 
 import json
+import re
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -11,6 +12,9 @@ from refine.rules.tool_arguments import parse_arguments
 
 # What goes back to the provider: reasoning must return unchanged, or some refuse the next call.
 _KEPT_IN_HISTORY = ("content", "tool_calls", "reasoning", "reasoning_details")
+
+# Text that is cut in the middle of an emoji ends in half a surrogate pair.
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 class Unusable(Exception):
@@ -87,29 +91,31 @@ def _refuse_altered_prompt(answer: dict[str, Any]) -> None:
 def _text(content: Any) -> str | None:
     if isinstance(content, list):
         parts = [part.get("text") for part in content if isinstance(part, dict)]
-        return "".join(part for part in parts if isinstance(part, str)) or None
-    return content if isinstance(content, str) else None
+        content = "".join(part for part in parts if isinstance(part, str)) or None
+    return _UNSTORABLE.sub("\ufffd", content) if isinstance(content, str) else None
 
 
 def _tool_calls(message: dict[str, Any], *, is_cut: bool) -> tuple[ToolCall, ...]:
     written = message.get("tool_calls")
     calls: list[ToolCall] = []
     for position, call in enumerate(written if isinstance(written, list) else []):
-        taken = {earlier.id for earlier in calls}
+        taken = [earlier.id for earlier in calls]
         calls.append(_tool_call(call if isinstance(call, dict) else {}, position, taken, is_cut))
     return tuple(calls)
 
 
-def _tool_call(call: dict[str, Any], position: int, taken: set[str], is_cut: bool) -> ToolCall:
+def _tool_call(call: dict[str, Any], position: int, taken: list[str], is_cut: bool) -> ToolCall:
     given = call.get("id")
     call_id = given if isinstance(given, str) and given else f"call_{position}"
     problem = None
-    if call_id in taken:
+    if given in taken:
         problem = "the id of this tool call was used before in the same answer"
-        call_id = f"{call_id}_{position}"
+    while call_id in taken:
+        call_id += f"_{position}"
     function = call.get("function")
     function = function if isinstance(function, dict) else {}
     name = function.get("name")
+    name = name if isinstance(name, str) else ""
     if is_cut:
         problem = problem or "the answer was cut at the output limit; send a shorter call"
     arguments: dict[str, Any] = {}
@@ -117,9 +123,9 @@ def _tool_call(call: dict[str, Any], position: int, taken: set[str], is_cut: boo
         arguments = parse_arguments(function.get("arguments"))
     except InvalidValue as error:
         problem = problem or str(error)
-    if not isinstance(name, str):
+    if not name:
         problem = problem or "a tool call names a function"
-    return ToolCall(call_id, name if isinstance(name, str) else "", arguments, problem)
+    return ToolCall(call_id, name, arguments, problem)
 
 
 def _for_history(message: dict[str, Any], tool_calls: tuple[ToolCall, ...]) -> Message:
@@ -145,7 +151,11 @@ def _for_history(message: dict[str, Any], tool_calls: tuple[ToolCall, ...]) -> M
 def _call_for_history(raw: Any, call: ToolCall) -> dict[str, Any]:
     function = raw.get("function") if isinstance(raw, dict) else None
     arguments = function.get("arguments") if isinstance(function, dict) else None
-    is_whole = isinstance(arguments, str) and bool(arguments.strip()) and call.problem is None
+    is_whole = (
+        call.problem is None
+        and isinstance(arguments, str)
+        and arguments.strip() not in ("", "null")
+    )
     if is_whole and raw.get("id") == call.id:
         return dict(raw)
     return {

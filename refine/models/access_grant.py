@@ -1,11 +1,12 @@
 """The mechanic's exception: a human's time-limited permission to read one agent's memories."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index, Text, text
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
+from refine.errors import InvalidValue
 from refine.extensions import Base
 from refine.models.agent import Agent
 from refine.models.columns import Created, Sealed, SealedText, Uuid
@@ -31,7 +32,10 @@ MAX_PURPOSE_CHARACTERS = 500
 
 
 def _purpose(field: str, value: object) -> str:
-    return bounded_text(value, field=field, limit=MAX_PURPOSE_CHARACTERS)
+    purpose = bounded_text(value, field=field, limit=MAX_PURPOSE_CHARACTERS)
+    if len(purpose) < MIN_PURPOSE_CHARACTERS:
+        raise InvalidValue(f"{field} must have at least {MIN_PURPOSE_CHARACTERS} characters")
+    return purpose
 
 
 def _text(field: str, value: object) -> str | None:
@@ -86,6 +90,11 @@ class AccessGrant(Base):
     purpose = SealedText(_purpose)
     reply = SealedText(_text)
     closing_note = SealedText(_text)
+
+    def __init__(self, *, agent: Agent, **fields: Any) -> None:
+        # the agent comes first: its key seals the rest
+        self.agent = agent
+        super().__init__(**fields)
 
     def data_key(self) -> DataKey:
         """Return the key of the agent whose memories the grant is about."""

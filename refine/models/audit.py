@@ -33,6 +33,7 @@ from refine import clock
 from refine.extensions import Base, canonical_json, db
 from refine.models.account import Account
 from refine.models.columns import BigId
+from refine.models.image import iso
 from refine.models.wrapped_key import WrappedKey
 from refine.sealing import DataKey
 
@@ -125,7 +126,8 @@ class AuditLog(Base):
             "ix_audit_logs_permits",
             "transaction_id",
             postgresql_where=text(
-                "action IN ('memory_constitutional_toggle', 'memory_refinement_rollback')"
+                "action IN ('memory_constitutional_toggle', 'memory_refinement_rollback', "
+                "'memory_restored')"
             ),
         ),
     )
@@ -231,9 +233,9 @@ class AuditLog(Base):
             self.action,
             self.auditable_type,
             self.auditable_id,
-            self.created_at.isoformat(timespec="microseconds"),
+            iso(self.created_at),
             data,
-            hashlib.sha256(self.sealed_text or b"").hexdigest(),
+            hashlib.sha256(self.sealed_text).hexdigest() if self.sealed_text is not None else None,
         ]
         return platform.mac(canonical_json(parts), _LINK_CONTEXT)
 

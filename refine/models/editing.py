@@ -4,6 +4,7 @@ Every verb expects a session that is held (``RefinementSession.held``) and write
 and figures in the caller's transaction; a refusal changes nothing.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from refine.models.agent import Agent
 
 MAX_MUTATIONS = 10
+
+# How much of a list the agent is told, of edits and of the memories of each.
+_MOST_TOLD = 20
 
 # Duplicates are removed before the loop and stay removed when it is rolled back.
 _LOOP_EDITS = tuple(action for action in EDITS if action != "memory_refinement_dedup")
@@ -175,7 +179,8 @@ class Editing:
 
         Field by field: what an admin did meanwhile stays, and so does the removal of duplicates.
         """
-        edits = self._loop_edits()
+        records = self._records_of_the_loop()
+        edits = [record for record in records if self._is_loop_edit(record)]
         for entry in self._entries().values():
             entry.counting_tokens = 0 if entry.is_merge_result else entry.ceiling_tokens
             entry.merged_into_id = None
@@ -187,28 +192,51 @@ class Editing:
         self.finish(
             "rolled_back",
             reason,
-            changes=self._reversal(edits, at),
+            changes=self._reversal(records, at),
             data={"attempted_tokens": attempted_tokens},
             journal=_undone(edits, reason),
             at=at,
         )
 
-    def _loop_edits(self) -> Sequence[AuditLog]:
-        """The records of this session's loop, newest first by sequence."""
+    def _records_of_the_loop(self) -> Sequence[AuditLog]:
+        """All records of the agent since the loop's first edit, newest first by sequence."""
+        first_edit = select(func.min(AuditLog.sequence)).where(
+            AuditLog.session_id == self.id, AuditLog.action.in_(_LOOP_EDITS)
+        )
         return db.session.scalars(
             select(AuditLog)
-            .where(AuditLog.session_id == self.id, AuditLog.action.in_(_LOOP_EDITS))
+            .where(
+                AuditLog.agent_id == self.agent.id,
+                AuditLog.sequence >= first_edit.scalar_subquery(),
+            )
             .order_by(AuditLog.sequence.desc())
         ).all()
 
-    def _reversal(self, edits: Sequence[AuditLog], at: datetime) -> list[Change]:
-        """The changes that take memories from where they stand to where the edits found them."""
-        changes = [change for edit in edits for change in changes_in(edit.data, edit.sealed)]
-        memories = AgentMemory.locked(self.agent, {change.memory_id for change in changes})
-        present: dict[int, Image] = {id_: memory.image() for id_, memory in memories.items()}
+    def _is_loop_edit(self, record: AuditLog) -> bool:
+        return record.session_id == self.id and record.action in _LOOP_EDITS
+
+    def _reversal(self, records: Sequence[AuditLog], at: datetime) -> list[Change]:
+        """The changes that take memories from where they stand to where the edits found them.
+
+        A field that somebody else changed after an edit stays as they left it.
+        """
+        changes = [
+            (self._is_loop_edit(record), change)
+            for record in records
+            for change in changes_in(record.data, record.sealed)
+        ]
+        edited = {change.memory_id for is_ours, change in changes if is_ours}
+        present: dict[int, Image] = {
+            id_: memory.image() for id_, memory in AgentMemory.locked(self.agent, edited).items()
+        }
         target = dict(present)
-        for change in changes:
-            target[change.memory_id] = change.reversed_onto(target[change.memory_id], at)
+        others: dict[int, set[str]] = defaultdict(set)
+        for is_ours, change in changes:
+            id_ = change.memory_id
+            if is_ours:
+                target[id_] = change.reversed_onto(target[id_], at, but=others[id_])
+            else:
+                others[id_].update(change.altered())
         return [
             Change(id_, present[id_], target[id_])
             for id_ in sorted(target)
@@ -343,13 +371,19 @@ def _named(ids: Sequence[int], verb: str) -> str:
 def _undone(edits: Sequence[AuditLog], reason: str) -> str:
     """What the agent is told of a rollback: what would have gone, and that nothing did."""
     would = [
-        f"{edit.data['operation']} {', '.join(f'#{id_}' for id_ in _touched(edit))}"
+        f"{edit.data['operation']} {_first([f'#{id_}' for id_ in _touched(edit)], ', ')}"
         for edit in reversed(edits)
     ]
     return (
         f"My refinement session was undone as a whole: {reason}. It would have done: "
-        f"{'; '.join(would)}. All of it was undone; every memory stands as it did before."
+        f"{_first(would, '; ')}. All of it was undone; every memory stands as it did before."
     )
+
+
+def _first(items: Sequence[str], separator: str) -> str:
+    """The first of them, and how many more there are: a memory must hold what is told."""
+    more = len(items) - _MOST_TOLD
+    return separator.join([*items[:_MOST_TOLD], *([f"and {more} more"] if more > 0 else [])])
 
 
 def _touched(edit: AuditLog) -> list[int]:

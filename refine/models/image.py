@@ -6,9 +6,9 @@ tags, origin date, and discarded or not; its keyed digest tells whether a memory
 session showed, or what a record left.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from refine.extensions import canonical_json
@@ -33,17 +33,20 @@ class Change:
     before: Image | None
     after: Image
 
-    def reversed_onto(self, present: Image, at: datetime) -> Image:
-        """Return ``present`` with just the fields put back that this change altered.
+    def altered(self) -> Image:
+        """Return the fields that the change altered, as they were before it."""
+        before = self.before or {}
+        return {field: value for field, value in before.items() if self.after[field] != value}
+
+    def reversed_onto(self, present: Image, at: datetime, but: Collection[str] = ()) -> Image:
+        """Return ``present`` with just the fields put back that this change altered, ``but`` those.
 
         A memory that the change made is discarded: nothing is ever deleted.
         """
         if self.before is None:
             return {**present, "discarded_at": present["discarded_at"] or iso(at)}
-        altered = {
-            field: value for field, value in self.before.items() if self.after[field] != value
-        }
-        return {**present, **altered}
+        altered = self.altered().items()
+        return {**present, **{field: value for field, value in altered if field not in but}}
 
     @property
     def mass_difference(self) -> int:
@@ -126,8 +129,8 @@ def changes_in(data: Mapping[str, Any], sealed: Mapping[str, Any]) -> list[Chang
 
 
 def iso(at: datetime | None) -> str | None:
-    """Return an instant as images spell it."""
-    return at.isoformat(timespec="microseconds") if at is not None else None
+    """Return the one spelling of an instant that is stored in images and hashed."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds") if at is not None else None
 
 
 def _open_part(image: Image | None, key: DataKey) -> Image | None:

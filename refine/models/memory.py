@@ -21,6 +21,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.hybrid import hybrid_property
+from sqlalchemy.ext.mutable import MutableList
 from sqlalchemy.orm import Mapped, Mapper, mapped_column, relationship, validates
 
 from refine import clock
@@ -102,7 +103,10 @@ class AgentMemory(Base):
     memory_type: Mapped[str] = mapped_column(Text)
     sealed_content: Mapped[Sealed] = mapped_column("content")
     constitutional: Mapped[No]
-    tags: Mapped[list[str]] = mapped_column(ARRAY(Text), default=list, server_default=text("'{}'"))
+    # mutable: tags that are changed in place are stored, and so is a digest that covers them
+    tags: Mapped[list[str]] = mapped_column(
+        MutableList.as_mutable(ARRAY(Text)), default=list, server_default=text("'{}'")
+    )
     content_hash: Mapped[str] = mapped_column(Text)
     token_estimate: Mapped[int]
     discarded_at: Mapped[datetime | None]
@@ -201,7 +205,10 @@ class AgentMemory(Base):
             self._become("memory_discarded", user, at, discarded_at=iso(at or clock.now()))
 
     def restore(self, *, user: "User | None" = None, at: datetime | None = None) -> None:
-        """Bring a discarded memory back, as it was. Writes the record ``memory_restored``."""
+        """Bring a discarded memory back, as it was. Writes the record ``memory_restored``.
+
+        Also a constitutional one: everything can be restored, and this harms nothing.
+        """
         self._lock()
         if self.discarded:
             self._become("memory_restored", user, at, discarded_at=None)
@@ -271,18 +278,13 @@ class AgentMemory(Base):
                 list(self.tags),
                 self.content_hash,
                 self.token_estimate,
-                *(
-                    at.isoformat(timespec="microseconds") if at else None
-                    for at in (
-                        self.discarded_at,
-                        self.created_at,
-                        self.recorded_at,
-                        self.updated_at,
-                    )
-                ),
+                iso(self.discarded_at),
+                iso(self.created_at),
+                iso(self.recorded_at),
+                iso(self.updated_at),
                 self.source,
                 self.source_id,
-                self.sealed_extra.hex() if self.sealed_extra else None,
+                self.sealed_extra.hex() if self.sealed_extra is not None else None,
                 str(self.session_id) if self.session_id else None,
             ]
         )

@@ -349,7 +349,7 @@ class RefinementSession(Editing, Base):
         counted = (
             select(cls.status, func.count()).where(cls.created_at > since).group_by(cls.status)
         )
-        return dict(db.session.execute(counted).tuples().all())
+        return dict(db.session.execute(counted).all())
 
     # -- ending -----------------------------------------------------------------------------------
 
@@ -370,8 +370,9 @@ class RefinementSession(Editing, Base):
         db.session.refresh(self, with_for_update={"key_share": True})
         if not self.is_live:
             raise Refused(f"the session ended already ({self.status})")
-        self.stop_requested_at = self.stop_requested_at or at
-        self.stop_requested_by_id = user.id if user is not None else None
+        if not self.is_stopping:
+            self.stop_requested_at = at
+            self.stop_requested_by_id = user.id if user is not None else None
         if self.status == "queued":
             self.finish("skipped", "stopped while it was queued", at=at)
 

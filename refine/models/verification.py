@@ -41,22 +41,26 @@ def verify_all() -> Iterator[Verified]:
     Begin it in a transaction of its own; ``stamp`` keeps what it found.
     """
     db.session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
-    platform = WrappedKey.platform().open()
-    heads = db.session.scalars(select(ChainHead).order_by(ChainHead.id)).all()
-    for head in heads:
-        yield _verify(head, platform)
+    for head in db.session.scalars(select(ChainHead).order_by(ChainHead.id)).all():
+        yield _verify(head)
     with_chain = select(ChainHead.agent_id).where(ChainHead.agent_id.is_not(None))
     for agent in db.session.scalars(select(Agent).where(Agent.id.not_in(with_chain))):
-        yield _verify_agent_without_chain(agent)
+        yield _verify_without_chain(agent)
 
 
-def _verify(head: ChainHead, platform: DataKey) -> Verified:
+def verify_agent(agent: Agent) -> Verified:
+    """Check one agent's chain and memories."""
+    head = db.session.scalar(select(ChainHead).where(ChainHead.agent_id == agent.id))
+    return _verify(head) if head is not None else _verify_without_chain(agent)
+
+
+def _verify(head: ChainHead) -> Verified:
     records = memories = 0
     digests: Digests = {}
     problem = None
     agent = db.session.get(Agent, head.agent_id) if head.agent_id is not None else None
     try:
-        for record in _follow(head, platform):
+        for record in _follow(head, WrappedKey.platform().open()):
             records += 1
             _note(record, digests)
         if agent is not None:
@@ -131,7 +135,7 @@ def _memories(agent: Agent) -> Iterator[AgentMemory]:
     yield from rows
 
 
-def _verify_agent_without_chain(agent: Agent) -> Verified:
+def _verify_without_chain(agent: Agent) -> Verified:
     problem, memories = None, 0
     try:
         memories = _verify_memories(agent, {})

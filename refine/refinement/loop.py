@@ -88,7 +88,7 @@ def refine(
             db.session.rollback()
         except BaseException as fault:
             db.session.rollback()
-            run.finish(Ended(None, f"a fault in Refine ({type(fault).__name__})", "internal"))
+            run.finish(_ending_of(fault))
             raise
     return db.session.get_one(RefinementSession, session_id)
 
@@ -166,7 +166,7 @@ class _Run:
         session.prompt_version = prompts.version()
         if session.removable_tokens == 0:
             self._skip(session)
-        self._messages = opening(session, ledger)
+        self._messages = opening(session, ledger, plain=self._settings.plain_openai)
         db.session.commit()
         self._say("snapshot", shown_memories=len(ledger.lines), is_batch=ledger.is_batch)
 
@@ -188,7 +188,7 @@ class _Run:
         reply = self._ask()
         agreed = consents(reply.text) and not reply.tool_calls
         session = self._held()
-        session.consent_reply = reply.text
+        session.consent_reply = _storable(reply.text)
         if agreed:
             session.consented_at = clock.now()
         db.session.commit()
@@ -349,13 +349,28 @@ class _Run:
         return is_cancelled
 
 
+def _ending_of(fault: BaseException) -> Ended:
+    if isinstance(fault, KeyboardInterrupt):
+        return Ended(None, "interrupted", "interrupted")
+    return Ended(None, f"a fault in Refine ({type(fault).__name__})", "internal")
+
+
+def _storable(text: str | None) -> str | None:
+    """What a model said, but for what no database holds: NUL, and halves of surrogate pairs."""
+    if text is None:
+        return None
+    return text.encode(errors="replace").decode().replace("\x00", "?")
+
+
 def _result_of(tool: RefinementTool, call: ToolCall) -> dict[str, Any]:
     if call.problem is not None:
         return {"type": "error", "error": f"{call.problem}; nothing was done"}
     if call.name != DEFINITION["function"]["name"]:
         return {"type": "error", "error": "unknown tool; the only tool is refinement"}
-    if not all(name.isidentifier() for name in call.arguments):
-        return {"type": "error", "error": "unknown parameter"}
+    # whatever a model names is an argument of the tool, or none: never one of Python's own
+    known = DEFINITION["function"]["parameters"]["properties"]
+    if not call.arguments.keys() <= known.keys():
+        return {"type": "error", "error": f"unknown parameter; the tool takes: {', '.join(known)}"}
     return tool.execute(**call.arguments)
 
 

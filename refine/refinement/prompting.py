@@ -10,6 +10,7 @@ Each request repeats the one before, word for word, so that providers' prompt ca
 """
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -23,11 +24,15 @@ from refine.models.agent import JOURNAL_SHOWN_FOR
 
 # Four characters a token is an average of English; two is what the densest scripts come to.
 CHARACTERS_PER_TOKEN_AT_WORST = 2
-# Every model that takes tools has at least this context, so a smaller need is not looked up.
-SMALLEST_CONTEXT_TOKENS = 8_000
+# Models that take tools have at least this context, so a smaller need is not looked up. (The
+# answer alone may take half of it.)
+SMALLEST_CONTEXT_TOKENS = 16_000
 
 # These need to be told where the stable part of a prompt ends; the others find it themselves.
 _NEEDS_CACHE_MARK = ("anthropic/", "qwen/", "alibaba/")
+
+# However a model may read it: in capitals, with spaces.
+_END_OF_STYLE = re.compile(r"<(\s*/\s*style)", re.IGNORECASE)
 
 # Line breaks that JSON leaves as they are.
 _LINE_BREAKS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
@@ -73,17 +78,17 @@ class Ledger:
 def room_for_ledger(context_tokens: int, agent: Agent) -> int:
     """Return how many tokens of a model's context the ledger may take, reckoned at the worst.
 
-    Half of what the agent's own prompts and the answer leave: the other half is for the turns.
+    Half of what the agent's own prompts, its journal and the answer leave: the other half is for
+    the turns.
     """
-    own = (agent.system_prompt or "", agent.effective_refinement_prompt)
+    own = [agent.system_prompt or "", agent.effective_refinement_prompt]
+    own += _journal(agent, clock.now())
     prompts_tokens = sum(map(len, own)) // CHARACTERS_PER_TOKEN_AT_WORST
     return max(0, context_tokens - MAX_OUTPUT_TOKENS - prompts_tokens) // 2
 
 
-def opening(
-    session: RefinementSession, ledger: Ledger, at: datetime | None = None
-) -> list[Message]:
-    """Return the messages that ask for consent."""
+def opening(session: RefinementSession, ledger: Ledger, *, plain: bool = False) -> list[Message]:
+    """Return the messages that ask for consent; ``plain`` for a server of no cache marks."""
     agent = session.agent
     shown = prompts.render(
         "ledger",
@@ -97,12 +102,19 @@ def opening(
         max_mutations=MAX_MUTATIONS,
         removable_tokens=session.removable_tokens,
         mass_tokens=session.mass_before,
-        journal=[as_line(_journal_entry(memory)) for memory in _journal(agent, at or clock.now())],
+        journal=_journal(agent, clock.now()),
     )
     system = agent.system_prompt or prompts.default_prompt("system_prompt")
     return [
         {"role": "system", "content": system},
-        {"role": "user", "content": _content(agent.model_id, shown, question)},
+        {
+            "role": "user",
+            "content": (
+                _marked(shown, question)
+                if agent.model_id.casefold().startswith(_NEEDS_CACHE_MARK) and not plain
+                else f"{shown}\n\n{question}"
+            ),
+        },
     ]
 
 
@@ -118,13 +130,11 @@ def brief(session: RefinementSession) -> str:
         budget_tokens=agent.core_token_budget,
         last_session=_last_session(session),
         # the agent's own words cannot close the block that they stand in
-        style=agent.effective_refinement_prompt.replace("</style", "<\\/style"),
+        style=_END_OF_STYLE.sub(r"<\\\1", agent.effective_refinement_prompt),
     )
 
 
-def _content(model_id: str, ledger: str, question: str) -> str | list[dict[str, Any]]:
-    if not model_id.casefold().startswith(_NEEDS_CACHE_MARK):
-        return f"{ledger}\n\n{question}"
+def _marked(ledger: str, question: str) -> list[dict[str, Any]]:
     mark = {"type": "ephemeral"}
     return [
         {"type": "text", "text": ledger, "cache_control": mark},
@@ -139,9 +149,10 @@ def _beginning_behind(memories: Any, after_id: int | None) -> list[AgentMemory]:
     return later + ordered[: len(ordered) - len(later)]
 
 
-def _journal(agent: Agent, at: datetime) -> list[AgentMemory]:
-    kept = agent.memories("journal").where(AgentMemory.created_at > at - JOURNAL_SHOWN_FOR)
-    return list(db.session.scalars(kept))
+def _journal(agent: Agent, at: datetime) -> list[str]:
+    """The journal of the last week, one entry a line."""
+    shown = agent.memories("journal").where(AgentMemory.created_at > at - JOURNAL_SHOWN_FOR)
+    return [as_line(_journal_entry(memory)) for memory in db.session.scalars(shown)]
 
 
 def _journal_entry(memory: AgentMemory) -> dict[str, Any]:

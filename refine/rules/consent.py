@@ -11,4 +11,4 @@ def consents(reply: str | None) -> bool:
     ``**Yes**,`` consents; ``Yesterday``, ``No, yes``, an empty reply and None do not.
     """
     first = _FIRST_WORD.search(reply or "")
-    return first is not None and first.group().casefold() == "yes"
+    return first is not None and first.group().lower() == "yes"

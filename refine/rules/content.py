@@ -1,7 +1,7 @@
 """What may be stored as text, decided once for every entrance."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from refine.errors import InvalidValue
 
@@ -66,7 +66,7 @@ def one_line(text: object, *, field: str, limit: int = MAX_NAME_CHARACTERS) -> s
 
 def known_tags(tags: object) -> list[str]:
     """Return the tags, each once, in the order of ``TAGS``; InvalidValue names unknown ones."""
-    if isinstance(tags, str) or not isinstance(tags, Iterable):
+    if isinstance(tags, str | bytes | Mapping) or not isinstance(tags, Iterable):
         raise InvalidValue(f"tags must be a list of: {', '.join(TAGS)}")
     given = list(tags)
     unknown = [tag for tag in given if tag not in TAGS]

@@ -7,7 +7,7 @@ once, the first time.
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, available_timezones
 
-from croniter import croniter
+from croniter import CroniterError, croniter
 
 from refine.errors import InvalidValue
 
@@ -16,9 +16,14 @@ _WIDEST_CLOCK_CHANGE = timedelta(hours=25)
 
 
 def valid_schedule(schedule: object, *, field: str = "schedule") -> str:
-    """Return a cron expression of five fields, or raise InvalidValue."""
-    text = schedule.strip() if isinstance(schedule, str) else ""
-    if len(text.split()) != 5 or not croniter.is_valid(text):
+    """Return a cron expression of five fields, or raise InvalidValue.
+
+    One that never comes due (30 February) is refused, and so is croniter's ``R``: a random time,
+    another one whenever it is asked.
+    """
+    fields = schedule.split() if isinstance(schedule, str) else []
+    text = " ".join(fields)
+    if len(fields) != 5 or "r" in (each[0].lower() for each in fields) or not _comes_due(text):
         raise InvalidValue(
             f"{field} must be a cron expression of five fields, such as '0 4 * * 1' (Mondays 04:00)"
         )
@@ -52,6 +57,14 @@ def next_slot(schedule: str, time_zone: str, at: datetime) -> datetime:
         slot = _instant(slots.get_next(datetime), zone)
         if slot > at:
             return slot
+
+
+def _comes_due(schedule: str) -> bool:
+    try:
+        croniter(schedule, datetime(2000, 1, 1, tzinfo=UTC)).get_next()
+    except CroniterError:
+        return False
+    return True
 
 
 def _instant(local: datetime, zone: ZoneInfo) -> datetime:

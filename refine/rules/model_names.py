@@ -2,7 +2,7 @@
 
 import re
 
-_DATE = re.compile(r"[-@](?:20\d{6}|20\d\d-\d\d-\d\d)\b")
+_DATE = re.compile(r"[-@](?:20\d{6}|(?:20\d\d-)?(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01]))\b")
 _SEPARATORS = re.compile(r"[-_.@/ ]+")
 
 
@@ -10,8 +10,9 @@ def is_same_model(pinned: str, answered: str | None) -> bool:
     """Tell whether ``answered`` names the model ``pinned``; a reply that names none is taken as it.
 
     A dated or canonical name counts as the model: ``anthropic/claude-4-sonnet-20250522`` is
-    ``anthropic/claude-sonnet-4``, ``gpt-4o-2024-08-06`` is ``openai/gpt-4o``. A dated pin is
-    not answered by another date, nor by the undated name.
+    ``anthropic/claude-sonnet-4``, ``gpt-4o-2024-08-06`` is ``openai/gpt-4o``,
+    ``qwen/qwen3-8b-04-28`` is ``qwen/qwen3-8b``. A dated pin is not answered by another date, nor
+    by the undated name.
     """
     if answered is None or answered.casefold() == pinned.casefold():
         return True

@@ -1,7 +1,7 @@
 """Numbers with a range, read from people, models and the environment."""
 
 import re
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 from refine.errors import InvalidValue
 
@@ -25,11 +25,10 @@ def parse_threshold(value: object) -> Decimal:
 def _decimal(value: object) -> Decimal | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return None
-    text = value.strip() if isinstance(value, str) else str(value)
-    if isinstance(value, str) and not _PLAIN.fullmatch(text):
+    if isinstance(value, str) and not _PLAIN.fullmatch(value.strip()):
         return None
     try:
-        number = Decimal(text)
-    except InvalidOperation:
+        number = Decimal(str(value).strip())
+    except ValueError:  # Python spells no int of 5,000 digits
         return None
     return number if number.is_finite() else None

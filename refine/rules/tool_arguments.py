@@ -1,11 +1,15 @@
 """Reading the arguments of a tool call: strictly, because a repaired mutation is a guess."""
 
 import json
+import re
 from typing import Any
 
 from refine.errors import InvalidValue
 
 MAX_ARGUMENT_BYTES = 256 * 1024
+
+# As json writes it: a backslash before it would make it six harmless characters.
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def parse_arguments(arguments: object) -> dict[str, Any]:
@@ -32,12 +36,15 @@ def parse_arguments(arguments: object) -> dict[str, Any]:
 def _parse(text: str) -> Any:
     try:
         parsed = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
-        _utf8(json.dumps(parsed, ensure_ascii=False))
+        written = json.dumps(parsed, ensure_ascii=False, allow_nan=False)
     except InvalidValue:
         raise
     except (ValueError, RecursionError):
         # json's own message quotes nothing, but its position is no help to a model either
         raise InvalidValue("arguments are not valid JSON") from None
+    _utf8(written)
+    if _NUL.search(written):
+        raise InvalidValue("arguments must not contain a NUL character")
     return parsed
 
 

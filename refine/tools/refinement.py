@@ -89,25 +89,27 @@ class RefinementTool:
         """What the session did so far: consolidated, updated, deleted, protected."""
         return dict(self._stats)
 
-    def execute(self, action: object = None, **params: Any) -> Result:
+    def execute(self, /, action: object = None, **params: Any) -> Result:
         """Carry out one call and commit it; return a JSON-able dict with a ``type``.
 
         Whatever a model sends, the worst is an error that says what is wrong and what to do, with
         nothing changed and nothing counted. Our own faults raise, with nothing committed.
         """
         try:
-            params = _checked(action, params)
             session = RefinementSession.held(self._session_id, self._lease_token)
+            params = _checked(action, params)
             result = self._actions[str(action)](session, **params)
             self._stats = dict(session.stats)
-        except _UnknownAction as error:
-            result = {**_error(str(error)), "allowed_actions": list(ACTIONS)}
         except EditRefused as refusal:
+            # committed: the memory that it shows counts as shown
             result = _error(str(refusal))
             if refusal.memory is not None:
                 result["memory"] = refusal.memory.ledger_entry()
         except InvalidValue as error:
+            db.session.rollback()
             result = _error(str(error))
+            if isinstance(error, _UnknownAction):
+                result["allowed_actions"] = list(ACTIONS)
         except LeaseLost as lost:
             result = _error(f"Session terminated ({lost.status}): no further operation is possible")
         except BaseException:
@@ -227,9 +229,9 @@ def _instant(name: str, value: object) -> datetime | None:
         return None
     try:
         at = datetime.fromisoformat(value if isinstance(value, str) else "")
-    except ValueError:
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except (ValueError, OverflowError):
         raise InvalidValue(f"{name} must be an ISO date such as 2026-03-01") from None
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at
 
 
 def _error(message: str) -> Result:

@@ -39,6 +39,7 @@ class SaveMemoryTool:
 
     def execute(
         self,
+        /,
         content: object = None,
         memory_type: object = None,
         tags: object = None,
@@ -52,7 +53,9 @@ class SaveMemoryTool:
         if unknown:
             return _error(f"unknown parameter; save_memory takes: {', '.join(_ALLOWED)}")
         try:
-            memory, existing = self._agent.remember(content, memory_type, tags or [])
+            memory, existing = self._agent.remember(
+                content, memory_type, [] if tags is None else tags
+            )
             saved = {"type": "saved", "id": memory.id, "memory_type": memory.memory_type}
         except InvalidValue as error:
             db.session.rollback()

@@ -42,7 +42,7 @@ class SelfAuthoringTool:
         self._agent = agent
 
     def execute(
-        self, action: object = None, field: object = None, value: object = None, **unknown: Any
+        self, /, action: object = None, field: object = None, value: object = None, **unknown: Any
     ) -> dict[str, Any]:
         """View or update one field and commit; return ``config``, or an ``error``."""
         if unknown:
@@ -57,7 +57,9 @@ class SelfAuthoringTool:
 
     def _view(self, field: str) -> dict[str, Any]:
         value, is_default = self._agent.authored(field)
-        return {**self._config("view", field, value), "is_default": is_default}
+        result = {**self._config("view", field, value), "is_default": is_default}
+        db.session.commit()
+        return result
 
     def _update(self, field: str, value: object) -> dict[str, Any]:
         if value is None or (isinstance(value, str) and not value.strip()):

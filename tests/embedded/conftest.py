@@ -24,6 +24,16 @@ def sockets_near_by(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """In memory where there is room: forty megabytes a database keep a disk busy."""
+    memory = Path("/dev/shm")  # noqa: S108 - mkdtemp makes a private folder
+    roomy = memory.is_dir() and shutil.disk_usage(memory).free > 1_000_000_000
+    folder = tempfile.mkdtemp(prefix="refine-test-", dir=memory if roomy else None)
+    yield Path(folder)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
     """Not there yet."""
     return tmp_path / "data"

@@ -160,7 +160,7 @@ class TestEndings:
             ("sh -c 'exit 3'", "worker ended with exit status 3"),
             ("true", "worker ended with exit status 0"),
             ("sh -c 'kill -9 $$'", "worker was killed by SIGKILL"),
-            ("no-such-command", "worker ended with exit status 127"),
+            ("/no/such/command", "worker ended with exit status 127"),
         ],
     )
     def test_a_process_that_ends_by_itself_stops_all_and_the_exit_status_is_1(

@@ -1,4 +1,4 @@
-"""hold.py HOLDER DATA_DIR [WAIT_SECONDS]: has the servers run until the input ends.
+"""hold.py HOLDER DATA_DIR [valkey]: has both servers run, or Valkey alone, until the input ends.
 
 HOLDER ``up`` owns them as ``refine up`` does; any other is a command that needs them.
 """
@@ -11,15 +11,15 @@ from refine.embedded import EmbeddedServers, servers_available
 from refine.errors import EmbeddedError
 
 
-def held(holder: str, data_dir: Path, wait_seconds: float) -> AbstractContextManager[object]:
+def held(holder: str, data_dir: Path, *, postgres: bool) -> AbstractContextManager[object]:
     if holder == "up":
-        return EmbeddedServers(data_dir, wait_seconds=wait_seconds)
-    return servers_available(data_dir, postgres=True, valkey=True, holder=holder)
+        return EmbeddedServers(data_dir, postgres=postgres)
+    return servers_available(data_dir, postgres=postgres, valkey=True, holder=holder)
 
 
-def main(holder: str, data_dir: str, wait_seconds: str = "10") -> None:
+def main(holder: str, data_dir: str, *servers: str) -> None:
     try:
-        with held(holder, Path(data_dir), float(wait_seconds)):
+        with held(holder, Path(data_dir), postgres=servers != ("valkey",)):
             sys.stdout.write("ready\n")
             sys.stdout.flush()
             sys.stdin.read()

@@ -1,0 +1,408 @@
+"""What the commands do when all is well."""
+
+import re
+import signal
+import threading
+from collections.abc import Iterator
+
+import click
+import pytest
+from cryptography.fernet import Fernet
+from flask import Flask
+from redis import Redis
+from sqlalchemy import text
+
+from refine import __version__
+from refine.cli import refine as command_line
+from refine.extensions import db
+from refine.jobs.queue import QUEUE
+from refine.models import Account, Agent, AuditLog, RefinementSession, User
+from refine.models.api_token import ApiToken, is_well_formed
+from tests import factories
+from tests.cli.conftest import row_counts
+from tests.commands import UNUSED_PORT, eventually, refine, start
+from tests.scripted_model import ScriptedModel
+
+PASSWORD = "correct horse battery"
+
+
+def actions() -> list[str]:
+    db.session.rollback()
+    return list(db.session.scalars(db.select(AuditLog.action).order_by(AuditLog.id)))
+
+
+# -- accounts, users, agents, tokens --------------------------------------------------------------
+
+
+def test_an_account_is_added_with_a_slug_of_its_name_and_listed(
+    app: Flask, environ: dict[str, str]
+) -> None:
+    added = refine("account", "add", "Hollin [/House] & Sons", environ=environ)
+    listed = refine("account", "list", environ=environ)
+
+    assert (added.returncode, added.stdout, added.stderr) == (0, "hollin-house-sons\n", "")
+    assert re.search(r"hollin-house-sons\s+Hollin \[/House\] & Sons\s+0\s+UTC", listed.stdout)
+    assert actions() == ["account_created"]
+
+
+def test_a_user_is_added_with_the_password_of_standard_input(
+    demo: Account, environ: dict[str, str]
+) -> None:
+    added = refine(
+        *("user", "add", "Ada@Example.org", "--account", "demo", "--role", "viewer"),
+        *("--site-admin", "--password-stdin"),
+        environ=environ,
+        stdin=f"{PASSWORD}\nanother line\n",
+    )
+
+    user = User.by_email("ada@example.org")
+    assert (added.returncode, added.stderr) == (0, "")
+    assert added.stdout == "ada@example.org can sign in (viewer, site admin)\n"
+    assert user is not None
+    assert user.has_password(PASSWORD)
+    assert (user.role, user.site_admin, user.account_id) == ("viewer", True, demo.id)
+    assert actions() == ["user_created"]
+
+
+def test_an_agent_is_added_and_its_id_is_printed(demo: Account, environ: dict[str, str]) -> None:
+    added = refine(
+        "agent", "add", "Ada", "--account", "demo", "--model", "rehearsal/x", environ=environ
+    )
+
+    agent = db.session.get_one(Agent, int(added.stdout))
+    assert (added.returncode, added.stderr) == (0, "")
+    assert (agent.name, agent.model_id, agent.account_id) == ("Ada", "rehearsal/x", demo.id)
+    assert actions() == ["agent_created"]
+
+
+def test_names_are_printed_as_they_stand(demo: Account, environ: dict[str, str]) -> None:
+    name = "Ada [red]x[/] [/y] :warning: \\ " + "x" * 120
+    factories.agent(account=demo, name=name, core_token_budget=1, paused=True)
+    factories.agent("a memory of ten", account=demo, name="Bea", core_token_budget=1)
+    factories.agent(account=demo, name="Cid", active=False)
+    db.session.commit()
+
+    listed = refine("agent", "list", "--account", "demo", environ=environ)
+
+    states = [line.rsplit("  ", 1)[-1] for line in listed.stdout.splitlines()]
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert name in listed.stdout
+    assert states == ["state", "paused", "over budget", "not active"]
+    assert "a memory of ten" not in listed.stdout
+
+
+def test_long_lists_of_agents_come_in_parts(demo: Account, environ: dict[str, str]) -> None:
+    ids = [factories.agent(account=demo).id for _ in range(52)]
+    db.session.commit()
+
+    first = refine("agent", "list", environ=environ)
+    second = refine("agent", "list", "--after", str(ids[49]), environ=environ)
+
+    assert len(first.stdout.splitlines()) == 52
+    assert first.stdout.endswith(f"more: refine agent list --after {ids[49]}\n")
+    assert [line.split()[0] for line in second.stdout.splitlines()[1:]] == [
+        str(id_) for id_ in ids[50:]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [(("--agent", "Ada"), "agent"), (("--platform", "--account", "demo"), "platform")],
+)
+def test_a_token_is_printed_alone_and_can_be_revoked(
+    ledger: Agent, environ: dict[str, str], arguments: tuple[str, ...], kind: str
+) -> None:
+    added = refine("token", "add", *arguments, environ=environ)
+    revoked = refine("token", "revoke", "-", environ=environ, stdin=added.stdout)
+
+    secret = added.stdout.removesuffix("\n")
+    token = ApiToken.of_secret(secret)
+    assert (added.returncode, revoked.returncode) == (0, 0)
+    assert is_well_formed(secret)
+    assert token.kind == kind
+    assert not token.is_valid
+    assert secret not in revoked.stdout
+    assert actions() == ["token_minted", "token_revoked"]
+
+
+def test_a_token_can_be_revoked_as_an_argument_and_twice(
+    ledger: Agent, environ: dict[str, str]
+) -> None:
+    token, secret = ApiToken.mint(account=ledger.account, agent=ledger)
+    db.session.commit()
+
+    codes = [refine("token", "revoke", secret, environ=environ).returncode for _ in range(2)]
+
+    db.session.refresh(token)
+    assert codes == [0, 0]
+    assert not token.is_valid
+    assert actions() == ["token_minted", "token_revoked"]
+
+
+def test_a_fresh_key_is_printed_alone(environ: dict[str, str]) -> None:
+    printed = [refine("keys", "new", environ={}).stdout for _ in range(2)]
+
+    assert printed[0] != printed[1]
+    assert all(Fernet(key.strip()) and key.count("\n") == 1 for key in printed)
+
+
+# -- sessions -------------------------------------------------------------------------------------
+
+
+def test_a_completed_session_is_shown_step_by_step_and_without_content(
+    ledger: Agent, environ: dict[str, str]
+) -> None:
+    factories.memory(ledger, "The canary, sings at dawn!")
+    factories.memory(ledger, "THE CANARY SINGS AT DAWN")
+    db.session.commit()
+
+    done = refine("run", "Ada", environ=environ)
+
+    labels = [line[2:19].strip() for line in done.stdout.splitlines()[2:]]
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "canary" not in done.stdout.lower()
+    assert labels[:3] == ["exact duplicates", "ledger", "consent"]
+    assert labels[3:6] == ["consolidate", "complete", "outcome"]
+    assert "exact duplicates  1 removed" in done.stdout
+    assert "consent           yes" in done.stdout
+    assert "1 of 10 operations" in done.stdout
+    assert "outcome           completed" in done.stdout
+    assert re.search(r"model {13}3 calls, [\d,]+ prompt tokens \([\d,]+ cached\)", done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("fields", "outcome"),
+    [
+        ({"system_prompt": "The agent declines."}, "declined: the agent declined"),
+        ({"refinement_prompt": "Delete everything."}, "rolled_back: it would have removed"),
+        ({"refinement_threshold": 1.0}, "skipped: nothing may be removed"),
+    ],
+)
+def test_an_orderly_end_of_any_kind_is_done(
+    ledger: Agent, environ: dict[str, str], fields: dict[str, object], outcome: str
+) -> None:
+    for name, value in fields.items():
+        setattr(ledger, name, value)
+    db.session.commit()
+
+    done = refine("run", str(ledger.id), environ=environ)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"outcome           {outcome}" in done.stdout
+    assert "canary" not in done.stdout
+
+
+def test_an_incomplete_session_is_done(
+    ledger: Agent, environ: dict[str, str], model: ScriptedModel
+) -> None:
+    ledger.model_id = "test/model"
+    db.session.commit()
+    model.say("YES").say("canary").say("canary")
+
+    done = refine("run", "Ada", environ={**environ, "OPENROUTER_BASE_URL": model.base_url})
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "outcome           incomplete: the agent made no further tool call" in done.stdout
+    assert "canary" not in done.stdout
+
+
+def test_a_batch_is_told(ledger: Agent, environ: dict[str, str]) -> None:
+    factories.ledger(ledger, *[1000] * 6)
+    db.session.commit()
+
+    done = refine("run", "Ada", environ={**environ, "REFINE_CONTEXT_TOKENS": "18000"})
+
+    assert re.search(r"ledger {12}26 memories, \d+ of them shown", done.stdout)
+
+
+def test_a_failed_session_is_a_failure_told_in_one_line(
+    ledger: Agent, environ: dict[str, str]
+) -> None:
+    ledger.model_id = "test/model"
+    db.session.commit()
+
+    done = refine("run", "Ada", environ={**environ, "OPENROUTER_API_KEY": ""})
+
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 1
+    assert line.startswith("refine: the session failed: OPENROUTER_API_KEY is missing")
+    assert "outcome           failed" in done.stdout
+
+
+def test_a_session_runs_on_a_paused_agent_whose_name_looks_like_markup(
+    ledger: Agent, environ: dict[str, str]
+) -> None:
+    ledger.paused = True
+    ledger.name = "Ada [/x] [red]"
+    db.session.commit()
+
+    done = refine("run", "Ada [/x] [red]", environ=environ)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"Ada [/x] [red] (agent {ledger.id}), model rehearsal/ada")
+
+
+def test_ctrl_c_ends_the_session_in_order(
+    ledger: Agent, environ: dict[str, str], model: ScriptedModel
+) -> None:
+    ledger.model_id = "test/model"
+    db.session.commit()
+    answered = threading.Event()
+    model.say("YES").meanwhile(lambda: answered.wait(20))
+    running = start("run", "Ada", environ={**environ, "OPENROUTER_BASE_URL": model.base_url})
+    eventually(lambda: model.requests)
+
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=10)
+    answered.set()
+
+    db.session.rollback()
+    session = db.session.scalars(db.select(RefinementSession)).one()
+    assert running.returncode == 1
+    assert err.splitlines() == ["refine: interrupted"]
+    assert (session.status, session.end_reason) == ("failed", "interrupted")
+
+
+def test_a_session_is_handed_over_where_asked_for(
+    ledger: Agent, environ: dict[str, str], redis: Redis
+) -> None:
+    ledger.name = "Ada [/x]"
+    db.session.commit()
+
+    done = refine("run", str(ledger.id), "--enqueue", environ=environ)
+
+    session = RefinementSession.live_of(ledger)
+    assert session is not None
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"queued session {session.id} for Ada [/x]; a worker runs it\n"
+    assert redis.lrange(f"rq:queue:{QUEUE}", 0, -1) == [str(session.id).encode()]
+
+
+def test_a_sweep_lists_what_became_of_every_agent(
+    ledger: Agent, environ: dict[str, str], redis: Redis
+) -> None:
+    factories.agent(account=ledger.account, name="Empty [/x]")
+    db.session.commit()
+
+    done = refine("sweep", environ=environ)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"Ada\s+queued \(weekly\)", done.stdout)
+    assert re.search(r"Empty \[/x\]\s+needs none", done.stdout)
+
+
+# -- audit, doctor --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tampered(ledger: Agent) -> Iterator[int]:
+    """The id of a memory that was changed past the application."""
+    memory = db.session.scalars(ledger.memories("core")).all()[0]
+    with db.engine.begin() as connection:
+        connection.execute(
+            text("UPDATE agent_memories SET tags = '{voice}' WHERE id = :id"), {"id": memory.id}
+        )
+    db.session.rollback()
+    return memory.id
+
+
+def test_an_untouched_log_is_verified(ledger: Agent, environ: dict[str, str]) -> None:
+    refine("run", "Ada", environ=environ)
+
+    done = refine("audit", "verify", environ=environ)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "verified: 2 records in 1 chains, 21 memories as recorded\n"
+
+
+def test_a_change_past_the_application_is_found(tampered: int, environ: dict[str, str]) -> None:
+    done = refine("audit", "verify", environ=environ)
+
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 1
+    assert f"memory {tampered} was changed past the application" in line
+
+
+def test_the_doctor_finds_nothing_to_mend(
+    ledger: Agent, environ: dict[str, str], redis: Redis
+) -> None:
+    done = refine("doctor", environ=environ)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.split()[:2] for line in done.stdout.splitlines()] == [
+        ["ok", "database"],
+        ["ok", "migrations"],
+        ["ok", "redis"],
+        ["ok", "keys"],
+        ["ok", "workers"],
+        ["ok", "provider"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("variables", "mend"),
+    [
+        ({"REDIS_URL": f"redis://127.0.0.1:{UNUSED_PORT}/0"}, ["redis", "workers"]),
+        ({"REFINE_ENCRYPTION_KEYS": "A" * 43 + "="}, ["keys"]),
+        (
+            {"DATABASE_URL": f"postgresql://127.0.0.1:{UNUSED_PORT}/x"},
+            ["database", "migrations", "keys"],
+        ),
+        ({"OPENROUTER_API_KEY": ""}, []),
+    ],
+    ids=lambda value: "+".join(value) or "nothing",
+)
+def test_the_doctor_names_what_to_mend(
+    ledger: Agent, environ: dict[str, str], variables: dict[str, str], mend: list[str]
+) -> None:
+    done = refine("doctor", environ={**environ, **variables})
+
+    found = [line.split() for line in done.stdout.splitlines()]
+    assert done.returncode == (1 if mend else 0)
+    assert done.stderr == ""
+    assert [words[1] for words in found if words[0] == "mend"] == mend
+    assert len(found) == 6
+
+
+# -- help -----------------------------------------------------------------------------------------
+
+
+def commands(
+    command: click.Command = command_line, path: str = "refine"
+) -> Iterator[tuple[str, click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        for name, below in command.commands.items():
+            yield from commands(below, f"{path} {name}")
+
+
+@pytest.mark.parametrize(("path", "command"), list(commands()), ids=str)
+def test_every_command_and_every_option_is_explained(path: str, command: click.Command) -> None:
+    options = [option for option in command.params if isinstance(option, click.Option)]
+
+    silent = [option.name for option in options if not option.help]
+
+    assert (command.help or "").strip().endswith((".", "`.", "-stdin"))
+    assert silent == []
+
+
+def test_help_is_given_where_it_is_asked_for(environ: dict[str, str]) -> None:
+    asked = refine("run", "--help", environ={})
+    bare = refine(environ={})
+    version = refine("--version", environ={})
+
+    assert (asked.returncode, asked.stderr) == (0, "")
+    assert asked.stdout.startswith("Usage: refine run [OPTIONS] AGENT\n")
+    assert "--enqueue" in asked.stdout
+    assert bare.returncode == 2
+    assert bare.stdout.startswith("Usage: refine [OPTIONS] COMMAND")
+    assert version.stdout == f"refine, version {__version__}\n"
+
+
+def test_nothing_is_done_where_help_is_asked_for(ledger: Agent, environ: dict[str, str]) -> None:
+    before = row_counts()
+
+    done = refine("run", "Ada", "--help", environ=environ)
+
+    assert done.returncode == 0
+    assert row_counts() == before

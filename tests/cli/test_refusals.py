@@ -1,0 +1,257 @@
+"""Bad input to every command and setting: one line that says what is wrong, nothing half done."""
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import psycopg
+import pytest
+from flask import Flask
+from sqlalchemy import make_url
+
+from refine.extensions import db
+from refine.models import Agent, RefinementSession
+from tests import factories
+from tests.cli.conftest import row_counts
+from tests.commands import UNUSED_PORT, refine
+
+ANOTHER_KEY = "A" * 43 + "="
+NOWHERE = f"127.0.0.1:{UNUSED_PORT}"
+PASSWORD = ("--password-stdin",)
+USER = ("user", "add", "ada@example.org", "--account", "demo", *PASSWORD)
+GOOD_PASSWORD = "correct horse battery"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    arguments: tuple[str | bytes, ...]
+    says: str
+    code: int = 1
+    stdin: str | bytes = GOOD_PASSWORD
+    variables: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        words = [word if isinstance(word, str) else repr(word) for word in self.arguments]
+        return " ".join([*words, *(f"{name}={value}" for name, value in self.variables.items())])
+
+
+def usage(*arguments: str | bytes, says: str) -> Refusal:
+    return Refusal(arguments, says, code=2)
+
+
+def setting(name: str, value: str, says: str) -> Refusal:
+    return Refusal(("agent", "list"), says, variables={name: value})
+
+
+REFUSALS = [
+    # wrong usage
+    usage("refin", says="No such command 'refin'"),
+    usage("--colour", says="No such option"),
+    usage("account", "purge", says="No such command 'purge'"),
+    usage("account", "add", says="Missing argument 'NAME'"),
+    usage("account", "list", "x", says="unexpected extra argument"),
+    usage("agent", "add", "Ada", "--account", "demo", says="Missing option '--model'"),
+    usage("agent", "add", "Ada", "--model", "m", says="Missing option '--account'"),
+    usage("agent", "list", "--after", "seven", says="'seven' is not a valid integer"),
+    usage("agent", "list", "--after", "-1", says="-1 is not in the range"),
+    usage("agent", "list", "--after", "9" * 30, says="is not in the range"),
+    usage("user", "add", "a@b.c", "--account", "demo", says="Missing option '--password-stdin'"),
+    usage(*USER, "--role", "owner", says="'owner' is not one of 'admin', 'viewer'"),
+    usage("token", "add", says="give either --agent NAME, or --platform with --account SLUG"),
+    usage("token", "add", "--platform", says="give either --agent NAME"),
+    usage("token", "add", "--agent", "Ada", "--platform", says="give either --agent NAME"),
+    usage("token", "add", "--agent", "Ada", "--account", "demo", says="give either --agent NAME"),
+    usage("token", "revoke", says="Missing argument 'TOKEN'"),
+    usage("run", says="Missing argument 'AGENT'"),
+    usage("run", "Ada", "--now", says="No such option"),
+    usage("sweep", "x", says="unexpected extra argument"),
+    usage("worker", "--bursts", says="No such option"),
+    usage("doctor", "x", says="unexpected extra argument"),
+    usage("audit", "verify", "x", says="unexpected extra argument"),
+    usage("db", "downgrade", says="No such command 'downgrade'"),
+    usage("keys", "old", says="No such command 'old'"),
+    usage("up", "--port", "1", says="No such option"),
+    # what is not there, or there twice
+    Refusal(("run", "Nobody"), "no agent is called 'Nobody'"),
+    Refusal(("run", "999999"), "no agent is called '999999'"),
+    Refusal(("run", "9" * 40), "no agent is called"),
+    Refusal(("run", "7; DROP TABLE agents"), "no agent is called"),
+    Refusal(("run", ""), "no agent is called ''"),
+    Refusal(("run", b"\xff\xfe"), "not valid UTF-8"),
+    Refusal(("run", "--enqueue", "Nobody"), "no agent is called 'Nobody'"),
+    Refusal(("run", "Twin"), "several agents are called 'Twin'; use an id: "),
+    Refusal(("token", "add", "--agent", "Twin"), "several agents are called 'Twin'; use an id: "),
+    Refusal(("token", "add", "--agent", "Nobody"), "no agent is called 'Nobody'"),
+    Refusal(("token", "add", "--platform", "--account", "x"), "no account has the slug 'x'"),
+    Refusal(("token", "revoke", "refine_agent_x"), "no such token"),
+    Refusal(("token", "revoke", "-"), "no token given", stdin=""),
+    Refusal(("agent", "list", "--account", "x"), "no account has the slug 'x'"),
+    Refusal(("run", "Idle"), "Idle is not active: no session runs for it"),
+    Refusal(("run", "Busy"), "the agent already has a live session: "),
+    Refusal(("run", "--enqueue", "Busy"), "the agent already has a live session: "),
+    # values
+    Refusal(("account", "add", "Demo"), "the slug 'demo' is taken"),
+    Refusal(("account", "add", "!!!"), "a slug needs letters a to z or digits"),
+    Refusal(("account", "add", "New", "--slug", "Not A Slug"), "slug must be lower-case"),
+    Refusal(("account", "add", "a\nb"), "name must be one line"),
+    Refusal(("account", "add", "", "--slug", "x"), "name must not be empty"),
+    Refusal(("account", "add", "x" * 201), "name has 201 characters; at most 200"),
+    Refusal(("agent", "add", " ", "--account", "demo", "--model", "m"), "name must not be empty"),
+    Refusal(("agent", "add", "A", "--account", "demo", "--model", ""), "model_id must not be"),
+    Refusal(("agent", "add", "A", "--account", "x", "--model", "m"), "no account has the slug"),
+    Refusal(
+        ("agent", "add", b"\xff", "--account", "demo", "--model", "m"), "must be valid Unicode"
+    ),
+    Refusal(("user", "add", "ada", "--account", "demo", *PASSWORD), "email must be an address"),
+    Refusal(("user", "add", "a@b.c", "--account", "x", *PASSWORD), "no account has the slug 'x'"),
+    Refusal(("user", "add", "TAKEN@example.org", "--account", "demo", *PASSWORD), "already a user"),
+    Refusal(USER, "the password must have 10 to 1,000 characters", stdin="short\n"),
+    Refusal(USER, "the password must have 10 to 1,000 characters", stdin=""),
+    Refusal(USER, "not valid UTF-8", stdin=b"\xff\xfe correct horse"),
+    # settings
+    setting("REFINE_ENCRYPTION_KEYS", "", "REFINE_ENCRYPTION_KEYS must be set"),
+    setting("REFINE_ENCRYPTION_KEYS", "x", "REFINE_ENCRYPTION_KEYS must be one or more Fernet"),
+    setting(
+        "REFINE_ENCRYPTION_KEYS",
+        ANOTHER_KEY,
+        "REFINE_ENCRYPTION_KEYS does not hold the key",
+    ),
+    setting("SECRET_KEY", "", "SECRET_KEY must be set when DATABASE_URL is given"),
+    setting("DATABASE_URL", "mysql://x/y", "DATABASE_URL must look like postgresql://"),
+    setting("DATABASE_URL", "postgresql://[x/y", "DATABASE_URL is not a URL"),
+    setting("DATABASE_URL", f"postgresql://u:secret@{NOWHERE}/x", "PostgreSQL does not answer"),
+    setting("REDIS_URL", "http://x", "REDIS_URL must look like redis://"),
+    setting("OPENROUTER_BASE_URL", "ftp://x", "OPENROUTER_BASE_URL must look like http"),
+    setting("REFINE_SCHEDULE", "mondays", "REFINE_SCHEDULE must be a cron expression"),
+    setting("REFINE_COOLDOWN_HOURS", "0", "REFINE_COOLDOWN_HOURS must be a whole number from 1"),
+    setting("REFINE_ROLLING_FLOOR", "half", "REFINE_ROLLING_FLOOR must be a number from 0 to 1"),
+    setting("REFINE_ROLLING_FLOOR", "nan", "REFINE_ROLLING_FLOOR must be a number from 0 to 1"),
+    setting("REFINE_MAX_TURNS", "1e3", "REFINE_MAX_TURNS must be a whole number from 1"),
+    setting("REFINE_MAX_SECONDS", "-5", "REFINE_MAX_SECONDS must be a whole number from 1"),
+    setting("REFINE_CONTEXT_TOKENS", "12", "REFINE_CONTEXT_TOKENS must be a whole number from"),
+    setting("REFINE_PLAIN_OPENAI", "yes", "REFINE_PLAIN_OPENAI must be 0 or 1"),
+    setting("PORT", "99999", "PORT must be a whole number from 1 to 65,535"),
+    setting("PUBLIC_URL", "localhost", "PUBLIC_URL must look like http"),
+    setting("REFINE_LOG_LEVEL", "LOUD", "REFINE_LOG_LEVEL must be one of"),
+    Refusal(
+        ("run", "--enqueue", "Nobody"),
+        "PostgreSQL does not answer",
+        variables={"DATABASE_URL": f"postgres://{NOWHERE}/x"},
+    ),
+    *(
+        Refusal(
+            arguments,
+            "PostgreSQL does not answer",
+            variables={"DATABASE_URL": f"postgresql://{NOWHERE}/x"},
+        )
+        for arguments in (
+            ("audit", "verify"),
+            ("db", "upgrade"),
+            ("db", "current"),
+            ("sweep",),
+            ("token", "revoke", "x"),
+            ("account", "add", "New"),
+            USER,
+        )
+    ),
+]
+
+
+@pytest.fixture
+def populated(app: Flask) -> Iterator[None]:
+    account = factories.account(slug="demo", name="Demo")
+    factories.user(account=account, email="taken@example.org")
+    factories.agent("one memory", account=account, name="Twin")
+    factories.agent("another", account=account, name="Twin")
+    factories.agent("a third", account=account, name="Idle", active=False)
+    busy = factories.agent("a fourth", account=account, name="Busy")
+    RefinementSession.queue(busy, "cli")
+    db.session.commit()
+    return
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=str)
+def test_bad_input_is_refused_in_one_line_and_changes_nothing(
+    populated: None, environ: dict[str, str], refusal: Refusal
+) -> None:
+    before = row_counts()
+
+    done = refine(*refusal.arguments, environ={**environ, **refusal.variables}, stdin=refusal.stdin)
+
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == refusal.code
+    assert line.startswith("refine: ")
+    assert refusal.says in line
+    assert "secret" not in line
+    assert done.stdout == ""
+    assert row_counts() == before
+
+
+def test_an_ambiguous_name_is_answered_with_the_ids(
+    populated: None, environ: dict[str, str]
+) -> None:
+    ids = [str(agent.id) for agent in db.session.scalars(db.select(Agent).filter_by(name="Twin"))]
+
+    done = refine("run", "Twin", environ=environ)
+
+    assert done.stderr.endswith(f"use an id: {', '.join(sorted(ids, key=int))}\n")
+
+
+@pytest.mark.parametrize("arguments", [("run", "Ada", "--enqueue"), ("sweep",)], ids=" ".join)
+def test_without_redis_a_session_is_kept_and_the_fault_is_told(
+    ledger: Agent, environ: dict[str, str], arguments: tuple[str, ...]
+) -> None:
+    away = {**environ, "REDIS_URL": f"redis://{NOWHERE}/0"}
+
+    done = refine(*arguments, environ=away)
+
+    session = RefinementSession.live_of(ledger)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "refine: Redis does not answer at REDIS_URL; start it, or mend the URL (ConnectionError)"
+    ]
+    assert session is not None
+    assert session.status == "queued"
+
+
+@pytest.fixture
+def no_tables(app: Flask, environ: dict[str, str]) -> Iterator[dict[str, str]]:
+    """The environment of a database in which nothing is yet."""
+    name = f"empty_{uuid.uuid4().hex}"
+    url = make_url(environ["DATABASE_URL"])
+    address = url.set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+        empty = url.set(database=name).render_as_string(hide_password=False)
+        yield {**environ, "DATABASE_URL": empty}
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("agent", "list"), ("run", "Ada"), ("sweep",), ("audit", "verify"), ("account", "add", "New")],
+    ids=" ".join,
+)
+def test_a_database_without_tables_is_told_with_what_to_do(
+    no_tables: dict[str, str], arguments: tuple[str, ...]
+) -> None:
+    done = refine(*arguments, environ=no_tables)
+
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "refine: the database has no tables yet; run `refine db upgrade`"
+    ]
+
+
+def test_upgrading_makes_an_empty_database_usable_and_may_be_repeated(
+    no_tables: dict[str, str],
+) -> None:
+    first = refine("db", "upgrade", environ=no_tables)
+    second = refine("db", "upgrade", environ=no_tables)
+    listed = refine("agent", "list", environ=no_tables)
+    current = refine("db", "current", environ=no_tables)
+
+    assert [done.returncode for done in (first, second, listed, current)] == [0, 0, 0, 0]
+    assert first.stdout == second.stdout == "the database is at the newest migration\n"
+    assert "(head)" in current.stdout
+    assert listed.stdout.startswith("no agents;")

@@ -1,0 +1,74 @@
+"""The command `refine`, run as a person or an init system runs it: a process of its own."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+REFINE = str(Path(sys.executable).parent / "refine")
+UNUSED_PORT = 1
+
+
+def environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """An environment of its own: these variables, and what coverage needs to follow."""
+    inherited = {name: value for name, value in os.environ.items() if name.startswith("COV")}
+    return {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **inherited, **variables}
+
+
+def refine(
+    *arguments: str | bytes,
+    environ: Mapping[str, str],
+    stdin: str | bytes = "",
+    seconds: float = 60,
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end."""
+    done = subprocess.run(
+        [REFINE, *arguments],
+        env=environment(environ),
+        cwd="/",
+        input=stdin.encode() if isinstance(stdin, str) else stdin,
+        capture_output=True,
+        timeout=seconds,
+        check=False,
+    )
+    out, err = done.stdout.decode(), done.stderr.decode()
+    return subprocess.CompletedProcess(done.args, done.returncode, out, err)
+
+
+def start(*arguments: str, environ: Mapping[str, str]) -> "subprocess.Popen[str]":
+    """Start a command and leave it running, in a process group of its own."""
+    return subprocess.Popen(
+        [REFINE, *arguments],
+        env=environment(environ),
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def eventually(true: Callable[[], object], *, seconds: float = 15) -> None:
+    """Pass as soon as it is true."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "still not so"
+        time.sleep(0.02)
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that a process has started and that still live."""
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in listed]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"

@@ -1,0 +1,230 @@
+"""A session's process is ended at every point at which anything leaves it.
+
+Before and after every SQL statement, commit, rollback and HTTP call. What lies between the end of
+one and the beginning of the next is computation that nobody outside can see, so one cut there
+stands for "after this" and for "before that".
+"""
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import requests
+from flask import Flask
+from sqlalchemy import event, select, text
+
+from refine import clock
+from refine.extensions import db
+from refine.models import Agent, AgentMemory, AuditLog, RefinementSession, SessionEntry
+from refine.models.audit import EDITS
+from refine.models.session import LOST_AFTER
+from refine.models.verification import verify_agent
+from refine.refinement.loop import refine
+from refine.settings import Settings
+from tests import factories
+from tests.scripted_model import ScriptedModel
+
+CUT = 99
+PARTS = 4
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_session_cut_anywhere_leaves_edits_and_records_in_step(
+    app: Flask, environ: dict[str, str], model: ScriptedModel, part: int
+) -> None:
+    settings = Settings.from_environ({**environ, "OPENROUTER_BASE_URL": model.base_url})
+    whole = run_in_child(app, settings, model, cut_at=None)
+    assert whole.session().status == "completed"
+    assert whole.session().mutation_count == 4
+    assert whole.points > 150
+
+    for point in range(part, whole.points, PARTS):
+        cut = run_in_child(app, settings, model, cut_at=point)
+
+        assert cut.exit_code == CUT, f"the session was not cut at point {point}"
+        check_in_step(cut, point)
+        end_as_the_sweeper_would(cut)
+        check_in_step(cut, point)
+
+
+class Run:
+    """One session in a process of its own: what was there before, and how the process ended."""
+
+    def __init__(self, agent: Agent, session: RefinementSession) -> None:
+        self.agent_id = agent.id
+        self.session_id = session.id
+        self.before = {memory.id: state(memory) for memory in memories_of(agent.id)}
+        self.exit_code = -1
+        self.points = 0
+
+    def session(self) -> RefinementSession:
+        return db.session.get_one(RefinementSession, self.session_id, populate_existing=True)
+
+
+def run_in_child(
+    app: Flask, settings: Settings, model: ScriptedModel, cut_at: int | None
+) -> Run:
+    agent = factories.agent("twice said", "Twice said ")
+    memories = factories.ledger(agent, *[25] * 20)
+    session = RefinementSession.queue(agent, "cli")
+    run = Run(agent, session)
+    db.session.commit()
+    script(model, [memory.id for memory in memories])
+    reading, writing = os.pipe()
+    if (child := os.fork()) == 0:
+        os._exit(in_child(app, settings, run.session_id, cut_at, writing))
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        run.points = int(told.read() or 0)
+    run.exit_code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    wait_until_its_connections_are_gone()
+    return run
+
+
+def script(model: ScriptedModel, ids: list[int]) -> None:
+    model.forget()
+    model.say("Yes.")
+    model.call("update", id=ids[0], content="tightened, but the same moment")
+    model.calls(
+        {"action": "delete", "id": ids[1]},
+        {"action": "consolidate", "ids": [ids[2], ids[3]], "content": "both of them " * 12},
+    )
+    model.call("protect", id=ids[4])
+    model.call("delete", id=ids[5])
+    model.call("complete", summary="four changes")
+
+
+def in_child(
+    app: Flask, settings: Settings, session_id: uuid.UUID, cut_at: int | None, writing: int
+) -> int:
+    try:
+        with app.app_context():
+            db.engine.dispose(close=False)
+            points = cutting(cut_at)
+            refine(session_id, settings)
+            os.write(writing, str(points()).encode())
+            return 0
+    except BaseException as fault:  # the parent sees the exit code; pytest must not run on here
+        os.write(2, f"{type(fault).__name__}: {fault}\n".encode())
+        return 1
+
+
+def cutting(cut_at: int | None) -> Callable[[], int]:
+    """End this process at the ``cut_at``-th point; return how many points there were so far."""
+    passed = 0
+
+    def point(*_: Any, **__: Any) -> None:
+        nonlocal passed
+        if passed == cut_at:
+            os._exit(CUT)
+        passed += 1
+
+    event.listen(db.engine, "before_cursor_execute", point)
+    dialect = db.engine.dialect
+    for name in ("do_commit", "do_rollback"):
+        setattr(dialect, name, between(getattr(dialect, name), point))
+    requests.Session.send = between(requests.Session.send, point)  # type: ignore[method-assign]
+    return lambda: passed
+
+
+def between(action: Callable[..., Any], point: Callable[[], None]) -> Callable[..., Any]:
+    def with_points(*args: Any, **kwargs: Any) -> Any:
+        point()
+        result = action(*args, **kwargs)
+        point()
+        return result
+
+    return with_points
+
+
+# -- what must hold ---------------------------------------------------------------------------------
+
+
+def check_in_step(run: Run, point: int) -> None:
+    with one_reading():
+        agent = db.session.get_one(Agent, run.agent_id)
+        assert verify_agent(agent).problem is None, f"cut at point {point}"
+        recorded = {
+            memory["id"]
+            for record in db.session.scalars(
+                select(AuditLog).where(AuditLog.agent_id == run.agent_id)
+            )
+            for memory in record.data.get("memories", [])
+        }
+        for memory in memories_of(run.agent_id):
+            if memory.id not in recorded:
+                assert state(memory) == run.before[memory.id], f"an edit without record, {point}"
+        check_figures(run, point)
+
+
+def check_figures(run: Run, point: int) -> None:
+    session = run.session()
+    edits = db.session.scalars(
+        select(AuditLog.action).where(
+            AuditLog.session_id == run.session_id, AuditLog.action.in_(EDITS)
+        )
+    ).all()
+    mutating = ("consolidate", "update", "delete")
+    mutations = sum(action.removeprefix("memory_refinement_") in mutating for action in edits)
+    entries = db.session.scalars(
+        select(SessionEntry.counting_tokens).where(SessionEntry.session_id == run.session_id)
+    ).all()
+    assert session.mutation_count == mutations, f"cut at point {point}"
+    assert session.removed_tokens == (session.mass_before or 0) - sum(entries)
+    assert session.removed_tokens <= session.removable_tokens
+    kept = sum(
+        memory.token_estimate
+        for memory in memories_of(run.agent_id)
+        if memory.memory_type == "core" and not memory.discarded
+    )
+    assert session.mass_before is None or kept >= session.mass_before - session.removable_tokens
+
+
+def end_as_the_sweeper_would(run: Run) -> None:
+    session = run.session()
+    if session.status == "queued":
+        session.request_stop()
+    elif session.status == "running":
+        assert session.end_if_lost(clock.now() + LOST_AFTER + LOST_AFTER)
+        expected = "incomplete" if session.mutation_count else "failed"
+        assert session.status == expected
+    db.session.commit()
+    assert not session.is_live
+
+
+# -- help -------------------------------------------------------------------------------------------
+
+
+def memories_of(agent_id: int) -> list[AgentMemory]:
+    return list(
+        db.session.scalars(
+            select(AgentMemory)
+            .where(AgentMemory.agent_id == agent_id)
+            .execution_options(populate_existing=True)
+        )
+    )
+
+
+def state(memory: AgentMemory) -> dict[str, Any]:
+    return {**memory.image(), "row_digest": memory.row_digest}
+
+
+@contextmanager
+def one_reading() -> Iterator[None]:
+    db.session.commit()
+    yield
+    db.session.commit()
+
+
+def wait_until_its_connections_are_gone() -> None:
+    """The server rolls back what a dead process had open, as soon as it notices."""
+    others = text(
+        "SELECT pg_sleep(0.002) FROM pg_stat_activity WHERE datname = current_database() "
+        "AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    )
+    while db.session.execute(others).first() is not None:
+        db.session.rollback()
+    db.session.rollback()

@@ -1,0 +1,133 @@
+"""What goes through Redis: ids and nothing else; and what does not depend on it."""
+
+import json
+import zlib
+from collections.abc import Iterator
+
+import pytest
+from flask import Flask
+from redis import Redis
+
+from refine import create_app
+from refine.errors import Unreachable
+from refine.extensions import db
+from refine.jobs.queue import QUEUE, enqueue, queue, redis_connection
+from refine.jobs.sessions import refine_later
+from refine.models import Agent, AuditLog, RefinementSession, SessionAlreadyLive
+from refine.settings import Settings
+from tests import factories
+from tests.commands import UNUSED_PORT
+
+
+@pytest.fixture
+def agent(app: Flask) -> Agent:
+    owner = factories.agent(
+        "the canary sings at dawn", "another canary", system_prompt="You are a canary."
+    )
+    db.session.commit()
+    return owner
+
+
+@pytest.fixture
+def without_redis(app: Flask, environ: dict[str, str]) -> Iterator[None]:
+    away = {**environ, "REDIS_URL": f"redis://127.0.0.1:{UNUSED_PORT}/0"}
+    with create_app(Settings.from_environ(away)).app_context():
+        yield
+        db.session.remove()
+        db.engine.dispose()
+
+
+def everything_in(redis: Redis) -> bytes:
+    """Every key and value, and what is compressed among the values in clear as well."""
+    found = []
+    for key in redis.scan_iter():
+        kind = redis.type(key)
+        values = {
+            b"string": lambda key: [redis.get(key)],
+            b"hash": lambda key: [part for pair in redis.hgetall(key).items() for part in pair],
+            b"list": lambda key: redis.lrange(key, 0, -1),
+            b"set": redis.smembers,
+            b"zset": lambda key: redis.zrange(key, 0, -1),
+            b"stream": lambda key: [repr(redis.xrange(key)).encode()],
+        }[kind](key)
+        found += [key, *values]
+        found += [zlib.decompress(value) for value in values if value.startswith(b"\x78\x9c")]
+    return b"\n".join(found)
+
+
+def job_hash(redis: Redis, session: RefinementSession) -> dict[bytes, bytes]:
+    return redis.hgetall(f"rq:job:{session.id}")
+
+
+def test_the_payload_holds_the_id_and_nothing_else(redis: Redis, agent: Agent) -> None:
+    session = refine_later(agent, "cli")
+
+    payload = json.loads(zlib.decompress(job_hash(redis, session)[b"data"]))
+
+    assert payload == ["refine.jobs.sessions.refine_session", None, [str(session.id)], {}]
+
+
+def test_nothing_of_an_agent_is_in_redis(redis: Redis, agent: Agent) -> None:
+    session = refine_later(agent, "cli")
+
+    stored = everything_in(redis)
+
+    assert str(session.id).encode() in stored
+    assert b"canary" not in stored
+    assert agent.name.encode() not in stored
+
+
+def test_a_job_says_what_it_is_and_for_how_long_it_is_kept(redis: Redis, agent: Agent) -> None:
+    session = refine_later(agent, "cli")
+
+    job = job_hash(redis, session)
+
+    assert job[b"description"].decode() == f"refinement session {session.id}"
+    assert job[b"timeout"] == b"1020"
+    assert job[b"result_ttl"] == b"0"
+    assert job[b"failure_ttl"] == b"3600"
+
+
+def test_a_session_is_committed_before_it_is_handed_over(redis: Redis, agent: Agent) -> None:
+    session = refine_later(agent, "api")
+
+    db.session.rollback()
+
+    assert redis.lrange(f"rq:queue:{QUEUE}", 0, -1) == [str(session.id).encode()]
+    assert (session.status, session.trigger) == ("queued", "api")
+    assert session.dispatched_at is not None
+
+
+def test_asking_twice_names_the_live_session_and_queues_nothing(redis: Redis, agent: Agent) -> None:
+    session = refine_later(agent, "cli")
+
+    with pytest.raises(SessionAlreadyLive) as refusal:
+        refine_later(agent, "cli")
+
+    assert refusal.value.session_id == session.id
+    assert redis.llen(f"rq:queue:{QUEUE}") == 1
+
+
+def test_without_redis_a_session_stays_safely_queued(agent: Agent, without_redis: None) -> None:
+    mine = db.session.get_one(Agent, agent.id)
+
+    with pytest.raises(Unreachable, match="Redis does not answer at REDIS_URL"):
+        refine_later(mine, "cli")
+
+    db.session.rollback()
+    session = RefinementSession.live_of(mine)
+    assert session is not None
+    assert (session.status, session.dispatched_at) == ("queued", None)
+    assert [record.action for record in db.session.scalars(db.select(AuditLog))] == [
+        "refinement_queued"
+    ]
+
+
+def test_a_flushed_redis_loses_no_session(redis: Redis, agent: Agent) -> None:
+    session = refine_later(agent, "cli")
+    redis.flushall()
+
+    enqueue(session)
+
+    with redis_connection() as connection:
+        assert queue(connection).job_ids == [str(session.id)]

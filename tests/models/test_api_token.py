@@ -1,0 +1,135 @@
+from datetime import timedelta
+
+import pytest
+
+from refine import clock
+from refine.errors import NotFound
+from refine.extensions import db
+from refine.models import ApiToken
+from refine.models.api_token import is_well_formed
+from tests import factories, sql
+
+
+def test_an_agent_token_is_the_agents(app):
+    agent = factories.agent()
+
+    token, secret = ApiToken.mint(account=agent.account, agent=agent)
+
+    assert secret.startswith("refine_agent_")
+    assert (token.kind, token.agent, token.account) == ("agent", agent, agent.account)
+    assert ApiToken.of_secret(secret) is token
+
+
+def test_a_platform_token_is_the_accounts(app):
+    account = factories.account()
+
+    token, secret = ApiToken.mint(account=account)
+
+    assert secret.startswith("refine_platform_")
+    assert (token.kind, token.agent, token.account) == ("platform", None, account)
+
+
+def test_only_a_hash_and_the_beginning_are_stored(app):
+    _, secret = ApiToken.mint(account=factories.account())
+    db.session.commit()
+
+    stored = " ".join(row for rows in sql.snapshot().values() for row in rows)
+
+    assert secret[:22] in stored
+    assert secret[:23] not in stored
+
+
+def test_two_tokens_differ(app):
+    account = factories.account()
+
+    secrets = {ApiToken.mint(account=account)[1] for _ in range(3)}
+
+    assert len(secrets) == 3
+
+
+def test_minting_is_recorded_in_the_agents_chain_without_the_secret(app):
+    agent, user = factories.agent(), factories.user()
+
+    token, secret = ApiToken.mint(account=agent.account, agent=agent, user=user)
+
+    (record,) = factories.records(agent)
+    assert (record.action, record.auditable_type, record.auditable_id, record.user_id) == (
+        "token_minted",
+        "ApiToken",
+        str(token.id),
+        user.id,
+    )
+    assert secret not in str(record.data)
+
+
+@pytest.mark.parametrize("secret", ["", "refine_agent_", "refine_agent_x", "é", "x" * 10_000])
+def test_what_never_was_a_token_is_not_found(app, secret):
+    ApiToken.mint(account=factories.account())
+
+    with pytest.raises(NotFound):
+        ApiToken.of_secret(secret)
+
+
+def test_a_revoked_token_is_not_valid(app):
+    agent = factories.agent()
+    token, _ = ApiToken.mint(account=agent.account, agent=agent)
+
+    token.revoke()
+
+    assert not token.is_valid
+    assert [record.action for record in factories.records(agent)] == [
+        "token_minted",
+        "token_revoked",
+    ]
+
+
+def test_revoking_again_changes_nothing(app):
+    agent = factories.agent()
+    token, _ = ApiToken.mint(account=agent.account, agent=agent)
+    token.revoke()
+    revoked_at = token.revoked_at
+
+    token.revoke()
+
+    assert token.revoked_at == revoked_at
+    assert len(factories.records(agent)) == 2
+
+
+@pytest.mark.parametrize(
+    ("expires_in", "is_valid"), [(None, True), (timedelta(hours=1), True), (timedelta(0), False)]
+)
+def test_a_token_is_valid_until_it_expires(app, expires_in, is_valid):
+    expires_at = None if expires_in is None else clock.now() + expires_in
+
+    token, _ = ApiToken.mint(account=factories.account(), expires_at=expires_at)
+
+    assert token.is_valid == is_valid
+
+
+def test_a_minted_secret_is_well_formed(app):
+    agent = factories.agent()
+
+    secrets = [
+        ApiToken.mint(account=agent.account)[1],
+        ApiToken.mint(account=agent.account, agent=agent)[1],
+    ]
+
+    assert all(is_well_formed(secret) for secret in secrets)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda secret: secret[:-1],
+        lambda secret: secret + "0",
+        lambda secret: secret.replace("refine_platform_", "refine_agent_") + "x",
+        lambda secret: secret.removeprefix("refine_"),
+        lambda secret: "refine_platform_" + secret[16:].swapcase(),
+        lambda _: "",
+        lambda _: "refine_platform_" + "a" * 36,
+    ],
+)
+def test_a_mistyped_secret_is_not_well_formed(app, change):
+    _, secret = ApiToken.mint(account=factories.account())
+
+    assert not is_well_formed(change(secret))

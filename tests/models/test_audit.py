@@ -1,0 +1,212 @@
+import threading
+from datetime import UTC, datetime
+
+import pytest
+from sqlalchemy import select
+
+from refine import clock
+from refine.errors import SealingError
+from refine.extensions import db
+from refine.models import Account, Agent, AuditLog, ChainHead
+from refine.models.audit import GENESIS
+from refine.models.verification import verify_all
+from tests import factories, sql
+
+NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
+
+
+def test_a_record_keeps_what_it_was_given(app):
+    agent, user = factories.agent(), factories.user()
+    session = factories.session(agent)
+
+    AuditLog.record(
+        "memory_saved",
+        agent=agent,
+        user=user,
+        session_id=session.id,
+        subject=("AgentMemory", 7),
+        data={"figure": 3},
+        sealed={"content": "the canary"},
+        at=NOW,
+    )
+    db.session.commit()
+
+    record = factories.records(agent)[-1]
+    assert (record.action, record.created_at) == ("memory_saved", NOW)
+    assert (record.account_id, record.agent_id, record.user_id, record.session_id) == (
+        agent.account_id,
+        agent.id,
+        user.id,
+        session.id,
+    )
+    assert (record.auditable_type, record.auditable_id) == ("AgentMemory", "7")
+    assert (record.data, record.sealed) == ({"figure": 3}, {"content": "the canary"})
+
+
+def test_a_record_without_more_is_of_the_system_and_now(app):
+    record = AuditLog.record("memory_saved")
+
+    assert (record.agent_id, record.account_id, record.user_id, record.data) == (
+        None,
+        None,
+        None,
+        {},
+    )
+    assert record.sealed == {}
+    assert abs((record.created_at - clock.now()).total_seconds()) < 5
+
+
+@pytest.mark.parametrize("owner", ["agent", "account", "platform"])
+def test_the_sealed_part_is_encrypted_at_rest(app, owner):
+    agent = factories.agent()
+    owners = {"agent": {"agent": agent}, "account": {"account": agent.account}, "platform": {}}
+
+    record = AuditLog.record("sign_in", sealed={"content": "c4n4ry"}, **owners[owner])
+    db.session.commit()
+
+    stored = sql.value("SELECT audit_logs::text FROM audit_logs")
+    assert "c4n4ry" not in stored
+    assert b"c4n4ry".hex() not in stored
+    assert record.sealed == {"content": "c4n4ry"}
+
+
+def test_agent_account_and_platform_have_a_chain_each(app):
+    agent = factories.agent()
+    other = factories.agent(account=agent.account)
+
+    for _ in range(2):
+        AuditLog.record("x", agent=agent)
+        AuditLog.record("x", agent=other)
+        AuditLog.record("x", account=agent.account)
+        AuditLog.record("x", agent=agent, account=agent.account)
+        AuditLog.record("x")
+
+    heads = db.session.scalars(select(ChainHead).order_by(ChainHead.id)).all()
+    assert [(head.agent_id, head.account_id, head.sequence) for head in heads] == [
+        (agent.id, None, 4),
+        (other.id, None, 2),
+        (None, agent.account_id, 2),
+        (None, None, 2),
+    ]
+
+
+def test_sequences_have_no_gap_and_the_head_holds_the_last_hash(app):
+    agent = factories.agent()
+    for _ in range(3):
+        AuditLog.record("x", agent=agent)
+
+    head = db.session.scalar(select(ChainHead).where(ChainHead.agent_id == agent.id))
+
+    records = factories.records(agent)
+    assert [record.sequence for record in records] == [1, 2, 3]
+    assert (head.sequence, head.hash) == (3, records[-1].hash)
+    assert len({GENESIS, *(record.hash for record in records)}) == 4
+
+
+def test_what_is_rolled_back_leaves_no_gap(app):
+    agent = factories.agent()
+    AuditLog.record("x", agent=agent)
+    db.session.commit()
+    AuditLog.record("lost", agent=agent)
+    db.session.rollback()
+
+    AuditLog.record("x", agent=agent)
+    db.session.commit()
+
+    assert [(record.sequence, record.action) for record in factories.records(agent)] == [
+        (1, "x"),
+        (2, "x"),
+    ]
+    assert [verified.problem for verified in verify_all()] == [None]
+
+
+def test_a_time_in_another_zone_makes_the_same_hash(app):
+    local = datetime.fromisoformat("2026-03-04T14:00:00+02:00")
+
+    AuditLog.record("x", at=local)
+    db.session.commit()
+
+    assert [verified.problem for verified in verify_all()] == [None]
+
+
+def test_data_holds_no_number_that_json_would_spell_in_two_ways(app):
+    with pytest.raises(ValueError, match="JSON compliant"):
+        AuditLog.record("x", data={"share": float("nan")})
+
+
+def test_a_destroyed_key_erases_contents_and_leaves_the_skeleton(app):
+    agent = factories.agent()
+    record = AuditLog.record("memory_saved", agent=agent, data={"n": 1}, sealed={"content": "x"})
+    agent.wrapped_key.wrapped, agent.wrapped_key.destroyed_at = None, clock.now()
+    db.session.commit()
+
+    with pytest.raises(SealingError):
+        _ = record.sealed
+
+    assert (record.action, record.data) == ("memory_saved", {"n": 1})
+
+
+def in_threads(app, *works):
+    """Run each in a thread with a connection and a context of its own, all at once."""
+    barrier, faults = threading.Barrier(len(works)), []
+
+    def run(work):
+        with app.app_context():
+            try:
+                barrier.wait(10)
+                work()
+            except BaseException as fault:  # noqa: BLE001
+                faults.append(fault)
+            finally:
+                db.session.remove()
+
+    threads = [threading.Thread(target=run, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert faults == []
+
+
+@pytest.mark.parametrize("chain", ["agent", "account", "platform"])
+def test_threads_that_write_to_one_chain_leave_no_gap_and_no_fork(app, chain):
+    agent = factories.agent()
+    db.session.commit()
+    agent_id, account_id = agent.id, agent.account_id
+    db.session.commit()
+
+    def write():
+        for _ in range(20):
+            owner = {
+                "agent": lambda: {"agent": db.session.get_one(Agent, agent_id)},
+                "account": lambda: {"account": db.session.get_one(Account, account_id)},
+                "platform": dict,
+            }[chain]()
+            AuditLog.record("x", **owner)
+            db.session.commit()
+
+    in_threads(app, write, write)
+
+    records = db.session.scalars(select(AuditLog).order_by(AuditLog.sequence)).all()
+    assert [record.sequence for record in records] == list(range(1, 41))
+    db.session.commit()
+    assert [verified.problem for verified in verify_all()] == [None]
+
+
+def test_threads_that_save_memories_of_one_agent_keep_the_mass_of_every_record_right(app):
+    agent = factories.agent()
+    agent_id = agent.id
+    db.session.commit()
+
+    def save(text):
+        def work():
+            for n in range(10):
+                db.session.get_one(Agent, agent_id).remember(f"{text} {n}", "core")
+                db.session.commit()
+
+        return work
+
+    in_threads(app, save("one"), save("two"))
+
+    masses = [record.data["mass_after"] for record in factories.records(agent)]
+    assert masses == [2 * n for n in range(1, 21)]

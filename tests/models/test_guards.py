@@ -1,0 +1,432 @@
+"""The database's own guards, by raw SQL: what holds whatever the application does."""
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from refine.extensions import db
+from refine.models import ApiToken, AuditLog, RefinementSession
+from refine.models.memory import AgentMemory
+from tests import factories, sql
+
+REFUSED = "23001"
+
+# A record of the transaction that runs; {}: action, memory's id, what the flag becomes.
+RECORD = """
+INSERT INTO audit_logs
+  (chain_id, sequence, agent_id, action, auditable_type, auditable_id, data, created_at, hash)
+SELECT id, sequence + 1, agent_id, '{}', 'AgentMemory', '{}',
+       json_build_object('constitutional', {}), now(), 'x'
+FROM chain_heads WHERE agent_id = {}
+"""
+# The same, as a restored dump would bring it along.
+OLD_RECORD = """
+INSERT INTO audit_logs
+  (chain_id, sequence, agent_id, action, auditable_type, auditable_id, data, created_at, hash,
+   transaction_id, transaction_at)
+SELECT id, sequence + 1, agent_id, '{}', 'AgentMemory', '{}',
+       json_build_object('constitutional', {}), now(), 'x',
+       pg_current_xact_id(), now() - interval '1 day'
+FROM chain_heads WHERE agent_id = {}
+"""
+
+LIFT = "UPDATE agent_memories SET constitutional = false WHERE id = {}"
+DISCARD = "UPDATE agent_memories SET discarded_at = now() WHERE id = {}"
+REWRITE = "UPDATE agent_memories SET content = 'other' WHERE id = {}"
+
+
+@pytest.fixture
+def vow(app):
+    """A constitutional memory, committed, of an agent that has a chain."""
+    memory = factories.memory(factories.agent(), "a vow", constitutional=True)
+    AuditLog.record("memory_saved", agent=memory.agent)
+    db.session.commit()
+    return memory
+
+
+def record(memory, action="memory_constitutional_toggle", becomes=False, *, of=None, old=False):
+    template = OLD_RECORD if old else RECORD
+    return template.format(action, (of or memory).id, str(becomes).lower(), memory.agent_id)
+
+
+def refused(*statements):
+    """Whether the database's guards refuse the transaction, and nothing of it remains."""
+    db.session.commit()
+    before = sql.snapshot()
+    with pytest.raises(DBAPIError) as error:
+        sql.run(*statements)
+    assert sql.snapshot() == before
+    return error.value.orig.sqlstate == REFUSED
+
+
+# -- the audit log is append-only ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE audit_logs SET action = 'x'",
+        "UPDATE audit_logs SET action = 'x' WHERE false",
+        "UPDATE audit_logs SET action = action",
+        "DELETE FROM audit_logs",
+        "DELETE FROM audit_logs WHERE false",
+        "TRUNCATE audit_logs",
+        "TRUNCATE agents CASCADE",
+        """MERGE INTO audit_logs a USING (SELECT 1) s ON true
+           WHEN MATCHED THEN UPDATE SET action = 'x'""",
+        """INSERT INTO audit_logs SELECT * FROM audit_logs
+           ON CONFLICT (id) DO UPDATE SET action = 'x'""",
+        "WITH gone AS (DELETE FROM audit_logs RETURNING 1) SELECT * FROM gone",
+    ],
+)
+def test_the_audit_log_refuses_every_change(vow, statement):
+    assert refused(statement)
+
+
+def test_the_audit_log_takes_new_records(vow):
+    sql.run(record(vow, "memory_saved"))
+
+    assert sql.value("SELECT count(*) FROM audit_logs") == 2
+
+
+# -- constitutional memories -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        DISCARD,
+        REWRITE,
+        LIFT,
+        "UPDATE agent_memories SET memory_type = 'journal' WHERE id = {}",
+        "UPDATE agent_memories SET created_at = created_at - interval '1 day' WHERE id = {}",
+        "UPDATE agent_memories SET agent_id = (SELECT max(id) FROM agents) WHERE id = {}",
+        "UPDATE agent_memories SET id = 999999 WHERE id = {}",
+        "UPDATE agent_memories SET constitutional = false, tags = '{{voice}}' WHERE id = {}",
+        "DELETE FROM agent_memories WHERE id = {}",
+        """MERGE INTO agent_memories m USING (SELECT {} AS id) s ON m.id = s.id
+           WHEN MATCHED THEN UPDATE SET discarded_at = now()""",
+        """MERGE INTO agent_memories m USING (SELECT {} AS id) s ON m.id = s.id
+           WHEN MATCHED THEN DELETE""",
+        """INSERT INTO agent_memories SELECT * FROM agent_memories WHERE id = {}
+           ON CONFLICT (id) DO UPDATE SET content = 'other'""",
+        "TRUNCATE agent_memories CASCADE",
+    ],
+)
+def test_a_constitutional_memory_refuses_a_stray_change(vow, statement):
+    factories.agent()
+    db.session.commit()
+
+    assert refused(statement.format(vow.id))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE agent_memories SET tags = '{{voice,relational}}' WHERE id = {}",
+        "UPDATE agent_memories SET extra = 'more', source = 'mem0' WHERE id = {}",
+        "UPDATE agent_memories SET updated_at = now(), row_digest = 'x' WHERE id = {}",
+        "UPDATE agent_memories SET content = content, created_at = created_at WHERE id = {}",
+    ],
+)
+def test_a_constitutional_memory_takes_tags_and_what_is_no_content(vow, statement):
+    sql.run(statement.format(vow.id))
+
+    db.session.expire_all()
+    assert vow.constitutional
+
+
+@pytest.mark.parametrize("change", [DISCARD, REWRITE, "DELETE FROM agent_memories WHERE id = {}"])
+def test_an_ordinary_memory_is_not_guarded(app, change):
+    memory = factories.memory(factories.agent())
+    db.session.commit()
+    before = sql.snapshot()
+
+    sql.run(change.format(memory.id))
+
+    assert sql.snapshot() != before
+
+
+def test_any_memory_may_be_made_constitutional(app):
+    memory = factories.memory(factories.agent())
+    db.session.commit()
+
+    sql.run(f"UPDATE agent_memories SET constitutional = true WHERE id = {memory.id}")
+
+    db.session.expire_all()
+    assert memory.constitutional
+
+
+def test_a_record_of_this_very_transaction_lifts_the_flag(vow):
+    sql.run(record(vow), LIFT.format(vow.id))
+
+    db.session.expire_all()
+    assert not vow.constitutional
+
+
+def test_the_record_comes_first(vow):
+    assert refused(LIFT.format(vow.id), record(vow))
+
+
+def test_a_record_of_an_earlier_transaction_allows_nothing(vow):
+    sql.run(record(vow))
+
+    assert refused(LIFT.format(vow.id))
+
+
+def test_a_record_of_another_memory_allows_nothing(vow):
+    other = factories.memory(vow.agent, "another vow", constitutional=True)
+    db.session.commit()
+
+    assert refused(record(vow, of=other), LIFT.format(vow.id))
+
+
+def test_a_record_in_the_name_of_another_agent_allows_nothing(vow):
+    other = factories.agent()
+    AuditLog.record("memory_saved", agent=other)
+    db.session.commit()
+    foreign = RECORD.format("memory_constitutional_toggle", vow.id, "false", other.id)
+
+    assert refused(foreign, LIFT.format(vow.id))
+    assert refused(
+        RECORD.format("memory_refinement_rollback", vow.id, "null", other.id),
+        DISCARD.format(vow.id),
+    )
+
+
+@pytest.mark.parametrize("becomes", [True, "null"])
+def test_a_record_that_does_not_lift_the_flag_allows_nothing(vow, becomes):
+    assert refused(record(vow, becomes=becomes), LIFT.format(vow.id))
+
+
+@pytest.mark.parametrize(
+    "action",
+    ["memory_discarded", "memory_refinement_delete", "memory_refinement_update", "memory_saved"],
+)
+@pytest.mark.parametrize("change", [LIFT, DISCARD, REWRITE])
+def test_no_other_record_is_a_permit(vow, action, change):
+    assert refused(record(vow, action), change.format(vow.id))
+
+
+@pytest.mark.parametrize("change", [LIFT, DISCARD, REWRITE])
+def test_a_record_of_a_restore_permits_no_loss(vow, change):
+    assert refused(record(vow, "memory_restored"), change.format(vow.id))
+
+
+@pytest.mark.parametrize(
+    "also",
+    [
+        "content = 'other'",
+        "discarded_at = now()",
+        "memory_type = 'journal'",
+        "created_at = created_at - interval '1 day'",
+        "agent_id = (SELECT max(id) FROM agents)",
+    ],
+)
+def test_a_toggles_record_allows_the_flag_alone(vow, also):
+    factories.agent()
+    db.session.commit()
+    lift = f"UPDATE agent_memories SET constitutional = false, {also} WHERE id = {vow.id}"
+
+    assert refused(record(vow), lift)
+
+
+def test_a_record_that_was_rolled_back_to_a_savepoint_allows_nothing(vow):
+    assert refused("SAVEPOINT here", record(vow), "ROLLBACK TO SAVEPOINT here", LIFT.format(vow.id))
+
+
+def test_a_record_in_a_savepoint_that_was_released_counts(vow):
+    sql.run("SAVEPOINT here", record(vow), "RELEASE SAVEPOINT here", LIFT.format(vow.id))
+
+    db.session.expire_all()
+    assert not vow.constitutional
+
+
+def test_a_change_within_a_savepoint_sees_the_record_of_its_transaction(vow):
+    sql.run(record(vow), "SAVEPOINT here", LIFT.format(vow.id))
+
+    db.session.expire_all()
+    assert not vow.constitutional
+
+
+@pytest.mark.parametrize("action", ["memory_constitutional_toggle", "memory_refinement_rollback"])
+def test_an_old_record_whose_transaction_has_the_same_number_allows_nothing(vow, action):
+    assert refused(record(vow, action, old=True), LIFT.format(vow.id))
+
+
+def test_a_rollbacks_record_restores_a_memory_of_its_agent(vow):
+    restore = (
+        "UPDATE agent_memories SET content = 'older', constitutional = false,"
+        f" created_at = now(), memory_type = 'journal' WHERE id = {vow.id}"
+    )
+
+    sql.run(record(vow, "memory_refinement_rollback", "null"), restore)
+
+    assert sql.value("SELECT content FROM agent_memories") == b"older"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE agent_memories SET agent_id = (SELECT max(id) FROM agents) WHERE id = {}",
+        "UPDATE agent_memories SET id = 999999 WHERE id = {}",
+        "DELETE FROM agent_memories WHERE id = {}",
+    ],
+)
+def test_not_even_a_rollback_moves_or_deletes_a_memory(vow, change):
+    factories.agent()
+    db.session.commit()
+
+    assert refused(record(vow, "memory_refinement_rollback", "null"), change.format(vow.id))
+
+
+def test_the_application_writes_the_record_before_the_change(vow):
+    vow.set_constitutional(False)
+    db.session.commit()
+
+    assert sql.value("SELECT constitutional FROM agent_memories") is False
+
+
+def test_the_orm_cannot_change_a_constitutional_memory_past_its_verbs(vow):
+    vow.content = "another vow"
+
+    with pytest.raises(IntegrityError, match="is constitutional"):
+        db.session.commit()
+
+
+# -- one live session an agent ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", ["queued", "running"])
+def test_the_database_holds_one_live_session_an_agent(app, status):
+    session = factories.session()
+
+    with pytest.raises(IntegrityError, match="uq_refinement_sessions_live_agent"):
+        sql.run(
+            f"""INSERT INTO refinement_sessions
+                  (agent_id, trigger, status, model_id, threshold, lease_token)
+                VALUES ({session.agent_id}, 'api', '{status}', 'm', 0.5,
+                  CASE '{status}' WHEN 'running' THEN gen_random_uuid() END)"""
+        )
+
+
+# -- ranges ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def row_of_each(app):
+    """One row in each table that has a CHECK."""
+    session = factories.session()
+    factories.grant(session.agent)
+    AuditLog.record("memory_saved", account=session.agent.account)
+    from_account = {"account": session.agent.account}
+    ApiToken.mint(**from_account)
+    factories.user(**from_account)
+    db.session.commit()
+
+
+@pytest.mark.parametrize(
+    ("table", "change", "constraint"),
+    [
+        ("accounts", "slug = 'No slug'", "slug"),
+        ("accounts", "monthly_cost_cap_usd = -0.01", "monthly_cost_cap"),
+        ("users", "role = 'owner'", "role"),
+        ("agents", "refinement_threshold = 0", "refinement_threshold"),
+        ("agents", "refinement_threshold = 1.0001", "refinement_threshold"),
+        ("agents", "core_token_budget = 0", "core_token_budget"),
+        ("agents", "core_token_budget = 10000001", "core_token_budget"),
+        ("data_keys", "purpose = 'other'", "purpose"),
+        ("data_keys", "wrapped = NULL", "destroyed"),
+        ("data_keys", "destroyed_at = now()", "destroyed"),
+        ("agent_memories", "memory_type = 'note'", "memory_type"),
+        ("agent_memories", "tags = '{secret}'", "tags"),
+        ("agent_memories", "token_estimate = 0", "token_estimate"),
+        ("agent_memories", "token_estimate = 2501", "token_estimate"),
+        ("refinement_sessions", "trigger = 'whim'", "trigger"),
+        ("refinement_sessions", "status = 'done', lease_token = NULL", "status"),
+        ("refinement_sessions", "threshold = 0", "threshold"),
+        ("refinement_sessions", "threshold = 1.5", "threshold"),
+        ("refinement_sessions", "mutation_count = 11", "mutation_count"),
+        ("refinement_sessions", "mutation_count = -1", "mutation_count"),
+        ("refinement_sessions", "removed_tokens = removable_tokens + 1", "removed_tokens"),
+        ("refinement_sessions", "removed_tokens = -1", "removed_tokens"),
+        ("refinement_sessions", "lease_token = NULL", "lease"),
+        ("refinement_sessions", "ended_at = now()", "ended"),
+        ("refinement_sessions", "status = 'failed', lease_token = NULL", "ended"),
+        ("session_entries", "counting_tokens = -1", "counting_tokens"),
+        ("session_entries", "counting_tokens = ceiling_tokens + 1", "counting_tokens"),
+        ("access_grants", "reason = 'curiosity'", "reason"),
+        ("access_grants", "status = 'open'", "status"),
+        ("access_grants", "end_reason = 'bored'", "end_reason"),
+        ("access_grants", "duration_minutes = 14", "duration_minutes"),
+        ("access_grants", "duration_minutes = 241", "duration_minutes"),
+        ("access_grants", "granted_at = now()", "expires"),
+        ("access_grants", "status = 'granted'", "granted"),
+        ("api_tokens", "kind = 'other'", "kind"),
+        ("api_tokens", "kind = 'agent'", "owner"),
+        ("chain_heads", "agent_id = (SELECT id FROM agents)", "owner"),
+    ],
+)
+def test_the_database_refuses_what_is_out_of_range(row_of_each, table, change, constraint):
+    with pytest.raises(IntegrityError, match=f"ck_{table}_{constraint}"):
+        sql.run(f"UPDATE {table} SET {change}")
+
+
+@pytest.mark.parametrize(
+    ("statement", "constraint"),
+    [
+        ("INSERT INTO accounts (name, slug) SELECT name, slug FROM accounts", "uq_accounts_slug"),
+        (
+            "INSERT INTO users (account_id, email) SELECT account_id, upper(email) FROM users",
+            "uq_users_email",
+        ),
+        (
+            """INSERT INTO data_keys (purpose, wrapped, wrapped_by)
+               VALUES ('platform', 'x', 'x')""",
+            "uq_data_keys_platform",
+        ),
+        (
+            "INSERT INTO chain_heads (account_id) SELECT account_id FROM chain_heads"
+            " WHERE account_id IS NOT NULL",
+            "uq_chain_heads_owner",
+        ),
+        (
+            """INSERT INTO agents (account_id, data_key_id, name, model_id)
+               SELECT account_id, data_key_id, 'x', 'x' FROM agents""",
+            "uq_agents_data_key_id",
+        ),
+        (
+            """INSERT INTO api_tokens (kind, account_id, token_hash, hint)
+               SELECT kind, account_id, token_hash, hint FROM api_tokens""",
+            "uq_api_tokens_token_hash",
+        ),
+        (
+            """INSERT INTO audit_logs (chain_id, sequence, action, data, created_at, hash)
+               SELECT chain_id, sequence, action, data, created_at, hash FROM audit_logs""",
+            "uq_audit_logs_chain_id_sequence",
+        ),
+    ],
+)
+def test_the_database_refuses_a_second_one(row_of_each, statement, constraint):
+    with pytest.raises(IntegrityError, match=constraint):
+        sql.run(statement)
+
+
+def test_what_refers_to_a_thing_keeps_it_from_being_deleted(app):
+    session = factories.session()
+
+    for table in ("agents", "accounts", "data_keys", "agent_memories", "refinement_sessions"):
+        with pytest.raises(IntegrityError):
+            sql.run(f"DELETE FROM {table}")
+
+    assert db.session.get(RefinementSession, session.id) is not None
+
+
+def test_a_memory_is_numbered_before_it_is_written(app):
+    memory = factories.memory(factories.agent())
+    db.session.commit()
+
+    following = db.session.scalar(text("SELECT nextval('agent_memories_id_seq')"))
+
+    assert following == memory.id + 1
+    assert db.session.get(AgentMemory, memory.id).row_digest == memory.digest_of_row()

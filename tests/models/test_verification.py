@@ -1,0 +1,389 @@
+"""Everything here is done past the application, by somebody who can switch the guards off."""
+
+import pytest
+from sqlalchemy import select
+
+from refine import clock
+from refine.extensions import db
+from refine.models import AgentMemory, AuditLog, ChainHead
+from refine.models.verification import stamp, verify_agent, verify_all
+from tests import factories, sql
+
+
+@pytest.fixture
+def chain(app):
+    """Two agents; the first has a chain of four records, and an account's chain stands beside."""
+    agent = factories.agent(name="Ada")
+    user = factories.user(account=agent.account)
+    session = factories.session(agent)
+    for n in range(3):
+        AuditLog.record(
+            "memory_saved",
+            agent=agent,
+            user=user,
+            session_id=session.id,
+            subject=("AgentMemory", n),
+            data={"n": n, "word": "a b"},
+            sealed={"content": f"secret {n}"},
+        )
+    AuditLog.record("sign_in", account=agent.account)
+    factories.agent("another memory")
+    db.session.commit()
+    return agent
+
+
+def problems():
+    db.session.rollback()
+    db.session.expire_all()
+    found = [verified.problem for verified in verify_all()]
+    db.session.rollback()
+    return [problem for problem in found if problem is not None]
+
+
+def record_id(agent, sequence):
+    return factories.records(agent)[sequence - 1].id
+
+
+# -- chains ----------------------------------------------------------------------------------------
+
+
+def test_chains_that_nobody_touched_are_whole(chain):
+    db.session.rollback()
+
+    found = list(verify_all())
+
+    assert [(each.name, each.records, each.memories, each.problem) for each in found] == [
+        (f"agent {chain.id}", 4, 0, None),
+        (f"account {chain.account_id}", 1, 0, None),
+        (f"agent {chain.id + 1}", 0, 1, None),
+    ]
+
+
+def test_the_platforms_chain_is_checked_by_its_name(app):
+    AuditLog.record("sign_in")
+    db.session.commit()
+
+    assert [verified.name for verified in verify_all()] == ["platform"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "id = id + 1000000",
+        "account_id = NULL",
+        "user_id = NULL",
+        "agent_id = agent_id + 1",
+        "session_id = NULL",
+        "session_id = gen_random_uuid()",
+        "action = 'memory_discarded'",
+        "auditable_type = 'Agent'",
+        "auditable_type = NULL",
+        "auditable_id = '999'",
+        "auditable_id = NULL",
+        """data = '{"n":2,"word":"a b"}'""",
+        """data = '{"n": 1,"word":"a b"}'""",
+        """data = '{"word":"a b","n":1}'""",
+        """data = '{"n":1,"word":"a  b"}'""",
+        "sealed = NULL",
+        "sealed = ''",
+        "sealed = sealed || 'x'",
+        "sealed = (SELECT sealed FROM audit_logs WHERE sequence = 3 AND sealed IS NOT NULL)",
+        "created_at = created_at + interval '1 microsecond'",
+        "hash = repeat('0', 64)",
+    ],
+)
+def test_a_changed_column_of_a_record_is_found_and_named(chain, change):
+    id_ = record_id(chain, 3)
+
+    sql.tamper(f"UPDATE audit_logs SET {change} WHERE id = {id_}")
+
+    named = id_ + 1_000_000 if change.startswith("id") else id_
+    assert problems() == [f"record 3 (id {named}) was altered, added or moved"]
+
+
+def test_an_empty_sealed_part_is_not_the_same_as_none(app):
+    record = AuditLog.record("sign_in")
+    db.session.commit()
+
+    sql.tamper("UPDATE audit_logs SET sealed = ''")
+
+    assert problems() == [f"record 1 (id {record.id}) was altered, added or moved"]
+
+
+def test_the_first_bad_record_is_the_one_that_is_named(chain):
+    sql.tamper(f"UPDATE audit_logs SET action = 'x' WHERE agent_id = {chain.id} AND sequence > 1")
+
+    assert problems() == [f"record 2 (id {record_id(chain, 2)}) was altered, added or moved"]
+
+
+def test_a_record_that_is_gone_is_missed(chain):
+    next_id = record_id(chain, 3)
+
+    sql.tamper(f"DELETE FROM audit_logs WHERE id = {record_id(chain, 2)}")
+
+    assert problems() == [f"record 2 is missing (the next one is 3, id {next_id})"]
+
+
+def test_a_record_that_is_gone_shows_although_the_others_moved_up(chain):
+    later = [record_id(chain, 3), record_id(chain, 4)]
+
+    sql.tamper(
+        f"DELETE FROM audit_logs WHERE id = {record_id(chain, 2)}",
+        f"UPDATE audit_logs SET sequence = 2 WHERE id = {later[0]}",
+        f"UPDATE audit_logs SET sequence = 3 WHERE id = {later[1]}",
+    )
+
+    assert problems() == [f"record 2 (id {later[0]}) was altered, added or moved"]
+
+
+def test_records_that_were_swapped_are_found(chain):
+    second, third = record_id(chain, 2), record_id(chain, 3)
+
+    sql.tamper(
+        f"UPDATE audit_logs SET sequence = 99 WHERE id = {second}",
+        f"UPDATE audit_logs SET sequence = 2 WHERE id = {third}",
+        f"UPDATE audit_logs SET sequence = 3 WHERE id = {second}",
+    )
+
+    assert problems() == [f"record 2 (id {third}) was altered, added or moved"]
+
+
+@pytest.mark.parametrize("moves_head", [False, True])
+def test_an_added_record_is_found(chain, moves_head):
+    sql.tamper(
+        f"""INSERT INTO audit_logs (id, chain_id, sequence, agent_id, action, data, created_at, hash)
+            SELECT 777777, chain_id, 5, agent_id, action, data, created_at, hash
+            FROM audit_logs WHERE id = {record_id(chain, 4)}""",
+        f"UPDATE chain_heads SET sequence = 5 WHERE {moves_head} AND agent_id = {chain.id}",
+    )
+
+    assert problems() == ["record 5 (id 777777) was altered, added or moved"]
+
+
+def test_a_record_moved_to_another_chain_is_missed_in_its_own(chain):
+    other = db.session.scalar(select(ChainHead.id).where(ChainHead.agent_id.is_(None)))
+
+    sql.tamper(
+        f"UPDATE audit_logs SET chain_id = {other}, sequence = 2 WHERE id = {record_id(chain, 4)}"
+    )
+
+    assert [problem.split(" (")[0] for problem in problems()] == [
+        "the chain ends at record 3, its head says 4",
+        "record 2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [("sequence = 3", 3), ("sequence = 9", 9), ("sequence = 0", 0), ("hash = repeat('0', 64)", 4)],
+)
+def test_a_head_that_was_moved_is_found(chain, change, says):
+    sql.tamper(f"UPDATE chain_heads SET {change} WHERE agent_id = {chain.id}")
+
+    assert problems() == [f"the chain ends at record 4, its head says {says}"]
+
+
+def test_a_tail_that_was_cut_without_its_head_is_found(chain):
+    sql.tamper(f"DELETE FROM audit_logs WHERE id = {record_id(chain, 4)}")
+
+    assert problems() == ["the chain ends at record 3, its head says 4"]
+
+
+def test_records_whose_head_is_gone_are_found(chain):
+    head = db.session.scalar(select(ChainHead.id).where(ChainHead.agent_id == chain.id))
+
+    sql.tamper(f"DELETE FROM chain_heads WHERE id = {head}")
+
+    assert problems() == ["the chain has records, but its head is gone"]
+
+
+def test_one_bad_chain_does_not_hide_another(chain):
+    sql.tamper("UPDATE audit_logs SET action = 'x' WHERE sequence = 1")
+
+    assert len(problems()) == 2
+
+
+# -- memories --------------------------------------------------------------------------------------
+
+COLUMNS = [
+    "id = id + 1000000",
+    "memory_type = 'journal'",
+    "content = content || 'x'",
+    "content = (SELECT content FROM agent_memories WHERE agent_id = a.agent_id AND id <> a.id)",
+    "constitutional = NOT constitutional",
+    "tags = '{voice}'",
+    "tags = '{}'",
+    "content_hash = 'x'",
+    "token_estimate = 99",
+    "discarded_at = now()",
+    "created_at = created_at - interval '1 microsecond'",
+    "recorded_at = recorded_at - interval '1 microsecond'",
+    "updated_at = updated_at - interval '1 microsecond'",
+    "source = 'mem0'",
+    "source = NULL",
+    "source_id = '2'",
+    "extra = NULL",
+    "extra = ''",
+    "session_id = gen_random_uuid()",
+    "row_digest = 'x'",
+]
+
+
+@pytest.fixture
+def remembered(app):
+    """A memory with every column filled, and a record; beside it another one."""
+    agent = factories.agent()
+    memory, _ = agent.remember("a memory", "core", ["relational"])
+    memory.source, memory.source_id, memory.extra = "letta", "1", "more"
+    agent.remember("another memory", "core")
+    db.session.commit()
+    return memory
+
+
+@pytest.mark.parametrize("change", COLUMNS)
+def test_a_memory_that_was_changed_silently_is_found_by_its_row(remembered, change):
+    id_ = remembered.id
+    sql.tamper(f"UPDATE agent_memories a SET {change} WHERE id = {id_}")
+
+    (problem,) = problems()
+
+    named = id_ + 1_000_000 if change.startswith("id") else id_
+    assert problem == f"memory {named} was changed past the application"
+
+
+@pytest.mark.parametrize("change", COLUMNS)
+def test_a_memory_without_records_is_protected_by_its_digest_all_the_same(app, change):
+    agent = factories.agent("another memory")
+    memory = factories.memory(
+        agent, "a memory", tags=["relational"], source="letta", source_id="1", extra="more"
+    )
+    db.session.commit()
+
+    sql.tamper(f"UPDATE agent_memories a SET {change} WHERE id = {memory.id}")
+
+    assert len(problems()) == 1
+
+
+def test_a_memory_moved_to_another_agent_is_missed(remembered):
+    other = factories.agent()
+    db.session.commit()
+    id_ = remembered.id
+
+    sql.tamper(f"UPDATE agent_memories SET agent_id = {other.id} WHERE id = {id_}")
+
+    assert problems() == [
+        f"memory {id_} has records, but is gone",
+        f"memory {id_} was changed past the application",
+    ]
+
+
+def test_a_memory_with_records_that_is_gone_is_missed(remembered):
+    id_ = remembered.id
+
+    sql.tamper(f"DELETE FROM agent_memories WHERE id = {id_}")
+
+    assert problems() == [f"memory {id_} has records, but is gone"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("content", "new words"), ("tags", ["voice"]), ("memory_type", "journal")],
+)
+def test_a_state_that_no_record_tells_of_is_found_although_the_row_is_sound(
+    remembered, field, value
+):
+    setattr(remembered, field, value)
+    db.session.commit()
+
+    assert problems() == [f"memory {remembered.id} is not as its last record left it"]
+
+
+def test_what_is_no_part_of_the_state_may_change_without_a_record(remembered):
+    remembered.extra = "something else"
+    db.session.commit()
+
+    assert problems() == []
+
+
+def test_a_memory_is_compared_with_its_last_record_not_with_the_first(remembered):
+    remembered.discard()
+    remembered.restore()
+    remembered.set_constitutional(True)
+    db.session.commit()
+
+    assert problems() == []
+
+
+def test_memories_without_records_are_accepted_as_they_stand(app):
+    agent = factories.agent("one", "two")
+    db.session.commit()
+    agent.remember("three", "core")
+    db.session.commit()
+
+    (verified,) = verify_all()
+
+    assert (verified.problem, verified.memories, verified.records) == (None, 3, 1)
+
+
+def test_a_destroyed_data_key_leaves_a_chain_that_verifies(remembered):
+    key = remembered.agent.wrapped_key
+    key.wrapped, key.destroyed_at = None, clock.now()
+    db.session.commit()
+
+    (verified,) = verify_all()
+
+    assert (verified.problem, verified.records, verified.memories) == (None, 2, 0)
+
+
+# -- one agent, and what is kept -------------------------------------------------------------------
+
+
+def test_one_agent_is_checked_alone(chain):
+    other = db.session.scalar(select(AgentMemory)).agent
+    sql.tamper("UPDATE agent_memories SET source = 'x'")
+    db.session.expire_all()
+
+    assert verify_agent(chain).problem is None
+    assert verify_agent(other).problem.endswith("was changed past the application")
+
+
+def test_a_chain_that_is_whole_is_stamped_with_how_far(chain):
+    db.session.rollback()
+    found = list(verify_all())
+    db.session.commit()
+
+    for verified in found:
+        stamp(verified)
+
+    heads = db.session.scalars(select(ChainHead).order_by(ChainHead.id)).all()
+    assert [head.verified_sequence for head in heads] == [4, 1]
+    assert all(head.verified_at for head in heads)
+
+
+def test_a_broken_chain_is_not_stamped(chain):
+    sql.tamper("UPDATE audit_logs SET action = 'x' WHERE sequence = 1")
+    db.session.rollback()
+    found = list(verify_all())
+    db.session.commit()
+
+    for verified in found:
+        stamp(verified)
+
+    heads = db.session.scalars(select(ChainHead)).all()
+    assert [(head.verified_sequence, head.verified_at) for head in heads] == [(0, None)] * 2
+
+
+def test_a_long_chain_is_followed_to_its_end(app):
+    agent = factories.agent()
+    for _ in range(3):
+        AuditLog.record("x", agent=agent)
+    db.session.commit()
+    sql.tamper(
+        """INSERT INTO audit_logs (chain_id, sequence, agent_id, action, data, created_at, hash)
+           SELECT chain_id, sequence + n, agent_id, action, data, created_at, hash
+           FROM audit_logs, generate_series(1, 600) n WHERE sequence = 3"""
+    )
+
+    (problem,) = problems()
+
+    assert problem.startswith("record 4 (id ")

@@ -1,0 +1,879 @@
+"""A session from its id to its end: every ending, and what holds in each."""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from refine import clock
+from refine.extensions import db
+from refine.models import RefinementSession
+from refine.models.session_entry import SessionEntry
+from refine.models.verification import verify_all
+from refine.refinement import heartbeat
+from refine.refinement.loop import Event, refine
+from refine.tools.refinement import DEFINITION
+from tests import factories
+from tests.refinement.conftest import World
+
+AFTER_LOOP = ("completed", "rolled_back", "incomplete")
+YES = "YES, gladly."
+
+# What the audit calls each end.
+ACTIONS = {
+    "completed": "memory_refinement_complete",
+    "rolled_back": "memory_refinement_rollback",
+    "incomplete": "memory_refinement_incomplete",
+    "declined": "memory_refinement_declined",
+    "skipped": "memory_refinement_skipped",
+    "failed": "memory_refinement_failed",
+}
+
+
+def stop(session: RefinementSession) -> None:
+    session.request_stop()
+
+
+def lose(session: RefinementSession) -> None:
+    session.end_if_lost(clock.now() + timedelta(minutes=10))
+
+
+def deletions(ids: list[int]) -> list[dict[str, Any]]:
+    return [{"action": "delete", "id": id_} for id_ in ids]
+
+
+# -- the endings ----------------------------------------------------------------------------------
+
+
+def completes_without_change(world: World) -> None:
+    world.model.say(YES).call("complete", summary="All is well.")
+
+
+def completes_after_a_change(world: World) -> None:
+    world.model.say(YES).call("delete", id=world.ids[0])
+    world.model.call("complete", summary="One less.")
+
+
+def completes_under_a_dated_name(world: World) -> None:
+    world.model.say(YES, model="test/model-20260101")
+    world.model.call("complete", summary="All is well.")
+
+
+def trips_the_breaker(world: World) -> None:
+    world.model.say(YES).calls(*deletions(world.ids[:6]))
+
+
+def talks_instead_of_calling(world: World) -> None:
+    world.model.say(YES).say("Let me think.").say("I am done, I believe.")
+
+
+def takes_too_many_turns(world: World) -> None:
+    world.variables = {"REFINE_MAX_TURNS": "2"}
+    world.model.say(YES).call("search", query="a").call("search", query="b")
+
+
+def makes_too_many_calls(world: World) -> None:
+    world.model.say(YES).calls(*[{"action": "search", "query": "a"}] * 61)
+
+
+def takes_too_long(world: World) -> None:
+    world.variables = {"REFINE_MAX_SECONDS": "1"}
+    world.model.say(YES).call("search", query="a").meanwhile(lambda: time.sleep(1.3))
+
+
+def is_stopped_between_two_calls(world: World) -> None:
+    world.model.say(YES).call("delete", id=world.ids[0]).meanwhile(world.elsewhere(stop))
+
+
+def loses_its_provider_after_a_change(world: World) -> None:
+    world.model.say(YES).call("delete", id=world.ids[0]).http(401)
+
+
+def is_cut_three_times(world: World) -> None:
+    world.model.say(YES)
+    for _ in range(3):
+        world.model.calls({"action": "search", "query": "a"}, finish_reason="length")
+
+
+def loses_its_worker_after_a_change(world: World) -> None:
+    world.model.say(YES).call("delete", id=world.ids[0]).say("?")
+    world.is_stopping = lambda: len(world.model.requests) > 2
+
+
+def says_no(world: World) -> None:
+    world.model.say("NO. Not today.")
+
+
+def says_perhaps(world: World) -> None:
+    world.model.say("Perhaps. Yes?")
+
+
+def says_nothing(world: World) -> None:
+    world.model.say("")
+
+
+def says_null(world: World) -> None:
+    world.model.say(None)
+
+
+def calls_the_tool_at_once(world: World) -> None:
+    world.model.call("delete", id=world.ids[0])
+
+
+def says_yes_and_calls_the_tool(world: World) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "refinement", "arguments": "{}"}}
+    world.model.reply({"content": "YES", "tool_calls": [call]})
+
+
+def says_what_no_database_holds(world: World) -> None:
+    world.model.say("NO\x00 \ud800.")
+
+
+def has_no_memories(world: World) -> None:
+    world.use(factories.agent())
+    db.session.commit()
+
+
+def has_locked_memories_alone(world: World) -> None:
+    agent = factories.agent()
+    factories.memory(agent, constitutional=True)
+    factories.memory(agent, tags=["voice"])
+    world.use(agent)
+    db.session.commit()
+
+
+def has_a_threshold_that_leaves_no_room(world: World) -> None:
+    world.agent.refinement_threshold = 1.0
+    db.session.commit()
+
+
+def was_eroded(world: World) -> None:
+    earlier = RefinementSession.start(world.agent)
+    earlier.finish("completed", "the agent completed it")
+    earlier.removable_tokens = earlier.removed_tokens = 1000
+    world.agent.last_refinement_at = None
+    for memory in db.session.scalars(world.agent.memories("journal")):
+        memory.discard()
+    db.session.commit()
+
+
+def has_no_provider(world: World) -> None:
+    world.model.http(401)
+
+
+def has_no_key(world: World) -> None:
+    world.variables = {"OPENROUTER_API_KEY": ""}
+
+
+def is_answered_by_another_model(world: World) -> None:
+    world.model.say(YES, model="test/another")
+
+
+def waits_too_long_for_consent(world: World) -> None:
+    world.variables = {"REFINE_MAX_SECONDS": "1"}
+    world.model.say(YES).meanwhile(lambda: time.sleep(1.3))
+
+
+def loses_its_worker_before_a_change(world: World) -> None:
+    world.model.say(YES).say("?")
+    world.is_stopping = lambda: len(world.model.requests) > 0
+
+
+def loses_its_provider_after_a_protection(world: World) -> None:
+    world.model.say(YES).call("protect", id=world.ids[0]).http(401)
+
+
+@dataclass(frozen=True)
+class Ending:
+    play: Callable[[World], None]
+    status: str
+    reason: str
+    error_kind: str | None = None
+
+
+ENDINGS = [
+    Ending(completes_without_change, "completed", "the agent completed it"),
+    Ending(completes_after_a_change, "completed", "the agent completed it"),
+    Ending(completes_under_a_dated_name, "completed", "the agent completed it"),
+    Ending(
+        trips_the_breaker,
+        "rolled_back",
+        "it would have removed 150 of 500 tokens; at most 125 may go",
+    ),
+    Ending(talks_instead_of_calling, "incomplete", "the agent made no further tool call"),
+    Ending(takes_too_many_turns, "incomplete", "the limit of 2 turns was reached"),
+    Ending(makes_too_many_calls, "incomplete", "the limit of 60 tool calls was reached"),
+    Ending(takes_too_long, "incomplete", "the limit of 1 seconds was reached"),
+    Ending(is_stopped_between_two_calls, "incomplete", "stopped on request"),
+    Ending(
+        loses_its_provider_after_a_change,
+        "incomplete",
+        "the model's server answered HTTP 401 (check OPENROUTER_API_KEY)",
+        "unauthorized",
+    ),
+    Ending(is_cut_three_times, "incomplete", "the model's answers were cut at the output limit"),
+    Ending(
+        loses_its_worker_after_a_change,
+        "incomplete",
+        "the worker was asked to end",
+        "worker_stopped",
+    ),
+    Ending(says_no, "declined", "the agent declined"),
+    Ending(says_perhaps, "declined", "the agent declined"),
+    Ending(says_nothing, "declined", "the agent declined"),
+    Ending(says_null, "declined", "the agent declined"),
+    Ending(calls_the_tool_at_once, "declined", "the agent declined"),
+    Ending(says_yes_and_calls_the_tool, "declined", "the agent declined"),
+    Ending(says_what_no_database_holds, "declined", "the agent declined"),
+    Ending(has_no_memories, "skipped", "no core memory that a session may change"),
+    Ending(has_locked_memories_alone, "skipped", "no core memory that a session may change"),
+    Ending(
+        has_a_threshold_that_leaves_no_room,
+        "skipped",
+        "nothing may be removed: the threshold of 1.0 leaves no room in a ledger of this size",
+    ),
+    Ending(
+        was_eroded,
+        "skipped",
+        "nothing may be removed: sessions of the last 30 days removed as much as they may",
+    ),
+    Ending(
+        has_no_provider,
+        "failed",
+        "the model's server answered HTTP 401 (check OPENROUTER_API_KEY)",
+        "unauthorized",
+    ),
+    Ending(
+        has_no_key,
+        "failed",
+        "OPENROUTER_API_KEY is missing: set it to ask this agent's model (a local server that "
+        "needs none takes any word)",
+        "no_key",
+    ),
+    Ending(
+        is_answered_by_another_model,
+        "failed",
+        "another model than the agent's own answered",
+        "other_model",
+    ),
+    Ending(waits_too_long_for_consent, "failed", "the limit of 1 seconds was reached", "timeout"),
+    Ending(
+        loses_its_worker_before_a_change,
+        "failed",
+        "the worker was asked to end",
+        "worker_stopped",
+    ),
+    Ending(
+        loses_its_provider_after_a_protection,
+        "failed",
+        "the model's server answered HTTP 401 (check OPENROUTER_API_KEY)",
+        "unauthorized",
+    ),
+]
+
+every_ending = pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: ending.play.__name__)
+
+
+@every_ending
+def test_every_ending_is_told_with_its_reason(world: World, ending: Ending) -> None:
+    ending.play(world)
+
+    session = world.refine()
+
+    assert (session.status, session.end_reason) == (ending.status, ending.reason)
+    assert session.error_kind == ending.error_kind
+    assert world.events[-1].kind == "ended"
+
+
+@every_ending
+def test_every_ending_gives_the_lease_back_and_records_measured_figures(
+    world: World, ending: Ending
+) -> None:
+    ending.play(world)
+
+    session = world.refine()
+
+    ends = [record for record in world.records(session) if record.action in ACTIONS.values()]
+    count, mass = world.agent.core_figures()
+    assert [record.action for record in ends] == [ACTIONS[ending.status]]
+    assert ends[0].data["status"] == ending.status
+    assert ends[0].data["reason"] == ending.reason
+    assert (ends[0].data["memories_after"], ends[0].data["mass_after"]) == (count, mass)
+    assert (session.memories_after, session.mass_after) == (count, mass)
+    assert session.lease_token is None
+    assert session.ended_at is not None
+    db.session.rollback()
+    assert all(chain.problem is None for chain in verify_all())
+
+
+@every_ending
+def test_a_journal_memory_and_the_date_are_left_after_a_loop_alone(
+    world: World, ending: Ending
+) -> None:
+    ending.play(world)
+
+    session = world.refine()
+
+    after_loop = ending.status in AFTER_LOOP
+    assert world.agent.last_refinement_at == (session.ended_at if after_loop else None)
+    assert len(world.journal()) == after_loop
+
+
+# -- what the endings leave -----------------------------------------------------------------------
+
+
+def test_completed_tells_measured_figures_and_then_what_the_agent_said(world: World) -> None:
+    completes_after_a_change(world)
+
+    session = world.refine()
+
+    said = "Refinement session: 20 → 19 memories, 25 tokens saved (1 deleted). One less."
+    assert session.summary == said
+    assert world.journal() == [said]
+    assert world.kept() == world.ids[1:]
+
+
+def test_rolled_back_leaves_every_memory_as_it_was(world: World) -> None:
+    trips_the_breaker(world)
+    before = [memory.state_digest for memory in world.memories]
+
+    session = world.refine()
+
+    assert [memory.state_digest for memory in world.memories] == before
+    assert (session.mutation_count, session.removed_tokens) == (6, 0)
+    assert session.stats["deleted"] == 6
+
+
+def test_incomplete_keeps_what_was_done(world: World) -> None:
+    loses_its_provider_after_a_change(world)
+
+    session = world.refine()
+
+    assert world.kept() == world.ids[1:]
+    assert (session.mutation_count, session.removed_tokens) == (1, 25)
+    assert "It ended early: the model's server answered HTTP 401" in world.journal()[0]
+
+
+def test_another_model_in_the_middle_changes_nothing_more(world: World) -> None:
+    world.model.say(YES).call("delete", id=world.ids[0])
+    world.model.calls({"action": "delete", "id": world.ids[1]}, model="test/another")
+
+    session = world.refine()
+
+    assert (session.status, session.error_kind) == ("incomplete", "other_model")
+    assert world.kept() == world.ids[1:]
+
+
+def test_an_agent_without_anything_to_look_at_is_not_asked(world: World) -> None:
+    has_locked_memories_alone(world)
+
+    session = world.refine()
+
+    assert world.model.requests == []
+    assert session.llm_calls == 0
+
+
+@pytest.mark.parametrize("play", [has_a_threshold_that_leaves_no_room, was_eroded])
+def test_an_agent_of_whom_nothing_may_be_removed_is_not_asked(
+    world: World, play: Callable[[World], None]
+) -> None:
+    play(world)
+
+    world.refine()
+
+    assert world.model.requests == []
+
+
+def test_a_session_stopped_while_queued_is_skipped_and_asks_nothing(world: World) -> None:
+    session = world.queue()
+    session.request_stop()
+    db.session.commit()
+
+    world.refine(session)
+
+    assert (session.status, session.end_reason) == ("skipped", "stopped while it was queued")
+    assert world.model.requests == []
+    assert world.agent.last_refinement_at is None
+
+
+def test_a_stop_before_consent_skips_the_session(world: World) -> None:
+    answered = threading.Event()
+    asks_to_stop = world.elsewhere(stop)
+    world.model.say(YES).meanwhile(lambda: (asks_to_stop(), answered.wait(5)))
+
+    session = world.refine()
+    answered.set()
+
+    assert (session.status, session.end_reason) == ("skipped", "stopped on request")
+    assert session.consented_at is None
+
+
+def test_a_stop_does_not_wait_for_the_model(world: World) -> None:
+    answered = threading.Event()
+    asks_to_stop = world.elsewhere(stop)
+    world.model.say(YES).call("delete", id=world.ids[0])
+    world.model.meanwhile(lambda: (asks_to_stop(), answered.wait(10)))
+    began = time.monotonic()
+
+    session = world.refine()
+    answered.set()
+
+    assert time.monotonic() - began < 5
+    assert (session.status, session.end_reason) == ("incomplete", "stopped on request")
+
+
+def test_a_worker_that_is_to_end_does_not_wait_for_the_model(world: World) -> None:
+    answered, asked = threading.Event(), threading.Event()
+    world.model.say(YES).meanwhile(lambda: (asked.set(), answered.wait(10)))
+    world.is_stopping = asked.is_set
+    began = time.monotonic()
+
+    session = world.refine()
+    answered.set()
+
+    assert time.monotonic() - began < 5
+    assert session.error_kind == "worker_stopped"
+
+
+def test_a_stop_between_the_calls_of_one_reply_leaves_the_rest_undone(world: World) -> None:
+    world.model.say(YES).calls(*deletions(world.ids[:3]))
+
+    def stop_after_the_first(event: Event) -> None:
+        if event.kind == "tool_call":
+            world.elsewhere(stop)()
+
+    session = world.refine(observe=stop_after_the_first)
+
+    assert session.status == "incomplete"
+    assert world.kept() == world.ids[1:]
+
+
+def test_the_sixtieth_call_is_the_last_one(world: World) -> None:
+    makes_too_many_calls(world)
+
+    session = world.refine()
+
+    assert session.tool_calls == 60
+    assert sum(event.kind == "tool_call" for event in world.events) == 60
+
+
+def test_two_cut_replies_are_forgiven_and_not_executed(world: World) -> None:
+    world.model.say(YES)
+    for id_ in world.ids[:2]:
+        world.model.calls({"action": "delete", "id": id_}, finish_reason="length")
+    world.model.call("complete", summary="All is well.")
+
+    session = world.refine()
+
+    assert session.status == "completed"
+    assert world.kept() == world.ids
+    assert all("cut at the output limit" in result for result in world.results())
+
+
+def test_the_agent_is_reminded_once_and_may_go_on(world: World) -> None:
+    world.model.say(YES).say("Let me think.").call("complete", summary="All is well.")
+
+    session = world.refine()
+
+    reminder = world.asked(-1)[-1]
+    assert session.status == "completed"
+    assert reminder["role"] == "user"
+    assert "The session is still open" in reminder["content"]
+
+
+# -- exact duplicates -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("play", [says_no, has_no_provider], ids=lambda play: play.__name__)
+def test_duplicates_go_first_and_stay_removed_without_a_loop(
+    world: World, play: Callable[[World], None]
+) -> None:
+    twin = factories.memory(world.agent, world.memories[0].content.upper())
+    db.session.commit()
+    play(world)
+
+    session = world.refine()
+
+    assert twin.discarded
+    assert world.kept() == world.ids
+    assert session.duplicates_removed == 1
+    assert world.records(session)[1].action == "memory_refinement_dedup"
+
+
+def test_duplicates_stay_removed_after_a_rollback(world: World) -> None:
+    twin = factories.memory(world.agent, world.memories[0].content)
+    db.session.commit()
+    trips_the_breaker(world)
+
+    session = world.refine()
+
+    assert session.status == "rolled_back"
+    assert twin.discarded
+    assert world.kept() == world.ids
+
+
+def test_duplicates_are_neither_shown_nor_part_of_the_snapshot(world: World) -> None:
+    twin = factories.memory(world.agent, world.memories[0].content)
+    db.session.commit()
+    says_no(world)
+
+    session = world.refine()
+
+    assert (session.memories_before, session.mass_before) == (20, 500)
+    assert f'{{"id": {twin.id},' not in world.asked(0)[1]["content"]
+
+
+def test_a_session_is_told_step_by_step_and_without_content(world: World) -> None:
+    world.model.say(YES).calls({"action": ["canary"], "id": "canary"})
+    world.model.call("complete", summary="canary")
+
+    world.refine()
+
+    kinds = [event.kind for event in world.events]
+    told = [event.facts for event in world.events]
+    assert kinds == ["duplicates", "snapshot", "consent", "tool_call", "tool_call", "ended"]
+    assert told[3] == {"action": "unreadable call", "result": "error"}
+    assert "canary" not in repr(told)
+
+
+# -- the conversation -----------------------------------------------------------------------------
+
+
+def test_each_request_begins_with_the_one_before_word_for_word(world: World) -> None:
+    world.model.say(YES).say("Let me look.").call("search", query="a").calls("{broken")
+    world.model.call("delete", id=world.ids[0]).call("complete", summary="One less.")
+
+    world.refine()
+
+    requests = [request["messages"] for request in world.model.requests]
+    assert len(requests) == 6
+    for earlier, later in zip(requests, requests[1:], strict=False):
+        assert later[: len(earlier)] == earlier
+        assert len(later) > len(earlier)
+
+
+def test_the_definition_of_the_tool_goes_along_from_the_first_call_on(world: World) -> None:
+    completes_after_a_change(world)
+
+    world.refine()
+
+    assert [request["tools"] for request in world.model.requests] == [[DEFINITION]] * 3
+
+
+def test_the_agents_own_model_is_asked_under_the_terms_of_its_account(world: World) -> None:
+    world.agent.account.zero_data_retention = False
+    db.session.commit()
+    completes_without_change(world)
+
+    session = world.refine()
+
+    asked = world.model.requests[-1]
+    assert asked["model"] == "test/model"
+    assert asked["session_id"] == str(session.id)
+    assert asked["user"] == f"account-{world.agent.account_id}"
+    assert asked["provider"]["zdr"] is False
+    assert "models" not in asked
+
+
+def test_no_transaction_is_open_while_the_model_is_asked(world: World) -> None:
+    open_transactions: list[int] = []
+
+    def look() -> None:
+        with world.app.app_context():
+            idle = text(
+                "SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
+                "AND backend_type = 'client backend' AND xact_start IS NOT NULL"
+            )
+            open_transactions.append(db.session.execute(idle).scalar_one())
+
+    world.model.say(YES).meanwhile(look).call("delete", id=world.ids[0]).meanwhile(look)
+    world.model.call("complete", summary="One less.").meanwhile(look)
+
+    session = world.refine()
+
+    assert session.status == "completed"
+    assert open_transactions == [0, 0, 0]
+
+
+def test_the_tools_results_reach_the_model_each_in_one_line(world: World) -> None:
+    world.memories[0].content = "one\u2028two\u2029three\x85four\nfive"
+    db.session.commit()
+    world.model.say(YES).call("search", query="three").call("complete", summary="All is well.")
+
+    world.refine()
+
+    (result,) = world.results()
+    assert len(result.splitlines()) == 1
+    found = json.loads(result)["results"]
+    assert [entry["content"] for entry in found] == ["one\u2028two\u2029three\x85four\nfive"]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ({"name": "refinement", "arguments": "{broken"}, "nothing was done"),
+        ({"name": "forget_all", "arguments": "{}"}, "the only tool is refinement"),
+        ({"name": "refinement", "arguments": '{"action": "delete", "no name": 1}'}, "unknown"),
+        ({"name": "refinement", "arguments": '{"action": "purge"}'}, "Invalid action 'purge'"),
+        ({"name": "refinement", "arguments": '{"self": 1, "action": "delete"}'}, "unknown"),
+        ({"name": "refinement", "arguments": "{}"}, "action is required"),
+    ],
+)
+def test_a_call_that_cannot_be_carried_out_is_told_so_and_changes_nothing(
+    world: World, call: dict[str, str], said: str
+) -> None:
+    world.model.say(YES)
+    world.model.reply({"tool_calls": [{"id": "c", "type": "function", "function": call}]})
+    world.model.call("complete", summary="All is well.")
+
+    session = world.refine()
+
+    (result,) = world.results()
+    assert session.status == "completed"
+    assert json.loads(result)["type"] == "error"
+    assert said in json.loads(result)["error"]
+    assert world.kept() == world.ids
+
+
+@pytest.mark.parametrize("last", [5, 1], ids=["rolled back", "completed"])
+def test_calls_behind_the_end_in_the_same_reply_are_refused_and_nothing_more_is_asked(
+    world: World, last: int
+) -> None:
+    ends = deletions(world.ids[:6]) if last == 5 else [{"action": "complete", "summary": "Done."}]
+    world.model.say(YES).calls(*ends, *deletions(world.ids[10:12]))
+
+    session = world.refine()
+
+    late = [event.facts for event in world.events if event.kind == "tool_call"][-2:]
+    assert session.status == ("rolled_back" if last == 5 else "completed")
+    assert late == [{"action": "delete", "result": "error"}] * 2
+    assert world.kept() == world.ids
+    assert len(world.model.requests) == 2
+
+
+# -- figures and sealed texts ---------------------------------------------------------------------
+
+
+def test_usage_is_summed_over_all_calls(world: World) -> None:
+    usage = {
+        "prompt_tokens": 1000,
+        "completion_tokens": 20,
+        "prompt_tokens_details": {"cached_tokens": 400},
+        "cost": 0.0125,
+    }
+    world.model.say(YES, usage=usage).calls({"action": "search", "query": "a"}, usage=usage)
+    world.model.calls({"action": "complete", "summary": "All is well."}, usage=usage)
+
+    session = world.refine()
+
+    counted = (session.prompt_tokens, session.cached_tokens, session.completion_tokens)
+    assert (session.llm_calls, session.turns, session.tool_calls) == (3, 2, 2)
+    assert counted == (3000, 1200, 60)
+    assert session.cost_usd == Decimal("0.0375")
+    assert world.records(session)[-1].data["prompt_tokens"] == 3000
+
+
+def test_what_was_asked_counts_even_where_nothing_came_of_it(world: World) -> None:
+    is_answered_by_another_model(world)
+
+    session = world.refine()
+
+    assert (session.llm_calls, session.prompt_tokens) == (1, 100)
+
+
+def test_the_consent_reply_is_kept_sealed(world: World) -> None:
+    world.model.say("NO, the canary sings.")
+
+    session = world.refine()
+
+    row = db.session.execute(
+        text("SELECT r::text || a::text FROM refinement_sessions r, audit_logs a")
+    )
+    assert session.consent_reply == "NO, the canary sings."
+    assert world.records(session)[-1].sealed["consent_reply"] == "NO, the canary sings."
+    assert not any("canary" in line for (line,) in row)
+    assert session.sealed_consent_reply is not None
+    assert b"canary" not in session.sealed_consent_reply
+
+
+def test_the_snapshot_has_an_entry_for_each_memory_with_what_still_counts(world: World) -> None:
+    completes_after_a_change(world)
+
+    session = world.refine()
+
+    entries = db.session.scalars(db.select(SessionEntry).order_by(SessionEntry.memory_id)).all()
+    assert [entry.memory_id for entry in entries] == world.ids
+    assert [entry.ceiling_tokens for entry in entries] == [25] * 20
+    assert [entry.counting_tokens for entry in entries] == [0] + [25] * 19
+    assert (session.mass_before, session.mass_after, session.removable_tokens) == (500, 475, 125)
+    assert session.prompt_version is not None
+
+
+# -- once, by one worker --------------------------------------------------------------------------
+
+
+def test_a_session_runs_once(world: World) -> None:
+    completes_without_change(world)
+    session = world.refine()
+    asked = len(world.model.requests)
+
+    again = refine(session.id, world.settings())
+
+    assert again is None
+    assert len(world.model.requests) == asked
+    assert len(world.journal()) == 1
+
+
+def test_the_run_session_is_returned_as_it_ended(world: World) -> None:
+    completes_without_change(world)
+    session = world.queue()
+
+    ended = refine(session.id, world.settings())
+
+    assert ended is not None
+    assert ended.status == "completed"
+
+
+@pytest.mark.parametrize("before_its_answer", [True, False])
+def test_a_session_taken_away_while_the_model_is_asked_changes_nothing_more(
+    world: World, before_its_answer: bool
+) -> None:
+    answered = threading.Event()
+    patience = 5 if before_its_answer else 0
+    takes_away = world.elsewhere(lose)
+    world.model.say(YES).call("delete", id=world.ids[0])
+    world.model.meanwhile(lambda: (takes_away(), answered.wait(patience)))
+
+    session = world.refine()
+    answered.set()
+
+    assert (session.status, session.end_reason) == ("failed", "the worker was lost")
+    assert world.records(session)[-1].action == "memory_refinement_failed"
+    assert world.kept() == world.ids
+    assert session.llm_calls == 1
+
+
+def test_a_session_taken_away_between_two_calls_refuses_the_late_one(world: World) -> None:
+    world.model.say(YES).calls(*deletions(world.ids[:2]))
+
+    def lose_after_the_first(event: Event) -> None:
+        if event.facts.get("result") == "deleted":
+            world.elsewhere(lose)()
+
+    session = world.refine(observe=lose_after_the_first)
+
+    assert (session.status, session.end_reason) == ("incomplete", "the worker was lost")
+    assert world.kept() == world.ids[1:]
+    assert world.records(session)[-1].action == "memory_refinement_incomplete"
+
+
+def test_a_session_given_to_another_worker_is_left_to_it(world: World) -> None:
+    def take_over(session: RefinementSession) -> None:
+        db.session.execute(text("UPDATE refinement_sessions SET lease_token = gen_random_uuid()"))
+
+    world.model.say(YES).calls(*deletions(world.ids[:1]))
+    world.model.meanwhile(world.elsewhere(take_over))
+
+    session = world.refine()
+
+    assert (session.status, session.end_reason) == ("running", None)
+    assert world.kept() == world.ids
+    assert world.journal() == []
+
+
+def test_a_session_taken_away_keeps_the_end_that_it_was_given(world: World) -> None:
+    world.model.say(YES).http(401).meanwhile(world.elsewhere(lose))
+
+    session = world.refine()
+
+    assert (session.status, session.end_reason) == ("failed", "the worker was lost")
+    assert session.error_kind == "worker_lost"
+
+
+# -- faults of ours -------------------------------------------------------------------------------
+
+
+def raising_at(kind: str, fault: BaseException) -> Callable[[Event], None]:
+    def observe(event: Event) -> None:
+        if event.kind == kind:
+            raise fault
+
+    return observe
+
+
+@pytest.mark.parametrize(("kind", "status"), [("consent", "failed"), ("tool_call", "incomplete")])
+def test_a_fault_of_ours_ends_the_session_and_is_raised_again(
+    world: World, kind: str, status: str
+) -> None:
+    completes_after_a_change(world)
+    session = world.queue()
+
+    with pytest.raises(LookupError, match="canary"):
+        world.refine(session, observe=raising_at(kind, LookupError("canary")))
+
+    db.session.refresh(session)
+    assert (session.status, session.error_kind) == (status, "internal")
+    assert session.end_reason == "a fault in Refine (LookupError)"
+
+
+def test_an_interruption_is_not_told_as_a_fault(world: World) -> None:
+    completes_after_a_change(world)
+    session = world.queue()
+
+    with pytest.raises(KeyboardInterrupt):
+        world.refine(session, observe=raising_at("consent", KeyboardInterrupt()))
+
+    db.session.refresh(session)
+    assert (session.status, session.end_reason) == ("failed", "interrupted")
+
+
+# -- the sign of life -----------------------------------------------------------------------------
+
+
+def test_a_session_shows_that_it_lives_while_the_model_is_asked(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "INTERVAL_SECONDS", 0.02)
+    seen: list[Any] = []
+
+    def look(session: RefinementSession) -> None:
+        seen.append(session.heartbeat_at)
+
+    world.model.say(YES)
+    world.model.call("complete", summary="All is well.")
+    looks = world.elsewhere(look)
+    world.model.meanwhile(lambda: (looks(), time.sleep(0.2), looks()))
+
+    world.refine()
+
+    assert seen[0] < seen[1]
+
+
+def test_a_missed_beat_does_no_harm(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "INTERVAL_SECONDS", 0.02)
+    beats_fail = (
+        "CREATE FUNCTION no_beat() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'no beat'; END $$; "
+        "CREATE TRIGGER no_beat BEFORE UPDATE OF heartbeat_at ON refinement_sessions "
+        "FOR EACH ROW WHEN (OLD.heartbeat_at IS NOT NULL) EXECUTE FUNCTION no_beat()"
+    )
+    with db.engine.begin() as connection:
+        connection.exec_driver_sql(beats_fail)
+    completes_without_change(world)
+    world.model.meanwhile(lambda: time.sleep(0.2))
+
+    try:
+        session = world.refine()
+    finally:
+        with db.engine.begin() as connection:
+            connection.exec_driver_sql("DROP FUNCTION no_beat CASCADE")
+
+    assert session.status == "completed"
+    assert session.heartbeat_at == session.started_at

@@ -1,0 +1,69 @@
+"""Whether a reply comes from the model that was asked."""
+
+import pytest
+
+from refine.rules.model_names import is_same_model
+
+
+@pytest.mark.parametrize(
+    ("pinned", "answered"),
+    [
+        ("openai/gpt-4o", "openai/gpt-4o"),
+        ("openai/gpt-4o", "OpenAI/GPT-4o"),
+        ("openai/gpt-4o", "gpt-4o"),
+        ("openai/gpt-4o", "gpt-4o-2024-08-06"),
+        ("openai/gpt-4o", "openai/gpt-4o-2024-08-06"),
+        ("openai/gpt-5", "openai/gpt-5-2025-08-07"),
+        ("anthropic/claude-sonnet-4", "anthropic/claude-4-sonnet-20250522"),
+        ("anthropic/claude-sonnet-4.5", "anthropic/claude-4.5-sonnet-20250929"),
+        ("anthropic/claude-sonnet-4", "claude-sonnet-4@20250514"),
+        ("anthropic/claude-3.5-sonnet", "claude-3-5-sonnet-20241022"),
+        ("qwen/qwen3-8b", "qwen/qwen3-8b-04-28"),
+        ("x-ai/grok-4", "x-ai/grok-4-07-09"),
+        ("cohere/command-r-08-2024", "cohere/command-r-08-2024"),
+        ("deepseek/deepseek-r1:free", "deepseek/deepseek-r1"),
+        ("deepseek/deepseek-r1", "deepseek/deepseek-r1:free"),
+        ("openai/gpt-4o-2024-08-06", "gpt-4o-2024-08-06"),
+        ("rehearsal/wren", "rehearsal/wren"),
+    ],
+)
+def test_a_dated_or_canonical_name_is_the_model(pinned: str, answered: str) -> None:
+    assert is_same_model(pinned, answered)
+
+
+@pytest.mark.parametrize(
+    ("pinned", "answered"),
+    [
+        ("openai/gpt-4o", "openai/gpt-4o-mini"),
+        ("openai/gpt-4o", "openai/gpt-4o-mini-2024-07-18"),
+        ("openai/gpt-4o-mini", "openai/gpt-4o"),
+        ("openai/gpt-4o", "openai/gpt-4"),
+        ("openai/gpt-4.1", "openai/gpt-4"),
+        ("anthropic/claude-sonnet-4", "anthropic/claude-opus-4"),
+        ("anthropic/claude-sonnet-4", "anthropic/claude-4.5-sonnet-20250929"),
+        ("meta-llama/llama-3-8b", "meta-llama/llama-3-70b"),
+        ("cohere/command-r", "cohere/command-r-08-2024"),
+        ("mistralai/mistral-large-2407", "mistralai/mistral-large-2411"),
+        ("mistralai/mistral-large", "mistralai/mistral-large-20-99"),
+        ("openai/gpt-4o", ""),
+        ("openai/gpt-4o", "20240806"),
+    ],
+)
+def test_another_model_is_another_model(pinned: str, answered: str) -> None:
+    assert not is_same_model(pinned, answered)
+
+
+@pytest.mark.parametrize(
+    "answered", ["openai/gpt-4o-2024-11-20", "openai/gpt-4o", "gpt-4o-20240807"]
+)
+def test_a_dated_pin_is_answered_by_its_own_date_alone(answered: str) -> None:
+    assert not is_same_model("openai/gpt-4o-2024-08-06", answered)
+
+
+@pytest.mark.parametrize("answered", ["qwen/qwen3-8b", "qwen/qwen3-8b-04-29"])
+def test_a_month_and_a_day_are_a_date_too(answered: str) -> None:
+    assert not is_same_model("qwen/qwen3-8b-04-28", answered)
+
+
+def test_a_reply_that_names_no_model_is_taken_as_the_pinned_one() -> None:
+    assert is_same_model("openai/gpt-4o", None)

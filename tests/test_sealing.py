@@ -1,0 +1,219 @@
+"""Encryption at rest: what is sealed opens under its own key and context alone."""
+
+import pytest
+from cryptography.fernet import Fernet
+from flask import Flask
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refine.errors import SealingError, WrongKey
+from refine.sealing import DataKey, Keyring, keyring
+
+CONTEXT = "agent_memories.content"
+KEY = DataKey(b"k" * 32)
+OTHER_KEY = DataKey(b"o" * 32)
+
+texts = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+def fresh() -> str:
+    return Fernet.generate_key().decode()
+
+
+@given(texts, st.text(st.characters(exclude_categories=["Cs"])))
+def test_what_is_sealed_opens_to_the_same_text(text: str, context: str) -> None:
+    assert KEY.open(KEY.seal(text, context), context) == text
+
+
+def test_a_key_made_of_the_same_secret_opens_it_too() -> None:
+    sealed = KEY.seal("a memory", CONTEXT)
+
+    assert DataKey(b"k" * 32).open(sealed, CONTEXT) == "a memory"
+
+
+def test_two_sealings_of_one_text_differ() -> None:
+    assert KEY.seal("a memory", CONTEXT) != KEY.seal("a memory", CONTEXT)
+
+
+def test_the_text_does_not_show_in_what_is_sealed() -> None:
+    assert b"canary" not in KEY.seal("canary" * 10, CONTEXT)
+
+
+@pytest.mark.parametrize(
+    ("key", "context"),
+    [
+        (OTHER_KEY, CONTEXT),
+        (KEY, "agent_memories.extra"),
+        (KEY, ""),
+        (KEY, CONTEXT + "\x00"),
+    ],
+)
+def test_another_key_or_context_opens_nothing(key: DataKey, context: str) -> None:
+    sealed = KEY.seal("a memory", CONTEXT)
+
+    with pytest.raises(SealingError, match="altered, or moved"):
+        key.open(sealed, context)
+
+
+@pytest.mark.parametrize("position", range(len(KEY.seal("a memory", CONTEXT))))
+@pytest.mark.parametrize("flipped", [0x01, 0x80])
+def test_an_altered_byte_is_noticed_wherever_it_is(position: int, flipped: int) -> None:
+    sealed = bytearray(KEY.seal("a memory", CONTEXT))
+    sealed[position] ^= flipped
+
+    with pytest.raises(SealingError):
+        KEY.open(bytes(sealed), CONTEXT)
+
+
+@pytest.mark.parametrize("length", range(len(KEY.seal("", CONTEXT))))
+def test_bytes_that_were_cut_open_to_nothing(length: int) -> None:
+    sealed = KEY.seal("", CONTEXT)
+
+    with pytest.raises(SealingError):
+        KEY.open(sealed[:length], CONTEXT)
+
+
+def test_bytes_that_were_added_are_noticed() -> None:
+    with pytest.raises(SealingError):
+        KEY.open(KEY.seal("a memory", CONTEXT) + b"\x00", CONTEXT)
+
+
+@given(st.binary(max_size=80))
+def test_bytes_that_nobody_sealed_open_to_nothing(noise: bytes) -> None:
+    with pytest.raises(SealingError):
+        KEY.open(noise, CONTEXT)
+
+
+def test_the_error_names_the_place_and_not_the_text() -> None:
+    sealed = KEY.seal("canary", CONTEXT)
+
+    with pytest.raises(SealingError) as error:
+        KEY.open(sealed[:-1], CONTEXT)
+
+    assert CONTEXT in str(error.value)
+    assert "canary" not in str(error.value)
+
+
+def test_the_keyed_hash_of_a_text_is_always_the_same() -> None:
+    assert KEY.mac("a memory", CONTEXT) == DataKey(b"k" * 32).mac("a memory", CONTEXT)
+
+
+def test_a_keyed_hash_has_sixty_four_hexadecimal_digits() -> None:
+    assert len(bytes.fromhex(KEY.mac("", CONTEXT))) == 32
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "context"),
+    [
+        (OTHER_KEY, "a memory", CONTEXT),
+        (KEY, "a memory.", CONTEXT),
+        (KEY, "a memory", "agent_memories.extra"),
+        (KEY, "ta memory", CONTEXT[:-1]),
+    ],
+)
+def test_the_keyed_hash_depends_on_key_text_and_context(
+    key: DataKey, text: str, context: str
+) -> None:
+    assert key.mac(text, context) != KEY.mac("a memory", CONTEXT)
+
+
+def test_a_data_key_comes_back_from_what_wraps_it() -> None:
+    ring = Keyring([fresh()])
+    wrapped = ring.wrap_new()
+
+    sealed = ring.unwrap(wrapped, ring.primary).seal("a memory", CONTEXT)
+
+    assert ring.unwrap(wrapped, ring.primary).open(sealed, CONTEXT) == "a memory"
+
+
+def test_every_new_data_key_is_another() -> None:
+    ring = Keyring([fresh()])
+
+    hashes = {ring.unwrap(ring.wrap_new(), ring.primary).mac("a memory", CONTEXT) for _ in range(3)}
+
+    assert len(hashes) == 3
+
+
+def test_the_first_key_wraps() -> None:
+    first, second = fresh(), fresh()
+
+    wrapped = Keyring([first, second]).wrap_new()
+
+    assert Keyring([first]).unwrap(wrapped, Keyring([first]).primary)
+    with pytest.raises(SealingError):
+        Keyring([second]).unwrap(wrapped, Keyring([second]).primary)
+
+
+def test_every_key_of_the_ring_unwraps() -> None:
+    old, new = fresh(), fresh()
+    before = Keyring([old])
+    wrapped = before.wrap_new()
+    sealed = before.unwrap(wrapped, before.primary).seal("a memory", CONTEXT)
+
+    after = Keyring([new, old])
+
+    assert after.unwrap(wrapped, before.primary).open(sealed, CONTEXT) == "a memory"
+
+
+def test_rewrapping_moves_a_data_key_to_the_first_key() -> None:
+    old, new = fresh(), fresh()
+    before, after = Keyring([old]), Keyring([new])
+    wrapped = before.wrap_new()
+    sealed = before.unwrap(wrapped, before.primary).seal("a memory", CONTEXT)
+
+    rewrapped = Keyring([new, old]).rewrap(wrapped, before.primary)
+
+    assert after.unwrap(rewrapped, after.primary).open(sealed, CONTEXT) == "a memory"
+
+
+def test_fingerprints_name_the_keys_of_the_ring() -> None:
+    first, second = fresh(), fresh()
+
+    ring = Keyring([first, second])
+
+    assert ring.primary == Keyring([first]).primary
+    assert ring.fingerprints == {Keyring([first]).primary, Keyring([second]).primary}
+
+
+def test_a_fingerprint_gives_nothing_of_its_key_away() -> None:
+    key = fresh()
+
+    fingerprint = Keyring([key]).primary
+
+    assert len(fingerprint) == 16
+    assert fingerprint not in key
+
+
+@pytest.mark.parametrize("verb", ["unwrap", "rewrap"])
+def test_a_data_key_that_no_key_of_the_ring_wrapped_is_a_wrong_key(verb: str) -> None:
+    lost, key = Keyring([fresh()]), fresh()
+    wrapped = lost.wrap_new()
+
+    with pytest.raises(WrongKey, match=lost.primary) as error:
+        getattr(Keyring([key]), verb)(wrapped, lost.primary)
+
+    assert key not in str(error.value)
+
+
+@pytest.mark.parametrize("verb", ["unwrap", "rewrap"])
+@pytest.mark.parametrize("wrapped", [b"", b"canary", b"\x00" * 100])
+def test_an_altered_data_key_is_no_wrong_key_but_a_damage(verb: str, wrapped: bytes) -> None:
+    key = fresh()
+    ring = Keyring([key])
+
+    with pytest.raises(SealingError, match="restore it from a backup") as error:
+        getattr(ring, verb)(wrapped, ring.primary)
+
+    assert not isinstance(error.value, WrongKey)
+    assert "canary" not in str(error.value)
+    assert key not in str(error.value)
+
+
+def test_the_application_holds_the_keyring_of_its_settings() -> None:
+    app, ring = Flask(__name__), Keyring([fresh()])
+    app.extensions["refine.keyring"] = ring
+
+    with app.app_context():
+        held = keyring()
+
+    assert held is ring

@@ -1,0 +1,283 @@
+"""Settings from the environment: every variable, its default, and a refusal that names it."""
+
+import stat
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.fernet import Fernet
+from flask import Flask
+
+from refine.embedded import database_url, redis_url
+from refine.errors import SettingsError
+from refine.settings import OPENROUTER_BASE_URL, Settings, current
+
+KEY = Fernet.generate_key().decode()
+OLD_KEY = Fernet.generate_key().decode()
+NEEDED = {
+    "DATABASE_URL": "postgresql://db.example.org/refine",
+    "REDIS_URL": "redis://cache.example.org",
+    "SECRET_KEY": "a secret of the tests",
+    "REFINE_ENCRYPTION_KEYS": KEY,
+}
+
+
+def settings(**variables: str) -> Settings:
+    return Settings.from_environ({**NEEDED, **variables})
+
+
+@pytest.mark.parametrize(
+    ("attribute", "default"),
+    [
+        ("data_dir", Path(".refine").absolute()),
+        ("openrouter_api_key", None),
+        ("openrouter_base_url", "https://openrouter.ai/api/v1"),
+        ("schedule", "0 4 * * 1"),
+        ("cooldown_hours", 24),
+        ("rolling_floor", Decimal("0.5")),
+        ("max_turns", 30),
+        ("max_seconds", 900),
+        ("context_tokens", 128_000),
+        ("plain_openai", False),
+        ("port", 8000),
+        ("public_url", "http://localhost:8000"),
+        ("log_level", "INFO"),
+        ("metrics_token", None),
+        ("embedded_postgres", False),
+        ("embedded_valkey", False),
+    ],
+)
+def test_what_is_not_set_has_its_default(attribute: str, default: Any) -> None:
+    assert getattr(settings(), attribute) == default
+
+
+OPTIONAL = [
+    "REFINE_DATA_DIR",
+    "OPENROUTER_API_KEY",
+    "OPENROUTER_BASE_URL",
+    "REFINE_SCHEDULE",
+    "REFINE_COOLDOWN_HOURS",
+    "REFINE_ROLLING_FLOOR",
+    "REFINE_MAX_TURNS",
+    "REFINE_MAX_SECONDS",
+    "REFINE_CONTEXT_TOKENS",
+    "REFINE_PLAIN_OPENAI",
+    "PORT",
+    "PUBLIC_URL",
+    "REFINE_LOG_LEVEL",
+    "REFINE_METRICS_TOKEN",
+]
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+@pytest.mark.parametrize("blank", ["", "  ", "\n"])
+def test_a_blank_variable_counts_as_not_set(name: str, blank: str) -> None:
+    assert settings(**{name: blank}) == settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "attribute", "value"),
+    [
+        ("REFINE_DATA_DIR", "/srv/refine", "data_dir", Path("/srv/refine")),
+        ("REFINE_DATA_DIR", "here", "data_dir", Path("here").absolute()),
+        ("REDIS_URL", "rediss://user:pass@h:6380/1", "redis_url", "rediss://user:pass@h:6380/1"),
+        ("REDIS_URL", "unix:///run/redis.sock", "redis_url", "unix:///run/redis.sock"),
+        ("SECRET_KEY", " sesame ", "secret_key", "sesame"),
+        ("REFINE_ENCRYPTION_KEYS", KEY, "encryption_keys", (KEY,)),
+        ("REFINE_ENCRYPTION_KEYS", f"{KEY},{OLD_KEY}", "encryption_keys", (KEY, OLD_KEY)),
+        ("REFINE_ENCRYPTION_KEYS", f" {OLD_KEY} , {KEY},", "encryption_keys", (OLD_KEY, KEY)),
+        ("OPENROUTER_API_KEY", " sk-or-1 ", "openrouter_api_key", "sk-or-1"),
+        ("OPENROUTER_BASE_URL", "http://[::1]:1/v1/", "openrouter_base_url", "http://[::1]:1/v1"),
+        ("REFINE_SCHEDULE", " 30 2 * * * ", "schedule", "30 2 * * *"),
+        ("REFINE_COOLDOWN_HOURS", "1", "cooldown_hours", 1),
+        ("REFINE_COOLDOWN_HOURS", "168", "cooldown_hours", 168),
+        ("REFINE_ROLLING_FLOOR", "0", "rolling_floor", Decimal(0)),
+        ("REFINE_ROLLING_FLOOR", "0.07", "rolling_floor", Decimal("0.07")),
+        ("REFINE_ROLLING_FLOOR", "1", "rolling_floor", Decimal(1)),
+        ("REFINE_MAX_TURNS", "1", "max_turns", 1),
+        ("REFINE_MAX_TURNS", "1000", "max_turns", 1_000),
+        ("REFINE_MAX_SECONDS", "1", "max_seconds", 1),
+        ("REFINE_MAX_SECONDS", "86400", "max_seconds", 86_400),
+        ("REFINE_CONTEXT_TOKENS", "1000", "context_tokens", 1_000),
+        ("REFINE_CONTEXT_TOKENS", "100000000", "context_tokens", 100_000_000),
+        ("REFINE_PLAIN_OPENAI", "1", "plain_openai", True),
+        ("REFINE_PLAIN_OPENAI", "0", "plain_openai", False),
+        ("PORT", "1", "port", 1),
+        ("PORT", "65535", "port", 65_535),
+        ("PORT", "8080", "public_url", "http://localhost:8080"),
+        ("PUBLIC_URL", "https://refine.example.org/", "public_url", "https://refine.example.org"),
+        ("REFINE_LOG_LEVEL", "debug", "log_level", "DEBUG"),
+        ("REFINE_LOG_LEVEL", "CRITICAL", "log_level", "CRITICAL"),
+        ("REFINE_METRICS_TOKEN", "token", "metrics_token", "token"),
+    ],
+)
+def test_what_is_set_counts(name: str, given: str, attribute: str, value: Any) -> None:
+    assert getattr(settings(**{name: given}), attribute) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        *[("DATABASE_URL", url) for url in ("sqlite:///x.db", "mysql://h/x", "db", "postgres://")],
+        *[("DATABASE_URL", url) for url in ("postgresql://h:x/db", "postgresql://[::1/db")],
+        *[("REDIS_URL", url) for url in ("http://h", "cache", "redis://", "redis://h:99999")],
+        *[("REFINE_ENCRYPTION_KEYS", keys) for keys in (",", "canary", f"{KEY},canary", "ключ")],
+        ("REFINE_ENCRYPTION_KEYS", f"canary,{KEY}"),
+        *[("OPENROUTER_API_KEY", key) for key in ("canary…", "canary\nX: y", "ключ")],
+        *[
+            ("OPENROUTER_BASE_URL", url)
+            for url in ("openrouter.ai", "ftp://h", "http:h", "http://")
+        ],
+        *[("OPENROUTER_BASE_URL", url) for url in ("http:///v1", "http://:80", "http://h:port")],
+        *[("REFINE_SCHEDULE", cron) for cron in ("weekly", "0 4 * *", "0 4 30 2 *", "61 4 * * 1")],
+        *[("REFINE_COOLDOWN_HOURS", n) for n in ("0", "169", "-1", "1.5", "x", "２", "1_0", "+1")],
+        *[("REFINE_ROLLING_FLOOR", n) for n in ("-0.1", "1.01", "50%", "nan", "inf", "snan", "x")],
+        *[("REFINE_MAX_TURNS", n) for n in ("0", "1001", "9" * 5_000)],
+        *[("REFINE_MAX_SECONDS", n) for n in ("0", "86401", "15m")],
+        *[("REFINE_CONTEXT_TOKENS", n) for n in ("999", "100000001", "128k")],
+        *[("REFINE_PLAIN_OPENAI", n) for n in ("2", "true", "yes")],
+        *[("PORT", n) for n in ("0", "65536", "http")],
+        *[("PUBLIC_URL", url) for url in ("refine.example.org", "ftp://h", "https://", "//h")],
+        *[("REFINE_LOG_LEVEL", level) for level in ("LOUD", "10", "NOTSET")],
+        ("REFINE_METRICS_TOKEN", "ключ"),
+    ],
+)
+def test_a_bad_value_is_refused_by_the_name_of_its_variable(name: str, given: str) -> None:
+    with pytest.raises(SettingsError, match=f"^{name} ") as refusal:
+        settings(**{name: given})
+
+    assert "canary" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ("postgres://u:p@h:5/db?a=b", "postgresql+psycopg://u:p@h:5/db?a=b"),
+        ("POSTGRES://h/db", "postgresql+psycopg://h/db"),
+        ("postgresql://h/db", "postgresql+psycopg://h/db"),
+        ("postgresql+psycopg://h/db", "postgresql+psycopg://h/db"),
+        ("postgresql:///db", "postgresql+psycopg:///db"),
+        ("postgresql://?host=/run&dbname=d", "postgresql+psycopg://?host=/run&dbname=d"),
+    ],
+)
+def test_a_database_url_is_rewritten_to_name_the_driver(given: str, used: str) -> None:
+    assert settings(DATABASE_URL=given).database_url == used
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://u:canary@h:port/db", "mysql://u:canary@h/db", "postgresql://canary@[h"]
+)
+def test_a_refused_database_url_does_not_show_its_password(url: str) -> None:
+    with pytest.raises(SettingsError) as refusal:
+        settings(DATABASE_URL=url)
+
+    assert "canary" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", ["SECRET_KEY", "REFINE_ENCRYPTION_KEYS"])
+@pytest.mark.parametrize("given", [{}, {"": ""}, None])
+def test_secrets_are_required_when_a_database_is_given(name: str, given: Any) -> None:
+    blank = {} if given is None else {name: "  "}
+    environ = {key: value for key, value in NEEDED.items() if key != name}
+
+    with pytest.raises(SettingsError, match=f"^{name} must be set when DATABASE_URL is given"):
+        Settings.from_environ({**environ, **blank})
+
+
+def test_where_nothing_is_given_both_servers_are_embedded(tmp_path: Path) -> None:
+    made = Settings.from_environ({"REFINE_DATA_DIR": str(tmp_path)})
+
+    assert (made.embedded_postgres, made.embedded_valkey) == (True, True)
+    assert made.database_url == database_url(tmp_path)
+    assert made.redis_url == redis_url(tmp_path)
+
+
+def test_the_cache_alone_may_be_embedded(tmp_path: Path) -> None:
+    made = settings(REDIS_URL="", REFINE_DATA_DIR=str(tmp_path))
+
+    assert (made.embedded_postgres, made.embedded_valkey) == (False, True)
+    assert made.redis_url == redis_url(tmp_path)
+
+
+def test_embedded_secrets_are_made_for_this_user_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+
+    made = Settings.from_environ({"REFINE_DATA_DIR": str(folder)})
+
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+    assert modes == {"secret_key": 0o600, "refine_encryption_keys": 0o600}
+    assert len(made.secret_key) >= 32
+    assert Fernet(made.encryption_keys[0])
+
+
+def test_embedded_secrets_are_kept(tmp_path: Path) -> None:
+    environ = {"REFINE_DATA_DIR": str(tmp_path)}
+
+    first = Settings.from_environ(environ)
+
+    assert Settings.from_environ(environ) == first
+
+
+def test_two_installations_share_no_secret(tmp_path: Path) -> None:
+    one = Settings.from_environ({"REFINE_DATA_DIR": str(tmp_path / "one")})
+    other = Settings.from_environ({"REFINE_DATA_DIR": str(tmp_path / "other")})
+
+    assert one.secret_key != other.secret_key
+    assert one.encryption_keys != other.encryption_keys
+
+
+def test_secrets_that_are_given_count_before_the_kept_ones(tmp_path: Path) -> None:
+    environ = {"REFINE_DATA_DIR": str(tmp_path), "SECRET_KEY": "given"}
+
+    made = Settings.from_environ({**environ, "REFINE_ENCRYPTION_KEYS": KEY})
+
+    assert (made.secret_key, made.encryption_keys) == ("given", (KEY,))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_a_database_is_given_nothing_is_written(tmp_path: Path) -> None:
+    settings(REFINE_DATA_DIR=str(tmp_path / "data"))
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_secret_shows_in_the_repr() -> None:
+    made = settings(
+        DATABASE_URL="postgresql://u:canary-1@h/db",
+        REDIS_URL="redis://:canary-2@h",
+        SECRET_KEY="canary-3",
+        OPENROUTER_API_KEY="canary-4",
+        REFINE_METRICS_TOKEN="canary-5",
+    )
+
+    assert "canary" not in repr(made)
+    assert KEY not in repr(made)
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(AttributeError):
+        settings().port = 1  # type: ignore[misc]
+
+
+def test_the_environment_of_the_process_is_read_where_none_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in {**NEEDED, "PORT": "8123"}.items():
+        monkeypatch.setenv(name, value)
+
+    assert Settings.from_environ().port == 8123
+
+
+def test_the_application_holds_its_settings() -> None:
+    app, made = Flask(__name__), settings()
+    app.extensions["refine.settings"] = made
+
+    with app.app_context():
+        held = current()
+
+    assert held is made
+
+
+def test_the_address_of_openrouter_is_the_default_one() -> None:
+    assert settings().openrouter_base_url == OPENROUTER_BASE_URL
