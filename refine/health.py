@@ -8,9 +8,10 @@ from flask import Flask
 from rq import Worker
 from sqlalchemy.exc import SQLAlchemyError
 
-from refine.errors import Unreachable
+from refine.errors import Unreachable, WrongKey
 from refine.extensions import db
 from refine.jobs.queue import queue, redis_connection
+from refine.models import WrappedKey
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,13 @@ class Check:
 
 
 def checks(app: Flask) -> list[Check]:
-    """Return database, migrations and redis, in this order: without them nothing is served."""
+    """Return database, migrations, keys and redis, in this order: all must be there."""
     away = _database()
+    unfit = away or _migrations(app)
     return [
         Check("database", away, "PostgreSQL answers"),
-        Check("migrations", away or _migrations(app), "the newest one is in place"),
+        Check("migrations", unfit, "the newest one is in place"),
+        Check("keys", unfit or _keys(), "REFINE_ENCRYPTION_KEYS opens every data key"),
         Check("redis", _redis(), "it answers"),
     ]
 
@@ -62,6 +65,16 @@ def _migrations(app: Flask) -> str | None:
     if present == script.get_current_head():
         return None
     return "the database is not at the newest migration; run `refine db upgrade`"
+
+
+def _keys() -> str | None:
+    try:
+        WrappedKey.check_keyring()
+    except WrongKey as error:
+        return str(error)
+    finally:
+        db.session.rollback()
+    return None
 
 
 def _redis() -> str | None:

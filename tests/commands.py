@@ -1,11 +1,16 @@
 """The command `refine`, run as a person or an init system runs it: a process of its own."""
 
+import io
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+
+import pytest
+
+from refine.cli import main
 
 REFINE = str(Path(sys.executable).parent / "refine")
 UNUSED_PORT = 1
@@ -15,6 +20,29 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
     """An environment of its own: these variables, and what coverage needs to follow."""
     inherited = {name: value for name, value in os.environ.items() if name.startswith("COV")}
     return {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **inherited, **variables}
+
+
+def refine_here(
+    *arguments: str | bytes,
+    environ: Mapping[str, str],
+    stdin: str | bytes,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command in this process, as its entry point does: 40 times as fast."""
+    with monkeypatch.context() as patch:
+        for name in os.environ:
+            patch.delenv(name)
+        for name, value in environment(environ).items():
+            patch.setenv(name, value)
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given), encoding="utf-8"))
+        with pytest.raises(SystemExit) as ending:
+            main([os.fsdecode(argument) for argument in arguments])
+    said = capsys.readouterr()
+    code = ending.value.code
+    assert isinstance(code, int)
+    return subprocess.CompletedProcess(arguments, code, said.out, said.err)
 
 
 def refine(

@@ -1,5 +1,6 @@
 """Small valid things; each call makes another one, in the database's session, flushed."""
 
+import functools
 import itertools
 from typing import Any
 
@@ -29,7 +30,7 @@ def account(**fields: Any) -> Account:
 def user(**fields: Any) -> User:
     fields.setdefault("account", account())
     made = User(**{"email": f"user{next(_number)}@example.org", **fields})
-    made.set_password(PASSWORD)
+    made.password_hash = _password_hash()
     return _added(made)
 
 
@@ -84,6 +85,14 @@ def records(owner: Agent) -> list[AuditLog]:
             select(AuditLog).where(AuditLog.agent_id == owner.id).order_by(AuditLog.sequence)
         )
     )
+
+
+@functools.cache
+def _password_hash() -> str | None:
+    """Argon2 is slow by design: once is enough."""
+    someone = User()
+    someone.set_password(PASSWORD)
+    return someone.password_hash
 
 
 def _added(row: Any) -> Any:

@@ -2,35 +2,31 @@
 
 from typing import Any
 
-from sqlalchemy import text
-
 from refine.extensions import db
 
 
-def run(*statements: str, **values: Any) -> None:
+def run(*statements: str) -> None:
     """Execute in one transaction, and commit it."""
     with db.engine.begin() as connection:
         for statement in statements:
-            connection.execute(text(statement), values)
+            connection.exec_driver_sql(statement)
 
 
-def tamper(*statements: str, **values: Any) -> None:
+def tamper(*statements: str) -> None:
     """Execute with every trigger and foreign key switched off, as a superuser can."""
-    run("SET LOCAL session_replication_role = replica", *statements, **values)
+    run("SET LOCAL session_replication_role = replica", *statements)
 
 
-def value(statement: str, **values: Any) -> Any:
+def value(statement: str) -> Any:
     """Return the first column of the first row, as committed."""
     with db.engine.connect() as connection:
-        return connection.execute(text(statement), values).scalar()
+        return connection.exec_driver_sql(statement).scalar()
 
 
 def snapshot() -> dict[str, list[str]]:
     """Return all that is committed, table by table."""
     with db.engine.connect() as connection:
         return {
-            table: sorted(
-                str(row) for row in connection.execute(text(f"SELECT t::text FROM {table} t"))
-            )
+            table: sorted(connection.exec_driver_sql(f"SELECT t::text FROM {table} t").scalars())
             for table in db.metadata.tables
         }

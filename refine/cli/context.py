@@ -7,6 +7,7 @@ from flask import Flask
 
 from refine import create_app
 from refine.embedded import servers_available
+from refine.extensions import db
 from refine.models import WrappedKey
 from refine.settings import Settings
 
@@ -27,6 +28,11 @@ def application(holder: str, *, check_keys: bool = True) -> Iterator[Flask]:
     ):
         app = create_app(settings)
         with app.app_context():
-            if check_keys:
-                WrappedKey.check_keyring()
-            yield app
+            try:
+                if check_keys:
+                    WrappedKey.check_keyring()
+                yield app
+            finally:
+                # before the embedded servers stop, who would wait for us
+                db.session.remove()
+                db.engine.dispose()

@@ -2,13 +2,11 @@
 
 import click
 from rich.markup import escape
+from sqlalchemy.exc import DBAPIError
 
 from refine import health
 from refine.cli.context import application
 from refine.cli.output import console
-from refine.errors import RefineError
-from refine.extensions import db
-from refine.models import WrappedKey
 from refine.settings import Settings
 
 
@@ -20,22 +18,12 @@ def doctor() -> int:
     """
     with application("doctor", check_keys=False) as app:
         settings = app.extensions["refine.settings"]
-        found = [*health.checks(app), _keys(), health.workers(), _provider(settings)]
+        found = [*health.checks(app), health.workers(), _provider(settings)]
         for check in found:
             mark = "[green]ok[/]  " if check.is_ok else "[red]mend[/]"
             said = escape(check.problem or check.detail)
             console.print(f"{mark} {check.name:<11} {said}", markup=True)
         return 0 if all(check.is_ok for check in found) else 1
-
-
-def _keys() -> health.Check:
-    try:
-        WrappedKey.check_keyring()
-    except RefineError as error:
-        return health.Check("keys", str(error))
-    finally:
-        db.session.rollback()
-    return health.Check("keys", None, "REFINE_ENCRYPTION_KEYS opens every data key")
 
 
 def _provider(settings: Settings) -> health.Check:

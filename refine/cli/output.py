@@ -10,6 +10,8 @@ console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 LONGEST_LIST = 50
 
+_ANY_WIDTH = 100_000
+
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
     """Print rows under their columns, or ``empty`` where there are none; numbers to the right."""
@@ -23,4 +25,6 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: st
         drawn.add_column(column, justify="right" if is_number else "left", no_wrap=True)
     for row in listed:
         drawn.add_row(*row)
+    # nothing is cut, however narrow the terminal, or where there is none
+    drawn.width = console.measure(drawn, options=console.options.update(width=_ANY_WIDTH)).maximum
     console.print(drawn)

@@ -1,5 +1,7 @@
 """Sessions, by hand: run one and watch it, or queue what is due."""
 
+import signal
+
 import click
 from rich.markup import escape
 from rich.status import Status
@@ -8,7 +10,7 @@ from refine import settings
 from refine.cli.context import application
 from refine.cli.output import console, table
 from refine.extensions import db
-from refine.jobs import sessions
+from refine.jobs import sessions, stopping
 from refine.models import MAX_MUTATIONS, Agent, RefinementSession
 from refine.refinement.loop import Event, refine
 
@@ -42,19 +44,31 @@ def sweep() -> None:
 def _run_here(agent: Agent) -> int:
     session = RefinementSession.queue(agent, "cli")
     db.session.commit()
-    console.print(
-        f"[bold]{escape(agent.name)}[/] (agent {agent.id}), model {escape(agent.model_id)}, "
-        f"budget {agent.core_token_budget:,} tokens\nsession {session.id}",
-        markup=True,
-    )
+    _introduce(agent, session)
+    stopping.install(signal.SIGINT, signal.SIGTERM)
     with console.status("starting") as status:
-        ended = refine(session.id, settings.current(), observe=_Progress(status))
+        ended = refine(
+            session.id,
+            settings.current(),
+            observe=_Progress(status),
+            is_stopping=stopping.is_asked,
+        )
     if ended is None:
         console.print("another worker has taken this session")
         return 0
     if ended.status == "failed":
         raise click.ClickException(f"the session failed: {ended.end_reason}")
     return 0
+
+
+def _introduce(agent: Agent, session: RefinementSession) -> None:
+    count, mass = agent.core_figures()
+    console.print(
+        f"[bold]{escape(agent.name)}[/] (agent {agent.id}), model {escape(agent.model_id)}: "
+        f"{count} core memories, {mass:,} tokens, budget {agent.core_token_budget:,}\n"
+        f"session {session.id} (Ctrl-C ends it after its present step)",
+        markup=True,
+    )
 
 
 class _Progress:
@@ -87,16 +101,16 @@ class _Progress:
         self._status.update("asking the model")
 
     def _tool_call(self, event: Event, session: RefinementSession) -> None:
-        effect = session.removed_tokens - self._removed_tokens
+        figures = ""
+        if event.facts["result"] in ("consolidated", "updated", "deleted"):
+            effect = session.removed_tokens - self._removed_tokens
+            left = session.removable_tokens - session.removed_tokens
+            figures = (
+                f"{-effect:+,} tokens; {left:,} may still go, {session.mutation_count} of "
+                f"{MAX_MUTATIONS} operations"
+            )
         self._removed_tokens = session.removed_tokens
-        left = session.removable_tokens - session.removed_tokens
         result = event.facts["result"].replace("_", " ")
-        figures = (
-            f"{-effect:+,} tokens; {left:,} may still go, {session.mutation_count} of "
-            f"{MAX_MUTATIONS} operations"
-            if event.facts["action"] in ("consolidate", "update", "delete")
-            else ""
-        )
         self._line(event.facts["action"], f"{result:<20} {figures}".rstrip())
 
     def _ended(self, _event: Event, session: RefinementSession) -> None:

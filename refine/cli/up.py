@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import socket
 import sys
 import threading
 import time
@@ -14,14 +15,16 @@ from sqlalchemy import select
 
 from refine import create_app, demo
 from refine.embedded import EmbeddedServers, kept_secret
-from refine.errors import AlreadyRunning
+from refine.errors import AlreadyRunning, Refused
 from refine.extensions import db
 from refine.models import Account, AuditLog, User, WrappedKey
 from refine.settings import Settings
 from refine.supervisor import read_procfile, supervise
 
 _ROOT = Path(__file__).parent.parent.parent
+_HOST = "127.0.0.1"
 _FIRST_ADMIN = "admin@localhost"
+_PASSWORD_FILE = Path("first_admin_password")
 _READY_SECONDS = 60
 
 
@@ -41,6 +44,7 @@ def up() -> int:
     )
     try:
         with servers:
+            _refuse_taken_port(settings.port)
             sign_in = _prepare(settings)
             return supervise(
                 _commands(),
@@ -51,6 +55,17 @@ def up() -> int:
             )
     except AlreadyRunning as running:
         raise click.ClickException(f"{running}; it answers at {settings.public_url}") from None
+
+
+def _refuse_taken_port(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_HOST, port))
+        except OSError as error:
+            raise Refused(
+                f"port {port} cannot be used ({error.strerror}); set PORT to another one"
+            ) from None
 
 
 def _prepare(settings: Settings) -> str:
@@ -67,22 +82,27 @@ def _prepare(settings: Settings) -> str:
 
 
 def _first_admin(settings: Settings) -> str:
-    password = kept_secret(settings.data_dir, "first_admin_password", _new_password)
+    """Make an admin where there is no user; return how to sign in."""
+    if db.session.scalar(select(User.id).limit(1)) is None:
+        _register_first_admin(kept_secret(settings.data_dir, _PASSWORD_FILE.name, _new_password))
     admin = User.by_email(_FIRST_ADMIN)
-    if admin is None and db.session.scalar(select(User.id).limit(1)) is None:
-        account = db.session.scalars(select(Account).order_by(Account.id)).first()
-        assert account is not None  # noqa: S101  (the demo account, at least)
-        admin = User.register(account, _FIRST_ADMIN, password, site_admin=True)
-        db.session.flush()
-        AuditLog.record(
-            "user_created",
-            account=account,
-            subject=("User", admin.id),
-            data={"role": "admin", "site_admin": True, "by": "first start"},
-        )
+    kept = settings.data_dir / _PASSWORD_FILE
+    password = kept.read_text().strip() if kept.is_file() else ""
     if admin is not None and admin.has_password(password):
         return f"sign in as {_FIRST_ADMIN} with the password {password}"
     return "sign in with your e-mail and password"
+
+
+def _register_first_admin(password: str) -> None:
+    account = db.session.scalars(select(Account).order_by(Account.id).limit(1)).one()
+    admin = User.register(account, _FIRST_ADMIN, password, site_admin=True)
+    db.session.flush()
+    AuditLog.record(
+        "user_created",
+        account=account,
+        subject=("User", admin.id),
+        data={"role": "admin", "site_admin": True, "by": "first start"},
+    )
 
 
 def _new_password() -> str:
@@ -102,7 +122,7 @@ def _environ(settings: Settings) -> dict[str, str]:
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
         "REFINE_DATA_DIR": str(settings.data_dir),
         "PORT": str(settings.port),
-        "HOST": "127.0.0.1",
+        "HOST": _HOST,
     }
 
 
@@ -114,7 +134,7 @@ def _announce(settings: Settings, sign_in: str) -> None:
     deadline = time.monotonic() + _READY_SECONDS
     while time.monotonic() < deadline:
         try:
-            answer = requests.get(f"http://127.0.0.1:{settings.port}/readyz", timeout=2)
+            answer = requests.get(f"http://{_HOST}:{settings.port}/readyz", timeout=2)
             if answer.ok:
                 click.echo(f"refine is ready: {settings.public_url} ({sign_in})")
                 return

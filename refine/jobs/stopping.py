@@ -7,14 +7,14 @@ from types import FrameType
 _asked = threading.Event()
 
 
-def install() -> None:
-    """Have SIGTERM ask instead of kill, and leave Ctrl-C to whoever started this process."""
-    signal.signal(signal.SIGTERM, _ask)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def install(*asking: signal.Signals) -> None:
+    """Have these signals ask instead of kill."""
+    for number in asking:
+        signal.signal(number, _ask)
 
 
 def is_asked() -> bool:
-    """Tell whether SIGTERM arrived since ``install``."""
+    """Tell whether one of the signals arrived since ``install``."""
     return _asked.is_set()
 
 

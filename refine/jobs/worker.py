@@ -38,7 +38,8 @@ class RefineWorker(Worker):
                 os.kill(self.horse_pid, signal.SIGTERM)
 
     def setup_work_horse_signals(self) -> None:
-        stopping.install()
+        stopping.install(signal.SIGTERM)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's affair
 
     def main_work_horse(self, job: Job, queue: Queue) -> None:
         # a worker that is killed takes its job along: another one would not know that it lives

@@ -125,10 +125,9 @@ class Agent(Base):
         return by_id[0] if by_id else found[0]
 
     def lock(self) -> None:
-        """Lock this agent's row until the transaction ends: the first lock of every change."""
-        db.session.execute(
-            select(Agent.id).where(Agent.id == self.id).with_for_update(key_share=True)
-        )
+        """Lock and reload this agent until the transaction ends: the first lock of every change."""
+        db.session.flush()  # a refresh drops what was not written yet
+        db.session.refresh(self, with_for_update={"key_share": True, "of": Agent})
 
     def memories(self, memory_type: str | None = None) -> Select[AgentMemory]:
         """Return a query for the agent's kept memories, by origin date, then id."""

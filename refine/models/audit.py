@@ -21,7 +21,6 @@ from sqlalchemy import (
     Sequence,
     Text,
     UniqueConstraint,
-    func,
     select,
     text,
 )
@@ -55,6 +54,7 @@ EDITS = (
 
 GENESIS = "0" * 64
 
+_ID_SEQUENCE = Sequence("audit_logs_id_seq")
 _SEALED_CONTEXT = "audit_logs.sealed"
 _LINK_CONTEXT = "audit_logs.link"
 
@@ -134,7 +134,7 @@ class AuditLog(Base):
 
     id: Mapped[int] = mapped_column(
         BigInteger,
-        Sequence("audit_logs_id_seq"),
+        _ID_SEQUENCE,
         primary_key=True,
         server_default=text("nextval('audit_logs_id_seq')"),
     )
@@ -187,7 +187,7 @@ class AuditLog(Base):
         head = ChainHead.locked(agent=agent, account=account)
         of_account = agent.account_id if agent is not None else account.id if account else None
         written = cls(
-            id=db.session.scalar(select(func.nextval("audit_logs_id_seq"))),
+            id=db.session.scalar(select(_ID_SEQUENCE.next_value())),
             chain_id=head.id,
             sequence=head.sequence + 1,
             account_id=of_account,

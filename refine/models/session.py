@@ -243,8 +243,13 @@ class RefinementSession(Editing, Base):
         The lease is the caller's own copy. Raises LeaseLost where the session ended or is held by
         another; then this worker can change nothing more.
         """
-        session = db.session.get_one(cls, session_id)
-        session.agent.lock()
+        whose = select(cls.agent_id).where(cls.id == session_id).scalar_subquery()
+        db.session.scalars(
+            select(Agent)
+            .where(Agent.id == whose)
+            .with_for_update(key_share=True, of=Agent)
+            .execution_options(populate_existing=True)
+        ).one()
         held = db.session.scalar(
             select(cls)
             .where(cls.id == session_id, cls.lease_token == lease_token, cls.status == "running")
@@ -252,8 +257,8 @@ class RefinementSession(Editing, Base):
             .execution_options(populate_existing=True)
         )
         if held is None:
-            db.session.refresh(session)
-            raise LeaseLost(session.status)
+            status = select(cls.status).where(cls.id == session_id)
+            raise LeaseLost(db.session.scalars(status).one())
         return held
 
     @classmethod

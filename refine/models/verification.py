@@ -43,6 +43,9 @@ def verify_all() -> Iterator[Verified]:
     db.session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
     for head in db.session.scalars(select(ChainHead).order_by(ChainHead.id)).all():
         yield _verify(head)
+    headless = select(AuditLog.chain_id).where(AuditLog.chain_id.not_in(select(ChainHead.id)))
+    for chain_id in db.session.scalars(headless.distinct()):
+        yield Verified(f"chain {chain_id}", 0, 0, "the chain has records, but its head is gone")
     with_chain = select(ChainHead.agent_id).where(ChainHead.agent_id.is_not(None))
     for agent in db.session.scalars(select(Agent).where(Agent.id.not_in(with_chain))):
         yield _verify_without_chain(agent)
@@ -83,23 +86,25 @@ def stamp(verified: Verified) -> None:
 def _follow(head: ChainHead, platform: DataKey) -> Iterator[AuditLog]:
     """Yield the chain's records in order; _Broken at the first that is not what it must be."""
     sequence, link = 0, GENESIS
-    rows = db.session.execute(
+    chain = (
         select(AuditLog, cast(AuditLog.data, Text).label("data_text"))
         .options(undefer(AuditLog.sealed_text))
         .where(AuditLog.chain_id == head.id)
         .order_by(AuditLog.sequence, AuditLog.id)
         .execution_options(yield_per=_BATCH)
     )
-    for record, data in rows:
-        sequence += 1
-        if record.sequence != sequence:
-            raise _Broken(
-                f"record {sequence} is missing (the next one is {record.sequence}, id {record.id})"
-            )
-        if record.hash != record.link(platform, link, data):
-            raise _Broken(f"record {sequence} (id {record.id}) was altered, added or moved")
-        link = record.hash
-        yield record
+    with db.session.execute(chain) as rows:
+        for record, data in rows:
+            sequence += 1
+            if record.sequence != sequence:
+                raise _Broken(
+                    f"record {sequence} is missing "
+                    f"(the next one is {record.sequence}, id {record.id})"
+                )
+            if record.hash != record.link(platform, link, data):
+                raise _Broken(f"record {sequence} (id {record.id}) was altered, added or moved")
+            link = record.hash
+            yield record
     if (head.sequence, head.hash) != (sequence, link):
         raise _Broken(f"the chain ends at record {sequence}, its head says {head.sequence}")
 
@@ -113,26 +118,22 @@ def _verify_memories(agent: Agent, digests: Digests) -> int:
     if agent.wrapped_key.wrapped is None:
         return 0  # erased for good: only the skeleton is left to check
     checked = 0
-    for memory in _memories(agent):
-        checked += 1
-        if memory.row_digest != memory.digest_of_row():
-            raise _Broken(f"memory {memory.id} was changed past the application")
-        recorded = digests.pop(memory.id, None)
-        if recorded is not None and recorded != memory.state_digest:
-            raise _Broken(f"memory {memory.id} is not as its last record left it")
-    if digests:
-        raise _Broken(f"memory {min(digests)} has records, but is gone")
-    return checked
-
-
-def _memories(agent: Agent) -> Iterator[AgentMemory]:
-    rows = db.session.scalars(
+    with db.session.scalars(
         select(AgentMemory)
         .where(AgentMemory.agent_id == agent.id)
         .order_by(AgentMemory.id)
         .execution_options(yield_per=_BATCH)
-    )
-    yield from rows
+    ) as memories:
+        for memory in memories:
+            checked += 1
+            if memory.row_digest != memory.digest_of_row():
+                raise _Broken(f"memory {memory.id} was changed past the application")
+            recorded = digests.pop(memory.id, None)
+            if recorded is not None and recorded != memory.state_digest:
+                raise _Broken(f"memory {memory.id} is not as its last record left it")
+    if digests:
+        raise _Broken(f"memory {min(digests)} has records, but is gone")
+    return checked
 
 
 def _verify_without_chain(agent: Agent) -> Verified:

@@ -36,6 +36,9 @@ from refine.tools.refinement import DEFINITION
 MAX_TOOL_CALLS = 60
 MAX_CUT_REPLIES = 2
 
+# The results after which the tool refuses everything, and the model is not asked again.
+ENDING_RESULTS = ("refinement_complete", "refinement_rolled_back")
+
 Observer = Callable[["Event"], None]
 
 
@@ -77,7 +80,7 @@ def refine(
     db.session.commit()
     if lease_token is None:
         return None
-    run = _Run(session_id, lease_token, settings, observe, is_stopping)
+    run = _Run(session, lease_token, settings, observe, is_stopping)
     with beating(session_id, lease_token):
         try:
             run.to_its_end()
@@ -90,7 +93,7 @@ def refine(
             db.session.rollback()
             run.finish(_ending_of(fault))
             raise
-    return db.session.get_one(RefinementSession, session_id)
+    return session
 
 
 class _Run:
@@ -98,13 +101,15 @@ class _Run:
 
     def __init__(
         self,
-        session_id: uuid.UUID,
+        session: RefinementSession,
         lease_token: uuid.UUID,
         settings: Settings,
         observe: Observer,
         is_stopping: Callable[[], bool],
     ) -> None:
-        self._session_id = session_id
+        # read afresh after every commit
+        self._session = session
+        self._session_id = session.id
         self._lease_token = lease_token
         self._settings = settings
         self._observe = observe
@@ -115,7 +120,7 @@ class _Run:
     def to_its_end(self) -> None:
         """Go through the session's steps; returns, or raises Ended, when it is over."""
         self._deduplicate()
-        model_id = self._session().model_id
+        model_id = self._session.model_id
         db.session.commit()
         try:
             with client_for(model_id, self._settings) as client:
@@ -195,11 +200,11 @@ class _Run:
         self._say("consent", agreed=agreed)
         if not agreed:
             raise Ended("declined", "the agent declined")
-        self._messages.append(user_message(brief(self._session())))
+        self._messages.append(user_message(brief(self._session)))
         db.session.commit()
 
     def _loop(self) -> None:
-        tool = RefinementTool(self._session())
+        tool = RefinementTool(self._session)
         db.session.commit()
         reminded, cut = False, 0
         for _ in range(self._settings.max_turns):
@@ -208,8 +213,7 @@ class _Run:
             if cut > MAX_CUT_REPLIES:
                 raise Ended("incomplete", "the model's answers were cut at the output limit")
             if reply.tool_calls:
-                self._execute(tool, reply.tool_calls)
-                if not self._is_running():
+                if self._execute(tool, reply.tool_calls):
                     self._say("ended")
                     return
             elif reminded:
@@ -219,15 +223,18 @@ class _Run:
                 reminded = True
         raise Ended("incomplete", f"the limit of {self._settings.max_turns} turns was reached")
 
-    def _execute(self, tool: RefinementTool, calls: tuple[ToolCall, ...]) -> None:
-        """Carry out the calls of one reply, in order; each result goes into the conversation."""
+    def _execute(self, tool: RefinementTool, calls: tuple[ToolCall, ...]) -> bool:
+        """Carry out the calls of one reply, in order; tell whether one ended the session."""
+        over = False
         for call in calls:
-            if self._is_running():
+            if not over:
                 self._stop_if_asked()
                 self._count_tool_call()
             result = _result_of(tool, call)
+            over = over or result["type"] in ENDING_RESULTS
             self._messages.append(tool_message(call, as_line(result)))
             self._say("tool_call", action=_shown_action(call), result=result["type"])
+        return over
 
     def _count_tool_call(self) -> None:
         session = self._held()
@@ -242,7 +249,7 @@ class _Run:
     def _ask(self, *, counts_as_turn: bool = False) -> Reply:
         """Ask for the next message, with no transaction open, and count what it cost."""
         self._stop_if_asked()
-        session = self._session()
+        session = self._session
         model_id, privacy = session.model_id, _privacy(session)
         db.session.commit()
         try:
@@ -279,7 +286,7 @@ class _Run:
 
     def _context_tokens(self) -> int:
         """How much context the model has; looked up only where the ledger may need more."""
-        session = self._session()
+        session = self._session
         room = room_for_ledger(SMALLEST_CONTEXT_TOKENS, session.agent)
         is_small = not Ledger.of(session.agent, room_tokens=room).is_batch
         model_id = session.model_id
@@ -290,7 +297,7 @@ class _Run:
     # -- the end ----------------------------------------------------------------------------------
 
     def _stop_if_asked(self) -> None:
-        asked = self._session().is_stopping
+        asked = self._session.is_stopping
         db.session.commit()
         if asked or self._is_stopping():
             raise self._stopped()
@@ -299,15 +306,15 @@ class _Run:
 
     def _stopped(self) -> Ended:
         """What a stop makes of the session: its end if somebody asked for it, else a failure."""
-        session = self._session()
+        session = self._session
         asked, consented = session.is_stopping, session.consented_at is not None
         db.session.commit()
         if not asked:
-            return Ended(None, "the worker was asked to end", "worker_stopped")
+            return Ended(None, "its process was asked to end", "worker_stopped")
         return Ended("incomplete" if consented else "skipped", "stopped on request")
 
     def _end_for_time(self) -> NoReturn:
-        session = self._session()
+        session = self._session
         consented = session.consented_at is not None
         db.session.commit()
         reason = f"the limit of {self._settings.max_seconds} seconds was reached"
@@ -318,16 +325,8 @@ class _Run:
     def _held(self) -> RefinementSession:
         return RefinementSession.held(self._session_id, self._lease_token)
 
-    def _session(self) -> RefinementSession:
-        return db.session.get_one(RefinementSession, self._session_id, populate_existing=True)
-
-    def _is_running(self) -> bool:
-        running = self._session().status == "running"
-        db.session.commit()
-        return running
-
     def _say(self, kind: str, **facts: Any) -> None:
-        self._observe(Event(kind, self._session(), facts))
+        self._observe(Event(kind, self._session, facts))
         db.session.commit()
 
     def _is_cancelled(self) -> Callable[[], bool]:
@@ -341,7 +340,7 @@ class _Run:
             if time.monotonic() < next_look:
                 return False
             next_look = time.monotonic() + 1.0
-            session = self._session()
+            session = self._session
             cancelled = session.is_stopping or session.status != "running"
             db.session.commit()
             return cancelled

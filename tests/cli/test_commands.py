@@ -84,7 +84,7 @@ def test_names_are_printed_as_they_stand(demo: Account, environ: dict[str, str])
 
     listed = refine("agent", "list", "--account", "demo", environ=environ)
 
-    states = [line.rsplit("  ", 1)[-1] for line in listed.stdout.splitlines()]
+    states = [line.rstrip().rsplit("  ", 1)[-1].strip() for line in listed.stdout.splitlines()]
     assert (listed.returncode, listed.stderr) == (0, "")
     assert name in listed.stdout
     assert states == ["state", "paused", "over budget", "not active"]
@@ -259,7 +259,7 @@ def test_ctrl_c_ends_the_session_in_order(
     db.session.rollback()
     session = db.session.scalars(db.select(RefinementSession)).one()
     assert running.returncode == 1
-    assert err.splitlines() == ["refine: interrupted"]
+    assert err.split("\n") == ["", "refine: interrupted", ""]
     assert (session.status, session.end_reason) == ("failed", "interrupted")
 
 

@@ -13,7 +13,7 @@ from refine.extensions import db
 from refine.models import Agent, RefinementSession
 from tests import factories
 from tests.cli.conftest import row_counts
-from tests.commands import UNUSED_PORT, refine
+from tests.commands import UNUSED_PORT, refine, refine_here
 
 ANOTHER_KEY = "A" * 43 + "="
 NOWHERE = f"127.0.0.1:{UNUSED_PORT}"
@@ -172,6 +172,44 @@ def populated(app: Flask) -> Iterator[None]:
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=str)
 def test_bad_input_is_refused_in_one_line_and_changes_nothing(
+    populated: None,
+    environ: dict[str, str],
+    refusal: Refusal,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = row_counts()
+
+    done = refine_here(
+        *refusal.arguments,
+        environ={**environ, **refusal.variables},
+        stdin=refusal.stdin,
+        monkeypatch=monkeypatch,
+        capsys=capsys,
+    )
+
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == refusal.code
+    assert line.startswith("refine: ")
+    assert refusal.says in line
+    assert "secret" not in line
+    assert done.stdout == ""
+    assert row_counts() == before
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        usage("run", "Ada", "--now", says="No such option"),
+        Refusal(("run", "Twin"), "several agents are called 'Twin'; use an id: "),
+        Refusal(("run", b"\xff\xfe"), "not valid UTF-8"),
+        Refusal(USER, "not valid UTF-8", stdin=b"\xff\xfe correct horse"),
+        setting("REFINE_ENCRYPTION_KEYS", ANOTHER_KEY, "does not hold the key"),
+        setting("DATABASE_URL", f"postgresql://u:secret@{NOWHERE}/x", "PostgreSQL does not answer"),
+    ],
+    ids=str,
+)
+def test_a_process_of_its_own_refuses_the_same(
     populated: None, environ: dict[str, str], refusal: Refusal
 ) -> None:
     before = row_counts()
@@ -182,8 +220,6 @@ def test_bad_input_is_refused_in_one_line_and_changes_nothing(
     assert done.returncode == refusal.code
     assert line.startswith("refine: ")
     assert refusal.says in line
-    assert "secret" not in line
-    assert done.stdout == ""
     assert row_counts() == before
 
 

@@ -152,7 +152,7 @@ def test_a_worker_asked_to_end_ends_its_session_in_order(
     assert time.monotonic() - began < 10
     assert worker.returncode == 0
     assert ended(session)
-    assert (session.status, session.end_reason) == ("incomplete", "the worker was asked to end")
+    assert (session.status, session.end_reason) == ("incomplete", "its process was asked to end")
     assert session.mutation_count == 1
 
 

@@ -87,7 +87,7 @@ def test_the_platforms_chain_is_checked_by_its_name(app):
         "sealed = NULL",
         "sealed = ''",
         "sealed = sealed || 'x'",
-        "sealed = (SELECT sealed FROM audit_logs WHERE sequence = 3 AND sealed IS NOT NULL)",
+        "sealed = (SELECT sealed FROM audit_logs WHERE sequence = 2 AND sealed IS NOT NULL)",
         "created_at = created_at + interval '1 microsecond'",
         "hash = repeat('0', 64)",
     ],
@@ -151,7 +151,8 @@ def test_records_that_were_swapped_are_found(chain):
 @pytest.mark.parametrize("moves_head", [False, True])
 def test_an_added_record_is_found(chain, moves_head):
     sql.tamper(
-        f"""INSERT INTO audit_logs (id, chain_id, sequence, agent_id, action, data, created_at, hash)
+        f"""INSERT INTO audit_logs
+              (id, chain_id, sequence, agent_id, action, data, created_at, hash)
             SELECT 777777, chain_id, 5, agent_id, action, data, created_at, hash
             FROM audit_logs WHERE id = {record_id(chain, 4)}""",
         f"UPDATE chain_heads SET sequence = 5 WHERE {moves_head} AND agent_id = {chain.id}",

@@ -222,7 +222,7 @@ ENDINGS = [
     Ending(
         loses_its_worker_after_a_change,
         "incomplete",
-        "the worker was asked to end",
+        "its process was asked to end",
         "worker_stopped",
     ),
     Ending(says_no, "declined", "the agent declined"),
@@ -267,7 +267,7 @@ ENDINGS = [
     Ending(
         loses_its_worker_before_a_change,
         "failed",
-        "the worker was asked to end",
+        "its process was asked to end",
         "worker_stopped",
     ),
     Ending(
@@ -452,6 +452,23 @@ def test_a_stop_between_the_calls_of_one_reply_leaves_the_rest_undone(world: Wor
     session = world.refine(observe=stop_after_the_first)
 
     assert session.status == "incomplete"
+    assert world.kept() == world.ids[1:]
+
+
+def test_the_time_limit_is_looked_at_between_the_calls_of_one_reply(world: World) -> None:
+    world.variables = {"REFINE_MAX_SECONDS": "1"}
+    world.model.say(YES).calls(*deletions(world.ids[:3]))
+
+    def dawdle(event: Event) -> None:
+        if event.kind == "tool_call":
+            time.sleep(1.1)
+
+    session = world.refine(observe=dawdle)
+
+    assert (session.status, session.end_reason) == (
+        "incomplete",
+        "the limit of 1 seconds was reached",
+    )
     assert world.kept() == world.ids[1:]
 
 

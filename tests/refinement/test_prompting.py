@@ -532,6 +532,15 @@ def test_a_memory_larger_than_the_room_is_shown_by_itself(app: Flask) -> None:
     assert ledger.shown_ids == {first.id}
 
 
+def test_a_single_memory_larger_than_the_room_is_no_batch(app: Flask) -> None:
+    agent = factories.agent()
+    factories.ledger(agent, 1000)
+
+    ledger = Ledger.of(agent, room_tokens=1)
+
+    assert not ledger.is_batch
+
+
 def test_the_context_is_not_looked_up_for_a_ledger_that_fits_everywhere(world: World) -> None:
     world.model.catalogue = [{"id": "test/model", "context_length": 9_000}]
     world.model.say("NO")

@@ -1,0 +1,141 @@
+"""The demo account, loaded and run: every agent ends as it was written to end."""
+
+import json
+from pathlib import Path
+
+import pytest
+from flask import Flask
+
+from refine import clock, demo, settings
+from refine.extensions import db
+from refine.models import Account, Agent, AgentMemory, AuditLog, RefinementSession
+from refine.models.verification import verify_all
+from refine.refinement.loop import refine
+from tests import factories
+
+FILE = json.loads((Path(demo.__file__).parent / "agents.json").read_text(encoding="utf-8"))
+ENDINGS = {
+    "Wren": "completed",
+    "Halyard": "completed",
+    "Fathom": "completed",
+    "Trema": "declined",
+    "Cairn": "skipped",
+    "Loam": "completed",
+    "Petrel": "rolled_back",
+    "Crumb": "skipped",
+}
+
+
+@pytest.fixture
+def loaded(app: Flask) -> Account:
+    account = demo.load_into_empty_database()
+    db.session.commit()
+    assert account is not None
+    return account
+
+
+def refined(name: str) -> RefinementSession:
+    session = RefinementSession.queue(Agent.named(name), "cli")
+    db.session.commit()
+    ended = refine(session.id, settings.current())
+    assert ended is not None
+    return ended
+
+
+def test_every_agent_of_the_file_is_made(loaded: Account) -> None:
+    agents = db.session.scalars(db.select(Agent)).all()
+
+    held = {
+        agent.name: (
+            agent.account_id,
+            agent.model_id,
+            len(db.session.scalars(db.select(AgentMemory).filter_by(agent_id=agent.id)).all()),
+        )
+        for agent in agents
+    }
+
+    assert held == {
+        described["name"]: (loaded.id, described["model_id"], len(described["memories"]))
+        for described in FILE["agents"]
+    }
+    assert list(held) == list(ENDINGS)
+
+
+def test_prompts_and_settings_are_taken_over(loaded: Account) -> None:
+    described = {agent["name"]: agent for agent in FILE["agents"]}
+
+    halyard, loam = Agent.named("Halyard"), Agent.named("Loam")
+
+    assert halyard.system_prompt == described["Halyard"]["system_prompt"]
+    assert (halyard.refinement_threshold, halyard.core_token_budget) == (0.8, 2000)
+    assert loam.paused
+
+
+def test_ids_follow_dates_and_no_memory_is_of_the_future(loaded: Account) -> None:
+    wren = Agent.named("Wren")
+
+    memories = db.session.scalars(wren.memories().order_by(None).order_by(AgentMemory.id)).all()
+
+    dates = [memory.created_at for memory in memories]
+    assert dates == sorted(dates)
+    assert dates[-1] <= clock.now()
+
+
+def test_the_making_of_the_account_is_recorded(loaded: Account) -> None:
+    records = db.session.scalars(db.select(AuditLog.action)).all()
+
+    assert records == ["account_created"]
+
+
+def test_nothing_is_loaded_beside_an_account(app: Flask) -> None:
+    factories.account()
+    db.session.commit()
+
+    account = demo.load_into_empty_database()
+
+    assert account is None
+    assert db.session.scalars(db.select(Agent)).all() == []
+
+
+def test_loading_twice_in_one_process_gives_the_same_twice(app: Flask) -> None:
+    first = demo.load_into_empty_database()
+    db.session.rollback()
+
+    second = demo.load_into_empty_database()
+
+    assert first is not None
+    assert second is not None
+    assert len(db.session.scalars(db.select(Agent)).all()) == len(ENDINGS)
+
+
+@pytest.mark.parametrize(("name", "status"), ENDINGS.items())
+def test_every_agent_ends_as_it_was_written_to(loaded: Account, name: str, status: str) -> None:
+    session = refined(name)
+
+    assert (session.status, session.error_kind) == (status, None)
+    db.session.rollback()
+    assert [chain.problem for chain in verify_all()] == [None] * (len(ENDINGS) + 1)
+
+
+def test_fathom_completes_without_a_change(loaded: Account) -> None:
+    session = refined("Fathom")
+
+    assert session.mutation_count == 0
+    assert session.memories_before == session.memories_after
+
+
+def test_trema_and_cairn_differ_in_that_only_one_is_asked(loaded: Account) -> None:
+    declined, skipped = refined("Trema"), refined("Cairn")
+
+    assert (declined.llm_calls, skipped.llm_calls) == (1, 0)
+
+
+def test_petrel_finds_every_memory_where_it_was(loaded: Account) -> None:
+    petrel = Agent.named("Petrel")
+    before = [memory.state_digest for memory in db.session.scalars(petrel.memories("core"))]
+
+    session = refined("Petrel")
+
+    after = [memory.state_digest for memory in db.session.scalars(petrel.memories("core"))]
+    assert session.status == "rolled_back"
+    assert after == before

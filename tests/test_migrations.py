@@ -1,0 +1,105 @@
+"""The migrations make what the models say; no more, and no less."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from flask import Flask
+from flask_migrate import downgrade, upgrade
+from sqlalchemy import inspect, text
+
+from refine import create_app
+from refine.embedded import postgres
+from refine.extensions import db
+from refine.settings import Settings
+
+# What only the migrations make; and what a dump says about itself.
+_BEYOND_MODELS = re.compile(r"^(CREATE FUNCTION|CREATE TRIGGER|ALTER FUNCTION)|alembic_version")
+_NOISE = re.compile(r"^(--.*|\\(un)?restrict .*|)$")
+
+
+@pytest.fixture
+def empty_app(app: Flask, environ: dict[str, str]) -> Iterator[Flask]:
+    """An application on a new, empty database; its context is pushed."""
+    with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("DROP DATABASE IF EXISTS fresh"))
+        connection.execute(text("CREATE DATABASE fresh"))
+    url = environ["DATABASE_URL"].replace("/refine?", "/fresh?")
+    assert url != environ["DATABASE_URL"]
+    fresh = create_app(Settings.from_environ({**environ, "DATABASE_URL": url}))
+    with fresh.app_context():
+        yield fresh
+        db.session.remove()
+        db.engine.dispose()
+    with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("DROP DATABASE fresh"))
+
+
+def dump() -> list[str]:
+    """The statements that make the present database, sorted; columns of a table in their order."""
+    url = db.engine.url
+    command = [
+        str(postgres._binaries() / "pg_dump"),
+        *("--schema-only", "--no-owner", "--no-privileges"),
+        f"--host={url.query['host']}",
+        f"--username={url.username}",
+        url.database,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    text = "\n".join(line for line in done.stdout.splitlines() if not _NOISE.match(line))
+    return sorted(re.split(r"(?<=;)\n(?!\s|END|BEGIN|DECLARE|\$)", text))
+
+
+def of_models(statements: list[str]) -> list[str]:
+    return [each for each in statements if not _BEYOND_MODELS.search(each)]
+
+
+def test_the_migrations_make_what_the_models_say(empty_app):
+    db.create_all()
+    by_models = dump()
+    db.drop_all()
+
+    upgrade()
+
+    assert of_models(dump()) == of_models(by_models)
+    assert any("CREATE TABLE public.agent_memories" in each for each in by_models)
+
+
+def test_autogenerate_finds_nothing_to_do(app):
+    with db.engine.connect() as connection:
+        context = MigrationContext.configure(
+            connection, opts={"compare_type": True, "compare_server_default": True}
+        )
+        differences = compare_metadata(context, db.metadata)
+
+    assert differences == []
+
+
+def test_down_and_up_again_leaves_the_same_database(empty_app):
+    upgrade()
+    before = dump()
+
+    downgrade(revision="base")
+    tables = inspect(db.engine).get_table_names()
+    left = of_models(dump())
+    upgrade()
+
+    assert tables == ["alembic_version"]
+    assert not [each for each in left if each.startswith("CREATE")]
+    assert dump() == before
+
+
+def test_the_guards_are_in_place(app):
+    with db.engine.connect() as connection:
+        triggers = connection.execute(
+            text("SELECT tgname FROM pg_trigger WHERE NOT tgisinternal AND tgenabled <> 'D'")
+        )
+
+        assert set(triggers.scalars()) == {
+            "audit_logs_append_only",
+            "agent_memories_no_truncate",
+            "agent_memories_constitutional",
+        }

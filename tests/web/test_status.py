@@ -1,0 +1,195 @@
+"""Where things stand, for load balancers and for whoever opens the front page."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from sqlalchemy import make_url
+
+from refine import create_app
+from refine.extensions import db
+from refine.models import RefinementSession
+from refine.settings import Settings
+from tests import factories
+from tests.commands import UNUSED_PORT
+
+NOWHERE = f"127.0.0.1:{UNUSED_PORT}"
+
+
+@pytest.fixture
+def not_migrated(servers: object, environ: dict[str, str]) -> Iterator[dict[str, str]]:
+    """Settings of a database in which nothing is yet."""
+    url = make_url(environ["DATABASE_URL"])
+    address = url.set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE nothing_yet")
+        empty = url.set(database="nothing_yet").render_as_string(hide_password=False)
+        yield {"DATABASE_URL": empty}
+        connection.execute("DROP DATABASE nothing_yet WITH (FORCE)")
+
+
+def asked(path: str, environ: dict[str, str], **variables: str) -> tuple[int, str, dict[str, str]]:
+    """What an application of these settings answers: status, text, headers."""
+    app = create_app(Settings.from_environ({**environ, **variables}))
+    answer = app.test_client().get(path)
+    with app.app_context():
+        db.engine.dispose()
+    return answer.status_code, answer.get_data(as_text=True), dict(answer.headers)
+
+
+def states(path: str, environ: dict[str, str], **variables: str) -> tuple[int, dict[str, str]]:
+    status, text, _ = asked(path, environ, **variables)
+    return status, json.loads(text)
+
+
+def test_the_process_is_healthy_as_long_as_it_answers(environ: dict[str, str]) -> None:
+    away = {"DATABASE_URL": f"postgresql://{NOWHERE}/x", "REDIS_URL": f"redis://{NOWHERE}/0"}
+
+    answer = states("/healthz", environ, **away)
+
+    assert answer == (200, {"status": "ok"})
+
+
+def test_all_is_ready(client: FlaskClient) -> None:
+    answer = client.get("/readyz")
+
+    assert answer.status_code == 200
+    assert answer.json == {
+        "status": "ok",
+        "database": "ok",
+        "migrations": "ok",
+        "redis": "ok",
+    }
+
+
+def test_without_redis_nothing_is_ready(app: Flask, environ: dict[str, str]) -> None:
+    status, found = states("/readyz", environ, REDIS_URL=f"redis://{NOWHERE}/0")
+
+    assert status == 503
+    assert found.pop("redis").startswith("Redis does not answer at REDIS_URL")
+    assert found == {"status": "unavailable", "database": "ok", "migrations": "ok"}
+
+
+def test_without_the_database_nothing_is_ready_and_no_secret_is_told(
+    app: Flask, environ: dict[str, str]
+) -> None:
+    url = f"postgresql://user:secret@{NOWHERE}/x"
+
+    status, found = states("/readyz", environ, DATABASE_URL=url)
+
+    said = "PostgreSQL does not answer at DATABASE_URL; start it, or mend the URL"
+    assert status == 503
+    assert found == {
+        "status": "unavailable",
+        "database": said,
+        "migrations": said,
+        "redis": "ok",
+    }
+
+
+def test_before_the_migrations_nothing_is_ready(
+    environ: dict[str, str], not_migrated: dict[str, str]
+) -> None:
+    status, found = states("/readyz", environ, **not_migrated)
+
+    assert status == 503
+    assert found["database"] == "ok"
+    assert found["migrations"].endswith("run `refine db upgrade`")
+
+
+# -- the front page -------------------------------------------------------------------------------
+
+
+def test_the_front_page_says_that_all_runs_and_that_nothing_happened_yet(
+    client: FlaskClient,
+) -> None:
+    page = client.get("/")
+
+    assert page.status_code == 200
+    assert "Everything that sessions need is running." in page.text
+    assert "None yet." in page.text
+    assert "rehearsal model" not in page.text
+
+
+def test_the_front_page_counts_outcomes_and_shows_no_content(client: FlaskClient) -> None:
+    agent = factories.agent("the canary sings", name="Canary")
+    RefinementSession.queue(agent, "cli").finish("rolled_back", "the canary")
+    db.session.commit()
+
+    page = client.get("/")
+
+    assert '<th scope="row">rolled back</th><td class="number">1</td>' in page.text
+    assert "canary" not in page.text.lower()
+
+
+def test_the_front_page_says_where_the_rehearsal_model_answers(
+    app: Flask, environ: dict[str, str]
+) -> None:
+    _, text, _ = asked("/", environ, OPENROUTER_API_KEY="")
+
+    assert "are answered by the rehearsal model" in text
+
+
+@pytest.mark.parametrize(
+    "away",
+    [{"DATABASE_URL": f"postgresql://{NOWHERE}/x"}, {"REDIS_URL": f"redis://{NOWHERE}/0"}],
+    ids=["PostgreSQL", "Redis"],
+)
+def test_the_front_page_says_what_is_missing(
+    app: Flask, environ: dict[str, str], away: dict[str, str]
+) -> None:
+    status, text, _ = asked("/", environ, **away)
+
+    assert status == 503
+    assert "Something that sessions need is missing." in text
+    assert "does not answer" in text
+
+
+def test_the_front_page_works_before_the_migrations(
+    environ: dict[str, str], not_migrated: dict[str, str]
+) -> None:
+    status, text, _ = asked("/", environ, **not_migrated)
+
+    assert status == 503
+    assert "refine db upgrade" in text
+
+
+# -- headers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz", "/readyz", "/nowhere"])
+def test_every_answer_carries_the_security_headers(client: FlaskClient, path: str) -> None:
+    headers = client.get(path).headers
+
+    assert headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self'")
+    assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+    assert "unsafe" not in headers["Content-Security-Policy"]
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Referrer-Policy"] == "no-referrer"
+    assert headers["Cache-Control"] == "no-store"
+
+
+def test_static_files_may_be_kept(client: FlaskClient, migrated_app: Flask) -> None:
+    files = Path(migrated_app.static_folder or "").iterdir()
+    name = next(path.name for path in files if path.is_file())
+
+    with client.get(f"/static/{name}") as answer:
+        assert answer.status_code == 200
+        assert answer.headers["Cache-Control"] != "no-store"
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    ("url", "sent"),
+    [("https://refine.example.org", "max-age=31536000"), ("http://localhost:8000", None)],
+)
+def test_https_alone_is_remembered_by_browsers(
+    environ: dict[str, str], url: str, sent: str | None
+) -> None:
+    _, _, headers = asked("/healthz", environ, PUBLIC_URL=url)
+
+    assert headers.get("Strict-Transport-Security") == sent
