@@ -2,11 +2,13 @@
 
 import io
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -31,9 +33,10 @@ def refine_here(
 ) -> "subprocess.CompletedProcess[str]":
     """Run a command in this process, as its entry point does: 40 times as fast."""
     with monkeypatch.context() as patch:
-        for name in os.environ:
+        own = environment(environ)
+        for name in set(os.environ) - set(own):
             patch.delenv(name)
-        for name, value in environment(environ).items():
+        for name, value in own.items():
             patch.setenv(name, value)
         given = stdin.encode() if isinstance(stdin, str) else stdin
         patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given), encoding="utf-8"))
@@ -65,14 +68,19 @@ def refine(
     return subprocess.CompletedProcess(done.args, done.returncode, out, err)
 
 
-def start(*arguments: str, environ: Mapping[str, str]) -> "subprocess.Popen[str]":
+def start(
+    *arguments: str,
+    environ: Mapping[str, str],
+    stdin: int = subprocess.DEVNULL,
+    stdout: int | IO[str] = subprocess.PIPE,
+) -> "subprocess.Popen[str]":
     """Start a command and leave it running, in a process group of its own."""
     return subprocess.Popen(
         [REFINE, *arguments],
         env=environment(environ),
         cwd="/",
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
+        stdin=stdin,
+        stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -91,6 +99,14 @@ def children_of(pid: int) -> list[int]:
     """The processes that a process has started and that still live."""
     listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [int(child) for child in listed]
+
+
+def waits_for_input(pid: int) -> bool:
+    """Whether a process reads from a pipe, with Python's own handler for Ctrl-C in place."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = int(status.partition("SigCgt:")[2].split()[0], 16)
+    waits_for = Path(f"/proc/{pid}/wchan").read_text()
+    return bool(caught >> (signal.SIGINT - 1) & 1) and "pipe" in waits_for
 
 
 def is_alive(pid: int) -> bool:

@@ -58,7 +58,8 @@ def account(app):
         ("INSERT INTO accounts (slug) VALUES (:canary)", "23502", IntegrityError),
         ("UPDATE accounts SET name = NULL", "23502", IntegrityError),
         (
-            "INSERT INTO agents (account_id, data_key_id, name, model_id) VALUES (1, 1, :canary, 'm')",
+            """INSERT INTO agents (account_id, data_key_id, name, model_id)
+               VALUES (1, 1, :canary, 'm')""",
             "23503",
             IntegrityError,
         ),

@@ -68,6 +68,7 @@ def test_the_migrations_make_what_the_models_say(empty_app):
     assert any("CREATE TABLE public.agent_memories" in each for each in by_models)
 
 
+@pytest.mark.filterwarnings("ignore:Did not recognize type 'xid8'")
 def test_autogenerate_finds_nothing_to_do(app):
     with db.engine.connect() as connection:
         context = MigrationContext.configure(

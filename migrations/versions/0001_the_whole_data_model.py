@@ -311,7 +311,9 @@ def upgrade() -> None:
         sa.Column("expires_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("last_used_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("revoked_at", sa.DateTime(timezone=True), nullable=True),
-        sa.CheckConstraint("(kind = 'agent') = (agent_id IS NOT NULL)", name=op.f("ck_api_tokens_owner")),
+        sa.CheckConstraint(
+            "(kind = 'agent') = (agent_id IS NOT NULL)", name=op.f("ck_api_tokens_owner")
+        ),
         sa.CheckConstraint("kind IN ('agent', 'platform')", name=op.f("ck_api_tokens_kind")),
         sa.ForeignKeyConstraint(
             ["account_id"], ["accounts.id"], name="fk_api_tokens_account_id_accounts"
@@ -343,7 +345,9 @@ def upgrade() -> None:
             "verified_sequence", sa.BigInteger(), server_default=sa.text("0"), nullable=False
         ),
         sa.Column("verified_at", sa.DateTime(timezone=True), nullable=True),
-        sa.CheckConstraint("num_nonnulls(account_id, agent_id) <= 1", name=op.f("ck_chain_heads_owner")),
+        sa.CheckConstraint(
+            "num_nonnulls(account_id, agent_id) <= 1", name=op.f("ck_chain_heads_owner")
+        ),
         sa.ForeignKeyConstraint(
             ["account_id"], ["accounts.id"], name="fk_chain_heads_account_id_accounts"
         ),
@@ -418,7 +422,8 @@ def upgrade() -> None:
         sa.Column("undone_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("undone_by_id", sa.BigInteger(), nullable=True),
         sa.CheckConstraint(
-            "(status = 'running') = (lease_token IS NOT NULL)", name=op.f("ck_refinement_sessions_lease")
+            "(status = 'running') = (lease_token IS NOT NULL)",
+            name=op.f("ck_refinement_sessions_lease"),
         ),
         sa.CheckConstraint(
             "(status IN ('completed', 'rolled_back', 'incomplete', 'declined', 'skipped', 'failed')) = (ended_at IS NOT NULL)",

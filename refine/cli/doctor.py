@@ -2,7 +2,6 @@
 
 import click
 from rich.markup import escape
-from sqlalchemy.exc import DBAPIError
 
 from refine import health
 from refine.cli.context import application

@@ -4,7 +4,7 @@ import re
 
 from refine.errors import InvalidValue
 
-_ID = re.compile(r"#?([0-9]{1,18})", re.ASCII)
+_ID = re.compile(r"#?([0-9]{1,18})")
 _EXPECTED = "use a number such as 7, or a list such as [7, 9]"
 
 

@@ -7,7 +7,7 @@ from refine.errors import InvalidValue
 
 THRESHOLD_RANGE = "a number above 0 and at most 1, with at most 4 decimals"
 
-_PLAIN = re.compile(r"[0-9]*\.?[0-9]+|[0-9]+\.", re.ASCII)
+_PLAIN = re.compile(r"[0-9]*\.?[0-9]+|[0-9]+\.")
 
 
 def parse_threshold(value: object) -> Decimal:

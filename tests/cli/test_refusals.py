@@ -1,8 +1,12 @@
 """Bad input to every command and setting: one line that says what is wrong, nothing half done."""
 
+import signal
+import subprocess
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -13,7 +17,7 @@ from refine.extensions import db
 from refine.models import Agent, RefinementSession
 from tests import factories
 from tests.cli.conftest import row_counts
-from tests.commands import UNUSED_PORT, refine, refine_here
+from tests.commands import UNUSED_PORT, eventually, refine, refine_here, start, waits_for_input
 
 ANOTHER_KEY = "A" * 43 + "="
 NOWHERE = f"127.0.0.1:{UNUSED_PORT}"
@@ -248,6 +252,54 @@ def test_without_redis_a_session_is_kept_and_the_fault_is_told(
     ]
     assert session is not None
     assert session.status == "queued"
+
+
+def test_ctrl_c_is_told_as_such(app: Flask, environ: dict[str, str]) -> None:
+    waiting = start("token", "revoke", "-", environ=environ, stdin=subprocess.PIPE)
+    eventually(lambda: waits_for_input(waiting.pid))
+
+    waiting.send_signal(signal.SIGINT)
+    _, err = waiting.communicate(timeout=10)
+
+    assert waiting.returncode == 1
+    assert err.split("\n") == ["", "refine: interrupted", ""]
+
+
+def test_a_fault_of_ours_is_told_by_its_class_alone(
+    environ: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with suppress(OSError), Path("/dev/full").open("w") as full:
+        monkeypatch.setattr("sys.stdout", full)
+        done = refine_here(
+            "keys", "new", environ={}, stdin="", monkeypatch=monkeypatch, capsys=capsys
+        )
+
+    assert done.returncode == 1
+    assert done.stderr == "refine: a fault in Refine (OSError); REFINE_LOG_LEVEL=DEBUG tells more\n"
+
+
+def test_what_the_database_refuses_is_told_without_a_traceback(
+    populated: None,
+    environ: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with db.engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE accounts RENAME COLUMN schedule TO away")
+
+    try:
+        done = refine_here(
+            "account", "list", environ=environ, stdin="", monkeypatch=monkeypatch, capsys=capsys
+        )
+    finally:
+        with db.engine.begin() as connection:
+            connection.exec_driver_sql("ALTER TABLE accounts RENAME COLUMN away TO schedule")
+
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 1
+    assert line.startswith("refine: the database refused: (UndefinedColumn)")
 
 
 @pytest.fixture

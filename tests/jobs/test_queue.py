@@ -29,10 +29,13 @@ def agent(app: Flask) -> Agent:
 
 
 @pytest.fixture
-def without_redis(app: Flask, environ: dict[str, str]) -> Iterator[None]:
+def without_redis(agent: Agent, environ: dict[str, str]) -> Iterator[Agent]:
+    """The agent, as an application sees it whose Redis is away."""
+    agent_id = agent.id
+    db.session.rollback()
     away = {**environ, "REDIS_URL": f"redis://127.0.0.1:{UNUSED_PORT}/0"}
     with create_app(Settings.from_environ(away)).app_context():
-        yield
+        yield db.session.get_one(Agent, agent_id)
         db.session.remove()
         db.engine.dispose()
 
@@ -108,14 +111,12 @@ def test_asking_twice_names_the_live_session_and_queues_nothing(redis: Redis, ag
     assert redis.llen(f"rq:queue:{QUEUE}") == 1
 
 
-def test_without_redis_a_session_stays_safely_queued(agent: Agent, without_redis: None) -> None:
-    mine = db.session.get_one(Agent, agent.id)
-
+def test_without_redis_a_session_stays_safely_queued(without_redis: Agent) -> None:
     with pytest.raises(Unreachable, match="Redis does not answer at REDIS_URL"):
-        refine_later(mine, "cli")
+        refine_later(without_redis, "cli")
 
     db.session.rollback()
-    session = RefinementSession.live_of(mine)
+    session = RefinementSession.live_of(without_redis)
     assert session is not None
     assert (session.status, session.dispatched_at) == ("queued", None)
     assert [record.action for record in db.session.scalars(db.select(AuditLog))] == [

@@ -42,7 +42,7 @@ def scripted(environ: dict[str, str], model: ScriptedModel) -> dict[str, str]:
 
 
 @pytest.fixture
-def worker(redis: Redis, scripted: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
+def worker(app: Flask, redis: Redis, scripted: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
     process = start("worker", environ=scripted)
     yield process
     if process.poll() is None:
@@ -174,7 +174,9 @@ def test_a_worker_whose_whole_group_is_asked_to_end_ends_its_session_in_order(
 
 
 def test_an_idle_worker_ends_at_once(worker: "subprocess.Popen[str]", redis: Redis) -> None:
-    eventually(lambda: redis.smembers("rq:workers"))
+    eventually(
+        lambda: [redis.hget(key, "state") for key in redis.smembers("rq:workers")] == [b"idle"]
+    )
 
     worker.send_signal(signal.SIGTERM)
 

@@ -149,16 +149,18 @@ def test_a_local_time_that_is_repeated_runs_once_the_first_time(
     zone: str, schedule: str, first: str, following: str
 ) -> None:
     ran_at = utc(first)
+    soon_after = ran_at + timedelta(minutes=31)
     second_time = ran_at + timedelta(hours=1, seconds=1)
 
     slots = (
         next_slot(schedule, zone, ran_at - timedelta(hours=3)),
         next_slot(schedule, zone, ran_at),
+        last_slot(schedule, zone, soon_after),
         last_slot(schedule, zone, second_time),
         next_slot(schedule, zone, second_time),
     )
 
-    assert slots == (ran_at, utc(following), ran_at, utc(following))
+    assert slots == (ran_at, utc(following), ran_at, ran_at, utc(following))
 
 
 def test_slots_that_are_skipped_together_run_together_once() -> None:

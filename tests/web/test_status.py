@@ -62,6 +62,7 @@ def test_all_is_ready(client: FlaskClient) -> None:
         "status": "ok",
         "database": "ok",
         "migrations": "ok",
+        "keys": "ok",
         "redis": "ok",
     }
 
@@ -71,7 +72,12 @@ def test_without_redis_nothing_is_ready(app: Flask, environ: dict[str, str]) -> 
 
     assert status == 503
     assert found.pop("redis").startswith("Redis does not answer at REDIS_URL")
-    assert found == {"status": "unavailable", "database": "ok", "migrations": "ok"}
+    assert found == {
+        "status": "unavailable",
+        "database": "ok",
+        "migrations": "ok",
+        "keys": "ok",
+    }
 
 
 def test_without_the_database_nothing_is_ready_and_no_secret_is_told(
@@ -87,6 +93,7 @@ def test_without_the_database_nothing_is_ready_and_no_secret_is_told(
         "status": "unavailable",
         "database": said,
         "migrations": said,
+        "keys": said,
         "redis": "ok",
     }
 
@@ -99,6 +106,22 @@ def test_before_the_migrations_nothing_is_ready(
     assert status == 503
     assert found["database"] == "ok"
     assert found["migrations"].endswith("run `refine db upgrade`")
+
+
+def test_with_another_databases_keys_nothing_is_ready(app: Flask, environ: dict[str, str]) -> None:
+    factories.agent()
+    db.session.commit()
+
+    status, found = states("/readyz", environ, REFINE_ENCRYPTION_KEYS="A" * 43 + "=")
+
+    assert status == 503
+    assert "REFINE_ENCRYPTION_KEYS does not hold the key" in found.pop("keys")
+    assert found == {
+        "status": "unavailable",
+        "database": "ok",
+        "migrations": "ok",
+        "redis": "ok",
+    }
 
 
 # -- the front page -------------------------------------------------------------------------------
