@@ -61,6 +61,7 @@ db = SQLAlchemy(
         "hide_parameters": True,
         "pool_pre_ping": True,
         "json_serializer": canonical_json,
+        "connect_args": {"connect_timeout": 10},
     },
 )
 migrate = Migrate()

@@ -2,7 +2,6 @@
 
 import io
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -102,11 +101,10 @@ def children_of(pid: int) -> list[int]:
 
 
 def waits_for_input(pid: int) -> bool:
-    """Whether a process reads from a pipe, with Python's own handler for Ctrl-C in place."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    caught = int(status.partition("SigCgt:")[2].split()[0], 16)
+    """Whether a process reads from its standard input."""
+    call = Path(f"/proc/{pid}/syscall").read_text().split()
     waits_for = Path(f"/proc/{pid}/wchan").read_text()
-    return bool(caught >> (signal.SIGINT - 1) & 1) and "pipe" in waits_for
+    return "pipe" in waits_for and call[1:2] == ["0x0"]
 
 
 def is_alive(pid: int) -> bool:

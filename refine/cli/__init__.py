@@ -4,7 +4,7 @@ import logging
 import sys
 
 import click
-from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from refine import __version__
 from refine.cli.accounts import account, agent, token, user
@@ -66,9 +66,11 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _said_of(error: DBAPIError) -> str:
-    if isinstance(error, OperationalError):
+    sqlstate = getattr(error.orig, "sqlstate", None)
+    # a connection that never came about has none; 08 and 57P are connections that broke
+    if isinstance(error, OperationalError) and (sqlstate or "08")[:3] in ("08", "080", "57P"):
         return "PostgreSQL does not answer at DATABASE_URL; start it, or mend the URL"
-    if isinstance(error, ProgrammingError) and getattr(error.orig, "sqlstate", None) == "42P01":
+    if sqlstate == "42P01":
         return "the database has no tables yet; run `refine db upgrade`"
     logging.getLogger("refine").debug("database error", exc_info=error)
     return f"the database refused: {error.args[0]}"

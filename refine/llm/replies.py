@@ -10,6 +10,9 @@ from refine.errors import InvalidValue, ProviderError
 from refine.llm.messages import Message, Reply, ToolCall, Usage
 from refine.rules.tool_arguments import parse_arguments
 
+# No call costs more; a figure above it is not believed.
+_MOST_TOKENS = 10_000_000
+
 # What goes back to the provider: reasoning must return unchanged, or some refuse the next call.
 _KEPT_IN_HISTORY = ("content", "tool_calls", "reasoning", "reasoning_details")
 
@@ -177,11 +180,11 @@ def _usage(usage: Any) -> Usage:
 
 
 def _count(value: Any) -> int:
-    return value if type(value) is int and 0 <= value < 10**9 else 0
+    return value if type(value) is int and 0 <= value <= _MOST_TOKENS else 0
 
 
 def _cost(value: Any) -> Decimal:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    if not isinstance(value, int | float | str):
         return Decimal(0)
     try:
         cost = Decimal(str(value))

@@ -7,10 +7,15 @@ from refine.models.account import Account
 from refine.models.agent import Agent
 from refine.models.api_token import ApiToken
 from refine.models.audit import AuditLog, ChainHead
-from refine.models.editing import MAX_MUTATIONS, EditRefused
 from refine.models.memory import AgentMemory
-from refine.models.session import LeaseLost, RefinementSession, SessionAlreadyLive
-from refine.models.session_entry import SessionEntry
+from refine.models.session import (
+    MAX_MUTATIONS,
+    EditRefused,
+    LeaseLost,
+    RefinementSession,
+    SessionAlreadyLive,
+    SessionEntry,
+)
 from refine.models.user import User
 from refine.models.wrapped_key import WrappedKey
 

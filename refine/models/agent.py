@@ -230,6 +230,8 @@ class Agent(Base):
 
         Recorded as ``agent_settings_update``, the values sealed. InvalidValue changes nothing.
         """
+        if field == "name" and value is None:
+            raise InvalidValue("name has no default; give one")
         self.lock()
         before = getattr(self, field)
         setattr(self, field, value)

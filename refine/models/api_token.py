@@ -10,7 +10,7 @@ from sqlalchemy import CheckConstraint, ForeignKey, Text, select
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from refine import clock
-from refine.errors import NotFound
+from refine.errors import InvalidValue, NotFound
 from refine.extensions import Base, db
 from refine.models.account import Account
 from refine.models.agent import Agent
@@ -63,6 +63,8 @@ class ApiToken(Base):
 
         Recorded as ``token_minted`` in the agent's chain, or the account's.
         """
+        if agent is not None and agent.account is not account:
+            raise InvalidValue("the agent belongs to another account")
         kind: TokenKind = "agent" if agent is not None else "platform"
         secret = _new_secret(kind)
         token = cls(

@@ -297,8 +297,10 @@ class _Run:
     # -- the end ----------------------------------------------------------------------------------
 
     def _stop_if_asked(self) -> None:
-        asked = self._session.is_stopping
+        asked, status = self._session.is_stopping, self._session.status
         db.session.commit()
+        if status != "running":
+            raise LeaseLost(status)
         if asked or self._is_stopping():
             raise self._stopped()
         if time.monotonic() >= self._deadline:

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from refine.errors import InvalidValue
-from refine.extensions import db
 from refine.models import AgentMemory, EditRefused, LeaseLost, RefinementSession
 from refine.rules.content import MAX_QUERY_CHARACTERS, MAX_SUMMARY_CHARACTERS, bounded_text
 from refine.rules.memory_ids import parse_ids, parse_single_id
+from refine.tools.transaction import one_call
 
 Result = dict[str, Any]
 
@@ -65,6 +65,7 @@ DEFINITION: dict[str, Any] = {
     },
 }
 
+_LONGEST_QUOTE = 60
 _PARAMETERS = frozenset(DEFINITION["function"]["parameters"]["properties"]) - {"action"}
 
 
@@ -96,26 +97,27 @@ class RefinementTool:
         nothing changed and nothing counted. Our own faults raise, with nothing committed.
         """
         try:
+            with one_call():
+                result = self._carry_out(action, params)
+        except InvalidValue as error:
+            result = _error(str(error))
+            if isinstance(error, _UnknownAction):
+                result["allowed_actions"] = list(ACTIONS)
+        return result
+
+    def _carry_out(self, action: object, params: dict[str, Any]) -> Result:
+        try:
             session = RefinementSession.held(self._session_id, self._lease_token)
             params = _checked(action, params)
             result = self._actions[str(action)](session, **params)
             self._stats = dict(session.stats)
+        except LeaseLost as lost:
+            return _error(f"Session terminated ({lost.status}): no further operation is possible")
         except EditRefused as refusal:
-            # committed: the memory that it shows counts as shown
+            # no fault: the memory that it shows counts as shown from now on
             result = _error(str(refusal))
             if refusal.memory is not None:
                 result["memory"] = refusal.memory.ledger_entry()
-        except InvalidValue as error:
-            db.session.rollback()
-            result = _error(str(error))
-            if isinstance(error, _UnknownAction):
-                result["allowed_actions"] = list(ACTIONS)
-        except LeaseLost as lost:
-            result = _error(f"Session terminated ({lost.status}): no further operation is possible")
-        except BaseException:
-            db.session.rollback()
-            raise
-        db.session.commit()
         return result
 
     def _search(
@@ -186,8 +188,7 @@ def _checked(action: object, params: dict[str, Any]) -> dict[str, Any]:
     if action is None:
         raise _UnknownAction("action is required")
     if not isinstance(action, str) or action not in ACTIONS:
-        shown = f" '{action}'" if isinstance(action, str) and action.isidentifier() else ""
-        raise _UnknownAction(f"Invalid action{shown[:60]}")
+        raise _UnknownAction(f"Invalid action '{str(action)[:_LONGEST_QUOTE]}'")
     required, optional = ACTIONS[action]
     allowed = (*required, *optional)
     given = {

@@ -3,9 +3,9 @@
 from typing import Any
 
 from refine.errors import InvalidValue
-from refine.extensions import db
 from refine.models import Agent
 from refine.rules.content import TAGS
+from refine.tools.transaction import one_call
 
 DEFINITION: dict[str, Any] = {
     "type": "function",
@@ -53,17 +53,13 @@ class SaveMemoryTool:
         if unknown:
             return _error(f"unknown parameter; save_memory takes: {', '.join(_ALLOWED)}")
         try:
-            memory, existing = self._agent.remember(
-                content, memory_type, [] if tags is None else tags
-            )
-            saved = {"type": "saved", "id": memory.id, "memory_type": memory.memory_type}
+            with one_call():
+                memory, existing = self._agent.remember(
+                    content, memory_type, [] if tags is None else tags
+                )
+                saved = {"type": "saved", "id": memory.id, "memory_type": memory.memory_type}
         except InvalidValue as error:
-            db.session.rollback()
             return _error(str(error))
-        except BaseException:
-            db.session.rollback()
-            raise
-        db.session.commit()
         return {**saved, "existing": True} if existing else saved
 
 

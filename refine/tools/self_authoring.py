@@ -3,9 +3,9 @@
 from typing import Any
 
 from refine.errors import InvalidValue
-from refine.extensions import db
 from refine.models import Agent
 from refine.models.agent import AUTHORED_FIELDS
+from refine.tools.transaction import one_call
 
 ALLOWED_ACTIONS = ("view", "update")
 DEFAULT_WORD = "default"
@@ -56,25 +56,19 @@ class SelfAuthoringTool:
         return self._update(str(field), value)
 
     def _view(self, field: str) -> dict[str, Any]:
-        value, is_default = self._agent.authored(field)
-        result = {**self._config("view", field, value), "is_default": is_default}
-        db.session.commit()
-        return result
+        with one_call():
+            value, is_default = self._agent.authored(field)
+            return {**self._config("view", field, value), "is_default": is_default}
 
     def _update(self, field: str, value: object) -> dict[str, Any]:
         if value is None or (isinstance(value, str) and not value.strip()):
             return _error("value required for update")
         try:
-            self._agent.author(field, None if value == DEFAULT_WORD else value)
-            result = self._config("update", field, self._agent.authored(field)[0])
+            with one_call():
+                self._agent.author(field, None if value == DEFAULT_WORD else value)
+                return self._config("update", field, self._agent.authored(field)[0])
         except InvalidValue as error:
-            db.session.rollback()
             return _error(str(error))
-        except BaseException:
-            db.session.rollback()
-            raise
-        db.session.commit()
-        return result
 
     def _config(self, action: str, field: str, value: object) -> dict[str, Any]:
         return {

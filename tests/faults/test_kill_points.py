@@ -64,9 +64,7 @@ class Run:
         return db.session.get_one(RefinementSession, self.session_id, populate_existing=True)
 
 
-def run_in_child(
-    app: Flask, settings: Settings, model: ScriptedModel, cut_at: int | None
-) -> Run:
+def run_in_child(app: Flask, settings: Settings, model: ScriptedModel, cut_at: int | None) -> Run:
     agent = factories.agent("twice said", "Twice said ")
     memories = factories.ledger(agent, *[25] * 20)
     session = RefinementSession.queue(agent, "cli")

@@ -103,7 +103,9 @@ class Reference:
     def consolidate(self, ids: list[int], content: str, result: int) -> None:
         sources = [self.memories[id_] for id_ in ids]
         self.add(result, content)
-        self.memories[result]["tags"] = sorted({tag for source in sources for tag in source["tags"]})
+        self.memories[result]["tags"] = sorted(
+            {tag for source in sources for tag in source["tags"]}
+        )
         self.memories[result]["date"] = min(source["date"] for source in sources)
         self.merged.add(result)
         self._edit([(id_, "discarded", True) for id_ in ids])

@@ -15,7 +15,7 @@ from sqlalchemy import text
 from refine import clock
 from refine.extensions import db
 from refine.models import RefinementSession
-from refine.models.session_entry import SessionEntry
+from refine.models.session.entry import SessionEntry
 from refine.models.verification import verify_all
 from refine.refinement import heartbeat
 from refine.refinement.loop import Event, refine

@@ -12,7 +12,7 @@ from refine import clock, prompts
 from refine.extensions import db
 from refine.llm.rehearsal import answer
 from refine.models import Agent, RefinementSession
-from refine.models.session_entry import SessionEntry
+from refine.models.session.entry import SessionEntry
 from refine.refinement.prompting import Ledger, brief, opening, room_for_ledger
 from refine.tools.refinement import DEFINITION
 from tests import factories
@@ -121,7 +121,7 @@ def test_the_brief_tells_every_rule(rules: str) -> None:
         "quote or insight",
         "Near-duplicates with another emotional texture are not duplicates",
         "AT MOST 10 mutating operations (consolidate, update, delete)",
-        "The system refuses the next one",
+        "The system refuses the eleventh",
         "At most 125 tokens may go",
         "every change of the session is undone",
         "Relational memories (vows, quotes, dates, emotional texture): only if exact duplicates",

@@ -1,0 +1,156 @@
+"""How sessions end: with a status, measured figures, a record, and word to the agent."""
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+from refine import clock
+from refine.errors import Refused
+from refine.extensions import db
+from refine.models.image import Change, iso
+from refine.models.memory import AgentMemory, change_memories
+from refine.models.session.columns import AFTER_LOOP, LIVE, LOST_AFTER, EndStatus, SessionColumns
+from refine.models.user import User
+
+_END_ACTION: dict[EndStatus, str] = {
+    "completed": "memory_refinement_complete",
+    "rolled_back": "memory_refinement_rollback",
+    "incomplete": "memory_refinement_incomplete",
+    "declined": "memory_refinement_declined",
+    "skipped": "memory_refinement_skipped",
+    "failed": "memory_refinement_failed",
+}
+
+
+class Ending(SessionColumns):
+    """The ends of a session, but for the agent's own ``complete`` and the breaker's rollback."""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the session is queued or running."""
+        return self.status in LIVE
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether somebody asked the session to stop."""
+        return self.stop_requested_at is not None
+
+    def request_stop(self, user: User | None = None, at: datetime | None = None) -> None:
+        """Ask the session to stop before its next step; a queued one ends at once, ``skipped``."""
+        at = at or clock.now()
+        self.agent.lock()
+        db.session.refresh(self, with_for_update={"key_share": True})
+        if not self.is_live:
+            raise Refused(f"the session ended already ({self.status})")
+        if not self.is_stopping:
+            self.stop_requested_at = at
+            self.stop_requested_by_id = user.id if user is not None else None
+        if self.status == "queued":
+            self.finish("skipped", "stopped while it was queued", at=at)
+
+    def end_if_lost(self, at: datetime | None = None) -> bool:
+        """End a running session whose worker gave no sign of life; tell whether it did."""
+        at = at or clock.now()
+        self.agent.lock()
+        db.session.refresh(self, with_for_update={"key_share": True})
+        lost = self.status == "running" and (self.heartbeat_at or at) < at - LOST_AFTER
+        if lost:
+            self.error_kind = "worker_lost"
+            self.give_up("the worker was lost", at=at)
+        return lost
+
+    def give_up(self, reason: str, *, at: datetime | None = None) -> None:
+        """End after a failure: ``incomplete`` if something was changed, else ``failed``."""
+        self.finish("incomplete" if self.mutation_count else "failed", reason, at=at)
+
+    def finish(
+        self,
+        status: EndStatus,
+        reason: str,
+        *,
+        summary: str | None = None,
+        changes: Collection[Change] = (),
+        data: dict[str, Any] | None = None,
+        journal: str | None = None,
+        at: datetime | None = None,
+    ) -> None:
+        """End with a status and an audit record of measured figures; after a loop, tell the agent.
+
+        ``changes`` are reversals that go with the end (a rollback); the mass is measured as they
+        leave it.
+        """
+        at = at or clock.now()
+        self.status, self.end_reason, self.ended_at = status, reason, at
+        self.lease_token = None
+        self._measure(changes)
+        if status in AFTER_LOOP:
+            self.agent.last_refinement_at = at
+            self.summary = f"{self.figures()} {summary or ''}".strip()
+            told = journal or f"{self.summary} {_because(status, reason)}"
+            changes = [*changes, self._journal(told, at)]
+        change_memories(
+            _END_ACTION[status],
+            list(changes),
+            agent=self.agent,
+            session_id=self.id,
+            subject=("RefinementSession", self.id),
+            data={**self._measured(), **(data or {})},
+            sealed={"summary": self.summary, "consent_reply": self.consent_reply},
+            at=at,
+        )
+
+    def figures(self) -> str:
+        """Return the measured outcome: ``Refinement session: 100 → 99 memories, …``."""
+        saved = (self.mass_before or 0) - (self.mass_after or 0)
+        done = ", ".join(f"{count} {verb}" for verb, count in self.stats.items() if count)
+        if self.status == "rolled_back":
+            done += ", all undone"
+        return (
+            f"Refinement session: {self.memories_before} → {self.memories_after} memories, "
+            f"{abs(saved)} tokens {'saved' if saved >= 0 else 'added'} ({done or 'no changes'})."
+        )
+
+    def _measure(self, changes: Collection[Change]) -> None:
+        """Measure what the ledger holds once ``changes`` are made."""
+        count, mass = self.agent.core_figures()
+        self.memories_after = count + sum(change.count_difference for change in changes)
+        self.mass_after = mass + sum(change.mass_difference for change in changes)
+
+    def _measured(self) -> dict[str, Any]:
+        return {
+            "status": self.status,
+            "reason": self.end_reason,
+            "trigger": self.trigger,
+            "mass_before": self.mass_before,
+            "mass_after": self.mass_after,
+            "memories_before": self.memories_before,
+            "memories_after": self.memories_after,
+            "duplicates_removed": self.duplicates_removed,
+            "threshold": str(self.threshold),
+            "removable_tokens": self.removable_tokens,
+            "removed_tokens": self.removed_tokens,
+            "mutation_count": self.mutation_count,
+            "stats": dict(self.stats),
+            "llm_calls": self.llm_calls,
+            "prompt_tokens": self.prompt_tokens,
+            "cached_tokens": self.cached_tokens,
+            "completion_tokens": self.completion_tokens,
+            "cost_usd": str(self.cost_usd),
+            "started_at": iso(self.started_at),
+        }
+
+    def _journal(self, content: str, at: datetime) -> Change:
+        memory = AgentMemory(
+            agent=self.agent,
+            memory_type="journal",
+            content=content,
+            session_id=self.id,
+            created_at=at,
+        )
+        db.session.add(memory)
+        db.session.flush()
+        return Change(memory.id, None, memory.image())
+
+
+def _because(status: EndStatus, reason: str) -> str:
+    return "" if status == "completed" else f"It ended early: {reason}. What was done stays."

@@ -1,0 +1,190 @@
+"""Refinement sessions: supervised runs in which an agent edits its own core memories."""
+
+import uuid
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import CheckConstraint, Index, UniqueConstraint, func, select, text, update
+
+from refine import clock
+from refine.errors import Refused
+from refine.extensions import Base, db
+from refine.models.agent import Agent
+from refine.models.audit import AuditLog
+from refine.models.session.columns import (
+    AFTER_LOOP,
+    ENDED,
+    LIVE,
+    ROLLING_WINDOW,
+    TRIGGERS,
+    Trigger,
+)
+from refine.models.session.editing import Editing
+from refine.models.session.snapshot import Snapshot
+from refine.models.user import User
+
+
+class SessionAlreadyLive(Refused):
+    """The agent has a queued or running session; ``session_id`` is that one."""
+
+    def __init__(self, session_id: uuid.UUID) -> None:
+        self.session_id = session_id
+        super().__init__(f"the agent already has a live session: {session_id}")
+
+
+class LeaseLost(Refused):
+    """The session ended, or was given to another worker; ``status`` is what it is now."""
+
+    def __init__(self, status: str) -> None:
+        self.status = status
+        super().__init__(f"the session is no longer held by this worker (it is {status})")
+
+
+class RefinementSession(Snapshot, Editing, Base):
+    """One session, from its queueing on; its capabilities are in the files beside this one."""
+
+    __table_args__ = (
+        CheckConstraint(f"trigger IN {TRIGGERS}", name="trigger"),
+        CheckConstraint(f"status IN {LIVE + ENDED}", name="status"),
+        CheckConstraint("threshold > 0 AND threshold <= 1", name="threshold"),
+        CheckConstraint("mutation_count BETWEEN 0 AND 10", name="mutation_count"),
+        CheckConstraint("removed_tokens BETWEEN 0 AND removable_tokens", name="removed_tokens"),
+        CheckConstraint("(status = 'running') = (lease_token IS NOT NULL)", name="lease"),
+        CheckConstraint(f"(status IN {ENDED}) = (ended_at IS NOT NULL)", name="ended"),
+        Index(
+            "uq_refinement_sessions_live_agent",
+            "agent_id",
+            unique=True,
+            postgresql_where=text(f"status IN {LIVE}"),
+        ),
+        UniqueConstraint("agent_id", "slot_at", "attempt"),
+        Index("ix_refinement_sessions_agent_id_created_at", "agent_id", "created_at"),
+        Index("ix_refinement_sessions_status_created_at", "status", "created_at"),
+    )
+
+    @classmethod
+    def queue(
+        cls,
+        agent: Agent,
+        trigger: Trigger,
+        *,
+        user: User | None = None,
+        at: datetime | None = None,
+        **fields: Any,
+    ) -> "RefinementSession":
+        """Add a queued session for the agent; SessionAlreadyLive if it has a live one.
+
+        A live session whose worker was lost is ended first.
+        """
+        at = at or clock.now()
+        if not agent.active:
+            raise Refused(f"{agent.name} is not active: no session runs for it")
+        agent.lock()
+        if (live := cls.live_of(agent)) is not None and not live.end_if_lost(at):
+            raise SessionAlreadyLive(live.id)
+        session = cls(
+            id=uuid.uuid4(),
+            agent=agent,
+            trigger=trigger,
+            user_id=user.id if user is not None else None,
+            model_id=agent.model_id,
+            threshold=agent.threshold,
+            status="queued",
+            created_at=at,
+            **fields,
+        )
+        db.session.add(session)
+        db.session.flush()
+        session._record("refinement_queued", {"trigger": trigger}, user=user, at=at)
+        return session
+
+    @classmethod
+    def start(
+        cls, agent: Agent, trigger: Trigger = "manual", *, at: datetime | None = None
+    ) -> "RefinementSession":
+        """Return a running session with its snapshot taken, all of its ledger shown.
+
+        The commit is the caller's.
+        """
+        session = cls.queue(agent, trigger, at=at)
+        session.claim(at)
+        session.take_snapshot()
+        return session
+
+    def claim(self, at: datetime | None = None) -> uuid.UUID | None:
+        """Take the queued session over; return the lease, or None if it is not queued any more."""
+        at = at or clock.now()
+        lease_token = uuid.uuid4()
+        claimed = db.session.execute(
+            update(RefinementSession)
+            .where(RefinementSession.id == self.id, RefinementSession.status == "queued")
+            .values(status="running", lease_token=lease_token, started_at=at, heartbeat_at=at)
+            .execution_options(synchronize_session=False)
+            .returning(RefinementSession.id)
+        ).scalar_one_or_none()
+        db.session.refresh(self)
+        return lease_token if claimed is not None else None
+
+    @classmethod
+    def held(cls, session_id: uuid.UUID, lease_token: uuid.UUID | None) -> "RefinementSession":
+        """Return the running session, locked together with its agent, if the lease still holds.
+
+        The lease is the caller's own copy. Raises LeaseLost where the session ended or is held by
+        another; then this worker can change nothing more.
+        """
+        whose = select(cls.agent_id).where(cls.id == session_id).scalar_subquery()
+        db.session.scalars(
+            select(Agent)
+            .where(Agent.id == whose)
+            .with_for_update(key_share=True, of=Agent)
+            .execution_options(populate_existing=True)
+        ).one()
+        held = db.session.scalar(
+            select(cls)
+            .where(cls.id == session_id, cls.lease_token == lease_token, cls.status == "running")
+            .with_for_update(key_share=True)
+            .execution_options(populate_existing=True)
+        )
+        if held is None:
+            status = select(cls.status).where(cls.id == session_id)
+            raise LeaseLost(db.session.scalars(status).one())
+        return held
+
+    @classmethod
+    def live_of(cls, agent: Agent) -> "RefinementSession | None":
+        """Return the agent's queued or running session."""
+        return db.session.scalar(
+            select(cls)
+            .where(cls.agent_id == agent.id, cls.status.in_(LIVE))
+            .execution_options(populate_existing=True)
+        )
+
+    @classmethod
+    def last_of(cls, agent: Agent, *, before: datetime | None = None) -> "RefinementSession | None":
+        """Return the agent's last session that ran its loop."""
+        ran = select(cls).where(
+            cls.agent_id == agent.id,
+            cls.status.in_(AFTER_LOOP),
+        )
+        if before is not None:
+            ran = ran.where(cls.created_at < before)
+        return db.session.scalar(ran.order_by(cls.created_at.desc()).limit(1))
+
+    @classmethod
+    def outcomes(cls, at: datetime | None = None) -> dict[str, int]:
+        """Return how many sessions of the last 30 days there are in each status."""
+        since = (at or clock.now()) - ROLLING_WINDOW
+        counted = (
+            select(cls.status, func.count()).where(cls.created_at > since).group_by(cls.status)
+        )
+        return dict(db.session.execute(counted).all())
+
+    def _record(self, action: str, data: dict[str, Any], **record: Any) -> None:
+        AuditLog.record(
+            action,
+            agent=self.agent,
+            session_id=self.id,
+            subject=("RefinementSession", self.id),
+            data=data,
+            **record,
+        )
