@@ -1,6 +1,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := app.py refine tests migrations bench
+SOURCES := app.py refine tests migrations
+
+# Where every branch must be taken: what the guarantees hang on.
+WHOLE := refine/rules/*,refine/sealing.py,refine/tools/*,refine/models/*,refine/llm/replies.py,refine/refinement/*
 
 .DEFAULT_GOAL := help
 .PHONY: help install dev up test check tests fix lock clean
@@ -24,7 +27,7 @@ check: .venv/.developed ## Format, lint, types, layers
 tests: .venv/.developed ## Run the tests, with branch coverage
 	$(BIN)/python -m pytest -n auto --cov --cov-report=
 	$(BIN)/coverage report --fail-under=90
-	$(BIN)/coverage report --fail-under=100 --include=$(shell paste -sd, .coverage-whole)
+	$(BIN)/coverage report --fail-under=100 --include="$(WHOLE)"
 
 fix: .venv/.developed ## Format, and mend what the linter can
 	$(BIN)/ruff format $(SOURCES)

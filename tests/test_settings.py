@@ -1,5 +1,6 @@
 """Settings from the environment: every variable, its default, and a refusal that names it."""
 
+import base64
 import stat
 from decimal import Decimal
 from pathlib import Path
@@ -13,8 +14,9 @@ from refine.embedded import database_url, redis_url
 from refine.errors import SettingsError
 from refine.settings import OPENROUTER_BASE_URL, Settings, current
 
-KEY = Fernet.generate_key().decode()
-OLD_KEY = Fernet.generate_key().decode()
+# fixed, because they are in the names of tests: every process must collect the same ones
+KEY = base64.urlsafe_b64encode(b"a key of the tests, 32 bytes it is"[:32]).decode()
+OLD_KEY = base64.urlsafe_b64encode(b"an older key of the same, 32 bytes"[:32]).decode()
 NEEDED = {
     "DATABASE_URL": "postgresql://db.example.org/refine",
     "REDIS_URL": "redis://cache.example.org",

@@ -138,7 +138,7 @@ def between(action: Callable[..., Any], point: Callable[[], None]) -> Callable[.
     return with_points
 
 
-# -- what must hold ---------------------------------------------------------------------------------
+# -- what must hold ---------------------------------------------------------------------------
 
 
 def check_in_step(run: Run, point: int) -> None:
@@ -193,7 +193,7 @@ def end_as_the_sweeper_would(run: Run) -> None:
     assert not session.is_live
 
 
-# -- help -------------------------------------------------------------------------------------------
+# -- help -------------------------------------------------------------------------------------
 
 
 def memories_of(agent_id: int) -> list[AgentMemory]:

@@ -123,14 +123,15 @@ def test_stats_are_a_copy(tool):
     [
         ("x", "Invalid action 'x'"),
         ("Delete", "Invalid action 'Delete'"),
-        ("delete ", "Invalid action"),
-        ("it's\nbad", "Invalid action"),
-        ("", "Invalid action"),
+        ("delete ", "Invalid action 'delete '"),
+        ("it's\nbad", "Invalid action 'it's\nbad'"),
+        ("x" * 61, f"Invalid action '{'x' * 60}'"),
+        ("", "Invalid action ''"),
         (None, "action is required"),
-        (7, "Invalid action"),
-        (["delete"], "Invalid action"),
-        ({}, "Invalid action"),
-        (True, "Invalid action"),
+        (7, "Invalid action '7'"),
+        (["delete"], "Invalid action '['delete']'"),
+        ({}, "Invalid action '{}'"),
+        (True, "Invalid action 'True'"),
     ],
 )
 def test_an_unknown_or_missing_action_names_the_allowed_ones(tool, ids, action, error):
