@@ -1,5 +1,6 @@
 import io
 import os
+import shlex
 import signal
 import sys
 import time
@@ -288,6 +289,6 @@ class TestOutput:
         output = io.StringIO()
         code = "import os; print('first'); os._exit(0)"
 
-        self.shown(tmp_path, output, web=f'{sys.executable} -c "{code}"')
+        self.shown(tmp_path, output, web=f'{shlex.quote(sys.executable)} -c "{code}"')
 
         assert "web    | first\n" in output.getvalue()

@@ -6,6 +6,7 @@ stands for "after this" and for "before that".
 """
 
 import os
+import signal
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from refine.settings import Settings
 from tests import factories
 from tests.scripted_model import ScriptedModel
 
-CUT = 99
+CUT = -signal.SIGKILL
 PARTS = 4
 
 
@@ -66,14 +67,14 @@ class Run:
 
 def run_in_child(app: Flask, settings: Settings, model: ScriptedModel, cut_at: int | None) -> Run:
     agent = factories.agent("twice said", "Twice said ")
-    memories = factories.ledger(agent, *[25] * 20)
+    memories = factories.ledger(agent, *[25] * 14)
     session = RefinementSession.queue(agent, "cli")
     run = Run(agent, session)
     db.session.commit()
     script(model, [memory.id for memory in memories])
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
-        os._exit(in_child(app, settings, run.session_id, cut_at, writing))
+        in_child(app, settings, run.session_id, cut_at, writing)
     os.close(writing)
     with os.fdopen(reading) as told:
         run.points = int(told.read() or 0)
@@ -97,17 +98,18 @@ def script(model: ScriptedModel, ids: list[int]) -> None:
 
 def in_child(
     app: Flask, settings: Settings, session_id: uuid.UUID, cut_at: int | None, writing: int
-) -> int:
+) -> None:
     try:
         with app.app_context():
             db.engine.dispose(close=False)
             points = cutting(cut_at)
             refine(session_id, settings)
             os.write(writing, str(points()).encode())
-            return 0
-    except BaseException as fault:  # the parent sees the exit code; pytest must not run on here
+    except BaseException as fault:
         os.write(2, f"{type(fault).__name__}: {fault}\n".encode())
-        return 1
+    finally:
+        # pytest must not run on here, whatever happened
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def cutting(cut_at: int | None) -> Callable[[], int]:
@@ -117,7 +119,7 @@ def cutting(cut_at: int | None) -> Callable[[], int]:
     def point(*_: Any, **__: Any) -> None:
         nonlocal passed
         if passed == cut_at:
-            os._exit(CUT)
+            os.kill(os.getpid(), signal.SIGKILL)
         passed += 1
 
     event.listen(db.engine, "before_cursor_execute", point)
