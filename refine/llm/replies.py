@@ -1,13 +1,13 @@
 """Reading what a model's server sent: every shape that providers were seen to send."""
 
 import json
-import re
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from refine.errors import InvalidValue, ProviderError
 from refine.llm.messages import Message, Reply, ToolCall, Usage
+from refine.rules.content import made_storable
 from refine.rules.tool_arguments import parse_arguments
 
 # No call costs more; a figure above it is not believed.
@@ -15,9 +15,6 @@ _MOST_TOKENS = 10_000_000
 
 # What goes back to the provider: reasoning must return unchanged, or some refuse the next call.
 _KEPT_IN_HISTORY = ("content", "tool_calls", "reasoning", "reasoning_details")
-
-# Text that is cut in the middle of an emoji ends in half a surrogate pair.
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 class Unusable(Exception):
@@ -95,7 +92,8 @@ def _text(content: Any) -> str | None:
     if isinstance(content, list):
         parts = [part.get("text") for part in content if isinstance(part, dict)]
         content = "".join(part for part in parts if isinstance(part, str)) or None
-    return _UNSTORABLE.sub("\ufffd", content) if isinstance(content, str) else None
+    # text that is cut in the middle of an emoji ends in half a surrogate pair
+    return made_storable(content) if isinstance(content, str) else None
 
 
 def _tool_calls(message: dict[str, Any], *, is_cut: bool) -> tuple[ToolCall, ...]:

@@ -193,7 +193,7 @@ class _Run:
         reply = self._ask()
         agreed = consents(reply.text) and not reply.tool_calls
         session = self._held()
-        session.consent_reply = _storable(reply.text)
+        session.consent_reply = reply.text
         if agreed:
             session.consented_at = clock.now()
         db.session.commit()
@@ -228,18 +228,17 @@ class _Run:
         over = False
         for call in calls:
             if not over:
-                self._stop_if_asked()
-                self._count_tool_call()
+                self._begin_tool_call()
             result = _result_of(tool, call)
             over = over or result["type"] in ENDING_RESULTS
             self._messages.append(tool_message(call, as_line(result)))
             self._say("tool_call", action=_shown_action(call), result=result["type"])
         return over
 
-    def _count_tool_call(self) -> None:
+    def _begin_tool_call(self) -> None:
         session = self._held()
+        self._stop_if_asked()
         if session.tool_calls >= MAX_TOOL_CALLS:
-            db.session.commit()
             raise Ended("incomplete", f"the limit of {MAX_TOOL_CALLS} tool calls was reached")
         session.tool_calls += 1
         db.session.commit()
@@ -266,7 +265,7 @@ class _Run:
             raise self._stopped() from None
         except ProviderError as fault:
             if fault.kind == "deadline" or time.monotonic() >= self._deadline:
-                self._end_for_time()
+                raise self._out_of_time() from None
             raise
         self._count_call(reply, counts_as_turn)
         if not is_same_model(model_id, reply.model):
@@ -297,30 +296,26 @@ class _Run:
     # -- the end ----------------------------------------------------------------------------------
 
     def _stop_if_asked(self) -> None:
-        asked, status = self._session.is_stopping, self._session.status
-        db.session.commit()
-        if status != "running":
-            raise LeaseLost(status)
-        if asked or self._is_stopping():
+        """End here where the session is not ours any more, a stop was asked for, or time is up."""
+        if self._session.status != "running":
+            raise LeaseLost(self._session.status)
+        if self._session.is_stopping or self._is_stopping():
             raise self._stopped()
         if time.monotonic() >= self._deadline:
-            self._end_for_time()
+            raise self._out_of_time()
 
     def _stopped(self) -> Ended:
         """What a stop makes of the session: its end if somebody asked for it, else a failure."""
-        session = self._session
-        asked, consented = session.is_stopping, session.consented_at is not None
-        db.session.commit()
-        if not asked:
+        if not self._session.is_stopping:
             return Ended(None, "its process was asked to end", "worker_stopped")
+        consented = self._session.consented_at is not None
         return Ended("incomplete" if consented else "skipped", "stopped on request")
 
-    def _end_for_time(self) -> NoReturn:
-        session = self._session
-        consented = session.consented_at is not None
-        db.session.commit()
+    def _out_of_time(self) -> Ended:
         reason = f"the limit of {self._settings.max_seconds} seconds was reached"
-        raise Ended("incomplete" if consented else None, reason, None if consented else "timeout")
+        if self._session.consented_at is None:
+            return Ended(None, reason, "timeout")
+        return Ended("incomplete", reason)
 
     # -- the session ------------------------------------------------------------------------------
 
@@ -354,13 +349,6 @@ def _ending_of(fault: BaseException) -> Ended:
     if isinstance(fault, KeyboardInterrupt):
         return Ended(None, "interrupted", "interrupted")
     return Ended(None, f"a fault in Refine ({type(fault).__name__})", "internal")
-
-
-def _storable(text: str | None) -> str | None:
-    """What a model said, but for what no database holds: NUL, and halves of surrogate pairs."""
-    if text is None:
-        return None
-    return text.encode(errors="replace").decode().replace("\x00", "?")
 
 
 def _result_of(tool: RefinementTool, call: ToolCall) -> dict[str, Any]:

@@ -15,6 +15,7 @@ TAGS = ("audio", "somatic", "voice", "relational")
 IMMUTABLE_TAGS = frozenset({"audio", "somatic", "voice"})
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -30,6 +31,11 @@ def storable(text: object, *, field: str) -> str:
     if _LONE_SURROGATE.search(text):
         raise InvalidValue(f"{field} must be valid Unicode (it contains half of a surrogate pair)")
     return text
+
+
+def made_storable(text: str) -> str:
+    """Return ``text`` with U+FFFD in place of each NUL and each half of a surrogate pair."""
+    return _UNSTORABLE.sub("\ufffd", text)
 
 
 def bounded_text(text: object, *, field: str, limit: int) -> str:

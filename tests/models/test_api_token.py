@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 
 from refine import clock
-from refine.errors import NotFound
+from refine.errors import InvalidValue, NotFound
 from refine.extensions import db
 from refine.models import ApiToken
 from refine.models.api_token import is_well_formed
@@ -18,6 +18,13 @@ def test_an_agent_token_is_the_agents(app):
     assert secret.startswith("refine_agent_")
     assert (token.kind, token.agent, token.account) == ("agent", agent, agent.account)
     assert ApiToken.of_secret(secret) is token
+
+
+def test_a_token_of_one_account_is_not_minted_for_anothers_agent(app):
+    agent = factories.agent()
+
+    with pytest.raises(InvalidValue, match="another account"):
+        ApiToken.mint(account=factories.account(), agent=agent)
 
 
 def test_a_platform_token_is_the_accounts(app):

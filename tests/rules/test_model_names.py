@@ -67,3 +67,7 @@ def test_a_month_and_a_day_are_a_date_too(answered: str) -> None:
 
 def test_a_reply_that_names_no_model_is_taken_as_the_pinned_one() -> None:
     assert is_same_model("openai/gpt-4o", None)
+
+
+def test_no_other_authors_model_is_the_pinned_one() -> None:
+    assert not is_same_model("openai/gpt-4o", "other/gpt-4o")
