@@ -88,6 +88,13 @@ class Settings:
         )
 
 
+def is_installed(environ: Mapping[str, str] = os.environ) -> bool:
+    """Tell whether there is a database for this environment: a given one, or an embedded one."""
+    read = _Reader(environ)
+    data_dir = Path(read.text("REFINE_DATA_DIR", DEFAULT_DATA_DIR))
+    return read.optional("DATABASE_URL") is not None or (data_dir / "postgres").is_dir()
+
+
 def current() -> Settings:
     """Return the settings of the application whose context is active."""
     return cast(Settings, current_app.extensions["refine.settings"])
@@ -213,6 +220,8 @@ def _checked_url(name: str, url: str, schemes: tuple[str, ...], example: str) ->
         raise SettingsError(f"{name} is not a URL; use {example}") from None
     if parts.scheme.startswith("http"):
         is_complete = bool(parts.hostname)
+        if parts.username is not None:  # these URLs are shown and recorded
+            raise SettingsError(f"{name} must not hold a name or password")
     else:
         is_complete = bool(parts.netloc or parts.path.strip("/") or parts.query)
     if parts.scheme not in schemes or not is_complete:

@@ -31,7 +31,7 @@ END $$;
 
 CREATE TRIGGER audit_logs_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_logs
   FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
-CREATE TRIGGER agent_memories_no_truncate BEFORE TRUNCATE ON agent_memories
+CREATE TRIGGER agent_memories_nothing_purged BEFORE DELETE OR TRUNCATE ON agent_memories
   FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
 
 -- The record is the permit: what touches a protected memory must have been recorded, as allowed, by
@@ -53,10 +53,6 @@ DECLARE
   is_unchanged boolean;
   stays_kept_or_gone boolean;
 BEGIN
-  IF TG_OP = 'DELETE' THEN
-    RAISE EXCEPTION 'memory % is constitutional: it cannot be deleted', OLD.id
-      USING ERRCODE = '23001';
-  END IF;
   is_unchanged := NEW.content = OLD.content AND NEW.memory_type = OLD.memory_type
     AND NEW.created_at = OLD.created_at;
   stays_kept_or_gone := NEW.discarded_at IS NOT DISTINCT FROM OLD.discarded_at;
@@ -73,7 +69,7 @@ BEGIN
     USING ERRCODE = '23001';
 END $$;
 
-CREATE TRIGGER agent_memories_constitutional BEFORE UPDATE OR DELETE ON agent_memories
+CREATE TRIGGER agent_memories_constitutional BEFORE UPDATE ON agent_memories
   FOR EACH ROW WHEN (OLD.constitutional) EXECUTE FUNCTION guard_constitutional_memory();
 """
 

@@ -7,18 +7,27 @@ from flask import Flask
 
 from refine import create_app
 from refine.embedded import servers_available
+from refine.errors import NotFound
 from refine.extensions import db
 from refine.models import WrappedKey
-from refine.settings import Settings
+from refine.settings import DEFAULT_DATA_DIR, Settings, is_installed
 
 
 @contextmanager
-def application(holder: str, *, check_keys: bool = True) -> Iterator[Flask]:
+def application(
+    holder: str, *, check_keys: bool = True, may_install: bool = False
+) -> Iterator[Flask]:
     """Yield the application, its context pushed.
 
     Embedded servers are used where they run, and started for as long as this lasts where not.
-    Raises WrongKey at once where the keys are not this database's.
+    Raises WrongKey at once where the keys are not this database's, and NotFound where there is no
+    installation at all, unless the command is one that may make it.
     """
+    if not may_install and not is_installed():
+        raise NotFound(
+            f"there is no installation in {DEFAULT_DATA_DIR}/ here; run `refine up`, or name one "
+            "with REFINE_DATA_DIR or DATABASE_URL"
+        )
     settings = Settings.from_environ()
     with servers_available(
         settings.data_dir,
@@ -31,6 +40,7 @@ def application(holder: str, *, check_keys: bool = True) -> Iterator[Flask]:
             try:
                 if check_keys:
                     WrappedKey.check_keyring()
+                db.session.rollback()  # a command begins with no transaction open
                 yield app
             finally:
                 # before the embedded servers stop, who would wait for us

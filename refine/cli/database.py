@@ -16,7 +16,7 @@ def db() -> None:
 @db.command("upgrade")
 def db_upgrade() -> None:
     """Bring the database to the newest migration; safe to run again."""
-    with application("db upgrade", check_keys=False):
+    with application("db upgrade", check_keys=False, may_install=True):
         upgrade()
         console.print("the database is at the newest migration")
 

@@ -11,6 +11,7 @@ from refine.cli.context import application
 from refine.cli.output import console, table
 from refine.extensions import db
 from refine.jobs import sessions, stopping
+from refine.llm.rehearsal import MODEL_PREFIX
 from refine.models import MAX_MUTATIONS, Agent, RefinementSession
 from refine.refinement.loop import Event, refine
 
@@ -35,17 +36,21 @@ def run(agent_reference: str, enqueue: bool) -> int:
 
 @click.command()
 def sweep() -> None:
-    """Queue a session for every agent that needs one, and hand them to the workers."""
+    """Queue a session for every agent that needs one, and hand them to the workers.
+
+    Asks every agent that is due, also one that declined a moment ago.
+    """
     with application("sweep"):
-        rows = [(agent.id, agent.name, outcome) for agent, outcome, _ in sessions.sweep()]
+        rows = [(agent.id, agent.name, outcome) for agent, outcome in sessions.sweep()]
         table(("id", "agent", "outcome"), rows, empty="no agents")
 
 
 def _run_here(agent: Agent) -> int:
+    # before anything is queued: from now on a signal ends the session in order
+    stopping.install(signal.SIGINT, signal.SIGTERM)
     session = RefinementSession.queue(agent, "cli")
     db.session.commit()
     _introduce(agent, session)
-    stopping.install(signal.SIGINT, signal.SIGTERM)
     with console.status("starting") as status:
         ended = refine(
             session.id,
@@ -63,8 +68,11 @@ def _run_here(agent: Agent) -> int:
 
 def _introduce(agent: Agent, session: RefinementSession) -> None:
     count, mass = agent.core_figures()
+    is_rehearsal = agent.model_id.startswith(MODEL_PREFIX)
+    answering = "the rehearsal model" if is_rehearsal else settings.current().openrouter_base_url
     console.print(
-        f"[bold]{escape(agent.name)}[/] (agent {agent.id}), model {escape(agent.model_id)}: "
+        f"[bold]{escape(agent.name)}[/] (agent {agent.id}), model {escape(agent.model_id)}, "
+        f"answered by {answering}:\n"
         f"{count} core memories, {mass:,} tokens, budget {agent.core_token_budget:,}\n"
         f"session {session.id} (Ctrl-C ends it after its present step)",
         markup=True,

@@ -25,6 +25,7 @@ _ROOT = Path(__file__).parent.parent.parent
 _HOST = "127.0.0.1"
 _FIRST_ADMIN = "admin@localhost"
 _PASSWORD_FILE = Path("first_admin_password")
+_ADDRESS_FILE = Path("address")
 _READY_SECONDS = 60
 
 
@@ -46,6 +47,7 @@ def up() -> int:
         with servers:
             _refuse_taken_port(settings.port)
             sign_in = _prepare(settings)
+            (settings.data_dir / _ADDRESS_FILE).write_text(settings.public_url)
             return supervise(
                 _commands(),
                 environ=_environ(settings),
@@ -54,7 +56,9 @@ def up() -> int:
                 on_started=lambda: _announce_when_ready(settings, sign_in),
             )
     except AlreadyRunning as running:
-        raise click.ClickException(f"{running}; it answers at {settings.public_url}") from None
+        kept = settings.data_dir / _ADDRESS_FILE
+        where = f"; it answers at {kept.read_text()}" if kept.is_file() else ""
+        raise click.ClickException(f"{running}{where}") from None
 
 
 def _refuse_taken_port(port: int) -> None:

@@ -10,5 +10,5 @@ from refine.jobs.worker import work
 @click.option("--burst", is_flag=True, help="Work until the queue is empty, then end.")
 def worker(burst: bool) -> None:
     """Run queued sessions, one at a time, until asked to end (SIGTERM)."""
-    with application("worker") as app:
-        work(app, burst=burst)
+    with application("worker"):
+        work(burst=burst)

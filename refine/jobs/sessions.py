@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from sqlalchemy import select
+from sqlalchemy.exc import DBAPIError
 
 from refine import clock, settings
 from refine.errors import Refused
 from refine.extensions import db
 from refine.jobs import stopping
 from refine.jobs.queue import enqueue
-from refine.models import Agent, RefinementSession, SessionAlreadyLive
+from refine.models import Agent, RefinementSession
 from refine.models.session import Trigger
 from refine.refinement.loop import refine
 
@@ -40,37 +41,37 @@ def refine_later(agent: Agent, trigger: Trigger, **fields: Any) -> RefinementSes
     return session
 
 
-def sweep() -> Iterator[tuple[Agent, str, RefinementSession | None]]:
-    """Queue a session for every agent that needs one, one agent at a time.
+def sweep() -> Iterator[tuple[Agent, str]]:
+    """Queue a session for every agent that needs one; yield each agent and what became of it.
 
-    Yields the agent, what became of it in words, and its session if one was queued. One agent's
-    failure touches no other. Sessions that wait without a worker knowing are handed over again.
+    One agent's failure touches no other. Sessions that wait are handed over again, because a
+    flushed Redis knows nothing of them. Cool-downs are the clock's: a sweep by hand asks every
+    agent that is due, also one that declined a moment ago.
     """
-    for session in db.session.scalars(
-        select(RefinementSession).where(RefinementSession.status == "queued")
-    ).all():
-        enqueue(session)
-        yield session.agent, "was waiting; handed over again", session
     for agent_id in db.session.scalars(select(Agent.id).order_by(Agent.id)).all():
         agent = db.session.get_one(Agent, agent_id)
-        yield agent, *_sweep_one(agent)
+        try:
+            outcome = _sweep_one(agent)
+        except Refused as refusal:
+            outcome = str(refusal)
+        except DBAPIError as error:
+            outcome = f"failed: {error.args[0]}"
+        db.session.rollback()
+        yield agent, outcome
 
 
-def _sweep_one(agent: Agent) -> tuple[str, RefinementSession | None]:
+def _sweep_one(agent: Agent) -> str:
     at = clock.now()
-    if not agent.needs_refinement(at) or agent.account.paused:
-        db.session.commit()
-        return "needs none", None
+    live = RefinementSession.live_of(agent)
+    if live is not None and live.status == "queued":
+        enqueue(live)
+        return "was waiting; handed over again"
+    if agent.account.paused:
+        return "its account is paused"
+    if not agent.needs_refinement(at):
+        return "needs none"
     if RefinementSession.is_eroded(agent, at):
-        db.session.commit()
-        return "skipped: sessions of the last 30 days removed as much as they may", None
+        return "skipped: sessions of the last 30 days removed as much as they may"
     trigger: Trigger = "weekly" if agent.slot_is_due(at) else "over_budget"
-    try:
-        session = refine_later(agent, trigger)
-    except SessionAlreadyLive as live:
-        db.session.rollback()
-        return f"already live: {live.session_id}", None
-    except Refused as refusal:
-        db.session.rollback()
-        return str(refusal), None
-    return f"queued ({trigger})", session
+    refine_later(agent, trigger)
+    return f"queued ({trigger})"

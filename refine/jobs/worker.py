@@ -6,7 +6,6 @@ import signal
 from contextlib import suppress
 from typing import Any
 
-from flask import Flask
 from rq import Worker
 from rq.job import Job
 from rq.queue import Queue
@@ -47,9 +46,12 @@ class RefineWorker(Worker):
         super().main_work_horse(job, queue)
 
 
-def work(app: Flask, *, burst: bool = False) -> None:
-    """Work the queue until asked to end; with ``burst``, until it is empty."""
-    with app.app_context(), redis_connection() as connection:
+def work(*, burst: bool = False) -> None:
+    """Work the queue until asked to end; with ``burst``, until it is empty.
+
+    Within an application context, which the jobs inherit.
+    """
+    with redis_connection() as connection:
         _prepare_to_fork()
         worker = RefineWorker(
             [queue(connection)],

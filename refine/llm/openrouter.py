@@ -48,7 +48,7 @@ _ADVICE = {
     402: "the key has no credit left",
     403: "the key may not use this model, or a filter refused the request",
     404: "no provider serves this model with tools under the account's privacy settings",
-    413: "the ledger is larger than the provider takes; set REFINE_CONTEXT_TOKENS lower",
+    413: "the request is larger than the provider takes",
 }
 
 

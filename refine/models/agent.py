@@ -279,7 +279,8 @@ class Agent(Base):
 
     @validates("refinement_threshold")
     def _valid_threshold(self, _key: str, value: Any) -> float | None:
-        return None if value is None else float(parse_threshold(value))
+        is_blank = value is None or (isinstance(value, str) and not value.strip())
+        return None if is_blank else float(parse_threshold(value))
 
     @validates("core_token_budget")
     def _valid_budget(self, _key: str, value: Any) -> int:

@@ -115,7 +115,12 @@ def recorded(changes: Iterable[Change], key: DataKey) -> tuple[dict[str, Any], d
 
 
 def changes_in(data: Mapping[str, Any], sealed: Mapping[str, Any]) -> list[Change]:
-    """Return the changes that a record holds; the inverse of ``recorded``."""
+    """Return the changes that a record holds, none where it holds no images.
+
+    The inverse of ``recorded``.
+    """
+    if "image_version" not in data:
+        return []
     return [
         Change(
             memory_id=open_part["id"],

@@ -260,6 +260,12 @@ class AgentMemory(Base):
     def _valid_tags(self, _key: str, tags: Any) -> list[str]:
         return known_tags(tags)
 
+    @validates("agent")
+    def _stays_the_agents(self, _key: str, agent: "Agent") -> "Agent":
+        if self.agent_id is not None and self.agent_id != agent.id:
+            raise InvalidValue("a memory cannot move to another agent: it is sealed for its own")
+        return agent
+
     @validates("memory_type")
     def _valid_type(self, _key: str, memory_type: Any) -> str:
         if memory_type not in MEMORY_TYPES:
@@ -307,6 +313,8 @@ class AgentMemory(Base):
 
     def _lock(self) -> None:
         db.session.flush()
+        if self.id is None:
+            raise Refused("the memory is not stored yet; add it to the database's session first")
         self.agent.lock()
         self.locked(self.agent, [self.id])
 
@@ -335,11 +343,12 @@ def change_memories(
     sealed: Mapping[str, Any] | None = None,
     **record: Any,
 ) -> AuditLog:
-    """Record changes of locked memories, then make them; return the record.
+    """Lock the memories, record what changes, then change it; return the record.
 
     The record comes first because it is what allows a constitutional memory to change. A change
     without ``before`` is a memory that was just added. ``record`` goes to ``AuditLog.record``.
     """
+    memories = AgentMemory.locked(agent, [change.memory_id for change in changes])
     mass = agent.core_token_usage + sum(change.mass_difference for change in changes)
     image_data, image_sealed = recorded(changes, agent.data_key())
     log = AuditLog.record(
@@ -349,7 +358,6 @@ def change_memories(
         sealed={**(sealed or {}), **image_sealed},
         **record,
     )
-    memories = AgentMemory.locked(agent, [change.memory_id for change in changes])
     for change in changes:
         memories[change.memory_id].take_on(change.after)
     db.session.flush()

@@ -36,11 +36,12 @@ class _Broken(Exception):
 
 
 def verify_all() -> Iterator[Verified]:
-    """Check chain after chain, then the agents that have none, all as of one instant.
+    """Check chain after chain, then the agents that have none; ``stamp`` keeps what it found.
 
-    Begin it in a transaction of its own; ``stamp`` keeps what it found.
+    All as of one instant, where no transaction is open yet.
     """
-    db.session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
+    if not db.session().in_transaction():
+        db.session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
     for head in db.session.scalars(select(ChainHead).order_by(ChainHead.id)).all():
         yield _verify(head)
     headless = select(AuditLog.chain_id).where(AuditLog.chain_id.not_in(select(ChainHead.id)))

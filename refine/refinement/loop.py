@@ -4,6 +4,7 @@ A function around the persisted noun. Whatever is known after a step is in the d
 next one begins, and no transaction is open while the model is asked.
 """
 
+import logging
 import time
 import uuid
 from collections.abc import Callable
@@ -39,6 +40,8 @@ MAX_CUT_REPLIES = 2
 # The results after which the tool refuses everything, and the model is not asked again.
 ENDING_RESULTS = ("refinement_complete", "refinement_rolled_back")
 
+_log = logging.getLogger(__name__)
+
 Observer = Callable[["Event"], None]
 
 
@@ -63,11 +66,15 @@ class Ended(Exception):
         super().__init__(reason)
 
 
+def _nobody(_event: Event) -> None:
+    """Watches nothing."""
+
+
 def refine(
     session_id: uuid.UUID,
     settings: Settings,
     *,
-    observe: Observer = lambda event: None,
+    observe: Observer = _nobody,
     is_stopping: Callable[[], bool] = lambda: False,
 ) -> RefinementSession | None:
     """Run a queued session to its end; None where it is not queued any more (run only once).
@@ -323,7 +330,14 @@ class _Run:
         return RefinementSession.held(self._session_id, self._lease_token)
 
     def _say(self, kind: str, **facts: Any) -> None:
-        self._observe(Event(kind, self._session, facts))
+        """Tell whoever watches; one whose display breaks is told no more, and decides nothing."""
+        try:
+            self._observe(Event(kind, self._session, facts))
+        except (Exception, SystemExit) as fault:  # rich exits where its pipe is closed
+            _log.warning(
+                "session %s: its watcher failed: %s", self._session_id, type(fault).__name__
+            )
+            self._observe = _nobody
         db.session.commit()
 
     def _is_cancelled(self) -> Callable[[], bool]:

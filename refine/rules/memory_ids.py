@@ -4,6 +4,9 @@ import re
 
 from refine.errors import InvalidValue
 
+# More than anyone merges into one memory, and far below what a database takes in a list.
+MAX_IDS = 1_000
+
 _ID = re.compile(r"#?([0-9]{1,18})")
 _EXPECTED = "use a number such as 7, or a list such as [7, 9]"
 
@@ -22,6 +25,8 @@ def parse_ids(value: object) -> list[int]:
         parts = [value]
     if not parts:
         raise InvalidValue(f"no memory id given; {_EXPECTED}")
+    if len(parts) > MAX_IDS:
+        raise InvalidValue(f"too many memory ids; at most {MAX_IDS} a call")
     return list(dict.fromkeys(_parse_id(part) for part in parts))
 
 

@@ -117,7 +117,7 @@ class RefinementTool:
             # no fault: the memory that it shows counts as shown from now on
             result = _error(str(refusal))
             if refusal.memory is not None:
-                result["memory"] = refusal.memory.ledger_entry()
+                result.update(refusal.memory.ledger_entry())
         return result
 
     def _search(
@@ -146,7 +146,7 @@ class RefinementTool:
         }
 
     def _consolidate(self, session: RefinementSession, ids: object, content: object) -> Result:
-        sources = parse_ids(ids)
+        sources = parse_ids(ids) if ids != [] else []
         merged = session.consolidate(sources, _text(content))
         return _unless_rolled_back(
             session,
@@ -183,7 +183,7 @@ class _UnknownAction(InvalidValue):
 def _checked(action: object, params: dict[str, Any]) -> dict[str, Any]:
     """The parameters of a known action: all that it needs, and no others.
 
-    Models fill unused parameters with null; a null is as good as none.
+    Models fill unused parameters with null or blanks; those are as good as none.
     """
     if action is None:
         raise _UnknownAction("action is required")
@@ -194,7 +194,7 @@ def _checked(action: object, params: dict[str, Any]) -> dict[str, Any]:
     given = {
         name: value
         for name, value in params.items()
-        if value is not None or name not in _PARAMETERS
+        if name not in _PARAMETERS or not _is_blank(value)
     }
     if set(given) - set(allowed):
         raise InvalidValue(f"unknown parameter for {action}; it takes: {', '.join(allowed)}")
@@ -202,6 +202,10 @@ def _checked(action: object, params: dict[str, Any]) -> dict[str, Any]:
         if name not in given:
             raise InvalidValue(f"{name} is required for {action}")
     return given
+
+
+def _is_blank(value: object) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def _unless_rolled_back(session: RefinementSession, result: Result) -> Result:

@@ -48,9 +48,9 @@ class SelfAuthoringTool:
         if unknown:
             return _refusal("unknown parameter; self_authoring takes: action, field, value")
         if action not in ALLOWED_ACTIONS:
-            return _refusal("Invalid action" if action is not None else "action is required")
+            return _refusal(_not_allowed("action", action))
         if field not in AUTHORED_FIELDS:
-            return _refusal("Invalid field" if field is not None else "field is required")
+            return _refusal(_not_allowed("field", field))
         if action == "view":
             return self._view(str(field))
         return self._update(str(field), value)
@@ -78,6 +78,10 @@ class SelfAuthoringTool:
             "value": value,
             "agent": self._agent.name,
         }
+
+
+def _not_allowed(name: str, value: object) -> str:
+    return f"{name} is required" if value is None else f"Invalid {name} '{str(value)[:60]}'"
 
 
 def _refusal(message: str) -> dict[str, Any]:

@@ -114,17 +114,17 @@ class Breaker(Ending):
 def _undone(edits: Sequence[AuditLog], reason: str) -> str:
     """What the agent is told of a rollback: what would have gone, and that nothing did."""
     would = [
-        f"{edit.data['operation']} {_first([f'#{id_}' for id_ in _touched(edit)], ', ')}"
+        f"{edit.data['operation']} {first_of([f'#{id_}' for id_ in _touched(edit)], ', ')}"
         for edit in reversed(edits)
     ]
     return (
         f"My refinement session was undone as a whole: {reason}. It would have done: "
-        f"{_first(would, '; ')}. All of it was undone; every memory stands as it did before."
+        f"{first_of(would, '; ')}. All of it was undone; every memory stands as it did before."
     )
 
 
-def _first(items: Sequence[str], separator: str) -> str:
-    """The first of them, and how many more there are: a memory must hold what is told."""
+def first_of(items: Sequence[str], separator: str) -> str:
+    """Return the first 20 of them, and how many more there are: a memory must hold what is told."""
     more = len(items) - _MOST_TOLD
     return separator.join([*items[:_MOST_TOLD], *([f"and {more} more"] if more > 0 else [])])
 

@@ -20,6 +20,8 @@ from refine.sealing import DataKey
 
 Trigger = Literal["weekly", "over_budget", "manual", "api", "cli"]
 TRIGGERS: tuple[Trigger, ...] = ("weekly", "over_budget", "manual", "api", "cli")
+# Nobody asked for these by hand.
+AUTOMATIC_TRIGGERS = ("weekly", "over_budget")
 
 EndStatus = Literal["completed", "rolled_back", "incomplete", "declined", "skipped", "failed"]
 LIVE = ("queued", "running")

@@ -11,8 +11,8 @@ from refine import clock
 from refine.errors import Refused
 from refine.extensions import db
 from refine.models.image import Change, iso
-from refine.models.memory import AgentMemory, change_memories
-from refine.models.session.breaker import Breaker
+from refine.models.memory import AgentMemory, change_memories, content_hash
+from refine.models.session.breaker import Breaker, first_of
 from refine.models.session.entry import SessionEntry
 from refine.rules.content import MAX_SUMMARY_CHARACTERS, bounded_text, known_tags, memory_content
 from refine.rules.retention import counting_tokens
@@ -76,6 +76,7 @@ class Editing(Breaker):
         self._refuse_over_cap()
         content = memory_content(content)
         sources = self._editable(ids, "consolidate")
+        self._refuse_copy(content, but=ids)
         merged = self._merged(sources, content, at)
         self._edit("consolidate", [*_discarding(sources, at), merged], merged.memory_id, at)
         entries = self.entries(source.id for source in sources)
@@ -95,6 +96,7 @@ class Editing(Breaker):
         (memory,) = self._editable([memory_id], "update")
         if memory.content == content:
             raise EditRefused(f"Memory #{memory_id} already has this content; nothing to update")
+        self._refuse_copy(content, but=[memory_id])
         self._edit(
             "update", [Change(memory_id, memory.image(), memory.rewritten(content))], memory_id, at
         )
@@ -157,6 +159,18 @@ class Editing(Breaker):
         self._refuse_unseen(memories)
         return memories
 
+    def _refuse_copy(self, content: str, *, but: Collection[int]) -> None:
+        """An exact copy would go as a duplicate before the next session, and count nowhere."""
+        same = self.agent.memories("core").where(
+            AgentMemory.content_hash == content_hash(content, self.data_key()),
+            AgentMemory.id.not_in(but),
+        )
+        if (copied := db.session.scalar(same.limit(1))) is not None:
+            raise EditRefused(
+                f"Memory #{copied.id} already has exactly this content; delete what it makes "
+                "redundant instead"
+            )
+
     def _kept(self, ids: Collection[int]) -> list[AgentMemory]:
         found = AgentMemory.locked(self.agent, set(ids))
         kept = {
@@ -166,7 +180,7 @@ class Editing(Breaker):
         }
         if missing := [id_ for id_ in ids if id_ not in kept]:
             noun = "Memory" if len(missing) == 1 else "Memories"
-            listed = ", ".join(f"#{id_}" for id_ in missing)
+            listed = first_of([f"#{id_}" for id_ in missing], ", ")
             raise EditRefused(f"{noun} {listed} not found; nothing was changed")
         return [found[id_] for id_ in dict.fromkeys(ids)]
 

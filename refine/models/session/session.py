@@ -13,6 +13,7 @@ from refine.models.agent import Agent
 from refine.models.audit import AuditLog
 from refine.models.session.columns import (
     AFTER_LOOP,
+    AUTOMATIC_TRIGGERS,
     ENDED,
     LIVE,
     ROLLING_WINDOW,
@@ -27,9 +28,12 @@ from refine.models.user import User
 class SessionAlreadyLive(Refused):
     """The agent has a queued or running session; ``session_id`` is that one."""
 
-    def __init__(self, session_id: uuid.UUID) -> None:
+    def __init__(self, session_id: uuid.UUID, status: str = "live") -> None:
         self.session_id = session_id
-        super().__init__(f"the agent already has a live session: {session_id}")
+        super().__init__(
+            f"the agent already has a live session, {status}: {session_id}; a worker runs what is "
+            "queued (`refine worker --burst`)"
+        )
 
 
 class LeaseLost(Refused):
@@ -81,7 +85,7 @@ class RefinementSession(Snapshot, Editing, Base):
             raise Refused(f"{agent.name} is not active: no session runs for it")
         agent.lock()
         if (live := cls.live_of(agent)) is not None and not live.end_if_lost(at):
-            raise SessionAlreadyLive(live.id)
+            raise SessionAlreadyLive(live.id, live.status)
         session = cls(
             id=uuid.uuid4(),
             agent=agent,
@@ -112,13 +116,28 @@ class RefinementSession(Snapshot, Editing, Base):
         return session
 
     def claim(self, at: datetime | None = None) -> uuid.UUID | None:
-        """Take the queued session over; return the lease, or None if it is not queued any more."""
+        """Take the queued session over; return the lease, or None if it is not queued any more.
+
+        The agent's model is read now. Where the agent was deactivated since, or paused and nobody
+        asked by hand, the session ends ``skipped`` instead.
+        """
         at = at or clock.now()
+        self.agent.lock()
+        db.session.refresh(self, with_for_update={"key_share": True})
+        if self.status == "queued" and (why_not := self._why_not_now()):
+            self.finish("skipped", why_not, at=at)
+            return None
         lease_token = uuid.uuid4()
         claimed = db.session.execute(
             update(RefinementSession)
             .where(RefinementSession.id == self.id, RefinementSession.status == "queued")
-            .values(status="running", lease_token=lease_token, started_at=at, heartbeat_at=at)
+            .values(
+                status="running",
+                model_id=self.agent.model_id,
+                lease_token=lease_token,
+                started_at=at,
+                heartbeat_at=at,
+            )
             .execution_options(synchronize_session=False)
             .returning(RefinementSession.id)
         ).scalar_one_or_none()
@@ -178,6 +197,13 @@ class RefinementSession(Snapshot, Editing, Base):
             select(cls.status, func.count()).where(cls.created_at > since).group_by(cls.status)
         )
         return dict(db.session.execute(counted).all())
+
+    def _why_not_now(self) -> str | None:
+        if not self.agent.active:
+            return "the agent is not active any more"
+        if self.agent.paused and self.trigger in AUTOMATIC_TRIGGERS:
+            return "the agent was paused"
+        return None
 
     def _record(self, action: str, data: dict[str, Any], **record: Any) -> None:
         AuditLog.record(

@@ -26,8 +26,12 @@ class Snapshot(SessionColumns):
         Of each group the locked ones stay, or where none is locked the oldest; the first of those
         that stay takes the tags of those that go. One record for each that goes.
         """
+        locked = self.agent.memories("core").order_by(None).order_by(AgentMemory.id)
+        kept = db.session.scalars(
+            locked.with_for_update().execution_options(populate_existing=True)
+        ).all()
         groups: dict[str, list[AgentMemory]] = defaultdict(list)
-        for memory in db.session.scalars(self.agent.memories("core").with_for_update()):
+        for memory in sorted(kept, key=lambda memory: (memory.created_at, memory.id)):
             groups[memory.content_hash].append(memory)
         removed = 0
         for group in groups.values():
@@ -44,7 +48,8 @@ class Snapshot(SessionColumns):
 
         ``shown`` holds the ids of the memories that the agent is shown; None means all.
         """
-        ledger = db.session.scalars(self.agent.memories("core")).all()
+        as_it_stands = self.agent.memories("core").execution_options(populate_existing=True)
+        ledger = db.session.scalars(as_it_stands).all()
         for memory in ledger:
             db.session.add(
                 SessionEntry(
