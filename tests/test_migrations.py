@@ -101,6 +101,6 @@ def test_the_guards_are_in_place(app):
 
         assert set(triggers.scalars()) == {
             "audit_logs_append_only",
-            "agent_memories_no_truncate",
+            "agent_memories_nothing_purged",
             "agent_memories_constitutional",
         }

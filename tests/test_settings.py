@@ -129,7 +129,7 @@ def test_what_is_set_counts(name: str, given: str, attribute: str, value: Any) -
         *[("OPENROUTER_API_KEY", key) for key in ("canary…", "canary\nX: y", "ключ")],
         *[
             ("OPENROUTER_BASE_URL", url)
-            for url in ("openrouter.ai", "ftp://h", "http:h", "http://")
+            for url in ("openrouter.ai", "ftp://h", "http:h", "http://", "http://u:canary@h")
         ],
         *[("OPENROUTER_BASE_URL", url) for url in ("http:///v1", "http://:80", "http://h:port")],
         *[("REFINE_SCHEDULE", cron) for cron in ("weekly", "0 4 * *", "0 4 30 2 *", "61 4 * * 1")],

@@ -158,7 +158,7 @@ def test_a_completed_session_is_shown_step_by_step_and_without_content(
 
     done = refine("run", "Ada", environ=environ)
 
-    labels = [line[2:19].strip() for line in done.stdout.splitlines()[2:]]
+    labels = [line[2:19].strip() for line in done.stdout.splitlines()[3:]]
     assert (done.returncode, done.stderr) == (0, "")
     assert "canary" not in done.stdout.lower()
     assert labels[:3] == ["exact duplicates", "ledger", "consent"]

@@ -91,8 +91,8 @@ REFUSALS = [
     Refusal(("token", "revoke", "-"), "no token given", stdin=""),
     Refusal(("agent", "list", "--account", "x"), "no account has the slug 'x'"),
     Refusal(("run", "Idle"), "Idle is not active: no session runs for it"),
-    Refusal(("run", "Busy"), "the agent already has a live session: "),
-    Refusal(("run", "--enqueue", "Busy"), "the agent already has a live session: "),
+    Refusal(("run", "Busy"), "the agent already has a live session, queued: "),
+    Refusal(("run", "--enqueue", "Busy"), "the agent already has a live session, queued: "),
     # values
     Refusal(("account", "add", "Demo"), "the slug 'demo' is taken"),
     Refusal(("account", "add", "!!!"), "a slug needs letters a to z or digits"),
@@ -343,3 +343,12 @@ def test_upgrading_makes_an_empty_database_usable_and_may_be_repeated(
     assert first.stdout == second.stdout == "the database is at the newest migration\n"
     assert "(head)" in current.stdout
     assert listed.stdout.startswith("no agents;")
+
+
+def test_where_nothing_is_installed_nothing_is_made(tmp_path: Path) -> None:
+    done = refine("agent", "list", environ={"REFINE_DATA_DIR": str(tmp_path / "none")})
+
+    assert done.returncode == 1
+    assert "run `refine up`" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []

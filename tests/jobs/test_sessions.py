@@ -14,7 +14,7 @@ from refine.jobs.queue import QUEUE
 from refine.jobs.sessions import SessionFault, refine_later, refine_session, sweep
 from refine.models import Agent, RefinementSession
 from refine.settings import Settings
-from tests import factories
+from tests import factories, sql
 from tests.commands import UNUSED_PORT
 
 
@@ -28,7 +28,7 @@ def agent(app: Flask) -> Agent:
 
 def swept() -> dict[str, str]:
     """What became of each agent, by name."""
-    return {agent.name: outcome for agent, outcome, _ in sweep()}
+    return {agent.name: outcome for agent, outcome in sweep()}
 
 
 def test_the_job_runs_the_session_of_its_id(redis: Redis, agent: Agent) -> None:
@@ -114,7 +114,7 @@ def test_the_sweep_leaves_out_the_agents_of_a_paused_account(redis: Redis, agent
 
     outcome = swept()
 
-    assert outcome == {agent.name: "needs none"}
+    assert outcome == {agent.name: "its account is paused"}
 
 
 def test_the_sweep_leaves_out_agents_with_nothing_to_change(redis: Redis, app: Flask) -> None:
@@ -147,16 +147,17 @@ def test_the_sweep_names_the_session_that_runs_already(redis: Redis, agent: Agen
 
     outcome = swept()
 
-    assert outcome == {agent.name: f"already live: {session.id}"}
+    assert str(session.id) in outcome[agent.name]
+    assert "already has a live session, running" in outcome[agent.name]
 
 
 def test_the_sweep_hands_over_again_what_waits(redis: Redis, agent: Agent) -> None:
     session = refine_later(agent, "cli")
     redis.flushall()
 
-    outcomes = [outcome for _, outcome, _ in sweep()]
+    outcome = swept()
 
-    assert outcomes[0] == "was waiting; handed over again"
+    assert outcome == {agent.name: "was waiting; handed over again"}
     assert redis.lrange(f"rq:queue:{QUEUE}", 0, -1) == [str(session.id).encode()]
 
 
@@ -194,3 +195,21 @@ def test_the_sweep_without_redis_keeps_what_it_queued(
     session = RefinementSession.live_of(agent)
     assert session is not None
     assert session.status == "queued"
+
+
+def test_the_sweep_goes_on_behind_an_agent_whose_rows_fail(redis: Redis, agent: Agent) -> None:
+    other = factories.agent("a memory of another one")
+    db.session.commit()
+    sql.run(
+        f"""CREATE FUNCTION refuse_one() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            IF NEW.agent_id = {agent.id} THEN RAISE EXCEPTION 'a bad sector'; END IF;
+            RETURN NEW; END $$""",
+        """CREATE TRIGGER refuse_one BEFORE INSERT ON refinement_sessions
+           FOR EACH ROW EXECUTE FUNCTION refuse_one()""",
+    )
+
+    outcome = swept()
+
+    sql.run("DROP FUNCTION refuse_one() CASCADE")
+    assert outcome[agent.name].startswith("failed: ")
+    assert outcome[other.name] == "queued (weekly)"

@@ -352,7 +352,7 @@ def test_any_other_status_is_final(model: ScriptedModel, status: int) -> None:
         (403, "forbidden", "may not use this model"),
         (404, "no_endpoint", "privacy settings"),
         (409, "refused", "refused"),
-        (413, "too_large", "REFINE_CONTEXT_TOKENS"),
+        (413, "too_large", "larger than the provider takes"),
         (422, "invalid_request", "invalid_request"),
         (408, "timeout", "timeout"),
         (429, "rate_limited", "rate_limited"),

@@ -249,7 +249,17 @@ def test_the_effective_threshold_is_the_agents_or_75_percent(app, own, effective
     assert agent.refinement_threshold == (None if own is None else effective)
 
 
-@pytest.mark.parametrize("threshold", [0, -0.1, 1.0001, 0.12345, True, "x", "", [], "nan"])
+@pytest.mark.parametrize("blank", [None, "", " "])
+def test_a_blank_threshold_means_the_default(app, blank):
+    agent = factories.agent(refinement_threshold=0.8)
+
+    agent.refinement_threshold = blank
+
+    assert agent.refinement_threshold is None
+    assert agent.effective_refinement_threshold == 0.75
+
+
+@pytest.mark.parametrize("threshold", [0, -0.1, 1.0001, 0.12345, True, "x", [], "nan"])
 def test_a_threshold_out_of_range_is_refused_and_the_old_one_stays(app, threshold):
     agent = factories.agent(refinement_threshold=0.8)
 

@@ -4,6 +4,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
+from refine import clock
 from refine.extensions import db
 from refine.models import ApiToken, AuditLog, RefinementSession
 from refine.models.memory import AgentMemory
@@ -136,7 +137,7 @@ def test_a_constitutional_memory_takes_tags_and_what_is_no_content(vow, statemen
     assert vow.constitutional
 
 
-@pytest.mark.parametrize("change", [DISCARD, REWRITE, "DELETE FROM agent_memories WHERE id = {}"])
+@pytest.mark.parametrize("change", [DISCARD, REWRITE])
 def test_an_ordinary_memory_is_not_guarded(app, change):
     memory = factories.memory(factories.agent())
     db.session.commit()
@@ -145,6 +146,15 @@ def test_an_ordinary_memory_is_not_guarded(app, change):
     sql.run(change.format(memory.id))
 
     assert sql.snapshot() != before
+
+
+@pytest.mark.parametrize("fields", [{}, {"memory_type": "journal"}, {"discarded_at": clock.now()}])
+def test_no_row_of_a_memory_is_ever_deleted(app, fields):
+    memory = factories.memory(factories.agent(), **fields)
+    db.session.commit()
+
+    with pytest.raises(DBAPIError, match="nothing is purged"):
+        sql.run(f"DELETE FROM agent_memories WHERE id = {memory.id}")
 
 
 def test_any_memory_may_be_made_constitutional(app):

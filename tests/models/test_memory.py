@@ -6,7 +6,7 @@ from sqlalchemy.exc import StatementError
 
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db
-from refine.models import AgentMemory
+from refine.models import AgentMemory, AuditLog
 from refine.models.verification import verify_all
 from tests import factories, sql
 
@@ -431,3 +431,20 @@ def test_the_locked_memories_are_the_agents_alone(app):
 
     assert [memory.agent_id for memory in locked.values()] == [agent.id]
     assert list(AgentMemory.locked(other, ids)) == [ids[1]]
+
+
+def test_what_is_not_stored_yet_has_no_verbs_and_no_record(app):
+    agent = factories.agent()
+    memory = AgentMemory(agent=agent, content="not stored yet")
+
+    with pytest.raises(Refused, match="not stored yet"):
+        memory.discard()
+
+    assert db.session.scalar(db.select(db.func.count(AuditLog.id))) == 0
+
+
+def test_a_memory_cannot_move_to_another_agent(app):
+    memory = factories.memory(factories.agent())
+
+    with pytest.raises(InvalidValue, match="another agent"):
+        memory.agent = factories.agent()

@@ -671,3 +671,53 @@ def test_no_memory_is_ever_deleted_by_a_session(app):
     session.complete("Done.")
 
     assert ids < set(db.session.scalars(select(AgentMemory.id)))
+
+
+def test_a_session_asks_the_model_that_its_agent_has_when_it_begins(app):
+    agent = factories.agent("a memory")
+    session = RefinementSession.queue(agent, "manual")
+    agent.model_id = "test/another"
+
+    session.claim()
+
+    assert session.model_id == "test/another"
+
+
+@pytest.mark.parametrize(
+    ("trigger", "change", "reason"),
+    [
+        ("manual", {"active": False}, "the agent is not active any more"),
+        ("weekly", {"active": False}, "the agent is not active any more"),
+        ("weekly", {"paused": True}, "the agent was paused"),
+        ("over_budget", {"paused": True}, "the agent was paused"),
+    ],
+)
+def test_what_was_switched_off_meanwhile_is_not_begun(app, trigger, change, reason):
+    agent = factories.agent("a memory")
+    session = RefinementSession.queue(agent, trigger)
+    for name, value in change.items():
+        setattr(agent, name, value)
+
+    lease_token = session.claim()
+
+    assert lease_token is None
+    assert (session.status, session.end_reason) == ("skipped", reason)
+
+
+@pytest.mark.parametrize("trigger", ["manual", "api", "cli"])
+def test_a_session_asked_for_by_hand_begins_for_a_paused_agent_too(app, trigger):
+    session = RefinementSession.queue(factories.agent("a memory", paused=True), trigger)
+
+    assert session.claim() is not None
+
+
+def test_the_snapshot_is_of_what_stands_in_the_database_not_of_what_was_read_before(app):
+    agent = factories.agent()
+    memories = factories.ledger(agent, 100, 100)
+    db.session.commit()
+    held = [(memory.id, memory.token_estimate) for memory in memories]
+    sql.run(f"UPDATE agent_memories SET token_estimate = 10 WHERE id = {held[0][0]}")
+
+    session = RefinementSession.start(agent)
+
+    assert session.mass_before == 110

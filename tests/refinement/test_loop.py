@@ -821,23 +821,29 @@ def test_a_session_taken_away_keeps_the_end_that_it_was_given(world: World) -> N
 # -- faults of ours -------------------------------------------------------------------------------
 
 
-def raising_at(kind: str, fault: BaseException) -> Callable[[Event], None]:
-    def observe(event: Event) -> None:
-        if event.kind == kind:
+def failing(
+    session: RefinementSession, fault: BaseException, *, after_changes: int
+) -> Callable[[], bool]:
+    """A fault of ours, at the first look at whether to stop after so many changes."""
+
+    def is_stopping() -> bool:
+        if session.mutation_count >= after_changes:
             raise fault
+        return False
 
-    return observe
+    return is_stopping
 
 
-@pytest.mark.parametrize(("kind", "status"), [("consent", "failed"), ("tool_call", "incomplete")])
+@pytest.mark.parametrize(("after_changes", "status"), [(0, "failed"), (1, "incomplete")])
 def test_a_fault_of_ours_ends_the_session_and_is_raised_again(
-    world: World, kind: str, status: str
+    world: World, after_changes: int, status: str
 ) -> None:
     completes_after_a_change(world)
     session = world.queue()
+    stopping = failing(session, LookupError("canary"), after_changes=after_changes)
 
     with pytest.raises(LookupError, match="canary"):
-        world.refine(session, observe=raising_at(kind, LookupError("canary")))
+        world.refine(session, is_stopping=stopping)
 
     db.session.refresh(session)
     assert (session.status, session.error_kind) == (status, "internal")
@@ -847,12 +853,25 @@ def test_a_fault_of_ours_ends_the_session_and_is_raised_again(
 def test_an_interruption_is_not_told_as_a_fault(world: World) -> None:
     completes_after_a_change(world)
     session = world.queue()
+    stopping = failing(session, KeyboardInterrupt(), after_changes=0)
 
     with pytest.raises(KeyboardInterrupt):
-        world.refine(session, observe=raising_at("consent", KeyboardInterrupt()))
+        world.refine(session, is_stopping=stopping)
 
     db.session.refresh(session)
     assert (session.status, session.end_reason) == ("failed", "interrupted")
+
+
+@pytest.mark.parametrize("fault", [BrokenPipeError(), SystemExit(1), LookupError("canary")])
+def test_a_display_that_breaks_decides_nothing(world: World, fault: BaseException) -> None:
+    def observe(_event: Event) -> None:
+        raise fault
+
+    completes_after_a_change(world)
+
+    session = world.refine(observe=observe)
+
+    assert session.status == "completed"
 
 
 # -- the sign of life -----------------------------------------------------------------------------

@@ -156,3 +156,9 @@ def test_several_ids_are_refused_where_one_is_wanted(written: Any) -> None:
 def test_what_is_no_id_is_none_where_one_is_wanted(written: Any) -> None:
     with pytest.raises(InvalidValue, match="use a number such as 7"):
         parse_single_id(written)
+
+
+def test_more_ids_than_anyone_merges_are_refused() -> None:
+    assert len(parse_ids(list(range(1, 1_001)))) == 1_000
+    with pytest.raises(InvalidValue, match="too many"):
+        parse_ids(list(range(1, 1_002)))

@@ -24,6 +24,11 @@ from refine.rules.model_names import is_same_model
         ("deepseek/deepseek-r1:free", "deepseek/deepseek-r1"),
         ("deepseek/deepseek-r1", "deepseek/deepseek-r1:free"),
         ("openai/gpt-4o-2024-08-06", "gpt-4o-2024-08-06"),
+        ("openai/gpt-4", "openai/gpt-4-0613"),
+        ("openai/gpt-3.5-turbo", "gpt-3.5-turbo-0125"),
+        ("mistralai/mistral-large", "mistralai/mistral-large-2407"),
+        ("moonshotai/kimi-k2", "moonshotai/kimi-k2-0905"),
+        ("qwen2.5:72b", "qwen2.5:72b"),
         ("rehearsal/wren", "rehearsal/wren"),
     ],
 )
@@ -46,6 +51,11 @@ def test_a_dated_or_canonical_name_is_the_model(pinned: str, answered: str) -> N
         ("mistralai/mistral-large-2407", "mistralai/mistral-large-2411"),
         ("mistralai/mistral-large", "mistralai/mistral-large-20-99"),
         ("openai/gpt-4o", ""),
+        ("qwen2.5:72b", "qwen2.5:0.5b"),
+        ("llama3.2:1b", "llama3.2:3b"),
+        ("openai/gpt-4.5", "openai/gpt-5.4"),
+        ("google/gemini-2.5-pro", "google/gemini-5.2-pro"),
+        ("openai/gpt-4-0613", "openai/gpt-4-1106-preview"),
         ("openai/gpt-4o", "20240806"),
     ],
 )
