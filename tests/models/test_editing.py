@@ -825,3 +825,18 @@ def test_a_search_without_a_query_goes_by_date(app):
     count, found = session.search(None, NOW + timedelta(days=1), NOW + timedelta(days=2), limit=9)
 
     assert (count, found) == (1, memories[1:2])
+
+
+def test_a_rollback_passes_by_what_the_agent_did_to_its_settings_meanwhile(app):
+    agent = factories.agent()
+    first, *others = factories.ledger(agent, *[25] * 8)
+    session = factories.session(agent)
+    session.delete(first.id)
+    agent.author("refinement_prompt", "Be brief.")
+
+    session.delete(others[0].id)
+    session.delete(others[1].id)
+
+    assert session.status == "rolled_back"
+    assert agent.core_token_usage == 200
+    assert agent.refinement_prompt == "Be brief."

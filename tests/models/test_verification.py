@@ -388,3 +388,13 @@ def test_a_long_chain_is_followed_to_its_end(app):
     (problem,) = problems()
 
     assert problem.startswith("record 4 (id ")
+
+
+def test_what_a_transaction_has_changed_is_verified_within_it(app):
+    agent = factories.agent("a memory")
+    db.session.commit()
+    agent.remember("another one", "core")
+
+    found = [chain for chain in verify_all() if chain.name == f"agent {agent.id}"]
+
+    assert [(chain.memories, chain.problem) for chain in found] == [(2, None)]

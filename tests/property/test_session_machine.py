@@ -285,7 +285,7 @@ def test_no_sequence_of_calls_writes_and_toggles_breaks_a_guarantee(app: Flask) 
     run_state_machine_as_test(
         Sessions,
         settings=settings(
-            max_examples=60,
+            max_examples=50,
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -874,6 +874,20 @@ def test_a_display_that_breaks_decides_nothing(world: World, fault: BaseExceptio
     assert session.status == "completed"
 
 
+def test_a_session_that_was_ended_elsewhere_asks_nothing_more(world: World) -> None:
+    world.model.say("Yes.").call("search", query="abc").say("never asked for")
+    end = world.elsewhere(lambda session: session.finish("failed", "ended elsewhere"))
+
+    def observe(event: Event) -> None:
+        if event.kind == "tool_call":
+            end()
+
+    session = world.refine(observe=observe)
+
+    assert (session.status, session.end_reason) == ("failed", "ended elsewhere")
+    assert len(world.model.requests) == 2
+
+
 # -- the sign of life -----------------------------------------------------------------------------
 
 
