@@ -35,9 +35,9 @@ fix: .venv/.developed ## Format, and mend what the linter can
 
 lock: ## Pin what pyproject.toml asks for, with hashes (needs uv)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	  --no-emit-index-url --group build pyproject.toml -o requirements.txt
+	  --group build pyproject.toml -o requirements.txt
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	  --no-emit-index-url --group dev pyproject.toml -o requirements-dev.txt
+	  --group dev pyproject.toml -o requirements-dev.txt
 
 clean: ## Remove the virtual environment and what the tools keep
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* .import_linter_cache

@@ -7,6 +7,7 @@ stands for "after this" and for "before that".
 
 import os
 import signal
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from tests import factories
 from tests.scripted_model import ScriptedModel
 
 CUT = -signal.SIGKILL
+CHILD = "refine-cut"
 PARTS = 4
 
 
@@ -101,6 +103,7 @@ def in_child(
 ) -> None:
     try:
         with app.app_context():
+            os.environ["PGAPPNAME"] = CHILD
             db.engine.dispose(close=False)
             points = cutting(cut_at)
             refine(session_id, settings)
@@ -221,10 +224,10 @@ def one_reading() -> Iterator[None]:
 
 def wait_until_its_connections_are_gone() -> None:
     """The server rolls back what a dead process had open, as soon as it notices."""
-    others = text(
-        "SELECT pg_sleep(0.002) FROM pg_stat_activity WHERE datname = current_database() "
-        "AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
-    )
-    while db.session.execute(others).first() is not None:
+    theirs = text("SELECT count(*) FROM pg_stat_activity WHERE application_name = :child")
+    deadline = time.monotonic() + 20
+    while db.session.scalar(theirs, {"child": CHILD}):
         db.session.rollback()
+        assert time.monotonic() < deadline, "the server did not notice that its client is gone"
+        time.sleep(0.002)
     db.session.rollback()
