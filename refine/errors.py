@@ -9,6 +9,7 @@ RefineError                  tell the person: the message says what, where and w
 ├── Ambiguous                the name fits several things: use an id
 ├── InvalidValue             a value breaks a rule of the model: correct it
 ├── Refused                  the state of things forbids it: nothing was changed
+├── TooMany                  too many attempts: wait, then try again
 ├── SealingError             content cannot be sealed or opened: look at the keys
 │   └── WrongKey             the configured keys are not the ones the database was sealed with
 └── ProviderError            the model could not be asked: end the session, ask again another time
@@ -59,6 +60,14 @@ class InvalidValue(RefineError, ValueError):
 
 class Refused(RefineError):
     """The present state forbids what was asked; nothing was changed."""
+
+
+class TooMany(RefineError):
+    """Too many attempts; ``retry_after_seconds`` says when the next one is taken."""
+
+    def __init__(self, message: str, *, retry_after_seconds: int) -> None:
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__(message)
 
 
 class SealingError(RefineError):

@@ -4,8 +4,10 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from flask_login import LoginManager
 from flask_migrate import Migrate
 from flask_sqlalchemy import SQLAlchemy
+from flask_wtf import CSRFProtect
 from sqlalchemy import DateTime, MetaData, event
 from sqlalchemy.engine import Dialect, Engine, ExceptionContext
 from sqlalchemy.exc import DBAPIError
@@ -65,13 +67,15 @@ db = SQLAlchemy(
     },
 )
 migrate = Migrate()
+login = LoginManager()
+csrf = CSRFProtect()
 
 
 @event.listens_for(Engine, "connect")
 def _bound_waiting(connection: Any, _record: Any) -> None:
     """No request or job waits for ever on a lock, nor holds one while it does nothing."""
     with connection.cursor() as cursor:
-        cursor.execute("SET lock_timeout = '20s'; SET idle_in_transaction_session_timeout = '120s'")
+        cursor.execute("SET lock_timeout = '20s'; SET idle_in_transaction_session_timeout = '60s'")
     connection.commit()
 
 

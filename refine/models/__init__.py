@@ -7,6 +7,8 @@ from refine.models.account import Account
 from refine.models.agent import Agent
 from refine.models.api_token import ApiToken
 from refine.models.audit import AuditLog, ChainHead
+from refine.models.clock_mark import ClockMark
+from refine.models.invitation import Invitation
 from refine.models.memory import AgentMemory
 from refine.models.session import (
     MAX_MUTATIONS,
@@ -16,6 +18,7 @@ from refine.models.session import (
     SessionAlreadyLive,
     SessionEntry,
 )
+from refine.models.sign_in import SignIn, SignInFailure
 from refine.models.user import User
 from refine.models.wrapped_key import WrappedKey
 
@@ -28,11 +31,15 @@ __all__ = [
     "ApiToken",
     "AuditLog",
     "ChainHead",
+    "ClockMark",
     "EditRefused",
+    "Invitation",
     "LeaseLost",
     "RefinementSession",
     "SessionAlreadyLive",
     "SessionEntry",
+    "SignIn",
+    "SignInFailure",
     "User",
     "WrappedKey",
 ]

@@ -1,19 +1,35 @@
 """Accounts: the tenants."""
 
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import CheckConstraint, Numeric, Text, select, text
+from sqlalchemy import CheckConstraint, Numeric, Text, func, select, text, update
 from sqlalchemy.orm import Mapped, mapped_column, validates
 
-from refine import settings
-from refine.errors import InvalidValue, NotFound
+from refine import clock, settings
+from refine.errors import InvalidValue, NotFound, Refused
 from refine.extensions import Base, db
+from refine.models.audit import AuditLog
 from refine.models.columns import BigId, Created, Name, No, Updated, Yes
+from refine.models.configuring import set_fields
 from refine.rules.content import one_line
 from refine.rules.due import last_slot, next_slot, valid_schedule, valid_time_zone
+
+if TYPE_CHECKING:
+    from refine.models.user import User
+
+# What an admin may set, on the dashboard.
+ADMIN_FIELDS = (
+    "name",
+    "time_zone",
+    "schedule",
+    "paused",
+    "zero_data_retention",
+    "monthly_cost_cap_usd",
+)
 
 _SLUG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
@@ -47,6 +63,20 @@ class Account(Base):
             raise NotFound(f"no account has the slug {slug!r}; `refine account list` shows them")
         return account
 
+    @classmethod
+    def open(cls, name: str, slug: str | None = None, *, user: "User | None" = None) -> "Account":
+        """Add an account, recorded as ``account_created``; Refused if the slug is taken."""
+        slug = slug or cls.slug_for(name)
+        if db.session.scalar(select(cls.id).where(cls.slug == slug)) is not None:
+            raise Refused(f"the slug {slug!r} is taken; give another one")
+        account = cls(name=name, slug=slug)
+        db.session.add(account)
+        db.session.flush()
+        AuditLog.record(
+            "account_created", account=account, user=user, subject=("Account", account.id)
+        )
+        return account
+
     @staticmethod
     def slug_for(name: str) -> str:
         """Return a slug made of the letters and digits of ``name``."""
@@ -55,10 +85,72 @@ class Account(Base):
             raise InvalidValue("a slug needs letters a to z or digits; give one with --slug")
         return slug[:60].strip("-")
 
+    def configure(self, *, user: "User", at: datetime | None = None, **fields: Any) -> list[str]:
+        """Set fields of ``ADMIN_FIELDS`` as a user; return which of them changed.
+
+        Recorded as ``account_settings_update``. A new schedule or time zone moves the next slot.
+        """
+        at = at or clock.now()
+        db.session.refresh(self, with_for_update={"key_share": True})
+        changes = set_fields(self, fields)
+        if not changes:
+            return []
+        if changes.keys() & {"schedule", "time_zone"}:
+            self.next_due_at = self.next_slot(at)
+        AuditLog.record(
+            "account_settings_update",
+            account=self,
+            user=user,
+            subject=("Account", self.id),
+            data={"changes": changes},
+            at=at,
+        )
+        return list(changes)
+
+    @classmethod
+    def schedules(cls) -> Sequence[tuple[str, str]]:
+        """Return every pair of a schedule and a time zone that some account has."""
+        effective = func.coalesce(cls.schedule, settings.current().schedule)
+        pairs = db.session.execute(select(effective, cls.time_zone).distinct())
+        return [(schedule, time_zone) for schedule, time_zone in pairs]
+
+    @classmethod
+    def reschedule(cls, schedule: str, time_zone: str, at: datetime) -> None:
+        """Set the next slot of the accounts of this schedule and zone to where it is to be.
+
+        A new account's first slot is the first after it was made. A slot that has come and was
+        not run yet stays.
+        """
+        mine = (
+            func.coalesce(cls.schedule, settings.current().schedule) == schedule,
+            cls.time_zone == time_zone,
+        )
+        for account in db.session.scalars(select(cls).where(*mine, cls.next_due_at.is_(None))):
+            account.next_due_at = next_slot(schedule, time_zone, min(account.created_at, at))
+        following = next_slot(schedule, time_zone, at)
+        db.session.execute(
+            update(cls)
+            .where(*mine, cls.next_due_at > at, cls.next_due_at != following)
+            .values(next_due_at=following)
+        )
+
+    @classmethod
+    def due(cls, at: datetime) -> Sequence["Account"]:
+        """Return the accounts whose slot has come, the longest waiting first."""
+        return db.session.scalars(
+            select(cls).where(cls.next_due_at <= at).order_by(cls.next_due_at, cls.id)
+        ).all()
+
     @property
     def effective_schedule(self) -> str:
         """The account's own schedule, or the platform's."""
         return self.schedule or settings.current().schedule
+
+    def slot_to_serve(self, at: datetime) -> datetime:
+        """Return the slot that is due at ``at``: of several that were missed the last."""
+        last = self.last_slot(at)
+        # the schedule may have been changed since its slot came
+        return max(last, self.next_due_at) if self.next_due_at is not None else last
 
     def last_slot(self, at: datetime) -> datetime:
         """Return the latest slot at or before ``at``."""

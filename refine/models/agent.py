@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import (
     CheckConstraint,
@@ -24,6 +24,7 @@ from refine.extensions import Base, db
 from refine.models.account import Account
 from refine.models.audit import AuditLog
 from refine.models.columns import BigId, Created, Name, No, Sealed, SealedText, Updated, Yes
+from refine.models.configuring import set_fields
 from refine.models.image import Change
 from refine.models.memory import AgentMemory, change_memories
 from refine.models.wrapped_key import WrappedKey
@@ -31,6 +32,9 @@ from refine.prompts import default_prompt
 from refine.rules.content import one_line, prompt_text
 from refine.rules.numbers import parse_threshold
 from refine.sealing import DataKey
+
+if TYPE_CHECKING:
+    from refine.models.user import User
 
 DEFAULT_THRESHOLD = Decimal("0.75")
 DEFAULT_CORE_TOKEN_BUDGET = 5_000
@@ -47,7 +51,22 @@ AUTHORED_FIELDS = (
     "refinement_threshold",
 )
 
+# What an admin may set, on the dashboard.
+ADMIN_FIELDS = ("model_id", "core_token_budget", "refinement_threshold", "paused", "active")
+
 PROMPTS = ("system_prompt", "reflection_prompt", "memory_reflection_prompt", "refinement_prompt")
+
+
+class Composition(NamedTuple):
+    """Numbers of an agent's memories; ``core_tokens`` is its token mass."""
+
+    core: int
+    core_tokens: int
+    constitutional: int
+    locked: int
+    journal_shown: int
+    journal_expired: int
+    discarded: int
 
 
 class Agent(Base):
@@ -171,6 +190,23 @@ class Agent(Base):
         count, mass = db.session.execute(figures.select_from(kept)).one()
         return count, int(mass)
 
+    def composition(self, at: datetime | None = None) -> "Composition":
+        """Return how many memories there are of each kind."""
+        week_ago = (at or clock.now()) - JOURNAL_SHOWN_FOR
+        kept = AgentMemory.discarded_at.is_(None)
+        core = kept & (AgentMemory.memory_type == "core")
+        journal = kept & (AgentMemory.memory_type == "journal")
+        counted = select(
+            func.count().filter(core),
+            func.coalesce(func.sum(AgentMemory.token_estimate).filter(core), 0),
+            func.count().filter(core & AgentMemory.constitutional),
+            func.count().filter(core & AgentMemory.is_locked),
+            func.count().filter(journal & (AgentMemory.created_at > week_ago)),
+            func.count().filter(journal & (AgentMemory.created_at <= week_ago)),
+            func.count().filter(~kept),
+        ).where(AgentMemory.agent_id == self.id)
+        return Composition(*db.session.execute(counted).one())
+
     def remember(
         self, content: object, memory_type: object, tags: object = (), at: datetime | None = None
     ) -> tuple[AgentMemory, bool]:
@@ -237,14 +273,70 @@ class Agent(Base):
         setattr(self, field, value)
         after = getattr(self, field)
         if after != before:
-            AuditLog.record(
-                "agent_settings_update",
-                agent=self,
-                subject=("Agent", self.id),
+            self._record_settings(
+                None,
+                at,
                 data={"field": field, "by": "agent", "characters": len(str(after or ""))},
                 sealed={"before": before, "after": after},
-                at=at,
             )
+
+    def configure(self, *, user: "User", at: datetime | None = None, **fields: Any) -> list[str]:
+        """Set fields of ``ADMIN_FIELDS`` as a user; return which of them changed.
+
+        Recorded as ``agent_settings_update``. InvalidValue changes nothing. A changed model is a
+        changed identity: for a day nobody is let in on its word.
+        """
+        at = at or clock.now()
+        self.lock()
+        changes = set_fields(self, fields)
+        if "model_id" in changes:
+            self.identity_changed_at = at
+        if changes:
+            self._record_settings(user, at, data={"changes": changes, "by": "user"})
+        return list(changes)
+
+    def clear_refinement_prompt(self, *, user: "User", at: datetime | None = None) -> bool:
+        """Set the style of sessions back to the default, unread; tell whether there was one."""
+        at = at or clock.now()
+        self.lock()
+        before = self.refinement_prompt
+        if before is None:
+            return False
+        self.refinement_prompt = None
+        self.identity_changed_at = at
+        self._record_settings(
+            user,
+            at,
+            data={"field": "refinement_prompt", "by": "user", "characters": 0},
+            sealed={"before": before, "after": None},
+        )
+        return True
+
+    def characters_of(self, prompt: str) -> int | None:
+        """Return the length of one of ``PROMPTS``; None where the default is used."""
+        own = getattr(self, prompt)
+        return len(own) if own is not None else None
+
+    def last_prompt_changes(self) -> dict[str, datetime]:
+        """Return when each of ``PROMPTS`` was last changed; those never changed are left out."""
+        field = AuditLog.data["field"].as_string()
+        last = (
+            select(field, func.max(AuditLog.created_at))
+            .where(AuditLog.agent_id == self.id, AuditLog.action == "agent_settings_update")
+            .where(field.in_(PROMPTS))
+            .group_by(field)
+        )
+        return dict(db.session.execute(last).all())
+
+    def _record_settings(self, user: "User | None", at: datetime | None, **record: Any) -> None:
+        AuditLog.record(
+            "agent_settings_update",
+            agent=self,
+            user=user,
+            subject=("Agent", self.id),
+            at=at,
+            **record,
+        )
 
     # -- when it is due -------------------------------------------------------------------------
 

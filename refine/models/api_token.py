@@ -1,6 +1,5 @@
 """Bearer tokens of the HTTP API: shown once, stored as a hash."""
 
-import hashlib
 import secrets
 import zlib
 from datetime import datetime
@@ -17,6 +16,7 @@ from refine.models.agent import Agent
 from refine.models.audit import AuditLog
 from refine.models.columns import BigId, Created
 from refine.models.user import User
+from refine.rules.secrets import hash_of
 
 TokenKind = Literal["agent", "platform"]
 
@@ -71,7 +71,7 @@ class ApiToken(Base):
             kind=kind,
             account=account,
             agent=agent,
-            token_hash=_hash(secret),
+            token_hash=hash_of(secret),
             hint=secret[: len(_PREFIX[kind]) + _SHOWN_CHARACTERS],
             created_by=user,
             expires_at=expires_at,
@@ -84,7 +84,7 @@ class ApiToken(Base):
     @classmethod
     def of_secret(cls, secret: str) -> "ApiToken":
         """Return the row of a token's text; NotFound for anything that never was one."""
-        token = db.session.scalar(select(cls).where(cls.token_hash == _hash(secret)))
+        token = db.session.scalar(select(cls).where(cls.token_hash == hash_of(secret)))
         if token is None:
             raise NotFound("no such token: it was never minted here, or it was mistyped")
         return token
@@ -130,8 +130,3 @@ def _new_secret(kind: TokenKind) -> str:
 
 def _checksum(random: str) -> str:
     return f"{zlib.crc32(random.encode()):08x}"
-
-
-def _hash(secret: str) -> str:
-    # a random token of 214 bits needs no slow hash
-    return hashlib.sha256(secret.encode()).hexdigest()

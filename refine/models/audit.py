@@ -10,7 +10,7 @@ import json
 import uuid
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -30,13 +30,13 @@ from sqlalchemy.types import UserDefinedType
 
 from refine import clock
 from refine.extensions import Base, canonical_json, db
-from refine.models.account import Account
 from refine.models.columns import BigId
-from refine.models.image import iso
+from refine.models.image import counted_tokens, iso
 from refine.models.wrapped_key import WrappedKey
 from refine.sealing import DataKey
 
 if TYPE_CHECKING:
+    from refine.models.account import Account
     from refine.models.agent import Agent
     from refine.models.user import User
 
@@ -90,8 +90,15 @@ class ChainHead(Base):
     verified_sequence: Mapped[int] = mapped_column(BigInteger, default=0, server_default=text("0"))
     verified_at: Mapped[datetime | None]
 
+    @property
+    def name(self) -> str:
+        """Whose chain it is: ``agent 7``, ``account 3`` or ``platform``."""
+        if self.agent_id is not None:
+            return f"agent {self.agent_id}"
+        return f"account {self.account_id}" if self.account_id is not None else "platform"
+
     @classmethod
-    def locked(cls, *, agent: "Agent | None", account: Account | None) -> "ChainHead":
+    def locked(cls, *, agent: "Agent | None", account: "Account | None") -> "ChainHead":
         """Return the head of an agent's, an account's or (neither) the platform's chain, locked."""
         account_id = account.id if account is not None and agent is None else None
         agent_id = agent.id if agent is not None else None
@@ -110,6 +117,16 @@ class ChainHead(Base):
             insert(cls).values(account_id=account_id, agent_id=agent_id).on_conflict_do_nothing()
         )
         return db.session.execute(mine).scalar_one()
+
+
+class Mass(NamedTuple):
+    """An agent's token mass after a record."""
+
+    at: datetime
+    tokens: int
+    action: str
+    session_id: uuid.UUID | None
+    record_id: int
 
 
 class AuditLog(Base):
@@ -167,7 +184,7 @@ class AuditLog(Base):
         action: str,
         *,
         agent: "Agent | None" = None,
-        account: Account | None = None,
+        account: "Account | None" = None,
         user: "User | None" = None,
         session_id: uuid.UUID | None = None,
         subject: tuple[Subject, object] | None = None,
@@ -206,6 +223,44 @@ class AuditLog(Base):
         db.session.add(written)
         db.session.flush()
         return written
+
+    @classmethod
+    def masses(cls, agent: "Agent", limit: int) -> "list[Mass]":
+        """Return the agent's last records that tell its token mass, oldest first.
+
+        Before them stands what the mass was before the first of these.
+        """
+        mass_after = cls.data["mass_after"].as_integer()
+        newest = (
+            select(
+                cls.created_at,
+                mass_after,
+                cls.action,
+                cls.session_id,
+                cls.id,
+            )
+            .where(cls.agent_id == agent.id, mass_after.is_not(None))
+            .order_by(cls.sequence.desc())
+            .limit(limit)
+        )
+        masses = [Mass(*row) for row in reversed(db.session.execute(newest).all())]
+        if not masses:
+            return []
+        first = db.session.get_one(cls, masses[0].record_id)
+        before = masses[0].tokens - first.effect_tokens
+        since = min(agent.created_at, masses[0].at)
+        return [Mass(since, before, "", None, first.id), *masses]
+
+    @property
+    def effect_tokens(self) -> int:
+        """By how many tokens the record changed the mass of the ledger.
+
+        A memory that it made counts in full.
+        """
+        return sum(
+            counted_tokens(memory["after"]) - counted_tokens(memory["before"])
+            for memory in self.data.get("memories", [])
+        )
 
     @property
     def sealed(self) -> dict[str, Any]:

@@ -51,7 +51,9 @@ class Change:
     @property
     def mass_difference(self) -> int:
         """What the change adds to the token mass; 0 where it made the memory (counted already)."""
-        return 0 if self.before is None else _counted(self.after) - _counted(self.before)
+        return (
+            0 if self.before is None else counted_tokens(self.after) - counted_tokens(self.before)
+        )
 
     @property
     def count_difference(self) -> int:
@@ -82,9 +84,13 @@ def image_of(memory: "AgentMemory") -> Image:
 
 def state_digest(image: Mapping[str, Any], key: DataKey) -> str:
     """Return the keyed digest of the state that an image shows."""
+    return key.mac(canonical_json(state_of(image)), "agent_memories.state")
+
+
+def state_of(image: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what makes two images show the same state: when it was discarded does not matter."""
     state = {field: image[field] for field in STATE_FIELDS}
-    state["discarded"] = image["discarded_at"] is not None
-    return key.mac(canonical_json(state), "agent_memories.state")
+    return {**state, "discarded": image["discarded_at"] is not None}
 
 
 def recorded(changes: Iterable[Change], key: DataKey) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -133,6 +139,11 @@ def changes_in(data: Mapping[str, Any], sealed: Mapping[str, Any]) -> list[Chang
     ]
 
 
+def counted_tokens(image: Image | None) -> int:
+    """Return what a memory in the state of an image adds to the token mass."""
+    return int(image["token_estimate"]) if image is not None and _is_kept_core(image) else 0
+
+
 def iso(at: datetime | None) -> str | None:
     """Return the one spelling of an instant that is stored in images and hashed."""
     return at.astimezone(UTC).isoformat(timespec="microseconds") if at is not None else None
@@ -157,7 +168,3 @@ def _joined(open_part: Image | None, sealed_part: Image | None) -> Image | None:
 
 def _is_kept_core(image: Image) -> bool:
     return image["memory_type"] == "core" and image["discarded_at"] is None
-
-
-def _counted(image: Image) -> int:
-    return int(image["token_estimate"]) if _is_kept_core(image) else 0

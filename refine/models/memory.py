@@ -15,6 +15,7 @@ from sqlalchemy import (
     Sequence,
     Text,
     event,
+    inspect,
     or_,
     select,
     text,
@@ -246,8 +247,8 @@ class AgentMemory(Base):
             "token_estimate": token_estimate(content),
         }
 
-    def take_on(self, image: Image) -> None:
-        """Bring every field that a change can alter into the state of ``image``."""
+    def take_on(self, image: Image, at: datetime) -> None:
+        """Bring every field that a change can alter into the state of ``image``, as of ``at``."""
         self.content = image["content"]
         self.memory_type = image["memory_type"]
         self.constitutional = image["constitutional"]
@@ -255,6 +256,8 @@ class AgentMemory(Base):
         self.created_at = datetime.fromisoformat(image["created_at"])
         discarded_at = image["discarded_at"]
         self.discarded_at = datetime.fromisoformat(discarded_at) if discarded_at else None
+        if db.session.is_modified(self, include_collections=False):
+            self.updated_at = at
 
     @validates("tags")
     def _valid_tags(self, _key: str, tags: Any) -> list[str]:
@@ -359,7 +362,7 @@ def change_memories(
         **record,
     )
     for change in changes:
-        memories[change.memory_id].take_on(change.after)
+        memories[change.memory_id].take_on(change.after, log.created_at)
     db.session.flush()
     return log
 
@@ -375,5 +378,6 @@ def _number(_mapper: Mapper[Any], connection: Connection, memory: AgentMemory) -
 @event.listens_for(AgentMemory, "before_update")
 def _digest(_mapper: Mapper[Any], _connection: Connection, memory: AgentMemory) -> None:
     if db.session.is_modified(memory, include_collections=False):
-        memory.updated_at = clock.now()
+        if not inspect(memory).attrs.updated_at.history.has_changes():
+            memory.updated_at = clock.now()
         memory.row_digest = memory.digest_of_row()

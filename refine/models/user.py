@@ -1,5 +1,6 @@
 """Users: the people of an account who use the dashboard."""
 
+import functools
 from typing import Any, Literal
 
 from argon2 import PasswordHasher
@@ -10,6 +11,7 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship, validates
 from refine.errors import InvalidValue, Refused
 from refine.extensions import Base, db
 from refine.models.account import Account
+from refine.models.audit import AuditLog
 from refine.models.columns import BigId, Created, No, Updated, Yes
 from refine.rules.content import one_line
 
@@ -58,6 +60,34 @@ class User(Base):
         db.session.add(user)
         return user
 
+    @classmethod
+    def invite(cls, account: Account, email: str, *, role: str, by: "User") -> "User":
+        """Add a user without a password, who cannot sign in before they chose one.
+
+        Recorded as ``user_invited``. Refused if the address is taken.
+        """
+        user = cls(account=account, email=email, role=role)
+        if cls.by_email(user.email) is not None:
+            raise Refused(f"{user.email} is already a user")
+        db.session.add(user)
+        db.session.flush()
+        AuditLog.record(
+            "user_invited",
+            account=account,
+            user=by,
+            subject=("User", user.id),
+            data={"role": user.role},
+        )
+        return user
+
+    @classmethod
+    def with_password(cls, email: str, password: str) -> "User | None":
+        """Return the active user of that e-mail and password, in the same time whoever it is."""
+        found = cls.by_email(email)
+        known = found is not None and found.password_hash is not None
+        matches = _matches(found.password_hash if found and known else _nobodys_hash(), password)
+        return found if found is not None and known and matches and found.active else None
+
     def set_password(self, password: str) -> None:
         """Keep the argon2id hash of ``password`` (10 to 1,000 characters)."""
         if not MIN_PASSWORD_CHARACTERS <= len(password) <= MAX_PASSWORD_CHARACTERS:
@@ -69,10 +99,12 @@ class User(Base):
 
     def has_password(self, password: str) -> bool:
         """Tell whether this is the user's password."""
-        try:
-            return _hasher.verify(self.password_hash or "", password)
-        except (VerifyMismatchError, InvalidHashError):
-            return False
+        return _matches(self.password_hash or "", password)
+
+    @property
+    def may_act(self) -> bool:
+        """Whether the user may do more than look."""
+        return self.role == "admin"
 
     @validates("email")
     def _valid_email(self, _key: str, email: Any) -> str:
@@ -87,3 +119,16 @@ class User(Base):
         if role not in ROLES:
             raise InvalidValue(f"role must be one of {', '.join(ROLES)}")
         return str(role)
+
+
+def _matches(password_hash: str | None, password: str) -> bool:
+    try:
+        return _hasher.verify(password_hash or "", password)
+    except (VerifyMismatchError, InvalidHashError):
+        return False
+
+
+@functools.cache
+def _nobodys_hash() -> str:
+    """Checked where there is no such user, so that it takes as long."""
+    return _hasher.hash("nobody's password")

@@ -71,7 +71,7 @@ def _verify(head: ChainHead) -> Verified:
             memories = _verify_memories(agent, digests)
     except _Broken as broken:
         problem = str(broken)
-    return Verified(_name(head, agent), records, memories, problem, head.id)
+    return Verified(head.name, records, memories, problem, head.id)
 
 
 def stamp(verified: Verified) -> None:
@@ -144,9 +144,3 @@ def _verify_without_chain(agent: Agent) -> Verified:
     except _Broken as broken:
         problem = str(broken)
     return Verified(f"agent {agent.id}", 0, memories, problem)
-
-
-def _name(head: ChainHead, agent: Agent | None) -> str:
-    if agent is not None:
-        return f"agent {agent.id}"
-    return f"account {head.account_id}" if head.account_id is not None else "platform"

@@ -1,9 +1,9 @@
 """Data keys as the database keeps them: wrapped."""
 
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from sqlalchemy import CheckConstraint, Index, Text, select, text
+from sqlalchemy import CheckConstraint, Index, Text, func, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -13,6 +13,14 @@ from refine.models.columns import BigId, Created, Sealed
 from refine.sealing import DataKey, keyring
 
 Purpose = Literal["agent", "platform"]
+
+
+class Rotation(NamedTuple):
+    """A part of a rotation: how far it got, how many keys it wrapped, which could not be opened."""
+
+    after_id: int
+    rotated: int
+    broken: list[int]
 
 
 class WrappedKey(Base):
@@ -60,6 +68,43 @@ class WrappedKey(Base):
             .on_conflict_do_nothing()
         )
         return db.session.execute(select(cls).where(cls.purpose == "platform")).scalar_one()
+
+    @classmethod
+    def rotate(cls, *, after_id: int, limit: int) -> "Rotation | None":
+        """Wrap the next keys by the ring's first key that another one wraps; None: no more.
+
+        Touches nothing but this table. Rows that another rotation holds are left to it; those that
+        cannot be opened stay as they are, and are named.
+        """
+        ring = keyring()
+        older = db.session.scalars(
+            select(cls)
+            .where(cls.id > after_id, cls.wrapped_by != ring.primary, cls.wrapped.is_not(None))
+            .order_by(cls.id)
+            .limit(limit)
+            .with_for_update(skip_locked=True)
+            .execution_options(populate_existing=True)
+        ).all()
+        broken = [key.id for key in older if not key._wrap_anew()]
+        db.session.flush()
+        return Rotation(older[-1].id, len(older) - len(broken), broken) if older else None
+
+    def _wrap_anew(self) -> bool:
+        ring = keyring()
+        try:
+            self.wrapped = ring.rewrap(self.wrapped or b"", self.wrapped_by)
+        except SealingError:
+            return False
+        self.wrapped_by = ring.primary
+        return True
+
+    @classmethod
+    def under_older_keys(cls) -> int:
+        """Return how many keys are still wrapped by another key than the ring's first."""
+        older = select(func.count()).where(
+            cls.wrapped_by != keyring().primary, cls.wrapped.is_not(None)
+        )
+        return db.session.scalar(older) or 0
 
     @classmethod
     def check_keyring(cls) -> None:

@@ -1,16 +1,25 @@
 """The session: persisted state, with its capabilities one file each.
 
-``columns`` what the row holds; ``session`` queueing, claiming, holding; ``snapshot`` duplicates and
-what is measured against; ``editing`` the agent's actions; ``breaker`` the limit and the rollback;
-``ending`` every other end; ``entry`` what is counted for each memory.
+``columns`` what the row holds; ``session`` queueing, claiming, holding; ``planning`` who is due
+and who is left alone; ``snapshot`` duplicates and what is measured against; ``editing`` the
+agent's actions; ``breaker`` the limit and the rollback; ``ending`` every other end; ``entry`` what
+is counted for each memory; ``totals`` sums over many.
 """
 
-from refine.models.session.columns import LOST_AFTER, EndStatus, Trigger
+from refine.models.session.columns import (
+    AUTOMATIC_TRIGGERS,
+    LOST_AFTER,
+    EndStatus,
+    Through,
+    Trigger,
+)
 from refine.models.session.editing import MAX_MUTATIONS, EditRefused
 from refine.models.session.entry import SessionEntry
 from refine.models.session.session import LeaseLost, RefinementSession, SessionAlreadyLive
+from refine.models.session.totals import Sums
 
 __all__ = [
+    "AUTOMATIC_TRIGGERS",
     "LOST_AFTER",
     "MAX_MUTATIONS",
     "EditRefused",
@@ -19,5 +28,7 @@ __all__ = [
     "RefinementSession",
     "SessionAlreadyLive",
     "SessionEntry",
+    "Sums",
+    "Through",
     "Trigger",
 ]

@@ -26,13 +26,17 @@ AUTOMATIC_TRIGGERS = ("weekly", "over_budget")
 EndStatus = Literal["completed", "rolled_back", "incomplete", "declined", "skipped", "failed"]
 LIVE = ("queued", "running")
 ENDED = ("completed", "rolled_back", "incomplete", "declined", "skipped", "failed")
+# Where the Time Machine was used: who undid a session, if not a user of the dashboard.
+Through = Literal["dashboard", "command line", "agent"]
+
 # The ends of a session whose agent consented and worked.
 AFTER_LOOP = ("completed", "rolled_back", "incomplete")
 
 # What "slow erosion" and the front page look back over.
 ROLLING_WINDOW = timedelta(days=30)
-# A worker's heart beats every 15 seconds; one that missed six beats is lost.
-LOST_AFTER = timedelta(seconds=90)
+# A worker's heart beats every 10 seconds; one that missed three beats is lost. With the tick's
+# minute, and what holds a tick up, its session ends within two.
+LOST_AFTER = timedelta(seconds=35)
 
 
 def _summary(field: str, value: object) -> str | None:
@@ -100,6 +104,7 @@ class SessionColumns:
     ended_at: Mapped[datetime | None]
     undone_at: Mapped[datetime | None]
     undone_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    undone_through: Mapped[str | None] = mapped_column(Text)
 
     summary = SealedText(_summary)
     consent_reply = SealedText(_reply)
@@ -113,6 +118,11 @@ class SessionColumns:
     def user(self) -> Mapped[User | None]:
         """Who asked for it, if a person did."""
         return relationship(foreign_keys="RefinementSession.user_id")
+
+    @declared_attr
+    def undone_by(self) -> Mapped[User | None]:
+        """Who undid it, if a user of the dashboard did."""
+        return relationship(foreign_keys="RefinementSession.undone_by_id")
 
     def data_key(self) -> DataKey:
         """Return the key of the agent whose session this is."""

@@ -10,6 +10,7 @@ from refine.extensions import db
 from refine.models.image import Change, iso
 from refine.models.memory import AgentMemory, change_memories
 from refine.models.session.columns import AFTER_LOOP, LIVE, LOST_AFTER, EndStatus, SessionColumns
+from refine.models.session.log import say_when_committed
 from refine.models.user import User
 
 _END_ACTION: dict[EndStatus, str] = {
@@ -38,8 +39,7 @@ class Ending(SessionColumns):
     def request_stop(self, user: User | None = None, at: datetime | None = None) -> None:
         """Ask the session to stop before its next step; a queued one ends at once, ``skipped``."""
         at = at or clock.now()
-        self.agent.lock()
-        db.session.refresh(self, with_for_update={"key_share": True})
+        self.lock()
         if not self.is_live:
             raise Refused(f"the session ended already ({self.status})")
         if not self.is_stopping:
@@ -51,13 +51,26 @@ class Ending(SessionColumns):
     def end_if_lost(self, at: datetime | None = None) -> bool:
         """End a running session whose worker gave no sign of life; tell whether it did."""
         at = at or clock.now()
-        self.agent.lock()
-        db.session.refresh(self, with_for_update={"key_share": True})
+        self.lock()
         lost = self.status == "running" and (self.heartbeat_at or at) < at - LOST_AFTER
         if lost:
             self.error_kind = "worker_lost"
             self.give_up("the worker was lost", at=at)
         return lost
+
+    def end_if_killed(self, at: datetime | None = None) -> bool:
+        """End a running session whose process is known to be dead; tell whether it did."""
+        self.lock()
+        was_running = self.status == "running"
+        if was_running:
+            self.error_kind = "worker_lost"
+            self.give_up("its worker's process was killed", at=at)
+        return was_running
+
+    def lock(self) -> None:
+        """Lock agent and session, in this order, and read both afresh."""
+        self.agent.lock()
+        db.session.refresh(self, with_for_update={"key_share": True})
 
     def give_up(self, reason: str, *, at: datetime | None = None) -> None:
         """End after a failure: ``incomplete`` if something was changed, else ``failed``."""
@@ -87,7 +100,7 @@ class Ending(SessionColumns):
             self.agent.last_refinement_at = at
             self.summary = f"{self.figures()} {summary or ''}".strip()
             told = journal or f"{self.summary} {_because(status, reason)}"
-            changes = [*changes, self._journal(told, at)]
+            changes = [*changes, self.journal(told, at)]
         change_memories(
             _END_ACTION[status],
             list(changes),
@@ -98,6 +111,28 @@ class Ending(SessionColumns):
             sealed={"summary": self.summary, "consent_reply": self.consent_reply},
             at=at,
         )
+        say_when_committed(self.facts())
+
+    @property
+    def undone_words(self) -> str:
+        """When the session, which was undone, was so, and by whom."""
+        who = self.undone_by.email if self.undone_by is not None else f"the {self.undone_through}"
+        return f"was undone on {self.undone_at:%Y-%m-%d at %H:%M} UTC by {who}"
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a log line tells of the ended session: ids and figures."""
+        lasted = (self.ended_at or self.created_at) - (self.started_at or self.created_at)
+        return {
+            "session_id": str(self.id),
+            "agent_id": self.agent_id,
+            "account_id": self.agent.account_id,
+            "model_id": self.model_id,
+            "attempt": self.attempt,
+            "error_kind": self.error_kind,
+            "tool_calls": self.tool_calls,
+            "seconds": round(lasted.total_seconds(), 3),
+            **self._measured(),
+        }
 
     def figures(self) -> str:
         """Return the measured outcome: ``Refinement session: 100 → 99 memories, …``."""
@@ -109,6 +144,19 @@ class Ending(SessionColumns):
             f"Refinement session: {self.memories_before} → {self.memories_after} memories, "
             f"{abs(saved)} tokens {'saved' if saved >= 0 else 'added'} ({done or 'no changes'})."
         )
+
+    def journal(self, content: str, at: datetime) -> Change:
+        """Add a journal memory for the agent; return the change, for the caller to record."""
+        memory = AgentMemory(
+            agent=self.agent,
+            memory_type="journal",
+            content=content,
+            session_id=self.id,
+            created_at=at,
+        )
+        db.session.add(memory)
+        db.session.flush()
+        return Change(memory.id, None, memory.image())
 
     def _measure(self, changes: Collection[Change]) -> None:
         """Measure what the ledger holds once ``changes`` are made."""
@@ -138,18 +186,6 @@ class Ending(SessionColumns):
             "cost_usd": str(self.cost_usd),
             "started_at": iso(self.started_at),
         }
-
-    def _journal(self, content: str, at: datetime) -> Change:
-        memory = AgentMemory(
-            agent=self.agent,
-            memory_type="journal",
-            content=content,
-            session_id=self.id,
-            created_at=at,
-        )
-        db.session.add(memory)
-        db.session.flush()
-        return Change(memory.id, None, memory.image())
 
 
 def _because(status: EndStatus, reason: str) -> str:

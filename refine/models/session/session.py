@@ -2,9 +2,9 @@
 
 import uuid
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy import CheckConstraint, Index, UniqueConstraint, func, select, text, update
+from sqlalchemy import CheckConstraint, Index, UniqueConstraint, select, text, update
 
 from refine import clock
 from refine.errors import Refused
@@ -16,12 +16,12 @@ from refine.models.session.columns import (
     AUTOMATIC_TRIGGERS,
     ENDED,
     LIVE,
-    ROLLING_WINDOW,
     TRIGGERS,
     Trigger,
 )
 from refine.models.session.editing import Editing
-from refine.models.session.snapshot import Snapshot
+from refine.models.session.planning import Planning
+from refine.models.session.totals import Totals
 from refine.models.user import User
 
 
@@ -44,7 +44,7 @@ class LeaseLost(Refused):
         super().__init__(f"the session is no longer held by this worker (it is {status})")
 
 
-class RefinementSession(Snapshot, Editing, Base):
+class RefinementSession(Planning, Editing, Totals, Base):
     """One session, from its queueing on; its capabilities are in the files beside this one."""
 
     __table_args__ = (
@@ -102,6 +102,16 @@ class RefinementSession(Snapshot, Editing, Base):
         session._record("refinement_queued", {"trigger": trigger}, user=user, at=at)
         return session
 
+    def queue_again(self, at: datetime) -> "RefinementSession":
+        """Queue another attempt at what this session failed at."""
+        return self.queue(
+            self.agent,
+            cast(Trigger, self.trigger),
+            at=at,
+            slot_at=self.slot_at,
+            attempt=self.attempt + 1,
+        )
+
     @classmethod
     def start(
         cls, agent: Agent, trigger: Trigger = "manual", *, at: datetime | None = None
@@ -118,13 +128,13 @@ class RefinementSession(Snapshot, Editing, Base):
     def claim(self, at: datetime | None = None) -> uuid.UUID | None:
         """Take the queued session over; return the lease, or None if it is not queued any more.
 
-        The agent's model is read now. Where the agent was deactivated since, or paused and nobody
-        asked by hand, the session ends ``skipped`` instead.
+        The agent's model is read now. Where the agent was deactivated since, the session ends
+        ``skipped`` instead; one that nobody asked for also where agent or account were paused, or
+        the account's cost cap is reached.
         """
         at = at or clock.now()
-        self.agent.lock()
-        db.session.refresh(self, with_for_update={"key_share": True})
-        if self.status == "queued" and (why_not := self._why_not_now()):
+        self.lock()
+        if self.status == "queued" and (why_not := self._why_not_now(at)):
             self.finish("skipped", why_not, at=at)
             return None
         lease_token = uuid.uuid4()
@@ -189,20 +199,17 @@ class RefinementSession(Snapshot, Editing, Base):
             ran = ran.where(cls.created_at < before)
         return db.session.scalar(ran.order_by(cls.created_at.desc()).limit(1))
 
-    @classmethod
-    def outcomes(cls, at: datetime | None = None) -> dict[str, int]:
-        """Return how many sessions of the last 30 days there are in each status."""
-        since = (at or clock.now()) - ROLLING_WINDOW
-        counted = (
-            select(cls.status, func.count()).where(cls.created_at > since).group_by(cls.status)
-        )
-        return dict(db.session.execute(counted).all())
-
-    def _why_not_now(self) -> str | None:
+    def _why_not_now(self, at: datetime) -> str | None:
         if not self.agent.active:
             return "the agent is not active any more"
-        if self.agent.paused and self.trigger in AUTOMATIC_TRIGGERS:
+        if self.trigger not in AUTOMATIC_TRIGGERS:
+            return None
+        if self.agent.paused:
             return "the agent was paused"
+        if self.agent.account.paused:
+            return "its account was paused"
+        if self.is_cost_cap_reached(self.agent.account, at):
+            return "the account's monthly cost cap is reached"
         return None
 
     def _record(self, action: str, data: dict[str, Any], **record: Any) -> None:

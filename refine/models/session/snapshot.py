@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import func, select
 
@@ -15,6 +15,8 @@ from refine.models.session.columns import ROLLING_WINDOW, SessionColumns
 from refine.models.session.entry import SessionEntry
 from refine.rules.content import known_tags
 from refine.rules.retention import removable_tokens, removable_under_floor
+
+ERODED = "sessions of the last 30 days removed as much as they may"
 
 
 class Snapshot(SessionColumns):
@@ -65,22 +67,29 @@ class Snapshot(SessionColumns):
         self.memories_before = len(ledger)
         self.mass_before = sum(memory.token_estimate for memory in ledger)
         self.threshold = self.agent.threshold
-        self.removable_tokens = removable_tokens(
-            self.mass_before,
-            threshold=self.threshold,
-            rolling_floor=settings.current().rolling_floor,
-            removed_recently=self.removed_recently(self.agent),
-        )
+        self.removable_tokens = self.removable_now(self.agent)
         db.session.flush()
 
     @classmethod
-    def removed_recently(cls, agent: Agent, at: datetime | None = None) -> int:
+    def removed_recently(
+        cls, agent: Agent, at: datetime | None = None, *, window: timedelta = ROLLING_WINDOW
+    ) -> int:
         """Return how many tokens the loops of the last 30 days removed and nobody undid."""
-        since = (at or clock.now()) - ROLLING_WINDOW
+        since = (at or clock.now()) - window
         removed = select(func.coalesce(func.sum(cls.removed_tokens), 0)).where(
             cls.agent_id == agent.id, cls.ended_at > since, cls.undone_at.is_(None)
         )
         return int(db.session.scalar(removed) or 0)
+
+    @classmethod
+    def removable_now(cls, agent: Agent, at: datetime | None = None) -> int:
+        """Return how many tokens a session of the agent could remove, if it began now."""
+        return removable_tokens(
+            agent.core_token_usage,
+            threshold=agent.threshold,
+            rolling_floor=settings.current().rolling_floor,
+            removed_recently=cls.removed_recently(agent, at),
+        )
 
     @classmethod
     def is_eroded(cls, agent: Agent, at: datetime | None = None) -> bool:
@@ -94,12 +103,12 @@ class Snapshot(SessionColumns):
     ) -> None:
         gone, kept = duplicate.image(), survivor.image()
         tags = known_tags([*kept["tags"], *gone["tags"]])
+        changes = [Change(duplicate.id, gone, {**gone, "discarded_at": iso(at)})]
+        if tags != kept["tags"]:
+            changes.append(Change(survivor.id, kept, {**kept, "tags": tags}))
         change_memories(
             "memory_refinement_dedup",
-            [
-                Change(duplicate.id, gone, {**gone, "discarded_at": iso(at)}),
-                Change(survivor.id, kept, {**kept, "tags": tags}),
-            ],
+            changes,
             agent=self.agent,
             session_id=self.id,
             subject=("AgentMemory", duplicate.id),

@@ -1,0 +1,24 @@
+"""How often an agent is asked: pauses after refusals, and after failures."""
+
+from datetime import timedelta
+
+LONGEST_COOLDOWN = timedelta(days=7)
+
+# A session that failed is tried again at most three times before the next slot.
+RETRY_PAUSES = (timedelta(minutes=5), timedelta(minutes=30), timedelta(hours=2))
+
+
+def cooldown(hours: int, fruitless_sessions: int) -> timedelta:
+    """Return how long an agent over its budget is left alone after its last session.
+
+    ``hours`` (REFINE_COOLDOWN_HOURS) doubles with each refusal or session that removed nothing
+    since the last that removed something; a week is the longest.
+    """
+    # beyond this exponent it is a week anyway, and the number would grow without end
+    doubled = timedelta(hours=hours * 2 ** min(fruitless_sessions, 8))
+    return min(doubled, LONGEST_COOLDOWN)
+
+
+def retry_pause(attempt: int) -> timedelta | None:
+    """Return the pause after the failed ``attempt`` (1 is the first); None: not again."""
+    return RETRY_PAUSES[attempt - 1] if attempt <= len(RETRY_PAUSES) else None
