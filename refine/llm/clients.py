@@ -9,6 +9,16 @@ from refine.llm.openrouter import OpenRouter
 from refine.settings import Settings
 
 
+def known_models(model_id: str, settings: Settings) -> frozenset[str] | None:
+    """Return the models that answer beside this one; None where no list is to be had."""
+    if model_id.startswith(rehearsal.MODEL_PREFIX):
+        return frozenset({model_id})
+    if settings.openrouter_api_key is None:
+        return None
+    client = OpenRouter(settings.openrouter_base_url, settings.openrouter_api_key)
+    return client.models()
+
+
 @contextmanager
 def client_for(model_id: str, settings: Settings) -> Iterator[OpenRouter]:
     """Yield a client for the model: the rehearsal server's, or the configured provider's.

@@ -117,16 +117,38 @@ class OpenRouter:
 
     def context_tokens(self, model_id: str) -> int | None:
         """Return the context length that the server names for the model, or None."""
-
-        def catalogue() -> bytes:
-            return self._exchange("GET", "/models", _CATALOGUE_SECONDS)
-
         try:
-            listed = json.loads(_within(_CATALOGUE_SECONDS, lambda: False, catalogue))["data"]
+            listed = json.loads(self._catalogue())["data"]
             lengths = [entry["context_length"] for entry in listed if entry["id"] == model_id]
         except (ProviderError, ValueError, LookupError, TypeError, RecursionError):
             return None
         return lengths[0] if lengths and type(lengths[0]) is int and lengths[0] > 0 else None
+
+    def models(self) -> frozenset[str] | None:
+        """Return the ids of the server's models that take tools; None where it has no list."""
+        try:
+            listed = json.loads(self._catalogue())["data"]
+            return frozenset(entry["id"] for entry in listed if _takes_tools(entry)) or None
+        except (ProviderError, ValueError, LookupError, TypeError, RecursionError):
+            return None
+
+    def problem(self) -> str | None:
+        """Return why the server cannot be asked, in words: it is away, or refuses the key.
+
+        Whatever else it answers is no problem: not every server has a list of models.
+        """
+        try:
+            self._catalogue()
+        except ProviderError as fault:
+            is_problem = fault.http_status is None or fault.http_status in (401, 402, 403)
+            return str(fault) if is_problem else None
+        return None
+
+    def _catalogue(self) -> bytes:
+        def exchange() -> bytes:
+            return self._exchange("GET", "/models", _CATALOGUE_SECONDS)
+
+        return _within(_CATALOGUE_SECONDS, lambda: False, exchange)
 
     # -- one attempt ------------------------------------------------------------------------------
 
@@ -200,6 +222,11 @@ class OpenRouter:
             "session_id": privacy.session_id,
             "user": privacy.account_ref,
         }
+
+
+def _takes_tools(entry: Any) -> bool:
+    """Whether a model takes tools; one whose list of parameters is not given may."""
+    return "tools" in entry.get("supported_parameters", ["tools"])
 
 
 def _check_status(response: requests.Response) -> None:

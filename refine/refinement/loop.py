@@ -4,12 +4,15 @@ A function around the persisted noun. Whatever is known after a step is in the d
 next one begins, and no transaction is open while the model is asked.
 """
 
-import logging
 import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
+
+import structlog
+from rq.timeouts import BaseTimeoutException
+from sqlalchemy.exc import SQLAlchemyError
 
 from refine import clock, prompts
 from refine.errors import ProviderError
@@ -19,6 +22,7 @@ from refine.llm.messages import Message, Reply, ToolCall, tool_message, user_mes
 from refine.llm.openrouter import Cancelled, Privacy
 from refine.models import LeaseLost, RefinementSession
 from refine.models.session import EndStatus
+from refine.models.session.snapshot import ERODED
 from refine.refinement.heartbeat import beating
 from refine.refinement.prompting import (
     SMALLEST_CONTEXT_TOKENS,
@@ -40,7 +44,7 @@ MAX_CUT_REPLIES = 2
 # The results after which the tool refuses everything, and the model is not asked again.
 ENDING_RESULTS = ("refinement_complete", "refinement_rolled_back")
 
-_log = logging.getLogger(__name__)
+_log = structlog.get_logger(__name__)
 
 Observer = Callable[["Event"], None]
 
@@ -79,9 +83,14 @@ def refine(
 ) -> RefinementSession | None:
     """Run a queued session to its end; None where it is not queued any more (run only once).
 
+    None, too, where the process is asked to end already: then the session stays queued.
+
     ``is_stopping`` tells that this process was asked to end: the session then ends at its next
     step. Commits at every step. A fault of ours ends the session too, and is raised again.
     """
+    if is_stopping():
+        db.session.rollback()
+        return None
     session = db.session.get_one(RefinementSession, session_id)
     lease_token = session.claim()
     db.session.commit()
@@ -89,17 +98,7 @@ def refine(
         return None
     run = _Run(session, lease_token, settings, observe, is_stopping)
     with beating(session_id, lease_token):
-        try:
-            run.to_its_end()
-        except Ended as ending:
-            run.finish(ending)
-        except LeaseLost:
-            # another process ended this session, and said why
-            db.session.rollback()
-        except BaseException as fault:
-            db.session.rollback()
-            run.finish(_ending_of(fault))
-            raise
+        run.whole()
     return session
 
 
@@ -123,6 +122,23 @@ class _Run:
         self._is_stopping = is_stopping
         self._deadline = time.monotonic() + settings.max_seconds
         self._messages: list[Message] = []
+
+    def whole(self) -> None:
+        """Go through all of it, and write its end, whatever happens; a fault is raised again."""
+        ending: Ended | None = None
+        try:
+            try:
+                self.to_its_end()
+            except Ended as reached:
+                ending = reached
+                self.finish(reached)
+        except LeaseLost:
+            # another process ended this session, and said why
+            db.session.rollback()
+        except BaseException as fault:
+            _let_go()
+            self.finish(ending or _ending_of(fault))
+            raise
 
     def to_its_end(self) -> None:
         """Go through the session's steps; returns, or raises Ended, when it is over."""
@@ -190,7 +206,7 @@ class _Run:
             "skipped",
             "nothing may be removed: "
             + (
-                "sessions of the last 30 days removed as much as they may"
+                ERODED
                 if eroded
                 else f"the threshold of {threshold} leaves no room in a ledger of this size"
             ),
@@ -333,9 +349,11 @@ class _Run:
         """Tell whoever watches; one whose display breaks is told no more, and decides nothing."""
         try:
             self._observe(Event(kind, self._session, facts))
+        except BaseTimeoutException:
+            raise
         except (Exception, SystemExit) as fault:  # rich exits where its pipe is closed
             _log.warning(
-                "session %s: its watcher failed: %s", self._session_id, type(fault).__name__
+                "a watcher failed", session_id=str(self._session_id), fault=type(fault).__name__
             )
             self._observe = _nobody
         db.session.commit()
@@ -359,7 +377,17 @@ class _Run:
         return is_cancelled
 
 
+def _let_go() -> None:
+    """Undo what was not committed, also where the connection was cut off in mid-statement."""
+    try:
+        db.session.rollback()
+    except SQLAlchemyError:
+        db.session().invalidate()
+
+
 def _ending_of(fault: BaseException) -> Ended:
+    if isinstance(fault, BaseTimeoutException):
+        return Ended(None, "the time that its job may take is over", "timeout")
     if isinstance(fault, KeyboardInterrupt):
         return Ended(None, "interrupted", "interrupted")
     return Ended(None, f"a fault in Refine ({type(fault).__name__})", "internal")

@@ -1,0 +1,339 @@
+"""The Time Machine: an ended session undone from the audit log, content-blind and exactly.
+
+The session's records are gone back through, newest first. Each must find every memory in the
+state in which the record left it; then each memory returns to the state that the record found. A
+memory that stands otherwise is a conflict, and then nothing is changed. With ``and_after`` all that
+happened since is gone back through as well: sessions, toggles, restores. What was saved since
+stays, and so does what was undone before: an undo and the records that it took back are passed
+over.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import undefer
+
+from refine import clock
+from refine.errors import Refused
+from refine.extensions import db
+from refine.models import Agent, AgentMemory, AuditLog, RefinementSession, User
+from refine.models.image import Change, Image, changes_in, state_of
+from refine.models.memory import change_memories
+from refine.models.session import Through
+
+# What was saved stays, whatever is undone around it.
+_SAVES = ("memory_saved", "memory_imported", "memory_promoted")
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """A record that left a memory otherwise than the session did."""
+
+    memory_id: int
+    sequence: int
+    action: str
+    at: datetime
+    session_id: object
+
+    def __str__(self) -> str:
+        return f"record {self.sequence} ({self.action}, {self.at:%Y-%m-%d %H:%M} UTC)"
+
+
+class UndoConflict(Refused):
+    """Memories do not stand as the session left them; nothing was changed.
+
+    ``obstacles`` are the records in the way, ``unexplained`` the memories that changed without one.
+    """
+
+    def __init__(
+        self, obstacles: Sequence[Obstacle], unexplained: Collection[int], *, and_after: bool
+    ) -> None:
+        self.obstacles = obstacles
+        self.unexplained = unexplained
+        by_memory: dict[int, list[str]] = {}
+        for obstacle in obstacles:
+            by_memory.setdefault(obstacle.memory_id, []).append(str(obstacle))
+        said = [f"memory #{id_} by {', '.join(them)}" for id_, them in sorted(by_memory.items())]
+        said += [f"memory #{id_} past the application" for id_ in sorted(unexplained)]
+        is_wider_possible = not unexplained and not and_after
+        wider = "; you can undo this session and everything after it" if is_wider_possible else ""
+        super().__init__(
+            f"nothing was undone: since the session was changed {'; '.join(said)}{wider}"
+        )
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What an undo changes, in figures: memories by what becomes of them, and the ledger."""
+
+    brought_back: int
+    discarded: int
+    rewritten: int
+    unprotected: int
+    retagged: int
+    memories_before: int
+    memories_after: int
+    mass_before: int
+    mass_after: int
+
+    def __str__(self) -> str:
+        named = {
+            "brought back": self.brought_back,
+            "discarded": self.discarded,
+            "rewritten to what they were": self.rewritten,
+            "no longer constitutional": self.unprotected,
+            "with the tags they had": self.retagged,
+        }
+        done = ", ".join(f"{count} {what}" for what, count in named.items() if count)
+        return (
+            f"{done or 'no memory changes'}; {self.memories_before} → {self.memories_after} "
+            f"memories, {self.mass_before:,} → {self.mass_after:,} tokens"
+        )
+
+
+@dataclass(frozen=True)
+class Undo:
+    """What an undo would do, or did: the sessions that it undoes, and its effect.
+
+    ``is_done`` says that the session was undone before, and that nothing is left to do;
+    ``sequences`` are the records that it takes back.
+    """
+
+    session: RefinementSession
+    sessions: Sequence[RefinementSession]
+    effect: Effect
+    is_done: bool = False
+    changes: Sequence[Change] = field(default=(), repr=False)
+    sequences: Sequence[int] = ()
+
+
+def preview(session: RefinementSession, *, and_after: bool = False) -> Undo:
+    """Return what ``undo`` would do now, or raise what it would raise. Changes nothing."""
+    return _planned(session, and_after, clock.now())
+
+
+def undo(
+    session: RefinementSession,
+    *,
+    through: Through,
+    user: User | None = None,
+    and_after: bool = False,
+    at: datetime | None = None,
+) -> Undo:
+    """Undo the ended session, or everything since it began, in the caller's transaction.
+
+    Recorded as ``memory_refinement_rollback``; the agent is told in its journal. Raises Refused
+    while a session of the agent is live, and UndoConflict. An undone session stays as it is.
+    """
+    at = at or clock.now()
+    plan = _planned(session, and_after, at)
+    if plan.is_done:
+        return plan
+    for undone in plan.sessions:
+        undone.undone_at, undone.undone_through = at, through
+        undone.undone_by_id = user.id if user is not None else None
+    told = session.journal(_told(plan, through), at)
+    change_memories(
+        "memory_refinement_rollback",
+        [*plan.changes, told],
+        agent=session.agent,
+        user=user,
+        session_id=session.id,
+        subject=("RefinementSession", session.id),
+        data={
+            "operation": "undo",
+            "by": through,
+            "and_after": and_after,
+            "undone_sessions": [str(undone.id) for undone in plan.sessions],
+            "undone_records": list(plan.sequences),
+            "mass_before": plan.effect.mass_before,
+            "memories_before": plan.effect.memories_before,
+            "memories_after": plan.effect.memories_after,
+        },
+        at=at,
+    )
+    return plan
+
+
+def undo_own_last(session: RefinementSession, *, at: datetime | None = None) -> Undo:
+    """Undo the session as its agent, who may undo the last one that it took part in."""
+    session.lock()
+    last = RefinementSession.last_of(session.agent)
+    if last is None or last.id != session.id:
+        raise Refused("an agent may undo its last session only; an admin can undo earlier ones")
+    return undo(session, through="agent", at=at)
+
+
+def _planned(session: RefinementSession, and_after: bool, at: datetime) -> Undo:
+    agent = session.agent
+    session.lock()
+    if session.undone_at is not None:
+        return Undo(session, [], _effect(agent, []), is_done=True)
+    if session.is_live:
+        raise Refused(f"the session is {session.status}; it can be undone when it has ended")
+    if (live := RefinementSession.live_of(agent)) is not None:
+        raise Refused(f"session {live.id} of this agent is {live.status}; undo when it has ended")
+    since = _still_in_force(_records_since(session))
+    ours = [record for record in since if and_after or record.session_id == session.id]
+    way_back = _Reversal(agent, ours)
+    way_back.go(at)
+    if way_back.blocked:
+        raise way_back.conflict(since, and_after=and_after)
+    changes = way_back.changes()
+    return Undo(
+        session,
+        _sessions_of(session, way_back.records),
+        _effect(agent, changes),
+        changes=changes,
+        sequences=sorted(record.sequence for record in way_back.records),
+    )
+
+
+def _records_since(session: RefinementSession) -> Sequence[AuditLog]:
+    """The agent's records of memories from the session's first on, newest first."""
+    holds_images = AuditLog.data["image_version"].as_string().is_not(None)
+    first = select(func.min(AuditLog.sequence)).where(
+        AuditLog.session_id == session.id, AuditLog.agent_id == session.agent_id, holds_images
+    )
+    return db.session.scalars(
+        select(AuditLog)
+        .options(undefer(AuditLog.sealed_text))
+        .where(
+            AuditLog.agent_id == session.agent_id,
+            AuditLog.sequence >= first.scalar_subquery(),
+            holds_images,
+        )
+        .order_by(AuditLog.sequence.desc())
+    ).all()
+
+
+def _still_in_force(records: Sequence[AuditLog]) -> list[AuditLog]:
+    """The records but for undos and what these took back: together they come to nothing."""
+    taken_back: set[int] = set()
+    in_force = []
+    for record in records:
+        if record.data.get("operation") == "undo":
+            taken_back.update(record.data["undone_records"])
+        elif record.sequence not in taken_back:
+            in_force.append(record)
+    return in_force
+
+
+def _sessions_of(
+    session: RefinementSession, records: Collection[AuditLog]
+) -> list[RefinementSession]:
+    """The session, and those whose records are taken back."""
+    ids = {session.id, *(record.session_id for record in records if record.session_id)}
+    return list(
+        db.session.scalars(
+            select(RefinementSession)
+            .where(RefinementSession.id.in_(ids), RefinementSession.undone_at.is_(None))
+            .order_by(RefinementSession.created_at)
+            .with_for_update(key_share=True)
+        )
+    )
+
+
+@dataclass
+class _Way:
+    """One memory on its way back: where it stands now, where it has got to."""
+
+    present: Image
+    target: Image
+    oldest_sequence: int = 0
+    is_blocked: bool = False
+
+
+class _Reversal:
+    """The way back through records of one agent, newest first."""
+
+    def __init__(self, agent: Agent, records: Sequence[AuditLog]) -> None:
+        self._steps = [
+            (record, change)
+            for record in records
+            if record.action not in _SAVES
+            for change in changes_in(record.data, record.sealed)
+            if not _is_word_to_the_agent(change)
+        ]
+        self.records = {record for record, _ in self._steps}
+        touched = {change.memory_id for _, change in self._steps}
+        self._ways = {
+            id_: _Way(memory.image(), memory.image())
+            for id_, memory in AgentMemory.locked(agent, touched).items()
+        }
+
+    @property
+    def blocked(self) -> set[int]:
+        """The memories that do not stand as a record left them."""
+        return {id_ for id_, way in self._ways.items() if way.is_blocked}
+
+    def go(self, at: datetime) -> None:
+        """Go back as far as it goes."""
+        for record, change in self._steps:
+            way = self._ways[change.memory_id]
+            way.oldest_sequence = record.sequence
+            if way.is_blocked:
+                continue
+            if state_of(way.target) == state_of(change.after):
+                way.target = change.reversed_onto(way.target, at)
+            else:
+                way.is_blocked = True
+
+    def changes(self) -> list[Change]:
+        """Return what takes the memories there."""
+        return [
+            Change(id_, way.present, way.target)
+            for id_, way in sorted(self._ways.items())
+            if way.target != way.present
+        ]
+
+    def conflict(self, against: Sequence[AuditLog], *, and_after: bool) -> UndoConflict:
+        """Return what names the records, of those ``against`` which we go, that are in the way."""
+        obstacles = [
+            Obstacle(id_, record.sequence, record.action, record.created_at, record.session_id)
+            for record in reversed(against)
+            if record not in self.records
+            for id_ in (memory["id"] for memory in record.data["memories"])
+            if id_ in self.blocked and record.sequence > self._ways[id_].oldest_sequence
+        ]
+        explained = {obstacle.memory_id for obstacle in obstacles}
+        return UndoConflict(obstacles, self.blocked - explained, and_after=and_after)
+
+
+def _is_word_to_the_agent(change: Change) -> bool:
+    return change.before is None and change.after["memory_type"] == "journal"
+
+
+def _effect(agent: Agent, changes: Sequence[Change]) -> Effect:
+    def count(altered: str, now: object = ...) -> int:
+        return sum(
+            altered in change.altered() and (now is ... or change.after[altered] == now)
+            for change in changes
+        )
+
+    memories, mass = agent.core_figures()
+    brought_back = count("discarded_at", None)
+    return Effect(
+        brought_back=brought_back,
+        discarded=count("discarded_at") - brought_back,
+        rewritten=count("content"),
+        unprotected=count("constitutional", False),
+        retagged=count("tags"),
+        memories_before=memories,
+        memories_after=memories + sum(change.count_difference for change in changes),
+        mass_before=mass,
+        mass_after=mass + sum(change.mass_difference for change in changes),
+    )
+
+
+def _told(plan: Undo, through: Through) -> str:
+    who = "I" if through == "agent" else "an admin"
+    first = plan.session.created_at
+    what = (
+        f"my refinement session of {first:%Y-%m-%d}"
+        if len(plan.sessions) == 1
+        else f"my refinement session of {first:%Y-%m-%d} and what came after it"
+    )
+    return f"{who[0].upper()}{who[1:]} undid {what}: {plan.effect}."
