@@ -1,30 +1,39 @@
-"""The queue: ids and nothing else go through Redis."""
+"""The queues: ids and nothing else go through Redis, and it is never the record."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 from redis import Redis
 from redis.exceptions import RedisError
-from rq import Queue
+from rq import Queue, Worker
 from rq.job import Job
 from rq.serializers import JSONSerializer
+from rq.utils import utcparse
 
 from refine import clock, settings
 from refine.errors import Refused, Unreachable
-from refine.extensions import db
 from refine.models import RefinementSession
+from refine.models.session import AUTOMATIC_TRIGGERS
 
-QUEUE = "refine"
+# A worker looks into them in this order: what somebody waits for comes first.
+ASKED = "refine-asked"
+SWEPT = "refine-swept"
+TICKS = "refine-ticks"
+QUEUES = (ASKED, SWEPT, TICKS)
 
 # RQ's own limit comes after the session's, which ends it in order.
 GRACE_SECONDS = 120
 FAILURE_TTL_SECONDS = 3_600
 
+# A worker's heart beats in Redis at least every 45 seconds.
+_WORKER_IS_GONE_AFTER = timedelta(seconds=60)
 
 # Whoever can write to Redis can have these run, with arguments of their own, and nothing else.
 REFINE_SESSION = "refine.jobs.sessions.refine_session"
-JOBS = frozenset({REFINE_SESSION})
+TICK = "refine.jobs.tick.tick"
+JOBS = frozenset({REFINE_SESSION, TICK})
 
 
 class JsonJob(Job):
@@ -56,26 +65,33 @@ def redis_connection() -> Iterator[Redis]:
         connection.close()
 
 
-def queue(connection: Redis) -> Queue:
-    """Return the queue on that connection."""
-    return Queue(QUEUE, connection=connection, serializer=JSONSerializer, job_class=JsonJob)
+def queue(name: str, connection: Redis) -> Queue:
+    """Return the queue of that name on that connection."""
+    return Queue(name, connection=connection, serializer=JSONSerializer, job_class=JsonJob)
 
 
-def enqueue(session: RefinementSession) -> None:
-    """Hand a committed, queued session to a worker, and commit that it was handed over.
+def live_workers(connection: Redis) -> int:
+    """Return how many workers gave a sign of life of late: one that was killed is listed longer."""
+    keys = Worker.all_keys(queue=queue(SWEPT, connection))
+    with connection.pipeline() as pipeline:
+        for key in keys:
+            pipeline.hget(key, "last_heartbeat")
+        beats = [utcparse(beat.decode()) for beat in pipeline.execute() if beat is not None]
+    return sum(beat > clock.now() - _WORKER_IS_GONE_AFTER for beat in beats)
 
-    Raises Unreachable where Redis is away: the session stays queued and loses nothing.
+
+def enqueue(session: RefinementSession, connection: Redis) -> None:
+    """Push the id of a committed session to the workers.
+
+    Twice does no harm: the session is claimed once, and the second job finds it so.
     """
-    session_id = session.id
-    with redis_connection() as connection:
-        queue(connection).enqueue_call(
-            REFINE_SESSION,
-            args=(str(session_id),),
-            job_id=str(session_id),
-            description=f"refinement session {session_id}",
-            timeout=settings.current().max_seconds + GRACE_SECONDS,
-            result_ttl=0,
-            failure_ttl=FAILURE_TTL_SECONDS,
-        )
-    db.session.get_one(RefinementSession, session_id).dispatched_at = clock.now()
-    db.session.commit()
+    name = SWEPT if session.trigger in AUTOMATIC_TRIGGERS else ASKED
+    queue(name, connection).enqueue_call(
+        REFINE_SESSION,
+        args=(str(session.id),),
+        job_id=str(session.id),
+        description=f"refinement session {session.id}",
+        timeout=settings.current().max_seconds + GRACE_SECONDS,
+        result_ttl=0,
+        failure_ttl=FAILURE_TTL_SECONDS,
+    )

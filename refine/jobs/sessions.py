@@ -2,17 +2,18 @@
 
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
 from refine import clock, settings
-from refine.errors import Refused
+from refine.errors import Refused, Unreachable
 from refine.extensions import db
 from refine.jobs import stopping
-from refine.jobs.queue import enqueue
-from refine.models import Agent, RefinementSession
+from refine.jobs.dispatch import dispatch
+from refine.models import Account, Agent, RefinementSession
 from refine.models.session import Trigger
 from refine.refinement.loop import refine
 
@@ -28,27 +29,35 @@ def refine_session(session_id: str) -> None:
     except Exception as fault:
         # RQ keeps tracebacks in Redis, and a message may quote what it should not
         raise SessionFault(f"session {session_id}: {type(fault).__name__}") from None
+    finally:
+        _make_room()
 
 
 def refine_later(agent: Agent, trigger: Trigger, **fields: Any) -> RefinementSession:
     """Queue a session for the agent, commit, hand it to a worker.
 
-    Raises SessionAlreadyLive, or Unreachable with the session safely queued.
+    Raises SessionAlreadyLive, or (Redis is away, the dispatch waits too long) Unreachable or
+    DBAPIError with the session safely queued.
     """
     session = RefinementSession.queue(agent, trigger, **fields)
     db.session.commit()
-    enqueue(session)
+    dispatch()
     return session
 
 
-def sweep() -> Iterator[tuple[Agent, str]]:
+def sweep(account: Account | None = None) -> Iterator[tuple[Agent, str]]:
     """Queue a session for every agent that needs one; yield each agent and what became of it.
 
-    One agent's failure touches no other. Sessions that wait are handed over again, because a
-    flushed Redis knows nothing of them. Cool-downs are the clock's: a sweep by hand asks every
-    agent that is due, also one that declined a moment ago.
+    Of every account, or of one.
+
+    One agent's failure touches no other. Cool-downs are the clock's: a sweep by hand asks every
+    agent that is due, also one that declined a moment ago. Raises Unreachable at the end where
+    Redis is away: all that was queued stays so.
     """
-    for agent_id in db.session.scalars(select(Agent.id).order_by(Agent.id)).all():
+    agents = select(Agent.id).order_by(Agent.id)
+    if account is not None:
+        agents = agents.where(Agent.account_id == account.id)
+    for agent_id in db.session.scalars(agents).all():
         agent = db.session.get_one(Agent, agent_id)
         try:
             outcome = _sweep_one(agent)
@@ -58,20 +67,30 @@ def sweep() -> Iterator[tuple[Agent, str]]:
             outcome = f"failed: {error.args[0]}"
         db.session.rollback()
         yield agent, outcome
+    dispatch()
 
 
 def _sweep_one(agent: Agent) -> str:
     at = clock.now()
     live = RefinementSession.live_of(agent)
     if live is not None and live.status == "queued":
-        enqueue(live)
+        live.dispatched_at = None
+        db.session.commit()
         return "was waiting; handed over again"
     if agent.account.paused:
         return "its account is paused"
     if not agent.needs_refinement(at):
         return "needs none"
-    if RefinementSession.is_eroded(agent, at):
-        return "skipped: sessions of the last 30 days removed as much as they may"
+    if (forbidden := RefinementSession.why_forbidden(agent, at)) is not None:
+        return f"skipped: {forbidden}"
     trigger: Trigger = "weekly" if agent.slot_is_due(at) else "over_budget"
-    refine_later(agent, trigger)
+    RefinementSession.queue(agent, trigger, at=at)
+    db.session.commit()
     return f"queued ({trigger})"
+
+
+def _make_room() -> None:
+    """The worker is about to be free: have the next sessions handed over."""
+    db.session.rollback()
+    with suppress(Unreachable, DBAPIError):  # the tick hands over what waits, too
+        dispatch()

@@ -1,10 +1,12 @@
 """Whether this process was asked to end: looked at between the steps of a session."""
 
 import signal
-import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
-_asked = threading.Event()
+# A plain name: a lock, as in threading.Event, could be held by what the handler interrupts.
+_asked = False
 
 
 def install(*asking: signal.Signals) -> None:
@@ -13,10 +15,25 @@ def install(*asking: signal.Signals) -> None:
         signal.signal(number, _ask)
 
 
+@contextmanager
+def asked_by(*asking: signal.Signals) -> Iterator[None]:
+    """Have these signals ask instead of kill, until the end of the block."""
+    global _asked  # noqa: PLW0603 - there is one process, and one answer
+    before = {number: signal.getsignal(number) for number in asking}
+    install(*asking)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        _asked = False
+
+
 def is_asked() -> bool:
     """Tell whether one of the signals arrived since ``install``."""
-    return _asked.is_set()
+    return _asked
 
 
 def _ask(_number: int, _frame: FrameType | None) -> None:
-    _asked.set()
+    global _asked  # noqa: PLW0603
+    _asked = True

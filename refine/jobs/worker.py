@@ -3,25 +3,63 @@
 import gc
 import os
 import signal
+import threading
+import time
+import uuid
+from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
+from types import FrameType
 from typing import Any
 
-from rq import Worker
+import structlog
+from redis.exceptions import RedisError
+from rq import Worker, worker_registration
 from rq.job import Job
 from rq.queue import Queue
 from rq.serializers import JSONSerializer
+from rq.worker import BaseWorker
+from sqlalchemy.exc import SQLAlchemyError
 
 from refine.embedded.processes import dies_with_parent
+from refine.errors import RefineError
 from refine.extensions import db
 from refine.jobs import stopping
-from refine.jobs.queue import JsonJob, queue, redis_connection
+from refine.jobs.queue import QUEUES, REFINE_SESSION, JsonJob, queue, redis_connection
+from refine.models import RefinementSession
 
 # RQ asks its idle workers back to maintenance this often; its default is seven minutes.
 WORKER_TTL_SECONDS = 60
 RESULT_TTL_SECONDS = 0
 
+# A worker is gone within ten seconds; what its job has not ended by then, we end.
+STOP_SECONDS = 8.0
+_ASK_AGAIN_SECONDS = 0.2
+_PAUSE_SECONDS = 1.0
 
-class RefineWorker(Worker):
+_log = structlog.get_logger(__name__)
+
+
+class Asked(BaseWorker):
+    """A worker that ends because it was asked to, once, and not because Redis was away."""
+
+    was_asked = False
+    max_connection_wait_time = 5.0
+
+    def handle_warm_shutdown_request(self) -> None:
+        self.was_asked = True
+        super().handle_warm_shutdown_request()  # type: ignore[no-untyped-call]
+
+    def request_force_stop(self, _signum: int, _frame: FrameType | None) -> None:
+        """Asked twice is asked once: it ends in time anyway."""
+
+    def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
+        super().heartbeat(timeout, pipeline)
+        # a Redis that was flushed has forgotten that we exist
+        worker_registration.register(self, pipeline)
+
+
+class RefineWorker(Asked, Worker):
     """RQ's worker, whose job ends in order where the worker is asked to end."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -30,11 +68,25 @@ class RefineWorker(Worker):
         self._die_with_worker = dies_with_parent(signal.SIGKILL) or (lambda: None)
 
     def handle_warm_shutdown_request(self) -> None:
-        super().handle_warm_shutdown_request()  # type: ignore[no-untyped-call]
-        # the job runs in a process group of its own, which a signal to ours misses
-        if self.horse_pid:
-            with suppress(ProcessLookupError):
-                os.kill(self.horse_pid, signal.SIGTERM)
+        super().handle_warm_shutdown_request()
+        self._stop_job_later()
+
+    def fork_work_horse(self, job: Job, queue: Queue) -> None:
+        super().fork_work_horse(job, queue)
+        if self.was_asked:  # before there was a job to be told
+            self._stop_job_later()
+
+    def monitor_work_horse(self, job: Job, queue: Queue) -> None:
+        """Wait for the job, also while Redis is away: a session needs nothing from it."""
+        while True:
+            try:
+                super().monitor_work_horse(job, queue)
+                return
+            except RedisError as fault:
+                _log.warning("the worker waits for Redis", fault=type(fault).__name__)
+                if self.was_asked and not self.horse_pid:
+                    raise
+                time.sleep(_PAUSE_SECONDS)
 
     def setup_work_horse_signals(self) -> None:
         stopping.install(signal.SIGTERM)
@@ -45,23 +97,72 @@ class RefineWorker(Worker):
         self._die_with_worker()
         super().main_work_horse(job, queue)
 
+    def handle_work_horse_killed(self, job: Job, retpid: int, ret_val: int, rusage: Any) -> None:
+        """End the session of a job whose process was killed: by us, or for want of memory."""
+        if job.func_name == REFINE_SESSION:
+            _end_session_of(job)
+
+    def _stop_job_later(self) -> None:
+        # the job runs in a process group of its own, which a signal to ours misses
+        if self.horse_pid:
+            stop = partial(_stop, self.horse_pid, self)
+            threading.Thread(target=stop, name="refine-stop", daemon=True).start()
+
 
 def work(*, burst: bool = False) -> None:
-    """Work the queue until asked to end; with ``burst``, until it is empty.
+    """Work all queues until asked to end; with ``burst``, until they are empty.
 
     Within an application context, which the jobs inherit.
     """
-    with redis_connection() as connection:
-        _prepare_to_fork()
-        worker = RefineWorker(
-            [queue(connection)],
-            connection=connection,
-            job_class=JsonJob,
-            serializer=JSONSerializer,
-            worker_ttl=WORKER_TTL_SECONDS,
-            default_result_ttl=RESULT_TTL_SECONDS,
-        )
-        worker.work(burst=burst, logging_level="WARNING")
+    _prepare_to_fork()
+    keep_working(RefineWorker, QUEUES, burst=burst)
+
+
+def keep_working(kind: type[Asked], queues: Iterable[str], *, burst: bool = False) -> None:
+    """Work these queues until asked to end; with ``burst``, until they are empty.
+
+    RQ's worker waits for a Redis that went away, but gives up over one that is slow: then another
+    one takes its place.
+    """
+    while True:
+        with redis_connection() as connection:
+            worker = kind(
+                [queue(name, connection) for name in queues],
+                connection=connection,
+                job_class=JsonJob,
+                serializer=JSONSerializer,
+                worker_ttl=WORKER_TTL_SECONDS,
+                default_result_ttl=RESULT_TTL_SECONDS,
+            )
+            worker.work(burst=burst, logging_level="WARNING")
+        if burst or worker.was_asked:
+            return
+        _log.warning("the worker gave up; another one takes its place")
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _stop(pid: int, worker: RefineWorker) -> None:
+    """Ask the job's process to end, again and again; kill it where it does not."""
+    deadline = time.monotonic() + STOP_SECONDS
+    while worker.horse_pid == pid and time.monotonic() < deadline:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+        time.sleep(_ASK_AGAIN_SECONDS)
+    if worker.horse_pid == pid:
+        with suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+
+
+def _end_session_of(job: Job) -> None:
+    try:
+        session = db.session.get(RefinementSession, uuid.UUID(job.args[0]))
+        if session is not None:
+            session.end_if_killed()
+        db.session.commit()
+    except (SQLAlchemyError, RefineError) as fault:  # the tick ends it, a little later
+        _log.warning("a killed session was left to the tick", fault=type(fault).__name__)
+    finally:
+        db.session.remove()
 
 
 def _prepare_to_fork() -> None:

@@ -1,0 +1,122 @@
+"""The clock process: rq-scheduler, which knows one job, and the worker of that job's queue.
+
+The schedule itself is in the database. What rq-scheduler holds is the minute's tick under one
+fixed id, put back whenever Redis has forgotten it.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import structlog
+from redis import Redis
+from rq import SimpleWorker
+from rq.exceptions import NoSuchJobError
+from rq.job import Job
+from rq_scheduler import Scheduler
+
+from refine import clock
+from refine.extensions import db
+from refine.jobs.queue import TICK, TICKS, JsonJob, redis_connection
+from refine.jobs.tick import INTERVAL, run_tick
+from refine.jobs.worker import Asked, keep_working
+
+TICK_ID = "tick"
+TICK_TIMEOUT_SECONDS = 300
+# How often rq-scheduler looks for what is due; its lock outlives a crash by ten seconds more.
+POLL_SECONDS = 5
+
+_log = structlog.get_logger(__name__)
+
+
+class ClockWorker(Asked, SimpleWorker):
+    """RQ's worker for ticks: in this process, as a fork for each would cost more than the tick."""
+
+    def perform_job(self, job, queue):  # type: ignore[no-untyped-def]
+        try:
+            return super().perform_job(job, queue)
+        finally:
+            db.session.remove()
+
+
+def run_clock() -> None:
+    """Tick every minute until asked to end (SIGTERM). Several clocks do no harm.
+
+    Within an application context. The first tick comes at once.
+    """
+    run_tick()
+    db.session.remove()
+    with _scheduling():
+        keep_working(ClockWorker, [TICKS])
+
+
+def register(scheduler: Scheduler) -> None:
+    """Have the tick scheduled once, and nothing else of ours; safe to repeat."""
+    is_there = False
+    entries = scheduler.connection.zrange(Scheduler.scheduled_jobs_key, 0, -1, withscores=True)
+    for id_, due_at in entries:
+        job = _job(id_.decode(), scheduler.connection)
+        if job is None or (job.origin == TICKS and job.id != TICK_ID):
+            scheduler.cancel(id_)
+        elif job.id == TICK_ID:
+            # one that waits for long was scheduled by a clock that was wrong
+            is_there = due_at <= (clock.now() + 2 * INTERVAL).timestamp()
+    if not is_there:
+        # no result_ttl: rq-scheduler's entry is the job's own hash, and must not expire
+        scheduler.schedule(
+            clock.now(),
+            TICK,
+            interval=int(INTERVAL.total_seconds()),
+            id=TICK_ID,
+            queue_name=TICKS,
+            timeout=TICK_TIMEOUT_SECONDS,
+            description="tick",
+        )
+
+
+def _job(id_: str, connection: Redis) -> Job | None:
+    """The job of an entry; None where there is none, and rq-scheduler would stumble over it."""
+    try:
+        return JsonJob.fetch(id_, connection=connection)
+    except (NoSuchJobError, ValueError):
+        return None
+
+
+@contextmanager
+def _scheduling() -> Iterator[None]:
+    """Run rq-scheduler's loop in a thread: the signals are the worker's.
+
+    On a connection of its own: the worker's wait for jobs, and their timeouts are other ones.
+    """
+    stop = threading.Event()
+    with redis_connection() as connection:
+        scheduler = Scheduler(
+            TICKS, connection=connection, job_class=JsonJob, interval=POLL_SECONDS
+        )
+        thread = threading.Thread(target=_schedule, args=(scheduler, stop), name="refine-scheduler")
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+
+def _schedule(scheduler: Scheduler, stop: threading.Event) -> None:
+    while not stop.is_set():
+        try:
+            _schedule_once(scheduler)
+        except Exception as fault:
+            # whatever it was, without this thread there would be no tick any more
+            _log.warning("the scheduler was held up", fault=type(fault).__name__)
+        stop.wait(POLL_SECONDS)
+
+
+def _schedule_once(scheduler: Scheduler) -> None:
+    if not scheduler.acquire_lock():
+        return
+    try:
+        register(scheduler)
+        scheduler.enqueue_jobs()
+    finally:
+        scheduler.remove_lock()
