@@ -1,17 +1,25 @@
 """Whether what Refine stands on is there."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from flask import Flask
-from rq import Worker
+from sqlalchemy import Select, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
+from refine import clock
 from refine.errors import Unreachable, WrongKey
 from refine.extensions import db
-from refine.jobs.queue import queue, redis_connection
-from refine.models import WrappedKey
+from refine.jobs.queue import live_workers, redis_connection
+from refine.models import Account, ClockMark, RefinementSession, WrappedKey
+
+# The clock ticks every minute; so much later it has stopped, or is badly held up.
+TICK_IS_LATE_AFTER = timedelta(minutes=5)
+# A slot is worked off within minutes; one that is open for so long is stuck.
+SLOT_IS_LATE_AFTER = timedelta(hours=1)
+QUEUE_IS_LATE_AFTER = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
@@ -35,19 +43,72 @@ def checks(app: Flask) -> list[Check]:
     return [
         Check("database", away, "PostgreSQL answers"),
         Check("migrations", unfit, "the newest one is in place"),
-        Check("keys", unfit or _keys(), "REFINE_ENCRYPTION_KEYS opens every data key"),
+        Check("keys", unfit or _keys(), "REFINE_ENCRYPTION_KEYS holds every key in use"),
         Check("redis", _redis(), "it answers"),
     ]
 
 
-def workers() -> Check:
-    """Tell how many workers there are and how many sessions wait; none is no fault by itself."""
+def clock_check() -> Check:
+    """Tell whether the clock ticks. Needs a database at its newest migration."""
+    age = ClockMark.age("tick")
+    if age is None:
+        return Check("clock", "it never ticked; start `refine clock`")
+    if age < -TICK_IS_LATE_AFTER:
+        return Check("clock", "its last tick is in the future; set the clocks of the machines")
+    if age > TICK_IS_LATE_AFTER:
+        return Check("clock", f"its last tick was {_ago(age)}; start `refine clock`")
+    return Check("clock", None, f"its last tick was {_ago(age)}")
+
+
+def schedule_check() -> Check:
+    """Tell whether the accounts' slots are served."""
+    now = clock.now()
+    late = select(func.count()).where(
+        Account.next_due_at < now - SLOT_IS_LATE_AFTER, Account.paused.is_(False)
+    )
+    following = select(func.min(Account.next_due_at)).where(Account.paused.is_(False))
+    if count := db.session.scalar(late):
+        return Check("schedule", f"{count} accounts wait for a slot that has passed; see the clock")
+    due_at = db.session.scalar(following)
+    if due_at is None:
+        return Check("schedule", None, "no account has a slot to come")
+    return Check("schedule", None, f"the next slot is at {due_at:%Y-%m-%d %H:%M} UTC")
+
+
+def queue_check(account_ids: Select[int] | None = None) -> Check:
+    """Tell how many workers there are, how many sessions (of these accounts) wait, how long."""
     try:
         with redis_connection() as connection:
-            alive, waiting = Worker.count(connection=connection), queue(connection).count
+            workers = live_workers(connection)
     except Unreachable as error:
-        return Check("workers", str(error))
-    return Check("workers", None, f"{alive} running, {waiting} sessions waiting")
+        return Check("queue", str(error))
+    waiting, since = RefinementSession.waiting(account_ids)
+    age = clock.now() - since if since is not None else timedelta(0)
+    said = f"{_count(workers, 'worker')}, {_count(waiting, 'session')} waiting"
+    if not workers and waiting:
+        return Check("queue", f"{said}: start `refine worker`")
+    if age > QUEUE_IS_LATE_AFTER:
+        return Check("queue", f"{said}, the oldest for {_ago(age)[:-4]}: start more workers")
+    return Check("queue", None, said)
+
+
+def older_keys_check() -> Check:
+    """Tell whether keys are still under another encryption key than the first; no fault."""
+    older = WrappedKey.under_older_keys()
+    said = f"{older:,} data keys are under an older key; run `refine keys rotate`"
+    return Check("rotation", None, said if older else "every data key is under the first key")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _ago(age: timedelta) -> str:
+    seconds = max(0, int(age.total_seconds()))
+    for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}s ago"
+    return f"{seconds} seconds ago"
 
 
 def _database() -> str | None:

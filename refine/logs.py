@@ -1,17 +1,74 @@
-"""Logging: one line an event, ids and figures, never content."""
+"""Logging: one line an event, ids and figures, never content.
+
+JSON where a machine reads it, columns where a person does (a terminal). Lines of libraries come
+out in the same form, from WARNING on.
+"""
 
 import logging
 import sys
+from typing import Any
 
-_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+import structlog
+from structlog.typing import EventDict, Processor
+
+_SHARED: list[Processor] = [
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_logger_name,
+    structlog.stdlib.add_log_level,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+]
 
 
 def configure(level: str) -> None:
-    """Send the application's log to standard error at ``level``; libraries stay at WARNING."""
-    log = logging.getLogger("refine")
-    log.setLevel(level)
-    if not log.handlers:
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter(_FORMAT))
-        log.addHandler(handler)
+    """Send the application's log to standard error at ``level``, the libraries' at WARNING."""
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *_SHARED,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+    libraries = [(name, "WARNING") for name in ("rq", "rq_scheduler", "alembic", "sqlalchemy")]
+    for name, its_level in [("refine", level), *libraries]:
+        log = logging.getLogger(name)
+        log.setLevel(its_level)
         log.propagate = False
+        log.handlers = [_handler()]
+
+
+def quieten() -> None:
+    """Say no more than warnings: for commands whose output a person reads."""
+    log = logging.getLogger("refine")
+    if log.level == logging.INFO:
+        log.setLevel(logging.WARNING)
+
+
+def _handler() -> logging.Handler:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=_SHARED,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *_renderer(),
+            ],
+        )
+    )
+    return handler
+
+
+def _most_telling_first(_log: Any, _method: str, event: EventDict) -> EventDict:
+    first = {key: event[key] for key in ("timestamp", "level", "event") if key in event}
+    return {**first, **event}
+
+
+def _renderer() -> list[Any]:
+    if sys.stderr.isatty():
+        return [structlog.dev.ConsoleRenderer()]
+    return [
+        structlog.processors.format_exc_info,
+        _most_telling_first,
+        structlog.processors.JSONRenderer(),
+    ]

@@ -9,11 +9,13 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from refine import __version__
 from refine.cli.accounts import account, agent, token, user
 from refine.cli.audit import audit
-from refine.cli.database import db, keys
+from refine.cli.database import db
 from refine.cli.doctor import doctor
+from refine.cli.keys import keys
 from refine.cli.sessions import run, sweep
+from refine.cli.time_machine import restore, undo
 from refine.cli.up import up
-from refine.cli.worker import worker
+from refine.cli.worker import clock, tick, worker
 from refine.errors import RefineError
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
@@ -32,7 +34,10 @@ def refine() -> None:
     """
 
 
-for command in (up, run, sweep, worker, doctor, audit, account, user, agent, token, keys, db):
+for command in (
+    *(up, run, sweep, undo, restore, worker, clock, tick, doctor),
+    *(audit, account, user, agent, token, keys, db),
+):
     refine.add_command(command)
 
 

@@ -8,7 +8,7 @@ from sqlalchemy.orm import joinedload
 
 from refine.cli.context import application
 from refine.cli.output import LONGEST_LIST, console, table
-from refine.errors import InvalidValue, Refused
+from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import Account, Agent, ApiToken, AuditLog, User
 from refine.models.user import ROLES
@@ -27,15 +27,9 @@ def account() -> None:
 def account_add(name: str, slug: str | None) -> None:
     """Add the account NAME and print its slug."""
     with application("account add"):
-        slug = slug or Account.slug_for(name)
-        if db.session.scalar(select(Account.id).where(Account.slug == slug)) is not None:
-            raise Refused(f"the slug {slug!r} is taken; give another one with --slug")
-        made = Account(name=name, slug=slug)
-        db.session.add(made)
-        db.session.flush()
-        AuditLog.record("account_created", account=made, subject=("Account", made.id))
+        made = Account.open(name, slug)
         db.session.commit()
-        console.print(slug)
+        console.print(made.slug)
 
 
 @account.command("list")

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from flask import Flask
 
-from refine import create_app
+from refine import create_app, logs
 from refine.embedded import servers_available
 from refine.errors import NotFound
 from refine.extensions import db
@@ -15,13 +15,18 @@ from refine.settings import DEFAULT_DATA_DIR, Settings, is_installed
 
 @contextmanager
 def application(
-    holder: str, *, check_keys: bool = True, may_install: bool = False
+    holder: str,
+    *,
+    check_keys: bool = True,
+    may_install: bool = False,
+    is_service: bool = False,
 ) -> Iterator[Flask]:
     """Yield the application, its context pushed.
 
     Embedded servers are used where they run, and started for as long as this lasts where not.
     Raises WrongKey at once where the keys are not this database's, and NotFound where there is no
-    installation at all, unless the command is one that may make it.
+    installation at all, unless the command is one that may make it. A service logs what it does;
+    other commands say it themselves, and log warnings alone.
     """
     if not may_install and not is_installed():
         raise NotFound(
@@ -36,6 +41,8 @@ def application(
         holder=holder,
     ):
         app = create_app(settings)
+        if not is_service:
+            logs.quieten()
         with app.app_context():
             try:
                 if check_keys:

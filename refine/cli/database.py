@@ -1,7 +1,6 @@
-"""Migrations and keys."""
+"""Migrations."""
 
 import click
-from cryptography.fernet import Fernet
 from flask_migrate import current, upgrade
 
 from refine.cli.context import application
@@ -26,14 +25,3 @@ def db_current() -> None:
     """Print the migration that the database is at."""
     with application("db current", check_keys=False):
         current()
-
-
-@click.group()
-def keys() -> None:
-    """The keys of REFINE_ENCRYPTION_KEYS. Who holds them can read."""
-
-
-@keys.command("new")
-def keys_new() -> None:
-    """Print a fresh key for REFINE_ENCRYPTION_KEYS. Keep a copy: without it all content is lost."""
-    click.echo(Fernet.generate_key().decode())

@@ -6,23 +6,39 @@ from rich.markup import escape
 from refine import health
 from refine.cli.context import application
 from refine.cli.output import console
+from refine.llm.openrouter import OpenRouter
 from refine.settings import Settings
 
 
 @click.command()
 def doctor() -> int:
-    """Check settings, servers, migrations, keys, workers and the model's provider.
+    """Check settings, servers, migrations, keys, schedule, queue, clock and the model's provider.
 
     Every line says what is there, or what to do. Exit code 1 if something must be mended.
     """
     with application("doctor", check_keys=False) as app:
         settings = app.extensions["refine.settings"]
-        found = [*health.checks(app), health.workers(), _provider(settings)]
+        found = health.checks(app)
         for check in found:
-            mark = "[green]ok[/]  " if check.is_ok else "[red]mend[/]"
-            said = escape(check.problem or check.detail)
-            console.print(f"{mark} {check.name:<11} {said}", markup=True)
+            _say(check)
+        if all(check.is_ok for check in found):
+            for examine in (
+                health.older_keys_check,
+                health.schedule_check,
+                health.queue_check,
+                health.clock_check,
+            ):
+                found.append(examine())
+                _say(found[-1])
+        found.append(_provider(settings))
+        _say(found[-1])
         return 0 if all(check.is_ok for check in found) else 1
+
+
+def _say(check: health.Check) -> None:
+    mark = "[green]ok[/]  " if check.is_ok else "[red]mend[/]"
+    said = escape(check.problem or check.detail)
+    console.print(f"{mark} {check.name:<11} {said}", markup=True)
 
 
 def _provider(settings: Settings) -> health.Check:
@@ -32,4 +48,6 @@ def _provider(settings: Settings) -> health.Check:
             None,
             "no OPENROUTER_API_KEY: only agents of rehearsal/ models are answered",
         )
-    return health.Check("provider", None, f"{settings.openrouter_base_url}, key set")
+    url = settings.openrouter_base_url
+    problem = OpenRouter(url, settings.openrouter_api_key, settings.plain_openai).problem()
+    return health.Check("provider", problem, f"{url} answers")

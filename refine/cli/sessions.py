@@ -9,7 +9,6 @@ from rich.status import Status
 from refine import settings
 from refine.cli.context import application
 from refine.cli.output import console, table
-from refine.extensions import db
 from refine.jobs import sessions, stopping
 from refine.llm.rehearsal import MODEL_PREFIX
 from refine.models import MAX_MUTATIONS, Agent, RefinementSession
@@ -47,19 +46,19 @@ def sweep() -> None:
 
 def _run_here(agent: Agent) -> int:
     # before anything is queued: from now on a signal ends the session in order
-    stopping.install(signal.SIGINT, signal.SIGTERM)
-    session = RefinementSession.queue(agent, "cli")
-    db.session.commit()
-    _introduce(agent, session)
-    with console.status("starting") as status:
-        ended = refine(
-            session.id,
-            settings.current(),
-            observe=_Progress(status),
-            is_stopping=stopping.is_asked,
-        )
+    with stopping.asked_by(signal.SIGINT, signal.SIGTERM):
+        # not committed before it is claimed: no worker can take it
+        session = RefinementSession.queue(agent, "cli")
+        _introduce(agent, session)
+        with console.status("starting") as status:
+            ended = refine(
+                session.id,
+                settings.current(),
+                observe=_Progress(status),
+                is_stopping=stopping.is_asked,
+            )
     if ended is None:
-        console.print("another worker has taken this session")
+        console.print("stopped before it began; nothing was asked")
         return 0
     if ended.status == "failed":
         raise click.ClickException(f"the session failed: {ended.end_reason}")

@@ -31,7 +31,7 @@ _READY_SECONDS = 60
 
 @click.command()
 def up() -> int:
-    """Start everything here: PostgreSQL, Valkey, web, worker; stop it with Ctrl-C.
+    """Start everything here: PostgreSQL, Valkey, web, worker, clock; stop it with Ctrl-C.
 
     Servers are embedded where DATABASE_URL or REDIS_URL is not set; their data is in .refine/ (or
     REFINE_DATA_DIR). The first start makes an admin and, in an empty database, a demo account.

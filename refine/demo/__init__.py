@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from refine import clock
 from refine.extensions import db
-from refine.models import Account, Agent, AgentMemory, AuditLog
+from refine.models import Account, Agent, AgentMemory, AuditLog, ClockMark
 
 _FILE = Path(__file__).parent / "agents.json"
 
@@ -25,6 +25,8 @@ def load_into_empty_database() -> Account | None:
     AuditLog.record("account_created", account=account, subject=("Account", account.id))
     for described in data["agents"]:
         _add(account, described)
+    # whoever tries it out finds it as it is described: the first hourly check comes in an hour
+    ClockMark.note("budget_check", clock.now())
     return account
 
 

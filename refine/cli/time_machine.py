@@ -1,0 +1,57 @@
+"""The Time Machine: what sessions did, undone. Content-blind: figures, ids and dates."""
+
+import uuid
+
+import click
+
+from refine.cli.context import application
+from refine.cli.output import console
+from refine.errors import NotFound
+from refine.extensions import db
+from refine.models import AgentMemory, RefinementSession
+from refine.refinement import time_machine
+
+
+@click.command()
+@click.argument("session_id", metavar="SESSION", type=click.UUID)
+@click.option("--and-after", is_flag=True, help="Also undo everything that happened since.")
+@click.option("--preview", is_flag=True, help="Say what would change, and change nothing.")
+def undo(session_id: uuid.UUID, and_after: bool, preview: bool) -> None:
+    """Undo the ended session SESSION: every memory as it was before, its duplicates included.
+
+    Refused while the agent has a live session, and where a memory was changed since: then nothing
+    is changed, the records in the way are named, and --and-after undoes those, too (sessions,
+    toggles, restores; memories saved since stay). Undoing twice changes nothing.
+    """
+    with application("undo"):
+        session = db.session.get(RefinementSession, session_id)
+        if session is None:
+            raise NotFound(f"there is no session {session_id}")
+        if preview:
+            planned = time_machine.preview(session, and_after=and_after)
+        else:
+            planned = time_machine.undo(session, through="command line", and_after=and_after)
+        if planned.is_done:
+            console.print(f"session {session_id} {session.undone_words}; nothing was changed")
+        else:
+            verb = "would undo" if preview else "undid"
+            sessions = f"{len(planned.sessions)} session{'s'[: len(planned.sessions) != 1]}"
+            console.print(f"{verb} {sessions} of {session.agent.name}: {planned.effect}")
+        db.session.commit()
+
+
+@click.command()
+@click.argument("memory_id", metavar="MEMORY", type=click.IntRange(1, 2**63 - 1))
+def restore(memory_id: int) -> None:
+    """Bring back the discarded memory MEMORY (its id), unseen."""
+    with application("restore"):
+        memory = db.session.get(AgentMemory, memory_id)
+        if memory is None:
+            raise NotFound(f"there is no memory #{memory_id}")
+        was_discarded = memory.discarded
+        memory.restore()
+        db.session.commit()
+        console.print(
+            f"memory #{memory_id} of {memory.agent.name} is "
+            + ("back" if was_discarded else "not discarded; nothing was changed")
+        )
