@@ -1,11 +1,41 @@
-"""The pages, one module for each area."""
+"""The pages, one module for each area.
+
+``scope`` says who asks and what they may see; ``words`` how pages say things; ``charts`` what plots
+look like; ``paging`` how long lists are cut; ``errors`` what is shown where something goes wrong.
+"""
 
 from flask import Flask
 
-from refine.web import headers, status
+from refine.extensions import csrf
+from refine.web import (
+    accounts,
+    agent,
+    agents,
+    audit,
+    errors,
+    headers,
+    metrics,
+    ops,
+    overview,
+    people,
+    schedule,
+    sessions,
+    signing_in,
+    status,
+    tokens,
+    words,
+)
 
 
 def register(app: Flask) -> None:
-    """Add every page, and the headers that all of them carry."""
+    """Add every page, and what all of them share."""
+    csrf.init_app(app)
     headers.register(app)
-    app.register_blueprint(status.pages)
+    errors.register(app)
+    words.register(app)
+    signing_in.register(app)
+    for area in (
+        *(status, metrics, signing_in, overview, agents, agent, sessions),
+        *(audit, schedule, ops, people, accounts, tokens),
+    ):
+        app.register_blueprint(area.pages)

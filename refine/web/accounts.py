@@ -1,0 +1,46 @@
+"""Accounts, for those who run the platform."""
+
+from flask import Blueprint, flash, redirect, render_template, request, url_for
+from flask.typing import ResponseReturnValue
+from sqlalchemy import func, select
+
+from refine.errors import InvalidValue, Refused
+from refine.extensions import db
+from refine.models import Account, Agent
+from refine.web import scope
+from refine.web.paging import page_of
+
+pages = Blueprint("accounts", __name__)
+
+
+@pages.get("/accounts")
+@scope.site_admins
+def listing() -> str:
+    """Every account."""
+    return _page()
+
+
+@pages.post("/accounts")
+@scope.site_admins
+@scope.acting
+def add() -> ResponseReturnValue:
+    """Add an account."""
+    name = request.form.get("name", "")
+    try:
+        account = Account.open(
+            name, request.form.get("slug", "").strip() or None, user=scope.user()
+        )
+    except (InvalidValue, Refused) as error:
+        db.session.rollback()
+        return _page(error=str(error)), 422
+    db.session.commit()
+    flash(f"{account.name} is added; invite its first admin here.")
+    return redirect(url_for("people.listing", account=account.slug), 303)
+
+
+def _page(error: str | None = None) -> str:
+    agents = select(func.count(Agent.id)).where(Agent.account_id == Account.id).scalar_subquery()
+    page = page_of(select(Account, agents).order_by(Account.slug))
+    return render_template(
+        "accounts/page.html", page=page, accounts=page.rows, error=error, form=request.form
+    )

@@ -1,0 +1,267 @@
+"""One agent: its story in figures, its memories without content, its settings."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from flask import Blueprint, abort, flash, redirect, render_template, request, url_for
+from flask.typing import ResponseReturnValue
+from sqlalchemy import ColumnElement, select
+from sqlalchemy.orm import defer
+
+from refine import clock
+from refine.errors import InvalidValue, Refused, Unreachable
+from refine.extensions import db
+from refine.jobs.sessions import refine_later
+from refine.llm.clients import known_models
+from refine.models import Agent, AgentMemory, AuditLog, RefinementSession, SessionAlreadyLive
+from refine.models.agent import JOURNAL_SHOWN_FOR, PROMPTS
+from refine.models.audit import Mass
+from refine.models.session.columns import ROLLING_WINDOW
+from refine.rules.content import TAGS
+from refine.settings import current as current_settings
+from refine.web import scope
+from refine.web.charts import Moment, step_plot
+from refine.web.paging import page_of
+
+pages = Blueprint("agent", __name__)
+
+_SESSIONS_SHOWN = 10
+_RECORDS_DRAWN = 2_000
+_MARKS = {
+    "memory_refinement_complete": "session",
+    "memory_refinement_incomplete": "session",
+    "memory_saved": "save",
+    "memory_imported": "save",
+}
+_KINDS = ("core", "constitutional", "journal", "expired", "discarded")
+
+
+@pages.get("/agents/<int:agent_id>")
+def page(agent_id: int) -> str:
+    """What it keeps, how that went over time, its last sessions."""
+    agent = scope.agent_or_404(agent_id)
+    at = clock.now()
+    kept = agent.composition(at)
+    moments = [_moment(mass) for mass in AuditLog.masses(agent, _RECORDS_DRAWN)]
+    moments.append(Moment(at, kept.core_tokens))
+    return render_template(
+        "agent/page.html",
+        agent=agent,
+        kept=kept,
+        plot=step_plot(moments, agent.core_token_budget, at),
+        story=[moment for moment in moments if moment.mark is not None][
+            : -_SESSIONS_SHOWN - 1 : -1
+        ],
+        removed={
+            days: _share_removed(agent, kept.core_tokens, days)
+            for days in (ROLLING_WINDOW.days, 3 * ROLLING_WINDOW.days)
+        },
+        sessions=_sessions(agent),
+        live=RefinementSession.live_of(agent),
+        why_not=RefinementSession.why_not_ask(agent, at),
+    )
+
+
+@pages.get("/agents/<int:agent_id>/ledger")
+def ledger(agent_id: int) -> str:
+    """Its memories, without what they say."""
+    agent = scope.agent_or_404(agent_id)
+    kind, tag = request.args.get("kind", "core"), request.args.get("tag", "")
+    kind = kind if kind in _KINDS else "core"
+    at = clock.now()
+    query = (
+        select(AgentMemory)
+        .options(defer(AgentMemory.sealed_content), defer(AgentMemory.sealed_extra))
+        .where(AgentMemory.agent_id == agent.id, _is_of_kind(kind, at))
+        .order_by(AgentMemory.created_at.desc(), AgentMemory.id.desc())
+    )
+    if request.args.get("locked"):
+        query = query.where(AgentMemory.is_locked)
+    if tag in TAGS:
+        query = query.where(AgentMemory.tags.contains([tag]))
+    page = page_of(query)
+    return render_template(
+        "agent/ledger.html",
+        agent=agent,
+        page=page,
+        memories=[row[0] for row in page.rows],
+        kind=kind,
+        tag=tag,
+        locked=bool(request.args.get("locked")),
+        tags=TAGS,
+        kept=agent.composition(at),
+    )
+
+
+@pages.post("/agents/<int:agent_id>/sessions")
+@scope.acting
+def refine_now(agent_id: int) -> ResponseReturnValue:
+    """Ask for a session by hand, and go to it."""
+    agent = scope.agent_or_404(agent_id)
+    try:
+        session_id = refine_later(agent, "manual", user=scope.user()).id
+    except SessionAlreadyLive as live:
+        db.session.rollback()
+        flash("This agent has a live session already: here it is.")
+        session_id = live.session_id
+    except Unreachable:
+        live_session = RefinementSession.live_of(agent)
+        assert live_session is not None  # noqa: S101 - queued before Redis was asked; for mypy
+        flash("The session waits: the queue cannot be reached now. It starts by itself later.")
+        session_id = live_session.id
+    except Refused as refusal:
+        db.session.rollback()
+        flash(f"{refusal}.", "error")
+        return redirect(url_for("agent.page", agent_id=agent_id), 303)
+    return redirect(url_for("sessions.page", session_id=session_id), 303)
+
+
+@pages.post("/agents/<int:agent_id>/memories/<int:memory_id>/constitutional")
+@scope.acting
+def set_constitutional(agent_id: int, memory_id: int) -> ResponseReturnValue:
+    """Set or lift the flag of a memory, unseen."""
+    memory = _memory_or_404(agent_id, memory_id)
+    wanted = request.form.get("constitutional") == "1"
+    memory.set_constitutional(wanted, user=scope.user())
+    db.session.commit()
+    flash(f"Memory #{memory_id} is {'constitutional' if wanted else 'no longer constitutional'}.")
+    return redirect(_back_to_ledger(agent_id), 303)
+
+
+@pages.post("/agents/<int:agent_id>/memories/<int:memory_id>/restore")
+@scope.acting
+def restore(agent_id: int, memory_id: int) -> ResponseReturnValue:
+    """Bring back a discarded memory, unseen."""
+    memory = _memory_or_404(agent_id, memory_id)
+    memory.restore(user=scope.user())
+    db.session.commit()
+    flash(f"Memory #{memory_id} is back among the agent's {memory.memory_type} memories.")
+    return redirect(_back_to_ledger(agent_id), 303)
+
+
+@pages.get("/agents/<int:agent_id>/settings")
+def settings(agent_id: int) -> str:
+    """Its settings; of prompts the length and the last change alone."""
+    return _settings_page(scope.agent_or_404(agent_id))
+
+
+@pages.post("/agents/<int:agent_id>/settings")
+@scope.acting
+def configure(agent_id: int) -> ResponseReturnValue:
+    """Take the settings, or say which one is wrong."""
+    agent = scope.agent_or_404(agent_id)
+    form = request.form
+    fields: dict[str, Any] = {}
+    try:
+        if "model_id" in form:
+            fields["model_id"] = _known_model(agent, form["model_id"])
+        if "core_token_budget" in form:
+            fields["core_token_budget"] = _whole(form["core_token_budget"], "core_token_budget")
+        if "refinement_threshold" in form:
+            fields["refinement_threshold"] = form["refinement_threshold"].strip() or None
+        # a box that is not ticked is not sent: the form says that it has them
+        for box in ("paused", "active"):
+            if f"has_{box}" in form or box in form:
+                fields[box] = form.get(box) in ("1", "on", "true", "yes")
+        changed = agent.configure(user=scope.user(), **fields)
+    except InvalidValue as error:
+        db.session.rollback()
+        return _settings_page(scope.agent_or_404(agent_id), error=str(error)), 422
+    db.session.commit()
+    flash("Saved." if changed else "Nothing was changed.")
+    return redirect(url_for("agent.settings", agent_id=agent_id), 303)
+
+
+@pages.post("/agents/<int:agent_id>/refinement-prompt/clear")
+@scope.acting
+def clear_prompt(agent_id: int) -> ResponseReturnValue:
+    """Set the agent's style of sessions back to the default, unread."""
+    agent = scope.agent_or_404(agent_id)
+    had_one = agent.clear_refinement_prompt(user=scope.user())
+    db.session.commit()
+    flash("Its sessions use the default style now." if had_one else "It had no style of its own.")
+    return redirect(url_for("agent.settings", agent_id=agent_id), 303)
+
+
+def _settings_page(agent: Agent, error: str | None = None) -> str:
+    return render_template(
+        "agent/settings.html",
+        agent=agent,
+        error=error,
+        form=request.form,
+        prompts={name: agent.characters_of(name) for name in PROMPTS},
+        last_changes=agent.last_prompt_changes(),
+    )
+
+
+def _memory_or_404(agent_id: int, memory_id: int) -> AgentMemory:
+    agent = scope.agent_or_404(agent_id)
+    memory = db.session.get(AgentMemory, memory_id) if memory_id < 2**63 else None
+    if memory is None or memory.agent_id != agent.id:
+        abort(404)
+    return memory
+
+
+def _is_of_kind(kind: str, at: datetime) -> ColumnElement[bool]:
+    """The condition of a memory; the same as those that ``Agent.composition`` counts by."""
+    kept = AgentMemory.discarded_at.is_(None)
+    core = kept & (AgentMemory.memory_type == "core")
+    journal = kept & (AgentMemory.memory_type == "journal")
+    is_shown = AgentMemory.created_at > at - JOURNAL_SHOWN_FOR
+    conditions: dict[str, ColumnElement[bool]] = {
+        "core": core,
+        "constitutional": core & AgentMemory.constitutional,
+        "journal": journal & is_shown,
+        "expired": journal & ~is_shown,
+        "discarded": ~kept,
+    }
+    return conditions[kind]
+
+
+def _back_to_ledger(agent_id: int) -> str:
+    kind = request.form.get("kind", "core")
+    page = request.form.get("page") or None
+    return url_for("agent.ledger", agent_id=agent_id, kind=kind, page=page)
+
+
+def _sessions(agent: Agent) -> list[RefinementSession]:
+    return list(
+        db.session.scalars(
+            select(RefinementSession)
+            .where(RefinementSession.agent_id == agent.id)
+            .order_by(RefinementSession.created_at.desc())
+            .limit(_SESSIONS_SHOWN)
+        )
+    )
+
+
+def _moment(mass: Mass) -> Moment:
+    is_undo = mass.action == "memory_refinement_rollback"
+    mark = "undo" if is_undo else _MARKS.get(mass.action)
+    return Moment(mass.at, mass.tokens, mark, mass.session_id)
+
+
+def _share_removed(agent: Agent, tokens: int, days: int) -> int:
+    """In percent of what there would be without it."""
+    removed = RefinementSession.removed_recently(agent, window=timedelta(days=days))
+    return round(100 * removed / (tokens + removed)) if tokens + removed else 0
+
+
+def _known_model(agent: Agent, model_id: str) -> str:
+    """The model, if the provider has it; where its list cannot be had, it is taken at its word."""
+    model_id = model_id.strip()
+    if model_id == agent.model_id:
+        return model_id
+    known = known_models(model_id, current_settings())
+    if known is None:
+        flash("The provider's list of models cannot be had now; the model was not checked.")
+    elif model_id not in known:
+        raise InvalidValue(f"model_id: the provider has no model {model_id[:100]!r} with tools")
+    return model_id
+
+
+def _whole(text: str, field: str) -> int:
+    digits = text.replace(",", "").strip()
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 12:
+        raise InvalidValue(f"{field} must be a whole number")
+    return int(digits)

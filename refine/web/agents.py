@@ -1,0 +1,46 @@
+"""All agents: a list to search, filter and sort, its state in the URL."""
+
+from typing import cast, get_args
+
+from flask import Blueprint, render_template, request
+
+from refine.models.agent_list import (
+    ORDERS,
+    STATES,
+    ListedAgent,
+    Order,
+    in_order,
+    is_called,
+    is_in,
+    listed_agents,
+)
+from refine.web import scope
+from refine.web.paging import page_of
+
+pages = Blueprint("agents", __name__)
+
+
+@pages.get("/agents")
+def listing() -> str:
+    """The agents, a page at a time."""
+    text = request.args.get("q", "").strip()[:100]
+    state, order = request.args.get("state", ""), request.args.get("sort", "name")
+    query = listed_agents(scope.account_ids())
+    if text:
+        query = query.where(is_called(text))
+    if state in STATES:
+        query = query.where(is_in(state))
+    if order not in get_args(Order):
+        order = "name"
+    page = page_of(query.order_by(*in_order(cast(Order, order))))
+    return render_template(
+        "agents/page.html",
+        page=page,
+        agents=[ListedAgent(*row) for row in page.rows],
+        text=text,
+        state=state if state in STATES else "",
+        order=order,
+        STATES=STATES,
+        ORDERS=ORDERS,
+        account=scope.chosen_account() if scope.user().site_admin else None,
+    )

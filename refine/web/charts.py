@@ -1,0 +1,109 @@
+"""The geometry of plots: numbers in, numbers in percent out; the templates draw them as SVG."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
+# More than this cannot be told apart on a screen.
+_MOST_POINTS = 300
+
+# From the bottom of a bar to its top, worst last: the eye finds it at the end.
+OUTCOMES = (
+    "completed",
+    "incomplete",
+    "running",
+    "queued",
+    "skipped",
+    "declined",
+    "rolled_back",
+    "failed",
+)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One instant of an agent's ledger: its token mass then, and what happened, if it is marked."""
+
+    at: datetime
+    tokens: int
+    mark: str | None = None
+    session_id: object = None
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A step line in a square of 100 by 100: its path, the budget's height, marks, and labels."""
+
+    path: str
+    budget_y: float
+    marks: list[tuple[float, float, Moment]]
+    top_tokens: int
+    since: datetime
+    until: datetime
+
+
+def step_plot(moments: Sequence[Moment], budget: int, until: datetime) -> Plot | None:
+    """Return the plot of the mass over time; None where there is nothing to draw."""
+    if not moments:
+        return None
+    since = min(moments[0].at, until - timedelta(days=1))
+    top = _round_up(max(budget, *(moment.tokens for moment in moments)))
+
+    def x(at: datetime) -> float:
+        return round(100 * ((at - since) / (until - since)), 3)
+
+    def y(tokens: int) -> float:
+        return round(100 - 100 * tokens / top, 3)
+
+    drawn = _thinned(moments)
+    steps = [f"M0 {y(drawn[0].tokens)}"]
+    steps += [f"H{x(moment.at)}V{y(moment.tokens)}" for moment in drawn[1:]]
+    marks = [(x(each.at), y(each.tokens), each) for each in drawn if each.mark is not None]
+    return Plot("".join([*steps, "H100"]), y(budget), marks, top, since, until)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One day: where its bar stands, and its parts as (outcome, y, height, count)."""
+
+    day: date
+    x: float
+    width: float
+    parts: list[tuple[str, float, float, int]]
+    total: int
+
+
+def day_bars(days: Mapping[date, Mapping[str, int]], until: date, number: int) -> list[Bar]:
+    """Return stacked bars for the ``number`` days up to ``until``, in a square of 100 by 100."""
+    listed = [until - timedelta(days=back) for back in reversed(range(number))]
+    most = max((sum(days.get(day, {}).values()) for day in listed), default=0) or 1
+    step = 100 / number
+    bars = []
+    for position, day in enumerate(listed):
+        counts, top, parts = days.get(day, {}), 100.0, []
+        for outcome in OUTCOMES:
+            if count := counts.get(outcome, 0):
+                height = round(100 * count / most, 3)
+                top = round(top - height, 3)
+                parts.append((outcome, top, height, count))
+        bars.append(
+            Bar(day, round(position * step, 3), round(step * 0.8, 3), parts, sum(counts.values()))
+        )
+    return bars
+
+
+def _thinned(moments: Sequence[Moment]) -> list[Moment]:
+    """Every mark, and of the rest as many as can be seen, the first and last among them."""
+    every = max(1, len(moments) // _MOST_POINTS)
+    last = len(moments) - 1
+    return [
+        moment
+        for position, moment in enumerate(moments)
+        if moment.mark is not None or position % every == 0 or position == last
+    ]
+
+
+def _round_up(tokens: int) -> int:
+    """The next number that reads well as the end of an axis."""
+    size: int = 10 ** max(0, len(str(tokens)) - 2)
+    return -(-tokens * 11 // 10 // size) * size

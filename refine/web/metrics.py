@@ -1,0 +1,123 @@
+"""Figures for Prometheus: all of them from the database, so that every process tells the same."""
+
+import hmac
+import ipaddress
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from flask import Blueprint, Response, abort, request
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from sqlalchemy.exc import SQLAlchemyError
+
+from refine import clock, settings
+from refine.extensions import db
+from refine.models import ClockMark, RefinementSession
+from refine.models.session import Sums
+from refine.web.scope import public
+
+pages = Blueprint("metrics", __name__)
+
+
+@pages.get("/metrics")
+@public
+def metrics() -> Response:
+    """Sessions, tokens, cost, and the ages of queue and tick; no names, no content.
+
+    For whoever bears REFINE_METRICS_TOKEN; where none is set, for loopback alone. 503 where the
+    database is away.
+    """
+    if not _may_read():
+        abort(403)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Figures())
+    try:
+        return Response(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
+    except SQLAlchemyError:
+        db.session.rollback()
+        abort(503)
+
+
+def _may_read() -> bool:
+    token = settings.current().metrics_token
+    if token is not None:
+        given = request.headers.get("Authorization", "")
+        return hmac.compare_digest(given.encode(), f"Bearer {token}".encode())
+    # behind a proxy on this machine everybody seems to come from it
+    is_forwarded = any(name in request.headers for name in ("Forwarded", "X-Forwarded-For"))
+    return not is_forwarded and ipaddress.ip_address(request.remote_addr or "::").is_loopback
+
+
+class _Figures(Collector):
+    """What the database says at the moment of the scrape."""
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every family of metrics."""
+        sums = RefinementSession.sums()
+        yield _sessions(sums)
+        yield _faults(sums)
+        yield _tokens(sums)
+        yield CounterMetricFamily(
+            "refine_session_cost_usd",
+            "What all sessions cost",
+            value=float(sum(each.cost_usd for each in sums)),
+        )
+        yield CounterMetricFamily(
+            "refine_sessions_lost",
+            "Sessions whose worker was lost",
+            value=sum(each.sessions for each in sums if each.error_kind == "worker_lost"),
+        )
+        yield from _ages()
+
+
+def _sessions(sums: Iterable[Sums]) -> Metric:
+    family = CounterMetricFamily(
+        "refine_sessions", "Ended sessions by status and trigger", labels=["status", "trigger"]
+    )
+    counts: Counter[tuple[str, str]] = Counter()
+    for each in sums:
+        counts[each.status, each.trigger] += each.sessions
+    for labels, count in counts.items():
+        family.add_metric(labels, count)
+    return family
+
+
+def _faults(sums: Iterable[Sums]) -> Metric:
+    family = CounterMetricFamily(
+        "refine_session_faults", "Sessions that ended by a fault, by its kind", labels=["kind"]
+    )
+    counts: Counter[str] = Counter()
+    for each in sums:
+        if each.error_kind is not None:
+            counts[each.error_kind] += each.sessions
+    for kind, count in counts.items():
+        family.add_metric([kind], count)
+    return family
+
+
+def _tokens(sums: Iterable[Sums]) -> Metric:
+    family = CounterMetricFamily(
+        "refine_session_tokens", "Tokens of all sessions, by kind", labels=["kind"]
+    )
+    for kind in ("prompt", "cached", "completion", "removed"):
+        family.add_metric([kind], sum(getattr(each, f"{kind}_tokens") for each in sums))
+    return family
+
+
+def _ages() -> Iterator[Metric]:
+    waiting, since = RefinementSession.waiting()
+    yield GaugeMetricFamily("refine_queued_sessions", "Sessions that wait", value=waiting)
+    yield GaugeMetricFamily(
+        "refine_running_sessions", "Sessions that run", value=RefinementSession.running()
+    )
+    yield GaugeMetricFamily(
+        "refine_queue_age_seconds",
+        "How long the oldest of them has waited",
+        value=(clock.now() - since).total_seconds() if since is not None else 0,
+    )
+    age = ClockMark.age("tick")
+    if age is not None:
+        yield GaugeMetricFamily(
+            "refine_tick_age_seconds", "How long ago the clock ticked", value=age.total_seconds()
+        )

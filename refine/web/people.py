@@ -1,0 +1,117 @@
+"""Users of an account, and their invitations."""
+
+from flask import Blueprint, flash, redirect, render_template, request, url_for
+from flask.typing import ResponseReturnValue
+from sqlalchemy import select
+from sqlalchemy.orm import joinedload
+
+from refine import settings
+from refine.errors import InvalidValue, Refused
+from refine.extensions import db
+from refine.models import AuditLog, Invitation, SignIn, User
+from refine.models.configuring import set_fields
+from refine.models.user import ROLES
+from refine.web import scope
+from refine.web.paging import page_of
+
+pages = Blueprint("people", __name__)
+
+
+@pages.get("/users")
+def listing() -> str:
+    """Who may sign in."""
+    return _page()
+
+
+@pages.post("/users")
+@scope.acting
+def invite() -> ResponseReturnValue:
+    """Add a user, and show the link by which they choose a password."""
+    account = scope.account_to_change()
+    try:
+        invited = User.invite(
+            account,
+            request.form.get("email", ""),
+            role=request.form.get("role", "viewer"),
+            by=scope.user(),
+        )
+        link = _link(Invitation.issue(invited))
+    except (InvalidValue, Refused) as error:
+        db.session.rollback()
+        return _page(error=str(error)), 422
+    db.session.commit()
+    return _page(link=link, invited=invited)
+
+
+@pages.post("/users/<int:user_id>/invitation")
+@scope.acting
+def invite_again(user_id: int) -> ResponseReturnValue:
+    """A new link for a user: to join, or to choose a new password."""
+    user = scope.user_or_404(user_id)
+    _refuse_to_touch_site_admins(user)
+    link = _link(Invitation.issue(user))
+    _record("user_invited", user)
+    db.session.commit()
+    return _page(link=link, invited=user)
+
+
+@pages.post("/users/<int:user_id>")
+@scope.acting
+def update(user_id: int) -> ResponseReturnValue:
+    """Change a user's role, or whether they may sign in; their sign-ins end with that."""
+    user = scope.user_or_404(user_id)
+    _refuse_to_touch_site_admins(user)
+    if user.id == scope.user().id:
+        flash("You cannot change yourself: ask another admin.", "error")
+        return redirect(_listing(), 303)
+    form, fields = request.form, dict[str, object]()
+    if form.get("role") in ROLES:
+        fields["role"] = form["role"]
+    if "active" in form:
+        fields["active"] = form["active"] == "1"
+    if set_fields(user, fields):
+        if not user.active:
+            SignIn.end_all(user)
+        _record("user_updated", user, {"role": user.role, "active": user.active})
+    db.session.commit()
+    flash(f"{user.email} is {'' if user.active else 'not active, '}{user.role}.")
+    return redirect(_listing(), 303)
+
+
+def _page(**shown: object) -> str:
+    query = (
+        select(User)
+        .options(joinedload(User.account))
+        .where(User.account_id.in_(scope.account_ids()))
+        .order_by(User.email)
+    )
+    page = page_of(query)
+    return render_template(
+        "people/page.html",
+        page=page,
+        users=[row[0] for row in page.rows],
+        account=scope.account_to_change(),
+        roles=ROLES,
+        form=request.form,
+        **shown,
+    )
+
+
+def _refuse_to_touch_site_admins(user: User) -> None:
+    """Who sees every account is not changed by the admin of one."""
+    if user.site_admin and not scope.user().site_admin:
+        raise Refused("a site admin can be changed by another site admin alone")
+
+
+def _record(action: str, user: User, data: dict[str, object] | None = None) -> None:
+    AuditLog.record(
+        action, account=user.account, user=scope.user(), subject=("User", user.id), data=data
+    )
+
+
+def _link(secret: str) -> str:
+    return settings.current().public_url + url_for("signing_in.invitation", secret=secret)
+
+
+def _listing() -> str:
+    return url_for("people.listing", account=request.args.get("account") or None)

@@ -1,0 +1,200 @@
+"""Signing in and out; invitations and passwords."""
+
+from urllib.parse import urlsplit
+
+from flask import (
+    Blueprint,
+    Flask,
+    Response,
+    abort,
+    current_app,
+    flash,
+    make_response,
+    redirect,
+    render_template,
+    request,
+    session,
+    url_for,
+)
+from flask.typing import ResponseReturnValue
+from flask_login import current_user, login_user, logout_user
+
+from refine.errors import InvalidValue, TooMany
+from refine.extensions import db, login
+from refine.models import AuditLog, Invitation, SignIn, SignInFailure, User
+from refine.web import scope
+
+pages = Blueprint("signing_in", __name__)
+
+_SAFE = ("GET", "HEAD", "OPTIONS")
+
+
+def register(app: Flask) -> None:
+    """Have every page want a sign-in, but those that are marked public."""
+    login.init_app(app)
+    login.user_loader(SignIn.live)
+    app.before_request(_refuse_other_sites)
+    app.before_request(_want_sign_in)
+
+
+@pages.get("/sign-in")
+@scope.public
+def form() -> ResponseReturnValue:
+    """The form."""
+    if current_user.is_authenticated:
+        return redirect(_target())
+    return _form()
+
+
+@pages.post("/sign-in")
+@scope.public
+def sign_in() -> ResponseReturnValue:
+    """Check e-mail and password; the same answer, in the same time, whoever is asked for."""
+    email, password = request.form.get("email", ""), request.form.get("password", "")
+    address = request.remote_addr or "?"
+    try:
+        SignInFailure.refuse_too_many(email, address)
+    except TooMany as refusal:
+        answer = make_response(_form(str(refusal).capitalize() + ".", email), 429)
+        answer.headers["Retry-After"] = str(refusal.retry_after_seconds)
+        return answer
+    user = User.with_password(email, password)
+    if user is None:
+        SignInFailure.note(email, address)
+        _record_failure(email)
+        db.session.commit()
+        return _form("E-mail or password is not right.", email), 422
+    _begin(user)
+    db.session.commit()
+    return redirect(_target(), 303)
+
+
+@pages.post("/sign-out")
+def sign_out() -> ResponseReturnValue:
+    """End this sign-in, here and on the server, and have the browser forget the pages."""
+    user = scope.user()
+    scope.sign_in().end()
+    AuditLog.record("user_signed_out", account=user.account, user=user, subject=("User", user.id))
+    db.session.commit()
+    logout_user()
+    session.clear()
+    answer = redirect(url_for("signing_in.form"), 303)
+    answer.headers["Clear-Site-Data"] = '"cache"'
+    return answer
+
+
+@pages.get("/invitations/<secret>")
+@scope.public
+def invitation(secret: str) -> ResponseReturnValue:
+    """Where an invited person chooses a password."""
+    found = Invitation.open(secret)
+    if found is None:
+        return render_template("signing_in/invitation_gone.html"), 404
+    return render_template("signing_in/invitation.html", invitation=found)
+
+
+@pages.post("/invitations/<secret>")
+@scope.public
+def accept(secret: str) -> ResponseReturnValue:
+    """Take the password, and sign in."""
+    found = Invitation.open(secret)
+    if found is None:
+        return render_template("signing_in/invitation_gone.html"), 404
+    try:
+        user = found.accept(_new_password())
+    except InvalidValue as error:
+        page = render_template("signing_in/invitation.html", invitation=found, error=error)
+        db.session.rollback()
+        return page, 422
+    SignIn.end_all(user)
+    AuditLog.record("user_joined", account=user.account, user=user, subject=("User", user.id))
+    _begin(user)
+    db.session.commit()
+    return redirect(url_for("overview.page"), 303)
+
+
+@pages.get("/profile")
+def profile() -> ResponseReturnValue:
+    """Who is signed in."""
+    return render_template("signing_in/profile.html")
+
+
+@pages.post("/profile/password")
+def change_password() -> ResponseReturnValue:
+    """Change the own password; every other browser is signed out."""
+    user = scope.user()
+    try:
+        if not user.has_password(request.form.get("present", "")):
+            raise InvalidValue("the present password is not right")
+        user.set_password(_new_password())
+    except InvalidValue as error:
+        db.session.rollback()
+        return render_template("signing_in/profile.html", error=error), 422
+    SignIn.end_all(user, but=scope.sign_in())
+    AuditLog.record(
+        "user_password_changed", account=user.account, user=user, subject=("User", user.id)
+    )
+    db.session.commit()
+    flash("Your password is changed. Other browsers were signed out.")
+    return redirect(url_for("signing_in.profile"), 303)
+
+
+def _form(error: str | None = None, email: str = "") -> str:
+    return render_template("signing_in/sign_in.html", error=error, email=email, next=_next())
+
+
+def _begin(user: User) -> None:
+    """A new sign-in begins with a new cookie: nothing of the one before is kept."""
+    session.clear()
+    login_user(SignIn.begin(user))
+    AuditLog.record("user_signed_in", account=user.account, user=user, subject=("User", user.id))
+
+
+def _record_failure(email: str) -> None:
+    """In the chain of the user's account, else in the platform's: the same work for anybody."""
+    known = User.by_email(email)
+    AuditLog.record(
+        "user_sign_in_failed",
+        account=known.account if known is not None else None,
+        subject=("User", known.id) if known is not None else None,
+    )
+
+
+def _new_password() -> str:
+    chosen = request.form.get("password", "")
+    if chosen != request.form.get("again", ""):
+        raise InvalidValue("the two passwords are not the same")
+    return chosen
+
+
+def _next() -> str:
+    """Where to go on, if it is a page of this site."""
+    asked = request.values.get("next", "")
+    parts = urlsplit(asked)
+    is_ours = asked.startswith("/") and not asked.startswith("//") and "\\" not in asked
+    return asked if is_ours and not parts.netloc and not parts.scheme else ""
+
+
+def _target() -> str:
+    return _next() or url_for("overview.page")
+
+
+def _refuse_other_sites() -> None:
+    """A second lock beside the CSRF token: browsers say where a request comes from."""
+    if request.method not in _SAFE and request.headers.get("Sec-Fetch-Site") == "cross-site":
+        abort(403)
+
+
+def _want_sign_in() -> Response | None:
+    view = current_app.view_functions.get(request.endpoint or "")
+    if view is None or getattr(view, "is_public", False) or request.endpoint == "static":
+        return None
+    if current_user.is_authenticated:
+        return None
+    here = request.full_path.rstrip("?") if request.method in _SAFE else ""
+    where = url_for("signing_in.form", next=here or None)
+    if request.headers.get("HX-Request"):
+        answer = make_response("", 401)
+        answer.headers["HX-Redirect"] = url_for("signing_in.form")
+        return answer
+    return make_response(redirect(where, 303))

@@ -1,0 +1,56 @@
+"""Platform tokens: by them an agents' platform speaks for an account. Shown once."""
+
+from flask import Blueprint, flash, redirect, render_template, request, url_for
+from flask.typing import ResponseReturnValue
+from sqlalchemy import select
+from sqlalchemy.orm import joinedload
+
+from refine.extensions import db
+from refine.models import ApiToken
+from refine.web import scope
+from refine.web.paging import page_of
+
+pages = Blueprint("tokens", __name__)
+
+
+@pages.get("/tokens")
+def listing() -> str:
+    """The tokens of the account; agents' own tokens are listed, and not made here."""
+    return _page()
+
+
+@pages.post("/tokens")
+@scope.acting
+def mint() -> ResponseReturnValue:
+    """Make a platform token, and show it, this once."""
+    _, secret = ApiToken.mint(account=scope.account_to_change(), user=scope.user())
+    db.session.commit()
+    return _page(secret)
+
+
+@pages.post("/tokens/<int:token_id>/revoke")
+@scope.acting
+def revoke(token_id: int) -> ResponseReturnValue:
+    """End a token for good."""
+    token = scope.token_or_404(token_id)
+    token.revoke(scope.user())
+    db.session.commit()
+    flash(f"The token {token.hint}… is revoked.")
+    return redirect(url_for("tokens.listing", account=request.args.get("account") or None), 303)
+
+
+def _page(secret: str | None = None) -> str:
+    query = (
+        select(ApiToken)
+        .options(joinedload(ApiToken.agent), joinedload(ApiToken.created_by))
+        .where(ApiToken.account_id.in_(scope.account_ids()))
+        .order_by(ApiToken.id.desc())
+    )
+    page = page_of(query)
+    return render_template(
+        "tokens/page.html",
+        page=page,
+        tokens=[row[0] for row in page.rows],
+        secret=secret,
+        account=scope.account_to_change(),
+    )

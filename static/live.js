@@ -1,0 +1,45 @@
+// A live page keeps itself fresh by htmx. This file adds what htmx leaves to the page: pausing,
+// silence while nobody looks, and a word where the server cannot be reached.
+"use strict";
+
+(() => {
+  const alert = document.getElementById("alert");
+  let paused = new URLSearchParams(location.search).get("live") === "0";
+  let fresh = new Date();
+
+  const button = () => document.getElementById("pause");
+  const show = () => {
+    const found = button();
+    if (!found) return;
+    found.hidden = false;
+    found.textContent = paused ? "Resume updates" : "Pause updates";
+  };
+
+  document.addEventListener("click", (event) => {
+    if (event.target.id !== "pause") return;
+    paused = !paused;
+    show();
+  });
+
+  document.addEventListener("htmx:config:request", (event) => {
+    if (paused || document.hidden) event.preventDefault();
+  });
+
+  document.addEventListener("htmx:after:swap", (event) => {
+    if (event.detail.ctx.response.status >= 400) return; // nothing was swapped
+    fresh = new Date();
+    alert.hidden = true;
+    show();
+  });
+
+  const stale = (why) => {
+    alert.textContent = `Could not refresh (${why}). Showing data from ${fresh.toLocaleTimeString()}.`;
+    alert.hidden = false;
+  };
+  document.addEventListener("htmx:error", () => stale("no connection"));
+  document.addEventListener("htmx:response:error", (event) => {
+    stale(`HTTP ${event.detail.ctx.response.status}`);
+  });
+
+  show();
+})();
