@@ -28,7 +28,7 @@ def account(**fields: Any) -> Account:
 
 
 def user(**fields: Any) -> User:
-    fields.setdefault("account", account())
+    fields.setdefault("account", account() if "account" not in fields else fields["account"])
     made = User(**{"email": f"user{next(_number)}@example.org", **fields})
     made.password_hash = _password_hash()
     return _added(made)

@@ -136,7 +136,7 @@ def test_nobody_waits_for_ever(app):
     waits = db.session.scalar(text("SHOW lock_timeout"))
     idles = db.session.scalar(text("SHOW idle_in_transaction_session_timeout"))
 
-    assert (waits, idles) == ("20s", "2min")
+    assert (waits, idles) == ("20s", "1min")
 
 
 def test_times_come_back_in_utc(app):

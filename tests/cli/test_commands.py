@@ -12,11 +12,11 @@ from flask import Flask
 from redis import Redis
 from sqlalchemy import text
 
-from refine import __version__
+from refine import __version__, clock
 from refine.cli import refine as command_line
 from refine.extensions import db
-from refine.jobs.queue import QUEUE
-from refine.models import Account, Agent, AuditLog, RefinementSession, User
+from refine.jobs.queue import ASKED
+from refine.models import Account, Agent, AuditLog, ClockMark, RefinementSession, User
 from refine.models.api_token import ApiToken, is_well_formed
 from tests import factories
 from tests.cli.conftest import row_counts
@@ -275,7 +275,7 @@ def test_a_session_is_handed_over_where_asked_for(
     assert session is not None
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"queued session {session.id} for Ada [/x]; a worker runs it\n"
-    assert redis.lrange(f"rq:queue:{QUEUE}", 0, -1) == [str(session.id).encode()]
+    assert redis.lrange(f"rq:queue:{ASKED}", 0, -1) == [str(session.id).encode()]
 
 
 def test_a_sweep_lists_what_became_of_every_agent(
@@ -323,10 +323,16 @@ def test_a_change_past_the_application_is_found(tampered: int, environ: dict[str
     assert f"memory {tampered} was changed past the application" in line
 
 
-def test_the_doctor_finds_nothing_to_mend(
-    ledger: Agent, environ: dict[str, str], redis: Redis
-) -> None:
-    done = refine("doctor", environ=environ)
+@pytest.fixture
+def healthy(ledger: Agent, environ: dict[str, str], model: ScriptedModel) -> dict[str, str]:
+    """The environment of an installation whose clock ticks and whose provider answers."""
+    ClockMark.note("tick", clock.now())
+    db.session.commit()
+    return {**environ, "OPENROUTER_BASE_URL": model.base_url}
+
+
+def test_the_doctor_finds_nothing_to_mend(healthy: dict[str, str], redis: Redis) -> None:
+    done = refine("doctor", environ=healthy)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert [line.split()[:2] for line in done.stdout.splitlines()] == [
@@ -334,7 +340,10 @@ def test_the_doctor_finds_nothing_to_mend(
         ["ok", "migrations"],
         ["ok", "keys"],
         ["ok", "redis"],
-        ["ok", "workers"],
+        ["ok", "rotation"],
+        ["ok", "schedule"],
+        ["ok", "queue"],
+        ["ok", "clock"],
         ["ok", "provider"],
     ]
 
@@ -342,7 +351,7 @@ def test_the_doctor_finds_nothing_to_mend(
 @pytest.mark.parametrize(
     ("variables", "mend"),
     [
-        ({"REDIS_URL": f"redis://127.0.0.1:{UNUSED_PORT}/0"}, ["redis", "workers"]),
+        ({"REDIS_URL": f"redis://127.0.0.1:{UNUSED_PORT}/0"}, ["redis"]),
         ({"REFINE_ENCRYPTION_KEYS": "A" * 43 + "="}, ["keys"]),
         (
             {"DATABASE_URL": f"postgresql://127.0.0.1:{UNUSED_PORT}/x"},
@@ -353,15 +362,15 @@ def test_the_doctor_finds_nothing_to_mend(
     ids=lambda value: "+".join(value) or "nothing",
 )
 def test_the_doctor_names_what_to_mend(
-    ledger: Agent, environ: dict[str, str], variables: dict[str, str], mend: list[str]
+    healthy: dict[str, str], variables: dict[str, str], mend: list[str]
 ) -> None:
-    done = refine("doctor", environ={**environ, **variables})
+    done = refine("doctor", environ={**healthy, **variables})
 
     found = [line.split() for line in done.stdout.splitlines()]
     assert done.returncode == (1 if mend else 0)
     assert done.stderr == ""
     assert [words[1] for words in found if words[0] == "mend"] == mend
-    assert len(found) == 6
+    assert len(found) == (5 if mend else 9)
 
 
 # -- help -----------------------------------------------------------------------------------------

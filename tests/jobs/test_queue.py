@@ -11,9 +11,10 @@ from redis import Redis
 from refine import create_app
 from refine.errors import Unreachable
 from refine.extensions import db
-from refine.jobs.queue import QUEUE, enqueue, queue, redis_connection
+from refine.jobs.queue import ASKED, QUEUES, SWEPT, TICKS, enqueue, queue, redis_connection
 from refine.jobs.sessions import refine_later
 from refine.models import Agent, AuditLog, RefinementSession, SessionAlreadyLive
+from refine.models.session import Trigger
 from refine.settings import Settings
 from tests import factories
 from tests.commands import UNUSED_PORT
@@ -96,7 +97,7 @@ def test_a_session_is_committed_before_it_is_handed_over(redis: Redis, agent: Ag
 
     db.session.rollback()
 
-    assert redis.lrange(f"rq:queue:{QUEUE}", 0, -1) == [str(session.id).encode()]
+    assert redis.lrange(f"rq:queue:{ASKED}", 0, -1) == [str(session.id).encode()]
     assert (session.status, session.trigger) == ("queued", "api")
     assert session.dispatched_at is not None
 
@@ -108,7 +109,7 @@ def test_asking_twice_names_the_live_session_and_queues_nothing(redis: Redis, ag
         refine_later(agent, "cli")
 
     assert refusal.value.session_id == session.id
-    assert redis.llen(f"rq:queue:{QUEUE}") == 1
+    assert redis.llen(f"rq:queue:{ASKED}") == 1
 
 
 def test_without_redis_a_session_stays_safely_queued(without_redis: Agent) -> None:
@@ -128,7 +129,31 @@ def test_a_flushed_redis_loses_no_session(redis: Redis, agent: Agent) -> None:
     session = refine_later(agent, "cli")
     redis.flushall()
 
-    enqueue(session)
-
     with redis_connection() as connection:
-        assert queue(connection).job_ids == [str(session.id)]
+        enqueue(session, connection)
+
+        assert queue(ASKED, connection).job_ids == [str(session.id)]
+
+
+@pytest.mark.parametrize(
+    ("trigger", "name"),
+    [
+        ("manual", ASKED),
+        ("api", ASKED),
+        ("cli", ASKED),
+        ("weekly", SWEPT),
+        ("over_budget", SWEPT),
+    ],
+)
+def test_what_somebody_asked_for_has_a_queue_of_its_own(
+    redis: Redis, agent: Agent, trigger: Trigger, name: str
+) -> None:
+    session = refine_later(agent, trigger)
+
+    waiting = {each: redis.lrange(f"rq:queue:{each}", 0, -1) for each in QUEUES}
+
+    assert waiting == {**dict.fromkeys(QUEUES, []), name: [str(session.id).encode()]}
+
+
+def test_workers_look_first_for_what_somebody_asked_for() -> None:
+    assert QUEUES == (ASKED, SWEPT, TICKS)

@@ -2,6 +2,7 @@
 
 import uuid
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 from flask import Flask
@@ -10,7 +11,7 @@ from redis import Redis
 from refine import clock, create_app
 from refine.errors import Unreachable
 from refine.extensions import db
-from refine.jobs.queue import QUEUE
+from refine.jobs.queue import ASKED, SWEPT
 from refine.jobs.sessions import SessionFault, refine_later, refine_session, sweep
 from refine.models import Agent, RefinementSession
 from refine.settings import Settings
@@ -63,6 +64,31 @@ def test_a_fault_leaves_the_job_with_its_class_and_the_id_alone(app: Flask) -> N
     assert fault.value.__suppress_context__
 
 
+def test_a_session_of_the_clock_asks_nothing_where_the_cap_was_reached_since(
+    redis: Redis, agent: Agent
+) -> None:
+    session = refine_later(agent, "weekly")
+    agent.account.monthly_cost_cap_usd = Decimal(0)
+    db.session.commit()
+
+    refine_session(str(session.id))
+
+    db.session.refresh(session)
+    assert (session.status, session.llm_calls) == ("skipped", 0)
+    assert session.end_reason == "the account's monthly cost cap is reached"
+
+
+def test_a_session_asked_for_by_hand_runs_whatever_was_spent(redis: Redis, agent: Agent) -> None:
+    session = refine_later(agent, "cli")
+    agent.account.monthly_cost_cap_usd = Decimal(0)
+    db.session.commit()
+
+    refine_session(str(session.id))
+
+    db.session.refresh(session)
+    assert session.status == "completed"
+
+
 # -- the sweep ------------------------------------------------------------------------------------
 
 
@@ -73,7 +99,7 @@ def test_the_sweep_queues_what_was_never_refined(redis: Redis, agent: Agent) -> 
     assert outcome == {agent.name: "queued (weekly)"}
     assert session is not None
     assert session.trigger == "weekly"
-    assert redis.lrange(f"rq:queue:{QUEUE}", 0, -1) == [str(session.id).encode()]
+    assert redis.lrange(f"rq:queue:{SWEPT}", 0, -1) == [str(session.id).encode()]
 
 
 def test_the_sweep_queues_what_is_over_its_budget(redis: Redis, agent: Agent) -> None:
@@ -142,6 +168,35 @@ def test_the_sweep_says_where_slow_erosion_leaves_nothing(redis: Redis, agent: A
     assert redis.keys() == []
 
 
+def test_the_sweep_says_where_the_cost_cap_is_reached(redis: Redis, agent: Agent) -> None:
+    agent.account.monthly_cost_cap_usd = Decimal(0)
+    db.session.commit()
+
+    outcome = swept()
+
+    assert outcome == {agent.name: "skipped: the account's monthly cost cap of $0.00 is reached"}
+    assert redis.keys() == []
+
+
+def test_the_sweep_asks_also_where_nothing_changed(redis: Redis, agent: Agent) -> None:
+    RefinementSession.start(agent).finish("declined", "the agent declined")
+    db.session.commit()
+
+    outcome = swept()
+
+    assert outcome == {agent.name: "queued (weekly)"}
+
+
+def test_the_sweep_of_one_account_leaves_the_others_alone(redis: Redis, agent: Agent) -> None:
+    other = factories.agent("a memory of another one")
+    db.session.commit()
+
+    outcomes = {each.name: outcome for each, outcome in sweep(other.account)}
+
+    assert outcomes == {other.name: "queued (weekly)"}
+    assert RefinementSession.live_of(agent) is None
+
+
 def test_the_sweep_names_the_session_that_runs_already(redis: Redis, agent: Agent) -> None:
     session = factories.session(agent)
 
@@ -158,7 +213,7 @@ def test_the_sweep_hands_over_again_what_waits(redis: Redis, agent: Agent) -> No
     outcome = swept()
 
     assert outcome == {agent.name: "was waiting; handed over again"}
-    assert redis.lrange(f"rq:queue:{QUEUE}", 0, -1) == [str(session.id).encode()]
+    assert redis.lrange(f"rq:queue:{ASKED}", 0, -1) == [str(session.id).encode()]
 
 
 def test_the_sweep_twice_makes_no_second_session(redis: Redis, agent: Agent) -> None:

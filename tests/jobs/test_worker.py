@@ -1,29 +1,127 @@
 """Worker processes as they are run: a queue worked, signals obeyed, nothing left behind."""
 
+import gc
 import json
 import os
 import signal
 import subprocess
+import sys
+import tempfile
 import threading
 import time
+import traceback
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 from flask import Flask
 from redis import Redis
 
+from refine.cli import main
+from refine.embedded import redis_url, valkey
 from refine.extensions import db
-from refine.jobs.queue import QUEUE
+from refine.jobs.queue import ASKED, SWEPT, TICK, TICKS, enqueue, live_workers, queue
 from refine.jobs.sessions import refine_later
-from refine.models import Agent, RefinementSession
-from tests import factories
-from tests.commands import UNUSED_PORT, children_of, eventually, is_alive, refine, start
+from refine.jobs.tick import run_tick
+from refine.jobs.worker import RefineWorker
+from refine.models import Agent, ClockMark, RefinementSession
+from refine.models.session import LOST_AFTER
+from tests import factories, sql
+from tests.commands import (
+    UNUSED_PORT,
+    children_of,
+    environment,
+    eventually,
+    is_alive,
+    refine,
+    start,
+)
 from tests.jobs.test_queue import everything_in
 from tests.scripted_model import ScriptedModel
 
 YES = "YES, gladly."
+
+
+class Service:
+    """A command of Refine as a process of its own, forked from this one: it need not load it."""
+
+    def __init__(self, arguments: tuple[str, ...], environ: dict[str, str], said: Path) -> None:
+        self.code: int | None = None
+        self._said = said
+        own = environment(environ)
+        self.pid = os.fork()
+        if self.pid == 0:
+            _run(arguments, own, said)
+
+    @property
+    def said(self) -> str:
+        """All that it has printed."""
+        return self._said.read_text() if self._said.exists() else ""
+
+    def lines(self, event: str) -> list[dict[str, Any]]:
+        """The lines of its log for this event."""
+        logged = [json.loads(line) for line in self.said.splitlines() if line.startswith("{")]
+        return [line for line in logged if line["event"] == event]
+
+    def is_running(self) -> bool:
+        if self.code is None:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            self.code = os.waitstatus_to_exitcode(status) if ended else None
+        return self.code is None
+
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def wait(self, seconds: float = 20) -> int:
+        """Its exit code, negative for the signal that killed it."""
+        eventually(lambda: not self.is_running(), seconds=seconds)
+        assert self.code is not None
+        return self.code
+
+    def kill(self) -> None:
+        if self.is_running():
+            self.signal(signal.SIGKILL)
+            self.wait()
+
+
+def _run(arguments: tuple[str, ...], own: dict[str, str], said: Path) -> NoReturn:
+    code = 70
+    try:
+        gc.freeze()  # what the tests hold is not this process's to collect
+        os.setsid()
+        output = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        sys.stdout = sys.stderr = os.fdopen(1, "w", buffering=1, closefd=False)
+        os.environ.clear()
+        os.environ.update(own)
+        main(list(arguments))
+    except SystemExit as ending:
+        code = ending.code if isinstance(ending.code, int) else 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+@contextmanager
+def services(environ: dict[str, str], folder: Path) -> Iterator[Callable[..., Service]]:
+    """Starts commands; kills those that the test does not end."""
+    started: list[Service] = []
+
+    def begin(*arguments: str, **variables: str) -> Service:
+        said = folder / f"said-{len(started)}"
+        started.append(Service(arguments, {**environ, **variables}, said))
+        return started[-1]
+
+    try:
+        yield begin
+    finally:
+        for service in started:
+            service.kill()
 
 
 @pytest.fixture
@@ -42,12 +140,33 @@ def scripted(environ: dict[str, str], model: ScriptedModel) -> dict[str, str]:
 
 
 @pytest.fixture
-def worker(app: Flask, redis: Redis, scripted: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
-    process = start("worker", environ=scripted)
-    yield process
-    if process.poll() is None:
-        process.kill()
-    process.communicate()
+def begin(
+    app: Flask, redis: Redis, scripted: dict[str, str], tmp_path: Path
+) -> Iterator[Callable[..., Service]]:
+    with services(scripted, tmp_path) as begun:
+        yield begun
+
+
+@pytest.fixture
+def waiting(model: ScriptedModel) -> Iterator[threading.Event]:
+    """Holds the model's last scripted answer back until it is set."""
+    answered = threading.Event()
+    yield answered
+    answered.set()
+
+
+def worked_off(begin: Callable[..., Service]) -> Service:
+    """A worker that was run until the queues were empty."""
+    worker = begin("worker", "--burst")
+    worker.wait()
+    return worker
+
+
+def another_agent() -> Agent:
+    owner = factories.agent()
+    factories.ledger(owner, *[25] * 20)
+    db.session.commit()
+    return owner
 
 
 def ended(session: RefinementSession) -> bool:
@@ -60,6 +179,14 @@ def first_kept(agent: Agent) -> int:
     return db.session.scalars(agent.memories("core")).all()[0].id
 
 
+def started_jobs(redis: Redis) -> list[bytes]:
+    """What RQ's registries say is being worked on."""
+    return [job for key in redis.keys("rq:wip:*") for job in redis.zrange(key, 0, -1)]
+
+
+# -- the queue ------------------------------------------------------------------------------------
+
+
 def test_a_worker_runs_queued_sessions_until_the_queue_is_empty(
     redis: Redis, agent: Agent, model: ScriptedModel, scripted: dict[str, str]
 ) -> None:
@@ -68,86 +195,413 @@ def test_a_worker_runs_queued_sessions_until_the_queue_is_empty(
 
     done = refine("worker", "--burst", environ=scripted)
 
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert [json.loads(line)["session_id"] for line in done.stderr.splitlines()] == [
+        str(session.id)
+    ]
     assert ended(session)
     assert session.status == "completed"
     assert redis.keys(f"rq:job:{session.id}") == []
 
 
 def test_two_workers_given_the_same_id_run_it_once(
-    redis: Redis, agent: Agent, model: ScriptedModel, scripted: dict[str, str]
+    redis: Redis,
+    agent: Agent,
+    model: ScriptedModel,
+    begin: Callable[..., Service],
+    waiting: threading.Event,
 ) -> None:
-    both_took_it = threading.Event()
-    model.say(YES).meanwhile(lambda: both_took_it.wait(3))
+    model.say(YES).meanwhile(lambda: waiting.wait(20))
     model.call("complete", summary="All is well.")
     session = refine_later(agent, "cli")
-    twice = str(session.id).encode()
-
-    first = start("worker", "--burst", environ=scripted)
+    first = begin("worker", "--burst")
     eventually(lambda: len(model.requests) == 1)
-    redis.rpush(f"rq:queue:{QUEUE}", twice)
-    second = refine("worker", "--burst", environ=scripted)
-    both_took_it.set()
-    first.communicate(timeout=20)
+    redis.rpush(f"rq:queue:{ASKED}", str(session.id).encode())
 
-    assert (first.returncode, second.returncode) == (0, 0)
-    assert redis.llen(f"rq:queue:{QUEUE}") == 0
+    second = worked_off(begin)
+    waiting.set()
+
+    assert (first.wait(), second.code) == (0, 0)
+    assert redis.llen(f"rq:queue:{ASKED}") == 0
     assert ended(session)
     assert session.status == "completed"
     assert len(model.requests) == 2
 
 
 def test_a_job_of_a_session_that_was_stopped_asks_nothing(
-    redis: Redis, agent: Agent, model: ScriptedModel, scripted: dict[str, str]
+    redis: Redis, agent: Agent, model: ScriptedModel, begin: Callable[..., Service]
 ) -> None:
     session = refine_later(agent, "cli")
     session.request_stop()
     db.session.commit()
 
-    done = refine("worker", "--burst", environ=scripted)
+    worker = worked_off(begin)
 
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (worker.code, worker.said) == (0, "")
     assert model.requests == []
 
 
+def test_what_somebody_asked_for_comes_before_what_the_clock_queued(
+    redis: Redis, agent: Agent, model: ScriptedModel, begin: Callable[..., Service]
+) -> None:
+    model.http(401).http(401)
+    swept = refine_later(agent, "weekly")
+    asked = refine_later(another_agent(), "api")
+
+    worker = worked_off(begin)
+
+    assert [line["session_id"] for line in worker.lines("session ended")] == [
+        str(asked.id),
+        str(swept.id),
+    ]
+
+
+def test_a_worker_works_ticks_as_well(redis: Redis, begin: Callable[..., Service]) -> None:
+    queue(TICKS, redis).enqueue_call(TICK)
+
+    worker = worked_off(begin)
+
+    assert worker.code == 0
+    assert ClockMark.age("tick") is not None
+
+
+def test_a_worker_goes_on_with_the_next_session_after_one_that_failed(
+    redis: Redis, agent: Agent, model: ScriptedModel, begin: Callable[..., Service]
+) -> None:
+    model.http(401).say(YES).call("complete", summary="All is well.")
+    failed, completed = refine_later(agent, "cli"), refine_later(another_agent(), "cli")
+
+    worker = worked_off(begin)
+
+    assert worker.code == 0
+    assert ended(failed)
+    assert ended(completed)
+    assert [failed.status, completed.status] == ["failed", "completed"]
+
+
+def test_a_worker_without_redis_says_so_in_one_line(begin: Callable[..., Service]) -> None:
+    worker = begin("worker", REDIS_URL=f"redis://127.0.0.1:{UNUSED_PORT}/0")
+
+    code = worker.wait()
+
+    assert code == 1
+    assert worker.said.splitlines() == [
+        "refine: Redis does not answer at REDIS_URL; start it, or mend the URL (ConnectionError)"
+    ]
+
+
+def test_payloads_that_name_another_function_are_not_run(
+    redis: Redis, agent: Agent, begin: Callable[..., Service], tmp_path: Path
+) -> None:
+    session = refine_later(agent, "cli")
+    target = tmp_path / "made"
+    payload = json.dumps(["os.mkdir", None, [str(target)], {}]).encode()
+    redis.hset(f"rq:job:{session.id}", "data", zlib.compress(payload))
+
+    worker = worked_off(begin)
+
+    assert not target.exists()
+    assert "not a job of Refine: os.mkdir" in worker.said
+
+
+# -- faults ---------------------------------------------------------------------------------------
+
+
 def test_a_failed_job_leaves_no_content_behind_and_is_forgotten_in_time(
-    redis: Redis, agent: Agent, model: ScriptedModel, scripted: dict[str, str]
+    redis: Redis, agent: Agent, model: ScriptedModel, begin: Callable[..., Service]
 ) -> None:
     model.say(YES)
     session = refine_later(agent, "cli")
-    with db.engine.begin() as connection:
-        connection.exec_driver_sql("ALTER TABLE session_entries RENAME TO away")
+    sql.run("ALTER TABLE session_entries RENAME TO away")
 
     try:
-        done = refine("worker", "--burst", environ=scripted)
+        worker = worked_off(begin)
     finally:
-        with db.engine.begin() as connection:
-            connection.exec_driver_sql("ALTER TABLE away RENAME TO session_entries")
+        sql.run("ALTER TABLE away RENAME TO session_entries")
 
     stored = everything_in(redis)
     kept_for_ever = [key for key in redis.keys("rq:job*") if redis.ttl(key) < 0]
     kept_for_ever += [key for key in redis.keys("rq:results*") if redis.ttl(key) < 0]
-    assert f"session {session.id}: ProgrammingError" in done.stderr
-    assert "canary" not in done.stderr
+    assert f"session {session.id}: ProgrammingError" in worker.said
+    assert "canary" not in worker.said
     assert b"canary" not in stored
     assert kept_for_ever == []
     assert ended(session)
     assert (session.status, session.error_kind) == ("failed", "internal")
 
 
-def test_a_worker_asked_to_end_ends_its_session_in_order(
-    worker: "subprocess.Popen[str]", agent: Agent, model: ScriptedModel
+def test_rqs_own_limit_of_time_fails_the_job_and_ends_its_session(
+    redis: Redis,
+    agent: Agent,
+    model: ScriptedModel,
+    begin: Callable[..., Service],
+    waiting: threading.Event,
 ) -> None:
-    answered = threading.Event()
+    model.say(YES).meanwhile(lambda: waiting.wait(20))
+    session = refine_later(agent, "cli")
+    redis.hset(f"rq:job:{session.id}", "timeout", 1)
+
+    worker = worked_off(begin)
+
+    assert f"session {session.id}: JobTimeoutException" in worker.said
+    assert ended(session)
+    assert (session.status, session.error_kind) == ("failed", "timeout")
+    assert session.end_reason == "the time that its job may take is over"
+    assert redis.zrange(f"rq:failed:{ASKED}", 0, -1) == [str(session.id).encode()]
+    assert started_jobs(redis) == []
+
+
+def test_rqs_own_limit_of_time_leaves_what_was_done(
+    redis: Redis,
+    agent: Agent,
+    model: ScriptedModel,
+    begin: Callable[..., Service],
+    waiting: threading.Event,
+) -> None:
     model.say(YES).call("delete", id=first_kept(agent))
-    model.say("too late").meanwhile(lambda: answered.wait(30))
+    model.say("too late").meanwhile(lambda: waiting.wait(20))
+    session = refine_later(agent, "cli")
+    worker = begin("worker", "--burst")
+    eventually(lambda: len(model.requests) == 3)
+    (horse,) = children_of(worker.pid)
+
+    os.kill(horse, signal.SIGALRM)
+    worker.wait()
+
+    assert ended(session)
+    assert (session.status, session.error_kind) == ("incomplete", "timeout")
+    assert (session.mutation_count, session.memories_after) == (1, 19)
+    assert redis.zrange(f"rq:failed:{ASKED}", 0, -1) == [str(session.id).encode()]
+
+
+@pytest.mark.parametrize(
+    ("after_a_change", "status"), [(False, "failed"), (True, "incomplete")], ids=str
+)
+def test_a_session_whose_process_is_killed_ends_at_once_and_the_next_one_runs(
+    redis: Redis,
+    agent: Agent,
+    model: ScriptedModel,
+    begin: Callable[..., Service],
+    waiting: threading.Event,
+    after_a_change: bool,
+    status: str,
+) -> None:
+    if after_a_change:
+        model.say(YES).call("delete", id=first_kept(agent))
+    model.say("too late").meanwhile(lambda: waiting.wait(20))
+    model.http(401)
+    session = refine_later(agent, "cli")
+    next_one = refine_later(another_agent(), "cli")
+    worker = begin("worker", "--burst")
+    eventually(lambda: len(model.requests) == (3 if after_a_change else 1))
+    (horse,) = children_of(worker.pid)
+
+    os.kill(horse, signal.SIGKILL)
+    worker.wait()
+
+    assert worker.code == 0
+    assert [line["session_id"] for line in worker.lines("session ended")] == [
+        str(session.id),
+        str(next_one.id),
+    ]
+    assert ended(session)
+    assert (session.status, session.error_kind) == (status, "worker_lost")
+    assert session.end_reason == "its worker's process was killed"
+    assert ended(next_one)
+    assert next_one.error_kind == "unauthorized"
+    assert started_jobs(redis) == []
+
+
+def test_a_killed_session_whose_end_cannot_be_written_keeps_no_other_from_running(
+    redis: Redis,
+    agent: Agent,
+    model: ScriptedModel,
+    begin: Callable[..., Service],
+    waiting: threading.Event,
+) -> None:
+    model.say(YES).meanwhile(lambda: waiting.wait(20))
+    model.say(YES).call("complete", summary="All is well.")
+    session = refine_later(agent, "cli")
+    next_one = refine_later(another_agent(), "cli")
+    worker = begin("worker", "--burst")
+    eventually(lambda: len(model.requests) == 1)
+    (horse,) = children_of(worker.pid)
+    refused = session.id
+    db.session.commit()
+    sql.run(
+        "CREATE FUNCTION refuse_end() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'a bad sector'; END $$",
+        "CREATE TRIGGER refuse_end BEFORE UPDATE OF status ON refinement_sessions FOR EACH ROW "
+        f"WHEN (OLD.id = '{refused}') EXECUTE FUNCTION refuse_end()",
+    )
+
+    try:
+        os.kill(horse, signal.SIGKILL)
+        worker.wait()
+    finally:
+        sql.run("DROP FUNCTION refuse_end() CASCADE")
+
+    assert not ended(session)
+    assert ended(next_one)
+    assert next_one.status == "completed"
+
+
+def test_a_killed_process_whose_session_had_ended_changes_nothing(
+    redis: Redis,
+    agent: Agent,
+    model: ScriptedModel,
+    begin: Callable[..., Service],
+    waiting: threading.Event,
+) -> None:
+    model.say("No.").meanwhile(lambda: waiting.wait(20))
+    session = refine_later(agent, "cli")
+    worker = begin("worker", "--burst")
+    eventually(lambda: len(model.requests) == 1)
+    (horse,) = children_of(worker.pid)
+    db.session.refresh(session)
+    session.finish("declined", "the agent declined")
+    db.session.commit()
+
+    os.kill(horse, signal.SIGKILL)
+    worker.wait()
+
+    assert worker.lines("session ended") == []
+    assert ended(session)
+    assert (session.status, session.error_kind) == ("declined", None)
+
+
+def test_a_session_needs_no_redis_and_its_worker_waits_until_it_is_back(
+    agent: Agent, model: ScriptedModel, begin: Callable[..., Service], waiting: threading.Event
+) -> None:
+    model.say(YES).meanwhile(lambda: waiting.wait(20))
+    model.call("complete", summary="All is well.")
+    session = RefinementSession.queue(agent, "cli")
+    session.dispatched_at = session.created_at
+    db.session.commit()
+
+    # a short path: Valkey's socket has little room for it
+    with tempfile.TemporaryDirectory(prefix="refine-worker-") as folder:
+        url = redis_url(Path(folder))
+        server = valkey.start(Path(folder))
+        try:
+            with Redis.from_url(url) as redis:
+                enqueue(session, redis)
+                worker = begin("worker", REDIS_URL=url)
+                eventually(lambda: len(model.requests) == 1)
+                server.kill()
+                server.wait()
+                waiting.set()
+                eventually(lambda: ended(session))
+                server = valkey.start(Path(folder))
+                eventually(lambda: redis.smembers("rq:workers") and not children_of(worker.pid))
+                worker.signal(signal.SIGTERM)
+                code = worker.wait()
+        finally:
+            valkey.stop(server)
+
+    assert session.status == "completed"
+    assert code == 0
+
+
+def test_a_worker_that_a_flushed_redis_has_forgotten_is_counted_again(redis: Redis) -> None:
+    forgotten = RefineWorker([queue(SWEPT, redis)], connection=redis)
+    forgotten.register_birth()
+    redis.flushall()
+
+    forgotten.heartbeat()
+
+    assert live_workers(redis) == 1
+
+
+# -- workers that are lost ------------------------------------------------------------------------
+
+
+def grow_silent(session: RefinementSession) -> None:
+    """Have the last sign of life be as old as makes a worker a lost one."""
+    sql.run(
+        "UPDATE refinement_sessions "
+        f"SET heartbeat_at = heartbeat_at - interval '{LOST_AFTER.seconds + 1} seconds' "
+        f"WHERE id = '{session.id}'"
+    )
+
+
+def test_a_killed_worker_leaves_no_work_horse_behind_and_a_tick_ends_its_session(
+    agent: Agent, model: ScriptedModel, begin: Callable[..., Service], waiting: threading.Event
+) -> None:
+    model.say(YES).meanwhile(lambda: waiting.wait(20))
+    session = refine_later(agent, "cli")
+    worker = begin("worker")
+    eventually(lambda: len(model.requests) == 1)
+    (horse,) = children_of(worker.pid)
+
+    worker.kill()
+    eventually(lambda: not is_alive(horse), seconds=5)
+    at_once = run_tick()
+    grow_silent(session)
+    later = run_tick()
+
+    assert (at_once.lost, later.lost) == (0, 1)
+    assert ended(session)
+    assert (session.status, session.error_kind) == ("failed", "worker_lost")
+    assert RefinementSession.queue(agent, "cli").status == "queued"
+
+
+def test_a_worker_that_was_given_up_can_change_nothing_more(
+    redis: Redis,
+    agent: Agent,
+    model: ScriptedModel,
+    begin: Callable[..., Service],
+    waiting: threading.Event,
+) -> None:
+    kept = [memory.id for memory in db.session.scalars(agent.memories("core"))]
+    model.say(YES).call("delete", id=kept[0]).meanwhile(lambda: waiting.wait(20))
+    session = refine_later(agent, "cli")
+    worker = begin("worker", "--burst")
+    eventually(lambda: len(model.requests) == 2)
+    (horse,) = children_of(worker.pid)
+    os.kill(horse, signal.SIGSTOP)
+    grow_silent(session)
+    ticked = run_tick()
+
+    waiting.set()
+    os.kill(horse, signal.SIGCONT)
+    worker.wait()
+
+    assert ticked.lost == 1
+    assert worker.code == 0
+    assert ended(session)
+    assert (session.status, session.error_kind) == ("failed", "worker_lost")
+    assert [memory.id for memory in db.session.scalars(agent.memories("core"))] == kept
+    assert len(model.requests) == 2
+
+
+# -- being asked to end ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def worker(redis: Redis, scripted: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
+    """The command itself, in the end killed."""
+    process = start("worker", environ=scripted)
+    yield process
+    if process.poll() is None:
+        process.kill()
+    process.communicate()
+
+
+def test_a_worker_asked_to_end_ends_its_session_in_order(
+    worker: "subprocess.Popen[str]",
+    agent: Agent,
+    model: ScriptedModel,
+    waiting: threading.Event,
+) -> None:
+    model.say(YES).call("delete", id=first_kept(agent))
+    model.say("too late").meanwhile(lambda: waiting.wait(30))
     session = refine_later(agent, "cli")
     eventually(lambda: len(model.requests) == 3)
     began = time.monotonic()
 
     worker.send_signal(signal.SIGTERM)
     worker.wait(timeout=10)
-    answered.set()
 
     assert time.monotonic() - began < 10
     assert worker.returncode == 0
@@ -156,108 +610,13 @@ def test_a_worker_asked_to_end_ends_its_session_in_order(
     assert session.mutation_count == 1
 
 
-def test_a_worker_whose_whole_group_is_asked_to_end_ends_its_session_in_order(
-    worker: "subprocess.Popen[str]", agent: Agent, model: ScriptedModel
-) -> None:
-    answered = threading.Event()
-    model.say(YES).meanwhile(lambda: answered.wait(30))
-    session = refine_later(agent, "cli")
-    eventually(lambda: len(model.requests) == 1)
-
-    for pid in [worker.pid, *children_of(worker.pid)]:
-        os.kill(pid, signal.SIGTERM)
-    worker.wait(timeout=10)
-    answered.set()
-
-    assert ended(session)
-    assert (session.status, session.error_kind) == ("failed", "worker_stopped")
-
-
-def test_an_idle_worker_ends_at_once(worker: "subprocess.Popen[str]", redis: Redis) -> None:
+def test_an_idle_worker_ends_at_once(begin: Callable[..., Service], redis: Redis) -> None:
+    worker = begin("worker")
     eventually(
         lambda: [redis.hget(key, "state") for key in redis.smembers("rq:workers")] == [b"idle"]
     )
 
-    worker.send_signal(signal.SIGTERM)
+    worker.signal(signal.SIGTERM)
 
-    assert worker.wait(timeout=10) == 0
+    assert worker.wait(10) == 0
     assert redis.smembers("rq:workers") == set()
-
-
-def test_a_killed_worker_leaves_no_work_horse_behind(
-    worker: "subprocess.Popen[str]", agent: Agent, model: ScriptedModel
-) -> None:
-    answered = threading.Event()
-    model.say(YES).meanwhile(lambda: answered.wait(30))
-    refine_later(agent, "cli")
-    eventually(lambda: len(model.requests) == 1)
-    (horse,) = children_of(worker.pid)
-
-    worker.kill()
-    worker.wait()
-
-    eventually(lambda: not is_alive(horse), seconds=5)
-    answered.set()
-
-
-def test_a_session_whose_worker_was_killed_can_be_given_up(
-    worker: "subprocess.Popen[str]", agent: Agent, model: ScriptedModel
-) -> None:
-    answered = threading.Event()
-    model.say(YES).meanwhile(lambda: answered.wait(30))
-    session = refine_later(agent, "cli")
-    eventually(lambda: len(model.requests) == 1)
-    worker.kill()
-    worker.wait()
-    answered.set()
-
-    db.session.refresh(session)
-    session.heartbeat_at = session.created_at.replace(year=2020)
-    db.session.commit()
-    next_one = RefinementSession.queue(agent, "cli")
-    db.session.commit()
-
-    assert (session.status, session.error_kind) == ("failed", "worker_lost")
-    assert next_one.status == "queued"
-
-
-def test_a_worker_goes_on_with_the_next_session_after_one_that_failed(
-    redis: Redis, agent: Agent, model: ScriptedModel, scripted: dict[str, str]
-) -> None:
-    other = factories.agent()
-    factories.ledger(other, *[25] * 20)
-    db.session.commit()
-    model.http(401).say(YES).call("complete", summary="All is well.")
-    failed, completed = refine_later(agent, "cli"), refine_later(other, "cli")
-
-    done = refine("worker", "--burst", environ=scripted)
-
-    assert done.returncode == 0
-    assert ended(failed)
-    assert ended(completed)
-    assert [failed.status, completed.status] == ["failed", "completed"]
-
-
-def test_a_worker_without_redis_says_so_in_one_line(app: Flask, environ: dict[str, str]) -> None:
-    away = {**environ, "REDIS_URL": f"redis://127.0.0.1:{UNUSED_PORT}/0"}
-
-    done = refine("worker", environ=away)
-
-    assert done.returncode == 1
-    assert done.stderr.splitlines() == [
-        "refine: Redis does not answer at REDIS_URL; start it, or mend the URL (ConnectionError)"
-    ]
-
-
-def test_payloads_that_name_another_function_are_not_run(
-    redis: Redis, agent: Agent, scripted: dict[str, str], tmp_path: Path
-) -> None:
-    session = refine_later(agent, "cli")
-    target = tmp_path / "made"
-    payload = json.dumps(["os.mkdir", None, [str(target)], {}]).encode()
-    redis.hset(f"rq:job:{session.id}", "data", zlib.compress(payload))
-
-    done = refine("worker", "--burst", environ=scripted)
-
-    assert not target.exists()
-    assert "not a job of Refine: os.mkdir" in done.stderr

@@ -1,12 +1,15 @@
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from refine.errors import InvalidValue, NotFound
+from refine.extensions import db
 from refine.models import Account
 from tests import factories
 
 MONDAY = datetime(2026, 3, 2, 4, tzinfo=UTC)
+NEXT_MONDAY = MONDAY + timedelta(days=7)
 
 
 @pytest.mark.parametrize(
@@ -98,3 +101,134 @@ def test_a_new_account_keeps_its_data_with_zero_retention_and_runs(app):
     assert account.zero_data_retention is True
     assert account.paused is False
     assert account.monthly_cost_cap_usd is None
+
+
+# -- the slots of all accounts ---------------------------------------------------------------------
+
+
+def made(at=MONDAY - timedelta(seconds=1), **fields):
+    """An account that was made at an instant."""
+    return factories.account(created_at=at, **fields)
+
+
+def rescheduled(account, at):
+    for schedule, time_zone in Account.schedules():
+        Account.reschedule(schedule, time_zone, at)
+    db.session.flush()
+    db.session.refresh(account)
+    return account.next_due_at
+
+
+def test_a_new_account_waits_for_its_first_slot(app):
+    account = made()
+
+    assert rescheduled(account, MONDAY - timedelta(seconds=1)) == MONDAY
+
+
+def test_a_new_accounts_first_slot_is_the_first_after_it_was_made_however_late_the_tick(app):
+    account = made()
+
+    assert rescheduled(account, MONDAY + timedelta(days=1)) == MONDAY
+
+
+def test_an_account_that_is_made_at_the_instant_of_a_slot_waits_for_the_next_one(app):
+    account = made(MONDAY)
+
+    assert rescheduled(account, MONDAY) == NEXT_MONDAY
+
+
+def test_each_account_has_the_next_slot_of_its_own_schedule_and_zone(app):
+    usual = made(MONDAY)
+    tokyo = made(MONDAY, time_zone="Asia/Tokyo")
+    daily = made(MONDAY, schedule="30 6 * * *")
+    daily_in_tokyo = made(MONDAY, schedule="30 6 * * *", time_zone="Asia/Tokyo")
+    accounts = (usual, tokyo, daily, daily_in_tokyo)
+
+    slots = [rescheduled(account, MONDAY) for account in accounts]
+
+    assert slots == [
+        NEXT_MONDAY,
+        NEXT_MONDAY - timedelta(hours=9),
+        MONDAY + timedelta(hours=2, minutes=30),
+        MONDAY + timedelta(hours=17, minutes=30),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "following"),
+    [
+        ({"schedule": "0 5 * * 1"}, MONDAY + timedelta(hours=1)),
+        ({"schedule": "0 4 * * 2"}, MONDAY + timedelta(days=1)),
+        ({"schedule": "0 3 * * 1"}, NEXT_MONDAY - timedelta(hours=1)),
+        ({"time_zone": "America/New_York"}, MONDAY + timedelta(hours=5)),
+        ({"time_zone": "Asia/Tokyo"}, NEXT_MONDAY - timedelta(hours=9)),
+    ],
+    ids=["later", "another day", "earlier", "west", "east"],
+)
+def test_the_next_slot_follows_a_change_of_schedule_or_zone(app, change, following):
+    at = MONDAY - timedelta(minutes=30)
+    account = made(at)
+    rescheduled(account, at)
+
+    for name, value in change.items():
+        setattr(account, name, value)
+
+    assert rescheduled(account, at) == following
+
+
+def test_the_next_slot_follows_a_change_of_the_platforms_schedule(app, monkeypatch):
+    without, with_its_own = made(MONDAY), made(MONDAY, schedule="0 4 * * 1")
+    rescheduled(without, MONDAY)
+
+    changed = replace(app.extensions["refine.settings"], schedule="0 12 * * *")
+    monkeypatch.setitem(app.extensions, "refine.settings", changed)
+
+    assert rescheduled(without, MONDAY) == MONDAY + timedelta(hours=8)
+    assert rescheduled(with_its_own, MONDAY) == NEXT_MONDAY
+
+
+@pytest.mark.parametrize("late", [timedelta(0), timedelta(minutes=3), timedelta(days=20)])
+def test_a_slot_that_has_come_stays_until_it_is_run(app, late):
+    account = factories.account(next_due_at=MONDAY)
+
+    account.schedule = "0 4 * * 2"
+
+    assert rescheduled(account, MONDAY + late) == MONDAY
+
+
+def test_setting_the_slots_again_writes_nothing(app):
+    account = made(MONDAY)
+    rescheduled(account, MONDAY)
+    db.session.commit()
+    touched_at = account.updated_at
+
+    rescheduled(account, MONDAY + timedelta(days=1))
+
+    assert account.updated_at == touched_at
+
+
+@pytest.mark.parametrize(
+    ("next_due_at", "at", "slot"),
+    [
+        (MONDAY, MONDAY, MONDAY),
+        (MONDAY, MONDAY + timedelta(days=6), MONDAY),
+        (MONDAY, MONDAY + timedelta(days=20), MONDAY + timedelta(days=14)),
+        (MONDAY + timedelta(days=1), MONDAY + timedelta(days=2), MONDAY + timedelta(days=1)),
+        (None, MONDAY + timedelta(days=1), MONDAY),
+    ],
+    ids=["on time", "late", "several missed", "of another schedule", "never set"],
+)
+def test_the_slot_to_serve_is_the_last_that_came(app, next_due_at, at, slot):
+    account = factories.account(next_due_at=next_due_at)
+
+    assert account.slot_to_serve(at) == slot
+
+
+def test_accounts_are_due_from_the_instant_of_their_slot_the_longest_waiting_first(app):
+    on_time = factories.account(next_due_at=MONDAY)
+    factories.account(next_due_at=MONDAY + timedelta(microseconds=1))
+    waiting = factories.account(next_due_at=MONDAY - timedelta(days=1), paused=True)
+    factories.account()
+    as_long = factories.account(next_due_at=MONDAY)
+
+    assert Account.due(MONDAY) == [waiting, on_time, as_long]

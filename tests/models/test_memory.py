@@ -4,6 +4,7 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.exc import StatementError
 
+from refine import clock
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db
 from refine.models import AgentMemory, AuditLog
@@ -155,7 +156,7 @@ def test_a_flush_that_changes_nothing_of_the_row_leaves_it_as_it_was(app):
     db.session.commit()
     before = sql.snapshot()
 
-    memory.take_on(memory.image())
+    memory.take_on(memory.image(), clock.now())
     db.session.commit()
 
     assert sql.snapshot() == before

@@ -254,10 +254,20 @@ def test_each_duplicate_that_goes_is_a_record(app):
     assert [record.session_id for record in records] == [session.id] * 2
     assert {record.data["duplicate_of"] for record in records} == {kept.id}
     assert [record.data["mass_after"] for record in records] == [2, 1]
-    assert [entry["id"] for entry in records[0].data["memories"]] == [
-        int(records[0].auditable_id),
-        kept.id,
+    assert [entry["id"] for entry in records[0].data["memories"]] == [int(records[0].auditable_id)]
+
+
+def test_the_record_of_a_duplicate_holds_the_survivor_where_it_took_tags(app):
+    agent = factories.agent()
+    kept = factories.memory(agent, "same")
+    gone = factories.memory(agent, "same", tags=["relational"])
+
+    dedup(agent)
+
+    (record,) = [
+        record for record in factories.records(agent) if record.action == "memory_refinement_dedup"
     ]
+    assert [entry["id"] for entry in record.data["memories"]] == [gone.id, kept.id]
 
 
 def test_duplicates_count_for_nothing_that_a_session_may_remove(app):
@@ -473,7 +483,7 @@ def test_a_session_that_ended_cannot_be_stopped(app):
     ("silence", "is_lost"),
     [(LOST_AFTER, False), (LOST_AFTER + timedelta(microseconds=1), True)],
 )
-def test_a_session_is_lost_after_six_beats_without_a_sign(app, silence, is_lost):
+def test_a_session_is_lost_after_three_missed_beats(app, silence, is_lost):
     session = factories.session(at=NOW)
 
     lost = session.end_if_lost(NOW + silence)

@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from cryptography.fernet import Fernet
@@ -9,6 +10,7 @@ from refine import clock, create_app
 from refine.errors import SealingError, WrongKey
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, WrappedKey
+from refine.models.verification import verify_all
 from refine.settings import Settings
 from tests import factories, sql
 
@@ -115,3 +117,240 @@ def test_a_stored_key_that_was_altered_does_not_open(app):
 
     with pytest.raises(SealingError, match="altered"):
         agent.data_key()
+
+
+# -- rotation --------------------------------------------------------------------------------------
+
+NEW = Fernet.generate_key().decode()
+
+
+@contextmanager
+def started_with(environ: dict[str, str], *keys: str) -> Iterator[None]:
+    """The application as it comes up with these keys, the first of which wraps."""
+    started = create_app(
+        Settings.from_environ({**environ, "REFINE_ENCRYPTION_KEYS": ",".join(keys)})
+    )
+    with started.app_context():
+        yield
+        db.session.rollback()
+        db.session.remove()
+        db.engine.dispose()
+
+
+@pytest.fixture
+def old(app: Flask, environ: dict[str, str]) -> str:
+    """The key under which two agents and the platform's records were sealed."""
+    for name in ("Ada", "Bea"):
+        agent = factories.agent(name=name, system_prompt=f"You are {name}.")
+        agent.remember(f"the words of {name}", "core")
+    db.session.commit()
+    return environ["REFINE_ENCRYPTION_KEYS"]
+
+
+@pytest.fixture
+def rotating(old: str, environ: dict[str, str]) -> Iterator[None]:
+    """The application came up with a new key in front of the old one."""
+    with started_with(environ, NEW, old):
+        yield
+
+
+def rotate_all() -> None:
+    while WrappedKey.rotate(after_id=0, limit=1):
+        db.session.commit()
+
+
+def wrapped_by() -> list[str]:
+    db.session.expire_all()
+    return list(db.session.scalars(select(WrappedKey.wrapped_by).order_by(WrappedKey.id)))
+
+
+def problems() -> list[str | None]:
+    found = [verified.problem for verified in verify_all()]
+    db.session.rollback()
+    return found
+
+
+def test_a_rotation_wraps_every_key_by_the_first(rotating):
+    ids = list(db.session.scalars(select(WrappedKey.id).order_by(WrappedKey.id)))
+    primary = WrappedKey.new("agent").wrapped_by
+    assert WrappedKey.under_older_keys() == 3
+
+    part = WrappedKey.rotate(after_id=0, limit=100)
+    db.session.commit()
+
+    assert part == (ids[-1], 3, [])
+    assert wrapped_by() == [primary] * 3
+    assert WrappedKey.under_older_keys() == 0
+
+
+def test_a_rotation_goes_in_parts_in_order(rotating):
+    first, second, third = db.session.scalars(select(WrappedKey.id).order_by(WrappedKey.id))
+
+    parts = [WrappedKey.rotate(after_id=0, limit=2)]
+    parts.append(WrappedKey.rotate(after_id=second, limit=2))
+    parts.append(WrappedKey.rotate(after_id=third, limit=2))
+
+    assert parts == [(second, 2, []), (third, 1, []), None]
+    assert first < second
+
+
+def test_a_part_that_was_not_committed_is_as_if_it_had_not_been(rotating):
+    before = sql.snapshot()
+
+    WrappedKey.rotate(after_id=0, limit=2)
+    db.session.rollback()
+
+    assert sql.snapshot() == before
+
+
+def test_a_rotation_leaves_the_data_keys_as_they_are(rotating):
+    keys = db.session.scalars(select(WrappedKey)).all()
+    before = [(key.open().mac("x", "y"), key.wrapped) for key in keys]
+
+    rotate_all()
+
+    for key, (mac, wrapped) in zip(keys, before, strict=True):
+        assert key.open().mac("x", "y") == mac
+        assert key.wrapped != wrapped
+
+
+def test_a_rotation_touches_nothing_but_how_keys_are_wrapped(rotating):
+    def rows() -> list[tuple[object, ...]]:
+        kept = (WrappedKey.id, WrappedKey.purpose, WrappedKey.created_at, WrappedKey.destroyed_at)
+        return [tuple(row) for row in db.session.execute(select(*kept).order_by(WrappedKey.id))]
+
+    before, rows_before = sql.snapshot(), rows()
+
+    rotate_all()
+
+    after = sql.snapshot()
+    assert {table for table in before if before[table] != after[table]} == {"data_keys"}
+    assert rows() == rows_before
+
+
+def test_after_a_rotation_everything_opens_and_verifies(rotating):
+    rotate_all()
+
+    ada = Agent.named("Ada")
+    record = factories.records(ada)[0]
+    assert ada.system_prompt == "You are Ada."
+    assert db.session.scalar(ada.memories()).content == "the words of Ada"
+    assert record.sealed["memories"][0]["after"]["content"] == "the words of Ada"
+    assert problems() == [None, None]
+
+
+def test_after_a_rotation_the_first_key_is_enough(rotating, environ):
+    rotate_all()
+
+    with started_with(environ, NEW):
+        WrappedKey.check_keyring()
+        contents = [memory.content for memory in db.session.scalars(select(AgentMemory))]
+        db.session.commit()
+        found = problems()
+
+    assert contents == ["the words of Ada", "the words of Bea"]
+    assert found == [None, None]
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_during_and_after_a_rotation_the_old_key_alone_writes_nothing(
+    rotating, old, environ, parts
+):
+    for _ in range(parts):
+        WrappedKey.rotate(after_id=0, limit=1)
+    db.session.commit()
+    before = sql.snapshot()
+
+    with started_with(environ, old):
+        for write in (
+            WrappedKey.check_keyring,
+            factories.agent,
+            lambda: Agent.named("Ada").remember("new words", "core"),
+        ):
+            with pytest.raises(WrongKey, match="REFINE_ENCRYPTION_KEYS does not hold the key"):
+                write()
+            db.session.rollback()
+
+    assert sql.snapshot() == before
+
+
+def test_before_a_rotation_is_over_the_new_key_alone_is_refused(rotating, environ):
+    WrappedKey.rotate(after_id=0, limit=2)
+    db.session.commit()
+
+    with started_with(environ, NEW), pytest.raises(WrongKey):
+        WrappedKey.check_keyring()
+
+
+def test_what_is_made_during_a_rotation_is_under_the_first_key(rotating):
+    WrappedKey.rotate(after_id=0, limit=1)
+    factories.agent("new words")
+    db.session.commit()
+
+    assert WrappedKey.under_older_keys() == 2
+
+
+def test_a_rotation_finds_nothing_to_do_a_second_time(rotating):
+    rotate_all()
+    before = sql.snapshot()
+
+    again = WrappedKey.rotate(after_id=0, limit=100)
+    db.session.commit()
+
+    assert again is None
+    assert sql.snapshot() == before
+
+
+def test_a_destroyed_key_is_left_alone(rotating):
+    key = Agent.named("Ada").wrapped_key
+    key.wrapped, key.destroyed_at = None, clock.now()
+    db.session.commit()
+    row = f"SELECT k::text FROM data_keys k WHERE id = {key.id}"
+    before = sql.value(row)
+
+    rotate_all()
+
+    assert sql.value(row) == before
+    assert WrappedKey.under_older_keys() == 0
+
+
+def test_a_key_that_was_altered_is_named_and_left_and_the_others_are_wrapped(rotating):
+    id_ = Agent.named("Ada").data_key_id
+    db.session.rollback()
+    sql.run(f"UPDATE data_keys SET wrapped = wrapped || 'x' WHERE id = {id_}")
+    row = f"SELECT k::text FROM data_keys k WHERE id = {id_}"
+    before = sql.value(row)
+
+    part = WrappedKey.rotate(after_id=0, limit=100)
+    db.session.commit()
+
+    assert (part.rotated, part.broken) == (2, [id_])
+    assert sql.value(row) == before
+    assert WrappedKey.under_older_keys() == 1
+
+
+def test_a_key_that_another_rotation_holds_is_left_to_it(rotating):
+    id_ = Agent.named("Ada").data_key_id
+    db.session.rollback()
+
+    with db.engine.begin() as another:
+        another.exec_driver_sql(f"SELECT 1 FROM data_keys WHERE id = {id_} FOR UPDATE")
+        part = WrappedKey.rotate(after_id=0, limit=100)
+        db.session.commit()
+
+    assert part.rotated == 2
+    assert WrappedKey.under_older_keys() == 1
+    assert WrappedKey.rotate(after_id=0, limit=100).rotated == 1
+
+
+def test_a_memory_can_be_saved_while_its_agents_key_is_being_wrapped(rotating, app):
+    WrappedKey.rotate(after_id=0, limit=100)
+
+    with app.app_context():
+        saved, _ = Agent.named("Ada").remember("new words", "core")
+        db.session.commit()
+        content = saved.content
+    db.session.commit()
+
+    assert content == "new words"
+    assert problems() == [None, None]

@@ -1,11 +1,16 @@
-"""What a session may do to a ledger, once more and as plainly as possible: dicts and arithmetic."""
+"""What may happen to a ledger, once more and as plainly as possible: dicts and arithmetic."""
 
 import math
+from collections import defaultdict
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 LOCKING = {"audio", "somatic", "voice"}
+
+State = dict[str, Any]
+# What one record tells: a memory before, None where it was made, and after.
+Record = dict[int, tuple[State | None, State]]
 
 
 def tokens(content: str) -> int:
@@ -13,16 +18,34 @@ def tokens(content: str) -> int:
 
 
 @dataclass
-class Reference:
-    """One agent's memories by id, and its session, as the specification says they must be."""
+class Session:
+    """What is remembered of a session: its records, and all memories as its first one found them.
 
-    memories: dict[int, dict[str, Any]] = field(default_factory=dict)
+    ``undone_after`` is how many sessions there were when it was undone.
+    """
+
+    found: dict[int, State] | None = None
+    records: list[Record] = field(default_factory=list)
+    removed: int = 0
+    undone_after: int | None = None
+
+    @property
+    def is_undone(self) -> bool:
+        return self.undone_after is not None
+
+
+@dataclass
+class Reference:
+    """One agent's memories by id, and its sessions, as the specification says they must be."""
+
+    memories: dict[int, State] = field(default_factory=dict)
     threshold: Fraction = Fraction(3, 4)
     floor: Fraction = Fraction(1, 2)
-    removed_before: int = 0
 
     live: bool = False
-    edits: list[list[tuple[int, str, Any]]] = field(default_factory=list)
+    sessions: list[Session] = field(default_factory=list)
+    born: dict[int, State] = field(default_factory=dict)
+    made: set[int] = field(default_factory=set)
     merged: set[int] = field(default_factory=set)
     mutations: int = 0
     records: int = 0
@@ -38,8 +61,9 @@ class Reference:
             "discarded": False,
             "date": id_,
         }
+        self.born[id_] = dict(self.memories[id_])
 
-    def kept_core(self) -> dict[int, dict[str, Any]]:
+    def kept_core(self) -> dict[int, State]:
         return {
             id_: memory
             for id_, memory in self.memories.items()
@@ -50,12 +74,19 @@ class Reference:
         memory = self.memories[id_]
         return memory["constitutional"] or bool(LOCKING & set(memory["tags"]))
 
+    @property
+    def ledger_mass(self) -> int:
+        return sum(tokens(memory["content"]) for memory in self.kept_core().values())
+
     # -- the session ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        ledger = self.kept_core()
         self.live = True
-        self.mass = sum(tokens(memory["content"]) for memory in ledger.values())
+        removed_before = sum(past.removed for past in self.sessions if not past.is_undone)
+        self.sessions.append(Session())
+        self._deduplicate()
+        ledger = self.kept_core()
+        self.mass = self.ledger_mass
         self.ceiling = {id_: tokens(memory["content"]) for id_, memory in ledger.items()}
         self.counts = dict(self.ceiling)
         self.shown = {id_: dict(memory) for id_, memory in ledger.items()}
@@ -63,10 +94,11 @@ class Reference:
             0,
             min(
                 self.mass - math.ceil(self.threshold * self.mass),
-                self.mass - math.ceil(self.floor * (self.mass + self.removed_before)),
+                self.mass - math.ceil(self.floor * (self.mass + removed_before)),
             ),
         )
-        self.edits, self.merged, self.mutations = [], set(), 0
+        self.since: list[tuple[bool, Record]] = []
+        self.merged, self.mutations = set(), 0
 
     @property
     def removed(self) -> int:
@@ -91,43 +123,83 @@ class Reference:
         return None
 
     def update(self, id_: int, content: str) -> None:
-        self._edit([(id_, "content", content)])
+        self._edit({id_: {"content": content}})
         self.counts[id_] = min(self.ceiling[id_], tokens(content))
         self._mutated(id_)
 
     def delete(self, id_: int) -> None:
-        self._edit([(id_, "discarded", True)])
+        self._edit({id_: {"discarded": True}})
         self.counts[id_] = 0
         self._mutated()
 
     def consolidate(self, ids: list[int], content: str, result: int) -> None:
         sources = [self.memories[id_] for id_ in ids]
-        self.add(result, content)
-        self.memories[result]["tags"] = sorted(
-            {tag for source in sources for tag in source["tags"]}
-        )
-        self.memories[result]["date"] = min(source["date"] for source in sources)
+        made = {
+            "content": content,
+            "type": "core",
+            "constitutional": False,
+            "tags": sorted({tag for source in sources for tag in source["tags"]}),
+            "discarded": False,
+            "date": min(source["date"] for source in sources),
+        }
         self.merged.add(result)
-        self._edit([(id_, "discarded", True) for id_ in ids])
-        self.edits[-1].append((result, "discarded", True))
+        self.made.add(result)
+        self.born[result] = dict(made)
+        self._edit({**{id_: {"discarded": True} for id_ in ids}, result: made})
         self.ceiling[result] = sum(self.counts[id_] for id_ in ids)
         self.counts[result] = min(self.ceiling[result], tokens(content))
         self.counts.update(dict.fromkeys(ids, 0))
         self._mutated(result)
 
     def protect(self, id_: int) -> None:
-        self._edit([(id_, "constitutional", True)])
+        self._edit({id_: {"constitutional": True}})
         self.shown[id_] = dict(self.memories[id_])
 
-    def end(self) -> None:
-        self.live = False
-        self.removed_before += self.removed
+    def change_by_another(self, id_: int, **fields: Any) -> None:
+        record = self._changed({id_: fields})
+        if self.live:
+            self.since.append((False, record))
 
-    def _edit(self, changes: list[tuple[int, str, Any]]) -> None:
-        self.edits.append([(id_, name, self.memories[id_][name]) for id_, name, _ in changes])
-        for id_, name, value in changes:
-            self.memories[id_][name] = value
+    def end(self) -> None:
+        self._record({})
+        self.sessions[-1].removed = self.removed
+        self.live = False
+
+    def _deduplicate(self) -> None:
+        groups: dict[str, list[int]] = defaultdict(list)
+        for id_, memory in sorted(
+            self.kept_core().items(), key=lambda item: (item[1]["date"], item[0])
+        ):
+            groups[memory["content"].lower()].append(id_)
+        for group in groups.values():
+            staying = [id_ for id_ in group if self.locked(id_)] or group[:1]
+            for id_ in group:
+                if id_ not in staying:
+                    kept, gone = self.memories[staying[0]], self.memories[id_]
+                    changes: dict[int, State] = {id_: {"discarded": True}}
+                    if not set(gone["tags"]) <= set(kept["tags"]):
+                        changes[staying[0]] = {"tags": sorted({*kept["tags"], *gone["tags"]})}
+                    self._record(changes)
+                    self.records += 1
+
+    def _edit(self, changes: dict[int, State]) -> None:
+        self.since.append((True, self._record(changes)))
         self.records += 1
+
+    def _record(self, changes: dict[int, State]) -> Record:
+        session = self.sessions[-1]
+        if session.found is None:
+            session.found = dict(self.memories)
+        session.records.append(self._changed(changes))
+        return session.records[-1]
+
+    def _changed(self, changes: dict[int, State]) -> Record:
+        record: Record = {}
+        for id_, fields in changes.items():
+            before = self.memories.get(id_)
+            self.memories[id_] = {**(before or {}), **fields}
+            record[id_] = (before, self.memories[id_])
+        return record
 
     def _mutated(self, *seen: int) -> None:
         self.mutations += 1
@@ -137,8 +209,53 @@ class Reference:
             self._roll_back()
 
     def _roll_back(self) -> None:
-        for edit in reversed(self.edits):
-            for id_, name, value in edit:
-                self.memories[id_][name] = value
+        target = dict(self.memories)
+        theirs: dict[int, set[str]] = defaultdict(set)
+        for is_ours, record in reversed(self.since):
+            for id_, (before, after) in record.items():
+                if before is None:
+                    target[id_] = {**target[id_], "discarded": True}
+                    continue
+                changed = {name for name in before if before[name] != after[name]}
+                if is_ours:
+                    back = {name: before[name] for name in changed - theirs[id_]}
+                    target[id_] = {**target[id_], **back}
+                else:
+                    theirs[id_] |= changed
+        self._record({id_: target[id_] for id_ in target if target[id_] != self.memories[id_]})
         self.counts = {id_: count for id_, count in self.ceiling.items() if id_ not in self.merged}
         self.live = False
+
+    # -- the Time Machine -------------------------------------------------------------------------
+
+    def stands_as_left(self, number: int) -> bool:
+        """Whether each of the session's records finds every memory as it left it."""
+        return self._gone_back(number) is not None
+
+    def undo(self, number: int) -> None:
+        """Take back this session alone, which finds every memory as it left it."""
+        self.memories.update(self._gone_back(number) or {})
+        self.sessions[number].undone_after = len(self.sessions)
+
+    def was_something_undone_since(self, number: int) -> bool:
+        return any((session.undone_after or 0) > number for session in self.sessions)
+
+    def undo_and_after(self, number: int) -> None:
+        """Bring all memories back to what the session found; what was saved since stays."""
+        found = self.sessions[number].found or {}
+        for id_ in self.memories:
+            gone = {"discarded": True} if id_ in self.made else {}
+            self.memories[id_] = found.get(id_, {**self.born[id_], **gone})
+        for session in self.sessions[number:]:
+            if session is self.sessions[number] or any(session.records):
+                session.undone_after = len(self.sessions)
+
+    def _gone_back(self, number: int) -> dict[int, State] | None:
+        target: dict[int, State] = {}
+        for record in reversed(self.sessions[number].records):
+            for id_, (before, after) in record.items():
+                present = target.get(id_, self.memories[id_])
+                if present != after:
+                    return None
+                target[id_] = before or {**present, "discarded": True}
+        return target

@@ -1,6 +1,7 @@
 """A session from its id to its end: every ending, and what holds in each."""
 
 import json
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from rq.timeouts import JobTimeoutException
 from sqlalchemy import text
 
 from refine import clock
@@ -824,10 +826,10 @@ def test_a_session_taken_away_keeps_the_end_that_it_was_given(world: World) -> N
 def failing(
     session: RefinementSession, fault: BaseException, *, after_changes: int
 ) -> Callable[[], bool]:
-    """A fault of ours, at the first look at whether to stop after so many changes."""
+    """A fault of ours, at the running session's first look at whether to stop, after so many."""
 
     def is_stopping() -> bool:
-        if session.mutation_count >= after_changes:
+        if session.status == "running" and session.mutation_count >= after_changes:
             raise fault
         return False
 
@@ -848,6 +850,40 @@ def test_a_fault_of_ours_ends_the_session_and_is_raised_again(
     db.session.refresh(session)
     assert (session.status, session.error_kind) == (status, "internal")
     assert session.end_reason == "a fault in Refine (LookupError)"
+
+
+def test_a_job_whose_time_is_over_in_mid_statement_ends_its_session_in_order(world: World) -> None:
+    def out_of_time(*_: object) -> None:
+        raise JobTimeoutException("the time is over")
+
+    def observe(event: Event) -> None:
+        if event.kind == "snapshot":
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            db.session.execute(text("SELECT pg_sleep(5)"))
+
+    session = world.queue()
+    session_id = session.id
+    before = signal.signal(signal.SIGALRM, out_of_time)
+    try:
+        with pytest.raises(JobTimeoutException):
+            world.refine(session, observe=observe)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+    ended = db.session.get_one(RefinementSession, session_id)
+    assert (ended.status, ended.error_kind) == ("failed", "timeout")
+    assert ended.end_reason == "the time that its job may take is over"
+
+
+def test_a_process_that_is_to_end_begins_no_session(world: World) -> None:
+    session = world.queue()
+
+    begun = refine(session.id, world.settings(), is_stopping=lambda: True)
+
+    db.session.refresh(session)
+    assert begun is None
+    assert session.status == "queued"
+    assert world.model.requests == []
 
 
 def test_an_interruption_is_not_told_as_a_fault(world: World) -> None:

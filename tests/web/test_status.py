@@ -1,7 +1,8 @@
-"""Where things stand, for load balancers and for whoever opens the front page."""
+"""Where things stand, for load balancers; and the headers of every answer."""
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import psycopg
@@ -10,9 +11,9 @@ from flask import Flask
 from flask.testing import FlaskClient
 from sqlalchemy import make_url
 
-from refine import create_app
+from refine import clock, create_app
 from refine.extensions import db
-from refine.models import RefinementSession
+from refine.models import ClockMark
 from refine.settings import Settings
 from tests import factories
 from tests.commands import UNUSED_PORT
@@ -55,6 +56,9 @@ def test_the_process_is_healthy_as_long_as_it_answers(environ: dict[str, str]) -
 
 
 def test_all_is_ready(client: FlaskClient) -> None:
+    ClockMark.note("tick", clock.now())
+    db.session.commit()
+
     answer = client.get("/readyz")
 
     assert answer.status_code == 200
@@ -64,7 +68,20 @@ def test_all_is_ready(client: FlaskClient) -> None:
         "migrations": "ok",
         "keys": "ok",
         "redis": "ok",
+        "clock": "ok",
     }
+
+
+def test_a_clock_that_stopped_makes_it_degraded_and_no_less_ready(client: FlaskClient) -> None:
+    ClockMark.note("tick", clock.now() - timedelta(minutes=6))
+    db.session.commit()
+
+    answer = client.get("/readyz")
+
+    assert answer.status_code == 200
+    assert answer.json is not None
+    assert answer.json["status"] == "degraded"
+    assert answer.json["clock"] == "its last tick was 6 minutes ago; start `refine clock`"
 
 
 def test_without_redis_nothing_is_ready(app: Flask, environ: dict[str, str]) -> None:
@@ -127,58 +144,23 @@ def test_with_another_databases_keys_nothing_is_ready(app: Flask, environ: dict[
 # -- the front page -------------------------------------------------------------------------------
 
 
-def test_the_front_page_says_that_all_runs_and_that_nothing_happened_yet(
-    client: FlaskClient,
+def test_the_front_page_wants_a_sign_in_and_asks_no_database_for_that(
+    environ: dict[str, str],
 ) -> None:
-    page = client.get("/")
+    away = {"DATABASE_URL": f"postgresql://{NOWHERE}/x", "REDIS_URL": f"redis://{NOWHERE}/0"}
 
-    assert page.status_code == 200
-    assert "Everything that sessions need is running." in page.text
-    assert "None yet." in page.text
-    assert "rehearsal model" not in page.text
+    status, _, headers = asked("/", environ, **away)
 
-
-def test_the_front_page_counts_outcomes_and_shows_no_content(client: FlaskClient) -> None:
-    agent = factories.agent("the canary sings", name="Canary")
-    RefinementSession.queue(agent, "cli").finish("rolled_back", "the canary")
-    db.session.commit()
-
-    page = client.get("/")
-
-    assert '<th scope="row">rolled back</th><td class="number">1</td>' in page.text
-    assert "canary" not in page.text.lower()
+    assert (status, headers["Location"]) == (303, "/sign-in?next=/")
 
 
-def test_the_front_page_says_where_the_rehearsal_model_answers(
-    app: Flask, environ: dict[str, str]
-) -> None:
-    _, text, _ = asked("/", environ, OPENROUTER_API_KEY="")
-
-    assert "are answered by the rehearsal model" in text
-
-
-@pytest.mark.parametrize(
-    "away",
-    [{"DATABASE_URL": f"postgresql://{NOWHERE}/x"}, {"REDIS_URL": f"redis://{NOWHERE}/0"}],
-    ids=["PostgreSQL", "Redis"],
-)
-def test_the_front_page_says_what_is_missing(
-    app: Flask, environ: dict[str, str], away: dict[str, str]
-) -> None:
-    status, text, _ = asked("/", environ, **away)
-
-    assert status == 503
-    assert "Something that sessions need is missing." in text
-    assert "does not answer" in text
-
-
-def test_the_front_page_works_before_the_migrations(
+def test_the_form_to_sign_in_is_there_before_the_migrations(
     environ: dict[str, str], not_migrated: dict[str, str]
 ) -> None:
-    status, text, _ = asked("/", environ, **not_migrated)
+    status, text, _ = asked("/sign-in", environ, **not_migrated)
 
-    assert status == 503
-    assert "refine db upgrade" in text
+    assert status == 200
+    assert "Sign in to Refine" in text
 
 
 # -- headers --------------------------------------------------------------------------------------

@@ -1,0 +1,102 @@
+"""Pictures of every page, light and dark, wide and narrow, to be looked at: build/screenshots/.
+
+Run as ``python -m tests.browser.screenshots``; names of pages as arguments take these alone.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from flask import Flask
+from flask_migrate import upgrade
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from refine import create_app
+from refine.embedded import EmbeddedServers
+from refine.extensions import db
+from refine.settings import Settings
+from tests import factories
+from tests.browser.history import History, lived
+from tests.browser.serving import BROWSERS, browser_path, free_port, serving
+from tests.browser.tour import stops
+from tests.browser.visiting import sign_in
+
+FOLDER = Path("build/screenshots")
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+SIZES = {"desktop": (1280, 800), "phone": (360, 780)}
+
+
+def main(wanted: list[str]) -> None:
+    """Take them all, or those that are wanted."""
+    browser_at = browser_path()
+    if browser_at is None:
+        sys.exit(f"no browser: install one of {', '.join(BROWSERS)}")
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    port = free_port()
+    with tempfile.TemporaryDirectory(prefix="refine-pictures-") as data_dir:
+        environ = {"REFINE_DATA_DIR": data_dir, "PORT": str(port), "REFINE_LOG_LEVEL": "WARNING"}
+        with _installation(environ) as app, sync_playwright() as playwright:
+            history = _history()
+            with serving(app, port):
+                browser = playwright.chromium.launch(
+                    executable_path=browser_at, args=["--no-sandbox"]
+                )
+                for scheme in SCHEMES:
+                    for size in SIZES:
+                        _take(browser, f"http://localhost:{port}", history, scheme, size, wanted)
+                browser.close()
+    print(f"{len(list(FOLDER.rglob('*.png')))} pictures in {FOLDER}/")
+
+
+@contextmanager
+def _installation(environ: dict[str, str]) -> Iterator[Flask]:
+    settings = Settings.from_environ({**os.environ, **environ})
+    with EmbeddedServers(settings.data_dir, holder="screenshots"):
+        app = create_app(settings)
+        with app.app_context():
+            upgrade()
+            yield app
+            db.session.remove()
+            db.engine.dispose()
+
+
+def _history() -> History:
+    """Half a year, with 300 points in one agent's story and three in another's."""
+    account = factories.account(name="Saltmarsh", slug="saltmarsh", time_zone="Europe/Dublin")
+    admin = factories.user(account=account, email="admin@example.org", site_admin=True)
+    return lived(admin, weeks=26, saves_a_week=10, others=16)
+
+
+def _take(
+    browser: Browser,
+    url: str,
+    history: History,
+    scheme: Literal["light", "dark"],
+    size: str,
+    wanted: list[str],
+) -> None:
+    width, height = SIZES[size]
+    with browser.new_context(
+        base_url=url, color_scheme=scheme, viewport={"width": width, "height": height}
+    ) as context:
+        page = context.new_page()
+        page.goto("/sign-in")
+        _snap(page, scheme, size, "sign-in")
+        sign_in(page, history.admin.email)
+        for name, go in stops(history):
+            if not wanted or name in wanted:
+                go(page)
+                _snap(page, scheme, size, name)
+
+
+def _snap(page: Page, scheme: str, size: str, name: str) -> None:
+    page.screenshot(path=FOLDER / f"{size}-{scheme}" / f"{name}.png", full_page=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,122 @@
+"""Everything with the keyboard alone: in order, to be seen, nothing out of reach."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from refine.extensions import db
+from refine.models import Agent, User
+from tests import factories
+from tests.browser.history import lived
+from tests.browser.tour import paths
+from tests.browser.visiting import heading, state
+
+MOST_TABS = 120
+# A date has one for the day, one for the month …
+MOST_STOPS_OF_ONE = 4
+KINDS_OF_PAGES = (
+    *("overview", "agents", "agent-long-story", "memories-journal", "settings", "sessions"),
+    *("session-live", "session-completed", "undo", "undo-conflict", "audit-filtered", "schedule"),
+    *("operations", "users", "tokens", "accounts", "profile"),
+)
+
+_FOCUSED = """() => {
+  const each = document.activeElement, style = getComputedStyle(each);
+  return {
+    name: each.getAttribute("aria-label") || each.labels?.[0]?.innerText || each.innerText,
+    isSeen: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2
+      && each.getBoundingClientRect().width > 0,
+  };
+}"""
+# One number for each control, in the order of the page; what is hidden or disabled is none.
+_NUMBER_CONTROLS = """() => {
+  const all = "a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']";
+  const controls = [...document.querySelectorAll(all)].filter((each) =>
+    !each.matches(":disabled") && each.checkVisibility({visibilityProperty: true}));
+  controls.forEach((each, number) => { each.dataset.number = number });
+  document.body.tabIndex = -1;
+  document.body.focus();
+  return controls.length;
+}"""
+
+
+@pytest.fixture
+def agent(admin: User) -> Agent:
+    """An agent whom the rehearsal model plays."""
+    made: Agent = factories.agent(
+        *("I like the rain.", "I like the rain!", "The harbour freezes in January."),
+        account=admin.account,
+        name="Wren",
+        model_id="rehearsal/wren",
+    )
+    db.session.commit()
+    return made
+
+
+def tab_to(page: Page, name: str) -> None:
+    """Press Tab until that has the focus; whatever has it on the way can be seen to."""
+    for _ in range(MOST_TABS):
+        page.keyboard.press("Tab")
+        focused = page.evaluate(_FOCUSED)
+        assert focused["isSeen"], focused["name"]
+        if focused["name"].strip() == name:
+            return
+    raise AssertionError(f"{name} is out of reach")
+
+
+@pytest.mark.usefixtures("worker")
+def test_from_signing_in_to_a_finished_session(page: Page, admin: User, agent: Agent) -> None:
+    page.goto("/sign-in")
+    expect(page.get_by_label("E-mail")).to_be_focused()
+    page.keyboard.type(admin.email)
+    page.keyboard.press("Tab")
+    page.keyboard.type(factories.PASSWORD)
+    page.keyboard.press("Enter")
+    expect(heading(page, "Overview")).to_be_visible()
+
+    tab_to(page, "Agents")
+    page.keyboard.press("Enter")
+    expect(heading(page, "Agents")).to_be_visible()
+    tab_to(page, "Wren")
+    page.keyboard.press("Enter")
+    expect(heading(page, "Wren")).to_be_visible()
+    tab_to(page, "Refine now")
+    page.keyboard.press("Enter")
+
+    expect(heading(page, "Session of Wren")).to_be_visible()
+    expect(state(page, "completed")).to_be_visible()
+    tab_to(page, "Undo…")
+
+
+def test_the_first_stop_leads_past_the_menu(desk: Page, agent: Agent) -> None:
+    desk.goto("/agents")
+    desk.keyboard.press("Tab")
+    expect(desk.get_by_role("link", name="Skip to the content")).to_be_focused()
+    expect(desk.get_by_role("link", name="Skip to the content")).to_be_in_viewport()
+    desk.keyboard.press("Enter")
+    desk.keyboard.press("Tab")
+
+    expect(desk.get_by_label("Name or model")).to_be_focused()
+
+
+def test_every_control_of_every_page_is_reached_in_the_order_of_the_page(
+    desk: Page, admin: User
+) -> None:
+    history = lived(admin)
+    visited = {name: paths(history)[name] for name in KINDS_OF_PAGES}
+
+    out_of_order = {}
+    for name, path in visited.items():
+        desk.goto(path)
+        expected = list(range(desk.evaluate(_NUMBER_CONTROLS)))
+        reached: list[int] = []
+        for _ in range(MOST_STOPS_OF_ONE * len(expected)):
+            desk.keyboard.press("Tab")
+            focused = desk.evaluate("() => Number(document.activeElement.dataset.number ?? -1)")
+            if [focused] != reached[-1:]:
+                reached.append(focused)
+            if len(reached) == len(expected):
+                break
+        if reached != expected:
+            out_of_order[name] = reached
+
+    assert out_of_order == {}

@@ -1,0 +1,179 @@
+"""A session's page while it runs: fresh by itself, silent once it ended, calm when disturbed.
+
+The browser's clock is put forward where a test is about the time between two looks.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from refine.extensions import db
+from refine.models import RefinementSession, SignIn, User
+from refine.tools import RefinementTool
+from tests import factories, sql
+from tests.browser.visiting import button, heading, rows, state
+
+A_MINUTE_MS = 60_000
+
+
+class Watched:
+    """A running session, the page that shows it, and how often that page looked."""
+
+    def __init__(self, page: Page, session: RefinementSession) -> None:
+        self.page, self.session = page, session
+        self.path = f"/sessions/{session.id}"
+        self.looks = 0
+        self._tool = RefinementTool(session)
+        page.on("request", self._count)
+        page.clock.install()
+
+    def delete_one(self) -> None:
+        memory = next(iter(db.session.scalars(self.session.agent.memories("core"))))
+        assert self._tool.execute("delete", id=memory.id)["type"] == "deleted"
+
+    def complete(self) -> None:
+        result = self._tool.execute("complete", summary="it is tidy")
+        assert result["type"] == "refinement_complete"
+
+    def looks_within_a_minute(self) -> int:
+        before = self.looks
+        self.page.clock.run_for(A_MINUTE_MS)
+        return self.looks - before
+
+    def _count(self, request: object) -> None:
+        self.looks += str(getattr(request, "url", "")).endswith("/_live")
+
+
+@pytest.fixture
+def watched(desk: Page, admin: User) -> Watched:
+    agent = factories.agent(*(factories.text_of(25) for _ in range(20)), account=admin.account)
+    seen = Watched(desk, factories.session(agent))
+    desk.goto(seen.path)
+    expect(state(desk, "running")).to_be_visible()
+    return seen
+
+
+@pytest.fixture
+def database_away(watched: Watched) -> Iterator[Callable[[], None]]:
+    """Have the database refuse to answer; call it to have it answer again."""
+    is_away = [True]
+
+    def come_back() -> None:
+        if is_away.pop():
+            sql.run("ALTER TABLE away RENAME TO refinement_sessions")
+        is_away.append(False)
+
+    db.session.rollback()
+    sql.run("ALTER TABLE refinement_sessions RENAME TO away")
+    yield come_back
+    come_back()
+
+
+def test_every_step_appears_by_itself_to_the_end(desk: Page, watched: Watched) -> None:
+    desk.evaluate("window.isTheSamePage = true")
+
+    watched.delete_one()
+
+    expect(rows(desk, "Steps").last).to_contain_text("memory discarded")
+    expect(desk.locator(".gauge")).to_contain_text("25 of 125 tokens removed")
+    expect(desk.locator(".gauge")).to_contain_text("100 may still go")
+
+    watched.complete()
+
+    expect(state(desk, "completed")).to_be_visible()
+    expect(desk.locator(".outcome")).to_contain_text("20 → 19 memories, 25 tokens saved")
+    expect(button(desk, "Stop")).to_have_count(0)
+    assert desk.evaluate("window.isTheSamePage")
+
+
+def test_a_page_whose_session_ended_asks_no_more(desk: Page, watched: Watched) -> None:
+    looked_while_it_ran = watched.looks_within_a_minute()
+    watched.complete()
+    expect(state(desk, "completed")).to_be_visible()
+
+    looked_after_it = watched.looks_within_a_minute()
+
+    assert looked_while_it_ran > 0
+    assert looked_after_it == 0
+
+
+def test_a_page_of_an_ended_session_never_asks(desk: Page, watched: Watched) -> None:
+    watched.complete()
+    desk.goto(watched.path)
+    expect(state(desk, "completed")).to_be_visible()
+
+    assert watched.looks_within_a_minute() == 0
+
+
+@pytest.mark.parametrize("name", ["Stop", "Pause updates"])
+def test_what_has_the_focus_keeps_it_while_the_page_refreshes(
+    desk: Page, watched: Watched, name: str
+) -> None:
+    button(desk, name).focus()
+
+    watched.delete_one()
+
+    expect(rows(desk, "Steps").last).to_contain_text("memory discarded")
+    expect(button(desk, name)).to_be_focused()
+
+
+def test_paused_updates_wait_until_they_are_resumed(desk: Page, watched: Watched) -> None:
+    button(desk, "Pause updates").click()
+    watched.delete_one()
+
+    looked = watched.looks_within_a_minute()
+
+    assert looked == 0
+    expect(rows(desk, "Steps")).to_have_count(1)
+
+    button(desk, "Resume updates").click()
+
+    expect(rows(desk, "Steps").last).to_contain_text("memory discarded")
+    expect(button(desk, "Pause updates")).to_be_visible()
+
+
+def test_a_link_can_ask_for_a_page_that_stands_still(desk: Page, watched: Watched) -> None:
+    desk.goto(f"{watched.path}?live=0")
+    expect(button(desk, "Resume updates")).to_be_visible()
+
+    assert watched.looks_within_a_minute() == 0
+
+
+def test_a_tab_that_nobody_sees_asks_nothing(desk: Page, watched: Watched) -> None:
+    hide = "(is) => Object.defineProperty(document, 'hidden', {value: is, configurable: true})"
+    desk.evaluate(hide, True)
+    watched.delete_one()
+
+    looked = watched.looks_within_a_minute()
+    desk.evaluate(hide, False)
+
+    assert looked == 0
+    expect(rows(desk, "Steps").last).to_contain_text("memory discarded")
+
+
+def test_what_cannot_be_refreshed_stays_and_says_from_when_it_is(
+    desk: Page, watched: Watched, database_away: Callable[[], None]
+) -> None:
+    alert = desk.get_by_role("alert")
+
+    expect(alert).to_contain_text("Could not refresh (HTTP 503). Showing data from ")
+    expect(alert).to_contain_text(re.compile(r"from \d+:\d\d:\d\d"))
+    expect(state(desk, "running")).to_be_visible()
+    expect(rows(desk, "Steps")).to_have_count(1)
+
+    database_away()
+    watched.delete_one()
+
+    expect(rows(desk, "Steps").last).to_contain_text("memory discarded")
+    expect(alert).to_be_hidden()
+
+
+def test_whoever_was_signed_out_meanwhile_is_asked_to_sign_in(
+    desk: Page, watched: Watched, admin: User
+) -> None:
+    SignIn.end_all(admin)
+    db.session.commit()
+
+    expect(heading(desk, "Sign in to Refine")).to_be_visible()

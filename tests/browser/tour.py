@@ -1,0 +1,102 @@
+"""Every page there is, each in the states that look different: how to get to it."""
+
+from collections.abc import Callable, Iterator
+
+from playwright.sync_api import Page
+
+from tests.browser.history import History
+from tests.browser.visiting import button
+
+
+def paths(history: History) -> dict[str, str]:
+    """Pages that a link leads to."""
+    wren, new = f"/agents/{history.wren.id}", f"/agents/{history.newcomer.id}"
+    return {
+        "overview": "/",
+        "overview-of-an-empty-account": "/?account=harbour-lights",
+        "agents": "/agents",
+        "agents-none": "/agents?q=nobody",
+        "agent-long-story": wren,
+        "agent-short-story": f"/agents/{history.petrel.id}",
+        "agent-no-story": new,
+        "memories": f"{wren}/ledger",
+        "memories-journal": f"{wren}/ledger?kind=journal",
+        "memories-discarded": f"{wren}/ledger?kind=discarded",
+        "memories-none": f"{new}/ledger?kind=discarded",
+        "settings": f"{wren}/settings",
+        "sessions": "/sessions",
+        "sessions-none": "/sessions?lost=1",
+        "session-queued": f"/sessions/{history.queued.id}",
+        "session-live": f"/sessions/{history.live.id}",
+        "session-completed": f"/sessions/{history.completed.id}",
+        "session-rolled-back": f"/sessions/{history.rolled_back.id}",
+        "session-declined": f"/sessions/{history.declined.id}",
+        "session-failed": f"/sessions/{history.failed.id}",
+        "session-undone": f"/sessions/{history.undone.id}",
+        "undo": f"/sessions/{history.completed.id}/undo?and_after=1",
+        "undo-conflict": f"/sessions/{history.in_the_way.id}/undo",
+        "undo-done": f"/sessions/{history.undone.id}/undo",
+        "audit": "/audit",
+        "audit-filtered": f"/audit?agent={history.wren.id}&action=memory_refinement_delete",
+        "audit-none": "/audit?until=1990-01-01",
+        "schedule": "/schedule",
+        "operations": "/ops",
+        "users": "/users",
+        "tokens": "/tokens",
+        "accounts": "/accounts",
+        "profile": "/profile",
+        "invitation": f"/invitations/{history.invitation}",
+        "invitation-gone": "/invitations/gone",
+        "not-found": "/nowhere",
+    }
+
+
+def stops(history: History) -> Iterator[tuple[str, Callable[[Page], object]]]:
+    """Every page with how to get to it, the one for signing in last: it ends the sign-in."""
+    for name, path in paths(history).items():
+        yield name, lambda page, path=path: page.goto(path)
+    yield "record", lambda page: _record(page, history)
+    yield "settings-refused", lambda page: _refused_settings(page, history)
+    yield "form-out-of-date", lambda page: _out_of_date(page, history)
+    yield "invited", _invite
+    yield "token-minted", _mint
+    yield "sign-in-refused", _refused_sign_in
+
+
+def _record(page: Page, history: History) -> None:
+    page.goto(f"/audit?session={history.completed.id}&action=memory_refinement_delete")
+    page.get_by_role("region", name="Records").get_by_role("link", name="#").first.click()
+
+
+def _refused_settings(page: Page, history: History) -> None:
+    page.goto(f"/agents/{history.wren.id}/settings")
+    page.get_by_label("Retention threshold").fill("7")
+    button(page, "Save").click()
+    page.get_by_role("alert").filter(has_text="refinement_threshold").wait_for()
+
+
+def _out_of_date(page: Page, history: History) -> None:
+    page.goto(f"/agents/{history.wren.id}/settings")
+    page.evaluate("document.forms[1].csrf_token.value = 'of another day'")
+    button(page, "Save").click()
+    page.get_by_role("heading", name="This form is out of date").wait_for()
+
+
+def _invite(page: Page) -> None:
+    page.goto("/users")
+    button(page, "A new link for ines.moreau@example.org").click()
+    page.get_by_label("Invitation link").wait_for()
+
+
+def _mint(page: Page) -> None:
+    page.goto("/tokens")
+    button(page, "Make a platform token for Saltmarsh").click()
+    page.get_by_label("Platform token").wait_for()
+
+
+def _refused_sign_in(page: Page) -> None:
+    button(page, "Sign out").click()
+    page.get_by_label("E-mail").fill("admin@example.org")
+    page.get_by_label("Password").fill("something else")
+    button(page, "Sign in").click()
+    page.get_by_role("alert").filter(has_text="not right").wait_for()

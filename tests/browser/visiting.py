@@ -1,0 +1,34 @@
+"""What a visitor does again and again."""
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests import factories
+
+
+def sign_in(page: Page, email: str, password: str = factories.PASSWORD) -> None:
+    """Sign in by the form, and see the overview."""
+    page.goto("/sign-in")
+    page.get_by_label("E-mail").fill(email)
+    page.get_by_label("Password").fill(password)
+    page.get_by_role("button", name="Sign in").click()
+    expect(heading(page, "Overview")).to_be_visible()
+
+
+def heading(page: Page, name: str) -> Locator:
+    """The page's own heading."""
+    return page.get_by_role("heading", level=1, name=name)
+
+
+def button(page: Page, name: str) -> Locator:
+    """The button of exactly that name."""
+    return page.get_by_role("button", name=name, exact=True)
+
+
+def state(page: Page, word: str) -> Locator:
+    """The session's state, in large, where it is this one."""
+    return page.locator("#state").get_by_text(word)
+
+
+def rows(page: Page, region: str) -> Locator:
+    """The rows of the table in the region of that name."""
+    return page.get_by_role("region", name=region).locator("tbody tr")

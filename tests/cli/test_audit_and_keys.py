@@ -1,0 +1,734 @@
+"""`refine audit` and `refine keys`, as an admin types them; and what survives a dump."""
+
+import json
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from cryptography.fernet import Fernet
+from flask import Flask
+from sqlalchemy import URL, Connection, make_url
+from sqlalchemy.exc import DBAPIError
+
+from refine import clock, create_app
+from refine.embedded import postgres
+from refine.extensions import db
+from refine.models import Agent, AgentMemory, AuditLog, ChainHead, RefinementSession
+from refine.refinement import time_machine
+from refine.sealing import Keyring
+from refine.settings import Settings
+from tests import factories, sql
+from tests.commands import UNUSED_PORT, eventually, refine_here, start
+from tests.factories import text_of
+
+NEW = Fernet.generate_key().decode()
+NOWHERE = f"postgresql://127.0.0.1:{UNUSED_PORT}/x"
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def run(
+    environ: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Run:
+    """Runs a command over what is committed."""
+
+    def run(
+        *arguments: object, stdin: str = "", **variables: str
+    ) -> "subprocess.CompletedProcess[str]":
+        db.session.commit()
+        words = [str(argument) for argument in arguments]
+        given = {**environ, **variables}
+        return refine_here(
+            *words, environ=given, stdin=stdin, monkeypatch=monkeypatch, capsys=capsys
+        )
+
+    return run
+
+
+@pytest.fixture
+def recorded(ledger: Agent) -> Agent:
+    """Ada, with a chain of seven records, beside the chains of her account and the platform."""
+    for n in range(3):
+        ledger.remember(f"the canary sang {n} times", "core")
+    session = RefinementSession.start(ledger)
+    session.update(ids_of(ledger)[-1], text_of(5))
+    session.complete("Done.")
+    time_machine.undo(session, through="dashboard")
+    AuditLog.record("sign_in", account=ledger.account)
+    AuditLog.record("keys_rotated")
+    db.session.commit()
+    assert len(factories.records(ledger)) == 7
+    return ledger
+
+
+def ids_of(owner: Agent) -> list[int]:
+    """The ids of the three memories that were recorded."""
+    mine = db.select(AgentMemory.id).filter_by(agent_id=owner.id, session_id=None)
+    return sorted(db.session.scalars(mine.order_by(AgentMemory.id.desc()).limit(3)))
+
+
+def problem(done: "subprocess.CompletedProcess[str]", code: int = 1) -> str:
+    """The one line with which a command failed."""
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == code
+    assert done.stdout == ""
+    assert line.startswith("refine: ")
+    return line.removeprefix("refine: ")
+
+
+# -- audit verify ---------------------------------------------------------------------------------
+
+
+def test_an_untouched_log_is_verified_in_figures(recorded: Agent, run: Run) -> None:
+    done = run("audit", "verify")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "verified: 9 records in 3 chains, 25 memories as recorded\n"
+
+
+def test_what_was_verified_is_noted_on_the_chains_and_nothing_else_is_written(
+    recorded: Agent, run: Run
+) -> None:
+    before = sql.snapshot()
+
+    run("audit", "verify")
+
+    after = sql.snapshot()
+    heads = db.session.scalars(db.select(ChainHead).order_by(ChainHead.id)).all()
+    assert {table for table in before if before[table] != after[table]} == {"chain_heads"}
+    assert [head.verified_sequence for head in heads] == [7, 1, 1]
+    assert all(head.verified_at for head in heads)
+
+
+ATTACKS: dict[str, tuple[tuple[str, ...], str]] = {
+    "edited": (
+        ("UPDATE audit_logs SET user_id = 7 WHERE id = {record}",),
+        "record 3 (id {record}) was altered, added or moved",
+    ),
+    "gone": (
+        ("DELETE FROM audit_logs WHERE id = {record}",),
+        "record 3 is missing (the next one is 4, id {following})",
+    ),
+    "the first gone": (
+        ("DELETE FROM audit_logs WHERE agent_id = {agent} AND sequence = 1",),
+        "record 1 is missing (the next one is 2, id {previous})",
+    ),
+    "added": (
+        (
+            """INSERT INTO audit_logs
+                 (id, chain_id, sequence, agent_id, action, data, created_at, hash)
+               SELECT 777777, chain_id, 8, agent_id, action, data, created_at, hash
+               FROM audit_logs WHERE id = {record}""",
+            "UPDATE chain_heads SET sequence = 8 WHERE agent_id = {agent}",
+        ),
+        "record 8 (id 777777) was altered, added or moved",
+    ),
+    "swapped": (
+        (
+            "UPDATE audit_logs SET sequence = -3 WHERE id = {record}",
+            "UPDATE audit_logs SET sequence = 3 WHERE id = {following}",
+            "UPDATE audit_logs SET sequence = 4 WHERE id = {record}",
+        ),
+        "record 3 (id {following}) was altered, added or moved",
+    ),
+    "cut, its head left": (
+        ("DELETE FROM audit_logs WHERE agent_id = {agent} AND sequence > 5",),
+        "the chain ends at record 5, its head says 7",
+    ),
+    "its head moved": (
+        ("UPDATE chain_heads SET sequence = 6 WHERE agent_id = {agent}",),
+        "the chain ends at record 7, its head says 6",
+    ),
+    "a memory changed": (
+        ("UPDATE agent_memories SET tags = '{{voice}}' WHERE id = {memory}",),
+        "memory {memory} was changed past the application",
+    ),
+    "a memory gone": (
+        ("DELETE FROM agent_memories WHERE id = {memory}",),
+        "memory {memory} has records, but is gone",
+    ),
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_tampering_is_told_in_one_line_with_the_first_bad_record(
+    recorded: Agent, run: Run, attack: str
+) -> None:
+    ids = [record.id for record in factories.records(recorded)]
+    names = {
+        "agent": recorded.id,
+        "memory": ids_of(recorded)[0],
+        "previous": ids[1],
+        "record": ids[2],
+        "following": ids[3],
+    }
+    statements, says = ATTACKS[attack]
+    db.session.commit()
+    sql.tamper(*(statement.format(**names) for statement in statements))
+    before = sql.snapshot()
+
+    done = run("audit", "verify")
+
+    assert problem(done) == f"agent {names['agent']}: {says.format(**names)}"
+    assert sql.snapshot() == before
+
+
+def test_a_chain_that_was_rewritten_without_the_key_is_told(recorded: Agent, run: Run) -> None:
+    first = factories.records(recorded)[0].id
+    db.session.commit()
+    sql.tamper(
+        "UPDATE audit_logs SET hash = md5(id::text) || md5(hash)",
+        """UPDATE chain_heads h SET hash =
+             (SELECT hash FROM audit_logs WHERE chain_id = h.id AND sequence = h.sequence)""",
+    )
+
+    line = problem(run("audit", "verify"))
+
+    assert line == f"agent {recorded.id}: record 1 (id {first}) was altered, added or moved"
+
+
+def test_a_platforms_key_that_does_not_open_is_told(recorded: Agent, run: Run) -> None:
+    sql.tamper("UPDATE data_keys SET wrapped = wrapped || 'x' WHERE purpose = 'platform'")
+
+    line = problem(run("audit", "verify"))
+
+    assert line == "a wrapped data key was altered; restore it from a backup"
+
+
+def test_an_installation_without_records_is_verified(app: Flask, run: Run) -> None:
+    done = run("audit", "verify")
+
+    assert done.stdout == "verified: 0 records in 0 chains, 0 memories as recorded\n"
+
+
+# -- audit anchor ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def anchor(recorded: Agent, run: Run, tmp_path: Path) -> Path:
+    """What `refine audit anchor` printed when Ada's last record was a memory that she saved."""
+    recorded.remember("the canary's last words", "core")
+    kept = tmp_path / "anchor.json"
+    kept.write_text(run("audit", "anchor").stdout)
+    return kept
+
+
+def cut(owner: Agent) -> None:
+    """Cut the last record off, its memory too, and set the head so that nothing tells of them."""
+    last = factories.records(owner)[-1]
+    sequence, memory_id, id_ = last.sequence, last.auditable_id, owner.id
+    db.session.commit()
+    sql.tamper(
+        f"DELETE FROM audit_logs WHERE agent_id = {id_} AND sequence = {sequence}",
+        f"DELETE FROM agent_memories WHERE id = {memory_id}",
+        f"""UPDATE chain_heads SET (sequence, hash) =
+              (SELECT sequence, hash FROM audit_logs
+               WHERE agent_id = {id_} AND sequence = {sequence - 1})
+            WHERE agent_id = {id_}""",
+    )
+
+
+def test_an_anchor_is_printed_as_json_alone_and_writes_nothing(recorded: Agent, run: Run) -> None:
+    before = sql.snapshot()
+
+    done = run("audit", "anchor")
+
+    printed = json.loads(done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert printed["format"] == "refine-anchor-1"
+    assert [(chain["name"], chain["sequence"]) for chain in printed["chains"]] == [
+        (f"agent {recorded.id}", 7),
+        (f"account {recorded.account_id}", 1),
+        ("platform", 1),
+    ]
+    assert "canary" not in done.stdout
+    assert "Ada" not in done.stdout
+    assert sql.snapshot() == before
+
+
+def test_an_installation_without_records_has_an_empty_anchor(
+    app: Flask, run: Run, tmp_path: Path
+) -> None:
+    kept = tmp_path / "anchor.json"
+    kept.write_text(run("audit", "anchor").stdout)
+
+    done = run("audit", "verify", "--anchor", kept)
+
+    assert done.returncode == 0
+    assert json.loads(kept.read_text())["chains"] == []
+
+
+def test_a_log_is_verified_against_an_anchor_although_it_went_on(
+    recorded: Agent, anchor: Path, run: Run
+) -> None:
+    recorded.remember("a new memory", "core")
+
+    done = run("audit", "verify", "--anchor", anchor)
+
+    at = json.loads(anchor.read_text())["at"][:19]
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (
+        "verified: 11 records in 3 chains, 27 memories as recorded; nothing is missing since "
+        f"{at}Z\n"
+    )
+
+
+def test_an_anchor_may_come_from_standard_input(anchor: Path, run: Run) -> None:
+    done = run("audit", "verify", "--anchor", "-", stdin=anchor.read_text())
+
+    assert done.returncode == 0
+    assert "nothing is missing since" in done.stdout
+
+
+def test_a_tail_that_was_cut_is_told_against_the_anchor_alone(
+    recorded: Agent, anchor: Path, run: Run
+) -> None:
+    cut(recorded)
+
+    alone = run("audit", "verify")
+    against = run("audit", "verify", "--anchor", anchor)
+
+    assert (alone.returncode, alone.stderr) == (0, "")
+    assert problem(against) == (f"agent {recorded.id}: record 8, which the anchor saw, is gone")
+
+
+def test_a_tail_that_was_cut_and_grew_again_is_told(
+    recorded: Agent, anchor: Path, run: Run
+) -> None:
+    cut(recorded)
+    recorded.remember("other last words", "core")
+
+    alone = run("audit", "verify")
+    against = run("audit", "verify", "--anchor", anchor)
+
+    assert (alone.returncode, alone.stderr) == (0, "")
+    assert problem(against) == (f"agent {recorded.id}: record 8 is not the one that the anchor saw")
+
+
+def test_what_does_not_fit_the_anchor_is_not_noted_as_verified(
+    recorded: Agent, anchor: Path, run: Run
+) -> None:
+    cut(recorded)
+
+    run("audit", "verify", "--anchor", anchor)
+
+    assert sql.value("SELECT count(*) FROM chain_heads WHERE verified_at IS NOT NULL") == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "this is no anchor; give a file that `refine audit anchor` printed"),
+        (b"the canary", "this is no anchor;"),
+        (b'{"format": "refine-anchor-2", "chains": []}', "this is no anchor;"),
+        (b'{"chains": [{"id": 1}]}', "this is no anchor;"),
+        (b"\xff\xfe", "not valid UTF-8"),
+    ],
+)
+def test_a_file_that_is_no_anchor_is_told_in_one_line(
+    recorded: Agent, run: Run, tmp_path: Path, content: bytes, says: str
+) -> None:
+    (tmp_path / "file").write_bytes(content)
+
+    line = problem(run("audit", "verify", "--anchor", tmp_path / "file"))
+
+    assert says in line
+    assert "canary" not in line
+
+
+# -- keys rotate ----------------------------------------------------------------------------------
+
+HOLD = """
+CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NEW; END $$;
+CREATE TRIGGER hold BEFORE UPDATE ON data_keys FOR EACH ROW
+  WHEN (OLD.id = {}) EXECUTE FUNCTION hold();
+"""
+IS_HELD = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+LOCKS = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+
+
+@pytest.fixture
+def both(environ: dict[str, str]) -> str:
+    """A new key in front of the one that wraps now."""
+    return f"{NEW},{environ['REFINE_ENCRYPTION_KEYS']}"
+
+
+@pytest.fixture
+def app_with_both(environ: dict[str, str], both: str) -> Iterator[None]:
+    """The application as it came up with both, its context pushed."""
+    started = create_app(Settings.from_environ({**environ, "REFINE_ENCRYPTION_KEYS": both}))
+    with started.app_context():
+        yield
+        db.session.rollback()
+        db.session.remove()
+        db.engine.dispose()
+
+
+class Held:
+    """A rotation in a process of its own that came to a halt in the middle of its second part."""
+
+    def __init__(self, environ: dict[str, str], connection: Connection) -> None:
+        self._connection = connection
+        connection.exec_driver_sql("SELECT pg_advisory_lock(7)")
+        self.process = start("keys", "rotate", environ=environ)
+
+    def go_on(self) -> None:
+        self._connection.exec_driver_sql("SELECT pg_advisory_unlock(7)")
+
+
+@pytest.fixture
+def held(recorded: Agent, environ: dict[str, str], both: str) -> Iterator[Held]:
+    """A rotation of 253 keys that was halted at the 150th, Bea's among the part that it holds."""
+    copy_key(recorded, 120)
+    factories.agent("the words of Bea", name="Bea", account=recorded.account)
+    db.session.commit()
+    copy_key(recorded, 130)
+    sql.run(HOLD.format(sql.value("SELECT id FROM data_keys ORDER BY id OFFSET 149 LIMIT 1")))
+    with db.engine.connect() as connection:
+        rotation = Held({**environ, "REFINE_ENCRYPTION_KEYS": both}, connection)
+        eventually(lambda: sql.value(IS_HELD))
+        yield rotation
+        rotation.process.kill()
+        rotation.process.communicate()
+    eventually(lambda: not sql.value(LOCKS))
+    sql.run("DROP FUNCTION hold() CASCADE")
+
+
+def copy_key(owner: Agent, times: int) -> None:
+    id_ = owner.data_key_id
+    db.session.commit()
+    sql.run(
+        f"""INSERT INTO data_keys (purpose, wrapped, wrapped_by)
+            SELECT purpose, wrapped, wrapped_by FROM data_keys, generate_series(1, {times})
+            WHERE id = {id_}"""
+    )
+
+
+def under(key: str) -> int:
+    """How many data keys are wrapped by this key."""
+    (name,) = Keyring([key]).fingerprints
+    return int(sql.value(f"SELECT count(*) FROM data_keys WHERE wrapped_by = '{name}'"))
+
+
+def test_a_rotation_says_how_many_keys_it_wrapped_and_is_recorded(
+    recorded: Agent, run: Run, both: str
+) -> None:
+    done = run("keys", "rotate", REFINE_ENCRYPTION_KEYS=both)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (
+        "2 data keys were wrapped anew; all of them are under the first key now, and "
+        "REFINE_ENCRYPTION_KEYS needs no other\n"
+    )
+    record = db.session.scalars(db.select(AuditLog).order_by(AuditLog.id.desc()).limit(1)).one()
+    assert (record.action, record.data) == ("keys_rotated", {"data_keys": 2})
+    assert (record.agent_id, record.account_id, record.sequence) == (None, None, 2)
+
+
+def test_a_rotation_prints_no_key(recorded: Agent, run: Run, both: str) -> None:
+    done = run("keys", "rotate", REFINE_ENCRYPTION_KEYS=both)
+
+    assert not any(key in done.stdout for key in both.split(","))
+
+
+def test_a_rotation_changes_no_memory_and_no_record(recorded: Agent, run: Run, both: str) -> None:
+    before = sql.snapshot()
+
+    run("keys", "rotate", REFINE_ENCRYPTION_KEYS=both)
+
+    after = sql.snapshot()
+    changed = {table for table in before if before[table] != after[table]}
+    assert changed == {"data_keys", "audit_logs", "chain_heads"}
+    assert set(before["audit_logs"]) < set(after["audit_logs"])
+    assert len(after["audit_logs"]) == len(before["audit_logs"]) + 1
+
+
+def test_after_a_rotation_the_new_key_is_enough_and_the_old_one_is_refused(
+    recorded: Agent, run: Run, both: str
+) -> None:
+    run("keys", "rotate", REFINE_ENCRYPTION_KEYS=both)
+    before = sql.snapshot()
+
+    old = run("keys", "rotate")
+    old_reads = run("audit", "verify")
+    unchanged = sql.snapshot() == before
+    verified = run("audit", "verify", REFINE_ENCRYPTION_KEYS=NEW)
+    refined = run("run", "Ada", REFINE_ENCRYPTION_KEYS=NEW)
+
+    assert "REFINE_ENCRYPTION_KEYS does not hold the key" in problem(old)
+    assert "REFINE_ENCRYPTION_KEYS does not hold the key" in problem(old_reads)
+    assert unchanged
+    assert verified.stdout == "verified: 10 records in 3 chains, 25 memories as recorded\n"
+    assert "outcome           completed" in refined.stdout
+
+
+def test_a_rotation_with_nothing_to_do_writes_nothing(recorded: Agent, run: Run) -> None:
+    before = sql.snapshot()
+
+    done = run("keys", "rotate")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("0 data keys were wrapped anew; all of them are under the first")
+    assert sql.snapshot() == before
+
+
+def test_a_destroyed_key_is_no_part_of_a_rotation(recorded: Agent, run: Run, both: str) -> None:
+    recorded.wrapped_key.wrapped, recorded.wrapped_key.destroyed_at = None, clock.now()
+    db.session.commit()
+    row = f"SELECT k::text FROM data_keys k WHERE id = {recorded.data_key_id}"
+    before = sql.value(row)
+
+    done = run("keys", "rotate", REFINE_ENCRYPTION_KEYS=both)
+
+    assert done.stdout.startswith("1 data keys were wrapped anew; all of them are under the first")
+    assert sql.value(row) == before
+
+
+def test_a_key_that_was_altered_is_named_and_the_others_are_wrapped(
+    recorded: Agent, run: Run, both: str
+) -> None:
+    id_ = recorded.data_key_id
+    db.session.commit()
+    sql.run(f"UPDATE data_keys SET wrapped = wrapped || 'x' WHERE id = {id_}")
+
+    line = problem(run("keys", "rotate", REFINE_ENCRYPTION_KEYS=both))
+
+    assert line == (
+        f"1 data keys were altered and cannot be opened ({id_}); restore them from a backup. "
+        "1 others were wrapped anew"
+    )
+    assert under(NEW) == 1
+
+
+def test_a_key_that_is_in_use_is_left_for_the_next_run(
+    recorded: Agent, run: Run, both: str
+) -> None:
+    with db.engine.begin() as another:
+        another.exec_driver_sql(
+            f"SELECT 1 FROM data_keys WHERE id = {recorded.data_key_id} FOR UPDATE"
+        )
+        first = run("keys", "rotate", REFINE_ENCRYPTION_KEYS=both)
+    second = run("keys", "rotate", REFINE_ENCRYPTION_KEYS=both)
+
+    assert problem(first) == "1 data keys are in use just now; run this again"
+    assert second.stdout.startswith("1 data keys were wrapped anew; all of them")
+    assert under(NEW) == 2
+
+
+def test_a_rotation_that_was_killed_half_way_is_resumed_and_leaves_nothing_under_the_old_key(
+    held: Held, run: Run, environ: dict[str, str], both: str
+) -> None:
+    held.process.kill()
+    held.process.wait(10)
+    half_way = under(NEW)
+    held.go_on()
+    eventually(lambda: not sql.value(LOCKS))
+
+    done = run("keys", "rotate", REFINE_ENCRYPTION_KEYS=both)
+    verified = run("audit", "verify", REFINE_ENCRYPTION_KEYS=NEW)
+
+    assert half_way == 100
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(
+        "153 data keys were wrapped anew; all of them are under the first"
+    )
+    assert (under(NEW), under(environ["REFINE_ENCRYPTION_KEYS"])) == (253, 0)
+    assert verified.returncode == 0
+
+
+def test_everything_may_run_while_keys_are_rotated(
+    held: Held, app_with_both: None, run: Run
+) -> None:
+    for name in ("Ada", "Bea"):
+        Agent.named(name).remember("words that were saved meanwhile", "core")
+    factories.agent("the words of Cid", name="Cid")
+    db.session.commit()
+    held.go_on()
+
+    out, err = held.process.communicate(timeout=20)
+    verified = run("audit", "verify", REFINE_ENCRYPTION_KEYS=NEW)
+
+    assert (held.process.returncode, err) == (0, "")
+    assert out.startswith("253 data keys were wrapped anew; all of them are under the first key")
+    assert under(NEW) == 254
+    assert verified.stdout == "verified: 12 records in 5 chains, 29 memories as recorded\n"
+
+
+# -- a dump, restored -----------------------------------------------------------------------------
+
+LIFT = "UPDATE agent_memories SET constitutional = false WHERE constitutional"
+
+
+@pytest.fixture
+def vow(recorded: Agent) -> int:
+    """The id of a memory of Ada's that an admin set and lifted and set the flag of."""
+    vow = db.session.get_one(AgentMemory, ids_of(recorded)[0])
+    for constitutional in (True, False, True):
+        vow.set_constitutional(constitutional)
+    db.session.commit()
+    return vow.id
+
+
+@pytest.fixture
+def restored(vow: int, environ: dict[str, str]) -> Iterator[dict[str, str]]:
+    """The environment of another database, into which a dump of this one was restored."""
+    name = f"restored_{uuid.uuid4().hex}"
+    here = make_url(environ["DATABASE_URL"])
+    there = here.set(database=name)
+    with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE template0")
+        dump = tool("pg_dump", here)
+        tool("psql", there, "--quiet", "--set=ON_ERROR_STOP=1", given=dump)
+        yield {**environ, "DATABASE_URL": there.render_as_string(hide_password=False)}
+        connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def tool(name: str, database: URL, *options: str, given: str = "") -> str:
+    """Run a tool of PostgreSQL's own on a database."""
+    command = [str(postgres._binaries() / name), f"--host={database.query['host']}"]
+    command += [f"--username={database.username}", *options, str(database.database)]
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.fixture
+def restored_app(restored: dict[str, str]) -> Iterator[None]:
+    """The application on the restored database, its context pushed."""
+    with create_app(Settings.from_environ(restored)).app_context():
+        yield
+        db.session.rollback()
+        db.session.remove()
+        db.engine.dispose()
+
+
+def test_a_dump_that_was_restored_verifies_as_the_original_does_and_fits_its_anchor(
+    run: Run, restored: dict[str, str], tmp_path: Path
+) -> None:
+    kept = tmp_path / "anchor.json"
+    kept.write_text(run("audit", "anchor").stdout)
+    original = run("audit", "verify", "--anchor", kept)
+
+    done = run("audit", "verify", "--anchor", kept, DATABASE_URL=restored["DATABASE_URL"])
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == original.stdout
+    assert done.stdout.startswith("verified: 12 records in 3 chains, 25 memories as recorded; ")
+
+
+def test_tampering_after_a_restore_is_found(
+    run: Run, restored: dict[str, str], restored_app: None
+) -> None:
+    sql.tamper("UPDATE audit_logs SET user_id = 7 WHERE sequence = 9")
+
+    done = run("audit", "verify", DATABASE_URL=restored["DATABASE_URL"])
+
+    assert "record 9 (id " in problem(done)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        LIFT,
+        "DELETE FROM agent_memories",
+        "UPDATE audit_logs SET action = 'x'",
+    ],
+)
+def test_the_guards_hold_in_a_restored_database(restored_app: None, statement: str) -> None:
+    before = sql.snapshot()
+
+    with pytest.raises(DBAPIError) as error:
+        sql.run(statement)
+
+    assert error.value.orig.sqlstate == "23001"
+    assert sql.snapshot() == before
+
+
+def test_life_goes_on_in_a_restored_database(
+    vow: int, run: Run, restored: dict[str, str], restored_app: None
+) -> None:
+    owner, memory = Agent.named("Ada"), db.session.get_one(AgentMemory, vow)
+
+    memory.set_constitutional(False)
+    memory.discard()
+    saved, _ = owner.remember("the first words after the restore", "core")
+    db.session.commit()
+
+    verified = run("audit", "verify", DATABASE_URL=restored["DATABASE_URL"])
+    assert (memory.content, memory.discarded) == ("the canary sang 0 times", True)
+    assert saved.id > vow
+    assert verified.stdout == "verified: 15 records in 3 chains, 26 memories as recorded\n"
+
+
+# -- wrong usage ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says", "code"),
+    [
+        (("audit", "anchor", "x"), "unexpected extra argument", 2),
+        (("audit", "anchor", "--chain", "1"), "No such option", 2),
+        (("audit", "verify", "--anchor"), "requires an argument", 2),
+        (("audit", "verify", "--anchor", "/no/such/file"), "No such file or directory", 2),
+        (("audit", "verify", "--anchor", "/"), "Is a directory", 2),
+        (("audit", "prove"), "No such command 'prove'", 2),
+        (("keys", "rotate", "x"), "unexpected extra argument", 2),
+        (("keys", "rotate", "--all"), "No such option", 2),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_wrong_usage_is_told_in_one_line_and_changes_nothing(
+    recorded: Agent, run: Run, arguments: tuple[str, ...], says: str, code: int
+) -> None:
+    before = sql.snapshot()
+
+    line = problem(run(*arguments), code)
+
+    assert says in line
+    assert sql.snapshot() == before
+
+
+@pytest.mark.parametrize("arguments", [("audit", "anchor"), ("keys", "rotate")], ids=" ".join)
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("DATABASE_URL", NOWHERE, "PostgreSQL does not answer"),
+        ("REFINE_ENCRYPTION_KEYS", NEW, "REFINE_ENCRYPTION_KEYS does not hold the key"),
+    ],
+    ids=["database", "keys"],
+)
+def test_without_its_database_or_its_keys_neither_does_anything(
+    recorded: Agent, run: Run, arguments: tuple[str, ...], variable: str, value: str, says: str
+) -> None:
+    before = sql.snapshot()
+
+    line = problem(run(*arguments, **{variable: value}))
+
+    assert says in line
+    assert sql.snapshot() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("audit", "verify"), ["--anchor", "Exit code 1 with the first bad record"]),
+        (("audit", "anchor"), ["refine audit anchor > anchor.json", "no content"]),
+        (("keys", "rotate"), ["refine keys new", "Everything may run", "running it again"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_help_is_given_where_it_is_asked_for(
+    run: Run, arguments: tuple[str, ...], words: list[str]
+) -> None:
+    asked = run(*arguments, "--help", DATABASE_URL=NOWHERE)
+
+    said = " ".join(asked.stdout.split())
+    assert (asked.returncode, asked.stderr) == (0, "")
+    assert said.startswith(f"Usage: refine {' '.join(arguments)} ")
+    assert [word for word in words if word not in said] == []

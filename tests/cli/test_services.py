@@ -1,0 +1,421 @@
+"""The commands of those who run an installation: one tick by hand, and the doctor."""
+
+import json
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import psycopg
+import pytest
+from cryptography.fernet import Fernet
+from flask import Flask
+from redis import Redis
+from sqlalchemy import make_url
+
+from refine import clock
+from refine.extensions import db
+from refine.jobs.clock import ClockWorker
+from refine.jobs.queue import SWEPT, TICKS, queue, redis_connection
+from refine.jobs.worker import RefineWorker
+from refine.models import Account, Agent, ClockMark, RefinementSession
+from refine.models.session import LOST_AFTER
+from tests import factories, sql
+from tests.commands import UNUSED_PORT, refine_here
+from tests.scripted_model import ScriptedModel
+
+NOWHERE = f"127.0.0.1:{UNUSED_PORT}"
+FAR_AWAY = datetime.fromisoformat("2999-01-01T00:00Z")
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def run(
+    environ: dict[str, str],
+    redis: Redis,
+    model: ScriptedModel,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Run:
+    """Runs a command; its settings are the installation's, but for those that are given."""
+
+    def done(*arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+        own = {**environ, "OPENROUTER_BASE_URL": model.base_url, **variables}
+        return refine_here(
+            *arguments, environ=own, stdin="", monkeypatch=monkeypatch, capsys=capsys
+        )
+
+    return done
+
+
+@pytest.fixture
+def account(app: Flask) -> Account:
+    """An account whose next slot is far away."""
+    made = factories.account(schedule="0 0 1 1 *", next_due_at=FAR_AWAY)
+    db.session.commit()
+    return made
+
+
+@pytest.fixture
+def agent(account: Account) -> Agent:
+    owner = factories.agent(account=account)
+    factories.ledger(owner, *[25] * 19)
+    factories.memory(owner, "the canary sings at dawn")
+    db.session.commit()
+    return owner
+
+
+def is_due(agent: Agent) -> None:
+    agent.account.next_due_at = clock.now() - timedelta(minutes=1)
+    db.session.commit()
+
+
+# -- tick -----------------------------------------------------------------------------------------
+
+
+def is_not_due(agent: Agent) -> None:
+    pass
+
+
+def is_due_but_may_not_be_asked(agent: Agent) -> None:
+    agent.account.monthly_cost_cap_usd = 0
+    is_due(agent)
+
+
+def has_a_session_that_was_lost(agent: Agent) -> None:
+    session = factories.session(agent)
+    session.heartbeat_at = clock.now() - LOST_AFTER - timedelta(seconds=1)
+    db.session.commit()
+
+
+def has_a_session_that_failed(agent: Agent) -> None:
+    an_hour_ago = clock.now() - timedelta(hours=1)
+    session = RefinementSession.queue(agent, "weekly", slot_at=FAR_AWAY, at=an_hour_ago)
+    session.finish("failed", "the model did not answer", at=an_hour_ago)
+    db.session.commit()
+
+
+def has_a_session_that_waits(agent: Agent) -> None:
+    RefinementSession.queue(agent, "cli")
+    db.session.commit()
+
+
+@pytest.mark.parametrize(
+    ("state", "did"),
+    [
+        (is_not_due, "nothing was due"),
+        (is_due, "1 queued, 1 dispatched"),
+        (is_due_but_may_not_be_asked, "1 skipped"),
+        (has_a_session_that_was_lost, "1 lost"),
+        (has_a_session_that_failed, "1 retried, 1 dispatched"),
+        (has_a_session_that_waits, "1 dispatched"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_tick_says_what_it_did(
+    agent: Agent, run: Run, state: Callable[[Agent], None], did: str
+) -> None:
+    state(agent)
+
+    done = run("tick")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"tick: {did}\n"
+
+
+def test_a_second_tick_has_nothing_to_do(agent: Agent, run: Run) -> None:
+    is_due(agent)
+    run("tick")
+
+    done = run("tick")
+
+    assert (done.returncode, done.stdout) == (0, "tick: nothing was due\n")
+
+
+def test_a_tick_without_redis_queues_all_the_same_and_is_a_failure(agent: Agent, run: Run) -> None:
+    is_due(agent)
+
+    done = run("tick", REDIS_URL=f"redis://{NOWHERE}/0")
+
+    session = RefinementSession.live_of(agent)
+    warnings = [json.loads(line) for line in done.stderr.splitlines()]
+    assert done.returncode == 1
+    assert re.fullmatch(r"tick: 1 queued, \d faults\n", done.stdout)
+    assert {line["fault"] for line in warnings} == {
+        "Redis does not answer at REDIS_URL; start it, or mend the URL (ConnectionError)"
+    }
+    assert session is not None
+    assert (session.status, session.dispatched_at) == ("queued", None)
+
+
+def test_what_a_tick_could_not_hand_over_the_next_one_does(
+    agent: Agent, redis: Redis, run: Run
+) -> None:
+    is_due(agent)
+    run("tick", REDIS_URL=f"redis://{NOWHERE}/0")
+
+    done = run("tick")
+
+    assert (done.returncode, done.stdout) == (0, "tick: 1 dispatched\n")
+    assert redis.llen("rq:queue:refine-swept") == 1
+
+
+def test_a_tick_without_the_database_says_what_is_missing(app: Flask, run: Run) -> None:
+    done = run("tick", DATABASE_URL=f"postgresql://user:secret@{NOWHERE}/x")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "refine: PostgreSQL does not answer at DATABASE_URL; start it, or mend the URL\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["worker", "clock", "tick", "doctor"])
+def test_where_nothing_is_installed_nothing_is_started(
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    done = refine_here(command, environ={}, stdin="", monkeypatch=monkeypatch, capsys=capsys)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("refine: there is no installation in .refine/ here")
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- doctor ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def healthy(agent: Agent) -> Agent:
+    """An agent of an installation in which all is well."""
+    ClockMark.note("tick", clock.now())
+    db.session.commit()
+    return agent
+
+
+@pytest.fixture
+def not_migrated(environ: dict[str, str]) -> Iterator[str]:
+    """The address of a database in which nothing is yet."""
+    url = make_url(environ["DATABASE_URL"])
+    address = url.set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE empty_for_doctor")
+        yield url.set(database="empty_for_doctor").render_as_string(hide_password=False)
+        connection.execute("DROP DATABASE empty_for_doctor WITH (FORCE)")
+
+
+def found(done: "subprocess.CompletedProcess[str]") -> dict[str, tuple[str, str]]:
+    """What the doctor says of each thing: ok or mend, and in words."""
+    parted = [line.split(maxsplit=2) for line in done.stdout.splitlines()]
+    return {name: (mark, words) for mark, name, words in parted}
+
+
+def a_worker_comes() -> None:
+    with redis_connection() as connection:
+        RefineWorker([queue(SWEPT, connection)], connection=connection).register_birth()
+
+
+def never_ticked(_agent: Agent) -> None:
+    sql.run("DELETE FROM clock_marks")
+
+
+def ticked_long_ago(_agent: Agent) -> None:
+    sql.run("UPDATE clock_marks SET at = now() - interval '6 minutes'")
+
+
+def ticked_in_the_future(_agent: Agent) -> None:
+    sql.run("UPDATE clock_marks SET at = now() + interval '6 minutes'")
+
+
+def slot_was_missed(_agent: Agent) -> None:
+    sql.run("UPDATE accounts SET next_due_at = now() - interval '61 minutes'")
+
+
+def session_waits(agent: Agent, **ago: int) -> None:
+    RefinementSession.queue(agent, "cli", at=clock.now() - timedelta(**ago))
+    db.session.commit()
+
+
+def session_waits_in_vain(agent: Agent) -> None:
+    session_waits(agent, seconds=1)
+
+
+def session_waits_for_long(agent: Agent) -> None:
+    a_worker_comes()
+    session_waits(agent, hours=2, minutes=1)
+
+
+@pytest.mark.parametrize(
+    ("state", "name", "says"),
+    [
+        (never_ticked, "clock", "it never ticked; start `refine clock`"),
+        (ticked_long_ago, "clock", "its last tick was 6 minutes ago; start `refine clock`"),
+        (ticked_in_the_future, "clock", "its last tick is in the future; set the clocks of the"),
+        (slot_was_missed, "schedule", "1 accounts wait for a slot that has passed; see the clock"),
+        (session_waits_in_vain, "queue", "0 workers, 1 session waiting: start `refine worker`"),
+        (
+            session_waits_for_long,
+            "queue",
+            "1 worker, 1 session waiting, the oldest for 2 hours: start more workers",
+        ),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_the_doctor_finds_what_does_not_run(
+    healthy: Agent, run: Run, state: Callable[[Agent], None], name: str, says: str
+) -> None:
+    state(healthy)
+
+    done = run("doctor")
+
+    mended = [each for each, (mark, _) in found(done).items() if mark == "mend"]
+    assert (done.returncode, done.stderr) == (1, "")
+    assert mended == [name]
+    assert found(done)[name][1].startswith(says)
+
+
+def slot_is_served(_agent: Agent) -> None:
+    sql.run("UPDATE accounts SET next_due_at = now() - interval '59 minutes'")
+
+
+def slot_of_a_paused_account_passed(_agent: Agent) -> None:
+    sql.run("UPDATE accounts SET next_due_at = now() - interval '1 day', paused = true")
+
+
+def session_waits_for_a_moment(agent: Agent) -> None:
+    a_worker_comes()
+    session_waits(agent, minutes=59)
+
+
+def ticked_a_while_ago(_agent: Agent) -> None:
+    sql.run("UPDATE clock_marks SET at = now() - interval '4 minutes'")
+
+
+@pytest.mark.parametrize(
+    ("state", "name", "says"),
+    [
+        (is_not_due, "schedule", "the next slot is at 2999-01-01 00:00 UTC"),
+        (slot_is_served, "schedule", "the next slot is at "),
+        (slot_of_a_paused_account_passed, "schedule", "no account has a slot to come"),
+        (session_waits_for_a_moment, "queue", "1 worker, 1 session waiting"),
+        (is_not_due, "queue", "0 workers, 0 sessions waiting"),
+        (ticked_a_while_ago, "clock", "its last tick was 4 minutes ago"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_the_doctor_leaves_alone_what_is_in_time(
+    healthy: Agent, run: Run, state: Callable[[Agent], None], name: str, says: str
+) -> None:
+    state(healthy)
+
+    done = run("doctor")
+
+    assert done.returncode == 0
+    assert found(done)[name][0] == "ok"
+    assert found(done)[name][1].startswith(says)
+
+
+def test_the_doctor_counts_workers_of_sessions_and_what_waits(
+    healthy: Agent, redis: Redis, run: Run
+) -> None:
+    a_worker_comes()
+    ClockWorker([queue(TICKS, redis)], connection=redis).register_birth()
+    for agent in (healthy, factories.agent("a memory", account=healthy.account)):
+        session_waits(agent, seconds=1)
+
+    done = run("doctor")
+
+    assert found(done)["queue"] == ("ok", "1 worker, 2 sessions waiting")
+
+
+def test_keys_under_an_older_key_are_told_and_are_no_fault(
+    healthy: Agent, environ: dict[str, str], run: Run
+) -> None:
+    keys = f"{Fernet.generate_key().decode()},{environ['REFINE_ENCRYPTION_KEYS']}"
+    older = sql.value("SELECT count(*) FROM data_keys")
+
+    before, after = run("doctor"), run("doctor", REFINE_ENCRYPTION_KEYS=keys)
+
+    assert (before.returncode, after.returncode) == (0, 0)
+    assert found(before)["rotation"] == ("ok", "every data key is under the first key")
+    assert found(after)["rotation"] == (
+        "ok",
+        f"{older} data keys are under an older key; run `refine keys rotate`",
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "says"),
+    [
+        (401, 1, "the model's server answered HTTP 401 (check OPENROUTER_API_KEY)"),
+        (402, 1, "the model's server answered HTTP 402 (the key has no credit left)"),
+        (403, 1, "the model's server answered HTTP 403 ("),
+        (404, 0, "http://127.0.0.1:"),
+        (200, 0, "http://127.0.0.1:"),
+    ],
+)
+def test_the_doctor_asks_the_provider(
+    healthy: Agent, run: Run, model: ScriptedModel, answer: int, code: int, says: str
+) -> None:
+    if answer == 200:
+        model.catalogue = []
+    else:
+        model.catalogue = lambda handler: handler.send_error(answer)
+
+    done = run("doctor")
+
+    assert done.returncode == code
+    assert found(done)["provider"][0] == ("mend" if code else "ok")
+    assert found(done)["provider"][1].startswith(says)
+
+
+def test_the_doctor_finds_a_provider_that_is_away(healthy: Agent, run: Run) -> None:
+    done = run("doctor", OPENROUTER_BASE_URL=f"http://{NOWHERE}/v1")
+
+    assert done.returncode == 1
+    assert found(done)["provider"] == (
+        "mend",
+        f"the connection to http://{NOWHERE}/v1 failed (ConnectionError)",
+    )
+
+
+def test_the_doctor_finds_missing_migrations_and_looks_no_further(
+    healthy: Agent, not_migrated: str, run: Run
+) -> None:
+    done = run("doctor", DATABASE_URL=not_migrated)
+
+    problem = "the database is not at the newest migration; run `refine db upgrade`"
+    assert (done.returncode, done.stderr) == (1, "")
+    assert list(found(done)) == ["database", "migrations", "keys", "redis", "provider"]
+    assert found(done)["migrations"] == ("mend", problem)
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        {"DATABASE_URL": f"postgresql://user:secret-1@{NOWHERE}/x"},
+        {"REDIS_URL": f"redis://:secret-2@{NOWHERE}/0"},
+        {"REFINE_ENCRYPTION_KEYS": "A" * 43 + "="},
+        {"OPENROUTER_BASE_URL": f"http://{NOWHERE}/v1"},
+    ],
+    ids=lambda variables: "+".join(variables) or "all is well",
+)
+def test_the_doctor_tells_no_secret_and_no_content(
+    healthy: Agent, environ: dict[str, str], run: Run, variables: dict[str, str]
+) -> None:
+    own = {"OPENROUTER_API_KEY": "secret-3", "SECRET_KEY": "secret-4", **variables}
+
+    done = run("doctor", **own)
+
+    told = done.stdout + done.stderr
+    assert len(done.stdout.splitlines()) >= 5
+    assert "secret" not in told
+    assert "canary" not in told
+    assert environ["REFINE_ENCRYPTION_KEYS"] not in told
+    assert "A" * 43 not in told

@@ -1,0 +1,155 @@
+"""Many agents with their figures, in one query."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from refine.extensions import db
+from refine.models import Account, RefinementSession
+from refine.models.agent_list import (
+    STATES,
+    ListedAgent,
+    counted,
+    in_order,
+    is_called,
+    is_in,
+    listed_agents,
+)
+from tests import factories
+
+AT = datetime(2026, 3, 2, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def account(app):
+    return factories.account()
+
+
+def ids_of(account):
+    return db.select(Account.id).where(Account.id == account.id)
+
+
+def listed(account, *conditions, order="name"):
+    query = listed_agents(ids_of(account)).where(*conditions).order_by(*in_order(order))
+    return [ListedAgent(*row) for row in db.session.execute(query)]
+
+
+def ended(agent, status, at=AT, **fields):
+    session = RefinementSession.queue(agent, "weekly", at=at)
+    for name, value in fields.items():
+        setattr(session, name, value)
+    session.finish(status, "so it ended", at=at)
+    return session
+
+
+def test_kept_core_memories_alone_are_counted(account):
+    agent = factories.agent(account=account, core_token_budget=40)
+    factories.ledger(agent, 10, 20)
+    factories.ledger(agent, 40, memory_type="journal")
+    factories.ledger(agent, 80)[0].discard()
+
+    (row,) = listed(account)
+
+    assert (row.memories, row.tokens, row.percent) == (2, 30, 75)
+    assert (row.memories, row.tokens) == agent.core_figures()
+
+
+def test_an_agent_without_memories_or_sessions_is_listed_too(account):
+    agent = factories.agent(account=account)
+
+    (row,) = listed(account)
+
+    assert row == ListedAgent(agent, 0, 0, None, None, None, None)
+
+
+@pytest.mark.parametrize(("tokens", "is_over"), [(10, False), (11, True)])
+def test_over_the_budget_is_more_than_it(account, tokens, is_over):
+    agent = factories.agent(account=account, core_token_budget=10)
+    factories.ledger(agent, tokens)
+
+    (row,) = listed(account)
+
+    assert row.is_over_budget is is_over is agent.is_over_budget
+    assert bool(listed(account, is_in("over_budget"))) is is_over
+
+
+def test_the_latest_session_is_told(account):
+    agent = factories.agent("one", account=account)
+    ended(agent, "failed", AT - timedelta(hours=1))
+    last = ended(agent, "declined", AT, undone_at=AT)
+
+    (row,) = listed(account)
+
+    assert (row.last_id, row.last_status) == (last.id, "declined")
+    assert (row.last_at, row.last_undone_at) == (AT, AT)
+    assert listed(account, is_in("failed")) == []
+
+
+def test_each_state_is_counted_as_often_as_it_is_listed(account):
+    ended(factories.agent("one", account=account), "failed", error_kind="worker_lost")
+    ended(factories.agent("one", account=account), "failed", error_kind="timeout")
+    ended(factories.agent("one", account=account), "declined")
+    factories.session(factories.agent("one", account=account))
+    factories.agent("one two three", account=account, core_token_budget=1)
+    factories.agent("one two three", account=account, core_token_budget=1, active=False)
+    factories.agent(account=account, paused=True)
+    ended(factories.agent("one"), "failed")
+
+    counts = db.session.execute(counted(ids_of(account), *STATES)).one()
+
+    assert dict(zip(STATES, counts, strict=True)) == {
+        "over_budget": 1,
+        "running": 1,
+        "failed": 2,
+        "lost": 1,
+        "declined": 1,
+        "never": 3,
+        "paused": 1,
+        "inactive": 1,
+    }
+    assert list(counts) == [len(listed(account, is_in(state))) for state in STATES]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("ada", ["Ada"]),
+        ("LOVE", ["Lovelace"]),
+        ("other/", ["Lovelace"]),
+        ("%", ["100%"]),
+        ("_", []),
+        ("a", ["Ada", "Lovelace"]),
+    ],
+)
+def test_agents_are_found_by_a_part_of_name_or_model(account, text, names):
+    factories.agent(account=account, name="Ada", model_id="test/m")
+    factories.agent(account=account, name="Lovelace", model_id="other/m")
+    factories.agent(account=account, name="100%", model_id="test/m")
+
+    assert [row.agent.name for row in listed(account, is_called(text))] == names
+
+
+@pytest.mark.parametrize(
+    ("order", "names"),
+    [
+        ("name", ["a", "B", "c"]),
+        ("tokens", ["c", "B", "a"]),
+        ("share", ["B", "a", "c"]),
+        ("last", ["a", "B", "c"]),
+    ],
+)
+def test_agents_are_sorted(account, order, names):
+    for name, tokens, budget in (("c", 30, 1000), ("B", 20, 20), ("a", 10, 100)):
+        agent = factories.agent(account=account, name=name, core_token_budget=budget)
+        factories.ledger(agent, tokens)
+        if name != "c":
+            ended(agent, "declined", AT if name == "a" else AT - timedelta(hours=1))
+
+    assert [row.agent.name for row in listed(account, order=order)] == names
+
+
+def test_what_is_equal_is_sorted_by_id(account):
+    made = [factories.agent(account=account, name="same") for _ in range(5)]
+
+    for order in ("name", "tokens", "share", "last"):
+        assert [row.agent for row in listed(account, order=order)] == made

@@ -1,0 +1,263 @@
+import json
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from sqlalchemy import select
+
+from refine.errors import InvalidValue
+from refine.extensions import db
+from refine.models import AuditLog, ChainHead
+from refine.models.anchor import anchor, missing_since, read_anchor
+from refine.models.verification import verify_all
+from tests import factories, sql
+
+NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def agent(app):
+    """An agent with a chain of four records; beside it an account's chain and the platform's."""
+    agent = factories.agent(name="Ada")
+    for n in range(4):
+        agent.remember(f"the canary sings at {n}", "core")
+    AuditLog.record("sign_in", account=agent.account)
+    AuditLog.record("keys_rotated")
+    db.session.commit()
+    return agent
+
+
+def taken():
+    """An anchor as it comes back from where it was kept."""
+    kept = json.dumps(anchor(NOW), indent=1)
+    db.session.rollback()
+    return read_anchor(kept)
+
+
+def problems():
+    db.session.rollback()
+    db.session.expire_all()
+    found = [verified.problem for verified in verify_all()]
+    db.session.rollback()
+    return [problem for problem in found if problem is not None]
+
+
+def cut(agent, left):
+    """Cut the tail of the agent's chain, so that only ``left`` records remain, and the head fits.
+
+    The memories of the records go as well: nothing in the database tells of them any more.
+    """
+    id_ = agent.id
+    sql.tamper(
+        f"DELETE FROM audit_logs WHERE agent_id = {id_} AND sequence > {left}",
+        f"""UPDATE chain_heads SET sequence = {left}, hash =
+              (SELECT hash FROM audit_logs WHERE agent_id = {id_} AND sequence = {left})
+            WHERE agent_id = {id_}""",
+        f"""DELETE FROM agent_memories m WHERE agent_id = {id_} AND NOT EXISTS
+              (SELECT FROM audit_logs l WHERE l.auditable_id = m.id::text)""",
+    )
+
+
+# -- what it holds ---------------------------------------------------------------------------------
+
+
+def test_an_anchor_tells_where_every_chain_stands(agent):
+    records = db.session.scalars(select(AuditLog).order_by(AuditLog.chain_id, AuditLog.sequence))
+    last = {record.chain_id: record for record in records}
+    names = [f"agent {agent.id}", f"account {agent.account_id}", "platform"]
+
+    taken_now = anchor(NOW)
+
+    assert [record.sequence for record in last.values()] == [4, 1, 1]
+    assert taken_now == {
+        "format": "refine-anchor-1",
+        "at": "2026-03-04T12:00:00.000000+00:00",
+        "chains": [
+            {"id": id_, "name": name, "sequence": record.sequence, "hash": record.hash}
+            for (id_, record), name in zip(last.items(), names, strict=True)
+        ],
+    }
+
+
+def test_an_anchor_is_of_now_in_utc_unless_another_time_is_given(app):
+    before = datetime.now(UTC)
+
+    of_now = datetime.fromisoformat(anchor()["at"])
+    of_then = anchor(datetime(2026, 3, 4, 14, tzinfo=timezone(timedelta(hours=2))))
+
+    assert before <= of_now <= datetime.now(UTC)
+    assert of_then["at"] == "2026-03-04T12:00:00.000000+00:00"
+
+
+def test_an_anchor_holds_no_content_and_no_names(agent):
+    said = json.dumps(anchor())
+
+    assert "canary" not in said
+    assert "Ada" not in said
+
+
+def test_a_chain_without_records_is_in_no_anchor(app):
+    agent = factories.agent("a memory")
+    with db.session.begin_nested():
+        ChainHead.locked(agent=agent, account=None)
+    db.session.commit()
+
+    assert anchor()["chains"] == []
+
+
+def test_taking_an_anchor_writes_nothing(agent):
+    before = sql.snapshot()
+
+    anchor()
+    db.session.commit()
+
+    assert sql.snapshot() == before
+
+
+# -- what it shows ---------------------------------------------------------------------------------
+
+
+def test_nothing_is_missing_where_nothing_happened(agent):
+    assert list(missing_since(taken())) == []
+
+
+def test_chains_that_went_on_and_chains_that_are_new_are_no_fault(agent):
+    anchored = taken()
+    agent.remember("a new memory", "core")
+    factories.agent().remember("another memory", "core")
+    AuditLog.record("sign_in", account=agent.account)
+    db.session.commit()
+
+    assert list(missing_since(anchored)) == []
+
+
+@pytest.mark.parametrize("left", [3, 1])
+def test_a_tail_that_was_cut_with_its_head_and_memories_shows_against_an_anchor_alone(agent, left):
+    anchored = taken()
+
+    cut(agent, left)
+
+    assert problems() == []
+    assert list(missing_since(anchored)) == [
+        f"agent {agent.id}: record 4, which the anchor saw, is gone"
+    ]
+
+
+def test_what_was_cut_after_the_anchor_shows_against_a_later_one(agent):
+    early = taken()
+    agent.remember("a new memory", "core")
+    db.session.commit()
+    late = taken()
+
+    cut(agent, 4)
+
+    assert list(missing_since(early)) == []
+    assert list(missing_since(late)) == [
+        f"agent {agent.id}: record 5, which the anchor saw, is gone"
+    ]
+
+
+def test_a_tail_that_was_cut_and_grown_again_is_not_the_one_that_the_anchor_saw(agent):
+    anchored = taken()
+    cut(agent, 3)
+    db.session.expire_all()
+    agent.remember("something else", "core")
+    agent.remember("and something more", "core")
+    db.session.commit()
+
+    found = list(missing_since(anchored))
+
+    assert problems() == []
+    assert found == [f"agent {agent.id}: record 4 is not the one that the anchor saw"]
+
+
+def test_a_chain_that_is_gone_altogether_is_missed(agent):
+    anchored = taken()
+    sql.tamper(
+        f"DELETE FROM audit_logs WHERE agent_id = {agent.id}",
+        f"DELETE FROM chain_heads WHERE agent_id = {agent.id}",
+    )
+
+    found = list(missing_since(anchored))
+
+    assert problems() == []
+    assert found == [f"agent {agent.id}: record 4, which the anchor saw, is gone"]
+
+
+def test_every_chain_that_lost_records_is_named(agent):
+    anchored = taken()
+    sql.tamper("DELETE FROM audit_logs WHERE agent_id IS NOT NULL OR account_id IS NULL")
+
+    found = list(missing_since(anchored))
+
+    assert found == [
+        f"agent {agent.id}: record 4, which the anchor saw, is gone",
+        "platform: record 1, which the anchor saw, is gone",
+    ]
+
+
+def test_a_record_of_another_chain_does_not_stand_in_for_one_that_is_gone(agent):
+    anchored = taken()
+    other = factories.agent()
+    for _ in range(4):
+        other.remember(factories.text_of(5), "core")
+    db.session.commit()
+
+    cut(agent, 3)
+
+    assert len(list(missing_since(anchored))) == 1
+
+
+# -- reading it back -------------------------------------------------------------------------------
+
+
+def test_an_anchor_comes_back_from_its_json(agent):
+    made = anchor(NOW)
+
+    assert read_anchor(json.dumps(made)) == made
+    assert read_anchor(json.dumps({**made, "chains": []})) == {**made, "chains": []}
+
+
+def changed(**fields):
+    """An anchor, with these fields of it, or of its one chain, otherwise."""
+    chain = {"id": 1, "name": "platform", "sequence": 1, "hash": "0" * 64}
+    whole = {"format": "refine-anchor-1", "at": "2026-03-04T12:00:00+00:00"}
+    of_chain = {name: value for name, value in fields.items() if name in chain}
+    return json.dumps({**whole, "chains": [{**chain, **of_chain}], **fields})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "{",
+        "null",
+        "7",
+        "[]",
+        '"refine-anchor-1"',
+        "{}",
+        "[" * 100_000,
+        '{"format": "refine-anchor-1"}',
+        changed(format="refine-anchor-2"),
+        changed(format=None),
+        changed(chains=None),
+        changed(chains=7),
+        changed(chains=["x"]),
+        changed(chains=[{}]),
+        changed(chains=[[1, "platform", 1, "0"]]),
+        changed(id="1"),
+        changed(id=True),
+        changed(id=1.0),
+        changed(sequence=None),
+        changed(sequence="1"),
+        changed(name=7),
+        changed(name=None),
+        changed(hash=7),
+        changed(at=7),
+        changed(at=None),
+    ],
+    ids=lambda text: text[:70],
+)
+def test_what_is_no_anchor_is_refused(text):
+    with pytest.raises(InvalidValue, match="this is no anchor; give a file that `refine audit"):
+        read_anchor(text)

@@ -1,0 +1,136 @@
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from refine.extensions import db
+from refine.models import ClockMark
+from tests import sql
+
+NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def marked(event="budget_check"):
+    """When the event was, as committed."""
+    return sql.value(f"SELECT at FROM clock_marks WHERE event = '{event}'")
+
+
+def begin(at=NOW, event="budget_check"):
+    after_id = ClockMark.begin(event, every=HOUR, at=at)
+    db.session.commit()
+    return after_id
+
+
+def reached(after_id):
+    ClockMark.reached("budget_check", after_id)
+    db.session.commit()
+
+
+def whole_round(at=NOW):
+    """A round that is begun and brought to its end; tells whether one was due."""
+    after_id = begin(at)
+    if after_id is not None:
+        reached(None)
+    return after_id == 0
+
+
+def test_the_first_round_begins_at_once(app):
+    assert begin() == 0
+
+    assert marked() == NOW
+
+
+@pytest.mark.parametrize(
+    ("later", "is_due"),
+    [
+        (timedelta(0), False),
+        (timedelta(minutes=1), False),
+        (HOUR - timedelta(microseconds=1), False),
+        (HOUR, True),
+        (timedelta(days=30), True),
+    ],
+)
+def test_a_round_is_due_when_its_time_has_passed(app, later, is_due):
+    whole_round()
+
+    assert whole_round(NOW + later) == is_due
+
+    assert marked() == (NOW + later if is_due else NOW)
+
+
+def test_a_round_that_was_cut_is_gone_on_with_and_keeps_its_time(app):
+    begin()
+    reached(17)
+
+    after_id = begin(NOW + timedelta(minutes=1))
+
+    assert after_id == 17
+    assert marked() == NOW
+
+
+def test_the_time_passes_from_the_beginning_of_a_round(app):
+    begin()
+    reached(17)
+    begin(NOW + timedelta(minutes=30))
+    reached(None)
+
+    assert begin(NOW + timedelta(minutes=59)) is None
+    assert begin(NOW + HOUR) == 0
+
+
+def test_a_mark_of_the_future_holds_nothing_up(app):
+    whole_round(NOW + timedelta(days=1))
+
+    assert whole_round(NOW)
+
+
+def test_events_are_marked_apart(app):
+    whole_round()
+
+    assert begin(event="tick") == 0
+
+
+def test_a_round_counts_when_it_is_committed(app):
+    ClockMark.begin("budget_check", every=HOUR, at=NOW)
+    db.session.rollback()
+
+    assert begin() == 0
+
+
+def test_a_note_says_when_the_event_was_last_whatever_stood_there(app):
+    for at in (NOW, NOW + HOUR, NOW):
+        ClockMark.note("tick", at)
+    db.session.commit()
+
+    assert marked("tick") == NOW
+
+
+def test_notes_at_once_do_no_harm(app):
+    together = threading.Barrier(4)
+
+    def race():
+        with app.app_context():
+            together.wait(10)
+            ClockMark.note("tick", NOW)
+            db.session.commit()
+
+    threads = [threading.Thread(target=race) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert marked("tick") == NOW
+
+
+def test_an_event_has_an_age(app):
+    begin()
+
+    assert ClockMark.age("budget_check", NOW + HOUR) == HOUR
+
+
+def test_an_event_that_never_was_has_no_age(app):
+    begin()
+
+    assert ClockMark.age("tick", NOW) is None

@@ -1,0 +1,117 @@
+"""Settings that users change, and what a record keeps of it."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+
+from refine.errors import InvalidValue
+from refine.extensions import db
+from refine.models import AuditLog, RefinementSession
+from refine.models.configuring import set_fields
+from tests import factories
+
+AT = datetime(2026, 3, 2, 12, tzinfo=UTC)
+
+
+def test_what_changed_is_told_with_its_values_before_and_after(app):
+    agent = factories.agent(core_token_budget=100)
+
+    changes = set_fields(agent, {"core_token_budget": 200, "paused": False})
+
+    assert changes == {"core_token_budget": [100, 200]}
+    assert agent.core_token_budget == 200
+
+
+def test_values_are_told_as_json_keeps_them(app):
+    agent = factories.agent(refinement_threshold=0.8)
+    account = factories.account(monthly_cost_cap_usd=Decimal("9.50"))
+
+    of_agent = set_fields(agent, {"refinement_threshold": "0.9"})
+    of_account = set_fields(account, {"monthly_cost_cap_usd": None})
+
+    assert of_agent == {"refinement_threshold": ["0.8", "0.9"]}
+    assert of_account == {"monthly_cost_cap_usd": ["9.50", None]}
+
+
+def test_a_value_is_compared_as_it_is_kept(app):
+    agent = factories.agent(refinement_threshold=0.8, name="Ada")
+
+    assert set_fields(agent, {"refinement_threshold": "0.80", "name": " Ada "}) == {}
+
+
+def test_a_changed_model_is_a_changed_identity(app):
+    agent, user = factories.agent(), factories.user()
+
+    of_budget = agent.configure(user=user, at=AT, core_token_budget=7)
+    before = agent.identity_changed_at
+    of_model = agent.configure(user=user, at=AT, model_id="other/model")
+
+    assert (of_budget, before) == (["core_token_budget"], None)
+    assert (of_model, agent.identity_changed_at) == (["model_id"], AT)
+
+
+def test_a_bad_value_records_nothing(app):
+    agent, user = factories.agent(), factories.user()
+
+    with pytest.raises(InvalidValue):
+        agent.configure(user=user, paused=True, core_token_budget=0)
+
+    db.session.rollback()
+    assert db.session.scalars(db.select(AuditLog)).all() == []
+
+
+def test_a_new_schedule_or_zone_moves_the_next_slot(app):
+    account, user = factories.account(), factories.user()
+
+    account.configure(user=user, at=AT, schedule="0 5 * * *")
+    of_schedule = account.next_due_at
+    account.configure(user=user, at=AT, time_zone="Asia/Tokyo")
+    of_zone = account.next_due_at
+    account.configure(user=user, at=AT, paused=True)
+
+    assert of_schedule == datetime(2026, 3, 3, 5, tzinfo=UTC)
+    assert of_zone == account.next_due_at == datetime(2026, 3, 2, 20, tzinfo=UTC)
+
+
+def test_a_cleared_prompt_is_a_changed_identity_and_its_text_is_sealed(app):
+    agent, user = factories.agent(refinement_prompt="my style"), factories.user()
+
+    was_cleared = [agent.clear_refinement_prompt(user=user, at=AT) for _ in range(2)]
+
+    assert was_cleared == [True, False]
+    assert agent.identity_changed_at == AT
+    (record,) = factories.records(agent)
+    assert record.data == {"by": "user", "characters": 0, "field": "refinement_prompt"}
+    assert record.sealed == {"before": "my style", "after": None}
+
+
+def test_of_prompts_length_and_last_change_are_known(app):
+    agent = factories.agent(system_prompt="four")
+    agent.author("reflection_prompt", "reflect", AT)
+    agent.author("reflection_prompt", "reflect!", AT.replace(hour=13))
+
+    assert agent.characters_of("system_prompt") == 4
+    assert agent.characters_of("reflection_prompt") == 8
+    assert agent.characters_of("refinement_prompt") is None
+    assert agent.last_prompt_changes() == {"reflection_prompt": AT.replace(hour=13)}
+
+
+def test_an_account_that_stays_as_it_is_has_no_record(app):
+    account, user = factories.account(time_zone="Asia/Tokyo"), factories.user()
+
+    changed = account.configure(user=user, at=AT, time_zone="Asia/Tokyo", paused=False)
+
+    assert changed == []
+    assert db.session.scalars(db.select(AuditLog)).all() == []
+
+
+def test_a_record_changed_the_mass_by_what_its_memories_lost_and_gained(app):
+    agent = factories.agent("sixteen letters.", "sixteen letters!")
+    session = RefinementSession.start(agent)
+    first, second = db.session.scalars(agent.memories("core")).all()
+
+    session.consolidate([first.id, second.id], "eight ch")
+
+    (record,) = [each for each in factories.records(agent) if each.action.endswith("consolidate")]
+    assert record.effect_tokens == 2 - 4 - 4

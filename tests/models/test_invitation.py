@@ -1,0 +1,79 @@
+"""One-time links by which people join."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from refine.errors import InvalidValue
+from refine.extensions import db
+from refine.models import Invitation
+from refine.models.invitation import VALID_FOR
+from tests import factories, sql
+from tests.factories import PASSWORD
+
+AT = datetime(2026, 3, 2, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def user(app):
+    made = factories.user()
+    made.password_hash = None
+    return made
+
+
+@pytest.fixture
+def secret(user):
+    return Invitation.issue(user, AT)
+
+
+def test_a_link_leads_to_its_user(user, secret):
+    assert Invitation.open(secret, AT).user is user
+
+
+def test_another_secret_leads_nowhere(secret):
+    assert Invitation.open(secret + "x", AT) is None
+
+
+def test_its_secret_is_not_stored(secret):
+    db.session.commit()
+
+    assert secret not in str(sql.snapshot())
+
+
+@pytest.mark.parametrize(
+    ("later", "is_open"), [(VALID_FOR - timedelta(seconds=1), True), (VALID_FOR, False)]
+)
+def test_a_link_is_good_for_seven_days(secret, later, is_open):
+    assert timedelta(days=7) == VALID_FOR
+    assert (Invitation.open(secret, AT + later) is not None) is is_open
+
+
+def test_a_link_is_good_once(user, secret):
+    accepted = Invitation.open(secret, AT).accept(PASSWORD, AT)
+
+    assert accepted is user
+    assert user.has_password(PASSWORD)
+    assert Invitation.open(secret, AT) is None
+
+
+def test_a_password_that_cannot_be_taken_leaves_it_good(secret):
+    with pytest.raises(InvalidValue):
+        Invitation.open(secret, AT).accept("short", AT)
+
+    assert Invitation.open(secret, AT) is not None
+
+
+def test_a_newer_link_ends_the_older_ones_of_that_user_alone(user, secret):
+    others = Invitation.issue(factories.user(), AT)
+
+    newer = Invitation.issue(user, AT)
+
+    assert Invitation.open(secret, AT) is None
+    assert Invitation.open(newer, AT) is not None
+    assert Invitation.open(others, AT) is not None
+
+
+def test_a_link_of_an_inactive_user_leads_nowhere(user, secret):
+    user.active = False
+
+    assert Invitation.open(secret, AT) is None

@@ -1,0 +1,210 @@
+"""The sign of life of a session's worker: what must not stop it, and what must."""
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from flask import Flask
+from sqlalchemy import Engine, event, text
+
+from refine.extensions import db
+from refine.jobs.tick import INTERVAL
+from refine.models import RefinementSession
+from refine.models.session import LOST_AFTER
+from refine.refinement import heartbeat
+from refine.refinement.heartbeat import beating
+from tests import factories, sql
+from tests.commands import eventually
+
+BEATS = "UPDATE refinement_sessions SET heartbeat_at%%"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "INTERVAL_SECONDS", 0.02)
+    monkeypatch.setattr(heartbeat, "RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(
+        heartbeat, "_LIMITS", text("SET lock_timeout = '50ms'; SET statement_timeout = '1s'")
+    )
+
+
+@pytest.fixture
+def session(app: Flask) -> RefinementSession:
+    return factories.session()
+
+
+@pytest.fixture
+def beats(app: Flask) -> Iterator[list[int]]:
+    """How many rows each beat has changed so far."""
+    counted: list[int] = []
+
+    def count(_connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+        if "SET heartbeat_at" in statement:
+            counted.append(cursor.rowcount)
+
+    event.listen(Engine, "after_cursor_execute", count)
+    yield counted
+    event.remove(Engine, "after_cursor_execute", count)
+
+
+@contextmanager
+def beating_for(session: RefinementSession) -> Iterator[None]:
+    assert session.lease_token is not None
+    with beating(session.id, session.lease_token):
+        db.session.commit()
+        yield
+
+
+def beaten_at(session: RefinementSession) -> datetime:
+    at = sql.value(f"SELECT heartbeat_at FROM refinement_sessions WHERE id = '{session.id}'")
+    assert isinstance(at, datetime)
+    return at
+
+
+def beats_on(beats: list[int], *, times: int = 3) -> Callable[[], bool]:
+    """Whether that many beats have come from now on."""
+    before = len(beats)
+    return lambda: len(beats) >= before + times
+
+
+def hearts() -> list[int]:
+    """The database's processes that a heart is connected to."""
+    with db.engine.connect() as connection:
+        return list(
+            connection.exec_driver_sql(
+                f"SELECT pid FROM pg_stat_activity WHERE query LIKE '{BEATS}'"
+            ).scalars()
+        )
+
+
+# -- what does not stop it ------------------------------------------------------------------------
+
+
+def test_a_row_that_is_locked_for_long_is_made_up_for_at_once(
+    session: RefinementSession, beats: list[int]
+) -> None:
+    failed: list[str] = []
+
+    def note(context: Any) -> None:
+        if "SET heartbeat_at" in context.statement:
+            failed.append(context.original_exception.sqlstate)
+
+    event.listen(Engine, "handle_error", note)
+
+    with beating_for(session):
+        eventually(lambda: beats)
+        with db.engine.connect() as another:
+            another.execute(text("SELECT 1 FROM refinement_sessions FOR UPDATE"))
+            eventually(lambda: len(failed) > 2)
+            while_locked = beaten_at(session)
+        eventually(lambda: beaten_at(session) > while_locked, seconds=3)
+
+    event.remove(Engine, "handle_error", note)
+    assert set(failed) == {"55P03"}
+
+
+def test_a_pool_without_a_free_connection_does_not_stop_it(
+    session: RefinementSession, beats: list[int]
+) -> None:
+    with beating_for(session), ExitStack() as pool:
+        eventually(lambda: beats)
+        for _ in range(15):
+            pool.enter_context(db.engine.connect())
+        more = beats_on(beats)
+
+        eventually(more, seconds=5)
+
+    assert db.engine.pool.size() + db.engine.pool._max_overflow == 15  # type: ignore[attr-defined]
+    assert set(beats) == {1}
+
+
+def test_a_connection_that_was_cut_is_replaced(
+    session: RefinementSession, beats: list[int]
+) -> None:
+    with beating_for(session):
+        eventually(lambda: len(hearts()) == 1)
+        (first,) = hearts()
+        sql.value(f"SELECT pg_terminate_backend({first})")
+        more = beats_on(beats)
+
+        eventually(more, seconds=5)
+        (second,) = hearts()
+
+    assert second != first
+
+
+# -- what it does not touch -----------------------------------------------------------------------
+
+
+def test_a_beat_under_another_lease_changes_nothing(
+    session: RefinementSession, beats: list[int]
+) -> None:
+    before = beaten_at(session)
+
+    with beating(session.id, uuid.uuid4()):
+        eventually(beats_on(beats))
+
+    assert set(beats) == {0}
+    assert beaten_at(session) == before
+
+
+def test_a_session_that_ended_is_not_stamped_any_more(
+    session: RefinementSession, beats: list[int]
+) -> None:
+    with beating_for(session):
+        eventually(lambda: beats)
+        session.finish("completed", "the agent completed it")
+        db.session.commit()
+        beats.clear()
+
+        eventually(beats_on(beats, times=4))
+
+    assert set(beats[1:]) == {0}
+
+
+def test_another_session_is_left_alone(session: RefinementSession, beats: list[int]) -> None:
+    other = factories.session()
+    before = beaten_at(other)
+
+    with beating_for(session):
+        eventually(beats_on(beats))
+
+    assert beaten_at(other) == before
+    assert beaten_at(session) > before
+
+
+# -- its end --------------------------------------------------------------------------------------
+
+
+def test_it_stops_with_the_session_and_closes_its_connection(
+    session: RefinementSession, beats: list[int]
+) -> None:
+    with beating_for(session):
+        eventually(lambda: beats)
+
+    assert [each for each in threading.enumerate() if each.name == "refine-heartbeat"] == []
+    eventually(lambda: hearts() == [])
+
+
+def test_it_stops_where_the_session_fails(session: RefinementSession, beats: list[int]) -> None:
+    with suppress(LookupError), beating_for(session):
+        eventually(lambda: beats)
+        raise LookupError
+
+    assert [each for each in threading.enumerate() if each.name == "refine-heartbeat"] == []
+
+
+def test_a_lost_worker_has_missed_three_beats_and_is_found_within_two_minutes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.undo()
+
+    three_beats = timedelta(seconds=3 * heartbeat.INTERVAL_SECONDS)
+    found_after = LOST_AFTER + INTERVAL
+
+    assert three_beats < LOST_AFTER
+    assert found_after < timedelta(minutes=2)

@@ -1,0 +1,203 @@
+"""The log: one line an event, ids and figures, never content."""
+
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator, MutableMapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from flask import Flask
+from redis import Redis
+from structlog.testing import capture_logs
+
+from refine import clock, create_app
+from refine.extensions import db
+from refine.jobs.tick import run_tick
+from refine.models import RefinementSession
+from refine.models.session import LOST_AFTER
+from refine.settings import Settings
+from refine.web.scope import public
+from tests import factories
+from tests.commands import environment
+
+Lines = list[MutableMapping[str, Any]]
+
+
+@pytest.fixture
+def lines(app: Flask) -> Iterator[Lines]:
+    """What is logged, as it is logged."""
+    with capture_logs() as captured:
+        yield captured
+
+
+def python(script: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment({}),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+
+def test_a_session_that_ended_is_one_line_of_ids_and_figures(lines: Lines) -> None:
+    owner = factories.agent("the canary sings", "a canary", system_prompt="You are a canary.")
+    session = RefinementSession.start(owner)
+    session.finish("completed", "the agent completed it", summary="a canary")
+    before_the_commit = list(lines)
+
+    db.session.commit()
+
+    (line,) = lines
+    assert before_the_commit == []
+    assert (line["event"], line["session_id"]) == ("session ended", str(session.id))
+    assert (line["agent_id"], line["account_id"]) == (owner.id, owner.account_id)
+    assert (line["status"], line["mass_before"], line["cost_usd"]) == ("completed", 6, "0.000000")
+    assert "canary" not in json.dumps(line)
+
+
+def test_an_end_that_was_rolled_back_is_no_line(lines: Lines) -> None:
+    session = RefinementSession.start(factories.agent("a memory"))
+    db.session.commit()
+    session.finish("completed", "the agent completed it")
+
+    db.session.rollback()
+    db.session.commit()
+
+    assert lines == []
+
+
+def test_the_line_waits_for_the_whole_transaction(lines: Lines) -> None:
+    session = RefinementSession.start(factories.agent("a memory"))
+    with db.session.begin_nested():
+        session.finish("declined", "the agent declined")
+    at_the_savepoint = list(lines)
+
+    db.session.commit()
+
+    assert at_the_savepoint == []
+    assert [line["status"] for line in lines] == ["declined"]
+
+
+def test_a_line_is_json_with_the_most_telling_first() -> None:
+    done = python(
+        "import structlog; from refine import logs; logs.configure('INFO')\n"
+        "structlog.get_logger('refine.x').info('hello', tokens=7)\n"
+    )
+
+    (line,) = map(json.loads, done.stderr.splitlines())
+    assert list(line)[:3] == ["timestamp", "level", "event"]
+    assert (line["event"], line["level"], line["tokens"]) == ("hello", "info", 7)
+
+
+def test_a_session_that_a_tick_gives_up_is_a_line_as_any_other(lines: Lines) -> None:
+    session = factories.session(factories.agent("the canary sings"))
+    session.heartbeat_at = clock.now() - LOST_AFTER - timedelta(seconds=1)
+    db.session.commit()
+
+    run_tick()
+
+    (line,) = [line for line in lines if line["event"] == "session ended"]
+    assert (line["session_id"], line["status"]) == (str(session.id), "failed")
+    assert (line["error_kind"], line["reason"]) == ("worker_lost", "the worker was lost")
+    assert "canary" not in json.dumps(lines)
+
+
+def test_a_tick_that_did_something_is_a_line_and_one_that_did_nothing_is_none(
+    redis: Redis, lines: Lines
+) -> None:
+    RefinementSession.queue(factories.agent("a memory"), "cli")
+    db.session.commit()
+
+    run_tick()
+    run_tick()
+
+    assert [(line["event"], line["dispatched"], line["faults"]) for line in lines] == [
+        ("tick", 1, 0)
+    ]
+
+
+@pytest.fixture
+def kept_log(app: Flask) -> Iterator[None]:
+    """The application's log is afterwards as it was."""
+    log = logging.getLogger("refine")
+    level, handlers = log.level, log.handlers
+    yield
+    log.setLevel(level)
+    log.handlers = handlers
+
+
+def test_the_level_is_that_of_the_settings(
+    kept_log: None, environ: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    create_app(Settings.from_environ({**environ, "REFINE_LOG_LEVEL": "error"}))
+
+    logging.getLogger("refine.tests").warning("a warning")
+    logging.getLogger("refine.tests").error("an error")
+
+    (line,) = capsys.readouterr().err.splitlines()
+    assert json.loads(line)["event"] == "an error"
+
+
+def test_a_fault_in_a_request_is_a_line_that_names_its_class_and_not_what_it_says(
+    kept_log: None, environ: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = create_app(Settings.from_environ(environ))
+
+    @own.get("/fault")
+    @public
+    def fault() -> str:
+        raise LookupError("a canary")
+
+    answer = own.test_client().get("/fault")
+
+    (line,) = map(json.loads, capsys.readouterr().err.splitlines())
+    assert answer.status_code == 500
+    assert (line["level"], line["event"], line["path"]) == ("error", "fault", "/fault")
+    assert line["fault"] == "LookupError"
+    assert "canary" not in json.dumps(line)
+
+
+def test_libraries_speak_in_the_same_form_from_warnings_on() -> None:
+    done = python(
+        "import logging; from refine import logs; logs.configure('DEBUG')\n"
+        "for name in ('rq.worker', 'rq_scheduler.scheduler', 'sqlalchemy.pool', 'alembic'):\n"
+        "    logging.getLogger(name).info('chatter')\n"
+        "    logging.getLogger(name).warning('trouble')\n"
+    )
+
+    assert [json.loads(line)["event"] for line in done.stderr.splitlines()] == ["trouble"] * 4
+
+
+@pytest.mark.parametrize(
+    ("level", "events"),
+    [("DEBUG", ["debug", "info", "warning"]), ("INFO", ["warning"]), ("ERROR", [])],
+)
+def test_a_command_for_people_says_warnings_alone_unless_all_is_asked_for(
+    level: str, events: list[str]
+) -> None:
+    done = python(
+        f"import structlog; from refine import logs; logs.configure({level!r}); logs.quieten()\n"
+        "log = structlog.get_logger('refine.tests')\n"
+        "log.debug('debug'); log.info('info'); log.warning('warning')\n"
+    )
+
+    assert [json.loads(line)["event"] for line in done.stderr.splitlines()] == events
+
+
+def test_on_a_terminal_a_person_reads_columns() -> None:
+    done = python(
+        "import os, pty\n"
+        "pid, terminal = pty.fork()\n"
+        "if pid == 0:\n"
+        "    import structlog; from refine import logs\n"
+        "    logs.configure('INFO'); structlog.get_logger('refine.x').info('hello', tokens=7)\n"
+        "    os._exit(0)\n"
+        "print(os.read(terminal, 4096).decode())\n"
+    )
+
+    assert "hello" in done.stdout
+    assert not done.stdout.startswith("{")

@@ -1,0 +1,243 @@
+"""Browsers without a screen, the people who use them, and an account with one of everything."""
+
+import contextvars
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from html import unescape
+from typing import Any
+
+import pytest
+from argon2 import PasswordHasher
+from flask import Flask
+from flask.testing import FlaskClient
+from sqlalchemy import event
+from werkzeug.test import TestResponse
+
+from refine import create_app
+from refine.extensions import db
+from refine.models import (
+    Account,
+    Agent,
+    AgentMemory,
+    ApiToken,
+    AuditLog,
+    Invitation,
+    RefinementSession,
+    User,
+)
+from refine.settings import Settings
+from refine.tools import RefinementTool
+from tests import factories
+from tests.factories import PASSWORD
+
+_TOKEN = re.compile(r'name="csrf_token" value="([^"]+)"')
+_LINK = re.compile(r'(?:href|hx-get|src)="([^"]*)"')
+_FORM = re.compile(r'<form method="post"(?: action="([^"]*)")?')
+
+
+class Browser(FlaskClient):
+    """Keeps cookies, and sends the token of its forms.
+
+    Each request runs in a context of its own: else it would find the test's application context,
+    and share the database's session and the signed-in user with it.
+    """
+
+    _csrf_token: str | None = None
+
+    def open(self, *args: Any, **options: Any) -> TestResponse:
+        opened = super().open
+        return contextvars.Context().run(opened, *args, **{"buffered": True, **options})
+
+    def token(self) -> str:
+        """Return the token that the forms of this browser carry."""
+        if self._csrf_token is None:
+            found = _TOKEN.search(self.get("/sign-in", follow_redirects=True).text)
+            assert found is not None, "no form with a token"
+            self._csrf_token = found[1]
+        return self._csrf_token
+
+    def submit(self, path: str, fields: dict[str, Any] | None = None, **options: Any) -> Any:
+        """Send a form, as its page would."""
+        return self.post(path, data={"csrf_token": self.token(), **(fields or {})}, **options)
+
+    def sign_in(self, email: str, password: str = PASSWORD, **fields: Any) -> TestResponse:
+        answer = self.submit("/sign-in", {"email": email, "password": password, **fields})
+        self.forget_token()
+        return answer  # type: ignore[no-any-return]
+
+    def forget_token(self) -> None:
+        """A new session of the browser comes with a new token."""
+        self._csrf_token = None
+
+
+SignedIn = Callable[[User], Browser]
+
+
+@pytest.fixture
+def client(app: Flask) -> Browser:
+    """A browser that is not signed in."""
+    return browser_of(app)
+
+
+@pytest.fixture
+def signed_in(app: Flask) -> SignedIn:
+    """Sign a person in, through the form."""
+
+    def signed_in(user: User) -> Browser:
+        email = user.email
+        db.session.commit()
+        browser = browser_of(app)
+        assert browser.sign_in(email).status_code == 303
+        return browser
+
+    return signed_in
+
+
+@pytest.fixture
+def admin(app: Flask) -> User:
+    return person(account=factories.account(name="Own account", slug="own"))
+
+
+@pytest.fixture
+def dashboard(admin: User, signed_in: SignedIn) -> Browser:
+    """A browser in which the admin of an account is signed in."""
+    return signed_in(admin)
+
+
+@pytest.fixture
+def with_settings(app: Flask, environ: dict[str, str]) -> Iterator[Callable[..., Flask]]:
+    """Make the same application with other settings."""
+    made: list[Flask] = []
+
+    def with_settings(**variables: str) -> Flask:
+        made.append(create_app(Settings.from_environ({**environ, **variables})))
+        return made[-1]
+
+    yield with_settings
+    for application in made:
+        with application.app_context():
+            db.engine.dispose()
+
+
+@dataclass
+class World:
+    """An account with one of everything, and people in and outside it."""
+
+    viewer: User
+    stranger: User
+    admin: User
+    site_admin: User
+    agent: Agent
+    memories: list[AgentMemory]
+    discarded: AgentMemory
+    ended: RefinementSession
+    live: RefinementSession
+    token: ApiToken
+    invited: User
+    invitation: str
+    record: AuditLog
+
+    @property
+    def account(self) -> Account:
+        return self.admin.account
+
+
+@pytest.fixture
+def world(admin: User) -> World:
+    account = admin.account
+    agent = factories.agent(account=account, name="Ada", model_id="rehearsal/ada")
+    memories = factories.ledger(agent, *[25] * 8)
+    discarded = factories.memory(agent)
+    discarded.discard(user=admin)
+    ended = ended_session(agent, memories.pop())
+    other = factories.agent(*["one", "two"], account=account, model_id="rehearsal/other")
+    live = RefinementSession.queue(other, "manual", user=admin)
+    token, _ = ApiToken.mint(account=account, user=admin)
+    invited = User.invite(account, "invited@example.org", role="viewer", by=admin)
+    made = World(
+        viewer=person(account=account, role="viewer"),
+        stranger=person(),
+        admin=admin,
+        site_admin=person(site_admin=True),
+        agent=agent,
+        memories=memories,
+        discarded=discarded,
+        ended=ended,
+        live=live,
+        token=token,
+        invited=invited,
+        invitation=Invitation.issue(invited),
+        record=factories.records(agent)[-1],
+    )
+    db.session.commit()
+    return made
+
+
+def browser_of(app: Flask) -> Browser:
+    return Browser(app, app.response_class)
+
+
+def person(**fields: Any) -> User:
+    """A user whose password is checked quickly."""
+    made: User = factories.user(**fields)
+    made.password_hash = _quick_hash()
+    db.session.flush()
+    return made
+
+
+def ended_session(agent: Agent, *deleted: AgentMemory, summary: str = "done") -> RefinementSession:
+    """A completed session in which these memories were deleted."""
+    session = factories.session(agent)
+    tool = RefinementTool(session)
+    for memory in deleted:
+        assert tool.execute(action="delete", id=memory.id)["type"] == "deleted"
+    assert tool.execute(action="complete", summary=summary)["type"] == "refinement_complete"
+    db.session.refresh(session)
+    return session
+
+
+def records(action: str) -> list[AuditLog]:
+    """All records of an action, as committed, oldest first."""
+    db.session.rollback()
+    wanted = db.select(AuditLog).where(AuditLog.action == action).order_by(AuditLog.id)
+    return list(db.session.scalars(wanted))
+
+
+def links_of(page: str) -> list[str]:
+    """Where a page leads, its own static files left out."""
+    found = [unescape(link) for link in _LINK.findall(page)]
+    return [link for link in found if link.startswith("/") and not link.startswith("/static/")]
+
+
+def actions_of(page: str) -> list[str]:
+    """Where the forms of a page post to, the one that signs out left out."""
+    return [action for action in map(unescape, _FORM.findall(page)) if action != "/sign-out"]
+
+
+def words_of(page: str) -> str:
+    """What a page says, without its mark-up."""
+    main = page.partition("<main")[2] or page
+    without = re.sub(r"<(script|style|option|title)\b.*?</\1>", " ", main, flags=re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", f"<{without}")).split())
+
+
+def queries_of(work: Callable[[], object]) -> int:
+    """How many statements the database is sent meanwhile."""
+    sent: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        sent.append(statement)
+
+    event.listen(db.engine, "before_cursor_execute", note)
+    try:
+        work()
+    finally:
+        event.remove(db.engine, "before_cursor_execute", note)
+    return len(sent)
+
+
+@cache
+def _quick_hash() -> str:
+    return PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(PASSWORD)

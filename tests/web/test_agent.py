@@ -1,0 +1,564 @@
+"""One agent's pages: what they show, and what can be done there."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from flask import Flask
+from redis import Redis
+
+from refine import clock
+from refine.extensions import db
+from refine.jobs.queue import ASKED
+from refine.models import Agent, AgentMemory, RefinementSession, User
+from refine.models.agent import Composition
+from tests import factories, sql
+from tests.commands import UNUSED_PORT
+from tests.scripted_model import ScriptedModel
+from tests.web.conftest import (
+    Browser,
+    SignedIn,
+    actions_of,
+    browser_of,
+    ended_session,
+    links_of,
+    person,
+    records,
+    words_of,
+)
+
+WithSettings = Callable[..., Flask]
+
+
+@pytest.fixture
+def agent(admin: User) -> Agent:
+    owner = factories.agent(account=admin.account, name="Ada", model_id="rehearsal/ada")
+    factories.ledger(owner, *[25] * 8)
+    db.session.commit()
+    return owner
+
+
+@pytest.fixture
+def memory(agent: Agent) -> AgentMemory:
+    made = factories.memory(agent, tags=["voice"])
+    db.session.commit()
+    return made
+
+
+@pytest.fixture
+def viewer(admin: User, signed_in: SignedIn) -> Browser:
+    return signed_in(person(account=admin.account, role="viewer"))
+
+
+def page_of(browser: Browser, agent: Agent, part: str = "") -> str:
+    answer = browser.get(f"/agents/{agent.id}{part}")
+    assert answer.status_code == 200
+    return answer.text
+
+
+# -- its story -------------------------------------------------------------------------------------
+
+
+def test_before_its_first_session_the_page_says_when_that_is(
+    dashboard: Browser, agent: Agent
+) -> None:
+    said = words_of(page_of(dashboard, agent))
+
+    assert "Nothing has changed this memory yet." in said
+    assert "Its first session runs at the account's next slot." in said
+    assert "200 / 5,000 4 % tokens" in said
+    assert "<svg viewBox" not in page_of(dashboard, agent).partition("Core memory over time")[2]
+
+
+def test_of_a_paused_agent_it_says_that_nothing_runs_by_itself(
+    dashboard: Browser, agent: Agent
+) -> None:
+    agent.paused = True
+    db.session.commit()
+
+    said = words_of(page_of(dashboard, agent))
+
+    assert "paused" in said
+    assert "It is paused; otherwise its first session would run" in said
+
+
+def test_of_an_inactive_agent_it_offers_no_session(dashboard: Browser, agent: Agent) -> None:
+    agent.active = False
+    db.session.commit()
+
+    page = page_of(dashboard, agent)
+
+    assert "not active" in words_of(page)
+    assert f"/agents/{agent.id}/sessions" not in actions_of(page)
+
+
+def test_what_happened_is_drawn_and_listed(dashboard: Browser, agent: Agent) -> None:
+    first = db.session.scalars(agent.memories("core")).first()
+    assert first is not None
+    session = ended_session(agent, first)
+
+    page = page_of(dashboard, agent)
+
+    said = words_of(page)
+    assert "session ended 175" in said
+    assert 'class="mark m-session"' in page
+    assert f"/sessions/{session.id}" in links_of(page)
+    assert "Removed in 30 days 12 %" in said
+    assert "Removed in 90 days 12 %" in said
+
+
+def test_of_a_rehearsed_agent_it_says_who_answers(dashboard: Browser, agent: Agent) -> None:
+    assert "rehearsal/ada, answered by the rehearsal model" in words_of(page_of(dashboard, agent))
+
+
+def test_what_keeps_the_clock_from_asking_is_said(dashboard: Browser, agent: Agent) -> None:
+    agent.account.monthly_cost_cap_usd = 0
+    db.session.commit()
+
+    said = words_of(page_of(dashboard, agent))
+
+    assert "By itself nothing runs now: the account's monthly cost cap of $0.00 is reached." in said
+
+
+def test_a_live_session_is_offered_instead_of_another_one(dashboard: Browser, agent: Agent) -> None:
+    live = RefinementSession.queue(agent, "manual")
+    db.session.commit()
+
+    page = page_of(dashboard, agent)
+
+    assert "Watch the live session" in page
+    assert f"/sessions/{live.id}" in links_of(page)
+    assert f"/agents/{agent.id}/sessions" not in actions_of(page)
+
+
+@pytest.mark.parametrize("part", ["", "/ledger", "/ledger?kind=discarded"])
+def test_a_viewer_is_shown_no_button(
+    viewer: Browser, agent: Agent, memory: AgentMemory, part: str
+) -> None:
+    memory.discard()
+    db.session.commit()
+
+    assert actions_of(page_of(viewer, agent, part)) == []
+
+
+def test_a_viewers_settings_are_shut(viewer: Browser, agent: Agent) -> None:
+    agent.author("refinement_prompt", "my style")
+    db.session.commit()
+
+    page = page_of(viewer, agent, "/settings")
+
+    assert "<fieldset disabled>" in page
+    assert "<button" not in page.partition("<main")[2]
+
+
+# -- memories --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kinds(agent: Agent) -> Composition:
+    """A different number of memories of each kind."""
+    week_ago = clock.now() - timedelta(days=7, minutes=1)
+    for _ in range(2):
+        factories.memory(agent, constitutional=True)
+    for _ in range(3):
+        factories.memory(agent, memory_type="journal")
+    for _ in range(4):
+        factories.memory(agent, memory_type="journal", created_at=week_ago)
+    for _ in range(5):
+        factories.memory(agent).discard()
+    factories.memory(agent, tags=["voice", "relational"])
+    db.session.commit()
+    return agent.composition()
+
+
+def rows_of(page: str) -> int:
+    return page.count('<th scope="row">#')
+
+
+def test_each_count_of_memories_leads_to_a_list_of_as_many(
+    dashboard: Browser, agent: Agent, kinds: Composition
+) -> None:
+    links = [link for link in links_of(page_of(dashboard, agent)) if "/ledger?" in link]
+
+    listed = [rows_of(dashboard.get(link).text) for link in links]
+
+    shown = [kinds.core, kinds.constitutional, kinds.journal_shown, kinds.journal_expired]
+    assert listed == [*shown, kinds.discarded] == [11, 2, 3, 4, 5]
+    said = words_of(page_of(dashboard, agent))
+    assert "Core 11 of these constitutional 2 Journal, last week 3 Journal, expired 4" in said
+    assert "Discarded 5" in said
+
+
+@pytest.mark.parametrize(
+    ("query", "number"),
+    [("locked=1", 3), ("tag=voice", 1), ("tag=relational", 1), ("tag=audio", 0), ("tag=x", 11)],
+)
+def test_memories_are_filtered_by_lock_and_tag(
+    dashboard: Browser, agent: Agent, kinds: Composition, query: str, number: int
+) -> None:
+    assert rows_of(page_of(dashboard, agent, f"/ledger?{query}")) == number
+
+
+def test_the_counts_of_the_filter_are_those_of_its_lists(
+    dashboard: Browser, agent: Agent, kinds: Composition
+) -> None:
+    page = page_of(dashboard, agent, "/ledger")
+
+    for option in (
+        "core (11)",
+        "constitutional (2)",
+        "journal, last week (3)",
+        "journal, expired (4)",
+        "discarded (5)",
+    ):
+        assert f">{option}</option>" in page
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("", "No core memories: there is nothing to refine yet."),
+        ("?kind=constitutional", "No core memory is constitutional."),
+        ("?kind=journal", "No journal memories of the last week."),
+        ("?kind=expired", "No journal memory has expired."),
+        ("?kind=discarded", "Nothing was discarded."),
+        ("?locked=1", "No such memory. Show all core memories."),
+        ("?kind=nonsense", "No core memories"),
+    ],
+)
+def test_an_empty_list_says_why(dashboard: Browser, admin: User, query: str, said: str) -> None:
+    agent = factories.agent(account=admin.account)
+    db.session.commit()
+
+    assert said in words_of(page_of(dashboard, agent, f"/ledger{query}"))
+
+
+def test_the_flag_is_set_and_lifted_unseen_and_recorded(
+    dashboard: Browser, admin: User, agent: Agent, memory: AgentMemory
+) -> None:
+    path = f"/agents/{agent.id}/memories/{memory.id}/constitutional"
+
+    answer = dashboard.submit(path, {"constitutional": "1", "kind": "core"})
+    db.session.refresh(memory)
+    is_set = memory.constitutional
+    dashboard.submit(path, {"constitutional": "0"})
+
+    db.session.refresh(memory)
+    assert answer.headers["Location"] == f"/agents/{agent.id}/ledger?kind=core"
+    assert (is_set, memory.constitutional) == (True, False)
+    toggles = records("memory_constitutional_toggle")
+    assert [record.user_id for record in toggles] == [admin.id] * 2
+    assert [record.data["constitutional"] for record in toggles] == [True, False]
+
+
+def test_to_set_the_flag_twice_records_it_once(
+    dashboard: Browser, agent: Agent, memory: AgentMemory
+) -> None:
+    for _ in range(2):
+        dashboard.submit(
+            f"/agents/{agent.id}/memories/{memory.id}/constitutional", {"constitutional": "1"}
+        )
+
+    assert len(records("memory_constitutional_toggle")) == 1
+
+
+def test_a_discarded_memory_is_brought_back_unseen_and_recorded(
+    dashboard: Browser, admin: User, agent: Agent, memory: AgentMemory
+) -> None:
+    memory.discard()
+    db.session.commit()
+
+    answer = dashboard.submit(
+        f"/agents/{agent.id}/memories/{memory.id}/restore",
+        {"kind": "discarded"},
+        follow_redirects=True,
+    )
+
+    assert f"Memory #{memory.id} is back among the agent's core memories." in words_of(answer.text)
+    assert answer.request.args["kind"] == "discarded"
+    db.session.refresh(memory)
+    assert not memory.discarded
+    (record,) = records("memory_restored")
+    assert record.user_id == admin.id
+
+
+# -- refine now ------------------------------------------------------------------------------------
+
+
+def test_refine_now_lands_on_the_session_that_it_queued(
+    redis: Redis, dashboard: Browser, admin: User, agent: Agent
+) -> None:
+    answer = dashboard.submit(f"/agents/{agent.id}/sessions")
+
+    db.session.rollback()
+    session = RefinementSession.live_of(agent)
+    assert session is not None
+    assert (session.trigger, session.user_id) == ("manual", admin.id)
+    assert (answer.status_code, answer.headers["Location"]) == (303, f"/sessions/{session.id}")
+    assert redis.llen(f"rq:queue:{ASKED}") == 1
+    (record,) = records("refinement_queued")
+    assert record.user_id == admin.id
+
+
+def test_refine_now_of_an_agent_with_a_live_session_leads_to_that_one(
+    redis: Redis, dashboard: Browser, agent: Agent
+) -> None:
+    live = RefinementSession.queue(agent, "weekly")
+    db.session.commit()
+
+    answer = dashboard.submit(f"/agents/{agent.id}/sessions", follow_redirects=True)
+
+    assert answer.request.path == f"/sessions/{live.id}"
+    assert "This agent has a live session already: here it is." in answer.text
+    assert len(records("refinement_queued")) == 1
+
+
+def test_refine_now_works_on_a_paused_agent(redis: Redis, dashboard: Browser, agent: Agent) -> None:
+    agent.paused = True
+    db.session.commit()
+
+    answer = dashboard.submit(f"/agents/{agent.id}/sessions")
+
+    assert answer.headers["Location"].startswith("/sessions/")
+
+
+def test_refine_now_of_an_inactive_agent_is_refused_in_words(
+    redis: Redis, dashboard: Browser, agent: Agent
+) -> None:
+    agent.active = False
+    db.session.commit()
+
+    answer = dashboard.submit(f"/agents/{agent.id}/sessions", follow_redirects=True)
+
+    assert "Ada is not active: no session runs for it." in words_of(answer.text)
+    assert records("refinement_queued") == []
+
+
+def test_without_redis_the_session_waits_and_that_is_said(
+    admin: User, agent: Agent, with_settings: WithSettings
+) -> None:
+    browser = browser_of(with_settings(REDIS_URL=f"redis://127.0.0.1:{UNUSED_PORT}/0"))
+    browser.sign_in(admin.email)
+
+    answer = browser.submit(f"/agents/{agent.id}/sessions", follow_redirects=True)
+
+    db.session.rollback()
+    session = RefinementSession.live_of(agent)
+    assert session is not None
+    assert answer.request.path == f"/sessions/{session.id}"
+    said = words_of(answer.text)
+    assert "The session waits: the queue cannot be reached now. It starts by itself later." in said
+    assert "It is handed over at the clock's next tick." in said
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+
+def settings(**fields: str) -> dict[str, str]:
+    """What the form sends, all boxes as they are at first."""
+    usual = {
+        "model_id": "rehearsal/ada",
+        "core_token_budget": "5000",
+        "refinement_threshold": "",
+        "has_paused": "1",
+        "has_active": "1",
+        "active": "1",
+    }
+    return {**usual, **fields}
+
+
+def test_settings_are_taken_and_recorded(dashboard: Browser, admin: User, agent: Agent) -> None:
+    answer = dashboard.submit(
+        f"/agents/{agent.id}/settings",
+        settings(core_token_budget="4,000", refinement_threshold=" 0.8 ", paused="1"),
+        follow_redirects=True,
+    )
+
+    db.session.refresh(agent)
+    assert "Saved." in words_of(answer.text)
+    assert (agent.core_token_budget, agent.refinement_threshold, agent.paused, agent.active) == (
+        4000,
+        0.8,
+        True,
+        True,
+    )
+    (record,) = records("agent_settings_update")
+    assert record.user_id == admin.id
+    assert record.data["changes"] == {
+        "core_token_budget": [5000, 4000],
+        "refinement_threshold": [None, "0.8"],
+        "paused": [False, True],
+    }
+
+
+def test_what_is_sent_as_it_was_changes_and_records_nothing(
+    dashboard: Browser, agent: Agent
+) -> None:
+    answer = dashboard.submit(f"/agents/{agent.id}/settings", settings(), follow_redirects=True)
+
+    assert "Nothing was changed." in words_of(answer.text)
+    assert records("agent_settings_update") == []
+
+
+def test_an_empty_threshold_is_the_default_again(dashboard: Browser, agent: Agent) -> None:
+    agent.refinement_threshold = 0.9
+    db.session.commit()
+
+    dashboard.submit(f"/agents/{agent.id}/settings", settings(refinement_threshold="  "))
+
+    db.session.refresh(agent)
+    assert agent.refinement_threshold is None
+
+
+def test_boxes_that_are_not_ticked_are_off(dashboard: Browser, agent: Agent) -> None:
+    agent.paused = True
+    db.session.commit()
+    sent = settings()
+    del sent["active"]
+
+    dashboard.submit(f"/agents/{agent.id}/settings", sent)
+
+    db.session.refresh(agent)
+    assert (agent.paused, agent.active) == (False, False)
+
+
+def test_a_field_that_is_not_sent_stays(dashboard: Browser, agent: Agent) -> None:
+    agent.paused = True
+    db.session.commit()
+
+    dashboard.submit(f"/agents/{agent.id}/settings", {"core_token_budget": "4000"})
+
+    db.session.refresh(agent)
+    assert (agent.core_token_budget, agent.paused, agent.active) == (4000, True, True)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("core_token_budget", "", "must be a whole number"),
+        ("core_token_budget", "0", "must be a whole number from 1"),
+        ("core_token_budget", "-5", "must be a whole number"),
+        ("core_token_budget", "1.5", "must be a whole number"),
+        ("core_token_budget", "lots", "must be a whole number"),
+        ("core_token_budget", "²", "must be a whole number"),
+        ("core_token_budget", "9" * 30, "must be a whole number"),
+        ("refinement_threshold", "0", "threshold"),
+        ("refinement_threshold", "1.01", "threshold"),
+        ("refinement_threshold", "-0.5", "threshold"),
+        ("refinement_threshold", "0.12345", "threshold"),
+        ("refinement_threshold", "NaN", "threshold"),
+        ("refinement_threshold", "0.75abc", "threshold"),
+        ("model_id", "", "Model_id"),
+        ("model_id", "x" * 300, "model"),
+    ],
+)
+def test_a_bad_value_is_said_kept_in_the_form_and_not_stored(
+    dashboard: Browser, agent: Agent, field: str, value: str, said: str
+) -> None:
+    before = sql.snapshot()
+    sent = settings(**{"paused": "1", "core_token_budget": "4321", field: value})
+    del sent["active"]
+
+    answer = dashboard.submit(f"/agents/{agent.id}/settings", sent)
+
+    assert answer.status_code == 422
+    assert said in words_of(answer.text).partition("Model as its provider")[0]
+    assert f'name="{field}"' in answer.text
+    assert f'value="{value}"' in answer.text
+    assert 'name="paused" value="1" checked' in answer.text
+    assert 'name="active" value="1">' in answer.text
+    assert sql.snapshot() == before
+
+
+def test_a_model_that_the_provider_has_is_taken(
+    admin: User, agent: Agent, model: ScriptedModel, with_settings: WithSettings
+) -> None:
+    model.catalogue = [{"id": "test/other", "supported_parameters": ["tools"]}]
+    browser = browser_of(with_settings(OPENROUTER_BASE_URL=model.base_url))
+    browser.sign_in(admin.email)
+
+    answer = browser.submit(
+        f"/agents/{agent.id}/settings", settings(model_id="test/other"), follow_redirects=True
+    )
+
+    db.session.refresh(agent)
+    assert agent.model_id == "test/other"
+    assert agent.identity_changed_at is not None
+    assert "Saved." in words_of(answer.text)
+    assert "was not checked" not in answer.text
+
+
+@pytest.mark.parametrize("wanted", ["test/unknown", "test/mute"])
+def test_a_model_that_the_provider_lacks_or_that_takes_no_tools_is_refused(
+    admin: User, agent: Agent, model: ScriptedModel, with_settings: WithSettings, wanted: str
+) -> None:
+    model.catalogue = [
+        {"id": "test/other", "supported_parameters": ["tools"]},
+        {"id": "test/mute", "supported_parameters": ["temperature"]},
+    ]
+    browser = browser_of(with_settings(OPENROUTER_BASE_URL=model.base_url))
+    browser.sign_in(admin.email)
+
+    answer = browser.submit(f"/agents/{agent.id}/settings", settings(model_id=wanted))
+
+    assert answer.status_code == 422
+    assert f"the provider has no model '{wanted}' with tools" in words_of(answer.text)
+    db.session.refresh(agent)
+    assert agent.model_id == "rehearsal/ada"
+
+
+def test_where_the_list_cannot_be_had_the_model_is_taken_and_that_is_said(
+    admin: User, agent: Agent, model: ScriptedModel, with_settings: WithSettings
+) -> None:
+    browser = browser_of(with_settings(OPENROUTER_BASE_URL=model.base_url))
+    browser.sign_in(admin.email)
+
+    answer = browser.submit(
+        f"/agents/{agent.id}/settings", settings(model_id="test/other"), follow_redirects=True
+    )
+
+    assert "cannot be had now; the model was not checked." in words_of(answer.text)
+    db.session.refresh(agent)
+    assert agent.model_id == "test/other"
+
+
+def test_any_rehearsal_model_is_taken(dashboard: Browser, agent: Agent) -> None:
+    dashboard.submit(f"/agents/{agent.id}/settings", settings(model_id="rehearsal/other"))
+
+    db.session.refresh(agent)
+    assert agent.model_id == "rehearsal/other"
+
+
+def test_of_prompts_length_and_last_change_are_shown(dashboard: Browser, agent: Agent) -> None:
+    agent.author("refinement_prompt", "x" * 1234)
+    db.session.commit()
+
+    said = words_of(page_of(dashboard, agent, "/settings"))
+
+    today = clock.now()
+    assert f"Refinement prompt 1,234 {today.day} {today:%b %Y}" in said
+    assert "System prompt default –" in said
+
+
+def test_the_refinement_prompt_is_cleared_unread_and_recorded(
+    dashboard: Browser, admin: User, agent: Agent
+) -> None:
+    agent.author("refinement_prompt", "my style")
+    db.session.commit()
+
+    answer = dashboard.submit(f"/agents/{agent.id}/refinement-prompt/clear", follow_redirects=True)
+
+    assert "Its sessions use the default style now." in words_of(answer.text)
+    assert "clear" not in "".join(actions_of(answer.text))
+    db.session.refresh(agent)
+    assert agent.refinement_prompt is None
+    last = records("agent_settings_update")[-1]
+    assert (last.user_id, last.sealed["before"]) == (admin.id, "my style")
+    assert "my style" not in str(last.data)
+
+
+def test_there_may_be_no_refinement_prompt_to_clear(dashboard: Browser, agent: Agent) -> None:
+    answer = dashboard.submit(f"/agents/{agent.id}/refinement-prompt/clear", follow_redirects=True)
+
+    assert "It had no style of its own." in words_of(answer.text)
+    assert records("agent_settings_update") == []

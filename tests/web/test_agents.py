@@ -1,0 +1,169 @@
+"""The list of agents: searched, filtered, sorted, its state in the URL."""
+
+import re
+from datetime import timedelta
+
+import pytest
+
+from refine import clock
+from refine.extensions import db
+from refine.models import Account, Agent, RefinementSession, User
+from tests import factories
+from tests.web.conftest import Browser, SignedIn, links_of, person, words_of
+
+
+@pytest.fixture
+def account(admin: User) -> Account:
+    return admin.account
+
+
+@pytest.fixture
+def agents(account: Account) -> dict[str, Agent]:
+    """One agent in each state, and one in none."""
+
+    def made(name: str, tokens: int = 10, **fields: object) -> Agent:
+        agent = factories.agent(account=account, name=name, core_token_budget=100, **fields)
+        factories.ledger(agent, tokens)
+        return agent
+
+    def with_session(name: str, status: str, tokens: int, hours: int) -> Agent:
+        agent, at = made(name, tokens), clock.now() - timedelta(hours=hours)
+        session = RefinementSession.queue(agent, "weekly", at=at)
+        session.error_kind = "worker_lost" if name == "Lost" else None
+        session.finish(status, "so it ended", at=at)  # type: ignore[arg-type]
+        return agent
+
+    listed = [
+        with_session("Failed", "failed", 20, 1),
+        with_session("Lost", "incomplete", 30, 2),
+        with_session("declined", "declined", 40, 3),
+        made("Over", 150),
+        made("Paused", 50, paused=True),
+        made("Inactive", 160, active=False, model_id="other/model"),
+    ]
+    running = made("Running", 60)
+    factories.session(running)
+    db.session.commit()
+    return {agent.name: agent for agent in [*listed, running]}
+
+
+def names(browser: Browser, query: str = "") -> list[str]:
+    page = browser.get(f"/agents{query}").text
+    return re.findall(r'<th scope="row"><a href="/agents/\d+">([^<]+)</a>', page)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("?state=over_budget", ["Over"]),
+        ("?state=running", ["Running"]),
+        ("?state=failed", ["Failed"]),
+        ("?state=lost", ["Lost"]),
+        ("?state=declined", ["declined"]),
+        ("?state=never", ["Inactive", "Over", "Paused"]),
+        ("?state=paused", ["Paused"]),
+        ("?state=inactive", ["Inactive"]),
+        ("?q=OVER", ["Over"]),
+        ("?q=other/", ["Inactive"]),
+        ("?q=%25", []),
+        ("?q=_", []),
+        ("?q=e&state=paused", ["Paused"]),
+        ("?q=x&state=paused", []),
+        ("?sort=share", ["Inactive", "Over", "Running", "Paused", "declined", "Lost", "Failed"]),
+        ("?sort=tokens", ["Inactive", "Over", "Running", "Paused", "declined", "Lost", "Failed"]),
+        ("?sort=last&state=never", ["Over", "Paused", "Inactive"]),
+        ("", ["declined", "Failed", "Inactive", "Lost", "Over", "Paused", "Running"]),
+        ("?sort=nonsense&state=nonsense", None),
+    ],
+)
+def test_agents_are_found_filtered_and_sorted(
+    dashboard: Browser, agents: dict[str, Agent], query: str, expected: list[str] | None
+) -> None:
+    assert names(dashboard, query) == (names(dashboard) if expected is None else expected)
+
+
+def test_the_newest_session_comes_first_where_that_is_asked(
+    dashboard: Browser, agents: dict[str, Agent]
+) -> None:
+    assert names(dashboard, "?sort=last")[:4] == ["Running", "Failed", "Lost", "declined"]
+
+
+def test_the_state_of_the_list_stays_in_its_form(
+    dashboard: Browser, agents: dict[str, Agent]
+) -> None:
+    page = dashboard.get("/agents?q=o&state=over_budget&sort=tokens").text
+
+    assert 'name="q" value="o"' in page
+    assert '<option value="over_budget" selected>' in page
+    assert '<option value="tokens" selected>' in page
+    assert ">Clear all</a>" in page
+
+
+def test_each_row_tells_share_state_and_last_session(
+    dashboard: Browser, agents: dict[str, Agent]
+) -> None:
+    said = words_of(dashboard.get("/agents").text)
+
+    assert "Over test/model 150 / 100 150 % ! over budget none yet" in said
+    assert "Paused test/model 50 / 100 50 % ‖ paused" in said
+    assert "Inactive other/model 160 / 100 160 % not active" in said
+    assert "Failed test/model 20 / 100 20 % ✓ within budget" in said
+    assert "✗ failed" in said
+
+
+def test_a_next_slot_is_shown_where_there_is_one(
+    dashboard: Browser, account: Account, agents: dict[str, Agent]
+) -> None:
+    account.next_due_at = clock.now().replace(year=2031, month=2, day=3)
+    db.session.commit()
+
+    with_slot = words_of(dashboard.get("/agents?q=over").text)
+    without = words_of(dashboard.get("/agents?q=paused").text)
+    account.paused = True
+    db.session.commit()
+
+    assert "3 Feb 2031" in with_slot
+    assert "3 Feb 2031" not in without
+    assert "3 Feb 2031" not in words_of(dashboard.get("/agents?q=over").text)
+
+
+def test_an_undone_session_is_marked(dashboard: Browser, agents: dict[str, Agent]) -> None:
+    session = db.session.scalars(
+        db.select(RefinementSession).where(RefinementSession.status == "incomplete")
+    ).one()
+    session.undone_at = clock.now()
+    db.session.commit()
+
+    assert "◑ incomplete ↺ undone" in words_of(dashboard.get("/agents?q=lost").text)
+
+
+def test_an_empty_list_says_how_agents_arrive_or_that_none_matches(dashboard: Browser) -> None:
+    nothing, none_of_these = dashboard.get("/agents"), dashboard.get("/agents?q=x")
+
+    assert "refine agent add NAME --account own --model MODEL" in words_of(nothing.text)
+    assert "No agent matches. Show all." in words_of(none_of_these.text)
+
+
+def test_another_accounts_agents_are_not_listed(
+    dashboard: Browser, agents: dict[str, Agent]
+) -> None:
+    factories.agent(name="Eve")
+    db.session.commit()
+
+    assert "Eve" not in names(dashboard)
+    assert names(dashboard, "?q=Eve") == []
+
+
+def test_a_site_admin_sees_all_with_their_accounts_or_one_accounts(
+    agents: dict[str, Agent], signed_in: SignedIn
+) -> None:
+    factories.agent(name="Eve", account=factories.account(name="Elsewhere"))
+    browser = signed_in(person(site_admin=True))
+
+    page = browser.get("/agents").text
+
+    assert "Eve Elsewhere test/model" in words_of(page)
+    assert "/agents?account=own" in links_of(page)
+    assert "Eve" in names(browser)
+    assert "Eve" not in names(browser, "?account=own")
+    assert browser.get("/agents?account=nowhere").status_code == 404

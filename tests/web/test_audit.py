@@ -1,0 +1,363 @@
+"""The audit log: filtered, counted by day, exported, each record at an address of its own."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+import time_machine
+from flask import Flask
+
+from refine.extensions import db
+from refine.models import Agent, AuditLog, ChainHead, RefinementSession, User
+from refine.models.verification import stamp, verify_all
+from tests import factories
+from tests.web.conftest import Browser, SignedIn, ended_session, links_of, person, words_of
+
+NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def in_march(app: Flask) -> Iterator[None]:
+    with time_machine.travel(NOW, tick=True):
+        yield
+
+
+@pytest.fixture
+def agent(admin: User) -> Agent:
+    return factories.agent("one", account=admin.account, name="Ada")
+
+
+@pytest.fixture
+def session(agent: Agent) -> RefinementSession:
+    return RefinementSession.queue(agent, "manual", at=NOW - timedelta(days=3))
+
+
+@pytest.fixture
+def records(admin: User, agent: Agent, session: RefinementSession) -> list[AuditLog]:
+    """Records of two agents on several days, beside that of the session."""
+    other = factories.agent("one", account=admin.account, name="Bea")
+    made = [
+        AuditLog.record(action, agent=owner, user=user, at=NOW - timedelta(days=days))
+        for action, owner, user, days in (
+            ("memory_saved", agent, None, 50),
+            ("memory_saved", agent, None, 29),
+            ("memory_discarded", agent, admin, 3),
+            ("memory_saved", other, None, 3),
+            ("memory_saved", agent, None, 0),
+        )
+    ]
+    db.session.commit()
+    return made
+
+
+def listed(browser: Browser, query: str = "") -> set[int]:
+    """The ids of the records of a page."""
+    page = browser.get(f"/audit{query}").text
+    return {int(id_) for id_ in re.findall(r'<a href="/audit/(\d+)"', page)}
+
+
+def days(back: int) -> date:
+    return (NOW - timedelta(days=back)).date()
+
+
+def query_of(name: str, agent: Agent, session: RefinementSession) -> str:
+    """The URL's arguments of a filter of a test."""
+    return {
+        "action": "?action=memory_saved",
+        "agent": f"?agent={agent.id}",
+        "session": f"?session={session.id}",
+        "day": f"?since={days(3)}&until={days(3)}",
+        "since": f"?since={days(3)}",
+        "until": f"?until={days(29)}",
+        "all": f"?action=memory_saved&agent={agent.id}&since={days(29)}&until={days(1)}",
+    }[name]
+
+
+FILTERS = ["action", "agent", "session", "day", "since", "until", "all"]
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [
+        ("action", [0, 1, 3, 4]),
+        ("agent", [0, 1, 2, 4, "session"]),
+        ("session", ["session"]),
+        ("day", [2, 3, "session"]),
+        ("until", [0, 1]),
+        ("all", [1]),
+    ],
+)
+def test_the_filter_of_the_url_is_that_of_the_list(
+    dashboard: Browser,
+    agent: Agent,
+    session: RefinementSession,
+    records: list[AuditLog],
+    name: str,
+    numbers: list[int | str],
+) -> None:
+    queued = db.session.scalars(db.select(AuditLog).where(AuditLog.session_id == session.id)).one()
+
+    found = listed(dashboard, query_of(name, agent, session))
+
+    expected = {queued.id if number == "session" else records[int(number)].id for number in numbers}
+    assert found == expected
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_an_export_holds_exactly_the_records_of_the_filter(
+    dashboard: Browser,
+    agent: Agent,
+    session: RefinementSession,
+    records: list[AuditLog],
+    name: str,
+) -> None:
+    page = dashboard.get(f"/audit{query_of(name, agent, session)}").text
+    links = [link for link in links_of(page) if "/export." in link]
+    as_csv, as_json = (dashboard.get(link) for link in links)
+
+    of_csv = [int(row["id"]) for row in csv.DictReader(io.StringIO(as_csv.text))]
+    of_json = [json.loads(line)["id"] for line in as_json.text.splitlines()]
+
+    assert set(of_csv) == listed(dashboard, query_of(name, agent, session))
+    assert of_json == of_csv == sorted(of_csv, reverse=True)
+
+
+def test_an_export_is_a_file_with_all_that_is_in_the_open(
+    dashboard: Browser, admin: User, agent: Agent, records: list[AuditLog]
+) -> None:
+    query = f"?agent={agent.id}&action=memory_discarded"
+
+    as_csv = dashboard.get(f"/audit/export.csv{query}")
+    as_json = dashboard.get(f"/audit/export.jsonl{query}")
+
+    record = records[2]
+    assert as_csv.headers["Content-Disposition"] == "attachment; filename=audit-2026-03-20.csv"
+    assert as_csv.mimetype == "text/csv"
+    assert as_json.mimetype == "application/jsonl"
+    assert json.loads(as_json.text) == {
+        "id": record.id,
+        "chain": record.chain_id,
+        "sequence": record.sequence,
+        "at": "2026-03-17T12:00:00.000000+00:00",
+        "action": "memory_discarded",
+        "account_id": admin.account_id,
+        "agent_id": agent.id,
+        "session_id": None,
+        "user_id": admin.id,
+        "subject_type": None,
+        "subject_id": None,
+        "data": {},
+        "hash": record.hash,
+    }
+    (row,) = csv.DictReader(io.StringIO(as_csv.text))
+    assert (row["id"], row["session_id"], row["data"]) == (str(record.id), "", "{}")
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
+def test_no_cell_of_an_export_is_a_formula(dashboard: Browser, agent: Agent, start: str) -> None:
+    AuditLog.record("memory_saved", agent=agent, subject=("AgentMemory", f"{start}1+1"))
+    db.session.commit()
+
+    exported = dashboard.get("/audit/export.csv?action=memory_saved").text
+
+    (row,) = csv.DictReader(io.StringIO(exported, newline=""))
+    assert row["subject_id"] == f"'{start}1+1"
+
+
+def test_an_export_is_whole_however_long_it_is(dashboard: Browser, agent: Agent) -> None:
+    for _ in range(510):
+        AuditLog.record("memory_saved", agent=agent)
+    db.session.commit()
+
+    exported = dashboard.get("/audit/export.jsonl?action=memory_saved").text
+
+    assert len({json.loads(line)["id"] for line in exported.splitlines()}) == 510
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_the_strip_counts_the_records_of_each_day_and_leads_to_them(
+    dashboard: Browser,
+    agent: Agent,
+    session: RefinementSession,
+    records: list[AuditLog],
+    name: str,
+) -> None:
+    page = dashboard.get(f"/audit{query_of(name, agent, session)}").text
+    strip = page.partition('<ol class="strip"')[2].partition("</ol>")[0]
+    counts = [int(count) for count in re.findall(r": (\d+) records<", strip)]
+    links = links_of(strip)
+
+    found = [len(listed(dashboard, link.removeprefix("/audit"))) for link in links]
+
+    assert len(counts) == 30
+    assert found == counts
+    if "since" not in query_of(name, agent, session) and name != "until":
+        within = listed(dashboard, f"{query_of(name, agent, session)}&since={days(29)}")
+        assert sum(counts) == len(within)
+
+
+def test_days_are_those_of_the_accounts_zone(
+    admin: User, agent: Agent, signed_in: SignedIn
+) -> None:
+    admin.account.time_zone = "Asia/Tokyo"
+    late = AuditLog.record("memory_saved", agent=agent, at=datetime(2026, 3, 9, 15, tzinfo=UTC))
+    early = AuditLog.record("memory_saved", agent=agent, at=late.created_at - timedelta(seconds=1))
+    browser = signed_in(admin)
+
+    tenth = listed(browser, "?since=2026-03-10&until=2026-03-10&action=memory_saved")
+    ninth = listed(browser, "?since=2026-03-09&until=2026-03-09&action=memory_saved")
+
+    assert (ninth, tenth) == ({early.id}, {late.id})
+    assert "10 Mar 2026, 00:00" in words_of(browser.get("/audit").text)
+
+
+def test_what_is_filtered_by_can_be_taken_away_one_by_one(
+    dashboard: Browser, agent: Agent, session: RefinementSession, records: list[AuditLog]
+) -> None:
+    query = f"{query_of('all', agent, session)}&session={session.id}"
+
+    page = dashboard.get(f"/audit{query}").text
+    chips = re.findall(r'<a class="chip" href="([^"]+)">× ([^<]+)</a>', page)
+
+    assert [text for _, text in chips] == [
+        "memory saved",
+        "Ada",
+        "one session",
+        "from 19 Feb 2026",
+        "to 19 Mar 2026",
+    ]
+    gone = ["action", "agent", "session", "since", "until"]
+    assert [name for (link, _), name in zip(chips, gone, strict=True) if f"{name}=" in link] == []
+    assert [len(re.findall("=", link)) for link, _ in chips] == [4] * 5
+
+
+def test_a_record_has_an_address_and_tells_what_is_in_the_open(
+    dashboard: Browser, admin: User, agent: Agent
+) -> None:
+    memory = factories.memory(agent, factories.text_of(25), tags=["voice"])
+    db.session.commit()
+    dashboard.submit(
+        f"/agents/{agent.id}/memories/{memory.id}/constitutional", {"constitutional": 1}
+    )
+    db.session.rollback()
+    record = factories.records(agent)[-1]
+
+    said = words_of(dashboard.get(f"/audit/{record.id}").text)
+
+    assert "Constitutional flag changed" in said
+    assert f"Record #{record.sequence} of chain {record.chain_id}" in said
+    assert f"By {admin.email}" in said
+    assert f"Of AgentMemory {memory.id}" in said
+    assert f"#{memory.id} core 25 → 25 kept no → yes voice" in said
+    assert record.hash in said
+
+
+def test_a_session_shows_its_records_and_they_lead_back(dashboard: Browser, agent: Agent) -> None:
+    memories = factories.ledger(agent, *[25] * 8)
+    session = ended_session(agent, memories[0])
+
+    page = dashboard.get(f"/sessions/{session.id}").text
+    of_session = [link for link in links_of(page) if link.startswith("/audit/")]
+
+    assert len(of_session) == len(listed(dashboard, f"?session={session.id}")) == 3
+    for link in of_session:
+        assert f"/sessions/{session.id}" in links_of(dashboard.get(link).text)
+
+
+# -- the chain -------------------------------------------------------------------------------------
+
+
+def verified() -> None:
+    for found in list(verify_all()):
+        assert found.problem is None
+        stamp(found)
+    db.session.commit()
+
+
+def test_before_it_is_verified_that_is_said(dashboard: Browser, records: list[AuditLog]) -> None:
+    assert "! Never verified : refine audit verify does it." in words_of(
+        dashboard.get("/audit").text
+    )
+
+
+def test_how_far_an_agents_chain_was_verified_is_said(
+    dashboard: Browser, agent: Agent, records: list[AuditLog]
+) -> None:
+    verified()
+    whole = words_of(dashboard.get(f"/audit?agent={agent.id}").text)
+    AuditLog.record("memory_saved", agent=agent)
+    db.session.commit()
+
+    later = words_of(dashboard.get(f"/audit?agent={agent.id}").text)
+
+    assert "✓ Verified up to #5 , 20 Mar 2026, 12:00 ." in whole
+    assert "✓ Verified up to #5 , 20 Mar 2026, 12:00 ; 1 record since." in later
+
+
+def test_how_many_of_an_accounts_chains_were_verified_is_said(
+    dashboard: Browser, admin: User, records: list[AuditLog]
+) -> None:
+    factories.records(factories.agent())
+    AuditLog.record("memory_saved", agent=factories.agent())
+    db.session.commit()
+    verified()
+    AuditLog.record("memory_saved", agent=factories.agent(account=admin.account))
+    db.session.commit()
+
+    said = words_of(dashboard.get("/audit").text)
+
+    assert "✓ 3 of 4 chains verified , the longest ago 20 Mar 2026, 12:00 ; 1 record since." in said
+
+
+def test_what_was_never_stamped_counts_as_not_verified(
+    dashboard: Browser, records: list[AuditLog]
+) -> None:
+    list(verify_all())
+    db.session.commit()
+
+    assert db.session.scalars(db.select(ChainHead.verified_at).distinct()).all() == [None]
+    assert "Never verified" in dashboard.get("/audit").text
+
+
+# -- whose -----------------------------------------------------------------------------------------
+
+
+def test_another_accounts_records_are_neither_listed_nor_exported(
+    dashboard: Browser, records: list[AuditLog]
+) -> None:
+    theirs = AuditLog.record("memory_saved", agent=factories.agent(name="Eve"))
+    platforms = AuditLog.record("keys_rotated")
+    db.session.commit()
+
+    exported = dashboard.get("/audit/export.jsonl").text
+
+    ids = {json.loads(line)["id"] for line in exported.splitlines()}
+    assert ids == listed(dashboard)
+    assert not ids & {theirs.id, platforms.id}
+    assert dashboard.get(f"/audit/{platforms.id}").status_code == 404
+    for path in ("/audit", "/audit/export.csv", "/audit/export.jsonl"):
+        assert dashboard.get(f"{path}?agent={theirs.agent_id}").status_code == 404
+
+
+def test_the_platforms_own_records_are_the_site_admins(
+    records: list[AuditLog], signed_in: SignedIn
+) -> None:
+    platforms = AuditLog.record("keys_rotated")
+    browser = signed_in(person(site_admin=True))
+
+    everything, one = listed(browser), listed(browser, "?account=own")
+
+    assert platforms.id in everything
+    assert platforms.id not in one
+    assert {record.id for record in records} <= one
+    assert browser.get(f"/audit/{platforms.id}").status_code == 200
+
+
+def test_without_a_record_that_is_said(dashboard: Browser) -> None:
+    assert "No record matches. Show all." in words_of(
+        dashboard.get("/audit?action=memory_saved").text
+    )

@@ -1,0 +1,257 @@
+"""What a memory or a prompt says is on no page, in no header, no export and no error."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+from flask import Flask
+
+from refine.extensions import db
+from refine.models import Agent, AuditLog, RefinementSession
+from refine.tools import RefinementTool
+from tests import factories, sql
+from tests.commands import UNUSED_PORT
+from tests.web.conftest import Browser, SignedIn, browser_of, ended_session, links_of, person
+
+CANARY = "canarysings"
+# More than these of one page with the same arguments, and there is nothing new to be found.
+_LOOKED_AT_OF_A_KIND = 4
+
+
+@pytest.fixture
+def agent(app: Flask) -> Agent:
+    """An agent all of whose own words are the canary's."""
+    owner = factories.agent(
+        name="Ada",
+        model_id="rehearsal/ada",
+        **{
+            prompt: f"{CANARY} in the {prompt}"
+            for prompt in (
+                "system_prompt",
+                "reflection_prompt",
+                "memory_reflection_prompt",
+                "refinement_prompt",
+            )
+        },
+    )
+    memories = [
+        factories.memory(owner, f"{CANARY} {number} {factories.text_of(25)}")
+        for number in range(12)
+    ]
+    factories.memory(owner, f"{CANARY} in a journal", memory_type="journal")
+    admin = person(account=owner.account)
+    memories[0].set_constitutional(True, user=admin)
+    memories[1].discard(user=admin)
+    owner.remember(f"{CANARY} once more", "core")
+    owner.author("name", "Ada the second")
+    owner.author("reflection_prompt", f"{CANARY} reflects")
+    factories.grant(owner, purpose=f"{CANARY} is what I want to read about")
+    edited(owner, memories[2].id, memories[3].id, memories[4].id)
+    ended_session(owner, memories[5], summary=f"{CANARY} is gone")
+    ended_with(owner, "declined", f"NO, says {CANARY}")
+    ended_with(owner, "failed", f"YES, says {CANARY}")
+    db.session.commit()
+    return owner
+
+
+def edited(owner: Agent, first: int, second: int, third: int) -> None:
+    """A session with one of each edit."""
+    session = factories.session(owner)
+    tool = RefinementTool(session)
+    for action, params in (
+        ("consolidate", {"ids": [first, second], "content": f"{CANARY} merged " + "x" * 200}),
+        ("update", {"id": third, "content": f"{CANARY} tightened " + "x" * 90}),
+        ("protect", {"id": third}),
+        ("complete", {"summary": f"{CANARY} was merged"}),
+    ):
+        assert tool.execute(action=action, **params)["type"] != "error"
+
+
+def ended_with(owner: Agent, status: str, reply: str) -> None:
+    session = RefinementSession.queue(owner, "manual")
+    session.claim()
+    session.consent_reply = reply
+    session.finish(status, "so it ended")  # type: ignore[arg-type]
+    db.session.commit()
+
+
+@pytest.fixture
+def dashboard(agent: Agent, signed_in: SignedIn) -> Browser:
+    return signed_in(person(site_admin=True))
+
+
+def kind_of(url: str) -> str:
+    """Pages that differ by an id or a value alone are of one kind."""
+    path, _, query = url.partition("?")
+    arguments = re.sub(r"=[^&]*", "", query)
+    return re.sub(r"[0-9a-f-]{36}|\d+", "0", path) + "?" + arguments
+
+
+def crawl(dashboard: Browser) -> Iterator[tuple[str, str]]:
+    """Every page that a link leads to, from the front page on: its address, and all it says."""
+    waiting, seen, looked_at = ["/"], {"/"}, dict[str, int]()
+    while waiting:
+        url = waiting.pop(0)
+        kind = kind_of(url)
+        looked_at[kind] = looked_at.get(kind, 0) + 1
+        if looked_at[kind] > _LOOKED_AT_OF_A_KIND:
+            continue
+        answer = dashboard.get(url)
+        assert answer.status_code == 200, url
+        yield url, f"{answer.headers}\n{answer.text}"
+        found = [link for link in links_of(answer.text) if link not in seen]
+        seen.update(found)
+        waiting += found
+
+
+def test_no_page_that_can_be_reached_says_what_an_agent_says(dashboard: Browser) -> None:
+    pages = dict(crawl(dashboard))
+
+    assert [url for url, said in pages.items() if CANARY in said.lower()] == []
+    kinds = {kind_of(url).partition("?")[0] for url in pages}
+    assert kinds >= {
+        "/",
+        "/accounts",
+        "/agents",
+        "/agents/0",
+        "/agents/0/ledger",
+        "/agents/0/settings",
+        "/audit",
+        "/audit/0",
+        "/audit/export.csv",
+        "/audit/export.jsonl",
+        "/ops",
+        "/profile",
+        "/schedule",
+        "/sessions",
+        "/sessions/0",
+        "/sessions/0/undo",
+        "/tokens",
+        "/users",
+    }
+
+
+def test_the_canary_is_where_the_pages_do_not_look(agent: Agent) -> None:
+    records = factories.records(agent)
+
+    hidden = [record for record in records if CANARY in json.dumps(record.sealed).lower()]
+
+    assert {record.action for record in hidden} >= {
+        "agent_settings_update",
+        "memory_constitutional_toggle",
+        "memory_discarded",
+        "memory_refinement_complete",
+        "memory_refinement_consolidate",
+        "memory_refinement_declined",
+        "memory_refinement_delete",
+        "memory_refinement_failed",
+        "memory_refinement_update",
+        "memory_saved",
+    }
+
+
+def test_every_record_and_session_keeps_it_to_itself(agent: Agent, dashboard: Browser) -> None:
+    records = [f"/audit/{record.id}" for record in factories.records(agent)]
+    ids = db.session.scalars(db.select(RefinementSession.id)).all()
+    sessions = [f"/sessions/{id_}{part}" for id_ in ids for part in ("", "/_live")]
+
+    answers = [dashboard.get(url) for url in records + sessions]
+
+    assert {answer.status_code for answer in answers} == {200}
+    assert not [answer.request.path for answer in answers if CANARY in answer.text.lower()]
+
+
+def test_a_search_finds_no_content(agent: Agent, dashboard: Browser) -> None:
+    answer = dashboard.get("/agents", query_string={"q": "canary"})
+
+    assert "No agent matches." in answer.text
+
+
+def test_what_acting_answers_says_nothing_of_it(agent: Agent, dashboard: Browser) -> None:
+    memory = db.session.scalars(agent.memories("core")).first()
+    assert memory is not None
+    path = f"/agents/{agent.id}"
+
+    answers = [
+        dashboard.submit(f"{path}/settings", {"core_token_budget": "much"}),
+        dashboard.submit(f"{path}/settings", {"core_token_budget": "4000"}, follow_redirects=True),
+        dashboard.submit(f"{path}/refinement-prompt/clear", follow_redirects=True),
+        dashboard.submit(f"{path}/memories/{memory.id}/constitutional", follow_redirects=True),
+        dashboard.submit(f"{path}/sessions", follow_redirects=True),
+    ]
+
+    assert [answer.status_code for answer in answers] == [422, 200, 200, 200, 200]
+    assert not [answer.request.path for answer in answers if CANARY in answer.text.lower()]
+
+
+def test_an_undo_that_is_in_conflict_says_nothing_of_it(agent: Agent, dashboard: Browser) -> None:
+    consolidated = db.session.scalars(
+        db.select(AuditLog).where(AuditLog.action == "memory_refinement_update")
+    ).one()
+    memory_id = consolidated.data["memories"][0]["id"]
+    dashboard.submit(f"/agents/{agent.id}/memories/{memory_id}/constitutional")
+
+    answers = [
+        dashboard.get(f"/sessions/{consolidated.session_id}/undo"),
+        dashboard.submit(f"/sessions/{consolidated.session_id}/undo"),
+        dashboard.submit(
+            f"/sessions/{consolidated.session_id}/undo", {"and_after": "1"}, follow_redirects=True
+        ),
+    ]
+
+    assert [answer.status_code for answer in answers] == [409, 409, 200]
+    assert not [answer.text for answer in answers if CANARY in answer.text.lower()]
+
+
+@pytest.mark.parametrize(
+    ("path", "status"), [("/canary", 404), ("/sign-out", 405), ("/audit?page=nonsense", 400)]
+)
+def test_no_error_says_it(dashboard: Browser, path: str, status: int) -> None:
+    answer = dashboard.get(path)
+
+    assert answer.status_code == status
+    assert CANARY not in answer.text.lower()
+
+
+def test_a_fault_of_ours_is_told_without_its_words(
+    agent: Agent, dashboard: Browser, caplog: pytest.LogCaptureFixture
+) -> None:
+    record = factories.records(agent)[-1]
+    broken = {"memories": [{"id": 1, "before": None, "after": {"token_estimate": CANARY}}]}
+    sql.tamper(f"UPDATE audit_logs SET data = '{json.dumps(broken)}' WHERE id = {record.id}")
+
+    answer = dashboard.get(f"/audit/{record.id}")
+
+    assert answer.status_code == 500
+    assert "A fault in Refine" in answer.text
+    assert "'fault': 'ValueError'" in caplog.text
+    assert CANARY not in f"{answer.headers}{answer.text}{caplog.text}".lower()
+
+
+def test_a_seal_that_does_not_open_is_told_without_what_is_in_it(
+    agent: Agent, dashboard: Browser
+) -> None:
+    sql.tamper(f"UPDATE agents SET system_prompt = decode('00ff', 'hex') WHERE id = {agent.id}")
+
+    answer = dashboard.get(f"/agents/{agent.id}/settings")
+
+    assert answer.status_code == 500
+    assert "This was refused" in answer.text
+    assert CANARY not in answer.text.lower()
+
+
+def test_without_the_database_no_page_says_anything(
+    dashboard: Browser, with_settings: Callable[..., Flask]
+) -> None:
+    nowhere = with_settings(DATABASE_URL=f"postgresql://{CANARY}:x@127.0.0.1:{UNUSED_PORT}/x")
+    cookie = dashboard.get_cookie("session")
+    assert cookie is not None
+    cut_off = browser_of(nowhere)
+    cut_off.set_cookie("session", cookie.value)
+
+    answer = cut_off.get("/agents")
+
+    assert answer.status_code == 503
+    assert "The database cannot be reached" in answer.text
+    assert CANARY not in answer.text.lower()

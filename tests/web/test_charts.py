@@ -1,0 +1,113 @@
+"""The geometry of plots."""
+
+import re
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+
+from refine.web.charts import OUTCOMES, Moment, day_bars, step_plot
+
+START = datetime(2026, 3, 1, tzinfo=UTC)
+END = START + timedelta(days=10)
+
+
+def at(days: float, tokens: int, mark: str | None = None) -> Moment:
+    return Moment(START + timedelta(days=days), tokens, mark)
+
+
+def test_without_a_moment_there_is_no_plot() -> None:
+    assert step_plot([], 100, END) is None
+
+
+def test_the_line_steps_from_each_moment_to_the_next_and_on_to_now() -> None:
+    plot = step_plot([at(0, 100), at(5, 50), at(10, 75)], 100, END)
+
+    assert plot is not None
+    assert plot.top_tokens == 110
+    assert plot.path == "M0 9.091H50.0V54.545H100.0V31.818H100"
+    assert plot.budget_y == 9.091
+    assert (plot.since, plot.until) == (START, END)
+
+
+def test_a_mark_stands_on_the_line() -> None:
+    plot = step_plot([at(0, 100), at(5, 50, "session"), at(10, 50)], 100, END)
+
+    assert plot is not None
+    assert [(x, y, moment.mark) for x, y, moment in plot.marks] == [(50.0, 54.545, "session")]
+
+
+def test_what_happened_a_moment_ago_is_drawn_over_a_day() -> None:
+    plot = step_plot([Moment(END, 10)], 100, END)
+
+    assert plot is not None
+    assert plot.since == END - timedelta(days=1)
+
+
+@pytest.mark.parametrize("tokens", [0, 1, 9, 10, 99, 100, 4_999, 5_000, 123_456, 10**9])
+def test_everything_is_within_the_square_whatever_its_size(tokens: int) -> None:
+    plot = step_plot([at(0, tokens), at(3, 0, "undo"), at(10, tokens)], 5_000, END)
+
+    assert plot is not None
+    drawn = [float(number) for number in re.findall(r"[\d.]+", plot.path)]
+    assert all(0 <= number <= 100 for number in [*drawn, plot.budget_y])
+    assert plot.top_tokens >= max(tokens, 5_000)
+
+
+def test_of_many_moments_as_many_are_drawn_as_can_be_seen_and_every_mark() -> None:
+    moments = [
+        at(number / 300, number, "save" if number % 100 == 7 else None) for number in range(3_000)
+    ]
+
+    plot = step_plot(moments, 100, END)
+
+    assert plot is not None
+    assert 300 <= plot.path.count("H") <= 340
+    assert len(plot.marks) == 30
+    assert plot.path.endswith(f"V{round(100 - 100 * 2_999 / plot.top_tokens, 3)}H100")
+
+
+def test_few_moments_are_all_drawn() -> None:
+    plot = step_plot([at(number, 10 * number) for number in range(4)], 100, END)
+
+    assert plot is not None
+    assert plot.path.count("V") == 3
+
+
+TODAY = date(2026, 3, 10)
+
+
+def test_there_is_a_bar_for_each_day_also_for_one_without_sessions() -> None:
+    bars = day_bars({TODAY: {"failed": 1}}, TODAY, 30)
+
+    assert len(bars) == 30
+    assert (bars[0].day, bars[-1].day) == (date(2026, 2, 9), TODAY)
+    assert [bar.total for bar in bars] == [0] * 29 + [1]
+
+
+def test_the_parts_of_a_bar_stand_on_each_other_the_worst_on_top() -> None:
+    days = {
+        TODAY: {"failed": 1, "completed": 2, "declined": 1},
+        TODAY - timedelta(1): {"queued": 2},
+    }
+
+    bars = day_bars(days, TODAY, 2)
+
+    assert bars[1].parts == [
+        ("completed", 50.0, 50.0, 2),
+        ("declined", 25.0, 25.0, 1),
+        ("failed", 0.0, 25.0, 1),
+    ]
+    assert bars[0].parts == [("queued", 50.0, 50.0, 2)]
+
+
+def test_bars_share_the_width() -> None:
+    bars = day_bars({}, TODAY, 4)
+
+    assert [(bar.x, bar.width) for bar in bars] == [(0, 20), (25, 20), (50, 20), (75, 20)]
+
+
+def test_no_outcome_is_left_out() -> None:
+    bars = day_bars({TODAY: dict.fromkeys(OUTCOMES, 1)}, TODAY, 1)
+
+    assert [part[0] for part in bars[0].parts] == list(OUTCOMES)
+    assert bars[0].parts[-1][1] == pytest.approx(0, abs=0.01)

@@ -1,0 +1,252 @@
+"""Every route, against everybody who may ask for it. A route that is not listed fails here."""
+
+import re
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import pytest
+from flask import Flask
+from werkzeug.test import TestResponse
+
+from tests import sql
+from tests.factories import PASSWORD
+from tests.web.conftest import Browser, SignedIn, World, browser_of
+
+
+class Answers(NamedTuple):
+    """What each of them is answered."""
+
+    nobody: int | str
+    viewer: int
+    stranger: int
+    admin: int
+    site_admin: int
+
+
+OPEN = Answers(200, 200, 200, 200, 200)
+PAGE = Answers("sign-in", 200, 200, 200, 200)
+OF_ACCOUNT = Answers("sign-in", 200, 404, 200, 200)
+OF_SITE = Answers("sign-in", 403, 403, 403, 200)
+ADMINS = Answers("sign-in", 403, 200, 200, 200)
+ADMINS_OF_ACCOUNT = Answers("sign-in", 403, 404, 200, 200)
+ACT = Answers("sign-in", 403, 303, 303, 303)
+ACT_IN_ACCOUNT = Answers("sign-in", 403, 404, 303, 303)
+
+READ = {
+    "/": PAGE,
+    "/accounts": OF_SITE,
+    "/agents": PAGE,
+    "/agents/<int:agent_id>": OF_ACCOUNT,
+    "/agents/<int:agent_id>/ledger": OF_ACCOUNT,
+    "/agents/<int:agent_id>/settings": OF_ACCOUNT,
+    "/audit": PAGE,
+    "/audit/<int:record_id>": OF_ACCOUNT,
+    "/audit/export.csv": PAGE,
+    "/audit/export.jsonl": PAGE,
+    "/healthz": OPEN,
+    "/invitations/<secret>": OPEN,
+    "/metrics": OPEN,
+    "/ops": PAGE,
+    "/profile": PAGE,
+    "/readyz": OPEN,
+    "/schedule": PAGE,
+    "/sessions": PAGE,
+    "/sessions/<uuid:session_id>": OF_ACCOUNT,
+    "/sessions/<uuid:session_id>/_live": OF_ACCOUNT,
+    "/sessions/<uuid:session_id>/undo": ADMINS_OF_ACCOUNT,
+    "/sign-in": Answers(200, 302, 302, 302, 302),
+    "/static/<path:filename>": OPEN,
+    "/tokens": PAGE,
+    "/users": PAGE,
+}
+
+ACTED = {
+    "/accounts": OF_SITE._replace(site_admin=303),
+    "/agents/<int:agent_id>/memories/<int:memory_id>/constitutional": ACT_IN_ACCOUNT,
+    "/agents/<int:agent_id>/memories/<int:memory_id>/restore": ACT_IN_ACCOUNT,
+    "/agents/<int:agent_id>/refinement-prompt/clear": ACT_IN_ACCOUNT,
+    "/agents/<int:agent_id>/sessions": ACT_IN_ACCOUNT,
+    "/agents/<int:agent_id>/settings": ACT_IN_ACCOUNT,
+    "/invitations/<secret>": Answers(303, 404, 404, 404, 404),  # once
+    "/profile/password": Answers("sign-in", 303, 303, 303, 303),
+    "/schedule": ACT,
+    "/schedule/run": ACT,
+    "/sessions/<uuid:session_id>/stop": ACT_IN_ACCOUNT,
+    "/sessions/<uuid:session_id>/undo": ACT_IN_ACCOUNT,
+    "/sign-in": Answers(422, 422, 422, 422, 422),
+    "/sign-out": Answers("sign-in", 303, 303, 303, 303),
+    "/tokens": ADMINS,
+    "/tokens/<int:token_id>/revoke": ACT_IN_ACCOUNT,
+    "/users": ADMINS,
+    "/users/<int:user_id>": ACT_IN_ACCOUNT,
+    "/users/<int:user_id>/invitation": ADMINS_OF_ACCOUNT,
+}
+
+
+def form_of(rule: str, who: str) -> dict[str, Any]:
+    """What its form sends."""
+    password = {"password": "another battery", "again": "another battery"}
+    forms: dict[str, dict[str, Any]] = {
+        "/accounts": {"name": f"Account of {who}"},
+        "/agents/<int:agent_id>/memories/<int:memory_id>/constitutional": {"constitutional": "1"},
+        "/agents/<int:agent_id>/settings": {"core_token_budget": "4000"},
+        "/invitations/<secret>": password,
+        "/profile/password": {"present": PASSWORD, **password},
+        "/schedule": {"schedule": "0 5 * * 1"},
+        "/sign-in": {"email": "eve@example.org", "password": PASSWORD},
+        "/users": {"email": f"{who.replace(' ', '')}@example.net", "role": "viewer"},
+        "/users/<int:user_id>": {"role": "admin"},
+    }
+    return forms.get(rule, {})
+
+
+def path_of(rule: str, world: World) -> str:
+    """The address of something in the world."""
+    values = {
+        "<int:agent_id>": world.agent.id,
+        "<int:memory_id>": (world.discarded if "restore" in rule else world.memories[0]).id,
+        "<uuid:session_id>": (world.live if rule.endswith("/stop") else world.ended).id,
+        "<int:record_id>": world.record.id,
+        "<int:token_id>": world.token.id,
+        "<int:user_id>": world.invited.id,
+        "<secret>": world.invitation,
+        "<path:filename>": "refine.css",
+    }
+    for name, value in values.items():
+        rule = rule.replace(name, str(value))
+    return rule
+
+
+def everybody(app: Flask, world: World, signed_in: SignedIn) -> dict[str, Browser]:
+    return {
+        "nobody": browser_of(app),
+        "viewer": signed_in(world.viewer),
+        "stranger": signed_in(world.stranger),
+        "admin": signed_in(world.admin),
+        "site_admin": signed_in(world.site_admin),
+    }
+
+
+def kind_of(answer: TestResponse) -> int | str:
+    """Its status; or ``sign-in``, if that is where it leads (a sign-out does, too)."""
+    path = answer.headers.get("Location", "").partition("?")[0]
+    has_signed_out = "Clear-Site-Data" in answer.headers
+    return "sign-in" if path == "/sign-in" and not has_signed_out else answer.status_code
+
+
+def state_but_traces() -> dict[str, list[str]]:
+    """All that is stored, but for what every look leaves: audit records, when one was last seen."""
+    stored = sql.snapshot()
+    for trace in ("audit_logs", "chain_heads", "sign_ins"):
+        del stored[trace]
+    return stored
+
+
+def test_every_route_is_listed_here(app: Flask) -> None:
+    routes = {
+        (method, rule.rule)
+        for rule in app.url_map.iter_rules()
+        for method in rule.methods or ()
+        if method not in ("HEAD", "OPTIONS")
+    }
+
+    assert routes == {("GET", rule) for rule in READ} | {("POST", rule) for rule in ACTED}
+
+
+@pytest.mark.parametrize("who", Answers._fields)
+def test_whoever_looks_sees_their_own_and_changes_nothing(
+    app: Flask, world: World, signed_in: SignedIn, who: str
+) -> None:
+    browser = browser_of(app) if who == "nobody" else signed_in(getattr(world, who))
+    before = state_but_traces()
+
+    answers = {rule: kind_of(browser.get(path_of(rule, world))) for rule in READ}
+
+    assert answers == {rule: getattr(READ[rule], who) for rule in READ}
+    assert state_but_traces() == before
+
+
+@pytest.mark.parametrize("rule", ACTED)
+def test_whoever_may_not_act_is_refused_and_changes_nothing(
+    app: Flask, world: World, signed_in: SignedIn, rule: str
+) -> None:
+    answers, changed = {}, {}
+
+    for who, browser in everybody(app, world, signed_in).items():
+        browser.token()
+        before = sql.snapshot()
+        answer = browser.submit(path_of(rule, world), form_of(rule, who))
+        answers[who], changed[who] = kind_of(answer), sql.snapshot() != before
+
+    expected = ACTED[rule]._asdict()
+    assert answers == expected
+    refused = [who for who, answer in expected.items() if answer in ("sign-in", 403, 404)]
+    assert not [who for who in refused if changed[who]]
+
+
+def test_without_its_token_no_form_changes_anything(world: World, signed_in: SignedIn) -> None:
+    browser = signed_in(world.site_admin)
+    before = sql.snapshot()
+
+    answers = {
+        rule: browser.post(path_of(rule, world), data=form_of(rule, "site_admin")) for rule in ACTED
+    }
+
+    assert {answer.status_code for answer in answers.values()} == {400}
+    assert all("This form is out of date" in answer.text for answer in answers.values())
+    assert sql.snapshot() == before
+
+
+def test_another_sites_requests_change_nothing_not_even_with_a_token(
+    world: World, signed_in: SignedIn
+) -> None:
+    browser = signed_in(world.site_admin)
+    browser.token()
+    from_elsewhere = {"Sec-Fetch-Site": "cross-site"}
+    before = sql.snapshot()
+
+    answers = {
+        rule: browser.submit(
+            path_of(rule, world), form_of(rule, "site_admin"), headers=from_elsewhere
+        )
+        for rule in ACTED
+    }
+
+    assert {answer.status_code for answer in answers.values()} == {403}
+    assert sql.snapshot() == before
+
+
+@pytest.mark.parametrize("site", ["same-origin", "same-site", "none"])
+def test_a_request_from_here_is_taken(world: World, signed_in: SignedIn, site: str) -> None:
+    browser = signed_in(world.admin)
+
+    answer = browser.submit("/schedule", {"paused": "1"}, headers={"Sec-Fetch-Site": site})
+
+    assert answer.status_code == 303
+
+
+def test_what_is_not_there_and_what_is_not_ones_own_look_the_same(
+    world: World, signed_in: SignedIn
+) -> None:
+    browser = signed_in(world.stranger)
+    rules = [rule for rule in READ if READ[rule] == OF_ACCOUNT]
+    nowhere = {"<int:agent_id>": 2**63, "<int:record_id>": 10**30, "<uuid:session_id>": UUID(int=0)}
+
+    theirs = [browser.get(path_of(rule, world)) for rule in rules]
+    nobodys = [browser.get(re.sub("<.*>", lambda m: str(nowhere[m[0]]), rule)) for rule in rules]
+
+    assert [answer.status_code for answer in nobodys] == [404] * len(rules)
+    assert [answer.text for answer in theirs] == [answer.text for answer in nobodys]
+
+
+def test_a_memory_of_another_agent_is_not_found(world: World, signed_in: SignedIn) -> None:
+    browser = signed_in(world.admin)
+    other = world.live.agent_id
+    before = state_but_traces()
+
+    answer = browser.submit(
+        f"/agents/{other}/memories/{world.memories[0].id}/constitutional", {"constitutional": "1"}
+    )
+
+    assert answer.status_code == 404
+    assert state_but_traces() == before

@@ -1,0 +1,190 @@
+"""What Prometheus is told, and who may ask."""
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from prometheus_client.parser import text_string_to_metric_families
+
+from refine import clock, create_app
+from refine.extensions import db
+from refine.models import ClockMark, RefinementSession
+from refine.models.session import EndStatus
+from refine.settings import Settings
+from tests import factories
+from tests.commands import UNUSED_PORT
+
+
+def ended(status: EndStatus, **fields: object) -> RefinementSession:
+    session = factories.session()
+    for name, value in fields.items():
+        setattr(session, name, value)
+    session.finish(status, "it ended")
+    db.session.commit()
+    return session
+
+
+def figures(client: FlaskClient) -> dict[tuple[str, ...], float]:
+    """Every sample: its name and the values of its labels, and its figure."""
+    answer = client.get("/metrics")
+    assert answer.status_code == 200
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+
+
+def test_ended_sessions_are_counted_by_status_and_trigger(client: FlaskClient) -> None:
+    for status in ("completed", "completed", "declined"):
+        ended(status)
+    factories.session()
+
+    told = figures(client)
+
+    assert told["refine_sessions_total", "completed", "manual"] == 2
+    assert told["refine_sessions_total", "declined", "manual"] == 1
+    assert ("refine_sessions_total", "running", "manual") not in told
+
+
+def test_tokens_and_cost_of_all_sessions_are_summed(client: FlaskClient) -> None:
+    for _ in range(2):
+        ended(
+            "completed",
+            prompt_tokens=100,
+            cached_tokens=60,
+            completion_tokens=10,
+            removed_tokens=7,
+            cost_usd=Decimal("0.25"),
+        )
+
+    told = figures(client)
+
+    kinds = ("prompt", "cached", "completion", "removed")
+    assert [told["refine_session_tokens_total", kind] for kind in kinds] == [200, 120, 20, 14]
+    assert told["refine_session_cost_usd_total",] == 0.5
+
+
+def test_faults_are_counted_by_kind_and_lost_workers_apart(client: FlaskClient) -> None:
+    for kind in ("worker_lost", "timeout", "worker_lost"):
+        ended("failed", error_kind=kind)
+    ended("completed")
+
+    told = figures(client)
+
+    assert told["refine_session_faults_total", "worker_lost"] == 2
+    assert told["refine_session_faults_total", "timeout"] == 1
+    assert told["refine_sessions_lost_total",] == 2
+
+
+def test_what_waits_and_runs_and_for_how_long_is_told(client: FlaskClient) -> None:
+    factories.session()
+    for minutes in (5, 2):
+        at = clock.now() - timedelta(minutes=minutes)
+        RefinementSession.queue(factories.agent("a memory"), "manual", at=at)
+    db.session.commit()
+
+    told = figures(client)
+
+    assert told["refine_running_sessions",] == 1
+    assert told["refine_queued_sessions",] == 2
+    assert 300 <= told["refine_queue_age_seconds",] < 330
+
+
+def test_an_empty_queue_has_no_age(client: FlaskClient) -> None:
+    assert figures(client)["refine_queue_age_seconds",] == 0
+
+
+def test_the_age_of_the_tick_is_told_once_there_was_one(client: FlaskClient) -> None:
+    before = figures(client)
+    ClockMark.note("tick", clock.now() - timedelta(seconds=42))
+    db.session.commit()
+
+    told = figures(client)
+
+    assert ("refine_tick_age_seconds",) not in before
+    assert 42 <= told["refine_tick_age_seconds",] < 72
+
+
+def test_no_name_and_no_content_is_told(client: FlaskClient) -> None:
+    owner = factories.agent(*["the canary sings"] * 2, name="Canary", model_id="canary/model")
+    RefinementSession.start(owner).finish("completed", "the canary sang")
+    db.session.commit()
+
+    answer = client.get("/metrics")
+
+    assert "canary" not in answer.text.lower()
+
+
+# -- who may ask ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("address", "headers", "status"),
+    [
+        ("127.0.0.1", {}, 200),
+        ("::1", {}, 200),
+        ("192.0.2.7", {}, 403),
+        ("127.0.0.1", {"X-Forwarded-For": "192.0.2.7"}, 403),
+        ("127.0.0.1", {"Forwarded": "for=192.0.2.7"}, 403),
+    ],
+)
+def test_without_a_token_loopback_alone_is_answered(
+    client: FlaskClient, address: str, headers: dict[str, str], status: int
+) -> None:
+    answer = client.get("/metrics", headers=headers, environ_base={"REMOTE_ADDR": address})
+
+    assert answer.status_code == status
+
+
+@pytest.mark.parametrize(
+    ("authorization", "status"),
+    [("Bearer sesame", 200), ("Bearer sesam", 403), ("sesame", 403), ("", 403)],
+)
+def test_with_a_token_its_bearer_alone_is_answered(
+    app: Flask, environ: dict[str, str], authorization: str, status: int
+) -> None:
+    own = create_app(Settings.from_environ({**environ, "REFINE_METRICS_TOKEN": "sesame"}))
+
+    with own.app_context():
+        answer = own.test_client().get("/metrics", headers={"Authorization": authorization})
+        db.session.remove()
+        db.engine.dispose()
+
+    assert answer.status_code == status
+
+
+def test_with_a_token_its_bearer_is_answered_wherever_from(
+    app: Flask, environ: dict[str, str]
+) -> None:
+    own = create_app(Settings.from_environ({**environ, "REFINE_METRICS_TOKEN": "sesame"}))
+
+    answer = own.test_client().get(
+        "/metrics",
+        headers={"Authorization": "Bearer sesame", "X-Forwarded-For": "192.0.2.7"},
+        environ_base={"REMOTE_ADDR": "192.0.2.8"},
+    )
+    with own.app_context():
+        db.engine.dispose()
+
+    assert answer.status_code == 200
+    assert answer.content_type.startswith("text/plain")
+
+
+def test_with_a_token_loopback_needs_it_too(app: Flask, environ: dict[str, str]) -> None:
+    own = create_app(Settings.from_environ({**environ, "REFINE_METRICS_TOKEN": "sesame"}))
+
+    answer = own.test_client().get("/metrics", environ_base={"REMOTE_ADDR": "127.0.0.1"})
+
+    assert answer.status_code == 403
+
+
+def test_without_the_database_there_are_no_figures(app: Flask, environ: dict[str, str]) -> None:
+    away = {"DATABASE_URL": f"postgresql://127.0.0.1:{UNUSED_PORT}/x"}
+    own = create_app(Settings.from_environ({**environ, **away}))
+
+    answer = own.test_client().get("/metrics")
+
+    assert answer.status_code == 503

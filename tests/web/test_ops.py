@@ -1,0 +1,133 @@
+"""Operations: what Refine stands on, what waits and runs, what failed and why."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from flask import Flask
+from redis import Redis
+
+from refine import clock
+from refine.extensions import db
+from refine.models import Account, ClockMark, RefinementSession, User
+from tests import factories
+from tests.commands import UNUSED_PORT
+from tests.web.conftest import Browser, SignedIn, browser_of, person, words_of
+
+
+@pytest.fixture(autouse=True)
+def ticking(app: Flask, redis: Redis) -> None:
+    ClockMark.note("tick", clock.now())
+    db.session.commit()
+
+
+@pytest.fixture
+def account(admin: User) -> Account:
+    return admin.account
+
+
+@pytest.fixture
+def site_admins(admin: User, signed_in: SignedIn) -> Browser:
+    return signed_in(person(site_admin=True))
+
+
+def failed(account: Account, kind: str, days: int = 0, status: str = "failed") -> None:
+    at = clock.now() - timedelta(days=days)
+    session = RefinementSession.queue(factories.agent("one", account=account), "weekly", at=at)
+    session.error_kind = kind
+    session.finish(status, f"it was the {kind}", at=at)  # type: ignore[arg-type]
+    db.session.commit()
+
+
+def said(browser: Browser, query: str = "") -> str:
+    return words_of(browser.get(f"/ops{query}").text)
+
+
+def test_a_site_admin_sees_everything_that_it_stands_on(site_admins: Browser) -> None:
+    words = said(site_admins)
+
+    for line in (
+        "database ✓ PostgreSQL answers",
+        "migrations ✓ the newest one is in place",
+        "keys ✓ REFINE_ENCRYPTION_KEYS holds every key in use",
+        "redis ✓ it answers",
+        "rotation ✓ every data key is under the first key",
+        "schedule ✓ no account has a slot to come",
+        "queue ✓ 0 workers, 0 sessions waiting",
+        "clock ✓ its last tick was",
+    ):
+        assert line in words
+
+
+def test_an_admin_sees_queue_and_clock_alone(dashboard: Browser) -> None:
+    words = said(dashboard)
+
+    assert "queue ✓ 0 workers, 0 sessions waiting" in words
+    assert "clock ✓" in words
+    assert "database" not in words
+    assert "keys" not in words
+
+
+def test_a_stopped_clock_is_told_and_what_to_do(dashboard: Browser) -> None:
+    ClockMark.note("tick", clock.now() - timedelta(hours=3))
+    db.session.commit()
+
+    assert "clock ✗ its last tick was 3 hours ago; start `refine clock`" in said(dashboard)
+
+
+def test_a_missed_slot_is_told(site_admins: Browser, account: Account) -> None:
+    account.next_due_at = clock.now() - timedelta(hours=2)
+    db.session.commit()
+
+    assert "schedule ✗ 1 accounts wait for a slot that has passed" in said(site_admins)
+
+
+def test_without_a_worker_what_waits_is_told(dashboard: Browser, account: Account) -> None:
+    RefinementSession.queue(factories.agent("one", account=account, name="Ada"), "manual")
+    RefinementSession.queue(factories.agent("one", name="Eve"), "manual")
+    db.session.commit()
+
+    words = said(dashboard)
+
+    assert "queue ✗ 0 workers, 1 session waiting: start `refine worker`" in words
+    assert "Running and waiting" in words
+    assert "Ada ◔ queued" in words
+    assert "Eve" not in words
+
+
+def test_without_redis_the_page_says_so(admin: User, with_settings: Callable[..., Flask]) -> None:
+    db.session.commit()
+    browser = browser_of(with_settings(REDIS_URL=f"redis://127.0.0.1:{UNUSED_PORT}/0"))
+    browser.sign_in(admin.email)
+
+    assert "queue ✗ Redis does not answer at REDIS_URL" in said(browser)
+
+
+def test_failures_of_the_month_are_counted_by_reason(dashboard: Browser, account: Account) -> None:
+    for kind, days in (("timeout", 0), ("timeout", 29), ("timeout", 31), ("worker_lost", 1)):
+        failed(account, kind, days)
+    failed(account, "timeout", status="incomplete")
+    failed(factories.account(), "timeout")
+
+    words = said(dashboard)
+
+    assert "timeout 3" in words
+    assert "worker lost 1" in words
+    assert "✗ failed it was the worker_lost" in words
+    assert "◑ incomplete it was the timeout" in words
+
+
+def test_where_nothing_failed_that_is_said(dashboard: Browser) -> None:
+    words = said(dashboard)
+
+    assert "Running and waiting No session." in words
+    assert "Failures of the last 30 days None." in words
+
+
+def test_a_site_admin_may_look_at_one_account(site_admins: Browser, account: Account) -> None:
+    failed(account, "timeout")
+    failed(factories.account(slug="other"), "worker_lost")
+
+    assert "worker lost 1" in said(site_admins)
+    assert "worker lost" not in said(site_admins, "?account=own")
+    assert "worker lost 1" in said(site_admins, "?account=other")

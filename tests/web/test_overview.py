@@ -1,0 +1,321 @@
+"""The front page: what needs attention first, then how things go."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import time_machine
+from flask import Flask
+from redis import Redis
+
+from refine import clock
+from refine.extensions import db
+from refine.models import Account, Agent, ClockMark, RefinementSession, User
+from tests import factories
+from tests.commands import UNUSED_PORT
+from tests.web.conftest import Browser, SignedIn, browser_of, links_of, person, words_of
+
+
+@pytest.fixture(autouse=True)
+def ticking(app: Flask, redis: Redis) -> None:
+    """A clock that has just ticked, and a queue without anything in it."""
+    ClockMark.note("tick", clock.now())
+    db.session.commit()
+
+
+@pytest.fixture
+def account(admin: User) -> Account:
+    return admin.account
+
+
+def ended(agent: Agent, status: str, at: datetime | None = None, **fields: Any) -> None:
+    at = at or clock.now()
+    session = RefinementSession.queue(agent, "weekly", at=at)
+    for name, value in fields.items():
+        setattr(session, name, value)
+    session.finish(status, "so it ended", at=at)  # type: ignore[arg-type]
+
+
+def said(browser: Browser, path: str = "/") -> str:
+    answer = browser.get(path)
+    assert answer.status_code == 200
+    return words_of(answer.text)
+
+
+def attention(browser: Browser, path: str = "/") -> str:
+    return (
+        said(browser, path).partition("Needs attention ")[2].partition(" Sessions of the last")[0]
+    )
+
+
+# -- states ----------------------------------------------------------------------------------------
+
+
+def test_at_first_it_says_what_to_do(dashboard: Browser) -> None:
+    words = said(dashboard)
+
+    assert "0 agents of Own account tidy their own memories." in words
+    assert "Nothing does." in words
+    assert "No session yet. Open an agent and press Refine now" in words
+    assert "No session is running." in words
+    assert "No slot is planned" in words
+
+
+def test_it_says_when_sessions_begin_by_themselves(
+    account: Account, admin: User, signed_in: SignedIn
+) -> None:
+    account.time_zone = "Asia/Tokyo"
+    account.next_due_at = datetime(2026, 12, 31, 20, tzinfo=UTC)
+
+    words = said(signed_in(admin))
+
+    assert "By themselves they begin 1 Jan 2027, 05:00 ." in words
+    assert "Own account : 1 Jan 2027, 05:00" in words
+    assert "Times are in Asia/Tokyo." in words
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "state"),
+    [
+        ("failed", "1 agent whose last session failed", "failed"),
+        ("declined", "1 agent that declined the last session", "declined"),
+    ],
+)
+def test_an_agent_whose_last_session_went_wrong_needs_attention(
+    dashboard: Browser, account: Account, status: str, words: str, state: str
+) -> None:
+    ended(factories.agent("one", account=account, name="Ada"), status)
+    ended(factories.agent("one", account=account, name="Ok"), "completed")
+    ended(factories.agent("one", name="Eve"), status)
+    db.session.commit()
+
+    assert words in attention(dashboard)
+    (link,) = [link for link in links_of(dashboard.get("/").text) if f"state={state}" in link]
+    listed = said(dashboard, link)
+    assert "Ada" in listed
+    assert "Ok" not in listed
+    assert "Eve" not in listed
+
+
+def test_an_agent_over_its_budget_needs_attention(dashboard: Browser, account: Account) -> None:
+    over = factories.agent(account=account, core_token_budget=10)
+    factories.ledger(over, 11)
+    within = factories.agent(account=account, core_token_budget=10)
+    factories.ledger(within, 10)
+    db.session.commit()
+
+    assert "1 agent over budget" in attention(dashboard)
+
+
+def test_an_agent_that_recovered_needs_none(dashboard: Browser, account: Account) -> None:
+    agent = factories.agent("one", account=account)
+    ended(agent, "failed", clock.now() - timedelta(hours=1))
+    ended(agent, "completed")
+    db.session.commit()
+
+    assert attention(dashboard) == "✓ Nothing does."
+
+
+@pytest.mark.parametrize("state", ["failed", "declined", "over_budget", "lost"])
+def test_each_count_is_that_of_the_list_that_it_links_to(
+    dashboard: Browser, account: Account, state: str
+) -> None:
+    for _ in range(3):
+        agent = factories.agent("one two three", account=account, core_token_budget=1)
+        ended(agent, "declined" if state == "declined" else "failed")
+    for session in db.session.scalars(db.select(RefinementSession)):
+        session.error_kind = "worker_lost"
+    db.session.commit()
+
+    page = dashboard.get("/").text
+    (link,) = [link for link in links_of(page) if f"state={state}" in link]
+
+    assert f'"{link}">3 agents ' in page.replace("&amp;", "&")
+    assert dashboard.get(link).text.count('<th scope="row"><a href="/agents/') == 3
+
+
+def test_a_missed_slot_needs_attention_but_not_where_nothing_is_to_run(
+    dashboard: Browser, account: Account
+) -> None:
+    account.next_due_at = clock.now() - timedelta(minutes=61)
+    db.session.commit()
+    missed = attention(dashboard)
+    account.paused = True
+    db.session.commit()
+
+    assert "Own account: a slot was missed" in missed
+    assert attention(dashboard) == "✓ Nothing does."
+
+
+@pytest.mark.parametrize(("spent", "is_said"), [("10.00", True), ("9.99", False)])
+def test_a_cost_cap_that_is_reached_needs_attention(
+    dashboard: Browser, account: Account, spent: str, is_said: bool
+) -> None:
+    account.monthly_cost_cap_usd = Decimal(10)
+    ended(factories.agent("one", account=account), "completed", cost_usd=Decimal(spent))
+    db.session.commit()
+
+    assert ("Own account: the monthly cost cap is reached" in attention(dashboard)) is is_said
+
+
+def test_the_month_of_a_cap_begins_in_the_accounts_own_zone(
+    account: Account, admin: User, signed_in: SignedIn
+) -> None:
+    account.time_zone, account.monthly_cost_cap_usd = "Asia/Tokyo", Decimal(1)
+    # one minute before and after the first of April in Tokyo
+    first = datetime(2026, 3, 31, 15, 0, tzinfo=UTC)
+    agent = factories.agent("one", account=account)
+    with time_machine.travel(first + timedelta(hours=9), tick=True):
+        ClockMark.note("tick", clock.now())
+        browser = signed_in(admin)
+        ended(agent, "completed", first - timedelta(minutes=1), cost_usd=Decimal(5))
+        db.session.commit()
+        before = attention(browser)
+        ended(agent, "completed", first + timedelta(minutes=1), cost_usd=Decimal(5))
+        db.session.commit()
+
+        after = attention(browser)
+
+    assert before == "✓ Nothing does."
+    assert "the monthly cost cap is reached" in after
+
+
+def test_a_clock_that_stopped_needs_attention(dashboard: Browser) -> None:
+    ClockMark.note("tick", clock.now() - timedelta(minutes=10))
+    db.session.commit()
+
+    assert "clock: its last tick was 10 minutes ago; start `refine clock`" in attention(dashboard)
+
+
+def test_sessions_that_wait_without_a_worker_need_attention(
+    dashboard: Browser, account: Account
+) -> None:
+    RefinementSession.queue(factories.agent("one", account=account), "manual")
+    db.session.commit()
+
+    words = attention(dashboard)
+
+    assert "queue: 0 workers, 1 session waiting: start `refine worker`" in words
+
+
+def test_a_queue_that_cannot_be_reached_needs_attention(
+    admin: User, with_settings: Callable[..., Flask]
+) -> None:
+    db.session.commit()
+    browser = browser_of(with_settings(REDIS_URL=f"redis://127.0.0.1:{UNUSED_PORT}/0"))
+    browser.sign_in(admin.email)
+
+    assert "queue: Redis does not answer at REDIS_URL" in attention(browser)
+
+
+def test_where_the_rehearsal_model_answers_is_said(
+    admin: User, with_settings: Callable[..., Flask]
+) -> None:
+    db.session.commit()
+    browser = browser_of(with_settings(OPENROUTER_API_KEY=""))
+    browser.sign_in(admin.email)
+
+    assert "answered by the rehearsal model, sessions of all others fail." in attention(browser)
+
+
+def test_what_runs_is_listed(dashboard: Browser, account: Account) -> None:
+    session = factories.session(factories.agent("one", account=account, name="Ada"))
+    factories.session(factories.agent("one", name="Eve"))
+
+    words = said(dashboard)
+
+    assert "Running now Ada ▶ running since" in words
+    assert "Eve" not in words
+    assert f"/sessions/{session.id}" in links_of(dashboard.get("/").text)
+
+
+# -- the month -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def month(account: Account) -> None:
+    """Sessions of the month, one before it, one of another account."""
+    agent = factories.agent("one", account=account)
+    now = clock.now()
+    ended(agent, "completed", now, mass_before=100, memories_before=4, cost_usd=Decimal("0.5"))
+    ended(agent, "declined", now - timedelta(days=1))
+    ended(agent, "failed", now - timedelta(days=2), error_kind="worker_lost")
+    ended(agent, "failed", now - timedelta(days=28), error_kind="timeout")
+    ended(agent, "failed", now - timedelta(days=31), cost_usd=Decimal(7))
+    ended(factories.agent("one"), "failed", now)
+    db.session.commit()
+
+
+def test_the_sessions_of_the_month_are_summed(dashboard: Browser, month: None) -> None:
+    words = said(dashboard)
+
+    assert "Sessions 4 Tokens saved 0 Cost $0.5000 Declined 1 Failed 2 Lost workers 1" in words
+
+
+def test_each_figure_leads_to_as_many_sessions(dashboard: Browser, month: None) -> None:
+    page = dashboard.get("/").text.partition("Sessions of the last 30 days")[2]
+    links = [link for link in links_of(page) if link.startswith("/sessions?")]
+
+    listed = {
+        link.partition("&since")[0].partition("since")[0]: dashboard.get(link).text.count("<tr>")
+        for link in links
+    }
+
+    # the head of the table is a row, too
+    assert {link: rows - 1 for link, rows in listed.items()} == {
+        "/sessions?": 4,
+        "/sessions?status=completed": 1,
+        "/sessions?status=declined": 1,
+        "/sessions?status=failed": 2,
+        "/sessions?lost=1": 1,
+    }
+
+
+def test_the_bars_add_up_to_the_legend(dashboard: Browser, month: None) -> None:
+    page = dashboard.get("/").text
+
+    assert page.count('<rect class="o-') == 4
+    assert "completed 1" in words_of(page)
+    assert "failed 2" in words_of(page)
+
+
+def test_tokens_that_were_brought_back_are_not_saved(dashboard: Browser, account: Account) -> None:
+    agent = factories.agent("one", account=account)
+    saved = {"removable_tokens": 50, "removed_tokens": 30}
+    ended(agent, "completed", **saved)
+    ended(agent, "completed", **saved, undone_at=clock.now())
+    db.session.commit()
+
+    assert "Sessions 2 Tokens saved 30" in said(dashboard)
+
+
+# -- whose -----------------------------------------------------------------------------------------
+
+
+def test_a_site_admin_sees_every_account_or_the_one_that_the_url_names(
+    account: Account, month: None, signed_in: SignedIn
+) -> None:
+    browser = signed_in(person(site_admin=True))
+
+    everything, one = said(browser), said(browser, "/?account=own")
+
+    assert "2 agents in every account" in everything
+    assert "Sessions 5" in everything
+    assert "Only the account own × every account" in one
+    assert "Sessions 4" in one
+
+
+def test_what_a_site_admin_follows_stays_within_the_account(
+    account: Account, month: None, signed_in: SignedIn
+) -> None:
+    ended(factories.agent("one", account=account), "failed")
+    db.session.commit()
+    browser = signed_in(person(site_admin=True))
+
+    page = browser.get("/?account=own").text
+    links = [link for link in links_of(page) if "status=" in link or "state=" in link]
+
+    assert links
+    assert [link for link in links if "account=own" not in link] == []

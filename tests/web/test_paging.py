@@ -1,0 +1,200 @@
+"""Long lists, a page at a time: no row twice, none lost, forwards and backwards."""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from html import unescape
+from urllib.parse import urlencode
+
+import pytest
+
+from refine.extensions import db
+from refine.models import Agent, AgentMemory, ApiToken, AuditLog, RefinementSession, User
+from refine.web.paging import PAGE_ROWS
+from tests import factories
+from tests.web.conftest import Browser, SignedIn, person
+
+ROWS = 123
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def dashboard(admin: User, signed_in: SignedIn) -> Browser:
+    """A site admin's, who sees every list."""
+    admin.site_admin = True
+    return signed_in(admin)
+
+
+def agents(admin: User) -> tuple[str, str]:
+    """Some alike in name, some in tokens, with whatever a name may hold."""
+    names = ["same", "Größe~x:1", ">s:<~", "100 %_\\", "a&b=c", "名前", "'\"", "Same"]
+    for number in range(ROWS):
+        agent = factories.agent(account=admin.account, name=names[number % len(names)])
+        for _ in range(number % 3):
+            factories.memory(agent, "equally long")
+        if number % 2:
+            declined(agent, NOON)
+    return "/agents", r'<th scope="row"><a href="/agents/(\d+)"'
+
+
+def declined(agent: Agent, at: datetime) -> None:
+    ended = {"status": "declined", "end_reason": "no", "created_at": at, "ended_at": at}
+    db.session.add(
+        RefinementSession(
+            agent=agent, trigger="manual", model_id="test/model", threshold=Decimal("0.75"), **ended
+        )
+    )
+
+
+def sessions(admin: User) -> tuple[str, str]:
+    agent = factories.agent("one", account=admin.account)
+    for number in range(ROWS):
+        declined(agent, NOON + timedelta(seconds=number // 4))
+    return "/sessions", r'<a href="/sessions/([0-9a-f-]{36})"'
+
+
+def memories(admin: User) -> tuple[str, str]:
+    agent = factories.agent(account=admin.account)
+    for number in range(ROWS):
+        factories.memory(agent, created_at=NOON + timedelta(microseconds=number // 5))
+    return f"/agents/{agent.id}/ledger", r'<th scope="row">#(\d+)<'
+
+
+def audit(admin: User) -> tuple[str, str]:
+    for _ in range(ROWS):
+        AuditLog.record("account_created", account=admin.account, at=NOON)
+    return "/audit?action=account_created", r'<a href="/audit/(\d+)"'
+
+
+def tokens(admin: User) -> tuple[str, str]:
+    for _ in range(ROWS):
+        ApiToken.mint(account=admin.account)
+    return "/tokens", r"<code>([^<]+)…</code>"
+
+
+def users(admin: User) -> tuple[str, str]:
+    for _ in range(ROWS):
+        person(account=admin.account)
+    return "/users", r'<th scope="row">([^<]+@[^<]+)</th>'
+
+
+def accounts(admin: User) -> tuple[str, str]:
+    for _ in range(ROWS):
+        factories.account()
+    return "/accounts", r'<th scope="row">[^<]+</th><td>([^<]+)</td>'
+
+
+def walked(browser: Browser, url: str | None, row: str, direction: str) -> list[list[str]]:
+    """The rows of each page, from this one on; and the address of the last."""
+    pages = []
+    while url is not None:
+        text = browser.get(url).text
+        pages.append(re.findall(row, text.partition("<main")[2]))
+        following = re.search(rf'rel="{direction}" href="([^"]+)"', text)
+        last, url = url, unescape(following[1]) if following else None
+    pages.append([last])
+    return pages
+
+
+@pytest.mark.parametrize("fill", [sessions, memories, audit, tokens, users, accounts])
+def test_a_list_is_walked_to_its_end_and_back(
+    dashboard: Browser, admin: User, fill: Callable[[User], tuple[str, str]]
+) -> None:
+    url, row = fill(admin)
+    db.session.commit()
+
+    *forwards, (last,) = walked(dashboard, url, row, "next")
+    *backwards, _ = walked(dashboard, last, row, "prev")
+
+    rows = [each for page in forwards for each in page]
+    assert len(set(rows)) == len(rows) >= ROWS
+    assert [len(page) for page in forwards[:-1]] == [PAGE_ROWS] * (len(forwards) - 1)
+    assert backwards[::-1] == forwards
+
+
+def test_agents_are_walked_in_every_order(dashboard: Browser, admin: User) -> None:
+    _, row = agents(admin)
+    db.session.commit()
+
+    for order in ("name", "share", "tokens", "last"):
+        *forwards, (last,) = walked(dashboard, f"/agents?sort={order}", row, "next")
+        *backwards, _ = walked(dashboard, last, row, "prev")
+
+        rows = [each for page in forwards for each in page]
+        assert len(set(rows)) == len(rows) == ROWS
+        assert backwards[::-1] == forwards
+
+
+def test_a_row_that_comes_meanwhile_moves_no_other(dashboard: Browser, admin: User) -> None:
+    url, row = audit(admin)
+    db.session.commit()
+    first = dashboard.get(url).text
+    AuditLog.record("account_created", account=admin.account)
+    db.session.commit()
+
+    older = re.search(r'rel="next" href="([^"]+)"', first)
+    assert older is not None
+    second = dashboard.get(unescape(older[1])).text
+
+    seen, following = re.findall(row, first), re.findall(row, second)
+    assert int(following[0]) == int(seen[-1]) - 1
+
+
+def test_the_filter_goes_along_from_page_to_page(dashboard: Browser, admin: User) -> None:
+    agent = factories.agent(account=admin.account)
+    for number in range(ROWS):
+        factories.memory(agent, tags=["voice"] if number % 2 else [])
+    db.session.commit()
+
+    *pages, (last,) = walked(
+        dashboard, f"/agents/{agent.id}/ledger?tag=voice", r'<th scope="row">#(\d+)<', "next"
+    )
+
+    listed = {int(row) for page in pages for row in page}
+    voiced = db.select(AgentMemory.id).where(AgentMemory.tags.contains(["voice"]))
+    assert listed == set(db.session.scalars(voiced))
+    assert "tag=voice" in last
+
+
+@pytest.mark.parametrize(
+    "bookmark",
+    [
+        "nonsense",
+        ">",
+        "<",
+        ">i:x",
+        ">i:1~i:2~i:3",
+        ">dt:not a time",
+        ">n:x",
+        ">uuid:x",
+        ">s:one~s:two",
+        ">i:99999999999999999999",
+        ">b:%%%",
+        ">s:\x00~i:1",
+        "~" * 500,
+        ">x~x",
+        ">true",
+    ],
+)
+def test_a_page_that_does_not_exist_is_said(dashboard: Browser, bookmark: str) -> None:
+    lists = ["/agents?", "/agents?sort=share&", "/sessions?", "/audit?", "/users?"]
+
+    answers = [dashboard.get(f"{path}{urlencode({'page': bookmark})}") for path in lists]
+
+    assert {answer.status_code for answer in answers} <= {200, 400}
+    refused = [answer for answer in answers if answer.status_code == 400]
+    assert all("begin with the first." in answer.text for answer in refused)
+
+
+def test_a_bookmark_of_another_order_is_no_page(dashboard: Browser, admin: User) -> None:
+    for _ in range(PAGE_ROWS + 1):
+        factories.agent(account=admin.account)
+    db.session.commit()
+    by_name = re.search(r'rel="next" href="[^"]*page=([^"&]+)', dashboard.get("/agents").text)
+    assert by_name is not None
+
+    answer = dashboard.get(f"/agents?sort=tokens&page={by_name[1]}")
+
+    assert answer.status_code == 400
+    assert "This page of the list does not exist; begin with the first." in answer.text

@@ -1,0 +1,217 @@
+"""Users of an account: invited, changed, signed out."""
+
+import re
+
+import pytest
+
+from refine.extensions import db
+from refine.models import Invitation, User
+from tests import factories, sql
+from tests.web.conftest import (
+    Browser,
+    SignedIn,
+    actions_of,
+    browser_of,
+    person,
+    records,
+    words_of,
+)
+
+_SECRET_LINK = re.compile(r'value="http://localhost:8000(/invitations/[^"]+)"')
+
+
+def link_in(page: str) -> str:
+    """The path of the link that the page shows."""
+    found = _SECRET_LINK.search(page)
+    assert found is not None
+    return found[1]
+
+
+@pytest.fixture
+def colleague(admin: User) -> User:
+    made = person(account=admin.account, email="colleague@example.org", role="viewer")
+    db.session.commit()
+    return made
+
+
+def test_an_invited_person_is_shown_to_the_admin_with_a_link_that_works(
+    dashboard: Browser, admin: User
+) -> None:
+    answer = dashboard.submit("/users", {"email": " New@Example.org", "role": "viewer"})
+
+    said = words_of(answer.text)
+    assert "Give this link to new@example.org . It is shown this once, works once" in said
+    assert "new@example.org viewer invited" in said
+    page = browser_of(dashboard.application).get(link_in(answer.text))  # type: ignore[arg-type]
+    assert "Choose a password for new@example.org" in words_of(page.text)
+    (record,) = records("user_invited")
+    assert (record.user_id, record.data) == (admin.id, {"role": "viewer"})
+
+
+def test_the_link_is_shown_once(dashboard: Browser) -> None:
+    dashboard.submit("/users", {"email": "new@example.org", "role": "viewer"})
+
+    assert "/invitations/" not in dashboard.get("/users").text
+
+
+@pytest.mark.parametrize(
+    ("email", "role", "why"),
+    [
+        ("", "viewer", "Email"),
+        ("no address", "viewer", "Email must be an address"),
+        ("COLLEAGUE@example.org", "viewer", "is already a user"),
+        ("elsewhere@example.org", "viewer", "is already a user"),
+        ("new@example.org", "owner", "Role must be one of admin, viewer"),
+    ],
+)
+def test_who_cannot_be_invited_is_said_and_kept_in_the_form(
+    dashboard: Browser, colleague: User, email: str, role: str, why: str
+) -> None:
+    person(email="elsewhere@example.org")
+    db.session.commit()
+    before = sql.snapshot()
+
+    answer = dashboard.submit("/users", {"email": email, "role": role})
+
+    assert answer.status_code == 422
+    assert why.lower() in words_of(answer.text).lower()
+    assert f'name="email" value="{email}"' in answer.text
+    assert sql.snapshot() == before
+
+
+def test_a_new_link_replaces_the_old_one_and_is_recorded(
+    dashboard: Browser, admin: User, colleague: User
+) -> None:
+    older = Invitation.issue(colleague)
+    db.session.commit()
+
+    answer = dashboard.submit(f"/users/{colleague.id}/invitation")
+
+    anybody = browser_of(dashboard.application)  # type: ignore[arg-type]
+    assert anybody.get(f"/invitations/{older}").status_code == 404
+    assert anybody.get(link_in(answer.text)).status_code == 200
+    (record,) = records("user_invited")
+    assert (record.user_id, record.auditable_id) == (admin.id, str(colleague.id))
+
+
+def test_a_role_is_changed_at_once_and_recorded(
+    dashboard: Browser, admin: User, colleague: User, signed_in: SignedIn
+) -> None:
+    theirs = signed_in(colleague)
+    before = theirs.submit("/schedule", {"paused": "1"}).status_code
+
+    answer = dashboard.submit(f"/users/{colleague.id}", {"role": "admin"}, follow_redirects=True)
+
+    assert "colleague@example.org is admin." in words_of(answer.text)
+    assert (before, theirs.submit("/schedule", {"paused": "1"}).status_code) == (403, 303)
+    (record,) = records("user_updated")
+    assert (record.user_id, record.auditable_id) == (admin.id, str(colleague.id))
+    assert record.data == {"role": "admin", "active": True}
+
+
+def test_a_user_is_deactivated_and_that_is_recorded(
+    dashboard: Browser, admin: User, colleague: User
+) -> None:
+    answer = dashboard.submit(f"/users/{colleague.id}", {"active": "0"}, follow_redirects=True)
+
+    assert "colleague@example.org is not active, viewer." in words_of(answer.text)
+    db.session.refresh(colleague)
+    assert not colleague.active
+    (record,) = records("user_updated")
+    assert record.data == {"role": "viewer", "active": False}
+
+
+def test_what_would_change_nothing_is_not_recorded(dashboard: Browser, colleague: User) -> None:
+    for fields in ({"role": "owner"}, {"role": "viewer"}, {"active": "1"}, {}):
+        dashboard.submit(f"/users/{colleague.id}", fields)
+
+    assert records("user_updated") == []
+
+
+def test_nobody_changes_themselves(dashboard: Browser, admin: User) -> None:
+    page = dashboard.get("/users").text
+
+    answers = [
+        dashboard.submit(f"/users/{admin.id}", {"role": "viewer"}, follow_redirects=True),
+        dashboard.submit(f"/users/{admin.id}", {"active": "0"}, follow_redirects=True),
+    ]
+
+    db.session.refresh(admin)
+    assert all("You cannot change yourself" in words_of(answer.text) for answer in answers)
+    assert (admin.role, admin.active) == ("admin", True)
+    assert f"/users/{admin.id}" not in actions_of(page)
+
+
+@pytest.mark.parametrize("path", ["", "/invitation"])
+def test_the_admin_of_an_account_does_not_change_a_site_admin(
+    dashboard: Browser, admin: User, path: str
+) -> None:
+    site_admin = person(account=admin.account, site_admin=True)
+    db.session.commit()
+    before = sql.snapshot()
+
+    answer = dashboard.submit(f"/users/{site_admin.id}{path}", {"active": "0"})
+
+    assert answer.status_code == 409
+    assert "A site admin can be changed by another site admin alone" in words_of(answer.text)
+    assert sql.snapshot() == before
+    assert f"/users/{site_admin.id}" not in actions_of(dashboard.get("/users").text)
+
+
+def test_a_site_admin_changes_anybody(colleague: User, signed_in: SignedIn) -> None:
+    other = person(site_admin=True, account=colleague.account)
+    browser = signed_in(person(site_admin=True))
+
+    for user in (colleague, other):
+        browser.submit(f"/users/{user.id}?account=own", {"active": "0"})
+
+    db.session.refresh(colleague)
+    db.session.refresh(other)
+    assert (colleague.active, other.active) == (False, False)
+
+
+def test_a_site_admin_invites_to_the_account_that_the_url_names(
+    colleague: User, signed_in: SignedIn
+) -> None:
+    browser = signed_in(person(site_admin=True))
+
+    browser.submit("/users?account=own", {"email": "new@example.org", "role": "viewer"})
+
+    db.session.rollback()
+    invited = User.by_email("new@example.org")
+    assert invited is not None
+    assert invited.account_id == colleague.account_id
+
+
+def test_an_admin_sees_the_users_of_the_own_account_alone(
+    dashboard: Browser, colleague: User
+) -> None:
+    stranger = person()
+    db.session.commit()
+
+    page = dashboard.get("/users").text
+
+    assert colleague.email in page
+    assert stranger.email not in page
+
+
+def test_a_viewer_sees_them_and_is_shown_no_button(
+    colleague: User, admin: User, signed_in: SignedIn
+) -> None:
+    page = signed_in(colleague).get("/users").text
+
+    assert admin.email in page
+    assert "<button" not in page.partition("<main")[2]
+
+
+def test_after_a_link_the_rest_of_a_long_list_can_still_be_reached(
+    dashboard: Browser, admin: User, colleague: User
+) -> None:
+    for _ in range(60):
+        factories.user(account=admin.account)
+    db.session.commit()
+
+    page = dashboard.submit(f"/users/{colleague.id}/invitation").text
+
+    (older,) = re.findall(r'rel="next" href="([^"]+)"', page)
+    assert dashboard.get(older.replace("&amp;", "&")).status_code == 200

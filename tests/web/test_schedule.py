@@ -1,0 +1,267 @@
+"""The schedule of an account: in words, changed, paused, run now."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+import time_machine
+from flask import Flask
+from redis import Redis
+
+from refine.extensions import db
+from refine.models import Account, RefinementSession, User
+from tests import factories, sql
+from tests.commands import UNUSED_PORT
+from tests.web.conftest import (
+    Browser,
+    SignedIn,
+    actions_of,
+    browser_of,
+    person,
+    records,
+    words_of,
+)
+
+
+@pytest.fixture
+def account(admin: User) -> Account:
+    return admin.account
+
+
+@pytest.fixture
+def in_march(app: Flask) -> Iterator[None]:
+    """A Monday noon, two weeks before summer time begins in Europe."""
+    with time_machine.travel(datetime(2026, 3, 16, 12, 0, tzinfo=UTC), tick=False):
+        yield
+
+
+def said(browser: Browser, query: str = "") -> str:
+    return words_of(browser.get(f"/schedule{query}").text)
+
+
+def test_the_schedule_is_told_in_words_with_the_next_three_dates(
+    in_march: None, account: Account, admin: User, signed_in: SignedIn
+) -> None:
+    account.schedule, account.time_zone = "30 4 * * 1", "Europe/Berlin"
+    browser = signed_in(admin)
+
+    page = browser.get("/schedule").text
+
+    words = words_of(page)
+    assert "asked for a session on Mondays at 04:30 (Europe/Berlin)." in words
+    assert "Mon 23 Mar 2026, 04:30 (in 6 days) Mon 30 Mar 2026, 04:30" in words
+    assert "Mon 6 Apr 2026, 04:30" in words
+    for instant in ("2026-03-23T03:30", "2026-03-30T02:30", "2026-04-06T02:30"):
+        assert f'datetime="{instant}:00+00:00"' in page
+
+
+def test_without_one_of_its_own_the_platforms_schedule_is_used(dashboard: Browser) -> None:
+    page = dashboard.get("/schedule").text
+
+    assert "on Mondays at 04:00 (UTC)" in words_of(page)
+    assert 'name="schedule" value="" placeholder="0 4 * * 1"' in page
+
+
+def test_a_new_schedule_is_taken_moves_the_next_slot_and_is_recorded(
+    dashboard: Browser, admin: User, account: Account
+) -> None:
+    answer = dashboard.submit(
+        "/schedule",
+        {"schedule": " 0 5 * * * ", "time_zone": "Asia/Tokyo", "monthly_cost_cap_usd": "$1,234.5"},
+        follow_redirects=True,
+    )
+
+    db.session.refresh(account)
+    assert "Saved." in words_of(answer.text)
+    assert "every day at 05:00 (Asia/Tokyo)" in words_of(answer.text)
+    assert (account.schedule, account.time_zone) == ("0 5 * * *", "Asia/Tokyo")
+    assert account.monthly_cost_cap_usd == Decimal("1234.50")
+    assert account.next_due_at is not None
+    assert account.next_due_at.hour == 20
+    (record,) = records("account_settings_update")
+    assert record.user_id == admin.id
+    assert record.data["changes"] == {
+        "schedule": [None, "0 5 * * *"],
+        "time_zone": ["UTC", "Asia/Tokyo"],
+        "monthly_cost_cap_usd": [None, "1234.50"],
+    }
+
+
+def test_empty_fields_are_the_platforms_schedule_and_no_cap(
+    dashboard: Browser, account: Account
+) -> None:
+    account.schedule, account.monthly_cost_cap_usd = "0 5 * * *", Decimal(5)
+    db.session.commit()
+
+    dashboard.submit("/schedule", {"schedule": " ", "time_zone": "UTC", "monthly_cost_cap_usd": ""})
+
+    db.session.refresh(account)
+    assert (account.schedule, account.monthly_cost_cap_usd) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "why"),
+    [
+        ("schedule", "every day", "Schedule must be a cron expression"),
+        ("schedule", "0 4 * *", "Schedule must be a cron expression"),
+        ("schedule", "0 4 30 2 *", "Schedule must be a cron expression"),
+        ("schedule", "61 4 * * *", "Schedule must be a cron expression"),
+        ("schedule", "* * * * * *", "Schedule must be a cron expression"),
+        ("time_zone", "Nowhere", "Time_zone must be an IANA name"),
+        ("time_zone", "", "Time_zone must be an IANA name"),
+        ("monthly_cost_cap_usd", "lots", "Monthly_cost_cap_usd must be an amount in dollars"),
+        ("monthly_cost_cap_usd", "-1", "Monthly_cost_cap_usd must be an amount in dollars"),
+        ("monthly_cost_cap_usd", "NaN", "Monthly_cost_cap_usd must be an amount in dollars"),
+        ("monthly_cost_cap_usd", "1e99", "Monthly_cost_cap_usd must be an amount in dollars"),
+    ],
+)
+def test_a_bad_value_is_said_kept_in_the_form_and_not_stored(
+    dashboard: Browser, field: str, value: str, why: str
+) -> None:
+    sent = {"schedule": "0 6 * * *", "time_zone": "Asia/Tokyo", "monthly_cost_cap_usd": "7"}
+    before = sql.snapshot()
+
+    answer = dashboard.submit("/schedule", {**sent, field: value})
+
+    assert answer.status_code == 422
+    assert why in words_of(answer.text)
+    for name, typed in {**sent, field: value}.items():
+        assert f'name="{name}"' in answer.text
+        assert f'value="{typed}"' in answer.text
+    assert sql.snapshot() == before
+
+
+def test_paused_nothing_is_next_and_it_can_go_on(
+    dashboard: Browser, admin: User, account: Account
+) -> None:
+    paused = dashboard.submit("/schedule", {"paused": "1"}, follow_redirects=True)
+    db.session.refresh(account)
+    was_paused = account.paused
+    resumed = dashboard.submit("/schedule", {"paused": "0"}, follow_redirects=True)
+
+    db.session.refresh(account)
+    assert (was_paused, account.paused) == (True, False)
+    assert "‖ Paused : nothing runs by itself." in words_of(paused.text)
+    assert "Nothing, while it is paused." in words_of(paused.text)
+    assert "on Mondays at 04:00" in words_of(resumed.text)
+    assert [record.user_id for record in records("account_settings_update")] == [admin.id] * 2
+
+
+def test_what_was_spent_this_month_stands_beside_the_cap(
+    dashboard: Browser, account: Account
+) -> None:
+    session = RefinementSession.queue(factories.agent("one", account=account), "weekly")
+    session.cost_usd = Decimal("12.34")
+    db.session.commit()
+
+    assert "$12.34 were spent this month" in said(dashboard)
+
+
+def test_what_ran_by_itself_is_listed_and_why_an_agent_was_skipped(
+    dashboard: Browser, account: Account
+) -> None:
+    agent = factories.agent("one", account=account)
+    RefinementSession.queue(agent, "weekly").finish("skipped", "the agent was paused")
+    RefinementSession.queue(agent, "manual").finish("declined", "the agent said no")
+    db.session.commit()
+
+    words = said(dashboard)
+
+    assert "skipped the agent was paused" in words
+    assert "the agent said no" not in words
+
+
+def test_where_nothing_ran_yet_that_is_said(dashboard: Browser) -> None:
+    assert "What ran by itself Nothing yet." in said(dashboard)
+
+
+# -- run now ---------------------------------------------------------------------------------------
+
+
+def test_run_now_queues_every_agent_that_needs_it_and_tells_of_the_others(
+    redis: Redis, dashboard: Browser, account: Account
+) -> None:
+    needy = factories.agent("one", "two", account=account)
+    factories.agent(account=account)
+    factories.agent("other's", "memory")
+    db.session.commit()
+
+    answer = dashboard.submit("/schedule/run", follow_redirects=True)
+
+    db.session.rollback()
+    sessions = db.session.scalars(db.select(RefinementSession)).all()
+    assert [session.agent_id for session in sessions] == [needy.id]
+    assert answer.request.path == "/sessions"
+    assert "1 session queued; 1 not: needs none." in words_of(answer.text)
+
+
+def test_run_now_of_a_paused_account_says_why_nothing_is_queued(
+    redis: Redis, dashboard: Browser, account: Account
+) -> None:
+    factories.agent("one", "two", account=account)
+    account.paused = True
+    db.session.commit()
+
+    answer = dashboard.submit("/schedule/run", follow_redirects=True)
+
+    assert "0 sessions queued; 1 not: its account is paused." in words_of(answer.text)
+
+
+def test_without_redis_what_was_queued_is_counted_and_waits(
+    admin: User, account: Account, with_settings: Callable[..., Flask]
+) -> None:
+    factories.agent("one", "two", account=account)
+    db.session.commit()
+    browser = browser_of(with_settings(REDIS_URL=f"redis://127.0.0.1:{UNUSED_PORT}/0"))
+    browser.sign_in(admin.email)
+
+    answer = browser.submit("/schedule/run", follow_redirects=True)
+
+    words = words_of(answer.text)
+    assert "The queue cannot be reached now: what was queued starts by itself later." in words
+    assert "1 session queued." in words
+
+
+# -- whose it is -----------------------------------------------------------------------------------
+
+
+def test_a_viewer_sees_the_schedule_and_is_shown_no_button(
+    admin: User, signed_in: SignedIn
+) -> None:
+    page = signed_in(person(account=admin.account, role="viewer")).get("/schedule").text
+
+    assert "on Mondays at 04:00" in words_of(page)
+    assert "<button" not in page.partition("<main")[2]
+    assert "<fieldset disabled>" in page
+
+
+def test_a_site_admin_changes_the_account_that_the_url_names(
+    account: Account, signed_in: SignedIn
+) -> None:
+    site_admin = person(site_admin=True)
+    browser = signed_in(site_admin)
+
+    page = browser.get("/schedule?account=own").text
+    browser.submit("/schedule?account=own", {"paused": "1"})
+
+    db.session.refresh(account)
+    db.session.refresh(site_admin.account)
+    assert "Schedule of Own account" in words_of(page)
+    assert {"/schedule?account=own", "/schedule/run?account=own"} == set(actions_of(page))
+    assert (account.paused, site_admin.account.paused) == (True, False)
+
+
+def test_an_admin_does_not_see_another_account_by_its_name(
+    dashboard: Browser, signed_in: SignedIn
+) -> None:
+    factories.account(slug="other")
+    db.session.commit()
+
+    answers = [
+        dashboard.get("/schedule?account=other"),
+        dashboard.get("/schedule?account=nowhere"),
+        dashboard.submit("/schedule?account=other", {"paused": "1"}),
+    ]
+
+    assert [answer.status_code for answer in answers] == [404, 404, 404]

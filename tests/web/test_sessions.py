@@ -1,0 +1,420 @@
+"""Sessions: the list, each one's page while it runs and after, stop and undo."""
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from flask import Flask
+
+from refine import clock
+from refine.extensions import db
+from refine.models import Agent, AgentMemory, RefinementSession, User
+from refine.tools import RefinementTool
+from tests import factories, sql
+from tests.web.conftest import (
+    Browser,
+    SignedIn,
+    actions_of,
+    ended_session,
+    links_of,
+    person,
+    records,
+    words_of,
+)
+
+
+@pytest.fixture
+def agent(admin: User) -> Agent:
+    return factories.agent(account=admin.account, name="Ada", model_id="rehearsal/ada")
+
+
+@pytest.fixture
+def memories(agent: Agent) -> list[AgentMemory]:
+    return factories.ledger(agent, *[25] * 20)
+
+
+@pytest.fixture
+def running(agent: Agent, memories: list[AgentMemory]) -> RefinementSession:
+    """A session that has deleted one memory so far."""
+    session = factories.session(agent)
+    session.consented_at = clock.now()
+    RefinementTool(session).execute(action="delete", id=memories[0].id)
+    return session
+
+
+@pytest.fixture
+def ended(agent: Agent, memories: list[AgentMemory]) -> RefinementSession:
+    """A session that deleted one memory."""
+    return ended_session(agent, memories[0])
+
+
+def shown(browser: Browser, session: RefinementSession, part: str = "") -> str:
+    answer = browser.get(f"/sessions/{session.id}{part}")
+    assert answer.status_code == 200
+    return answer.text
+
+
+# -- while it lives --------------------------------------------------------------------------------
+
+
+def test_a_queued_session_waits_for_a_worker(dashboard: Browser, agent: Agent) -> None:
+    session = RefinementSession.queue(agent, "manual")
+    db.session.commit()
+
+    page = shown(dashboard, session)
+
+    assert "It waits for a worker. It is handed over at the clock's next tick." in words_of(page)
+    assert actions_of(page) == [f"/sessions/{session.id}/stop"]
+
+
+def test_a_running_session_tells_what_it_did_and_may_still_do(
+    dashboard: Browser, running: RefinementSession
+) -> None:
+    page = shown(dashboard, running)
+
+    said = words_of(page)
+    assert "Ada consented, and works. Last sign of life" in said
+    assert "25 of 125 tokens removed that this session may remove; 100 may still go" in said
+    assert "Changes 1 of 10" in said
+    assert "memory discarded #" in said
+    assert "-25" in said
+
+
+def test_before_its_consent_that_is_what_it_waits_for(
+    dashboard: Browser, running: RefinementSession
+) -> None:
+    running.consented_at = None
+    db.session.commit()
+
+    assert "Ada is being asked for consent." in words_of(shown(dashboard, running))
+
+
+def test_a_live_session_asks_for_itself_again_and_an_ended_one_does_not(
+    dashboard: Browser, running: RefinementSession
+) -> None:
+    live = [shown(dashboard, running), shown(dashboard, running, "/_live")]
+    RefinementTool(running).execute(action="complete", summary="done")
+    over = [shown(dashboard, running), shown(dashboard, running, "/_live")]
+
+    asks = f'hx-get="/sessions/{running.id}/_live"'
+    assert all(asks in each and 'hx-trigger="every 2s"' in each for each in live)
+    assert not [each for each in over if "hx-" in each.partition("<body")[2] or "hx-get" in each]
+    assert "htmx-4" in live[0]
+    assert "htmx-4" not in over[0]
+
+
+def test_the_part_that_stays_fresh_is_what_the_page_includes(
+    dashboard: Browser, running: RefinementSession
+) -> None:
+    part = words_of(shown(dashboard, running, "/_live"))
+
+    assert part.partition("Last sign of life")[0] in words_of(shown(dashboard, running))
+    assert "<html" not in shown(dashboard, running, "/_live")
+
+
+def test_a_viewer_sees_it_and_is_shown_no_button(
+    running: RefinementSession, admin: User, signed_in: SignedIn
+) -> None:
+    viewer = signed_in(person(account=admin.account, role="viewer"))
+
+    page = shown(viewer, running)
+
+    assert "Ada consented, and works." in words_of(page)
+    assert actions_of(page) == []
+
+
+# -- stop ------------------------------------------------------------------------------------------
+
+
+def test_a_running_session_is_asked_to_stop(
+    dashboard: Browser, admin: User, running: RefinementSession
+) -> None:
+    answer = dashboard.submit(f"/sessions/{running.id}/stop", follow_redirects=True)
+
+    said = words_of(answer.text)
+    assert "it ends before its next step. What was done stays." in said
+    assert "It was asked to stop, and ends before its next step." in said
+    assert actions_of(answer.text) == []
+    db.session.refresh(running)
+    assert running.status == "running"
+    assert running.is_stopping
+    assert running.stop_requested_by_id == admin.id
+
+
+def test_a_queued_session_is_stopped_at_once(dashboard: Browser, agent: Agent) -> None:
+    session = RefinementSession.queue(agent, "manual")
+    db.session.commit()
+
+    answer = dashboard.submit(f"/sessions/{session.id}/stop", follow_redirects=True)
+
+    assert "skipped Stopped while it was queued." in words_of(answer.text)
+    db.session.refresh(session)
+    assert session.status == "skipped"
+
+
+def test_to_stop_what_has_ended_changes_nothing_and_says_so(
+    dashboard: Browser, ended: RefinementSession
+) -> None:
+    answer = dashboard.submit(f"/sessions/{ended.id}/stop", follow_redirects=True)
+
+    assert "The session ended already (completed)." in words_of(answer.text)
+    db.session.refresh(ended)
+    assert ended.stop_requested_at is None
+
+
+# -- when it has ended -----------------------------------------------------------------------------
+
+
+def test_an_ended_session_tells_its_outcome_in_words(
+    dashboard: Browser, ended: RefinementSession
+) -> None:
+    said = words_of(shown(dashboard, ended))
+
+    assert "completed The agent completed it." in said
+    assert "Refinement session: 20 → 19 memories, 25 tokens saved (1 deleted)." in said
+    assert "Memories 20 → 19 Tokens 500 → 475" in said
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ("declined", "Nothing was done."),
+        ("failed", "Nothing was changed by the agent."),
+        ("incomplete", "What was done stays: each step was checked and recorded."),
+        ("skipped", "It was so."),
+    ],
+)
+def test_each_outcome_is_told_in_words(
+    dashboard: Browser, agent: Agent, status: str, said: str
+) -> None:
+    session = RefinementSession.queue(agent, "manual")
+    session.finish(status, "it was so")  # type: ignore[arg-type]
+    db.session.commit()
+
+    assert said in words_of(shown(dashboard, session))
+
+
+def test_a_lost_worker_is_told(dashboard: Browser, agent: Agent) -> None:
+    session = RefinementSession.queue(agent, "manual")
+    session.error_kind = "worker_lost"
+    session.finish("failed", "the worker was lost")
+    db.session.commit()
+
+    said = words_of(shown(dashboard, session))
+
+    assert "The worker was lost. Nothing was changed by the agent; no sign of life" in said
+
+
+def test_nothing_is_offered_to_be_undone_where_nothing_was_done(
+    dashboard: Browser, agent: Agent
+) -> None:
+    session = RefinementSession.queue(agent, "manual")
+    session.finish("declined", "the agent declined")
+    db.session.commit()
+
+    assert f"/sessions/{session.id}/undo" not in links_of(shown(dashboard, session))
+
+
+def test_cost_and_cached_share_are_shown(dashboard: Browser, ended: RefinementSession) -> None:
+    ended.llm_calls, ended.prompt_tokens, ended.cached_tokens = 3, 2000, 1500
+    ended.completion_tokens, ended.cost_usd = 77, Decimal("0.0123")
+    db.session.commit()
+
+    said = words_of(shown(dashboard, ended))
+
+    assert "Calls of the model 3 Prompt tokens 2,000 75 % cached Answer tokens 77" in said
+    assert "Cost $0.0123" in said
+
+
+# -- undo ------------------------------------------------------------------------------------------
+
+
+def test_before_an_undo_its_effect_is_shown_and_nothing_is_changed(
+    dashboard: Browser, ended: RefinementSession
+) -> None:
+    before = sql.snapshot()
+
+    page = shown(dashboard, ended, "/undo")
+
+    assert "1 brought back; 19 → 20 memories, 475 → 500 tokens" in words_of(page)
+    assert actions_of(page) == [f"/sessions/{ended.id}/undo"]
+    assert sql.snapshot() == before
+
+
+def test_an_undo_brings_everything_back_and_its_result_is_seen(
+    dashboard: Browser, admin: User, ended: RefinementSession, memories: list[AgentMemory]
+) -> None:
+    answer = dashboard.submit(f"/sessions/{ended.id}/undo", follow_redirects=True)
+
+    said = words_of(answer.text)
+    assert answer.request.path == f"/sessions/{ended.id}"
+    assert "Undone: 1 brought back; 19 → 20 memories, 475 → 500 tokens." in said
+    assert "↺ undone" in said
+    assert f"by {admin.email}: every memory is as it was before." in said
+    db.session.refresh(memories[0])
+    assert not memories[0].discarded
+    (record,) = records("memory_refinement_rollback")
+    assert (record.user_id, record.data["by"]) == (admin.id, "dashboard")
+
+
+def test_to_undo_it_again_changes_nothing_and_says_by_whom_it_was_done(
+    dashboard: Browser, admin: User, ended: RefinementSession
+) -> None:
+    dashboard.submit(f"/sessions/{ended.id}/undo")
+    page = shown(dashboard, ended, "/undo")
+
+    answer = dashboard.submit(f"/sessions/{ended.id}/undo", follow_redirects=True)
+
+    assert "Nothing is left to do: it was undone on" in words_of(page)
+    assert actions_of(page) == []
+    assert "Nothing was changed: this session was undone on" in words_of(answer.text)
+    assert admin.email in words_of(answer.text)
+    assert len(records("memory_refinement_rollback")) == 1
+
+
+@pytest.fixture
+def in_the_way(
+    dashboard: Browser, ended: RefinementSession, memories: list[AgentMemory]
+) -> AgentMemory:
+    """A memory that was restored after the session had deleted it."""
+    dashboard.submit(f"/agents/{ended.agent_id}/memories/{memories[0].id}/restore")
+    db.session.rollback()
+    return memories[0]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_an_undo_in_conflict_names_the_records_and_offers_the_wider_one(
+    dashboard: Browser, ended: RefinementSession, in_the_way: AgentMemory, method: str
+) -> None:
+    path = f"/sessions/{ended.id}/undo"
+    before = sql.snapshot()
+
+    answer = dashboard.get(path) if method == "GET" else dashboard.submit(path)
+
+    (restored,) = records("memory_restored")
+    said = words_of(answer.text)
+    assert answer.status_code == 409
+    assert "Something in the way; nothing was changed" in said
+    assert f"Memory #{in_the_way.id}, on" in said
+    assert f"memory restored, record #{restored.sequence}" in said
+    assert f"{path}?and_after=1" in links_of(answer.text)
+    assert actions_of(answer.text) == []
+    assert sql.snapshot() == before
+
+
+def test_the_wider_undo_takes_back_what_was_in_the_way_too(
+    dashboard: Browser, ended: RefinementSession, in_the_way: AgentMemory
+) -> None:
+    page = shown(dashboard, ended, "/undo?and_after=1")
+
+    answer = dashboard.submit(
+        f"/sessions/{ended.id}/undo", {"and_after": "1"}, follow_redirects=True
+    )
+
+    assert 'name="and_after" value="1"' in page
+    assert "with every toggle and restore since" in words_of(page)
+    assert "Undone:" in words_of(answer.text)
+    assert len(records("memory_refinement_rollback")) == 1
+
+
+def test_past_the_application_nothing_wider_is_offered(
+    dashboard: Browser, ended: RefinementSession, memories: list[AgentMemory]
+) -> None:
+    sql.tamper(f"UPDATE agent_memories SET discarded_at = NULL WHERE id = {memories[0].id}")
+
+    answer = dashboard.get(f"/sessions/{ended.id}/undo")
+
+    assert answer.status_code == 409
+    assert "past the application: refine audit verify says more" in words_of(answer.text)
+    assert f"/sessions/{ended.id}/undo?and_after=1" not in links_of(answer.text)
+
+
+def test_a_live_session_is_not_undone(dashboard: Browser, running: RefinementSession) -> None:
+    answer = dashboard.submit(f"/sessions/{running.id}/undo")
+
+    assert answer.status_code == 409
+    assert "Nothing was changed." in words_of(answer.text)
+    assert records("memory_refinement_rollback") == []
+
+
+# -- the list --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def several(agent: Agent, app: Flask) -> list[RefinementSession]:
+    """Sessions of several outcomes and triggers, one of them long ago."""
+    made = []
+    for days, trigger, status, kind in (
+        (0, "manual", "declined", None),
+        (1, "weekly", "failed", "worker_lost"),
+        (2, "weekly", "failed", "timeout"),
+        (40, "manual", "failed", "timeout"),
+    ):
+        at = clock.now() - timedelta(days=days)
+        session = RefinementSession.queue(agent, trigger, at=at)  # type: ignore[arg-type]
+        session.error_kind = kind
+        session.finish(status, f"reason of day {days}", at=at)  # type: ignore[arg-type]
+        made.append(session)
+    db.session.commit()
+    return made
+
+
+def listed(browser: Browser, query: str = "") -> list[str]:
+    """The sessions of the list, by the day of their reason."""
+    said = words_of(browser.get(f"/sessions{query}").text).split()
+    return [said[position + 1] for position, word in enumerate(said) if word == "day"]
+
+
+@pytest.mark.parametrize(
+    ("query", "days"),
+    [
+        ("", "0 1 2 40"),
+        ("?status=failed", "1 2 40"),
+        ("?status=failed&trigger=weekly", "1 2"),
+        ("?lost=1", "1"),
+        ("?status=queued", ""),
+        ("?status=nonsense&trigger=nonsense&since=nonsense&agent=%C2%B2", "0 1 2 40"),
+    ],
+)
+def test_sessions_are_listed_newest_first_and_filtered(
+    dashboard: Browser, several: list[RefinementSession], query: str, days: str
+) -> None:
+    assert listed(dashboard, query) == days.split()
+
+
+def test_sessions_are_filtered_by_the_day_they_began(
+    dashboard: Browser, several: list[RefinementSession]
+) -> None:
+    since = several[1].created_at.date()
+
+    assert listed(dashboard, f"?since={since}") == ["0", "1"]
+
+
+def test_the_filter_of_a_list_stays_in_its_form(
+    dashboard: Browser, several: list[RefinementSession], agent: Agent
+) -> None:
+    page = dashboard.get(f"/sessions?status=failed&lost=1&since=2026-01-02&agent={agent.id}").text
+
+    assert '<option value="failed" selected>' in page
+    assert 'name="lost" value="1" checked' in page
+    assert 'name="since" value="2026-01-02"' in page
+    assert f'name="agent" value="{agent.id}"' in page
+
+
+def test_another_accounts_sessions_are_not_listed(
+    dashboard: Browser, several: list[RefinementSession]
+) -> None:
+    other = RefinementSession.queue(factories.agent(name="Eve"), "manual")
+    db.session.commit()
+
+    page = dashboard.get("/sessions").text
+
+    assert f"/sessions/{other.id}" not in links_of(page)
+    assert dashboard.get(f"/sessions?agent={other.agent_id}").status_code == 404
+
+
+def test_an_empty_list_says_what_to_do(dashboard: Browser) -> None:
+    nothing, none_of_these = dashboard.get("/sessions"), dashboard.get("/sessions?status=failed")
+
+    assert "No session yet. Open an agent and press Refine now" in words_of(nothing.text)
+    assert "No session matches. Show all." in words_of(none_of_these.text)

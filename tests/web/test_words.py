@@ -1,0 +1,105 @@
+"""How pages say things."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+import time_machine
+
+import refine
+from refine.models import User
+from refine.models.session.columns import ENDED, LIVE, TRIGGERS
+from refine.web import words
+from refine.web.charts import OUTCOMES
+from tests.web.conftest import SignedIn
+
+NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("passed", "said"),
+    [
+        (timedelta(0), "0 seconds ago"),
+        (timedelta(seconds=1), "1 second ago"),
+        (timedelta(seconds=59), "59 seconds ago"),
+        (timedelta(minutes=1), "1 minute ago"),
+        (timedelta(minutes=59, seconds=59), "59 minutes ago"),
+        (timedelta(hours=1), "1 hour ago"),
+        (timedelta(hours=47), "1 day ago"),
+        (timedelta(days=400), "400 days ago"),
+        (timedelta(seconds=-30), "in 30 seconds"),
+        (timedelta(days=-2), "in 2 days"),
+    ],
+)
+def test_how_long_ago_is_said_roughly(passed: timedelta, said: str) -> None:
+    with time_machine.travel(NOW, tick=False):
+        assert words.ago(NOW - passed) == said
+
+
+def test_of_what_never_was_nothing_is_said() -> None:
+    assert (words.ago(None), words.when(None)) == ("", "never")
+
+
+@pytest.mark.parametrize(
+    ("amount", "said"),
+    [
+        (Decimal(0), "$0.00"),
+        (Decimal("0.00004"), "$0.0000"),
+        (Decimal("0.0123"), "$0.0123"),
+        (Decimal(1), "$1.00"),
+        (Decimal("1234.5"), "$1,234.50"),
+        (0.5, "$0.5000"),
+    ],
+)
+def test_amounts_have_cents_and_small_ones_four_places(amount: Decimal | float, said: str) -> None:
+    assert words.usd(amount) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [(None, "–"), (0, "0"), (1234, "1,234"), (-1234567, "-1,234,567")]
+)
+def test_numbers_have_separators(value: int | None, said: str) -> None:
+    assert words.number(value) == said
+
+
+def test_the_first_letter_becomes_a_capital_and_the_rest_stays() -> None:
+    assert words.first_upper("the model GPT said") == "The model GPT said"
+    assert words.first_upper("") == ""
+
+
+def test_an_unknown_action_is_said_as_it_is() -> None:
+    assert words.action("memory_access_granted") == "memory access granted"
+
+
+def test_every_status_and_trigger_has_its_words_and_no_two_look_the_same() -> None:
+    assert set(words.STATUSES) == {*LIVE, *ENDED} == set(OUTCOMES)
+    assert set(words.TRIGGERS) == set(TRIGGERS)
+    shapes = [shape for _, shape, _ in words.STATUSES.values()]
+    assert len(set(shapes)) == len(shapes)
+
+
+def test_every_action_that_is_recorded_has_its_words() -> None:
+    sources = "".join(path.read_text() for path in Path(refine.__file__).parent.rglob("*.py"))
+    recorded = set(
+        re.findall(r'(?:AuditLog\.record|_record|_become|change_memories)\(\s*"([a-z_]+)"', sources)
+    )
+
+    assert recorded
+    assert recorded - set(words.ACTIONS) == set()
+
+
+def test_a_time_is_told_in_the_zone_of_the_page_with_utc_beside_it(
+    admin: User, signed_in: SignedIn
+) -> None:
+    admin.account.time_zone = "America/New_York"
+    admin.account.next_due_at = datetime(2026, 3, 9, 3, 30, tzinfo=UTC)
+
+    page = signed_in(admin).get("/").text
+
+    assert (
+        '<time datetime="2026-03-09T03:30:00+00:00" title="2026-03-09 03:30:00 UTC">'
+        "8 Mar 2026, 23:30</time>"
+    ) in page
+    assert "Times are in America/New_York." in page
