@@ -6,7 +6,7 @@ SOURCES := app.py refine tests migrations
 WHOLE := refine/rules/*,refine/sealing.py,refine/tools/*,refine/models/*,refine/llm/replies.py,refine/refinement/*
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev up test check tests fix lock clean
+.PHONY: help install dev up test check tests screenshots fix lock clean
 
 help: ## Show what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -28,6 +28,9 @@ tests: .venv/.developed ## Run the tests, with branch coverage
 	$(BIN)/python -m pytest -n auto --cov --cov-report=
 	$(BIN)/coverage report --fail-under=90
 	$(BIN)/coverage report --fail-under=100 --include="$(WHOLE)"
+
+screenshots: .venv/.developed ## Take pictures of every page, to be looked at, in build/screenshots/
+	$(BIN)/python -m tests.browser.screenshots
 
 fix: .venv/.developed ## Format, and mend what the linter can
 	$(BIN)/ruff format $(SOURCES)
