@@ -69,9 +69,9 @@ def site(installation: dict[str, str], migrated_app: Flask) -> Iterator[str]:
         db.engine.dispose()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def worker(installation: dict[str, str], migrated_app: Flask) -> Iterator[None]:
-    """A worker, in a process of its own."""
+    """A worker, in a process of its own; gone before it could take the jobs of other tests."""
     process = start("worker", environ=installation)
     yield
     process.terminate()

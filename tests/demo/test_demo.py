@@ -58,7 +58,7 @@ def test_every_agent_of_the_file_is_made(loaded: Account) -> None:
         described["name"]: (loaded.id, described["model_id"], len(described["memories"]))
         for described in FILE["agents"]
     }
-    assert list(held) == list(ENDINGS)
+    assert held.keys() == ENDINGS.keys()
 
 
 def test_prompts_and_settings_are_taken_over(loaded: Account) -> None:
