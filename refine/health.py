@@ -68,7 +68,9 @@ def schedule_check() -> Check:
     )
     following = select(func.min(Account.next_due_at)).where(Account.paused.is_(False))
     if count := db.session.scalar(late):
-        return Check("schedule", f"{count} accounts wait for a slot that has passed; see the clock")
+        return Check(
+            "schedule", f"{_count(count, 'account')} with a slot that has passed; see the clock"
+        )
     due_at = db.session.scalar(following)
     if due_at is None:
         return Check("schedule", None, "no account has a slot to come")

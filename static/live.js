@@ -1,11 +1,16 @@
 // A live page keeps itself fresh by htmx. This file adds what htmx leaves to the page: pausing,
-// silence while nobody looks, and a word where the server cannot be reached.
+// silence while nobody looks, patience with what lasts, and a word where the server cannot be
+// reached.
 "use strict";
 
 (() => {
   const alert = document.getElementById("alert");
   let paused = new URLSearchParams(location.search).get("live") === "0";
   let fresh = new Date();
+  const opened = Date.now();
+  let asked = opened;
+  const PATIENT_AFTER_MS = 120_000; // then a page asks every ten seconds instead of two
+  const isTooSoon = () => Date.now() - opened > PATIENT_AFTER_MS && Date.now() - asked < 9_000;
 
   const button = () => document.getElementById("pause");
   const show = () => {
@@ -18,11 +23,13 @@
   document.addEventListener("click", (event) => {
     if (event.target.id !== "pause") return;
     paused = !paused;
+    asked = 0;
     show();
   });
 
   document.addEventListener("htmx:config:request", (event) => {
-    if (paused || document.hidden) event.preventDefault();
+    if (paused || document.hidden || isTooSoon()) event.preventDefault();
+    else asked = Date.now();
   });
 
   document.addEventListener("htmx:after:swap", (event) => {

@@ -23,6 +23,12 @@ def value(statement: str) -> Any:
         return connection.exec_driver_sql(statement).scalar()
 
 
+def is_anybody_waiting() -> bool:
+    """Whether a connection of this database waits for another one's lock."""
+    waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+    return bool(value(waits + "AND datname = current_database()"))
+
+
 def snapshot() -> dict[str, list[str]]:
     """Return all that is committed, table by table."""
     with db.engine.connect() as connection:

@@ -13,7 +13,7 @@ from refine.errors import Refused, Unreachable
 from refine.extensions import db
 from refine.jobs import stopping
 from refine.jobs.dispatch import dispatch
-from refine.models import Account, Agent, RefinementSession
+from refine.models import Account, Agent, RefinementSession, User
 from refine.models.session import Trigger
 from refine.refinement.loop import refine
 
@@ -45,10 +45,12 @@ def refine_later(agent: Agent, trigger: Trigger, **fields: Any) -> RefinementSes
     return session
 
 
-def sweep(account: Account | None = None) -> Iterator[tuple[Agent, str]]:
+def sweep(
+    account: Account | None = None, *, user: User | None = None
+) -> Iterator[tuple[Agent, str]]:
     """Queue a session for every agent that needs one; yield each agent and what became of it.
 
-    Of every account, or of one.
+    Of every account, or of one; ``user``: who asked for it in the dashboard.
 
     One agent's failure touches no other. Cool-downs are the clock's: a sweep by hand asks every
     agent that is due, also one that declined a moment ago. Raises Unreachable at the end where
@@ -60,7 +62,7 @@ def sweep(account: Account | None = None) -> Iterator[tuple[Agent, str]]:
     for agent_id in db.session.scalars(agents).all():
         agent = db.session.get_one(Agent, agent_id)
         try:
-            outcome = _sweep_one(agent)
+            outcome = _sweep_one(agent, user)
         except Refused as refusal:
             outcome = str(refusal)
         except DBAPIError as error:
@@ -70,7 +72,7 @@ def sweep(account: Account | None = None) -> Iterator[tuple[Agent, str]]:
     dispatch()
 
 
-def _sweep_one(agent: Agent) -> str:
+def _sweep_one(agent: Agent, user: User | None) -> str:
     at = clock.now()
     live = RefinementSession.live_of(agent)
     if live is not None and live.status == "queued":
@@ -84,7 +86,7 @@ def _sweep_one(agent: Agent) -> str:
     if (forbidden := RefinementSession.why_forbidden(agent, at)) is not None:
         return f"skipped: {forbidden}"
     trigger: Trigger = "weekly" if agent.slot_is_due(at) else "over_budget"
-    RefinementSession.queue(agent, trigger, at=at)
+    RefinementSession.queue(agent, trigger, user=user, at=at)
     db.session.commit()
     return f"queued ({trigger})"
 

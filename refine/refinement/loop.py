@@ -20,7 +20,7 @@ from refine.extensions import db
 from refine.llm.clients import client_for
 from refine.llm.messages import Message, Reply, ToolCall, tool_message, user_message
 from refine.llm.openrouter import Cancelled, Privacy
-from refine.models import LeaseLost, RefinementSession
+from refine.models import LeaseLost, RefinementSession, User
 from refine.models.session import EndStatus
 from refine.models.session.snapshot import ERODED
 from refine.refinement.heartbeat import beating
@@ -59,14 +59,22 @@ class Event:
 
 
 class Ended(Exception):
-    """The session is to end so; ``status`` None: failed, or incomplete after a change."""
+    """The session is to end so; ``status`` None: failed, or incomplete after a change.
+
+    ``user``: who asked for it, if somebody did.
+    """
 
     def __init__(
-        self, status: EndStatus | None, reason: str, error_kind: str | None = None
+        self,
+        status: EndStatus | None,
+        reason: str,
+        error_kind: str | None = None,
+        user: User | None = None,
     ) -> None:
         self.status = status
         self.reason = reason
         self.error_kind = error_kind
+        self.user = user
         super().__init__(reason)
 
 
@@ -165,7 +173,7 @@ class _Run:
         if ending.status is None:
             session.give_up(ending.reason)
         else:
-            session.finish(ending.status, ending.reason)
+            session.finish(ending.status, ending.reason, user=ending.user)
         db.session.commit()
         self._say("ended")
 
@@ -332,7 +340,8 @@ class _Run:
         if not self._session.is_stopping:
             return Ended(None, "its process was asked to end", "worker_stopped")
         consented = self._session.consented_at is not None
-        return Ended("incomplete" if consented else "skipped", "stopped on request")
+        status: EndStatus = "incomplete" if consented else "skipped"
+        return Ended(status, "stopped on request", user=self._session.stop_requested_by)
 
     def _out_of_time(self) -> Ended:
         reason = f"the limit of {self._settings.max_seconds} seconds was reached"

@@ -252,6 +252,7 @@ def _known_model(agent: Agent, model_id: str) -> str:
     model_id = model_id.strip()
     if model_id == agent.model_id:
         return model_id
+    db.session.rollback()  # nothing is held while the provider is asked
     known = known_models(model_id, current_settings())
     if known is None:
         flash("The provider's list of models cannot be had now; the model was not checked.")

@@ -4,7 +4,8 @@ import structlog
 from flask import Flask, current_app, render_template, request
 from flask_login import current_user
 from flask_wtf.csrf import CSRFError
-from sqlalchemy.exc import DataError, DBAPIError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from werkzeug.exceptions import HTTPException
 
 from refine.errors import RefineError, SealingError
@@ -32,6 +33,7 @@ def register(app: Flask) -> None:
     app.register_error_handler(CSRFError, _stale)
     app.register_error_handler(HTTPException, _http)
     app.register_error_handler(DBAPIError, _database)
+    app.register_error_handler(PoolTimeout, _busy)
     app.register_error_handler(RefineError, _refused)
     app.register_error_handler(Exception, _fault)
 
@@ -45,7 +47,8 @@ def _stale(_error: CSRFError) -> tuple[str, int]:
 def _http(error: HTTPException) -> tuple[str, int]:
     code = error.code or 500
     title, advice = _ADVICE.get(code, ("Something went wrong", "Try again in a moment."))
-    said = error.description if code == 400 and error.description else None
+    is_ours = error.description != type(error).description
+    said = error.description if code in (400, 403) and is_ours else None
     return _page(title, said or advice, code)
 
 
@@ -53,7 +56,16 @@ def _database(error: DBAPIError) -> tuple[str, int]:
     _forget()
     if isinstance(error, DataError):  # no text of the database may hold a NUL
         return _page(*_ADVICE[400], 400)
+    if isinstance(error, IntegrityError):  # another request was quicker
+        return _page(*_ADVICE[409], 409)
     _log.warning("database error", path=request.path, fault=str(error.args[0]))
+    title, advice = _ADVICE[503]
+    return _page(title, advice, 503)
+
+
+def _busy(_error: PoolTimeout) -> tuple[str, int]:
+    """Every connection is in use; asking for one more would take as long again."""
+    _log.warning("no connection to the database was free", path=request.path)
     title, advice = _ADVICE[503]
     return _page(title, advice, 503)
 

@@ -1,6 +1,6 @@
 """Users of an account, and their invitations."""
 
-from flask import Blueprint, flash, redirect, render_template, request, url_for
+from flask import Blueprint, abort, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 from sqlalchemy import select
 from sqlalchemy.orm import joinedload
@@ -100,7 +100,7 @@ def _page(**shown: object) -> str:
 def _refuse_to_touch_site_admins(user: User) -> None:
     """Who sees every account is not changed by the admin of one."""
     if user.site_admin and not scope.user().site_admin:
-        raise Refused("a site admin can be changed by another site admin alone")
+        abort(403, "A site admin can be changed by another site admin alone.")
 
 
 def _record(action: str, user: User, data: dict[str, object] | None = None) -> None:

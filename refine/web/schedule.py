@@ -61,7 +61,7 @@ def run() -> ResponseReturnValue:
     account = scope.account_to_change()
     outcomes: Counter[str] = Counter()
     try:
-        for _, outcome in sweep(account):
+        for _, outcome in sweep(account, user=scope.user()):
             outcomes["queued" if outcome.startswith("queued") else outcome] += 1
     except Unreachable:
         flash("The queue cannot be reached now: what was queued starts by itself later.", "error")

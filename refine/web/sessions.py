@@ -110,7 +110,7 @@ def undo(session_id: uuid.UUID) -> ResponseReturnValue:
         db.session.rollback()
         return _undo_page(session_id, and_after=and_after)
     if done.is_done:
-        flash(f"Nothing was changed: this session {session.undone_words}.")
+        flash(f"Nothing was changed: {session.undoer} had undone this session before.")
     else:
         flash(f"Undone: {done.effect}.")
     db.session.commit()
@@ -142,12 +142,13 @@ def _shown(session_id: uuid.UUID) -> dict[str, object]:
     records = db.session.scalars(
         select(AuditLog)
         .where(AuditLog.session_id == session.id)
-        .order_by(AuditLog.sequence)
-        .limit(_STEPS_SHOWN)
+        .order_by(AuditLog.sequence.desc())
+        .limit(_STEPS_SHOWN + 1)
     ).all()
     return {
         "session": session,
         "agent": session.agent,
-        "steps": records,
+        "steps": records[_STEPS_SHOWN - 1 :: -1],
+        "has_earlier_steps": len(records) > _STEPS_SHOWN,
         "max_mutations": MAX_MUTATIONS,
     }

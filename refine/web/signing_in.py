@@ -191,10 +191,10 @@ def _want_sign_in() -> Response | None:
         return None
     if current_user.is_authenticated:
         return None
-    here = request.full_path.rstrip("?") if request.method in _SAFE else ""
-    where = url_for("signing_in.form", next=here or None)
-    if request.headers.get("HX-Request"):
+    if request.headers.get("HX-Request"):  # a part of a page: back to the whole of it
         answer = make_response("", 401)
-        answer.headers["HX-Redirect"] = url_for("signing_in.form")
+        page = urlsplit(request.headers.get("HX-Current-URL", "")).path
+        answer.headers["HX-Redirect"] = url_for("signing_in.form", next=page or None)
         return answer
-    return make_response(redirect(where, 303))
+    here = request.full_path.rstrip("?") if request.method in _SAFE else ""
+    return make_response(redirect(url_for("signing_in.form", next=here or None), 303))

@@ -1,5 +1,6 @@
 """How pages say things: times, numbers, states, actions. Filters and names for all templates."""
 
+import re
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -8,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from flask import Flask, request, url_for
 from flask_login import current_user
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from refine import clock
 from refine.llm.rehearsal import MODEL_PREFIX
@@ -17,8 +18,8 @@ from refine.web import scope
 
 # Word, and the shape beside it: no state is told by colour alone.
 STATUSES = {
-    "queued": ("queued", "◔", "calm"),
-    "running": ("running", "▶", "calm"),
+    "queued": ("queued", "◔", "live"),
+    "running": ("running", "▶", "live"),
     "completed": ("completed", "✓", "ok"),
     "incomplete": ("incomplete", "◑", "warn"),
     "rolled_back": ("rolled back", "↶", "warn"),
@@ -71,10 +72,25 @@ ACTIONS = {
     "keys_rotated": "keys rotated",
 }
 
+# What forms call a field, and errors do by its name.
+LABELS = {
+    "model_id": "model",
+    "core_token_budget": "budget of core memory",
+    "refinement_threshold": "retention threshold",
+    "time_zone": "time zone",
+    "monthly_cost_cap_usd": "monthly cost cap",
+    "email": "e-mail",
+}
+_FIELD = re.compile(rf"\b({'|'.join(LABELS)})\b")
+_CODE = re.compile("`([^`]+)`")
+
 
 def register(app: Flask) -> None:
     """Give the templates their filters and names."""
-    for filter_ in (when, when_in, day, ago, number, usd, action, in_words, first_upper):
+    for filter_ in (
+        *(when, when_in, day, ago, number, usd, action, in_words),
+        *(first_upper, labelled, with_code),
+    ):
         app.add_template_filter(filter_)
     app.context_processor(_names)
 
@@ -129,6 +145,16 @@ def usd(value: Decimal | float) -> str:
 def first_upper(text: str) -> str:
     """A text with its first letter as a capital, and the rest as it is."""
     return text[:1].upper() + text[1:]
+
+
+def labelled(text: str) -> str:
+    """A text in which fields are called what the forms call them."""
+    return _FIELD.sub(lambda field: LABELS[field[0]], str(text))
+
+
+def with_code(text: str) -> Markup:
+    """A text whose commands, between backticks, are set as such."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped here
 
 
 def action(name: str) -> str:

@@ -59,6 +59,7 @@ def visits(new_context: Callable[..., BrowserContext], history: History) -> Visi
         sign_in(page, history.admin.email)
         for name, go in stops(history):
             go(page)
+            page.wait_for_load_state()  # with its style
             yield name, page
 
     return visited

@@ -119,6 +119,36 @@ def test_what_has_the_focus_keeps_it_while_the_page_refreshes(
     expect(button(desk, name)).to_be_focused()
 
 
+def test_a_field_that_is_typed_in_keeps_its_text_caret_and_focus(
+    desk: Page, watched: Watched
+) -> None:
+    field = desk.get_by_role("searchbox", name="Find an agent")
+    field.press_sequentially("wrn")
+    field.press("ArrowLeft")
+
+    watched.delete_one()
+    expect(rows(desk, "Steps").last).to_contain_text("memory discarded")
+    field.press("e")
+
+    expect(field).to_be_focused()
+    expect(field).to_have_value("wren")
+
+
+def test_a_page_that_is_open_for_long_looks_less_often(desk: Page, watched: Watched) -> None:
+    with desk.expect_request("**/_live"):
+        desk.clock.run_for(2_000)
+    desk.clock.fast_forward(2 * A_MINUTE_MS)
+    with desk.expect_request("**/_live"):
+        desk.clock.run_for(10_000)
+    looked = watched.looks
+
+    for _ in range(3):
+        desk.clock.run_for(2_000)
+        desk.wait_for_timeout(100)
+
+    assert watched.looks == looked
+
+
 def test_paused_updates_wait_until_they_are_resumed(desk: Page, watched: Watched) -> None:
     button(desk, "Pause updates").click()
     watched.delete_one()
@@ -170,10 +200,33 @@ def test_what_cannot_be_refreshed_stays_and_says_from_when_it_is(
     expect(alert).to_be_hidden()
 
 
-def test_whoever_was_signed_out_meanwhile_is_asked_to_sign_in(
+def test_without_a_connection_the_page_stays_and_goes_on_when_it_is_back(
+    desk: Page, watched: Watched
+) -> None:
+    alert = desk.get_by_role("alert")
+    desk.context.set_offline(True)
+
+    expect(alert).to_contain_text("Could not refresh (no connection). Showing data from ")
+    expect(state(desk, "running")).to_be_visible()
+
+    watched.delete_one()
+    desk.context.set_offline(False)
+
+    expect(rows(desk, "Steps").last).to_contain_text("memory discarded")
+    expect(alert).to_be_hidden()
+
+
+def test_whoever_was_signed_out_meanwhile_signs_in_and_is_back(
     desk: Page, watched: Watched, admin: User
 ) -> None:
     SignIn.end_all(admin)
     db.session.commit()
 
     expect(heading(desk, "Sign in to Refine")).to_be_visible()
+
+    desk.get_by_label("E-mail").fill(admin.email)
+    desk.get_by_label("Password").fill(factories.PASSWORD)
+    button(desk, "Sign in").click()
+
+    expect(state(desk, "running")).to_be_visible()
+    assert desk.evaluate("location.pathname") == watched.path

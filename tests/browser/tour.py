@@ -72,12 +72,12 @@ def _refused_settings(page: Page, history: History) -> None:
     page.goto(f"/agents/{history.wren.id}/settings")
     page.get_by_label("Retention threshold").fill("7")
     button(page, "Save").click()
-    page.get_by_role("alert").filter(has_text="refinement_threshold").wait_for()
+    page.get_by_role("alert").filter(has_text="Retention threshold").wait_for()
 
 
 def _out_of_date(page: Page, history: History) -> None:
     page.goto(f"/agents/{history.wren.id}/settings")
-    page.evaluate("document.forms[1].csrf_token.value = 'of another day'")
+    page.evaluate("document.querySelector('form.stack').csrf_token.value = 'of another day'")
     button(page, "Save").click()
     page.get_by_role("heading", name="This form is out of date").wait_for()
 

@@ -16,7 +16,7 @@ from sqlalchemy import text
 
 from refine import clock
 from refine.extensions import db
-from refine.models import RefinementSession
+from refine.models import RefinementSession, User
 from refine.models.session.entry import SessionEntry
 from refine.models.verification import verify_all
 from refine.refinement import heartbeat
@@ -407,6 +407,23 @@ def test_a_session_stopped_while_queued_is_skipped_and_asks_nothing(world: World
     assert (session.status, session.end_reason) == ("skipped", "stopped while it was queued")
     assert world.model.requests == []
     assert world.agent.last_refinement_at is None
+
+
+def test_the_record_of_a_stopped_session_names_who_asked_for_it(world: World) -> None:
+    answered = threading.Event()
+    user = factories.user()
+    db.session.commit()
+    user_id = user.id
+    asks_to_stop = world.elsewhere(
+        lambda session: session.request_stop(db.session.get_one(User, user_id))
+    )
+    world.model.say(YES).meanwhile(lambda: (asks_to_stop(), answered.wait(5)))
+
+    session = world.refine()
+    answered.set()
+
+    record = factories.records(session.agent)[-1]
+    assert (record.action, record.user_id) == ("memory_refinement_skipped", user_id)
 
 
 def test_a_stop_before_consent_skips_the_session(world: World) -> None:

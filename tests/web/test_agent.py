@@ -448,7 +448,7 @@ def test_a_field_that_is_not_sent_stays(dashboard: Browser, agent: Agent) -> Non
         ("refinement_threshold", "0.12345", "threshold"),
         ("refinement_threshold", "NaN", "threshold"),
         ("refinement_threshold", "0.75abc", "threshold"),
-        ("model_id", "", "Model_id"),
+        ("model_id", "", "Model must not be empty"),
         ("model_id", "x" * 300, "model"),
     ],
 )

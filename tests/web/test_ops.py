@@ -72,14 +72,14 @@ def test_a_stopped_clock_is_told_and_what_to_do(dashboard: Browser) -> None:
     ClockMark.note("tick", clock.now() - timedelta(hours=3))
     db.session.commit()
 
-    assert "clock ✗ its last tick was 3 hours ago; start `refine clock`" in said(dashboard)
+    assert "clock ✗ its last tick was 3 hours ago; start refine clock" in said(dashboard)
 
 
 def test_a_missed_slot_is_told(site_admins: Browser, account: Account) -> None:
     account.next_due_at = clock.now() - timedelta(hours=2)
     db.session.commit()
 
-    assert "schedule ✗ 1 accounts wait for a slot that has passed" in said(site_admins)
+    assert "schedule ✗ 1 account with a slot that has passed" in said(site_admins)
 
 
 def test_without_a_worker_what_waits_is_told(dashboard: Browser, account: Account) -> None:
@@ -89,7 +89,7 @@ def test_without_a_worker_what_waits_is_told(dashboard: Browser, account: Accoun
 
     words = said(dashboard)
 
-    assert "queue ✗ 0 workers, 1 session waiting: start `refine worker`" in words
+    assert "queue ✗ 0 workers, 1 session waiting: start refine worker" in words
     assert "Running and waiting" in words
     assert "Ada ◔ queued" in words
     assert "Eve" not in words

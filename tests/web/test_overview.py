@@ -186,7 +186,7 @@ def test_a_clock_that_stopped_needs_attention(dashboard: Browser) -> None:
     ClockMark.note("tick", clock.now() - timedelta(minutes=10))
     db.session.commit()
 
-    assert "clock: its last tick was 10 minutes ago; start `refine clock`" in attention(dashboard)
+    assert "clock: its last tick was 10 minutes ago; start refine clock" in attention(dashboard)
 
 
 def test_sessions_that_wait_without_a_worker_need_attention(
@@ -197,7 +197,7 @@ def test_sessions_that_wait_without_a_worker_need_attention(
 
     words = attention(dashboard)
 
-    assert "queue: 0 workers, 1 session waiting: start `refine worker`" in words
+    assert "queue: 0 workers, 1 session waiting: start refine worker" in words
 
 
 def test_a_queue_that_cannot_be_reached_needs_attention(

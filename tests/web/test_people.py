@@ -1,12 +1,14 @@
 """Users of an account: invited, changed, signed out."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from refine.extensions import db
 from refine.models import Invitation, User
 from tests import factories, sql
+from tests.commands import eventually
 from tests.web.conftest import (
     Browser,
     SignedIn,
@@ -48,6 +50,25 @@ def test_an_invited_person_is_shown_to_the_admin_with_a_link_that_works(
     assert (record.user_id, record.data) == (admin.id, {"role": "viewer"})
 
 
+def test_of_two_who_invite_the_same_person_at_once_one_is_told_to_look_again(
+    dashboard: Browser, admin: User
+) -> None:
+    with db.engine.connect() as other, ThreadPoolExecutor() as pool:
+        other.exec_driver_sql(
+            f"INSERT INTO users (account_id, email) VALUES ({admin.account_id}, 'new@example.org')"
+        )
+        db.session.rollback()
+        sent = pool.submit(
+            dashboard.submit, "/users", {"email": "new@example.org", "role": "viewer"}
+        )
+        eventually(sql.is_anybody_waiting)
+        other.commit()
+        answer = sent.result(timeout=20)
+
+    assert answer.status_code == 409
+    assert "Something changed since you looked Nothing was done." in words_of(answer.text)
+
+
 def test_the_link_is_shown_once(dashboard: Browser) -> None:
     dashboard.submit("/users", {"email": "new@example.org", "role": "viewer"})
 
@@ -57,8 +78,8 @@ def test_the_link_is_shown_once(dashboard: Browser) -> None:
 @pytest.mark.parametrize(
     ("email", "role", "why"),
     [
-        ("", "viewer", "Email"),
-        ("no address", "viewer", "Email must be an address"),
+        ("", "viewer", "E-mail must not be empty"),
+        ("no address", "viewer", "E-mail must be an address"),
         ("COLLEAGUE@example.org", "viewer", "is already a user"),
         ("elsewhere@example.org", "viewer", "is already a user"),
         ("new@example.org", "owner", "Role must be one of admin, viewer"),
@@ -152,7 +173,7 @@ def test_the_admin_of_an_account_does_not_change_a_site_admin(
 
     answer = dashboard.submit(f"/users/{site_admin.id}{path}", {"active": "0"})
 
-    assert answer.status_code == 409
+    assert answer.status_code == 403
     assert "A site admin can be changed by another site admin alone" in words_of(answer.text)
     assert sql.snapshot() == before
     assert f"/users/{site_admin.id}" not in actions_of(dashboard.get("/users").text)

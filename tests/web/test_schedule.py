@@ -108,12 +108,12 @@ def test_empty_fields_are_the_platforms_schedule_and_no_cap(
         ("schedule", "0 4 30 2 *", "Schedule must be a cron expression"),
         ("schedule", "61 4 * * *", "Schedule must be a cron expression"),
         ("schedule", "* * * * * *", "Schedule must be a cron expression"),
-        ("time_zone", "Nowhere", "Time_zone must be an IANA name"),
-        ("time_zone", "", "Time_zone must be an IANA name"),
-        ("monthly_cost_cap_usd", "lots", "Monthly_cost_cap_usd must be an amount in dollars"),
-        ("monthly_cost_cap_usd", "-1", "Monthly_cost_cap_usd must be an amount in dollars"),
-        ("monthly_cost_cap_usd", "NaN", "Monthly_cost_cap_usd must be an amount in dollars"),
-        ("monthly_cost_cap_usd", "1e99", "Monthly_cost_cap_usd must be an amount in dollars"),
+        ("time_zone", "Nowhere", "Time zone must be an IANA name"),
+        ("time_zone", "", "Time zone must be an IANA name"),
+        ("monthly_cost_cap_usd", "lots", "Monthly cost cap must be an amount in dollars"),
+        ("monthly_cost_cap_usd", "-1", "Monthly cost cap must be an amount in dollars"),
+        ("monthly_cost_cap_usd", "NaN", "Monthly cost cap must be an amount in dollars"),
+        ("monthly_cost_cap_usd", "1e99", "Monthly cost cap must be an amount in dollars"),
     ],
 )
 def test_a_bad_value_is_said_kept_in_the_form_and_not_stored(
@@ -180,7 +180,7 @@ def test_where_nothing_ran_yet_that_is_said(dashboard: Browser) -> None:
 
 
 def test_run_now_queues_every_agent_that_needs_it_and_tells_of_the_others(
-    redis: Redis, dashboard: Browser, account: Account
+    redis: Redis, dashboard: Browser, admin: User, account: Account
 ) -> None:
     needy = factories.agent("one", "two", account=account)
     factories.agent(account=account)
@@ -191,7 +191,7 @@ def test_run_now_queues_every_agent_that_needs_it_and_tells_of_the_others(
 
     db.session.rollback()
     sessions = db.session.scalars(db.select(RefinementSession)).all()
-    assert [session.agent_id for session in sessions] == [needy.id]
+    assert [(session.agent_id, session.user_id) for session in sessions] == [(needy.id, admin.id)]
     assert answer.request.path == "/sessions"
     assert "1 session queued; 1 not: needs none." in words_of(answer.text)
 

@@ -8,7 +8,7 @@ from flask import Flask
 
 from refine import clock
 from refine.extensions import db
-from refine.models import Agent, AgentMemory, RefinementSession, User
+from refine.models import Agent, AgentMemory, AuditLog, RefinementSession, User
 from refine.tools import RefinementTool
 from tests import factories, sql
 from tests.web.conftest import (
@@ -123,6 +123,24 @@ def test_a_viewer_sees_it_and_is_shown_no_button(
     assert actions_of(page) == []
 
 
+def test_of_very_many_steps_the_last_are_shown_and_the_way_to_all_of_them(
+    dashboard: Browser, ended: RefinementSession
+) -> None:
+    for number in range(100):
+        AuditLog.record("memory_saved", agent=ended.agent, session_id=ended.id, data={"n": number})
+    db.session.commit()
+
+    page = shown(dashboard, ended)
+
+    first_of_all, *_, last = [
+        record for record in factories.records(ended.agent) if record.session_id == ended.id
+    ]
+    assert f'/audit/{last.id}"' in page
+    assert f'/audit/{first_of_all.id}"' not in page
+    assert "The last 100; all of them are in the audit log" in words_of(page)
+    assert f"/audit?session={ended.id}" in page
+
+
 # -- stop ------------------------------------------------------------------------------------------
 
 
@@ -141,7 +159,7 @@ def test_a_running_session_is_asked_to_stop(
     assert running.stop_requested_by_id == admin.id
 
 
-def test_a_queued_session_is_stopped_at_once(dashboard: Browser, agent: Agent) -> None:
+def test_a_queued_session_is_stopped_at_once(dashboard: Browser, admin: User, agent: Agent) -> None:
     session = RefinementSession.queue(agent, "manual")
     db.session.commit()
 
@@ -150,6 +168,8 @@ def test_a_queued_session_is_stopped_at_once(dashboard: Browser, agent: Agent) -
     assert "skipped Stopped while it was queued." in words_of(answer.text)
     db.session.refresh(session)
     assert session.status == "skipped"
+    (record,) = records("memory_refinement_skipped")
+    assert record.user_id == admin.id
 
 
 def test_to_stop_what_has_ended_changes_nothing_and_says_so(
@@ -267,8 +287,9 @@ def test_to_undo_it_again_changes_nothing_and_says_by_whom_it_was_done(
 
     assert "Nothing is left to do: it was undone on" in words_of(page)
     assert actions_of(page) == []
-    assert "Nothing was changed: this session was undone on" in words_of(answer.text)
-    assert admin.email in words_of(answer.text)
+    assert f"Nothing was changed: {admin.email} had undone this session before" in words_of(
+        answer.text
+    )
     assert len(records("memory_refinement_rollback")) == 1
 
 

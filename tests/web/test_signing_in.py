@@ -201,10 +201,12 @@ def test_after_what_was_sent_one_comes_to_the_form_without_a_way_back(client: Br
 
 
 def test_a_page_that_keeps_itself_fresh_is_led_to_the_form_as_a_whole(client: Browser) -> None:
-    answer = client.get("/sessions", headers={"HX-Request": "true"})
+    page = "https://refine.example.org/sessions/7?live=1"
+
+    answer = client.get("/sessions", headers={"HX-Request": "true", "HX-Current-URL": page})
 
     assert answer.status_code == 401
-    assert answer.headers["HX-Redirect"] == "/sign-in"
+    assert answer.headers["HX-Redirect"] == "/sign-in?next=/sessions/7"
 
 
 # -- too many failures -----------------------------------------------------------------------------

@@ -120,6 +120,11 @@ class SessionColumns:
         return relationship(foreign_keys="RefinementSession.user_id")
 
     @declared_attr
+    def stop_requested_by(self) -> Mapped[User | None]:
+        """Who asked it to stop, if a user did."""
+        return relationship(foreign_keys="RefinementSession.stop_requested_by_id")
+
+    @declared_attr
     def undone_by(self) -> Mapped[User | None]:
         """Who undid it, if a user of the dashboard did."""
         return relationship(foreign_keys="RefinementSession.undone_by_id")

@@ -46,7 +46,7 @@ class Ending(SessionColumns):
             self.stop_requested_at = at
             self.stop_requested_by_id = user.id if user is not None else None
         if self.status == "queued":
-            self.finish("skipped", "stopped while it was queued", at=at)
+            self.finish("skipped", "stopped while it was queued", user=user, at=at)
 
     def end_if_lost(self, at: datetime | None = None) -> bool:
         """End a running session whose worker gave no sign of life; tell whether it did."""
@@ -85,12 +85,13 @@ class Ending(SessionColumns):
         changes: Collection[Change] = (),
         data: dict[str, Any] | None = None,
         journal: str | None = None,
+        user: User | None = None,
         at: datetime | None = None,
     ) -> None:
         """End with a status and an audit record of measured figures; after a loop, tell the agent.
 
         ``changes`` are reversals that go with the end (a rollback); the mass is measured as they
-        leave it.
+        leave it. ``user``: who asked for the end, if somebody did.
         """
         at = at or clock.now()
         self.status, self.end_reason, self.ended_at = status, reason, at
@@ -109,15 +110,20 @@ class Ending(SessionColumns):
             subject=("RefinementSession", self.id),
             data={**self._measured(), **(data or {})},
             sealed={"summary": self.summary, "consent_reply": self.consent_reply},
+            user=user,
             at=at,
         )
         say_when_committed(self.facts())
 
     @property
+    def undoer(self) -> str:
+        """Who undid the session, which was undone: a user, or by which way it was."""
+        return self.undone_by.email if self.undone_by is not None else f"the {self.undone_through}"
+
+    @property
     def undone_words(self) -> str:
         """When the session, which was undone, was so, and by whom."""
-        who = self.undone_by.email if self.undone_by is not None else f"the {self.undone_through}"
-        return f"was undone on {self.undone_at:%Y-%m-%d at %H:%M} UTC by {who}"
+        return f"was undone on {self.undone_at:%Y-%m-%d at %H:%M} UTC by {self.undoer}"
 
     def facts(self) -> dict[str, Any]:
         """Return what a log line tells of the ended session: ids and figures."""
