@@ -92,6 +92,7 @@ def _take(
             if not wanted or name in wanted:
                 go(page)
                 _snap(page, scheme, size, name)
+                db.session.rollback()  # PostgreSQL ends a transaction that idles for a minute
 
 
 def _snap(page: Page, scheme: str, size: str, name: str) -> None:
