@@ -14,6 +14,7 @@ from refine.cli.doctor import doctor
 from refine.cli.keys import keys
 from refine.cli.sessions import run, sweep
 from refine.cli.time_machine import restore, undo
+from refine.cli.transfer import export, import_
 from refine.cli.up import up
 from refine.cli.worker import clock, tick, worker
 from refine.errors import RefineError
@@ -36,6 +37,7 @@ def refine() -> None:
 
 for command in (
     *(up, run, sweep, undo, restore, worker, clock, tick, doctor),
+    *(import_, export),
     *(audit, account, user, agent, token, keys, db),
 ):
     refine.add_command(command)
