@@ -104,7 +104,7 @@ class _Piece:
 def _refuse_bad_rows(rows: Iterable[Row], memory_type: str) -> None:
     for row in rows:
         if not isinstance(row, LeftOut) and isinstance(bad := _valid(row, memory_type), BadRow):
-            raise Refused(f"nothing was imported: {bad.place} {bad.reason}")
+            raise Refused(f"nothing was imported: {bad.place}: {bad.reason}")
 
 
 def _good_rows(rows: Iterable[Row], memory_type: str, report: Report) -> Iterator[list[_Piece]]:

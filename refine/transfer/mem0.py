@@ -36,17 +36,13 @@ def read(stream: BinaryIO) -> Iterator[Row]:
 
 
 def _row(found: Found) -> Row:
-    place = f"{found.path[0]} {_position(found)}" if len(found.path) > 1 else _position(found)
+    place = f"row {int(found.path[-1]) + 1}"
     if found.raw is None:
         return BadRow(place, TOO_LONG)
     try:
         return _memory(place, parsed(found.raw))
     except InvalidValue as error:
         return BadRow(place, str(error))
-
-
-def _position(found: Found) -> str:
-    return f"row {int(found.path[-1]) + 1}"
 
 
 def _memory(place: str, row: Any) -> Row:
