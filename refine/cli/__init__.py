@@ -9,6 +9,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from refine import __version__
 from refine.cli.accounts import account, agent, token, user
 from refine.cli.audit import audit
+from refine.cli.bench import bench
 from refine.cli.database import db
 from refine.cli.doctor import doctor
 from refine.cli.keys import keys
@@ -37,7 +38,7 @@ def refine() -> None:
 
 for command in (
     *(up, run, sweep, undo, restore, worker, clock, tick, doctor),
-    *(import_, export),
+    *(import_, export, bench),
     *(audit, account, user, agent, token, keys, db),
 ):
     refine.add_command(command)

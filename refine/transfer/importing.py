@@ -80,6 +80,7 @@ def import_memories(
     figures even where the import is broken off.
     """
     report = report if report is not None else Report()
+    db.session.commit()  # no transaction is held open while rows are read
     if strict:
         _refuse_bad_rows(read(), memory_type)
     batches = _Batches(agent, source, user, report, dry_run=dry_run)
@@ -256,6 +257,8 @@ class _Batches:
                 tags=one.piece.tags,
                 constitutional=one.piece.row.constitutional,
                 created_at=one.piece.row.created_at or at,
+                recorded_at=at,
+                updated_at=at,
                 discarded_at=one.piece.row.discarded_at,
                 source=one.source,
                 source_id=one.source_id,
