@@ -51,11 +51,12 @@ def bench_import(sizes: tuple[int, ...]) -> None:
     time into a table with the same indexes, without records, digests, or a look at what is here.
     """
     with tempfile.TemporaryDirectory(prefix="refine-bench-") as folder, _database(Path(folder)):
+        before = _peak_megabytes()
         figures = [_measured(Path(folder) / "memories.json", size) for size in sorted(sizes)]
     table(
         ("memories", "file", "a second", "floor", "times floor", "peak memory"), figures, empty=""
     )
-    console.print("peak memory is the whole process's; flat means that it does not follow the file")
+    console.print(f"peak memory is the whole process's; before the first import {before:,.0f} MB")
 
 
 @contextmanager

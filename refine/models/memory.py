@@ -356,9 +356,11 @@ def change_memories(
     """Lock the memories, record what changes, then change it; return the record.
 
     The record comes first because it is what allows a constitutional memory to change. A change
-    without ``before`` is a memory that was just added. ``record`` goes to ``AuditLog.record``.
+    without ``before`` is a memory that was just added, as it stands. ``record`` goes to
+    ``AuditLog.record``.
     """
-    memories = AgentMemory.locked(agent, [change.memory_id for change in changes])
+    standing = [change for change in changes if change.before is not None]
+    memories = AgentMemory.locked(agent, [change.memory_id for change in standing])
     mass = agent.core_token_usage + sum(change.mass_difference for change in changes)
     image_data, image_sealed = recorded(changes, agent.data_key())
     log = AuditLog.record(
@@ -368,7 +370,7 @@ def change_memories(
         sealed={**(sealed or {}), **image_sealed},
         **record,
     )
-    for change in changes:
+    for change in standing:
         memories[change.memory_id].take_on(change.after, log.created_at)
     db.session.flush()
     return log

@@ -18,7 +18,8 @@ _MAX_NAME_BYTES = 1_000
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _IN_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 _SCALAR = re.compile(rb'[^\s"{}\[\],:]*+')
-_NO_STRUCTURE = re.compile(rb'[^"{}\[\]]*+')
+# as far as the next bracket, over all strings that end within the buffer
+_NO_BRACKET = re.compile(rb'(?:[^"{}\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ class Document:
                 self._run(_SCALAR)
             if not depth:
                 return
-            self._run(_NO_STRUCTURE)
+            self._run(_NO_BRACKET)
 
     def _to_end_of_string(self) -> None:
         while True:
