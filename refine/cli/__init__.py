@@ -53,7 +53,8 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(WRONG_USAGE)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx is not None else "refine"
-        _fail(f"{error.format_message()} (see `{command} --help`)", WRONG_USAGE)
+        said = " ".join(error.format_message().split())  # choices come a line each
+        _fail(f"{said} (see `{command} --help`)", WRONG_USAGE)
     except click.ClickException as error:
         _fail(error.format_message(), FAILED)
     except click.Abort:

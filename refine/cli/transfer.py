@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import BinaryIO
 
 import click
@@ -24,7 +25,7 @@ _EXPORTED_AT_A_TIME = 500
 
 @click.command("import")
 @click.argument("agent_reference", metavar="AGENT")
-@click.argument("file", type=click.File("rb"))
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--format",
     "format_",
@@ -45,7 +46,7 @@ _EXPORTED_AT_A_TIME = 500
 @click.option("--strict", is_flag=True, help="Import nothing if there is a single bad row.")
 def import_(
     agent_reference: str,
-    file: BinaryIO,
+    file: Path,
     format_: str,
     memory_type: str,
     dry_run: bool,
@@ -60,16 +61,14 @@ def import_(
     Exit code 0 if anything could be read (or nothing was there), 1 if nothing could, or with
     --strict if anything could not.
     """
-    if not file.seekable():
-        raise click.UsageError("FILE is read more than once: give a file, not a pipe")
-    with application("import"):
+    with _opened(file) as stream, application("import"):
         agent = Agent.named(agent_reference)
         report = Report()
         try:
-            with _progress(file) as progress:
+            with _progress(stream) as progress:
                 import_memories(
                     agent,
-                    partial(rows_of, file, format_),
+                    partial(rows_of, stream, format_),
                     source=format_,
                     memory_type=memory_type,
                     strict=strict,
@@ -78,12 +77,7 @@ def import_(
                     progress=progress,
                 )
         except BaseException:
-            if report.added and not dry_run:
-                click.echo(
-                    f"refine: broken off after {report.added.total():,} memories, which stay; the "
-                    "same command goes on from there",
-                    err=True,
-                )
+            _say_broken_off(report, dry_run=dry_run)
             raise
         _say(agent, report, dry_run=dry_run)
     if report.is_failure:
@@ -118,9 +112,21 @@ def _all_memories(agent: Agent) -> Iterator[AgentMemory]:
 
 
 @contextmanager
-def _progress(file: BinaryIO) -> Iterator[Callable[[], None]]:
+def _opened(file: Path) -> Iterator[BinaryIO]:
+    try:
+        stream = file.open("rb")
+    except OSError as error:
+        raise click.UsageError(f"FILE cannot be opened: {error.strerror}") from None
+    with stream:
+        if not stream.seekable():
+            raise click.UsageError("FILE is read more than once: give a file, not a pipe")
+        yield stream
+
+
+@contextmanager
+def _progress(stream: BinaryIO) -> Iterator[Callable[[], None]]:
     """Yield what shows how much of the file is read, where standard error is a terminal."""
-    size = file.seek(0, 2)
+    size = stream.seek(0, 2)
     terminal = Console(stderr=True)
     with Progress(
         *(TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn()),
@@ -129,7 +135,7 @@ def _progress(file: BinaryIO) -> Iterator[Callable[[], None]]:
         disable=not terminal.is_terminal,
     ) as bar:
         task = bar.add_task("reading", total=size)
-        yield lambda: bar.update(task, completed=file.tell())
+        yield lambda: bar.update(task, completed=stream.tell())
 
 
 def _say(agent: Agent, report: Report, *, dry_run: bool) -> None:
@@ -157,6 +163,15 @@ def _say(agent: Agent, report: Report, *, dry_run: bool) -> None:
     mass, budget = agent.core_token_usage, agent.core_token_budget
     over = "over its budget" if mass > budget else "within its budget"
     console.print(f"{agent.name} now has {mass:,} tokens, {over} of {budget:,}")
+
+
+def _say_broken_off(report: Report, *, dry_run: bool) -> None:
+    if report.added and not dry_run:
+        click.echo(
+            f"refine: broken off after {_memories(report.added.total())}, which stay; the same "
+            "command goes on from there",
+            err=True,
+        )
 
 
 def _memories(count: int) -> str:

@@ -226,23 +226,30 @@ class _Batches:
         rows = db.session.execute(
             select(AgentMemory.source, AgentMemory.source_id).where(
                 AgentMemory.agent_id == self._agent.id,
+                AgentMemory.source.in_({one.source for one in named}),
                 AgentMemory.source_id.in_({one.source_id for one in named}),
+                AgentMemory.source_id.is_not(None),
             )
         )
         return {(row.source or "", row.source_id or "") for row in rows}
 
     def _kept_here(self, hashes: Sequence[str]) -> _Kept:
-        rows = db.session.execute(
-            self._agent.memories("core")
-            .with_only_columns(
-                AgentMemory.content_hash, AgentMemory.constitutional, AgentMemory.tags
+        # by the hash alone: asked for kept core ones, PostgreSQL reads them all, in each batch
+        same = db.session.execute(
+            select(
+                AgentMemory.content_hash,
+                AgentMemory.constitutional,
+                AgentMemory.tags,
+                AgentMemory.memory_type,
+                AgentMemory.discarded_at,
+            ).where(
+                AgentMemory.agent_id == self._agent.id, AgentMemory.content_hash.in_(set(hashes))
             )
-            .where(AgentMemory.content_hash.in_(set(hashes)))
-            .order_by(None)
         )
         kept: _Kept = {}
-        for hashed, constitutional, tags in rows:
-            kept.setdefault(hashed, []).append((constitutional, frozenset(tags)))
+        for hashed, constitutional, tags, memory_type, discarded_at in same:
+            if memory_type == "core" and discarded_at is None:
+                kept.setdefault(hashed, []).append((constitutional, frozenset(tags)))
         return kept
 
     def _write(self, new: Sequence[_New], already_here: int) -> None:
