@@ -61,7 +61,9 @@ def import_(
     Exit code 0 if anything could be read (or nothing was there), 1 if nothing could, or with
     --strict if anything could not.
     """
-    with _opened(file) as stream, application("import"):
+    with file.open("rb") as stream, application("import"):
+        if not stream.seekable():
+            raise click.UsageError("FILE is read more than once: give a file, not a pipe")
         agent = Agent.named(agent_reference)
         report = Report()
         try:
@@ -97,30 +99,20 @@ def export(agent_reference: str) -> None:
         agent = Agent.named(agent_reference)
         for line in own.metadata_of(agent, _all_memories(agent)):
             click.echo(line)
-        db.session.commit()
 
 
 def _all_memories(agent: Agent) -> Iterator[AgentMemory]:
-    every = (
-        db.select(AgentMemory)
-        .where(AgentMemory.agent_id == agent.id)
-        .order_by(AgentMemory.id)
-        .execution_options(yield_per=_EXPORTED_AT_A_TIME)
-    )
-    with db.session.scalars(every) as memories:
-        yield from memories
-
-
-@contextmanager
-def _opened(file: Path) -> Iterator[BinaryIO]:
-    try:
-        stream = file.open("rb")
-    except OSError as error:
-        raise click.UsageError(f"FILE cannot be opened: {error.strerror}") from None
-    with stream:
-        if not stream.seekable():
-            raise click.UsageError("FILE is read more than once: give a file, not a pipe")
-        yield stream
+    """Yield them page by page, with no transaction open while somebody reads what was printed."""
+    every = db.select(AgentMemory).where(AgentMemory.agent_id == agent.id).order_by(AgentMemory.id)
+    after = 0
+    while page := db.session.scalars(
+        every.where(AgentMemory.id > after).limit(_EXPORTED_AT_A_TIME)
+    ).all():
+        after = page[-1].id
+        for memory in page:
+            db.session.expunge(memory)  # what is loaded stays, also behind the commit
+        db.session.commit()
+        yield from page
 
 
 @contextmanager

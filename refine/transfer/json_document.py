@@ -146,8 +146,7 @@ class Document:
             if self._buffer[self._at - 1 : self._at] == b'"':
                 return
             # a backslash that the buffer ends with: what it escapes comes with the next one
-            if self._at == len(self._buffer):
-                self._fill()
+            self._fill()
             self._at += 1
 
     def _run(self, pattern: re.Pattern[bytes]) -> None:

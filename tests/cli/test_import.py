@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 
 from refine.extensions import db
 from refine.models import Agent, AgentMemory
@@ -50,6 +50,16 @@ def run(
 def stored() -> int:
     db.session.rollback()
     return db.session.scalar(select(func.count()).select_from(AgentMemory)) or 0
+
+
+def open_transactions() -> int:
+    """How many other connections to this database have a transaction open."""
+    db.session.rollback()
+    others = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+        "AND pid <> pg_backend_pid() AND xact_start IS NOT NULL"
+    )
+    return db.session.scalar(others) or 0
 
 
 class TestImport:
@@ -205,6 +215,26 @@ class TestImport:
         assert left == 500 * len(factories.records(ledger))
         assert verify_agent(ledger).problem is None
 
+    def test_killed_in_the_middle_leaves_whole_batches_and_goes_on(
+        self, ledger: Agent, environ: dict[str, str], tmp_path: Path
+    ) -> None:
+        file = tmp_path / "many.json"
+        file.write_text(json.dumps([{"memory": f"memory {number}"} for number in range(5_000)]))
+        importing = start("import", "Ada", str(file), "--format", "mem0", environ=environ)
+        eventually(lambda: stored() > 20)
+
+        importing.kill()
+        importing.communicate(timeout=60)
+        eventually(lambda: not open_transactions())
+
+        left, records = stored() - 20, len(factories.records(ledger))
+        again = refine("import", "Ada", str(file), "--format", "mem0", environ=environ)
+        assert left == 500 * records < 5_000
+        assert again.stdout.startswith(f"{5_000 - left:,} memories imported into Ada")
+        assert f"  already here   {left:,}\n" in again.stdout
+        assert stored() == 5_020
+        assert verify_agent(ledger).problem is None
+
     def test_shows_a_bar_on_a_terminal(self, ledger: Agent, environ: dict[str, str]) -> None:
         shown, code = on_a_terminal("import", "Ada", str(MEM0), "--format", "mem0", environ=environ)
 
@@ -239,6 +269,15 @@ class TestExport:
             *("created_at", "recorded_at", "updated_at", "discarded_at"),
         }
         assert rows[-1]["discarded_at"] is not None
+
+    def test_of_many_memories_has_every_one_of_them_once(self, run: Run, ledger: Agent) -> None:
+        factories.ledger(ledger, *[1] * 1_030)
+
+        done = run("export", "Ada")
+
+        ids = [json.loads(line)["id"] for line in done.stdout.splitlines()[1:-1]]
+        assert len(set(ids)) == len(ids) == 1_050
+        assert ids == sorted(ids)
 
     def test_has_nothing_of_another_agent(self, run: Run, ledger: Agent) -> None:
         other = factories.agent("a memory", name="Wren")
