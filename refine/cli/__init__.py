@@ -9,11 +9,13 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from refine import __version__
 from refine.cli.accounts import account, agent, token, user
 from refine.cli.audit import audit
+from refine.cli.bench import bench
 from refine.cli.database import db
 from refine.cli.doctor import doctor
 from refine.cli.keys import keys
 from refine.cli.sessions import run, sweep
 from refine.cli.time_machine import restore, undo
+from refine.cli.transfer import export, import_
 from refine.cli.up import up
 from refine.cli.worker import clock, tick, worker
 from refine.errors import RefineError
@@ -36,6 +38,7 @@ def refine() -> None:
 
 for command in (
     *(up, run, sweep, undo, restore, worker, clock, tick, doctor),
+    *(import_, export, bench),
     *(audit, account, user, agent, token, keys, db),
 ):
     refine.add_command(command)
@@ -50,7 +53,8 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(WRONG_USAGE)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx is not None else "refine"
-        _fail(f"{error.format_message()} (see `{command} --help`)", WRONG_USAGE)
+        said = " ".join(error.format_message().split())  # choices come a line each
+        _fail(f"{said} (see `{command} --help`)", WRONG_USAGE)
     except click.ClickException as error:
         _fail(error.format_message(), FAILED)
     except click.Abort:

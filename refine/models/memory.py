@@ -15,6 +15,7 @@ from sqlalchemy import (
     Sequence,
     Text,
     event,
+    func,
     inspect,
     or_,
     select,
@@ -314,6 +315,12 @@ class AgentMemory(Base):
         )
         return {memory.id: memory for memory in rows}
 
+    @staticmethod
+    def next_ids(count: int) -> list[int]:
+        """Return ids for so many new memories, in order: one round trip for all of them."""
+        numbers = select(_ID_SEQUENCE.next_value()).select_from(func.generate_series(1, count))
+        return list(db.session.scalars(numbers))
+
     def _lock(self) -> None:
         db.session.flush()
         if self.id is None:
@@ -349,9 +356,11 @@ def change_memories(
     """Lock the memories, record what changes, then change it; return the record.
 
     The record comes first because it is what allows a constitutional memory to change. A change
-    without ``before`` is a memory that was just added. ``record`` goes to ``AuditLog.record``.
+    without ``before`` is a memory that was just added, as it stands. ``record`` goes to
+    ``AuditLog.record``.
     """
-    memories = AgentMemory.locked(agent, [change.memory_id for change in changes])
+    standing = [change for change in changes if change.before is not None]
+    memories = AgentMemory.locked(agent, [change.memory_id for change in standing])
     mass = agent.core_token_usage + sum(change.mass_difference for change in changes)
     image_data, image_sealed = recorded(changes, agent.data_key())
     log = AuditLog.record(
@@ -361,7 +370,7 @@ def change_memories(
         sealed={**(sealed or {}), **image_sealed},
         **record,
     )
-    for change in changes:
+    for change in standing:
         memories[change.memory_id].take_on(change.after, log.created_at)
     db.session.flush()
     return log

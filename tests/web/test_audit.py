@@ -14,6 +14,8 @@ from flask import Flask
 from refine.extensions import db
 from refine.models import Agent, AuditLog, ChainHead, RefinementSession, User
 from refine.models.verification import stamp, verify_all
+from refine.transfer.importing import import_memories
+from refine.transfer.rows import Incoming
 from tests import factories
 from tests.web.conftest import Browser, SignedIn, ended_session, links_of, person, words_of
 
@@ -254,6 +256,23 @@ def test_a_record_has_an_address_and_tells_what_is_in_the_open(
     assert f"Of AgentMemory {memory.id}" in said
     assert f"#{memory.id} core 25 → 25 kept no → yes voice" in said
     assert record.hash in said
+
+
+def test_a_record_of_an_import_counts_its_memories_and_shows_no_word_of_them(
+    dashboard: Browser, agent: Agent
+) -> None:
+    rows = [Incoming(place="row 1", content="the canary sings", source_id="canary song")]
+    db.session.commit()
+    import_memories(agent, lambda: rows, source="mem0")
+    (record,) = factories.records(agent)
+
+    said = words_of(dashboard.get(f"/audit/{record.id}").text)
+
+    assert "Memories imported" in said
+    assert f"#{record.data['memories'][0]['id']} core 4 made, kept no none" in said
+    assert "Added 1" in said
+    assert "Source mem0" in said
+    assert "canary" not in said
 
 
 def test_a_session_shows_its_records_and_they_lead_back(dashboard: Browser, agent: Agent) -> None:

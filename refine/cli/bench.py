@@ -1,0 +1,159 @@
+"""Measurements, each against a floor in the same run, on a database of their own."""
+
+import json
+import random
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+from flask_migrate import upgrade
+from sqlalchemy import text
+
+from refine import create_app, logs
+from refine.cli.output import console, table
+from refine.embedded import EmbeddedServers
+from refine.extensions import db
+from refine.models import Account, Agent
+from refine.settings import Settings
+from refine.transfer.formats import rows_of
+from refine.transfer.importing import BATCH_MEMORIES, import_memories
+
+_CHARACTERS = (40, 400)
+_WORDS = ("hive", "library", "train", "window", "Welsh", "frost", "vow", "coffee", "bird", "noon")
+
+
+@click.group()
+def bench() -> None:
+    """Measure, on a database that is made for it and thrown away."""
+
+
+@bench.command("import")
+@click.option(
+    "--rows",
+    "sizes",
+    type=click.IntRange(1, 10_000_000),
+    multiple=True,
+    default=(10_000, 100_000),
+    show_default=True,
+    help="How many memories to import; may be given several times, small ones first.",
+)
+def bench_import(sizes: tuple[int, ...]) -> None:
+    """Import files of mem0's format; print memories a second and the peak of memory.
+
+    The floor is what the database alone takes: the same rows, sealed beforehand, inserted 500 at a
+    time into a table with the same indexes, without records, digests, or a look at what is here.
+    """
+    with tempfile.TemporaryDirectory(prefix="refine-bench-") as folder, _database(Path(folder)):
+        before = _peak_megabytes()
+        figures = [_measured(Path(folder) / "memories.json", size) for size in sorted(sizes)]
+    table(
+        ("memories", "file", "a second", "floor", "times floor", "peak memory"), figures, empty=""
+    )
+    console.print(f"peak memory is the whole process's; before the first import {before:,.0f} MB")
+
+
+@contextmanager
+def _database(folder: Path) -> Iterator[None]:
+    settings = Settings.from_environ({"REFINE_DATA_DIR": str(folder)})
+    with EmbeddedServers(folder, valkey=False, holder="bench"):
+        app = create_app(settings)
+        logs.quieten()
+        with app.app_context():
+            upgrade()
+            try:
+                yield
+            finally:
+                db.session.remove()
+                db.engine.dispose()
+
+
+def _measured(path: Path, size: int) -> tuple[str, ...]:
+    _write_file(path, size)
+    agent = _agent(size)
+    with path.open("rb") as file:
+        began = time.monotonic()
+        report = import_memories(agent, partial(rows_of, file, "mem0"), source="mem0")
+        seconds = time.monotonic() - began
+    peak = _peak_megabytes()
+    assert report.added.total() == size, report  # noqa: S101
+    floor = _floor_seconds(agent, size)
+    return (
+        f"{size:,}",
+        f"{path.stat().st_size / 1e6:,.1f} MB",
+        f"{size / seconds:,.0f}",
+        f"{size / floor:,.0f}",
+        f"{seconds / floor:.1f}",
+        f"{peak:,.0f} MB",
+    )
+
+
+def _agent(size: int) -> Agent:
+    account = Account(name=f"Bench {size}", slug=f"bench-{size}")
+    agent = Agent(account=account, name="Bench", model_id="rehearsal/bench")
+    db.session.add(agent)
+    db.session.commit()
+    return agent
+
+
+def _write_file(path: Path, size: int) -> None:
+    """Write a file as ``get_all`` returns it, different in every row, the same in every run."""
+    chance = random.Random(size)  # noqa: S311
+    with path.open("w", encoding="utf-8") as file:
+        file.write('{"results": [')
+        for number in range(size):
+            length = chance.randint(*_CHARACTERS)
+            words = " ".join(chance.choices(_WORDS, k=length // 5))
+            row = {
+                "id": f"{number:08x}-0000-4000-8000-000000000000",
+                "memory": f"{number} {words}"[:length],
+                "metadata": {"topic": chance.choice(_WORDS)},
+                "created_at": 1_700_000_000 + number,
+                "user_id": "bench",
+            }
+            file.write(("," if number else "") + json.dumps(row))
+        file.write("]}")
+
+
+def _floor_seconds(agent: Agent, size: int) -> float:
+    """Return how long the plain INSERTs of this agent's rows take, as they are stored."""
+    db.session.execute(text("CREATE TABLE bench_floor (LIKE agent_memories INCLUDING ALL)"))
+    db.session.commit()
+    seconds, after = 0.0, 0
+    while rows := _stored(agent, after):
+        after = rows[-1]["id"]
+        columns = ", ".join(rows[0])
+        values = ", ".join(f":{column}" for column in rows[0])
+        began = time.monotonic()
+        db.session.execute(text(f"INSERT INTO bench_floor ({columns}) VALUES ({values})"), rows)  # noqa: S608
+        db.session.commit()
+        seconds += time.monotonic() - began
+    inserted = db.session.scalar(text("SELECT count(*) FROM bench_floor"))
+    db.session.execute(text("DROP TABLE bench_floor"))
+    db.session.commit()
+    assert inserted == size, inserted  # noqa: S101
+    return seconds
+
+
+def _stored(agent: Agent, after: int) -> list[dict[str, Any]]:
+    found = db.session.execute(
+        text(
+            "SELECT * FROM agent_memories WHERE agent_id = :agent AND id > :after "
+            "ORDER BY id LIMIT :limit"
+        ),
+        {"agent": agent.id, "after": after, "limit": BATCH_MEMORIES},
+    )
+    rows = [dict(row) for row in found.mappings()]
+    db.session.commit()
+    return rows
+
+
+def _peak_megabytes() -> float:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6

@@ -1,0 +1,174 @@
+"""Moving memories in and out, from the server's own command line."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from refine.cli.context import application
+from refine.cli.output import console
+from refine.errors import InvalidValue
+from refine.extensions import db
+from refine.models import Agent, AgentMemory
+from refine.models.memory import MEMORY_TYPES
+from refine.transfer import own
+from refine.transfer.formats import READERS, rows_of
+from refine.transfer.importing import Report, import_memories
+
+_EXPORTED_AT_A_TIME = 500
+
+
+@click.command("import")
+@click.argument("agent_reference", metavar="AGENT")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(list(READERS)),
+    required=True,
+    help="letta: an agent file (.af), or passages as its API lists them. mem0: JSON of get_all. "
+    "mcp: the memory server's JSON Lines. refine: a full export of Refine.",
+)
+@click.option(
+    "--as",
+    "memory_type",
+    type=click.Choice(MEMORY_TYPES),
+    default="core",
+    show_default=True,
+    help="What rows become that do not say it; blocks are always core.",
+)
+@click.option("--dry-run", is_flag=True, help="Count what would be imported; write nothing.")
+@click.option("--strict", is_flag=True, help="Import nothing if there is a single bad row.")
+def import_(
+    agent_reference: str,
+    file: Path,
+    format_: str,
+    memory_type: str,
+    dry_run: bool,
+    strict: bool,
+) -> int:
+    """Add the memories of FILE to those of AGENT (id or name).
+
+    What came before is not added again: the same file, imported twice, adds nothing, and an import
+    that was interrupted goes on. A row that cannot be read is named by its place, with the reason,
+    and does not stop the rest. Nothing of a memory is printed.
+
+    Exit code 0 if anything could be read (or nothing was there), 1 if nothing could, or with
+    --strict if anything could not.
+    """
+    with file.open("rb") as stream, application("import"):
+        if not stream.seekable():
+            raise click.UsageError("FILE is read more than once: give a file, not a pipe")
+        agent = Agent.named(agent_reference)
+        report = Report()
+        try:
+            with _progress(stream) as progress:
+                import_memories(
+                    agent,
+                    partial(rows_of, stream, format_),
+                    source=format_,
+                    memory_type=memory_type,
+                    strict=strict,
+                    dry_run=dry_run,
+                    report=report,
+                    progress=progress,
+                )
+        except BaseException:
+            _say_broken_off(report, dry_run=dry_run)
+            raise
+        _say(agent, report, dry_run=dry_run)
+    if report.is_failure:
+        raise InvalidValue(f"nothing in the file could be read as {format_}")
+    return 0
+
+
+@click.command()
+@click.argument("agent_reference", metavar="AGENT")
+def export(agent_reference: str) -> None:
+    """Print what there is to know of AGENT's memories without reading them, as JSON Lines.
+
+    Ids, types, flags, tags, dates and sizes, discarded ones included; no content. The first line
+    says what the export is, the last one has the number of memories and a digest.
+    """
+    with application("export"):
+        agent = Agent.named(agent_reference)
+        for line in own.metadata_of(agent, _all_memories(agent)):
+            click.echo(line)
+
+
+def _all_memories(agent: Agent) -> Iterator[AgentMemory]:
+    """Yield them page by page, with no transaction open while somebody reads what was printed."""
+    every = db.select(AgentMemory).where(AgentMemory.agent_id == agent.id).order_by(AgentMemory.id)
+    after = 0
+    while page := db.session.scalars(
+        every.where(AgentMemory.id > after).limit(_EXPORTED_AT_A_TIME)
+    ).all():
+        after = page[-1].id
+        for memory in page:
+            db.session.expunge(memory)  # what is loaded stays, also behind the commit
+        db.session.commit()
+        yield from page
+
+
+@contextmanager
+def _progress(stream: BinaryIO) -> Iterator[Callable[[], None]]:
+    """Yield what shows how much of the file is read, where standard error is a terminal."""
+    size = stream.seek(0, 2)
+    terminal = Console(stderr=True)
+    with Progress(
+        *(TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn()),
+        console=terminal,
+        transient=True,
+        disable=not terminal.is_terminal,
+    ) as bar:
+        task = bar.add_task("reading", total=size)
+        yield lambda: bar.update(task, completed=stream.tell())
+
+
+def _say(agent: Agent, report: Report, *, dry_run: bool) -> None:
+    did = "would be imported" if dry_run else "imported"
+    types = ", ".join(f"{report.added[type_]:,} {type_}" for type_ in MEMORY_TYPES)
+    into = f"into {agent.name} (agent {agent.id})"
+    console.print(
+        f"{_memories(report.added.total())} {did} {into}: {types}; {report.added_tokens:,} tokens"
+    )
+    if report.split_rows:
+        _line("split", f"{report.split_rows:,} too long for one memory, the parts tied together")
+    if report.already_here:
+        _line("already here", f"{report.already_here:,}")
+    for kind, count in sorted(report.left_out.items()):
+        _line("left out", f"{count:,} {kind}")
+    if report.bad_rows:
+        _line("bad rows", f"{report.bad_rows:,}")
+        for bad in report.named_bad_rows:
+            console.print(f"    {bad.place}: {bad.reason}")
+        if (unnamed := report.bad_rows - len(report.named_bad_rows)) > 0:
+            console.print(f"    and {unnamed:,} more")
+    if dry_run:
+        console.print("nothing was written")
+        return
+    mass, budget = agent.core_token_usage, agent.core_token_budget
+    over = "over its budget" if mass > budget else "within its budget"
+    console.print(f"{agent.name} now has {mass:,} tokens, {over} of {budget:,}")
+
+
+def _say_broken_off(report: Report, *, dry_run: bool) -> None:
+    if report.added and not dry_run:
+        click.echo(
+            f"refine: broken off after {_memories(report.added.total())}, which stay; the same "
+            "command goes on from there",
+            err=True,
+        )
+
+
+def _memories(count: int) -> str:
+    return f"{count:,} {'memory' if count == 1 else 'memories'}"
+
+
+def _line(label: str, text: str) -> None:
+    console.print(f"  {label:<14} {text}")

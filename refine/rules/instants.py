@@ -1,0 +1,62 @@
+"""Times as other systems write them."""
+
+from datetime import UTC, datetime, timedelta
+
+from refine.errors import InvalidValue
+
+EARLIEST = datetime(1980, 1, 1, tzinfo=UTC)
+
+# A clock that is ahead, or a local time that does not say so, is no reason to refuse a memory.
+TOLERANCE = timedelta(days=1)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+# Seconds until the year 5138; beyond, each unit begins in 1973, so that none is taken for another.
+_UNITS = ((10**11, 1), (10**14, 10**3), (10**17, 10**6), (10**20, 10**9))
+
+
+def instant(value: object, *, now: datetime) -> datetime | None:
+    """Return a time in ISO 8601, or in seconds, ms, µs or ns since 1970; None where it is blank.
+
+    A time without a zone is UTC. Raises InvalidValue for what is no time, lies before 1980, or more
+    than a day after ``now``.
+    """
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    try:
+        at = _read(value)
+    except (ValueError, OverflowError):
+        at = None
+    if at is None:
+        raise InvalidValue("is not a time in ISO 8601 or since 1970")
+    if at < EARLIEST:
+        raise InvalidValue(f"lies before {EARLIEST.year}")
+    if at > now + TOLERANCE:
+        raise InvalidValue("lies in the future")
+    return at
+
+
+def _read(value: object) -> datetime | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return _since_epoch(value)
+    if not isinstance(value, str):
+        return None
+    written = value.strip()
+    if written.isascii() and written.isdigit() and len(written) > len("20260131"):
+        return _since_epoch(int(written))
+    at = datetime.fromisoformat(written)
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+
+
+def _since_epoch(number: float) -> datetime | None:
+    for limit, per_second in _UNITS:
+        if abs(number) < limit:
+            microseconds = (
+                number * 10**6 // per_second
+                if isinstance(number, int)
+                else round(number * 10**6 / per_second)
+            )
+            return _EPOCH + timedelta(microseconds=microseconds)
+    return None

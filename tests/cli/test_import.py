@@ -1,0 +1,340 @@
+"""`refine import`, `refine export` and `refine bench`, as an operator types them."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select, text
+
+from refine.extensions import db
+from refine.models import Agent, AgentMemory
+from refine.models.verification import verify_agent
+from refine.transfer import own
+from tests import factories
+from tests.commands import REFINE, environment, eventually, refine, refine_here, start
+from tests.transfer.files import FIXTURES
+
+MEM0 = FIXTURES / "mem0.json"
+LETTA = FIXTURES / "agent-v2.af"
+
+# What the fixtures' contents, ids and names have in them; none of it is to be printed.
+CONTENTS = ("train", "coffee", "dentist", "bees", "Wren", "ada", "Welsh", "Library")
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def run(
+    environ: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Run:
+    """Runs a command over what is committed."""
+
+    def run(*arguments: object) -> "subprocess.CompletedProcess[str]":
+        db.session.commit()
+        words = [str(argument) for argument in arguments]
+        return refine_here(
+            *words, environ=environ, stdin="", monkeypatch=monkeypatch, capsys=capsys
+        )
+
+    return run
+
+
+def stored() -> int:
+    db.session.rollback()
+    return db.session.scalar(select(func.count()).select_from(AgentMemory)) or 0
+
+
+def open_transactions() -> int:
+    """How many other connections to this database have a transaction open."""
+    db.session.rollback()
+    others = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+        "AND pid <> pg_backend_pid() AND xact_start IS NOT NULL"
+    )
+    return db.session.scalar(others) or 0
+
+
+class TestImport:
+    def test_says_in_figures_what_became_of_the_file(self, run: Run, ledger: Agent) -> None:
+        done = run("import", "Ada", MEM0, "--format", "mem0")
+
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.splitlines() == [
+            f"2 memories imported into Ada (agent {ledger.id}): 2 core, 0 journal; 16 tokens",
+            "  left out       1 blank",
+            "  bad rows       2",
+            "    row 4: has no text in memory, text, data, content",
+            "    row 5: created_at lies in the future",
+            "Ada now has 497 tokens, within its budget of 5,000",
+        ]
+        assert stored() == 22
+
+    def test_says_what_was_here_already(self, run: Run, ledger: Agent) -> None:
+        run("import", "Ada", LETTA, "--format", "letta")
+
+        done = run("import", str(ledger.id), LETTA, "--format", "letta")
+
+        assert done.returncode == 0
+        assert done.stdout.splitlines() == [
+            f"0 memories imported into Ada (agent {ledger.id}): 0 core, 0 journal; 0 tokens",
+            "  already here   2",
+            "  left out       1 blank",
+            "Ada now has 503 tokens, within its budget of 5,000",
+        ]
+
+    def test_says_what_was_split_and_that_the_budget_is_exceeded(
+        self, run: Run, ledger: Agent, tmp_path: Path
+    ) -> None:
+        file = tmp_path / "one.json"
+        file.write_text(json.dumps([{"memory": "word " * 6_000}]))
+
+        done = run("import", "Ada", file, "--format", "mem0")
+
+        assert done.stdout.splitlines() == [
+            f"3 memories imported into Ada (agent {ledger.id}): 3 core, 0 journal; 7,500 tokens",
+            "  split          1 too long for one memory, the parts tied together",
+            "Ada now has 7,981 tokens, over its budget of 5,000",
+        ]
+
+    def test_takes_rows_as_journal_if_asked(self, run: Run, ledger: Agent) -> None:
+        done = run("import", "Ada", MEM0, "--format", "mem0", "--as", "journal")
+
+        assert "2 memories imported into Ada" in done.stdout
+        assert ": 0 core, 2 journal; 16 tokens" in done.stdout
+
+    def test_counts_and_writes_nothing_in_a_dry_run(self, run: Run, ledger: Agent) -> None:
+        done = run("import", "Ada", MEM0, "--format", "mem0", "--dry-run")
+
+        first, *_, last = done.stdout.splitlines()
+        told = f"2 memories would be imported into Ada (agent {ledger.id})"
+        assert first == f"{told}: 2 core, 0 journal; 16 tokens"
+        assert last == "nothing was written"
+        assert stored() == 20
+        assert factories.records(ledger) == []
+
+    def test_imports_nothing_if_strict_and_a_row_is_bad(self, run: Run, ledger: Agent) -> None:
+        done = run("import", "Ada", MEM0, "--format", "mem0", "--strict")
+
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == (
+            "refine: nothing was imported: row 4: has no text in memory, text, data, content\n"
+        )
+        assert stored() == 20
+
+    def test_names_no_more_than_twenty_bad_rows(
+        self, run: Run, ledger: Agent, tmp_path: Path
+    ) -> None:
+        file = tmp_path / "bad.json"
+        file.write_text(json.dumps([*range(1_025), {"memory": "good"}]))
+
+        done = run("import", "Ada", file, "--format", "mem0")
+
+        lines = done.stdout.splitlines()
+        assert done.returncode == 0
+        assert lines[0].startswith("1 memory imported into Ada")
+        assert lines[1] == "  bad rows       1,025"
+        assert lines[-3:-1] == ["    row 20: is not an object", "    and 1,005 more"]
+
+    def test_fails_where_nothing_could_be_read(self, run: Run, ledger: Agent) -> None:
+        done = run("import", "Ada", FIXTURES / "mcp.jsonl", "--format", "refine")
+
+        assert done.returncode == 1
+        assert "    line 1: is not valid JSON" not in done.stdout
+        assert "    line 1: is not the manifest of an export" in done.stdout
+        assert done.stderr == "refine: nothing in the file could be read as refine\n"
+
+    @pytest.mark.parametrize("format_", ["letta", "mem0", "mcp", "refine"])
+    @pytest.mark.parametrize("name", sorted(path.name for path in FIXTURES.iterdir()))
+    def test_prints_nothing_of_a_memory(
+        self, run: Run, ledger: Agent, name: str, format_: str
+    ) -> None:
+        done = run("import", "Ada", FIXTURES / name, "--format", format_)
+
+        said = (done.stdout + done.stderr).replace("Ada", "")
+        assert not [word for word in CONTENTS if word in said]
+
+    @pytest.mark.parametrize(
+        ("arguments", "code", "says"),
+        [
+            (("Nobody", MEM0, "--format", "mem0"), 1, "no agent is called 'Nobody'"),
+            (("Ada", "/nowhere", "--format", "mem0"), 2, "File '/nowhere' does not exist"),
+            (("Ada", "/", "--format", "mem0"), 2, "File '/' is a directory"),
+            (("Ada", MEM0), 2, "Missing option '--format'"),
+            (("Ada", MEM0, "--format", "zep"), 2, "'zep' is not one of 'letta', 'mem0'"),
+            (("Ada", MEM0, "--format", "mem0", "--as", "vow"), 2, "'vow' is not one of"),
+        ],
+    )
+    def test_refuses_what_it_cannot_do_in_one_line(
+        self, run: Run, ledger: Agent, arguments: tuple[object, ...], code: int, says: str
+    ) -> None:
+        done = run("import", *arguments)
+
+        assert (done.returncode, done.stdout) == (code, "")
+        assert done.stderr.startswith("refine: ")
+        assert done.stderr.count("\n") == 1
+        assert says in done.stderr
+        assert stored() == 20
+
+    def test_wants_a_file_and_no_pipe(self, ledger: Agent, environ: dict[str, str]) -> None:
+        done = refine(
+            "import", "Ada", "/dev/stdin", "--format", "mem0", environ=environ, stdin="[]"
+        )
+
+        assert done.returncode == 2
+        said = "refine: FILE is read more than once: give a file, not a pipe"
+        assert done.stderr.startswith(said)
+
+    def test_says_how_far_it_got_where_it_is_broken_off(
+        self, ledger: Agent, environ: dict[str, str], tmp_path: Path
+    ) -> None:
+        file = tmp_path / "many.json"
+        file.write_text(json.dumps([{"memory": f"memory {number}"} for number in range(50_000)]))
+        importing = start("import", "Ada", str(file), "--format", "mem0", environ=environ)
+        eventually(lambda: stored() > 20)
+
+        importing.send_signal(signal.SIGINT)
+        out, err = importing.communicate(timeout=60)
+
+        left = stored() - 20
+        assert (importing.returncode, out) == (1, "")
+        assert err.split("\n") == [
+            f"refine: broken off after {left:,} memories, which stay; the same command goes on "
+            "from there",
+            "",
+            "refine: interrupted",
+            "",
+        ]
+        assert left == 500 * len(factories.records(ledger))
+        assert verify_agent(ledger).problem is None
+
+    def test_killed_in_the_middle_leaves_whole_batches_and_goes_on(
+        self, ledger: Agent, environ: dict[str, str], tmp_path: Path
+    ) -> None:
+        file = tmp_path / "many.json"
+        file.write_text(json.dumps([{"memory": f"memory {number}"} for number in range(5_000)]))
+        importing = start("import", "Ada", str(file), "--format", "mem0", environ=environ)
+        eventually(lambda: stored() > 20)
+
+        importing.kill()
+        importing.communicate(timeout=60)
+        eventually(lambda: not open_transactions())
+
+        left, records = stored() - 20, len(factories.records(ledger))
+        again = refine("import", "Ada", str(file), "--format", "mem0", environ=environ)
+        assert left == 500 * records < 5_000
+        assert again.stdout.startswith(f"{5_000 - left:,} memories imported into Ada")
+        assert f"  already here   {left:,}\n" in again.stdout
+        assert stored() == 5_020
+        assert verify_agent(ledger).problem is None
+
+    def test_shows_a_bar_on_a_terminal(self, ledger: Agent, environ: dict[str, str]) -> None:
+        shown, code = on_a_terminal("import", "Ada", str(MEM0), "--format", "mem0", environ=environ)
+
+        assert code == 0
+        assert "reading" in shown
+
+    def test_explains_itself(self, run: Run) -> None:
+        done = run("import", "--help")
+
+        assert done.returncode == 0
+        for word in ("letta", "mem0", "mcp", "--dry-run", "--strict", "Exit code 0"):
+            assert word in done.stdout
+
+
+class TestExport:
+    def test_prints_metadata_of_every_memory_and_no_content(self, run: Run, ledger: Agent) -> None:
+        discarded = factories.memory(ledger, "gone with the canary")
+        db.session.flush()
+        discarded.discard()
+
+        done = run("export", "Ada")
+
+        manifest, *rows, end = [json.loads(line) for line in done.stdout.splitlines()]
+        assert done.returncode == 0
+        assert "canary" not in done.stdout
+        assert (manifest["format"], manifest["contents"]) == (own.FORMAT, False)
+        assert manifest["agent_id"] == ledger.id
+        assert end["count"] == len(rows) == 21
+        assert set(rows[0]) == {
+            *("id", "memory_type", "constitutional", "tags", "token_estimate"),
+            *("source", "source_id", "session_id", "sha256"),
+            *("created_at", "recorded_at", "updated_at", "discarded_at"),
+        }
+        assert rows[-1]["discarded_at"] is not None
+
+    def test_of_many_memories_has_every_one_of_them_once(self, run: Run, ledger: Agent) -> None:
+        factories.ledger(ledger, *[1] * 1_030)
+
+        done = run("export", "Ada")
+
+        ids = [json.loads(line)["id"] for line in done.stdout.splitlines()[1:-1]]
+        assert len(set(ids)) == len(ids) == 1_050
+        assert ids == sorted(ids)
+
+    def test_has_nothing_of_another_agent(self, run: Run, ledger: Agent) -> None:
+        other = factories.agent("a memory", name="Wren")
+
+        done = run("export", "Wren")
+
+        (row,) = (json.loads(line) for line in done.stdout.splitlines()[1:-1])
+        assert db.session.get_one(AgentMemory, row["id"]).agent_id == other.id
+
+    def test_cannot_be_imported_and_says_why(self, run: Run, ledger: Agent, tmp_path: Path) -> None:
+        file = tmp_path / "export.jsonl"
+        file.write_text(run("export", "Ada").stdout)
+
+        done = run("import", "Ada", file, "--format", "refine")
+
+        assert done.returncode == 1
+        reason = "line 1: says that the export is without contents: there is nothing to import"
+        assert reason in done.stdout
+
+    def test_of_nobody_is_refused(self, run: Run, ledger: Agent) -> None:
+        done = run("export", "Nobody")
+
+        assert (done.returncode, done.stdout) == (1, "")
+
+
+def test_the_bench_measures_an_import_on_a_database_of_its_own(
+    environ: dict[str, str], ledger: Agent
+) -> None:
+    done = refine("bench", "import", "--rows", "20", "--rows", "10", environ=environ)
+
+    heads, ten, twenty, last = done.stdout.splitlines()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert " ".join(heads.split()) == "memories file a second floor times floor peak memory"
+    assert [line.split()[0] for line in (ten, twenty)] == ["10", "20"]
+    assert last.startswith("peak memory is the whole process's; before the first import ")
+    assert stored() == 20
+
+
+def on_a_terminal(*arguments: str, environ: dict[str, str]) -> tuple[str, int]:
+    """Run a command on a terminal; return all that it showed there, and its exit code."""
+    ours, theirs = pty.openpty()
+    shown: list[bytes] = []
+
+    def look() -> None:
+        while True:
+            try:
+                shown.append(os.read(ours, 65_536))
+            except OSError:  # the other side is closed
+                return
+
+    watching = threading.Thread(target=look)
+    watching.start()
+    variables = environment({**environ, "TERM": "xterm"})
+    code = subprocess.call(
+        [REFINE, *arguments], env=variables, cwd="/", stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    watching.join()
+    os.close(ours)
+    return b"".join(shown).decode(), code

@@ -1,0 +1,61 @@
+"""Files to import, and what a reader makes of them."""
+
+import io
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from refine.transfer.formats import rows_of
+from refine.transfer.own import FORMAT, written
+from refine.transfer.rows import BadRow, Incoming, Row
+
+FIXTURES = Path(__file__).parent / "fixtures"
+
+MANIFEST = {"format": FORMAT, "version": 1, "contents": True, "origin": "0123456789abcdef"}
+
+
+def read(content: bytes | str, format_: str) -> list[Row]:
+    return list(rows_of(stream(content), format_))
+
+
+def reading(content: bytes | str, format_: str) -> Callable[[], Iterable[Row]]:
+    """What an import calls for each pass."""
+    opened = stream(content)
+    return lambda: rows_of(opened, format_)
+
+
+def stream(content: bytes | str) -> io.BytesIO:
+    return io.BytesIO(content.encode() if isinstance(content, str) else content)
+
+
+def fixture(name: str) -> bytes:
+    return (FIXTURES / name).read_bytes()
+
+
+def memories(rows: Iterable[Row]) -> list[Incoming]:
+    return [row for row in rows if isinstance(row, Incoming)]
+
+
+def bad(rows: Iterable[Row]) -> list[tuple[str, str]]:
+    return [(row.place, row.reason) for row in rows if isinstance(row, BadRow)]
+
+
+def own_row(**fields: Any) -> dict[str, Any]:
+    """A row of Refine's own format, without its digest."""
+    usual = {
+        "id": 1,
+        "memory_type": "core",
+        "constitutional": False,
+        "tags": [],
+        "created_at": "2026-01-02T03:04:05.000006+00:00",
+        "discarded_at": None,
+        "source": None,
+        "source_id": None,
+        "content": "a memory",
+        "extra": None,
+    }
+    return {**usual, **fields}
+
+
+def own_file(*rows: Mapping[str, Any], **manifest: Any) -> str:
+    return "\n".join(written({**MANIFEST, **manifest}, rows)) + "\n"

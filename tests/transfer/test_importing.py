@@ -1,0 +1,528 @@
+"""Rows that become memories: once, recorded, and whole or not at all."""
+
+import json
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from flask import Flask
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from refine.errors import Refused
+from refine.extensions import db
+from refine.models import Agent, AgentMemory, RefinementSession
+from refine.models.verification import verify_agent
+from refine.rules.content import TAGS
+from refine.rules.instants import EARLIEST
+from refine.transfer import importing, own
+from refine.transfer.importing import MAX_NAMED_BAD_ROWS, Report, import_memories
+from refine.transfer.rows import BadRow, Incoming, LeftOut, Row
+from tests import factories
+from tests.transfer.files import fixture, own_file, own_row, reading, stream
+
+AT = datetime(2025, 11, 2, 15, 15, 30, tzinfo=UTC)
+
+
+@pytest.fixture
+def owner(app: Flask) -> Agent:
+    made = factories.agent()
+    db.session.commit()
+    return made
+
+
+def row(content: str = "a memory", place: str = "line 1", **fields: Any) -> Incoming:
+    return Incoming(place=place, content=content, **fields)
+
+
+def take_in(owner: Agent, *rows: Row, **options: Any) -> Report:
+    return import_memories(owner, lambda: rows, **{"source": "mem0", **options})
+
+
+def all_of(owner: Agent) -> list[AgentMemory]:
+    db.session.rollback()
+    mine = db.select(AgentMemory).where(AgentMemory.agent_id == owner.id)
+    return list(db.session.scalars(mine.order_by(AgentMemory.id)))
+
+
+def contents(owner: Agent) -> list[str]:
+    return [memory.content for memory in all_of(owner)]
+
+
+class TestAMemoryThatMovesIn:
+    def test_has_all_that_its_row_says(self, owner: Agent) -> None:
+        report = take_in(
+            owner,
+            row(
+                " a vow ",
+                tags=("relational", "voice"),
+                constitutional=True,
+                created_at=AT,
+                source_id="17",
+                extra='{"label": "vows"}',
+            ),
+        )
+
+        (memory,) = all_of(owner)
+        assert (memory.content, memory.memory_type, memory.constitutional) == (
+            "a vow",
+            "core",
+            True,
+        )
+        assert memory.tags == ["voice", "relational"]
+        assert memory.created_at == AT
+        assert memory.recorded_at > AT
+        assert (memory.source, memory.source_id) == ("mem0", "17")
+        assert memory.extra == '{"label": "vows"}'
+        assert (report.added, report.added_tokens) == ({"core": 1}, 2)
+
+    def test_is_dated_now_where_its_row_has_no_time(self, owner: Agent) -> None:
+        take_in(owner, row())
+
+        (memory,) = all_of(owner)
+        assert memory.created_at == memory.recorded_at
+
+    def test_is_what_the_caller_chose_unless_its_row_says_otherwise(self, owner: Agent) -> None:
+        rows = [row("chosen"), row("said", memory_type="core")]
+
+        report = take_in(owner, *rows, memory_type="journal")
+
+        assert [memory.memory_type for memory in all_of(owner)] == ["journal", "core"]
+        assert report.added == {"journal": 1, "core": 1}
+
+    def test_leaves_nothing_in_clear(self, owner: Agent) -> None:
+        take_in(owner, row("the canary sings", source_id="canary song", extra='{"a": "canary"}'))
+
+        (memory,) = all_of(owner)
+        (record,) = factories.records(owner)
+        assert "canary" not in f"{vars(memory)} {record.data} {memory.source_id}"
+        assert "canary" in record.sealed["memories"][0]["after"]["content"]
+
+    def test_may_be_one_that_was_discarded(self, owner: Agent) -> None:
+        take_in(owner, row(created_at=AT, discarded_at=AT))
+
+        (memory,) = all_of(owner)
+        assert memory.discarded_at == AT
+        assert owner.core_token_usage == 0
+
+    def test_that_a_session_runs_meanwhile_does_not_matter(self, owner: Agent) -> None:
+        factories.ledger(owner, 25, 25)
+        session = RefinementSession.start(owner)
+        db.session.commit()
+
+        take_in(owner, row("came meanwhile"))
+
+        session.complete("Done.")
+        assert "came meanwhile" in contents(owner)
+
+
+class TestOneRecordABatch:
+    def test_names_every_memory_and_how_many_there_are(self, owner: Agent) -> None:
+        user = factories.user(account=owner.account)
+        take_in(owner, row("a", source_id="1"))
+
+        take_in(owner, row("a", source_id="1"), row("b"), row("c"), user=user)
+
+        _, record = factories.records(owner)
+        a, b, c = all_of(owner)
+        assert record.action == "memory_imported"
+        assert (record.auditable_type, record.auditable_id) == ("Agent", str(owner.id))
+        assert record.user_id == user.id
+        assert [memory["id"] for memory in record.data["memories"]] == [b.id, c.id]
+        facts = {name: record.data[name] for name in ("source", "batch", "added", "already_here")}
+        assert facts == {"source": "mem0", "batch": 1, "added": 2, "already_here": 1}
+        assert record.data["by"] == "user"
+        assert record.data["mass_after"] == 3
+        assert record.effect_tokens == 2
+
+    def test_is_written_for_each_batch_of_500(self, owner: Agent) -> None:
+        report = take_in(owner, *(row(f"memory {number}") for number in range(1_001)))
+
+        assert report.batches == 3
+        numbers = [record.data["added"] for record in factories.records(owner)]
+        assert numbers == [500, 500, 1]
+        assert verify_agent(owner).problem is None
+        assert verify_agent(owner).memories == 1_001
+
+    def test_comes_sooner_where_the_contents_are_long(self, owner: Agent) -> None:
+        take_in(owner, *(row(f"{number}" * 10_000) for number in range(100, 300)))
+
+        assert len(factories.records(owner)) > 1
+        sizes = [record.data["added"] for record in factories.records(owner)]
+        assert max(sizes) * 10_000 <= importing.BATCH_CHARACTERS + 30_000
+
+    def test_is_not_written_where_nothing_is_new(self, owner: Agent) -> None:
+        take_in(owner, row())
+
+        report = take_in(owner, row())
+
+        assert len(factories.records(owner)) == 1
+        assert (report.added.total(), report.already_here, report.batches) == (0, 1, 0)
+
+
+class TestImportingTwice:
+    @pytest.mark.parametrize(
+        ("name", "format_", "count"),
+        [
+            ("agent-v2.af", "letta", 2),
+            ("agent-v1.af", "letta", 2),
+            ("passages.json", "letta", 1),
+            ("mem0.json", "mem0", 2),
+            ("mcp.jsonl", "mcp", 5),
+        ],
+    )
+    def test_adds_nothing(self, owner: Agent, name: str, format_: str, count: int) -> None:
+        read = reading(fixture(name), format_)
+        first = import_memories(owner, read, source=format_)
+
+        second = import_memories(owner, read, source=format_)
+
+        assert first.added.total() == count
+        assert (second.added.total(), second.already_here) == (0, count)
+        assert len(all_of(owner)) == count
+        assert verify_agent(owner).problem is None
+
+    def test_adds_nothing_where_the_agent_has_tidied_it_away(self, owner: Agent) -> None:
+        rows = [row("a", source_id="1"), row("b")]
+        take_in(owner, *rows)
+        for memory in all_of(owner):
+            memory.discard()
+        db.session.commit()
+
+        report = take_in(owner, *rows)
+
+        assert report.already_here == 2
+        assert len(all_of(owner)) == 2
+
+    def test_adds_nothing_where_the_text_was_rewritten_since(self, owner: Agent) -> None:
+        take_in(owner, row("wordy", source_id="1"))
+        (memory,) = all_of(owner)
+        memory.content = "terse"
+        db.session.commit()
+
+        take_in(owner, row("wordy", source_id="1"))
+
+        assert contents(owner) == ["terse"]
+
+    def test_adds_nothing_that_another_source_brought_word_for_word(self, owner: Agent) -> None:
+        factories.memory(owner, "Said before")
+        db.session.commit()
+
+        report = take_in(owner, row("said before ", source_id="9"), source="mcp")
+
+        assert (report.already_here, contents(owner)) == (1, ["Said before"])
+
+    def test_adds_what_is_there_word_for_word_but_less_protected(self, owner: Agent) -> None:
+        factories.memory(owner, "a vow")
+        db.session.commit()
+        locked = row("a vow", source_id="1", constitutional=True)
+        tagged = row("a vow", source_id="2", tags=("voice",))
+
+        take_in(owner, locked, tagged)
+
+        standing = [(memory.constitutional, memory.tags) for memory in all_of(owner)]
+        assert standing == [(False, []), (True, []), (False, ["voice"])]
+
+    def test_tells_repeats_within_one_file_apart_by_their_id(self, owner: Agent) -> None:
+        take_in(owner, row("a", source_id="1"), row("b", source_id="1"), row("a", source_id="2"))
+
+        assert contents(owner) == ["a"]
+
+    def test_keeps_journal_entries_of_different_times_apart(self, owner: Agent) -> None:
+        entries = [row("slept well", created_at=AT + timedelta(days=day)) for day in (0, 1, 1)]
+
+        take_in(owner, *entries, memory_type="journal")
+
+        assert contents(owner) == ["slept well", "slept well"]
+
+    def test_knows_nothing_of_other_agents_and_accounts(self, owner: Agent) -> None:
+        neighbour = factories.agent(account=owner.account)
+        stranger = factories.agent()
+        db.session.commit()
+        rows = [row("a", source_id="1"), row("b")]
+        for other in (neighbour, stranger):
+            take_in(other, *rows)
+
+        report = take_in(owner, *rows)
+
+        assert report.added.total() == 2
+        assert [len(all_of(one)) for one in (owner, neighbour, stranger)] == [2, 2, 2]
+        assert {memory.agent_id for memory in all_of(owner)} == {owner.id}
+        (mine, theirs) = (all_of(owner)[1].source_id, all_of(stranger)[1].source_id)
+        assert mine != theirs
+
+
+class TestATextThatIsTooLong:
+    def test_is_split_at_paragraphs_and_its_parts_are_tied_together(self, owner: Agent) -> None:
+        paragraphs = [f"{letter}" * 6_000 for letter in "abc"]
+
+        report = take_in(
+            owner,
+            row(
+                "\n\n".join(paragraphs),
+                source_id="17",
+                extra='{"label": "x"}',
+                tags=("audio",),
+                constitutional=True,
+                created_at=AT,
+            ),
+        )
+
+        parts = all_of(owner)
+        assert [part.content for part in parts] == paragraphs
+        assert [part.source_id for part in parts] == ["17.1", "17.2", "17.3"]
+        assert [json.loads(part.extra or "") for part in parts] == [
+            {"label": "x", "part": number, "parts": 3, "part_of": "17"} for number in (1, 2, 3)
+        ]
+        assert all(part.constitutional and part.tags == ["audio"] for part in parts)
+        assert all(part.created_at == AT for part in parts)
+        assert (report.split_rows, report.added.total()) == (1, 3)
+
+    def test_comes_once_too(self, owner: Agent) -> None:
+        long = row("word " * 5_000)
+        take_in(owner, long)
+
+        report = take_in(owner, long)
+
+        assert report.added.total() == 0
+        first, *others = all_of(owner)
+        assert len(others) == 2
+        assert json.loads(first.extra or "")["part_of"] == (first.source_id or "")[:-2]
+
+    @pytest.mark.parametrize("extra", ["[1]", "no JSON", "[" * 100_000])
+    def test_keeps_other_fields_that_are_no_object(self, owner: Agent, extra: str) -> None:
+        take_in(owner, row("x" * 10_001, extra=extra))
+
+        first, second = all_of(owner)
+        assert json.loads(first.extra or "")["extra"] == extra
+        assert json.loads(second.extra or "")["part"] == 2
+
+
+class TestBadRows:
+    def test_are_named_and_stop_no_other(self, owner: Agent) -> None:
+        report = take_in(
+            owner,
+            BadRow("line 1", "is not valid JSON"),
+            row(" ", place="line 2"),
+            row("a\x00", place="line 3"),
+            row(place="line 4", tags=("smell",)),
+            row(place="line 5", memory_type="dream"),
+            LeftOut("relation"),
+            row("good", place="line 7"),
+        )
+
+        assert contents(owner) == ["good"]
+        assert report.bad_rows == 5
+        assert [(bad.place, bad.reason) for bad in report.named_bad_rows] == [
+            ("line 1", "is not valid JSON"),
+            ("line 2", "content must not be empty"),
+            ("line 3", "content must not contain a NUL character"),
+            ("line 4", "unknown tag; allowed tags: audio, somatic, voice, relational"),
+            ("line 5", "memory_type must be one of core, journal"),
+        ]
+        assert report.left_out == {"relation": 1}
+        assert not report.is_failure
+
+    def test_are_counted_beyond_those_that_are_named(self, owner: Agent) -> None:
+        report = take_in(owner, *[BadRow("line 1", "is not valid JSON")] * 30)
+
+        assert report.bad_rows == 30
+        assert len(report.named_bad_rows) == MAX_NAMED_BAD_ROWS
+        assert report.is_failure
+
+    def test_stop_everything_before_anything_is_written_if_strict(self, owner: Agent) -> None:
+        rows = [row(f"memory {number}") for number in range(600)]
+        rows.append(row(" ", place="line 601"))
+
+        with pytest.raises(Refused) as refusal:
+            take_in(owner, *rows, strict=True)
+
+        said = "nothing was imported: line 601: content must not be empty"
+        assert str(refusal.value) == said
+        assert all_of(owner) == []
+        assert factories.records(owner) == []
+
+    def test_what_is_left_out_is_no_bad_row_even_if_strict(self, owner: Agent) -> None:
+        report = take_in(owner, LeftOut("blank"), row("good"), strict=True)
+
+        assert (contents(owner), report.left_out) == (["good"], {"blank": 1})
+
+
+class TestADryRun:
+    def test_counts_what_would_be_imported_and_writes_nothing(self, owner: Agent) -> None:
+        factories.memory(owner, "here already")
+        db.session.commit()
+        rows = [
+            row("here already"),
+            *(row(f"memory {number}") for number in range(700)),
+            row("memory 7"),
+            row("memory 8", source_id="8"),
+            row("x" * 10_001),
+            row("entry", memory_type="journal"),
+            BadRow("line 9", "is not valid JSON"),
+            LeftOut("blank"),
+        ]
+        promised = take_in(owner, *rows, dry_run=True)
+        untouched = len(all_of(owner)), len(factories.records(owner))
+
+        done = take_in(owner, *rows)
+
+        assert untouched == (1, 0)
+        assert promised == done
+        assert done.added == {"core": 702, "journal": 1}
+        assert done.already_here == 3
+
+
+class TestAnImportThatIsBrokenOff:
+    def test_leaves_whole_batches_with_their_records_and_goes_on(self, owner: Agent) -> None:
+        rows = [row(f"memory {number}") for number in range(1_200)]
+        broken_off = Report()
+
+        def torn() -> Iterator[Row]:
+            yield from rows[:1_100]
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            import_memories(owner, torn, source="mem0", report=broken_off)
+        left = len(all_of(owner))
+        added = [record.data["added"] for record in factories.records(owner)]
+        again = take_in(owner, *rows)
+
+        assert left == broken_off.added.total() == sum(added) == 1_000
+        assert (again.added.total(), again.already_here) == (200, 1_000)
+        assert len(all_of(owner)) == 1_200
+        assert verify_agent(owner).problem is None
+
+    def test_shows_how_far_it_got_after_each_batch(self, owner: Agent) -> None:
+        report, seen = Report(), []
+
+        take_in(
+            owner,
+            *(row(f"memory {number}") for number in range(600)),
+            report=report,
+            progress=lambda: seen.append(report.added.total()),
+        )
+
+        assert seen == [500, 600]
+
+    def test_holds_no_transaction_while_it_reads(self, owner: Agent) -> None:
+        def watched() -> Iterable[Row]:
+            for number in range(1_000):
+                assert not db.session().in_transaction()
+                yield row(f"memory {number}")
+
+        report = import_memories(owner, watched, source="mem0", strict=True)
+
+        assert report.added.total() == 1_000
+
+
+_TEXTS = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=80
+).filter(str.strip)
+
+_MEMORIES = st.lists(
+    st.fixed_dictionaries(
+        {
+            "content": _TEXTS.map(str.strip),
+            "memory_type": st.sampled_from(["core", "journal"]),
+            "constitutional": st.booleans(),
+            "tags": st.sets(st.sampled_from(TAGS)).map(lambda tags: [t for t in TAGS if t in tags]),
+            "created_at": st.datetimes(
+                EARLIEST.replace(tzinfo=None), AT.replace(tzinfo=None), timezones=st.just(UTC)
+            ),
+            "extra": st.none() | _TEXTS,
+        }
+    ),
+    max_size=6,
+    unique_by=lambda memory: memory["content"].strip().lower(),
+)
+
+
+class TestRefinesOwnFormat:
+    @given(_MEMORIES)
+    @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    def test_brings_every_memory_back_exactly(
+        self, app: Flask, memories: list[dict[str, Any]]
+    ) -> None:
+        giver, taker = factories.agent(), factories.agent()
+        for number, fields in enumerate(memories):
+            discarded_at = AT if number % 3 == 2 else None
+            factories.memory(giver, discarded_at=discarded_at, **fields)
+        db.session.commit()
+
+        first = move(giver, taker)
+        second = move(giver, taker)
+
+        assert (first.added.total(), first.bad_rows) == (len(memories), 0)
+        assert second.added.total() == 0
+        assert states_of(taker) == states_of(giver)
+
+    def test_of_a_copy_is_the_same_file_but_for_what_is_the_copys_own(self, owner: Agent) -> None:
+        take_in(owner, row("from elsewhere", source_id="17", extra='{"a": 1}', created_at=AT))
+        taker = factories.agent()
+        db.session.commit()
+
+        move(owner, taker)
+
+        own_fields = {"id", "recorded_at", "updated_at", "sha256"}
+        given, taken = (
+            {name: value for name, value in json.loads(lines[1]).items() if name not in own_fields}
+            for lines in (exported(owner), exported(taker))
+        )
+        assert given == taken
+        assert given["source"] == "mem0"
+
+    def test_of_an_agent_adds_nothing_to_the_agent_itself(self, owner: Agent) -> None:
+        factories.ledger(owner, 5, 10)
+        db.session.commit()
+
+        report = move(owner, owner)
+
+        assert (report.added.total(), report.already_here) == (0, 2)
+
+    def test_without_contents_shows_none_and_cannot_be_imported(self, owner: Agent) -> None:
+        factories.memory(owner, "the canary sings", extra='{"a": "canary"}', created_at=AT)
+        db.session.commit()
+
+        file = "\n".join(own.metadata_of(owner, all_of(owner)))
+
+        assert "canary" not in file
+        assert '"created_at":"2025-11-02T15:15:30.000000+00:00"' in file
+        report = import_memories(owner, reading(file, "refine"), source="refine")
+        (bad,) = report.named_bad_rows
+        assert bad.reason.startswith("says that the export is without contents")
+
+    def test_written_by_hand_is_taken_too(self, owner: Agent) -> None:
+        file = own_file(own_row(content="by hand"))
+
+        import_memories(owner, reading(file, "refine"), source="refine")
+
+        (memory,) = all_of(owner)
+        assert (memory.content, memory.source) == ("by hand", "refine")
+        assert memory.source_id == "0123456789abcdef-1"
+
+
+def move(giver: Agent, taker: Agent) -> Report:
+    file = "\n".join(exported(giver))
+    return import_memories(taker, reading(stream(file).read(), "refine"), source="refine")
+
+
+def exported(owner: Agent) -> list[str]:
+    return list(own.with_contents_of(owner, all_of(owner)))
+
+
+def states_of(owner: Agent) -> list[tuple[Any, ...]]:
+    return [
+        (
+            memory.content,
+            memory.memory_type,
+            memory.constitutional,
+            memory.tags,
+            memory.created_at,
+            memory.discarded_at,
+            memory.extra,
+            memory.token_estimate,
+        )
+        for memory in all_of(owner)
+    ]
