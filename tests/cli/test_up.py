@@ -1,47 +1,16 @@
 """`refine up`: everything started with one command, and everything gone after it."""
 
 import re
-import signal
-import socket
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import requests
 
-from tests.commands import eventually, refine, start
+from tests.commands import refine
 from tests.embedded.processes import processes_of
-
-
-class Up:
-    """A running `refine up` in a data folder of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.folder = folder
-        self.environ = {"REFINE_DATA_DIR": str(folder), "PORT": str(self.port)}
-        self.process = start("up", environ=self.environ)
-        self.said: list[str] = []
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def ready(self) -> str:
-        eventually(lambda: any("ready" in line for line in self.said), seconds=60)
-        return next(line for line in self.said if "ready" in line)
-
-    def end(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(timeout=30)
-        self._reader.join(timeout=10)
-        return code
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        self.said.extend(iter(self.process.stdout.readline, ""))
+from tests.running import Up
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +21,7 @@ def up() -> Iterator[Up]:
         try:
             yield running
         finally:
-            if running.process.poll() is None:
-                running.end()
-            for stream in (running.process.stdout, running.process.stderr):
-                if stream is not None:
-                    stream.close()
+            running.close()
 
 
 @pytest.mark.slow
