@@ -1,0 +1,307 @@
+"""Silo privacy, swept: real web, worker and clock processes, faults on the way, every trace read.
+
+An agent whose every word holds a canary lives through all that can go right and wrong with it.
+Afterwards the canary is nowhere but under the agent's own grant: in no log at DEBUG, no payload,
+no table, no file of the servers, no page, no export, no answer of a command.
+"""
+
+import os
+import re
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+from flask import Flask
+from redis import Redis
+
+from refine import create_app
+from refine.embedded import database_url, redis_url
+from refine.extensions import db
+from refine.models import AccessGrant, Account, Agent, RefinementSession, User
+from refine.models.session.columns import LIVE
+from refine.settings import Settings
+from tests import factories, sql
+from tests.commands import children_of, eventually, refine
+from tests.privacy import traces
+from tests.privacy.traces import Traces
+from tests.running import Up
+from tests.scripted_model import ScriptedModel, send
+from tests.web.crawling import CANARY, crawl
+
+YES = f"YES, the {CANARY} is glad."
+PASSWORD = factories.PASSWORD
+
+_TOKEN = re.compile(r'name="csrf_token" value="([^"]+)"')
+
+
+class Visitor:
+    """Somebody at the dashboard, over HTTP."""
+
+    def __init__(self, url: str) -> None:
+        self.answers: Traces = {}
+        self._url = url
+        self._browser = requests.Session()
+
+    def get(self, path: str) -> requests.Response:
+        return self._kept(self._browser.get(self._url + path, timeout=30))
+
+    def submit(self, path: str, form: str | None = None, **fields: str) -> requests.Response:
+        """Send a form; ``form``: the page that it is on, if it is not the same."""
+        page = self._browser.get(self._url + (form or path), timeout=30)
+        token = _TOKEN.search(page.text)
+        assert token is not None, (form or path, page.status_code)
+        sent = {"csrf_token": token[1], **fields}
+        return self._kept(self._browser.post(self._url + path, data=sent, timeout=30))
+
+    def sign_in(self, email: str) -> None:
+        assert self.submit("/sign-in", email=email, password=PASSWORD).status_code == 200
+
+    def _kept(self, answer: requests.Response) -> requests.Response:
+        hops = [*answer.history, answer]
+        said = "\n".join(f"{hop.url}\n{hop.headers}\n{hop.text}" for hop in hops)
+        self.answers[f"answer {len(self.answers)} {answer.request.method} {answer.url}"] = (
+            said.encode()
+        )
+        return answer
+
+
+class Installation:
+    """A running installation, the model that its agent talks to, and what was seen of it."""
+
+    def __init__(self, up: Up, model: ScriptedModel, redis: Redis) -> None:
+        self.up, self.model, self.redis = up, model, redis
+        self.seen: Traces = {}
+        self.visitor = Visitor(up.url)
+        account = db.session.scalars(db.select(Account)).first() or factories.account()
+        self.agent: Agent = factories.agent(
+            account=account,
+            name="Ada",
+            model_id="test/model",
+            **{name: f"{CANARY} in the {name}" for name in ("system_prompt", "refinement_prompt")},
+        )
+        self.memories = [
+            factories.memory(self.agent, f"{CANARY} {number} {factories.text_of(40)}")
+            for number in range(20)
+        ]
+        factories.memory(self.agent, f"{CANARY} in a journal", memory_type="journal")
+        factories.memory(self.agent, self.memories[0].content)
+        factories.user(account=account, email="ines@example.org", site_admin=True)
+        db.session.commit()
+        self.ids = [memory.id for memory in self.memories]
+
+    # -- what happens to it -----------------------------------------------------------------------
+
+    def refine(self) -> RefinementSession:
+        """Have a worker run a session as scripted, to its end, and look at what it leaves."""
+        self.visitor.submit(f"/agents/{self.agent.id}/sessions", form=f"/agents/{self.agent.id}")
+        eventually(lambda: not self._is_live(), seconds=60)
+        self.look("after a session")
+        db.session.rollback()
+        last = RefinementSession.latest_of(self.agent)
+        assert last is not None
+        return last
+
+    def run(self, *arguments: str) -> None:
+        """Run a command, and keep all that it prints."""
+        done = refine(*arguments, environ=self.up.environ)
+        self.seen[f"command {' '.join(arguments)}"] = (done.stdout + done.stderr).encode()
+
+    def look(self, when: str) -> None:
+        """Keep what is in Redis and in the tables now."""
+        for place, said in {**traces.of_redis(self.redis), **traces.of_tables()}.items():
+            self.seen[f"{place} {when}"] = self.seen.get(f"{place} {when}", b"") + said
+
+    def kill_the_job(self) -> None:
+        """Kill the process that runs the session."""
+        jobs = [pid for worker in self._workers() for pid in children_of(worker)]
+        for pid in jobs:
+            os.kill(pid, signal.SIGKILL)
+        assert jobs
+
+    def break_the_database(self) -> None:
+        """From now on no memory can change: PostgreSQL quotes the row that it refuses."""
+        sql.run("ALTER TABLE agent_memories ADD CONSTRAINT broken CHECK (id < 0) NOT VALID")
+
+    def mend_the_database(self) -> None:
+        sql.run("ALTER TABLE agent_memories DROP CONSTRAINT broken")
+
+    def _is_live(self) -> bool:
+        db.session.rollback()
+        return RefinementSession.live_of(self.agent) is not None
+
+    def _workers(self) -> list[int]:
+        found = []
+        for pid in children_of(self.up.process.pid):
+            if b"worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+        return found
+
+
+@pytest.fixture(scope="module")
+def installation() -> Iterator[Installation]:
+    # a short path: PostgreSQL's socket has little room for it
+    with tempfile.TemporaryDirectory(prefix="refine-sweep-") as folder, ScriptedModel() as model:
+        up = Up(
+            Path(folder),
+            REFINE_LOG_LEVEL="DEBUG",
+            OPENROUTER_API_KEY="a key of the tests",
+            OPENROUTER_BASE_URL=model.base_url,
+        )
+        try:
+            up.ready()
+            own = {
+                "DATABASE_URL": database_url(Path(folder)),
+                "REDIS_URL": redis_url(Path(folder)),
+                "REFINE_DATA_DIR": folder,
+            }
+            app = create_app(Settings.from_environ(own))
+            with app.app_context(), Redis.from_url(own["REDIS_URL"]) as redis:
+                yield lived(Installation(up, model, redis), app)
+                db.session.remove()
+                db.engine.dispose()
+        finally:
+            up.close()
+
+
+def lived(installation: Installation, app: Flask) -> Installation:
+    """Everything that can happen to an agent, right and wrong, once."""
+    its, model, visitor = installation, installation.model, installation.visitor
+    ids, agent_id = installation.ids, installation.agent.id
+    visitor.sign_in("ines@example.org")
+
+    model.say(YES).call("search", query=CANARY).call("consolidate", ids=ids[:2], content=merged())
+    model.call("update", id=ids[2], content=f"{CANARY} is short").call("protect", id=ids[3])
+    model.calls(f'{{"action": "delete", "id": "{CANARY}"').call("complete", summary=f"{CANARY}!")
+    assert its.refine().status == "completed"
+
+    model.say(f"NO, says the {CANARY}")
+    assert its.refine().status == "declined"
+
+    echo = {"error": {"code": 400, "message": CANARY, "metadata": {"flagged_input": CANARY}}}
+    model.http(400, echo)
+    assert its.refine().status == "failed"
+
+    model.answer(lambda handler: send(handler, 500, f"<html>{CANARY}".encode()))
+    model.say(YES, model=f"other/{CANARY}")
+    assert its.refine().status == "failed"
+
+    model.say(YES).call("delete", id=ids[5]).meanwhile(its.break_the_database)
+    broken = its.refine()
+    visitor.submit(
+        f"/agents/{agent_id}/memories/{ids[6]}/constitutional", form=f"/agents/{agent_id}/ledger"
+    )
+    its.mend_the_database()
+    assert broken.status == "failed"
+
+    model.say(YES).call("delete", id=ids[7]).call("delete", id=ids[8])
+    model.meanwhile(its.kill_the_job)
+    killed = its.refine()
+    assert (killed.status, killed.error_kind) == ("incomplete", "worker_lost")
+    model.forget()
+
+    read_under_a_grant(its)
+
+    for command in (
+        ("agent", "list"),
+        ("undo", str(killed.id), "--preview"),
+        ("undo", str(killed.id), "--and-after"),
+        ("restore", str(ids[0])),
+        ("run", str(agent_id)),
+        ("export", str(agent_id)),
+        ("audit", "verify"),
+        ("audit", "anchor"),
+        ("keys", "rotate"),
+        ("tick",),
+        ("doctor",),
+    ):
+        its.run(*command)
+    its.look("at the end")
+    return its
+
+
+def merged() -> str:
+    return f"{CANARY} merged " + "and kept " * 35
+
+
+def read_under_a_grant(its: Installation) -> None:
+    """Ask, be granted, read, end it: the one way in which the canary is heard."""
+    agent_id = its.agent.id
+    form = f"/access/new?agent={agent_id}"
+    its.model.say(YES)
+    its.visitor.submit(
+        form,
+        reason="suspected_harm",
+        purpose="to see what became of its memories",
+        duration_minutes="15",
+    )
+    eventually(lambda: grant_of(its).status != "requested", seconds=30)
+    reader = Visitor(its.up.url)
+    reader.sign_in("ines@example.org")
+    assert CANARY in reader.get(f"/agents/{agent_id}/ledger").text
+    its.look("under a grant")
+    its.visitor.submit(f"/access/{grant_of(its).id}/end", form="/access")
+    assert grant_of(its).status == "ended"
+
+
+def grant_of(its: Installation) -> AccessGrant:
+    db.session.rollback()
+    return db.session.scalars(db.select(AccessGrant).filter_by(agent_id=its.agent.id)).one()
+
+
+@pytest.mark.slow
+def test_the_canary_is_in_no_log_of_any_process(installation: Installation) -> None:
+    said = "".join(installation.up.said)
+
+    assert said.count("session ended") >= 6
+    assert CANARY not in said.lower()
+
+
+@pytest.mark.slow
+def test_the_canary_is_in_no_table_no_job_and_no_answer_of_a_command(
+    installation: Installation,
+) -> None:
+    assert traces.heard(CANARY, installation.seen) == []
+    assert {place.split()[0] for place in installation.seen} == {"table", "redis", "command"}
+
+
+@pytest.mark.slow
+def test_the_canary_is_on_no_page_in_no_header_and_in_no_export(
+    installation: Installation,
+) -> None:
+    crawled = dict(crawl(installation.visitor))
+    for path in ("/metrics", "/readyz", "/healthz", "/nowhere"):
+        installation.visitor.get(path)
+
+    assert traces.heard(CANARY, installation.visitor.answers) == []
+    assert len(crawled) > 50
+
+
+@pytest.mark.slow
+def test_the_canary_is_in_no_file_of_the_installation(installation: Installation) -> None:
+    db.session.rollback()
+    installation.up.end()
+
+    files = traces.of_files(installation.up.folder)
+
+    assert traces.heard(CANARY, files) == []
+    assert any("pg_wal" in place for place in files)
+    assert any("appendonly" in place for place in files)
+
+
+def test_a_canary_is_heard_in_every_disguise(tmp_path: Path) -> None:
+    import base64
+
+    plain = CANARY.encode()
+    spoken = [
+        plain,
+        plain.hex().encode(),
+        *(base64.b64encode(b"x" * before + plain + b"y" * 5) for before in range(3)),
+        CANARY.upper().encode("utf-16-le"),
+    ]
+
+    heard = traces.heard(CANARY, {str(number): said for number, said in enumerate(spoken)})
+
+    assert len(heard) == len(spoken)
