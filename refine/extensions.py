@@ -8,7 +8,7 @@ from flask_login import LoginManager
 from flask_migrate import Migrate
 from flask_sqlalchemy import SQLAlchemy
 from flask_wtf import CSRFProtect
-from sqlalchemy import DateTime, MetaData, event
+from sqlalchemy import DateTime, MetaData, event, func, select
 from sqlalchemy.engine import Dialect, Engine, ExceptionContext
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import DeclarativeBase, registry
@@ -69,6 +69,14 @@ db = SQLAlchemy(
 migrate = Migrate()
 login = LoginManager()
 csrf = CSRFProtect()
+
+
+def database_now() -> datetime:
+    """Return the present instant by the database's clock: what lets a human read hangs on it.
+
+    It is the same for every process, and goes on within a transaction.
+    """
+    return db.session.execute(select(func.clock_timestamp(type_=UtcDateTime()))).scalar_one()
 
 
 @event.listens_for(Engine, "connect")

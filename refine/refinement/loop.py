@@ -23,11 +23,11 @@ from refine.llm.openrouter import Cancelled, Privacy
 from refine.models import LeaseLost, RefinementSession
 from refine.models.session import EndStatus
 from refine.models.session.snapshot import ERODED
+from refine.prompts import as_line
 from refine.refinement.heartbeat import beating
 from refine.refinement.prompting import (
     SMALLEST_CONTEXT_TOKENS,
     Ledger,
-    as_line,
     brief,
     opening,
     room_for_ledger,
