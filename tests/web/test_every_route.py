@@ -245,7 +245,12 @@ def test_what_is_not_there_and_what_is_not_ones_own_look_the_same(
 ) -> None:
     browser = signed_in(world.stranger)
     rules = [rule for rule in READ if READ[rule] == OF_ACCOUNT]
-    nowhere = {"<int:agent_id>": 2**63, "<int:record_id>": 10**30, "<uuid:session_id>": UUID(int=0)}
+    nowhere = {
+        "<int:agent_id>": 2**63,
+        "<int:record_id>": 10**30,
+        "<uuid:grant_id>": UUID(int=0),
+        "<uuid:session_id>": UUID(int=0),
+    }
 
     theirs = [browser.get(path_of(rule, world)) for rule in rules]
     nobodys = [browser.get(re.sub("<.*>", lambda m: str(nowhere[m[0]]), rule)) for rule in rules]
