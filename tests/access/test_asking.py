@@ -73,13 +73,7 @@ def no_answer(model: ScriptedModel) -> None:
 
 def no_choices(model: ScriptedModel) -> None:
     for _ in range(3):
-        model.answer(lambda handler: _send_empty(handler))
-
-
-def _send_empty(handler: object) -> None:
-    from tests.scripted_model import send  # noqa: PLC0415
-
-    send(handler, 200, {"id": "gen-1", "choices": []})  # type: ignore[arg-type]
+        model.http(200, {"id": "gen-1", "choices": []})
 
 
 @pytest.mark.parametrize(
