@@ -56,7 +56,7 @@ def _revoked_by_admin(grant: AccessGrant, admin: User) -> None:
 def _past_its_end(grant: AccessGrant, admin: User) -> None:
     live(grant)
     db.session.commit()
-    sql.run("UPDATE access_grants SET expires_at = clock_timestamp()")
+    sql.run(f"UPDATE access_grants SET expires_at = clock_timestamp() WHERE id = '{grant.id}'")
     db.session.expire_all()
 
 
