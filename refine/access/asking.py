@@ -8,11 +8,10 @@ import uuid
 from collections.abc import Callable
 
 from rq.timeouts import BaseTimeoutException
-from sqlalchemy.exc import SQLAlchemyError
 
 from refine import prompts
 from refine.errors import ProviderError
-from refine.extensions import db
+from refine.extensions import db, let_go
 from refine.llm.clients import client_for
 from refine.llm.messages import Message, Reply, user_message
 from refine.llm.openrouter import Cancelled, Privacy
@@ -84,7 +83,7 @@ def ask_for_access(
     except Cancelled:
         _fail(grant_id, "the worker was asked to end", "worker_stopped")
     except BaseException as fault:
-        _let_go()
+        let_go()
         is_late = isinstance(fault, BaseTimeoutException)
         why = "it took too long" if is_late else f"a fault in Refine ({type(fault).__name__})"
         _fail(grant_id, why, "timeout" if is_late else "internal")
@@ -134,11 +133,3 @@ def _fail(grant_id: uuid.UUID, why: str, kind: str) -> None:
     grant.lock()
     grant.fail(why, kind)
     db.session.commit()
-
-
-def _let_go() -> None:
-    """Undo what was not committed, also where the connection was cut off in mid-statement."""
-    try:
-        db.session.rollback()
-    except SQLAlchemyError:
-        db.session().invalidate()

@@ -12,11 +12,10 @@ from typing import Any, NoReturn
 
 import structlog
 from rq.timeouts import BaseTimeoutException
-from sqlalchemy.exc import SQLAlchemyError
 
 from refine import clock, prompts
 from refine.errors import ProviderError
-from refine.extensions import db
+from refine.extensions import db, let_go
 from refine.llm.clients import client_for
 from refine.llm.messages import Message, Reply, ToolCall, tool_message, user_message
 from refine.llm.openrouter import Cancelled, Privacy
@@ -136,7 +135,7 @@ class _Run:
             # another process ended this session, and said why
             db.session.rollback()
         except BaseException as fault:
-            _let_go()
+            let_go()
             self.finish(ending or _ending_of(fault))
             raise
 
@@ -375,14 +374,6 @@ class _Run:
             return cancelled
 
         return is_cancelled
-
-
-def _let_go() -> None:
-    """Undo what was not committed, also where the connection was cut off in mid-statement."""
-    try:
-        db.session.rollback()
-    except SQLAlchemyError:
-        db.session().invalidate()
 
 
 def _ending_of(fault: BaseException) -> Ended:

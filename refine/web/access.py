@@ -22,7 +22,7 @@ from refine.access.asking import NOT_CHOSEN, question
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db
 from refine.jobs.access import request_access
-from refine.models import AccessGrant, AccessOpenAlready, Agent, AuditLog
+from refine.models import AccessGrant, Agent, AuditLog
 from refine.models.access import (
     MAX_MINUTES,
     MAX_NOTE_CHARACTERS,
@@ -96,8 +96,7 @@ def ask() -> ResponseReturnValue:
         return _form(scope.agent_or_404(_agent_id()), error=error), 422
     except Refused as refusal:
         db.session.rollback()
-        open_id = refusal.grant_id if isinstance(refusal, AccessOpenAlready) else None
-        return _form(scope.agent_or_404(_agent_id()), error=refusal, open_id=open_id), 409
+        return _form(scope.agent_or_404(_agent_id()), error=refusal), 409
     return redirect(url_for("access.page", grant_id=requested.id), 303)
 
 
@@ -143,7 +142,7 @@ def note(grant_id: uuid.UUID) -> ResponseReturnValue:
     return redirect(url_for("access.page", grant_id=grant_id), 303)
 
 
-def _form(agent: Agent, error: Exception | None = None, open_id: uuid.UUID | None = None) -> str:
+def _form(agent: Agent, error: Exception | None = None) -> str:
     user, fields = scope.user(), request.form
     try:
         minutes = _minutes()
@@ -154,11 +153,12 @@ def _form(agent: Agent, error: Exception | None = None, open_id: uuid.UUID | Non
         fields.get("purpose", "").strip() or NOT_CHOSEN,
         minutes,
     )
+    is_open = AccessGrant.open_of(agent, user)
     return render_template(
         "access/new.html",
         agent=agent,
         error=error,
-        open_id=open_id,
+        open_id=is_open.id if is_open is not None else None,
         why_not=None if error else AccessGrant.why_not(agent, user),
         question=question(agent, user, wish),
         form=fields,

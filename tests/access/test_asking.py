@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 
 import pytest
+from rq.timeouts import JobTimeoutException
 
 from refine.access.asking import NOT_CHOSEN, question
 from refine.extensions import db
@@ -178,6 +179,22 @@ def test_a_worker_that_is_asked_to_end_leaves_no_request_open(world: World) -> N
     assert grant.status == "failed"
     (record,) = world.records("memory_access_failed")
     assert record.data["kind"] == "worker_stopped"
+
+
+def test_a_job_that_took_too_long_leaves_no_request_open(world: World) -> None:
+    world.model.say("YES")
+    grant = world.request()
+
+    def too_late() -> bool:
+        raise JobTimeoutException
+
+    with pytest.raises(JobTimeoutException):
+        world.ask(grant, is_stopping=too_late)
+
+    db.session.refresh(grant)
+    assert grant.status == "failed"
+    (record,) = world.records("memory_access_failed")
+    assert (record.data["kind"], record.data["why"]) == ("timeout", "it took too long")
 
 
 def test_a_fault_of_ours_ends_the_request_and_is_raised_again(world: World) -> None:

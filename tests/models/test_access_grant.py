@@ -249,6 +249,16 @@ def test_nobody_has_two_open_requests_for_one_agent(
     assert refusal.value.grant_id == first.id
 
 
+def test_an_open_one_is_found_until_its_end(agent: Agent, reader: User) -> None:
+    assert AccessGrant.open_of(agent, reader) is None
+    grant = granted(agent, reader)
+    assert AccessGrant.open_of(agent, reader) is grant
+
+    aged(grant, hours=2)
+
+    assert AccessGrant.open_of(agent, reader) is None
+
+
 def test_of_two_requests_at_once_one_is_taken(app: Flask, agent: Agent, reader: User) -> None:
     agent_id, user_id = agent.id, reader.id
     db.session.commit()

@@ -3,7 +3,7 @@
 import uuid
 from typing import Any
 
-from sqlalchemy import CheckConstraint, ColumnElement, Index, and_, func, or_, select, text
+from sqlalchemy import CheckConstraint, ColumnElement, Index, Select, and_, func, or_, select, text
 
 from refine.errors import Refused
 from refine.extensions import Base, database_now, db
@@ -96,6 +96,12 @@ class AccessGrant(Asking, Base):
         return requested
 
     @classmethod
+    def open_of(cls, agent: Agent, user: User) -> "AccessGrant | None":
+        """Return the user's open request or live grant for an agent."""
+        found = db.session.scalar(cls._open_ones(agent, user))
+        return None if found is None or found.is_past_its_end else found
+
+    @classmethod
     def lets_read(cls) -> ColumnElement[bool]:
         """Return the condition under which a grant lets its user read, at this very moment.
 
@@ -115,9 +121,13 @@ class AccessGrant(Asking, Base):
     @classmethod
     def _refuse_a_second(cls, agent: Agent, user: User) -> None:
         """The agent is locked: who asks twice at once is refused here, one after the other."""
-        is_open = select(cls).where(
-            cls.user_id == user.id, cls.agent_id == agent.id, cls.status.in_(OPEN)
-        )
+        is_open = cls._open_ones(agent, user).with_for_update(key_share=True)
         found = db.session.scalar(is_open.execution_options(populate_existing=True))
         if found is not None and not found.expire_if_due():
             raise AccessOpenAlready(found.id, found.status)
+
+    @classmethod
+    def _open_ones(cls, agent: Agent, user: User) -> Select["AccessGrant"]:
+        return select(cls).where(
+            cls.user_id == user.id, cls.agent_id == agent.id, cls.status.in_(OPEN)
+        )
