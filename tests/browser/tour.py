@@ -101,7 +101,7 @@ def _refused_settings(page: Page, history: History) -> None:
 
 def _out_of_date(page: Page, history: History) -> None:
     page.goto(f"/agents/{history.wren.id}/settings")
-    page.evaluate("document.forms[1].csrf_token.value = 'of another day'")
+    page.evaluate("document.querySelector('main form').csrf_token.value = 'of another day'")
     button(page, "Save").click()
     page.get_by_role("heading", name="This form is out of date").wait_for()
 

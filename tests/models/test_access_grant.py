@@ -445,6 +445,20 @@ def test_an_answer_to_what_is_no_longer_open_changes_nothing(
     assert actions(agent) == before
 
 
+def test_a_killed_worker_ends_the_request_that_it_asked_and_no_other(
+    agent: Agent, reader: User
+) -> None:
+    grant = requested(agent, reader)
+    grant.end_if_killed()
+    unasked = grant.status
+    grant.claim()
+
+    grant.end_if_killed()
+
+    assert (unasked, grant.status) == ("requested", "failed")
+    assert last_record(agent).data["why"] == "its worker's process was killed"
+
+
 # -- reading, and its end -------------------------------------------------------------------------
 
 

@@ -278,10 +278,10 @@ def test_the_story_names_each_step_with_who_took_it(
     said = words_of(dashboard.get(f"/access/{grant.id}").text)
 
     steps = [
-        f"access to memories asked for {admin.email}",
-        "access to memories granted Ada",
+        f"access asked for {admin.email}",
+        "access granted Ada",
         f"content read {admin.email} memories: #{ids[1]}, #{ids[0]}",
-        f"access to memories ended {admin.email} ended by who had it",
+        f"access ended {admin.email} ended by who had it",
     ]
     places = [said.index(step) for step in steps]
     assert places == sorted(places)

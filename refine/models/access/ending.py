@@ -54,6 +54,12 @@ class Ending(GrantColumns):
         """End a request without an answer that counts; nothing happens where it is not open."""
         self._end_request("failed", "failed", why=why, kind=kind, sealed={"reply": self.reply})
 
+    def end_if_killed(self) -> None:
+        """End a request whose process is known to have died while it asked."""
+        self.lock()
+        if self.asked_at is not None:
+            self.fail("its worker's process was killed", "worker_lost")
+
     def lapse(self) -> None:
         """End a request that nobody took in time."""
         self._end_request("lapsed", "lapsed", why="no worker could ask the agent within 24 hours")

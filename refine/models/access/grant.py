@@ -63,7 +63,7 @@ class AccessGrant(Asking, Base):
     def __init__(self, *, agent: Agent, **fields: Any) -> None:
         # the agent comes first: its key seals the rest
         self.agent = agent
-        super().__init__(**fields)
+        super().__init__(**{"account": agent.account, "model_id": agent.model_id, **fields})
 
     @classmethod
     def request(cls, agent: Agent, user: User, wish: Wish) -> "AccessGrant":
@@ -75,12 +75,10 @@ class AccessGrant(Asking, Base):
         requested = cls(
             id=uuid.uuid4(),
             agent=agent,
-            account_id=agent.account_id,
             user_id=user.id,
             reason=wish.reason,
             purpose=wish.purpose,
             duration_minutes=wish.duration_minutes,
-            model_id=agent.model_id,
             status="requested",
             created_at=database_now(),
         )
