@@ -134,10 +134,12 @@ def test_an_answer_of_another_model_shows_nothing(
 
 def test_the_preview_shows_the_question_and_asks_nothing(desk: Page, agent: Agent) -> None:
     desk.goto(f"/access/new?agent={agent.id}")
+    desk.get_by_label("Reason").select_option("legal_duty")
     desk.get_by_label("Purpose").fill(PURPOSE)
     button(desk, "Preview").click()
 
     expect(desk.locator("pre.asked")).to_contain_text(f'"purpose": "{PURPOSE}"')
+    expect(desk.locator("pre.asked")).to_contain_text('"why": "a law requires it"')
     expect(desk.get_by_label("Purpose")).to_have_value(PURPOSE)
     assert PURPOSE.replace(" ", "+") not in desk.evaluate("location.href")
     assert db.session.scalars(db.select(AccessGrant)).all() == []

@@ -87,6 +87,7 @@ def _open_record(page: Page, history: History) -> None:
 
 def _refused_access(page: Page, history: History) -> None:
     page.goto(f"/access/new?agent={history.wren.id}")
+    page.get_by_label("Reason").select_option("failed_session")
     page.get_by_label("Purpose").fill("too short")
     button(page, "Preview").click()
     page.get_by_role("alert").filter(has_text="Purpose must have").wait_for()
