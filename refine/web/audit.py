@@ -58,10 +58,9 @@ class Filter(NamedTuple):
     def of_request(cls) -> "Filter":
         """Read it; what makes no sense counts as not asked for."""
         args = request.args
-        agent_id = args.get("agent", "")
         return cls(
             action=args.get("action", "") if args.get("action", "") in ACTIONS else "",
-            agent_id=int(agent_id) if agent_id.isdecimal() and len(agent_id) < 19 else None,
+            agent_id=scope.chosen_agent_id(),
             session_id=_uuid(args.get("session", "")),
             since=day_of(args.get("since", "")),
             until=day_of(args.get("until", "")),

@@ -114,6 +114,7 @@ LABELS = {
     "time_zone": "time zone",
     "monthly_cost_cap_usd": "monthly cost cap",
     "email": "e-mail",
+    "duration_minutes": "duration",
 }
 _FIELD = re.compile(rf"\b({'|'.join(LABELS)})\b")
 _CODE = re.compile("`([^`]+)`")
