@@ -38,10 +38,10 @@ TRIGGERS = {
 
 # What became of a request for access.
 ACCESS_STATES = {
-    "requested": ("asked", "◔", "calm"),
+    "requested": ("asked", "◔", "live"),
     "granted": ("may read", "◉", "warn"),
     "declined": ("declined", "–", "calm"),
-    "failed": ("not asked", "✗", "bad"),
+    "failed": ("failed", "✗", "bad"),
     "lapsed": ("lapsed", "○", "calm"),
     "ended": ("ended", "✓", "ok"),
 }
