@@ -127,6 +127,7 @@ class Told(NamedTuple):
     """An agent with something of its own in every place that there is."""
 
     agent: Agent
+    agent_id: int  # without a look at the database, whose transactions may not idle
     record_id: int
     session_id: object
     grant_id: object
@@ -142,14 +143,14 @@ def told(admin: User, canary: str) -> Told:
     memories = [factories.memory(agent, f"the {canary} {factories.text_of(25)}") for _ in range(8)]
     session = ended_session(agent, memories[0], summary=f"one {canary} less")
     deleted = next(r for r in factories.records(agent) if r.action == "memory_refinement_delete")
-    return Told(agent, deleted.id, session.id, factories.grant(agent).id)
+    return Told(agent, agent.id, deleted.id, session.id, factories.grant(agent).id)
 
 
 def visited(browser: Browser, page: str, about: Told) -> str:
     """All that comes back for a page about an agent."""
     path = page.removeprefix("SEARCH ")
     for name, value in (
-        ("<int:agent_id>", about.agent.id),
+        ("<int:agent_id>", about.agent_id),
         ("<int:record_id>", about.record_id),
         ("<uuid:session_id>", about.session_id),
         ("<uuid:grant_id>", about.grant_id),
@@ -158,7 +159,7 @@ def visited(browser: Browser, page: str, about: Told) -> str:
     if page.startswith("SEARCH "):
         answer = browser.submit(path, {"search": "the"}, follow_redirects=True)
     else:
-        answer = browser.get(f"{path}?agent={about.agent.id}", follow_redirects=True)
+        answer = browser.get(f"{path}?agent={about.agent_id}", follow_redirects=True)
     return f"{answer.headers}{answer.text}"
 
 
