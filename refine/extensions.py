@@ -8,9 +8,9 @@ from flask_login import LoginManager
 from flask_migrate import Migrate
 from flask_sqlalchemy import SQLAlchemy
 from flask_wtf import CSRFProtect
-from sqlalchemy import DateTime, MetaData, event
+from sqlalchemy import DateTime, MetaData, event, func, select
 from sqlalchemy.engine import Dialect, Engine, ExceptionContext
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import DeclarativeBase, registry
 from sqlalchemy.types import TypeDecorator
 
@@ -69,6 +69,22 @@ db = SQLAlchemy(
 migrate = Migrate()
 login = LoginManager()
 csrf = CSRFProtect()
+
+
+def database_now() -> datetime:
+    """Return the present instant by the database's clock: what lets a human read hangs on it.
+
+    It is the same for every process, and goes on within a transaction.
+    """
+    return db.session.execute(select(func.clock_timestamp(type_=UtcDateTime()))).scalar_one()
+
+
+def let_go() -> None:
+    """Undo what was not committed, also where the connection was cut off in mid-statement."""
+    try:
+        db.session.rollback()
+    except SQLAlchemyError:
+        db.session().invalidate()
 
 
 @event.listens_for(Engine, "connect")

@@ -16,6 +16,7 @@ from refine.models import (
     RefinementSession,
     User,
 )
+from refine.models.access import Wish
 
 _number = itertools.count(1)
 
@@ -76,6 +77,15 @@ def grant(owner: Agent, **fields: Any) -> AccessGrant:
             agent=owner, account=owner.account, model_id=owner.model_id, **{**usual, **fields}
         )
     )
+
+
+def live_grant(owner: Agent, reader: User, **fields: Any) -> AccessGrant:
+    """A grant under which this user may read now; asked for, and the agent said yes."""
+    usual = {"reason": "agent_asked", "purpose": "to see why it declined", "duration_minutes": 60}
+    made = AccessGrant.request(owner, reader, Wish.of(**{**usual, **fields}))
+    assert made.claim()
+    made.settle("YES", agreed=True, generation_id="gen-1")
+    return made
 
 
 def records(owner: Agent) -> list[AuditLog]:

@@ -1,5 +1,6 @@
 """The queues: ids and nothing else go through Redis, and it is never the record."""
 
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -13,6 +14,7 @@ from rq.serializers import JSONSerializer
 from rq.utils import utcparse
 
 from refine import clock, settings
+from refine.access.asking import ASKING_SECONDS
 from refine.errors import Refused, Unreachable
 from refine.models import RefinementSession
 from refine.models.session import AUTOMATIC_TRIGGERS
@@ -32,8 +34,9 @@ _WORKER_IS_GONE_AFTER = timedelta(seconds=60)
 
 # Whoever can write to Redis can have these run, with arguments of their own, and nothing else.
 REFINE_SESSION = "refine.jobs.sessions.refine_session"
+ASK_FOR_ACCESS = "refine.jobs.access.ask_for_access"
 TICK = "refine.jobs.tick.tick"
-JOBS = frozenset({REFINE_SESSION, TICK})
+JOBS = frozenset({REFINE_SESSION, ASK_FOR_ACCESS, TICK})
 
 
 class JsonJob(Job):
@@ -92,6 +95,19 @@ def enqueue(session: RefinementSession, connection: Redis) -> None:
         job_id=str(session.id),
         description=f"refinement session {session.id}",
         timeout=settings.current().max_seconds + GRACE_SECONDS,
+        result_ttl=0,
+        failure_ttl=FAILURE_TTL_SECONDS,
+    )
+
+
+def enqueue_access(grant_id: uuid.UUID, connection: Redis) -> None:
+    """Push the id of a committed request for access to the workers; twice does no harm either."""
+    queue(ASKED, connection).enqueue_call(
+        ASK_FOR_ACCESS,
+        args=(str(grant_id),),
+        job_id=str(grant_id),
+        description=f"access request {grant_id}",
+        timeout=ASKING_SECONDS + GRACE_SECONDS,
         result_ttl=0,
         failure_ttl=FAILURE_TTL_SECONDS,
     )

@@ -5,6 +5,7 @@ stands in the database, and each agent is claimed and served in a transaction of
 """
 
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
@@ -18,8 +19,16 @@ from sqlalchemy.exc import DBAPIError
 from refine import clock
 from refine.errors import RefineError
 from refine.extensions import db
+from refine.jobs.access import dispatch_access
 from refine.jobs.dispatch import dispatch
-from refine.models import Account, Agent, ClockMark, RefinementSession, SessionAlreadyLive
+from refine.models import (
+    AccessGrant,
+    Account,
+    Agent,
+    ClockMark,
+    RefinementSession,
+    SessionAlreadyLive,
+)
 
 INTERVAL = timedelta(minutes=1)
 BUDGET_CHECK_EVERY = timedelta(hours=1)
@@ -33,9 +42,11 @@ _log = structlog.get_logger(__name__)
 
 @dataclass
 class Ticked:
-    """What one tick did, in numbers of sessions; ``faults``: what failed in part."""
+    """What one tick did, in numbers of sessions and grants; ``faults``: what failed in part."""
 
     lost: int = 0
+    access_ended: int = 0
+    access_dispatched: int = 0
     queued: int = 0
     skipped: int = 0
     retried: int = 0
@@ -65,6 +76,8 @@ def run_tick(at: datetime | None = None) -> Ticked:
     running = _Tick(at or clock.now())
     for step in (
         running.end_lost,
+        running.end_access,
+        running.dispatch_access,
         running.dispatch,
         running.queue_slots,
         running.retry_failed,
@@ -91,6 +104,23 @@ class _Tick:
     def end_lost(self) -> None:
         """End the sessions whose worker gives no sign of life."""
         self._each(RefinementSession.lost(self.at), self._end_lost)
+
+    def end_access(self) -> None:
+        """End the grants and requests for access whose time is over."""
+        failed: list[uuid.UUID] = []
+        while time.monotonic() < self._deadline:
+            due = AccessGrant.next_due(but=failed)
+            if due is None:
+                return
+            grant_id = due.id
+            if self._guarded(due.end_as_due, grant_id=str(grant_id)):
+                self.done.access_ended += 1
+            else:
+                failed.append(grant_id)
+
+    def dispatch_access(self) -> None:
+        """Hand over the requests for access that no worker has got."""
+        self.done.access_dispatched += dispatch_access()
 
     def dispatch(self) -> None:
         """Hand what is queued to the workers."""

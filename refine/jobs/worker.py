@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import structlog
 from redis.exceptions import RedisError
@@ -25,8 +25,15 @@ from refine.embedded.processes import dies_with_parent
 from refine.errors import RefineError
 from refine.extensions import db
 from refine.jobs import stopping
-from refine.jobs.queue import QUEUES, REFINE_SESSION, JsonJob, queue, redis_connection
-from refine.models import RefinementSession
+from refine.jobs.queue import (
+    ASK_FOR_ACCESS,
+    QUEUES,
+    REFINE_SESSION,
+    JsonJob,
+    queue,
+    redis_connection,
+)
+from refine.models import AccessGrant, RefinementSession
 
 # RQ asks its idle workers back to maintenance this often; its default is seven minutes.
 WORKER_TTL_SECONDS = 60
@@ -38,6 +45,12 @@ _ASK_AGAIN_SECONDS = 0.2
 _PAUSE_SECONDS = 1.0
 
 _log = structlog.get_logger(__name__)
+
+_Kind = type[RefinementSession] | type[AccessGrant]
+_OF_JOBS: dict[str, _Kind] = {
+    REFINE_SESSION: RefinementSession,
+    ASK_FOR_ACCESS: AccessGrant,
+}
 
 
 class Asked(BaseWorker):
@@ -98,9 +111,10 @@ class RefineWorker(Asked, Worker):
         super().main_work_horse(job, queue)
 
     def handle_work_horse_killed(self, job: Job, retpid: int, ret_val: int, rusage: Any) -> None:
-        """End the session of a job whose process was killed: by us, or for want of memory."""
-        if job.func_name == REFINE_SESSION:
-            _end_session_of(job)
+        """End what a job was about whose process was killed: by us, or for want of memory."""
+        kind = _OF_JOBS.get(str(job.func_name))
+        if kind is not None:
+            _end_what_is_of(job, kind)
 
     def _stop_job_later(self) -> None:
         # the job runs in a process group of its own, which a signal to ours misses
@@ -153,14 +167,15 @@ def _stop(pid: int, worker: RefineWorker) -> None:
             os.killpg(pid, signal.SIGKILL)
 
 
-def _end_session_of(job: Job) -> None:
+def _end_what_is_of(job: Job, kind: _Kind) -> None:
     try:
-        session = db.session.get(RefinementSession, uuid.UUID(job.args[0]))
-        if session is not None:
-            session.end_if_killed()
+        found = db.session.get(kind, uuid.UUID(job.args[0]))
+        left = cast(RefinementSession | AccessGrant | None, found)
+        if left is not None:
+            left.end_if_killed()
         db.session.commit()
     except (SQLAlchemyError, RefineError) as fault:  # the tick ends it, a little later
-        _log.warning("a killed session was left to the tick", fault=type(fault).__name__)
+        _log.warning("a killed job was left to the tick", fault=type(fault).__name__)
     finally:
         db.session.remove()
 

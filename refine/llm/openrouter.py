@@ -204,11 +204,11 @@ class OpenRouter:
         body: dict[str, Any] = {
             "model": model_id,
             "messages": list(messages),
-            "tools": list(tools),
-            "tool_choice": "auto",
             "max_tokens": MAX_OUTPUT_TOKENS,
             "stream": False,
         }
+        if tools:  # an empty list is refused by some servers
+            body |= {"tools": list(tools), "tool_choice": "auto"}
         if self.plain:
             return body
         return {

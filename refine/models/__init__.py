@@ -2,7 +2,7 @@
 
 from sqlalchemy.orm import configure_mappers
 
-from refine.models.access_grant import AccessGrant
+from refine.models.access import AccessGrant, AccessOpenAlready
 from refine.models.account import Account
 from refine.models.agent import Agent
 from refine.models.api_token import ApiToken
@@ -25,6 +25,7 @@ from refine.models.wrapped_key import WrappedKey
 __all__ = [
     "MAX_MUTATIONS",
     "AccessGrant",
+    "AccessOpenAlready",
     "Account",
     "Agent",
     "AgentMemory",

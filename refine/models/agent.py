@@ -20,7 +20,7 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship, validates
 
 from refine import clock
 from refine.errors import Ambiguous, InvalidValue, NotFound
-from refine.extensions import Base, db
+from refine.extensions import Base, database_now, db
 from refine.models.account import Account
 from refine.models.audit import AuditLog
 from refine.models.columns import BigId, Created, Name, No, Sealed, SealedText, Updated, Yes
@@ -284,26 +284,24 @@ class Agent(Base):
         """Set fields of ``ADMIN_FIELDS`` as a user; return which of them changed.
 
         Recorded as ``agent_settings_update``. InvalidValue changes nothing. A changed model is a
-        changed identity: for a day nobody is let in on its word.
+        changed identity: for a day (the database's) nobody is let in on its word.
         """
-        at = at or clock.now()
         self.lock()
         changes = set_fields(self, fields)
         if "model_id" in changes:
-            self.identity_changed_at = at
+            self.identity_changed_at = database_now()
         if changes:
             self._record_settings(user, at, data={"changes": changes, "by": "user"})
         return list(changes)
 
     def clear_refinement_prompt(self, *, user: "User", at: datetime | None = None) -> bool:
         """Set the style of sessions back to the default, unread; tell whether there was one."""
-        at = at or clock.now()
         self.lock()
         before = self.refinement_prompt
         if before is None:
             return False
         self.refinement_prompt = None
-        self.identity_changed_at = at
+        self.identity_changed_at = database_now()
         self._record_settings(
             user,
             at,

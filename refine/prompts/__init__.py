@@ -4,6 +4,7 @@ No HTML escaping; a value that is missing raises. Memory text is always a value,
 """
 
 import hashlib
+import json
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 _FOLDER = Path(__file__).parent
+
+# Line breaks that JSON leaves as they are.
+_LINE_BREAKS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 _environment = Environment(
     loader=FileSystemLoader(_FOLDER),
@@ -24,6 +28,11 @@ _environment = Environment(
 def render(name: str, **values: Any) -> str:
     """Return the text of ``<name>.md.j2`` with its values filled in."""
     return _environment.get_template(f"{name}.md.j2").render(**values).strip()
+
+
+def as_line(value: Any) -> str:
+    """Return a JSON value in one line, whatever line breaks its texts hold."""
+    return json.dumps(value, ensure_ascii=False).translate(_LINE_BREAKS)
 
 
 @cache

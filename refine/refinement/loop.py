@@ -12,22 +12,21 @@ from typing import Any, NoReturn
 
 import structlog
 from rq.timeouts import BaseTimeoutException
-from sqlalchemy.exc import SQLAlchemyError
 
 from refine import clock, prompts
 from refine.errors import ProviderError
-from refine.extensions import db
+from refine.extensions import db, let_go
 from refine.llm.clients import client_for
 from refine.llm.messages import Message, Reply, ToolCall, tool_message, user_message
 from refine.llm.openrouter import Cancelled, Privacy
 from refine.models import LeaseLost, RefinementSession, User
 from refine.models.session import EndStatus
 from refine.models.session.snapshot import ERODED
+from refine.prompts import as_line
 from refine.refinement.heartbeat import beating
 from refine.refinement.prompting import (
     SMALLEST_CONTEXT_TOKENS,
     Ledger,
-    as_line,
     brief,
     opening,
     room_for_ledger,
@@ -144,7 +143,7 @@ class _Run:
             # another process ended this session, and said why
             db.session.rollback()
         except BaseException as fault:
-            _let_go()
+            let_go()
             self.finish(ending or _ending_of(fault))
             raise
 
@@ -384,14 +383,6 @@ class _Run:
             return cancelled
 
         return is_cancelled
-
-
-def _let_go() -> None:
-    """Undo what was not committed, also where the connection was cut off in mid-statement."""
-    try:
-        db.session.rollback()
-    except SQLAlchemyError:
-        db.session().invalidate()
 
 
 def _ending_of(fault: BaseException) -> Ended:

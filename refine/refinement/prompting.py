@@ -9,7 +9,6 @@
 Each request repeats the one before, word for word, so that providers' prompt caches serve it.
 """
 
-import json
 import re
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,6 +20,7 @@ from refine.llm.messages import Message
 from refine.llm.openrouter import MAX_OUTPUT_TOKENS
 from refine.models import MAX_MUTATIONS, Agent, AgentMemory, RefinementSession
 from refine.models.agent import JOURNAL_SHOWN_FOR
+from refine.prompts import as_line
 
 # Four characters a token is an average of English; two is what the densest scripts come to.
 CHARACTERS_PER_TOKEN_AT_WORST = 2
@@ -33,14 +33,6 @@ _NEEDS_CACHE_MARK = ("anthropic/", "qwen/", "alibaba/")
 
 # However a model may read it: in capitals, with spaces.
 _END_OF_STYLE = re.compile(r"<(\s*/\s*style)", re.IGNORECASE)
-
-# Line breaks that JSON leaves as they are.
-_LINE_BREAKS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
-
-
-def as_line(value: Any) -> str:
-    """Return a JSON value in one line, whatever line breaks its texts hold."""
-    return json.dumps(value, ensure_ascii=False).translate(_LINE_BREAKS)
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,21 @@
 """The pages, one module for each area.
 
-``scope`` says who asks and what they may see; ``words`` how pages say things; ``charts`` what plots
-look like; ``paging`` how long lists are cut; ``errors`` what is shown where something goes wrong.
+``scope`` says who asks and what they may see; ``granted`` what agents let them read; ``words`` how
+pages say things; ``charts`` what plots look like; ``paging`` how long lists are cut; ``errors``
+what is shown where something goes wrong.
 """
 
 from flask import Flask
 
 from refine.extensions import csrf
 from refine.web import (
+    access,
     accounts,
     agent,
     agents,
     audit,
     errors,
+    granted,
     headers,
     metrics,
     ops,
@@ -34,8 +37,9 @@ def register(app: Flask) -> None:
     errors.register(app)
     words.register(app)
     signing_in.register(app)
+    granted.register(app)
     for area in (
         *(status, metrics, signing_in, overview, agents, agent, sessions),
-        *(audit, schedule, ops, people, accounts, tokens),
+        *(access, audit, schedule, ops, people, accounts, tokens),
     ):
         app.register_blueprint(area.pages)

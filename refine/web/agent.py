@@ -1,11 +1,12 @@
-"""One agent: its story in figures, its memories without content, its settings."""
+"""One agent: its story in figures, its memories, its settings; content under a grant alone."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from flask import Blueprint, abort, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement, Select, select
 from sqlalchemy.orm import defer
 
 from refine import clock
@@ -19,9 +20,9 @@ from refine.models.audit import Mass
 from refine.models.session.columns import ROLLING_WINDOW
 from refine.rules.content import TAGS
 from refine.settings import current as current_settings
-from refine.web import scope
+from refine.web import granted, scope
 from refine.web.charts import Moment, step_plot
-from refine.web.paging import page_of
+from refine.web.paging import PAGE_ROWS, page_of
 
 pages = Blueprint("agent", __name__)
 
@@ -64,32 +65,45 @@ def page(agent_id: int) -> str:
 
 @pages.get("/agents/<int:agent_id>/ledger")
 def ledger(agent_id: int) -> str:
-    """Its memories, without what they say."""
+    """Its memories: with what they say to whom it lets read, without it to everybody else."""
     agent = scope.agent_or_404(agent_id)
-    kind, tag = request.args.get("kind", "core"), request.args.get("tag", "")
-    kind = kind if kind in _KINDS else "core"
-    at = clock.now()
-    query = (
-        select(AgentMemory)
-        .options(defer(AgentMemory.sealed_content), defer(AgentMemory.sealed_extra))
-        .where(AgentMemory.agent_id == agent.id, _is_of_kind(kind, at))
-        .order_by(AgentMemory.created_at.desc(), AgentMemory.id.desc())
-    )
-    if request.args.get("locked"):
-        query = query.where(AgentMemory.is_locked)
-    if tag in TAGS:
-        query = query.where(AgentMemory.tags.contains([tag]))
-    page = page_of(query)
-    return render_template(
-        "agent/ledger.html",
-        agent=agent,
+    wanted = _Wanted.of(request.args)
+    sealed = defer(AgentMemory.sealed_content), defer(AgentMemory.sealed_extra)
+    page = page_of(wanted.query(agent).options(*sealed))
+    memories = [row[0] for row in page.rows]
+    opened = granted.memories(agent.id, [memory.id for memory in memories])
+    return _ledger_page(
+        agent,
+        wanted,
         page=page,
-        memories=[row[0] for row in page.rows],
-        kind=kind,
-        tag=tag,
-        locked=bool(request.args.get("locked")),
-        tags=TAGS,
-        kept=agent.composition(at),
+        memories=memories if opened is None else opened,
+        is_open=opened is not None,
+    )
+
+
+@pages.post("/agents/<int:agent_id>/ledger")
+@scope.acting
+def search(agent_id: int) -> ResponseReturnValue:
+    """Search in what the memories say. A form that is posted: the words go into no address."""
+    agent = scope.agent_or_404(agent_id)
+    wanted, text = _Wanted.of(request.form), request.form.get("search", "")
+    after = request.form.get("after", "")
+    try:
+        found = granted.search(
+            agent.id,
+            text,
+            wanted.query(agent),
+            rows=PAGE_ROWS,
+            after_id=_whole(after, "after") if after else None,
+        )
+    except InvalidValue as error:
+        db.session.rollback()
+        return _ledger_page(scope.agent_or_404(agent_id), wanted, error=error), 422
+    if found is None:
+        flash("Its memories are sealed: to search them, ask the agent for access.")
+        return redirect(url_for("agent.ledger", agent_id=agent_id), 303)
+    return _ledger_page(
+        agent, wanted, memories=found.memories, is_open=True, found=found, searched=text.strip()
     )
 
 
@@ -141,8 +155,9 @@ def restore(agent_id: int, memory_id: int) -> ResponseReturnValue:
 
 @pages.get("/agents/<int:agent_id>/settings")
 def settings(agent_id: int) -> str:
-    """Its settings; of prompts the length and the last change alone."""
-    return _settings_page(scope.agent_or_404(agent_id))
+    """Its settings; of prompts length and last change alone, but to whom the agent lets read."""
+    agent = scope.agent_or_404(agent_id)
+    return _settings_page(agent, opened=granted.prompts(agent.id))
 
 
 @pages.post("/agents/<int:agent_id>/settings")
@@ -183,15 +198,62 @@ def clear_prompt(agent_id: int) -> ResponseReturnValue:
     return redirect(url_for("agent.settings", agent_id=agent_id), 303)
 
 
-def _settings_page(agent: Agent, error: str | None = None) -> str:
+def _ledger_page(agent: Agent, wanted: "_Wanted", **shown: Any) -> str:
+    return render_template(
+        "agent/ledger.html",
+        agent=agent,
+        kind=wanted.kind,
+        tag=wanted.tag,
+        locked=wanted.locked,
+        tags=TAGS,
+        kept=agent.composition(clock.now()),
+        grant=granted.under(agent.id),
+        max_searched=granted.MAX_SEARCHED_CHARACTERS,
+        **shown,
+    )
+
+
+def _settings_page(agent: Agent, error: str | None = None, opened: Any = None) -> str:
     return render_template(
         "agent/settings.html",
         agent=agent,
         error=error,
         form=request.form,
+        opened=opened,
         prompts={name: agent.characters_of(name) for name in PROMPTS},
         last_changes=agent.last_prompt_changes(),
     )
+
+
+class _Wanted(NamedTuple):
+    """Which memories a page is about."""
+
+    kind: str
+    tag: str
+    locked: bool
+
+    @classmethod
+    def of(cls, fields: Mapping[str, str]) -> "_Wanted":
+        """Read it; what makes no sense counts as not asked for."""
+        kind, tag = fields.get("kind", ""), fields.get("tag", "")
+        return cls(
+            kind=kind if kind in _KINDS else "core",
+            tag=tag if tag in TAGS else "",
+            locked=bool(fields.get("locked")),
+        )
+
+    def query(self, agent: Agent) -> Select[AgentMemory]:
+        """Return it as a query, newest first."""
+        query = (
+            select(AgentMemory)
+            .where(AgentMemory.agent_id == agent.id, _is_of_kind(self.kind, clock.now()))
+            .order_by(AgentMemory.created_at.desc(), AgentMemory.id.desc())
+        )
+        if self.locked:
+            query = query.where(AgentMemory.is_locked)
+        if self.tag:
+            query = query.where(AgentMemory.tags.contains([self.tag]))
+        return query
 
 
 def _memory_or_404(agent_id: int, memory_id: int) -> AgentMemory:

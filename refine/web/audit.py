@@ -17,7 +17,7 @@ from refine import clock
 from refine.extensions import db
 from refine.models import AuditLog, ChainHead
 from refine.models.image import iso
-from refine.web import scope
+from refine.web import granted, scope
 from refine.web.days import day_of, midnight
 from refine.web.paging import page_of
 from refine.web.words import ACTIONS
@@ -110,8 +110,10 @@ def page() -> str:
 
 @pages.get("/audit/<int:record_id>")
 def record(record_id: int) -> str:
-    """One record: what it says in the open; contents stay sealed."""
-    return render_template("audit/record.html", record=scope.record_or_404(record_id))
+    """One record: what it says in the open; contents stay sealed without the agent's grant."""
+    found = scope.record_or_404(record_id)
+    opened = granted.record(found.agent_id, record_id)
+    return render_template("audit/record.html", record=found, opened=opened)
 
 
 @pages.get("/audit/export.csv")

@@ -15,7 +15,16 @@ from flask_login import current_user
 from sqlalchemy import Select, select
 
 from refine.extensions import db
-from refine.models import Account, Agent, ApiToken, AuditLog, RefinementSession, SignIn, User
+from refine.models import (
+    AccessGrant,
+    Account,
+    Agent,
+    ApiToken,
+    AuditLog,
+    RefinementSession,
+    SignIn,
+    User,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -75,6 +84,12 @@ def session_or_404(session_id: uuid.UUID) -> RefinementSession:
     """Return the session of that id, if the user may see it."""
     found = db.session.get(RefinementSession, session_id)
     return _visible(found, lambda session: session.agent.account_id)
+
+
+def grant_or_404(grant_id: uuid.UUID) -> AccessGrant:
+    """Return the grant of that id, if the user may see that there is one."""
+    found = db.session.get(AccessGrant, grant_id)
+    return _visible(found, lambda grant: grant.account_id)
 
 
 def record_or_404(record_id: int) -> AuditLog:

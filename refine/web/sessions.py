@@ -13,7 +13,7 @@ from refine.models import MAX_MUTATIONS, Agent, AuditLog, RefinementSession
 from refine.models.session.columns import ENDED, LIVE
 from refine.refinement import time_machine
 from refine.refinement.time_machine import UndoConflict
-from refine.web import scope
+from refine.web import granted, scope
 from refine.web.days import day_of, midnight
 from refine.web.paging import page_of
 from refine.web.words import TRIGGERS
@@ -64,7 +64,10 @@ def listing() -> str:
 @pages.get("/sessions/<uuid:session_id>")
 def page(session_id: uuid.UUID) -> str:
     """One session: its steps and figures; while it runs, the page keeps itself fresh."""
-    return render_template("sessions/page.html", **_shown(session_id))
+    session = scope.session_or_404(session_id)
+    # read before the rest, as reading commits; a live session has said nothing yet
+    opened = None if session.is_live else granted.session(session.agent_id, session_id)
+    return render_template("sessions/page.html", **_shown(session_id), opened=opened)
 
 
 @pages.get("/sessions/<uuid:session_id>/_live")

@@ -36,6 +36,31 @@ TRIGGERS = {
     "cli": "on the command line",
 }
 
+# What became of a request for access.
+ACCESS_STATES = {
+    "requested": ("asked", "◔", "calm"),
+    "granted": ("may read", "◉", "warn"),
+    "declined": ("declined", "–", "calm"),
+    "failed": ("not asked", "✗", "bad"),
+    "lapsed": ("lapsed", "○", "calm"),
+    "ended": ("ended", "✓", "ok"),
+}
+
+ACCESS_REASONS = {
+    "failed_session": "a session failed",
+    "suspected_harm": "suspected harm",
+    "agent_asked": "the agent asked for it",
+    "data_subject_request": "a data subject's request",
+    "legal_duty": "a legal duty",
+}
+
+ACCESS_ENDS = {
+    "expired": "its time was over",
+    "ended_by_user": "ended by who had it",
+    "revoked_by_agent": "revoked by the agent",
+    "revoked_by_admin": "revoked by an admin",
+}
+
 ACTIONS = {
     "memory_refinement_dedup": "exact duplicate removed",
     "memory_refinement_consolidate": "memories merged",
@@ -55,6 +80,15 @@ ACTIONS = {
     "memory_discarded": "memory discarded",
     "memory_restored": "memory restored",
     "memory_constitutional_toggle": "constitutional flag changed",
+    "memory_access_requested": "access asked for",
+    "memory_access_granted": "access granted",
+    "memory_access_declined": "access declined",
+    "memory_access_failed": "access not granted",
+    "memory_access_lapsed": "access request lapsed",
+    "memory_access_viewed": "content read",
+    "memory_access_ended": "access ended",
+    "memory_access_revoked": "access revoked",
+    "memory_access_noted": "closing note written",
     "agent_created": "agent added",
     "agent_settings_update": "agent's settings changed",
     "account_settings_update": "account's settings changed",
@@ -187,6 +221,9 @@ def _names() -> dict[str, Any]:
     names: dict[str, Any] = {
         "STATUSES": STATUSES,
         "TRIGGERS": TRIGGERS,
+        "ACCESS_STATES": ACCESS_STATES,
+        "ACCESS_REASONS": ACCESS_REASONS,
+        "ACCESS_ENDS": ACCESS_ENDS,
         "ACTIONS": ACTIONS,
         "REHEARSAL_PREFIX": MODEL_PREFIX,
         "is_signed_in": current_user.is_authenticated,

@@ -11,6 +11,7 @@ import time_machine
 from refine import clock
 from refine.extensions import db
 from refine.models import (
+    AccessGrant,
     Account,
     Agent,
     ApiToken,
@@ -57,6 +58,9 @@ class History:
     live: RefinementSession
     queued: RefinementSession
     invitation: str
+    may_read: AccessGrant
+    was_asked: AccessGrant
+    has_read: AccessGrant
 
 
 def lived(admin: User, *, weeks: int = 3, saves_a_week: int = 3, others: int = 4) -> History:
@@ -97,7 +101,26 @@ def lived(admin: User, *, weeks: int = 3, saves_a_week: int = 3, others: int = 4
         failed=failed,
         undone=undone,
         **_now(account, now),
+        **_access(admin, petrel, crowd[0], wren),
     )
+
+
+def _access(admin: User, petrel: Agent, asked: Agent, read: Agent) -> dict[str, AccessGrant]:
+    """What agents were asked for, and what they granted."""
+    why = "to find out why its last session had to be undone"
+    other = factories.user(account=admin.account, email="sam.okafor@example.org")
+    has_read = factories.live_grant(read, other, purpose=why, reason="failed_session")
+    has_read.end(user=other)
+    has_read.close(
+        "The session merged two notes of different days; its style is clearer now.", user=other
+    )
+    grants = {
+        "may_read": factories.live_grant(petrel, admin, purpose=why, reason="failed_session"),
+        "was_asked": factories.grant(asked, user_id=other.id),
+        "has_read": has_read,
+    }
+    db.session.commit()
+    return grants
 
 
 def _people(account: Account) -> None:

@@ -21,7 +21,7 @@ Visits = Callable[..., Iterator[tuple[str, Page]]]
 # No pages: probes and figures for machines, files, and the part of a page that htmx asks for.
 NO_PAGES = {
     *("static", "status.healthz", "status.readyz", "metrics.metrics"),
-    *("audit.export_csv", "audit.export_jsonl", "sessions.live"),
+    *("audit.export_csv", "audit.export_jsonl", "sessions.live", "access.live"),
 }
 PHONE: ViewportSize = {"width": 360, "height": 780}
 # 1,280 points, zoomed: half as many, for letters twice as large.

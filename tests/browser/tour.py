@@ -36,6 +36,15 @@ def paths(history: History) -> dict[str, str]:
         "undo": f"/sessions/{history.completed.id}/undo?and_after=1",
         "undo-conflict": f"/sessions/{history.in_the_way.id}/undo",
         "undo-done": f"/sessions/{history.undone.id}/undo",
+        "memories-open": f"/agents/{history.petrel.id}/ledger",
+        "settings-open": f"/agents/{history.petrel.id}/settings",
+        "session-open": f"/sessions/{history.rolled_back.id}",
+        "access": "/access",
+        "access-none": "/access?status=lapsed",
+        "access-asking": f"/access/new?agent={history.wren.id}",
+        "access-asked": f"/access/{history.was_asked.id}",
+        "access-granted": f"/access/{history.may_read.id}",
+        "access-ended": f"/access/{history.has_read.id}",
         "audit": "/audit",
         "audit-filtered": f"/audit?agent={history.wren.id}&action=memory_refinement_delete",
         "audit-none": "/audit?until=1990-01-01",
@@ -56,6 +65,8 @@ def stops(history: History) -> Iterator[tuple[str, Callable[[Page], object]]]:
     for name, path in paths(history).items():
         yield name, lambda page, path=path: page.goto(path)
     yield "record", lambda page: _record(page, history)
+    yield "record-open", lambda page: _open_record(page, history)
+    yield "access-refused", lambda page: _refused_access(page, history)
     yield "settings-refused", lambda page: _refused_settings(page, history)
     yield "form-out-of-date", lambda page: _out_of_date(page, history)
     yield "invited", _invite
@@ -68,6 +79,19 @@ def _record(page: Page, history: History) -> None:
     page.get_by_role("region", name="Records").get_by_role("link", name="#").first.click()
 
 
+def _open_record(page: Page, history: History) -> None:
+    page.goto(f"/audit?session={history.rolled_back.id}&action=memory_refinement_delete")
+    page.get_by_role("region", name="Records").get_by_role("link", name="#").first.click()
+    page.get_by_role("heading", name="What it says").wait_for()
+
+
+def _refused_access(page: Page, history: History) -> None:
+    page.goto(f"/access/new?agent={history.wren.id}")
+    page.get_by_label("Purpose").fill("too short")
+    button(page, "Preview").click()
+    page.get_by_role("alert").filter(has_text="Purpose must have").wait_for()
+
+
 def _refused_settings(page: Page, history: History) -> None:
     page.goto(f"/agents/{history.wren.id}/settings")
     page.get_by_label("Retention threshold").fill("7")
@@ -77,7 +101,7 @@ def _refused_settings(page: Page, history: History) -> None:
 
 def _out_of_date(page: Page, history: History) -> None:
     page.goto(f"/agents/{history.wren.id}/settings")
-    page.evaluate("document.querySelector('form.stack').csrf_token.value = 'of another day'")
+    page.evaluate("document.querySelector('main form').csrf_token.value = 'of another day'")
     button(page, "Save").click()
     page.get_by_role("heading", name="This form is out of date").wait_for()
 

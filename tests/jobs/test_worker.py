@@ -23,11 +23,13 @@ from redis import Redis
 from refine.cli import main
 from refine.embedded import redis_url, valkey
 from refine.extensions import db
+from refine.jobs.access import request_access
 from refine.jobs.queue import ASKED, SWEPT, TICK, TICKS, enqueue, live_workers, queue
 from refine.jobs.sessions import refine_later
 from refine.jobs.tick import run_tick
 from refine.jobs.worker import RefineWorker
 from refine.models import Agent, ClockMark, RefinementSession
+from refine.models.access import Wish
 from refine.models.session import LOST_AFTER
 from tests import factories, sql
 from tests.commands import (
@@ -409,6 +411,30 @@ def test_a_session_whose_process_is_killed_ends_at_once_and_the_next_one_runs(
     assert session.end_reason == "its worker's process was killed"
     assert ended(next_one)
     assert next_one.error_kind == "unauthorized"
+    assert started_jobs(redis) == []
+
+
+def test_a_request_for_access_whose_process_is_killed_fails_at_once(
+    redis: Redis,
+    agent: Agent,
+    model: ScriptedModel,
+    begin: Callable[..., Service],
+    waiting: threading.Event,
+) -> None:
+    model.say("YES").meanwhile(lambda: waiting.wait(20))
+    reader = factories.user(account=agent.account)
+    wish = Wish("agent_asked", "to see why it declined", 15)
+    grant = request_access(agent, reader, wish)
+    worker = begin("worker", "--burst")
+    eventually(lambda: len(model.requests) == 1)
+    (horse,) = children_of(worker.pid)
+
+    os.kill(horse, signal.SIGKILL)
+    worker.wait()
+
+    db.session.rollback()
+    db.session.refresh(grant)
+    assert (grant.status, grant.granted_at) == ("failed", None)
     assert started_jobs(redis) == []
 
 

@@ -18,6 +18,7 @@ from werkzeug.test import TestResponse
 from refine import create_app
 from refine.extensions import db
 from refine.models import (
+    AccessGrant,
     Account,
     Agent,
     AgentMemory,
@@ -138,6 +139,7 @@ class World:
     invited: User
     invitation: str
     record: AuditLog
+    grant: AccessGrant
 
     @property
     def account(self) -> Account:
@@ -156,11 +158,12 @@ def world(admin: User) -> World:
     live = RefinementSession.queue(other, "manual", user=admin)
     token, _ = ApiToken.mint(account=account, user=admin)
     invited = User.invite(account, "invited@example.org", role="viewer", by=admin)
+    site_admin = person(site_admin=True)
     made = World(
         viewer=person(account=account, role="viewer"),
         stranger=person(),
         admin=admin,
-        site_admin=person(site_admin=True),
+        site_admin=site_admin,
         agent=agent,
         memories=memories,
         discarded=discarded,
@@ -170,6 +173,7 @@ def world(admin: User) -> World:
         invited=invited,
         invitation=Invitation.issue(invited),
         record=factories.records(agent)[-1],
+        grant=factories.live_grant(other, site_admin),
     )
     db.session.commit()
     return made

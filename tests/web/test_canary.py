@@ -15,6 +15,8 @@ from tests.commands import UNUSED_PORT
 from tests.web.conftest import Browser, SignedIn, browser_of, ended_session, links_of, person
 
 CANARY = "canarysings"
+# What a human wrote is not the agent's: the admins of its account may see why somebody asks.
+PURPOSE = "to hear why it fell silent"
 # More than these of one page with the same arguments, and there is nothing new to be found.
 _LOOKED_AT_OF_A_KIND = 4
 
@@ -46,7 +48,7 @@ def agent(app: Flask) -> Agent:
     owner.remember(f"{CANARY} once more", "core")
     owner.author("name", "Ada the second")
     owner.author("reflection_prompt", f"{CANARY} reflects")
-    factories.grant(owner, purpose=f"{CANARY} is what I want to read about")
+    factories.grant(owner, purpose=f"{PURPOSE}, and nothing else", reply=f"NO, says {CANARY}")
     edited(owner, memories[2].id, memories[3].id, memories[4].id)
     ended_session(owner, memories[5], summary=f"{CANARY} is gone")
     ended_with(owner, "declined", f"NO, says {CANARY}")
@@ -109,9 +111,13 @@ def test_no_page_that_can_be_reached_says_what_an_agent_says(dashboard: Browser)
     pages = dict(crawl(dashboard))
 
     assert [url for url, said in pages.items() if CANARY in said.lower()] == []
+    assert {kind_of(url) for url, said in pages.items() if PURPOSE in said} == {"/access/0?"}
     kinds = {kind_of(url).partition("?")[0] for url in pages}
     assert kinds >= {
         "/",
+        "/access",
+        "/access/0",
+        "/access/new",
         "/accounts",
         "/agents",
         "/agents/0",

@@ -34,6 +34,10 @@ ACT_IN_ACCOUNT = Answers("sign-in", 403, 404, 303, 303)
 
 READ = {
     "/": PAGE,
+    "/access": PAGE,
+    "/access/<uuid:grant_id>": OF_ACCOUNT,
+    "/access/<uuid:grant_id>/_live": OF_ACCOUNT,
+    "/access/new": ADMINS_OF_ACCOUNT,
     "/accounts": OF_SITE,
     "/agents": PAGE,
     "/agents/<int:agent_id>": OF_ACCOUNT,
@@ -61,7 +65,11 @@ READ = {
 }
 
 ACTED = {
+    "/access/<uuid:grant_id>/end": ACT_IN_ACCOUNT,
+    "/access/<uuid:grant_id>/note": ACT_IN_ACCOUNT._replace(admin=403, site_admin=409),
+    "/access/new": ACT_IN_ACCOUNT,
     "/accounts": OF_SITE._replace(site_admin=303),
+    "/agents/<int:agent_id>/ledger": ACT_IN_ACCOUNT,
     "/agents/<int:agent_id>/memories/<int:memory_id>/constitutional": ACT_IN_ACCOUNT,
     "/agents/<int:agent_id>/memories/<int:memory_id>/restore": ACT_IN_ACCOUNT,
     "/agents/<int:agent_id>/refinement-prompt/clear": ACT_IN_ACCOUNT,
@@ -87,6 +95,12 @@ def form_of(rule: str, who: str) -> dict[str, Any]:
     """What its form sends."""
     password = {"password": "another battery", "again": "another battery"}
     forms: dict[str, dict[str, Any]] = {
+        "/access/<uuid:grant_id>/note": {"note": "it had merged two greetings"},
+        "/access/new": {
+            "reason": "agent_asked",
+            "purpose": "to see why it declined",
+            "duration_minutes": "15",
+        },
         "/accounts": {"name": f"Account of {who}"},
         "/agents/<int:agent_id>/memories/<int:memory_id>/constitutional": {"constitutional": "1"},
         "/agents/<int:agent_id>/settings": {"core_token_budget": "4000"},
@@ -105,6 +119,7 @@ def path_of(rule: str, world: World) -> str:
     values = {
         "<int:agent_id>": world.agent.id,
         "<int:memory_id>": (world.discarded if "restore" in rule else world.memories[0]).id,
+        "<uuid:grant_id>": world.grant.id,
         "<uuid:session_id>": (world.live if rule.endswith("/stop") else world.ended).id,
         "<int:record_id>": world.record.id,
         "<int:token_id>": world.token.id,
@@ -114,7 +129,7 @@ def path_of(rule: str, world: World) -> str:
     }
     for name, value in values.items():
         rule = rule.replace(name, str(value))
-    return rule
+    return f"{rule}?agent={world.agent.id}" if rule == "/access/new" else rule
 
 
 def everybody(app: Flask, world: World, signed_in: SignedIn) -> dict[str, Browser]:
@@ -230,7 +245,12 @@ def test_what_is_not_there_and_what_is_not_ones_own_look_the_same(
 ) -> None:
     browser = signed_in(world.stranger)
     rules = [rule for rule in READ if READ[rule] == OF_ACCOUNT]
-    nowhere = {"<int:agent_id>": 2**63, "<int:record_id>": 10**30, "<uuid:session_id>": UUID(int=0)}
+    nowhere = {
+        "<int:agent_id>": 2**63,
+        "<int:record_id>": 10**30,
+        "<uuid:grant_id>": UUID(int=0),
+        "<uuid:session_id>": UUID(int=0),
+    }
 
     theirs = [browser.get(path_of(rule, world)) for rule in rules]
     nobodys = [browser.get(re.sub("<.*>", lambda m: str(nowhere[m[0]]), rule)) for rule in rules]

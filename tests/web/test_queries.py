@@ -32,6 +32,7 @@ def filled(account: Account, owner: Agent, session: RefinementSession, number: i
         session._record("refinement_queued", {}, user=user)
         RefinementSession.queue(agent, "manual", user=user)
         ApiToken.mint(account=account, agent=agent, user=user)
+        factories.grant(agent)
         Invitation.issue(person(account=account))
         other = factories.account(monthly_cost_cap_usd=0)
         other.next_due_at = clock.now() - timedelta(days=1)
@@ -59,9 +60,14 @@ def session(owner: Agent) -> RefinementSession:
 def test_every_page_asks_as_often_with_60_of_everything_as_with_3(
     app: Flask, admin: User, owner: Agent, session: RefinementSession, signed_in: SignedIn
 ) -> None:
+    grant = factories.grant(owner)
     pages = [
         "/",
         "/?account=own",
+        "/access",
+        f"/access/{grant.id}",
+        f"/access/{grant.id}/_live",
+        f"/access/new?agent={owner.id}",
         "/accounts",
         "/agents",
         "/agents?sort=share",
@@ -86,6 +92,7 @@ def test_every_page_asks_as_often_with_60_of_everything_as_with_3(
         "/tokens",
         "/users",
     ]
+    factories.live_grant(owner, admin)
     browsers = {
         "admin": signed_in(admin),
         "site admin": signed_in(person(site_admin=True, account=factories.account(slug="a"))),

@@ -70,7 +70,7 @@ def test_the_first_letter_becomes_a_capital_and_the_rest_stays() -> None:
 
 
 def test_an_unknown_action_is_said_as_it_is() -> None:
-    assert words.action("memory_access_granted") == "memory access granted"
+    assert words.action("memory_forgotten") == "memory forgotten"
 
 
 def test_every_status_and_trigger_has_its_words_and_no_two_look_the_same() -> None:

@@ -1,0 +1,44 @@
+"""What an edit did to the words: a difference, word by word."""
+
+import re
+from difflib import SequenceMatcher
+from typing import Literal, NamedTuple
+
+Kind = Literal["same", "gone", "new"]
+
+# A word with the white space behind it, so that the parts put together are the text.
+_WORD = re.compile(r"\S+\s*|\s+")
+
+# Comparing every word with every other takes its time.
+_LONG_WORDS = 4_000
+
+
+class Part(NamedTuple):
+    """Some words, and what became of them."""
+
+    kind: Kind
+    text: str
+
+
+def word_difference(before: str | None, after: str | None) -> list[Part]:
+    """Return the words of both texts in one row: those that stayed, those gone, those new.
+
+    A text that is None was not there: all of the other's words are new, or gone.
+    """
+    old, new = _WORD.findall(before or ""), _WORD.findall(after or "")
+    # white space at the end of a word is no difference; in long texts, neither is every "the"
+    is_long = len(old) + len(new) > _LONG_WORDS
+    matcher = SequenceMatcher(None, _bare(old), _bare(new), autojunk=is_long)
+    parts: list[Part] = []
+    for tag, old_from, old_to, new_from, new_to in matcher.get_opcodes():
+        if tag == "equal":
+            parts.append(Part("same", "".join(new[new_from:new_to])))
+            continue
+        gone, come = "".join(old[old_from:old_to]), "".join(new[new_from:new_to])
+        parts += [Part("gone", gone)] if gone else []
+        parts += [Part("new", come)] if come else []
+    return parts
+
+
+def _bare(words: list[str]) -> list[str]:
+    return [word.strip() for word in words]

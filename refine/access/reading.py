@@ -1,0 +1,284 @@
+"""The one place through which content becomes readable by a human.
+
+Each function checks the grant in the database, by the database's clock, writes the record of what
+is about to be seen, commits that, and only then returns a word. Where the record cannot be
+written, nothing is returned. What is returned are plain values, none of which can be read further.
+"""
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, TypeVar
+
+from sqlalchemy import Select, func, select
+from sqlalchemy.orm import contains_eager, undefer
+
+from refine.access.differences import Part, word_difference
+from refine.errors import InvalidValue, Refused, SealingError
+from refine.extensions import UtcDateTime, database_now, db
+from refine.models import AccessGrant, AgentMemory, AuditLog, RefinementSession, User
+from refine.models.agent import PROMPTS
+from refine.rules.content import bounded_text
+
+T = TypeVar("T")
+What = Literal["memories", "search", "audit_record", "session", "prompts"]
+
+MAX_SEARCHED_CHARACTERS = 200
+
+
+class NoAccess(Refused):
+    """No grant lets this user read this, now."""
+
+
+@dataclass(frozen=True)
+class LiveGrant:
+    """A grant under which its user may read at this moment; ``why`` is their own purpose."""
+
+    id: uuid.UUID
+    agent_id: int
+    agent_name: str
+    expires_at: datetime
+    seconds_left: int
+    why: str | None = field(repr=False)
+
+
+@dataclass(frozen=True)
+class GrantWords:
+    """What a human wrote about their access; None where it was not, or cannot be unsealed."""
+
+    why: str | None = field(repr=False)
+    closing: str | None = field(repr=False)
+
+
+@dataclass(frozen=True)
+class OpenMemory:
+    """A memory with what it says in ``text``."""
+
+    id: int
+    memory_type: str
+    constitutional: bool
+    is_locked: bool
+    tags: tuple[str, ...]
+    token_estimate: int
+    created_at: datetime
+    discarded_at: datetime | None
+    text: str = field(repr=False)
+
+    @property
+    def discarded(self) -> bool:
+        """Whether it was discarded."""
+        return self.discarded_at is not None
+
+
+@dataclass(frozen=True)
+class Found:
+    """A page of what a search found, how much it found in all, and where the next page begins."""
+
+    memories: list[OpenMemory]
+    count: int
+    after_id: int | None
+
+
+@dataclass(frozen=True)
+class OpenChange:
+    """What a record did to the words of one memory; of a merge, its sources against its result."""
+
+    memory_id: int
+    source_ids: tuple[int, ...]
+    parts: list[Part] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class OpenRecord:
+    """The sealed part of a record: memories before and after, and other texts by name."""
+
+    changes: list[OpenChange]
+    texts: dict[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class OpenSession:
+    """What the agent said in a session: to the question for consent, and at the end."""
+
+    answered: str | None = field(repr=False)
+    told: str | None = field(repr=False)
+
+
+# -- what a human wrote, for whom it is about -----------------------------------------------------
+
+
+def live_grants(user: User) -> list[LiveGrant]:
+    """Return the user's grants that let them read now; one query."""
+    rows = db.session.execute(
+        select(AccessGrant, func.clock_timestamp(type_=UtcDateTime()))
+        .join(AccessGrant.agent)
+        .options(contains_eager(AccessGrant.agent), undefer(AccessGrant.sealed_purpose))
+        .where(AccessGrant.user_id == user.id, AccessGrant.lets_read())
+        .order_by(AccessGrant.expires_at)
+    ).all()
+    return [_live(grant, now) for grant, now in rows]
+
+
+def words_of(grant: AccessGrant) -> GrantWords:
+    """Return what its user wrote about an access: for themselves, and the account's admins."""
+    return GrantWords(
+        _unsealed(lambda: grant.purpose),
+        _unsealed(lambda: grant.closing_note),
+    )
+
+
+# -- what an agent keeps, under its grant ---------------------------------------------------------
+
+
+def memories(grant_id: uuid.UUID, user: User, ids: Sequence[int]) -> list[OpenMemory]:
+    """Return these memories of the agent, in this order; another agent's ids are left out."""
+    held = _held(grant_id, user)
+    wanted = select(AgentMemory).where(
+        AgentMemory.agent_id == held.agent_id, AgentMemory.id.in_(list(ids))
+    )
+    found = {memory.id: _open(memory) for memory in db.session.scalars(wanted)}
+    shown = [found[id_] for id_ in ids if id_ in found]
+    return _seen(held, "memories", shown, ids=[memory.id for memory in shown])
+
+
+def search(
+    grant_id: uuid.UUID,
+    user: User,
+    text: object,
+    among: Select[Any],
+    *,
+    rows: int,
+    after_id: int | None = None,
+) -> Found:
+    """Return the first of those memories ``among`` that say ``text``, whatever its case.
+
+    ``after_id`` is the last memory of the page before. InvalidValue for a text of another length
+    than 1 to 200 characters.
+    """
+    wanted = bounded_text(text, field="search", limit=MAX_SEARCHED_CHARACTERS).casefold()
+    held = _held(grant_id, user)
+    all_of = db.session.scalars(among.where(AgentMemory.agent_id == held.agent_id)).all()
+    hits = [memory for memory in all_of if wanted in memory.content.casefold()]
+    order = {memory.id: number for number, memory in enumerate(all_of)}
+    if after_id is not None and after_id not in order:
+        raise InvalidValue("search: this page of it does not exist; begin with the first")
+    start = order[after_id] + 1 if after_id is not None else 0
+    later = [memory for memory in hits if order[memory.id] >= start]
+    shown = [_open(memory) for memory in later[:rows]]
+    found = Found(shown, len(hits), shown[-1].id if len(later) > rows else None)
+    return _seen(
+        held, "search", found, ids=[memory.id for memory in shown], sealed={"search": wanted}
+    )
+
+
+def record(grant_id: uuid.UUID, user: User, record_id: int) -> OpenRecord:
+    """Return the sealed part of one of the agent's records."""
+    held = _held(grant_id, user)
+    looked_at = db.session.scalar(
+        select(AuditLog).where(AuditLog.id == record_id, AuditLog.agent_id == held.agent_id)
+    )
+    if looked_at is None:
+        raise NoAccess("this record is not one of the agent's")
+    sealed = looked_at.sealed
+    texts = {name: text for name, text in sealed.items() if isinstance(text, str)}
+    images = sealed.get("memories", [])
+    shown = OpenRecord(_changes(images, looked_at.action), texts)
+    ids = [image["id"] for image in images]
+    return _seen(held, "audit_record", shown, record_id=record_id, ids=ids)
+
+
+def session(grant_id: uuid.UUID, user: User, session_id: uuid.UUID) -> OpenSession:
+    """Return what the agent said in one of its sessions."""
+    held = _held(grant_id, user)
+    looked_at = db.session.scalar(
+        select(RefinementSession).where(
+            RefinementSession.id == session_id, RefinementSession.agent_id == held.agent_id
+        )
+    )
+    if looked_at is None:
+        raise NoAccess("this session is not one of the agent's")
+    shown = OpenSession(looked_at.consent_reply, looked_at.summary)
+    return _seen(held, "session", shown, session_id=str(session_id), ids=[])
+
+
+def prompts(grant_id: uuid.UUID, user: User) -> dict[str, str | None]:
+    """Return the agent's own prompts by name; None where the default is used."""
+    held = _held(grant_id, user)
+    shown: dict[str, str | None] = {name: getattr(held.agent, name) for name in PROMPTS}
+    return _seen(held, "prompts", shown, prompts=list(PROMPTS), ids=[])
+
+
+# -- the guard ------------------------------------------------------------------------------------
+
+
+def _held(grant_id: uuid.UUID, user: User) -> AccessGrant:
+    """The grant, if it lets this user read now; nobody can end it before the record is written."""
+    held = db.session.scalar(
+        select(AccessGrant)
+        .where(AccessGrant.id == grant_id, AccessGrant.user_id == user.id, AccessGrant.lets_read())
+        .with_for_update(read=True, of=AccessGrant)
+        .execution_options(populate_existing=True)
+    )
+    if held is None:
+        raise NoAccess("your access to these memories has ended, or never began")
+    return held
+
+
+def _seen(held: AccessGrant, what: What, shown: T, **record: Any) -> T:
+    """Write down what is about to be seen, for good; only then let go of it."""
+    held.record("viewed", user=held.user, at=database_now(), what=what, **record)
+    db.session.commit()
+    return shown
+
+
+def _open(memory: AgentMemory) -> OpenMemory:
+    return OpenMemory(
+        id=memory.id,
+        memory_type=memory.memory_type,
+        constitutional=memory.constitutional,
+        is_locked=memory.is_locked,
+        tags=tuple(memory.tags),
+        token_estimate=memory.token_estimate,
+        created_at=memory.created_at,
+        discarded_at=memory.discarded_at,
+        text=memory.content,
+    )
+
+
+def _changes(images: list[dict[str, Any]], action: str) -> list[OpenChange]:
+    if action != "memory_refinement_consolidate":
+        return [_change(image) for image in images]
+    sources = [image for image in images if image["before"] is not None]
+    before = "\n\n".join(image["before"]["content"] for image in sources)
+    ids = tuple(image["id"] for image in sources)
+    results = [
+        OpenChange(image["id"], ids, word_difference(before, image["after"]["content"]))
+        for image in images
+        if image["before"] is None
+    ]
+    return results + [_change(image) for image in sources]
+
+
+def _change(image: dict[str, Any]) -> OpenChange:
+    before = image["before"]["content"] if image["before"] is not None else None
+    return OpenChange(image["id"], (), word_difference(before, image["after"]["content"]))
+
+
+def _live(grant: AccessGrant, now: datetime) -> LiveGrant:
+    assert grant.expires_at is not None  # noqa: S101 - it is granted; for mypy
+    return LiveGrant(
+        id=grant.id,
+        agent_id=grant.agent_id,
+        agent_name=grant.agent.name,
+        expires_at=grant.expires_at,
+        seconds_left=max(0, int((grant.expires_at - now).total_seconds())),
+        why=_unsealed(lambda: grant.purpose),
+    )
+
+
+def _unsealed(text: Callable[[], str | None]) -> str | None:
+    try:
+        return text()
+    except SealingError:  # the agent's key was destroyed, and its words with it
+        return None

@@ -1,0 +1,225 @@
+"""Access to memories: who asked which agent, what it answered, and what was read."""
+
+import uuid
+from typing import Any
+
+from flask import (
+    Blueprint,
+    Response,
+    abort,
+    flash,
+    make_response,
+    redirect,
+    render_template,
+    request,
+    url_for,
+)
+from flask.typing import ResponseReturnValue
+from sqlalchemy import select
+from sqlalchemy.orm import contains_eager, joinedload
+
+from refine.access.asking import NOT_CHOSEN, question
+from refine.errors import InvalidValue, Refused
+from refine.extensions import db
+from refine.jobs.access import request_access
+from refine.models import AccessGrant, Agent, AuditLog
+from refine.models.access import (
+    MAX_MINUTES,
+    MAX_NOTE_CHARACTERS,
+    MAX_PURPOSE_CHARACTERS,
+    MIN_MINUTES,
+    MIN_PURPOSE_CHARACTERS,
+    REASONS,
+    STATUSES,
+    Wish,
+)
+from refine.web import granted, scope
+from refine.web.paging import page_of
+
+pages = Blueprint("access", __name__)
+
+MINUTES_OFFERED = (15, 30, 60, 120, 240)
+_RECORDS_SHOWN = 200
+
+
+@pages.get("/access")
+def listing() -> str:
+    """Who asked to read what, newest first."""
+    query = (
+        select(AccessGrant)
+        .join(AccessGrant.agent)
+        .options(contains_eager(AccessGrant.agent), joinedload(AccessGrant.user))
+        .where(AccessGrant.account_id.in_(scope.account_ids()))
+        .order_by(AccessGrant.created_at.desc(), AccessGrant.id)
+    )
+    status = request.args.get("status", "")
+    if status in STATUSES:
+        query = query.where(AccessGrant.status == status)
+    agent = None
+    if (agent_id := request.args.get("agent", "")).isdecimal() and len(agent_id) < 19:
+        agent = scope.agent_or_404(int(agent_id))
+        query = query.where(AccessGrant.agent_id == agent.id)
+    page = page_of(query)
+    return render_template(
+        "access/listing.html",
+        page=page,
+        grants=[row[0] for row in page.rows],
+        status=status if status in STATUSES else "",
+        statuses=STATUSES,
+        agent=agent,
+    )
+
+
+@pages.get("/access/new")
+@scope.acting
+def new() -> str:
+    """Where a user asks, and sees what the agent will be asked."""
+    return _form(_agent_asked_about())
+
+
+@pages.post("/access/new")
+@scope.acting
+def ask() -> ResponseReturnValue:
+    """Ask the agent; or show once more what it will be asked."""
+    agent = _agent_asked_about()
+    try:
+        wish = Wish.of(
+            reason=request.form.get("reason"),
+            purpose=request.form.get("purpose"),
+            duration_minutes=_minutes(),
+        )
+        if "preview" in request.form:
+            return _form(agent)
+        requested = request_access(agent, scope.user(), wish)
+    except InvalidValue as error:
+        db.session.rollback()
+        return _form(scope.agent_or_404(_agent_id()), error=error), 422
+    except Refused as refusal:
+        db.session.rollback()
+        return _form(scope.agent_or_404(_agent_id()), error=refusal), 409
+    return redirect(url_for("access.page", grant_id=requested.id), 303)
+
+
+@pages.get("/access/<uuid:grant_id>")
+def page(grant_id: uuid.UUID) -> ResponseReturnValue:
+    """One access from its request on, with all that was read under it."""
+    answer = make_response(render_template("access/page.html", **_shown(grant_id)))
+    # whoever comes from a page that showed content: their browser keeps nothing of it
+    return _forgetting(answer) if request.args.get("over") else answer
+
+
+@pages.get("/access/<uuid:grant_id>/_live")
+def live(grant_id: uuid.UUID) -> str:
+    """The part of the page that changes while the agent is asked."""
+    return render_template("access/_live.html", **_shown(grant_id))
+
+
+@pages.post("/access/<uuid:grant_id>/end")
+def end(grant_id: uuid.UUID) -> ResponseReturnValue:
+    """End the own access, or revoke another's; the browser forgets the pages."""
+    grant = scope.grant_or_404(grant_id)
+    if not grant.may_be_ended_by(scope.user()):
+        abort(403)
+    has_ended = grant.end(user=scope.user())
+    db.session.commit()
+    flash("The access has ended." if has_ended else "There was no access to end any more.")
+    return _forgetting(redirect(url_for("access.page", grant_id=grant_id), 303))
+
+
+@pages.post("/access/<uuid:grant_id>/note")
+def note(grant_id: uuid.UUID) -> ResponseReturnValue:
+    """Keep the closing note of whoever had the access."""
+    grant = scope.grant_or_404(grant_id)
+    if grant.user_id != scope.user().id:
+        abort(403)
+    try:
+        grant.close(request.form.get("note"), user=scope.user())
+        db.session.commit()
+    except InvalidValue as error:
+        db.session.rollback()
+        return render_template("access/page.html", **_shown(grant_id), error=error), 422
+    flash("Your closing note is kept.")
+    return redirect(url_for("access.page", grant_id=grant_id), 303)
+
+
+def _form(agent: Agent, error: Exception | None = None) -> str:
+    user, fields = scope.user(), request.form
+    try:
+        minutes = _minutes()
+    except InvalidValue:
+        minutes = MINUTES_OFFERED[0]
+    wish = Wish(
+        fields.get("reason", ""),
+        fields.get("purpose", "").strip() or NOT_CHOSEN,
+        minutes,
+    )
+    is_open = AccessGrant.open_of(agent, user)
+    return render_template(
+        "access/new.html",
+        agent=agent,
+        error=error,
+        open_id=is_open.id if is_open is not None else None,
+        why_not=None if error else AccessGrant.why_not(agent, user),
+        question=question(agent, user, wish),
+        form=fields,
+        reasons=REASONS,
+        minutes_offered=sorted({*MINUTES_OFFERED, minutes}),
+        minutes=minutes,
+        limits={
+            "min_purpose": MIN_PURPOSE_CHARACTERS,
+            "max_purpose": MAX_PURPOSE_CHARACTERS,
+        },
+    )
+
+
+def _shown(grant_id: uuid.UUID) -> dict[str, Any]:
+    grant = scope.grant_or_404(grant_id)
+    user = scope.user()
+    records = db.session.scalars(
+        select(AuditLog)
+        .options(joinedload(AuditLog.user))
+        .where(AuditLog.auditable_type == "AccessGrant", AuditLog.auditable_id == str(grant.id))
+        .order_by(AuditLog.sequence)
+        .limit(_RECORDS_SHOWN)
+    ).all()
+    state = "ended" if grant.status == "granted" and grant.is_past_its_end else grant.status
+    return {
+        "grant": grant,
+        "agent": grant.agent,
+        "state": state,
+        "end_reason": grant.end_reason or ("expired" if state == "ended" else None),
+        "is_mine": grant.user_id == user.id,
+        "may_end": state == "granted" and grant.may_be_ended_by(user),
+        "may_note": state == "ended"
+        and grant.user_id == user.id
+        and not any(record.action == "memory_access_noted" for record in records),
+        "words": granted.words_of(grant),
+        "records": records,
+        "max_note": MAX_NOTE_CHARACTERS,
+    }
+
+
+def _agent_asked_about() -> Agent:
+    return scope.agent_or_404(_agent_id())
+
+
+def _agent_id() -> int:
+    agent_id = request.args.get("agent", "")
+    if not (agent_id.isascii() and agent_id.isdigit()) or len(agent_id) > 18:
+        abort(404)
+    return int(agent_id)
+
+
+def _minutes() -> int:
+    text = request.form.get("duration_minutes", "").strip()
+    if not (text.isascii() and text.isdigit()) or len(text) > 6:
+        raise InvalidValue(
+            f"duration_minutes must be a whole number from {MIN_MINUTES} to {MAX_MINUTES}"
+        )
+    return int(text)
+
+
+def _forgetting(answer: Any) -> Response:
+    forgetting: Response = answer
+    forgetting.headers["Clear-Site-Data"] = '"cache"'
+    return forgetting

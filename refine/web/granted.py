@@ -1,0 +1,112 @@
+"""What agents let the user read: the only module of the pages that asks for content.
+
+Where no grant of the user's own lasts, every function returns None, and the page shows what it
+shows to everybody. A page that shows content leaves the screen when the access ends.
+"""
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
+
+from flask import Flask, Response, g, url_for
+from flask_login import current_user
+from sqlalchemy import Select
+
+from refine.access import reading
+from refine.access.reading import (
+    MAX_SEARCHED_CHARACTERS,
+    Found,
+    GrantWords,
+    LiveGrant,
+    NoAccess,
+    OpenMemory,
+    OpenRecord,
+    OpenSession,
+)
+from refine.extensions import db
+from refine.models import AccessGrant, User
+from refine.web import scope
+
+__all__ = ["MAX_SEARCHED_CHARACTERS", "words_of"]
+
+T = TypeVar("T")
+
+
+def register(app: Flask) -> None:
+    """Give every page its banner, and have those that show content leave in time."""
+
+    @app.context_processor
+    def _names() -> dict[str, Any]:
+        return {"live_grants": live, "shown_under": g.get("shown_under")}
+
+    @app.after_request
+    def _leave_in_time(response: Response) -> Response:
+        grant: LiveGrant | None = g.pop("shown_under", None)
+        if grant is not None:
+            ended = url_for("access.page", grant_id=grant.id, over=1)
+            response.headers["Cache-Control"] = "no-store, private"
+            response.headers["Pragma"] = "no-cache"
+            # not a meta element, which tools for accessibility take for a page that runs away
+            response.headers["Refresh"] = f"{grant.seconds_left + 1}; url={ended}"
+        return response
+
+
+def live() -> list[LiveGrant]:
+    """Return the grants under which the user may read now; asked for once a request."""
+    if not current_user.is_authenticated:
+        return []
+    if "live_grants" not in g:
+        g.live_grants = reading.live_grants(scope.user())
+    return cast(list[LiveGrant], g.live_grants)
+
+
+def under(agent_id: int | None) -> LiveGrant | None:
+    """Return the user's live grant for an agent."""
+    return next((grant for grant in live() if grant.agent_id == agent_id), None)
+
+
+def memories(agent_id: int, ids: Sequence[int]) -> list[OpenMemory] | None:
+    """Return these memories, with what they say."""
+    return _opened(agent_id, lambda grant_id, user: reading.memories(grant_id, user, ids))
+
+
+def search(agent_id: int, text: str, among: Select[Any], **paging: Any) -> Found | None:
+    """Return those of the memories that say ``text``."""
+    return _opened(
+        agent_id, lambda grant_id, user: reading.search(grant_id, user, text, among, **paging)
+    )
+
+
+def record(agent_id: int | None, record_id: int) -> OpenRecord | None:
+    """Return what a record says of memories before and after."""
+    return _opened(agent_id, lambda grant_id, user: reading.record(grant_id, user, record_id))
+
+
+def session(agent_id: int, session_id: uuid.UUID) -> OpenSession | None:
+    """Return what the agent said in a session."""
+    return _opened(agent_id, lambda grant_id, user: reading.session(grant_id, user, session_id))
+
+
+def prompts(agent_id: int) -> dict[str, str | None] | None:
+    """Return the agent's own prompts."""
+    return _opened(agent_id, reading.prompts)
+
+
+def words_of(grant: AccessGrant) -> GrantWords | None:
+    """Return what its user wrote about an access: for themselves, and admins who may see it."""
+    user = scope.user()
+    return reading.words_of(grant) if user.id == grant.user_id or user.may_act else None
+
+
+def _opened(agent_id: int | None, read: Callable[[uuid.UUID, User], T]) -> T | None:
+    grant = under(agent_id)
+    if grant is None:
+        return None
+    try:
+        opened = read(grant.id, scope.user())
+    except NoAccess:  # it ended a moment ago
+        db.session.rollback()
+        del g.live_grants
+        return None
+    g.shown_under = grant
+    return opened

@@ -1,0 +1,32 @@
+// A page that shows what an agent keeps leaves the screen when the access ends, wherever it was
+// ended, and leaves nothing behind to go back to.
+"use strict";
+
+(() => {
+  const LOOK_EVERY_MS = 5000;
+  const grant = document.querySelector("[data-open-until]");
+  const empty = () => document.querySelectorAll("[data-open]").forEach((each) => each.remove());
+  const leave = () => {
+    empty();
+    location.replace(grant.dataset.over);
+  };
+
+  // what the browser keeps to go back to holds no content; and is asked for anew
+  addEventListener("pagehide", empty);
+  addEventListener("pageshow", (event) => {
+    if (event.persisted) location.reload();
+  });
+  if (!grant) return;
+
+  // a computer that slept, or whose clock was set: the page's own clock goes on
+  const until = performance.now() + 1000 * Number(grant.dataset.openUntil);
+  const isOver = async () => {
+    if (performance.now() > until) return true;
+    const answer = await fetch(grant.dataset.state, { redirect: "manual" });
+    if (answer.status >= 500) return false;
+    return !answer.ok || !(await answer.text()).includes('data-access="granted"');
+  };
+  const look = () => isOver().then((over) => over && leave(), () => {});
+  setInterval(look, LOOK_EVERY_MS);
+  document.addEventListener("visibilitychange", look);
+})();

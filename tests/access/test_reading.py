@@ -1,0 +1,460 @@
+"""Nothing is shown that was not granted, and nothing before it is on record."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy.exc import DBAPIError
+
+from refine.access import reading
+from refine.access.reading import NoAccess
+from refine.errors import InvalidValue
+from refine.extensions import db
+from refine.models import AccessGrant, AgentMemory, RefinementSession, User
+from refine.tools import RefinementTool
+from tests import factories, sql
+from tests.access.conftest import World
+
+Read = Callable[[uuid.UUID, User], Any]
+
+
+def reads(world: World) -> dict[str, Read]:
+    """Every way there is to read."""
+    ended = ended_session(world)
+    record = factories.records(world.agent)[-1]
+    db.session.commit()
+    ids, record_id, session_id = [memory.id for memory in world.memories], record.id, ended.id
+    among = world.agent.memories("core")
+    return {
+        "memories": lambda grant, user: reading.memories(grant, user, ids),
+        "search": lambda grant, user: reading.search(grant, user, "roses", among, rows=50),
+        "record": lambda grant, user: reading.record(grant, user, record_id),
+        "session": lambda grant, user: reading.session(grant, user, session_id),
+        "prompts": reading.prompts,
+    }
+
+
+def ended_session(world: World, agent: Any = None) -> RefinementSession:
+    ended = RefinementSession.queue(agent or world.agent, "manual")
+    ended.claim()
+    ended.consent_reply = "YES, tidy the wall"
+    ended.finish("completed", "the agent completed it", summary="the wall is tidy")
+    db.session.commit()
+    return ended
+
+
+WAYS = ("memories", "search", "record", "session", "prompts")
+
+
+def nobody_else(world: World, grant: AccessGrant) -> tuple[uuid.UUID, User]:
+    return grant.id, factories.user(account=world.agent.account)
+
+
+def unknown(world: World, grant: AccessGrant) -> tuple[uuid.UUID, User]:
+    return uuid.uuid4(), world.reader
+
+
+def past_its_end(world: World, grant: AccessGrant) -> tuple[uuid.UUID, User]:
+    db.session.commit()
+    sql.run("UPDATE access_grants SET expires_at = clock_timestamp()")
+    return grant.id, world.reader
+
+
+def ended(world: World, grant: AccessGrant) -> tuple[uuid.UUID, User]:
+    grant.end(user=world.reader)
+    return grant.id, world.reader
+
+
+def revoked(world: World, grant: AccessGrant) -> tuple[uuid.UUID, User]:
+    grant.end(user=None)
+    return grant.id, world.reader
+
+
+def without_the_agent(world: World, grant: AccessGrant) -> tuple[uuid.UUID, User]:
+    world.agent.active = False
+    return grant.id, world.reader
+
+
+def without_the_user(world: World, grant: AccessGrant) -> tuple[uuid.UUID, User]:
+    world.reader.active = False
+    return grant.id, world.reader
+
+
+def as_a_viewer(world: World, grant: AccessGrant) -> tuple[uuid.UUID, User]:
+    world.reader.role = "viewer"
+    return grant.id, world.reader
+
+
+def from_elsewhere(world: World, grant: AccessGrant) -> tuple[uuid.UUID, User]:
+    world.reader.account = factories.account()
+    return grant.id, world.reader
+
+
+def only_requested(world: World, grant: AccessGrant) -> tuple[uuid.UUID, User]:
+    other = factories.user(account=world.agent.account)
+    return factories.grant(world.agent, user_id=other.id).id, other
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        nobody_else,
+        unknown,
+        past_its_end,
+        ended,
+        revoked,
+        without_the_agent,
+        without_the_user,
+        as_a_viewer,
+        from_elsewhere,
+        only_requested,
+    ],
+)
+@pytest.mark.parametrize("way", WAYS)
+def test_without_a_live_grant_of_ones_own_nothing_is_read(
+    world: World, way: str, case: Callable[[World, AccessGrant], tuple[uuid.UUID, User]]
+) -> None:
+    read = reads(world)[way]
+    grant_id, user = case(world, world.grant())
+    db.session.commit()
+
+    with pytest.raises(NoAccess, match="has ended, or never began"):
+        read(grant_id, user)
+
+    assert world.records("memory_access_viewed") == []
+
+
+@pytest.fixture
+def no_records(world: World) -> Iterator[None]:
+    """The database takes no record of a view."""
+    sql.run(
+        "CREATE FUNCTION refuse_views() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'no'; END $$",
+        "CREATE TRIGGER refuse_views BEFORE INSERT ON audit_logs FOR EACH ROW "
+        "WHEN (NEW.action = 'memory_access_viewed') EXECUTE FUNCTION refuse_views()",
+    )
+    yield
+    db.session.rollback()
+    sql.run("DROP TRIGGER refuse_views ON audit_logs", "DROP FUNCTION refuse_views()")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_where_the_record_cannot_be_written_nothing_is_read(
+    world: World, no_records: None, way: str
+) -> None:
+    read = reads(world)[way]
+    grant = world.grant()
+
+    with pytest.raises(DBAPIError) as fault:
+        read(grant.id, world.reader)
+
+    assert "wall" not in str(fault.value)
+
+
+@pytest.fixture
+def no_commits(world: World) -> Iterator[None]:
+    """The record is written, but its transaction does not come to its end."""
+    sql.run(
+        "CREATE FUNCTION refuse_views() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'no'; END $$",
+        "CREATE CONSTRAINT TRIGGER refuse_views AFTER INSERT ON audit_logs DEFERRABLE INITIALLY "
+        "DEFERRED FOR EACH ROW WHEN (NEW.action = 'memory_access_viewed') "
+        "EXECUTE FUNCTION refuse_views()",
+    )
+    yield
+    db.session.rollback()
+    sql.run("DROP TRIGGER refuse_views ON audit_logs", "DROP FUNCTION refuse_views()")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_where_the_record_is_not_committed_nothing_is_read(
+    world: World, no_commits: None, way: str
+) -> None:
+    read = reads(world)[way]
+    grant = world.grant()
+
+    with pytest.raises(DBAPIError):
+        read(grant.id, world.reader)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_look_is_on_record_with_who_under_which_grant_and_what(world: World, way: str) -> None:
+    read = reads(world)[way]
+    grant = world.grant()
+
+    read(grant.id, world.reader)
+
+    (record,) = world.records("memory_access_viewed")
+    assert record.user_id == world.reader.id
+    assert (record.auditable_type, record.auditable_id) == ("AccessGrant", str(grant.id))
+    roses = [memory.id for memory in world.memories if "roses" in memory.content.lower()]
+    shown = {"memories": [memory.id for memory in world.memories], "search": roses}
+    assert record.data["what"] == {"record": "audit_record"}.get(way, way)
+    if way in shown:
+        assert sorted(record.data["ids"]) == sorted(shown[way])
+
+
+def test_what_a_look_repeats_does_not_hold_what_is_read(world: World) -> None:
+    grant = world.grant()
+
+    (first, *_) = reading.memories(grant.id, world.reader, [world.memories[0].id])
+
+    assert first.text == "Roses grow by the wall"
+    assert "Roses" not in repr(first)
+
+
+# -- memories -------------------------------------------------------------------------------------
+
+
+def test_memories_come_in_the_order_asked_for_with_what_they_are(world: World) -> None:
+    grant = world.grant()
+    first, second, third = (memory.id for memory in world.memories)
+    world.memories[1].discard(user=world.reader)
+    world.memories[2].set_constitutional(True, user=world.reader)
+    db.session.commit()
+
+    shown = reading.memories(grant.id, world.reader, [third, first, second])
+
+    assert [memory.id for memory in shown] == [third, first, second]
+    assert [memory.discarded for memory in shown] == [False, False, True]
+    assert [memory.constitutional for memory in shown] == [True, False, False]
+
+
+def test_another_agents_memories_are_left_out_and_off_the_record(world: World) -> None:
+    grant = world.grant()
+    other = factories.memory(factories.agent(account=world.agent.account), "not yours")
+    db.session.commit()
+
+    shown = reading.memories(grant.id, world.reader, [other.id, world.memories[0].id])
+
+    assert [memory.id for memory in shown] == [world.memories[0].id]
+    (record,) = world.records("memory_access_viewed")
+    assert record.data["ids"] == [world.memories[0].id]
+
+
+# -- search ---------------------------------------------------------------------------------------
+
+
+def among(world: World) -> Any:
+    return (
+        db.select(AgentMemory)
+        .where(AgentMemory.agent_id == world.agent.id)
+        .order_by(AgentMemory.created_at, AgentMemory.id)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("roses", 2), ("ROSES", 2), (" wild ", 1), ("%", 0), ("_", 0), ("by the wall", 3)],
+)
+def test_a_search_takes_any_case_and_no_wildcards(world: World, text: str, count: int) -> None:
+    grant = world.grant()
+
+    found = reading.search(grant.id, world.reader, text, among(world), rows=50)
+
+    assert found.count == count == len(found.memories)
+
+
+@pytest.mark.parametrize("text", ["", "   ", "x" * 201, None])
+def test_a_search_for_nothing_or_for_too_much_is_refused(world: World, text: str | None) -> None:
+    grant = world.grant()
+
+    with pytest.raises(InvalidValue, match="search"):
+        reading.search(grant.id, world.reader, text, among(world), rows=50)
+
+    assert world.records("memory_access_viewed") == []
+
+
+def test_a_search_goes_on_where_its_page_ended_and_records_each_page(world: World) -> None:
+    grant = world.grant()
+    ids = [memory.id for memory in world.memories]
+
+    first = reading.search(grant.id, world.reader, "wall", among(world), rows=2)
+    second = reading.search(
+        grant.id, world.reader, "wall", among(world), rows=2, after_id=first.after_id
+    )
+
+    assert [memory.id for memory in first.memories] == ids[:2]
+    assert [memory.id for memory in second.memories] == ids[2:]
+    assert (first.after_id, second.after_id) == (ids[1], None)
+    records = world.records("memory_access_viewed")
+    assert [record.data["ids"] for record in records] == [ids[:2], ids[2:]]
+
+
+def test_what_was_searched_for_is_sealed(world: World) -> None:
+    grant = world.grant()
+
+    reading.search(grant.id, world.reader, "Tulips", among(world), rows=2)
+
+    (record,) = world.records("memory_access_viewed")
+    assert record.data["ids"] == []
+    assert "tulips" not in str(record.data)
+    assert record.sealed == {"search": "tulips"}
+
+
+def test_a_page_of_a_search_that_does_not_exist_is_refused(world: World) -> None:
+    grant = world.grant()
+
+    with pytest.raises(InvalidValue, match="begin with the first"):
+        reading.search(grant.id, world.reader, "wall", among(world), rows=2, after_id=-1)
+
+
+def test_a_search_stays_with_its_agent(world: World) -> None:
+    grant = world.grant()
+    factories.memory(factories.agent(account=world.agent.account), "Roses elsewhere")
+    db.session.commit()
+
+    found = reading.search(grant.id, world.reader, "roses", db.select(AgentMemory), rows=9)
+
+    assert found.count == 2
+
+
+# -- records, sessions, prompts -------------------------------------------------------------------
+
+
+def test_a_rewritten_memory_is_shown_word_by_word(world: World) -> None:
+    session = factories.session(factories.agent(*(factories.text_of(25) for _ in range(20))))
+    agent = session.agent
+    memory = next(iter(db.session.scalars(agent.memories("core"))))
+    before = memory.content
+    RefinementTool(session).execute(action="update", id=memory.id, content=f"{before} indeed")
+    record = factories.records(agent)[-1]
+    grant = factories.live_grant(agent, factories.user(account=agent.account))
+    db.session.commit()
+
+    opened = reading.record(grant.id, grant.user, record.id)
+
+    (change,) = opened.changes
+    assert (change.memory_id, change.source_ids) == (memory.id, ())
+    assert [part.kind for part in change.parts] == ["same", "new"]
+    assert change.parts[1].text == "indeed"
+
+
+def test_of_a_merge_the_result_is_set_against_its_sources(world: World) -> None:
+    agent = factories.agent("red roses", *(factories.text_of(25) for _ in range(20)))
+    first = next(iter(db.session.scalars(agent.memories("core"))))
+    second = factories.memory(agent, "white roses")
+    session = factories.session(agent)
+    ids = [first.id, second.id]
+    RefinementTool(session).execute(action="consolidate", ids=ids, content="red and white roses")
+    record = factories.records(agent)[-1]
+    grant = factories.live_grant(agent, factories.user(account=agent.account))
+    db.session.commit()
+
+    opened = reading.record(grant.id, grant.user, record.id)
+
+    merge, *sources = opened.changes
+    assert merge.source_ids == tuple(ids)
+    kept = "".join(part.text for part in merge.parts if part.kind != "gone")
+    assert kept == "red and white roses"
+    assert [source.parts[0].text for source in sources] == ["red roses", "white roses"]
+
+
+def test_other_sealed_texts_of_a_record_are_shown_by_name(world: World) -> None:
+    ended_session(world)
+    record = next(
+        record
+        for record in factories.records(world.agent)
+        if record.action == "memory_refinement_complete"
+    )
+    grant = world.grant()
+
+    opened = reading.record(grant.id, world.reader, record.id)
+
+    assert opened.texts["consent_reply"] == "YES, tidy the wall"
+    assert opened.texts["summary"].endswith("the wall is tidy")
+
+
+def test_a_record_in_which_nothing_is_sealed_shows_nothing(world: World) -> None:
+    world.agent.configure(user=world.reader, paused=True)
+    record = factories.records(world.agent)[-1]
+    grant = world.grant()
+
+    opened = reading.record(grant.id, world.reader, record.id)
+
+    assert (opened.changes, opened.texts) == ([], {})
+
+
+def test_another_agents_record_or_session_is_not_opened(world: World) -> None:
+    other = factories.agent("one", account=world.agent.account)
+    session = ended_session(world, other)
+    record = factories.records(other)[-1]
+    grant = world.grant()
+
+    with pytest.raises(NoAccess, match="not one of the agent's"):
+        reading.record(grant.id, world.reader, record.id)
+    db.session.rollback()
+    with pytest.raises(NoAccess, match="not one of the agent's"):
+        reading.session(grant.id, world.reader, session.id)
+
+    assert world.records("memory_access_viewed") == []
+
+
+def test_a_session_shows_what_the_agent_said(world: World) -> None:
+    session = ended_session(world)
+    grant = world.grant()
+
+    opened = reading.session(grant.id, world.reader, session.id)
+
+    assert opened.answered == "YES, tidy the wall"
+    assert opened.told is not None
+    assert opened.told.endswith("the wall is tidy")
+
+
+def test_prompts_are_shown_by_name_the_unset_as_none(world: World) -> None:
+    grant = world.grant()
+
+    opened = reading.prompts(grant.id, world.reader)
+
+    assert opened == {
+        "system_prompt": "You are Ada, a gardener.",
+        "reflection_prompt": None,
+        "memory_reflection_prompt": None,
+        "refinement_prompt": None,
+    }
+
+
+# -- the banner -----------------------------------------------------------------------------------
+
+
+def test_of_the_users_own_grants_those_that_live_are_told(world: World) -> None:
+    grant = world.grant(purpose="to see why it declined", duration_minutes=30)
+    factories.live_grant(world.agent, factories.user(account=world.agent.account))
+    factories.grant(factories.agent(account=world.agent.account), user_id=world.reader.id)
+    db.session.commit()
+
+    (live,) = reading.live_grants(world.reader)
+
+    assert (live.id, live.agent_id, live.agent_name) == (grant.id, world.agent.id, "Ada")
+    assert live.why == "to see why it declined"
+    assert live.expires_at == grant.expires_at
+    assert 29 * 60 < live.seconds_left <= 30 * 60
+
+
+def test_a_grant_past_its_end_is_not_told(world: World) -> None:
+    world.grant()
+    sql.run("UPDATE access_grants SET expires_at = clock_timestamp()")
+
+    assert reading.live_grants(world.reader) == []
+
+
+def test_words_that_cannot_be_unsealed_are_left_out(world: World) -> None:
+    grant = world.grant()
+    sql.run("UPDATE access_grants SET purpose = decode('00', 'hex')")
+    db.session.expire_all()
+
+    (live,) = reading.live_grants(world.reader)
+
+    assert live.why is None
+    assert reading.words_of(grant).why is None
+
+
+def test_what_its_user_wrote_is_told(world: World) -> None:
+    grant = world.grant(purpose="to see why it declined")
+    grant.end(user=world.reader)
+    grant.close("it had merged two greetings", user=world.reader)
+
+    words = reading.words_of(grant)
+
+    assert (words.why, words.closing) == ("to see why it declined", "it had merged two greetings")

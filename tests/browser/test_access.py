@@ -1,0 +1,288 @@
+"""Asking an agent, reading what it grants, and what is left in the browser afterwards."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from refine.extensions import db
+from refine.models import AccessGrant, Agent, AuditLog, User
+from tests import factories, sql
+from tests.browser.visiting import button, heading, rows, sign_in, state
+from tests.scripted_model import ScriptedModel
+
+PURPOSE = "to see why its last session declined"
+CANARY = "the goldfinch sings at dawn"
+
+
+@pytest.fixture
+def agent(admin: User) -> Agent:
+    made: Agent = factories.agent(
+        CANARY, "beans by the fence", account=admin.account, name="Wren", model_id="test/model"
+    )
+    db.session.commit()
+    return made
+
+
+@pytest.fixture
+def grant(agent: Agent, admin: User) -> AccessGrant:
+    made = factories.live_grant(agent, admin, purpose=PURPOSE, duration_minutes=30)
+    db.session.commit()
+    return made
+
+
+def ask(page: Page, agent: Agent) -> None:
+    """From the agent's page to its answer."""
+    page.goto(f"/agents/{agent.id}")
+    page.get_by_role("link", name="Read memories…").click()
+    page.get_by_label("Reason").select_option("failed_session")
+    page.get_by_label("Purpose").fill(PURPOSE)
+    page.get_by_label("For how long").select_option("30")
+    button(page, "Ask Wren").click()
+
+
+def reading(page: Page, agent: Agent) -> None:
+    page.goto(f"/agents/{agent.id}/ledger")
+    expect(page.get_by_text(CANARY)).to_be_visible()
+
+
+def banner(page: Page) -> object:
+    return page.get_by_role("complementary", name="Access to Wren")
+
+
+def ends_in(seconds: float) -> None:
+    sql.run(
+        "UPDATE access_grants SET expires_at = clock_timestamp() "
+        f"+ interval '{seconds} seconds', granted_at = clock_timestamp()"
+    )
+
+
+def kept_in_browser(page: Page) -> str:
+    """All that the page's origin keeps in the browser, as far as a page can tell."""
+    return str(
+        page.evaluate(
+            """async () => {
+              const kept = [JSON.stringify(localStorage), JSON.stringify(sessionStorage)];
+              kept.push(JSON.stringify(await indexedDB.databases()));
+              for (const name of await caches.keys())
+                for (const request of await (await caches.open(name)).keys()) {
+                  kept.push(request.url);
+                  kept.push(await (await caches.match(request)).text());
+                }
+              kept.push(document.documentElement.outerHTML, document.cookie);
+              return kept.join("\\n");
+            }"""
+        )
+    )
+
+
+@pytest.mark.usefixtures("worker")
+def test_asked_granted_read_and_ended(desk: Page, agent: Agent, model: ScriptedModel) -> None:
+    model.say("YES, look at what you need.")
+
+    desk.goto(f"/agents/{agent.id}/ledger")
+    expect(desk.get_by_text(CANARY)).to_have_count(0)
+    ask(desk, agent)
+    expect(state(desk, "may read")).to_be_visible()
+    desk.get_by_role("link", name="Read memories", exact=True).click()
+    expect(desk.get_by_text(CANARY)).to_be_visible()
+    expect(banner(desk)).to_contain_text(PURPOSE)
+    desk.get_by_label("Search in these").fill("BEANS")
+    button(desk, "Search").click()
+    expect(desk.get_by_text("beans by the fence")).to_be_visible()
+    expect(desk.get_by_text(CANARY)).to_have_count(0)
+    assert "beans" not in desk.evaluate("location.href").lower()
+    desk.get_by_role("button", name="End now: access to Wren").click()
+    expect(state(desk, "ended")).to_be_visible()
+    desk.get_by_label("What did you find").fill("Its style asked it to decline.")
+    button(desk, "Keep the note").click()
+
+    expect(desk.get_by_text("Its style asked it to decline.")).to_be_visible()
+    expect(rows(desk, "What happened")).to_have_count(6)
+    expect(banner(desk)).to_have_count(0)
+    asked = model.requests[0]["messages"][1]["content"]
+    assert PURPOSE in asked
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_no_shows_nothing(desk: Page, agent: Agent, model: ScriptedModel) -> None:
+    model.say("NO, YES is not what I say.")
+
+    ask(desk, agent)
+
+    expect(state(desk, "declined")).to_be_visible()
+    expect(desk.get_by_role("link", name="Ask again…")).to_be_visible()
+    desk.goto(f"/agents/{agent.id}/ledger")
+    expect(desk.get_by_text("Sealed: ids")).to_be_visible()
+    expect(desk.get_by_text(CANARY)).to_have_count(0)
+
+
+@pytest.mark.usefixtures("worker")
+def test_an_answer_of_another_model_shows_nothing(
+    desk: Page, agent: Agent, model: ScriptedModel
+) -> None:
+    model.say("YES", model="other/model")
+
+    ask(desk, agent)
+
+    expect(state(desk, "not asked")).to_be_visible()
+    expect(rows(desk, "What happened").last).to_contain_text("another model than the agent's own")
+    desk.goto(f"/agents/{agent.id}/ledger")
+    expect(desk.get_by_text(CANARY)).to_have_count(0)
+
+
+def test_the_preview_shows_the_question_and_asks_nothing(desk: Page, agent: Agent) -> None:
+    desk.goto(f"/access/new?agent={agent.id}")
+    desk.get_by_label("Purpose").fill(PURPOSE)
+    button(desk, "Preview").click()
+
+    expect(desk.locator("pre.asked")).to_contain_text(f'"purpose": "{PURPOSE}"')
+    expect(desk.get_by_label("Purpose")).to_have_value(PURPOSE)
+    assert PURPOSE.replace(" ", "+") not in desk.evaluate("location.href")
+    assert db.session.scalars(db.select(AccessGrant)).all() == []
+
+
+def test_a_page_that_is_read_leaves_when_its_time_is_over(
+    desk: Page, agent: Agent, grant: AccessGrant
+) -> None:
+    ends_in(4)
+    reading(desk, agent)
+
+    expect(state(desk, "ended")).to_be_visible()
+
+    expect(desk.get_by_text(CANARY)).to_have_count(0)
+    expect(desk.get_by_text("its time was over")).to_be_visible()
+    desk.go_back()
+    desk.wait_for_load_state()
+    expect(desk.get_by_text(CANARY)).to_have_count(0)
+
+
+def test_without_script_it_leaves_too(
+    new_context: Callable[..., object], admin: User, agent: Agent, grant: AccessGrant
+) -> None:
+    page: Page = new_context(java_script_enabled=False).new_page()  # type: ignore[attr-defined]
+    sign_in(page, admin.email)
+    ends_in(4)
+    reading(page, agent)
+
+    expect(state(page, "ended")).to_be_visible()
+    expect(page.get_by_text(CANARY)).to_have_count(0)
+
+
+def test_a_page_that_is_read_leaves_when_its_access_is_revoked(
+    desk: Page, agent: Agent, grant: AccessGrant
+) -> None:
+    reading(desk, agent)
+
+    grant.end(user=None)
+    db.session.commit()
+
+    expect(state(desk, "ended")).to_be_visible()
+    expect(desk.get_by_text("revoked by the agent").first).to_be_visible()
+    expect(desk.get_by_text(CANARY)).to_have_count(0)
+
+
+def test_ended_in_one_tab_it_leaves_the_other(desk: Page, agent: Agent, grant: AccessGrant) -> None:
+    other = desk.context.new_page()
+    reading(other, agent)
+
+    desk.goto("/")
+    desk.get_by_role("button", name="End now: access to Wren").click()
+
+    expect(state(other, "ended")).to_be_visible()
+    expect(other.get_by_text(CANARY)).to_have_count(0)
+
+
+def test_after_the_end_the_back_button_leads_to_nothing(
+    desk: Page, agent: Agent, grant: AccessGrant
+) -> None:
+    reading(desk, agent)
+    desk.goto("/agents")
+    desk.get_by_role("button", name="End now: access to Wren").click()
+    expect(state(desk, "ended")).to_be_visible()
+
+    for _ in range(2):
+        desk.go_back()
+        desk.wait_for_load_state()
+        expect(desk.get_by_text(CANARY)).to_have_count(0)
+
+    expect(heading(desk, "Wren")).to_be_visible()
+    expect(desk.get_by_text("Sealed: ids")).to_be_visible()
+
+
+def test_a_page_kept_to_go_back_to_holds_nothing(
+    desk: Page, agent: Agent, grant: AccessGrant
+) -> None:
+    reading(desk, agent)
+
+    desk.evaluate("dispatchEvent(new PageTransitionEvent('pagehide', {persisted: true}))")
+
+    assert CANARY not in desk.content()
+
+
+def test_a_page_that_comes_out_of_the_cache_asks_anew(
+    desk: Page, agent: Agent, grant: AccessGrant
+) -> None:
+    reading(desk, agent)
+    grant.end(user=None)
+    db.session.commit()
+
+    desk.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))")
+
+    expect(desk.get_by_text("Sealed: ids")).to_be_visible()
+    expect(desk.get_by_text(CANARY)).to_have_count(0)
+
+
+def test_after_signing_out_the_back_button_leads_to_the_form(
+    desk: Page, agent: Agent, grant: AccessGrant
+) -> None:
+    reading(desk, agent)
+    button(desk, "Sign out").click()
+    expect(heading(desk, "Sign in to Refine")).to_be_visible()
+
+    desk.go_back()
+    desk.wait_for_load_state()
+
+    expect(desk.get_by_text(CANARY)).to_have_count(0)
+    expect(heading(desk, "Sign in to Refine")).to_be_visible()
+
+
+def test_after_the_end_the_browser_keeps_nothing_of_it(
+    desk: Page, agent: Agent, grant: AccessGrant
+) -> None:
+    reading(desk, agent)
+    desk.get_by_role("button", name="End now: access to Wren").click()
+    expect(state(desk, "ended")).to_be_visible()
+
+    kept = kept_in_browser(desk)
+
+    assert CANARY not in kept
+    from_cache = "async (path) => (await fetch(path, {cache: 'force-cache'})).text()"
+    assert CANARY not in desk.evaluate(from_cache, f"/agents/{agent.id}/ledger")
+
+
+def test_another_browser_of_the_same_person_reads_too_and_another_persons_does_not(
+    desk: Page, new_context: Callable[..., object], admin: User, agent: Agent, grant: AccessGrant
+) -> None:
+    colleague = factories.user(account=admin.account)
+    db.session.commit()
+    seen = {}
+    for email in (admin.email, colleague.email):
+        page: Page = new_context().new_page()  # type: ignore[attr-defined]
+        sign_in(page, email)
+        page.goto(f"/agents/{agent.id}/ledger")
+        seen[email] = page.get_by_text(CANARY).count()
+
+    assert seen == {admin.email: 1, colleague.email: 0}
+    db.session.rollback()
+    looks = db.select(AuditLog.user_id).where(AuditLog.action == "memory_access_viewed")
+    assert set(db.session.scalars(looks)) == {admin.id}
+
+
+def test_the_banner_is_on_every_page_and_says_until_when(
+    desk: Page, agent: Agent, grant: AccessGrant
+) -> None:
+    for path in ("/", "/agents", "/audit", "/schedule", "/nowhere"):
+        desk.goto(path)
+        expect(banner(desk)).to_contain_text(re.compile(r"lets you read until .*\d\d:\d\d"))

@@ -1,0 +1,245 @@
+"""The job that asks an agent for access, and what the tick does where nobody else did it."""
+
+import json
+import threading
+import uuid
+import zlib
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from flask import Flask
+from redis import Redis
+
+from refine.extensions import db
+from refine.jobs.access import AccessFault, ask_for_access, dispatch_access, request_access
+from refine.jobs.queue import ASKED, queue
+from refine.jobs.tick import run_tick
+from refine.models import AccessGrant, AccessOpenAlready, Agent, User
+from refine.models.access import Wish
+from tests import factories, sql
+from tests.commands import UNUSED_PORT
+
+WISH = Wish("failed_session", "the canary fell silent, and I wonder why", 30)
+
+
+@pytest.fixture
+def agent(app: Flask) -> Agent:
+    made = factories.agent("a canary sings", name="Ada", model_id="rehearsal/ada")
+    db.session.commit()
+    return made
+
+
+@pytest.fixture
+def reader(agent: Agent) -> User:
+    made = factories.user(account=agent.account)
+    db.session.commit()
+    return made
+
+
+@pytest.fixture
+def without_redis(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+    away = replace(
+        app.extensions["refine.settings"], redis_url=f"redis://127.0.0.1:{UNUSED_PORT}/0"
+    )
+    monkeypatch.setitem(app.extensions, "refine.settings", away)
+
+
+def waiting(redis: Redis) -> list[str]:
+    return queue(ASKED, redis).job_ids
+
+
+def aged(grant: AccessGrant, **span: float) -> None:
+    db.session.commit()
+    seconds = timedelta(**span).total_seconds()
+    sql.run(
+        *(
+            f"UPDATE access_grants SET {column} = {column} - interval '{seconds} seconds' "
+            f"WHERE id = '{grant.id}'"
+            for column in ("created_at", "asked_at", "granted_at", "expires_at")
+        )
+    )
+    db.session.expire_all()
+
+
+def actions(agent: Agent) -> list[str]:
+    db.session.rollback()
+    return [record.action for record in factories.records(agent)]
+
+
+def test_a_request_is_committed_and_handed_over_by_its_id_alone(
+    redis: Redis, agent: Agent, reader: User
+) -> None:
+    grant = request_access(agent, reader, WISH)
+
+    db.session.rollback()
+    assert grant.status == "requested"
+    assert waiting(redis) == [str(grant.id)]
+    job = redis.hgetall(f"rq:job:{grant.id}")
+    payload = json.loads(zlib.decompress(job[b"data"]))
+    assert payload == ["refine.jobs.access.ask_for_access", None, [str(grant.id)], {}]
+    assert job[b"description"].decode() == f"access request {grant.id}"
+    assert not [value for value in job.values() if b"canary" in value or b"Ada" in value]
+
+
+def test_the_job_asks_the_agent(redis: Redis, agent: Agent, reader: User) -> None:
+    grant = request_access(agent, reader, WISH)
+
+    ask_for_access(str(grant.id))
+
+    db.session.refresh(grant)
+    assert grant.status == "granted"
+
+
+def test_two_workers_ask_once(app: Flask, redis: Redis, agent: Agent, reader: User) -> None:
+    grant_id = request_access(agent, reader, WISH).id
+    db.session.commit()
+
+    def work() -> None:
+        with app.app_context():
+            ask_for_access(str(grant_id))
+            db.session.remove()
+
+    workers = [threading.Thread(target=work) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+    assert actions(agent).count("memory_access_granted") == 1
+    assert db.session.get_one(AccessGrant, grant_id).status == "granted"
+
+
+def test_a_fault_leaves_the_job_with_its_class_and_the_id_alone(app: Flask) -> None:
+    unknown = uuid.uuid4()
+
+    with pytest.raises(AccessFault) as fault:
+        ask_for_access(str(unknown))
+
+    assert str(fault.value) == f"access {unknown}: NoResultFound"
+    assert fault.value.__suppress_context__
+
+
+def test_a_second_request_hands_nothing_over(redis: Redis, agent: Agent, reader: User) -> None:
+    first = request_access(agent, reader, WISH)
+
+    with pytest.raises(AccessOpenAlready):
+        request_access(agent, reader, WISH)
+
+    assert waiting(redis) == [str(first.id)]
+
+
+def test_without_redis_a_request_waits(without_redis: None, agent: Agent, reader: User) -> None:
+    grant = request_access(agent, reader, WISH)
+
+    db.session.rollback()
+    assert (grant.status, grant.asked_at) == ("requested", None)
+
+
+@pytest.mark.parametrize(("seconds", "handed_over"), [(29, 0), (31, 1)])
+def test_what_redis_lost_is_handed_over_again(
+    redis: Redis, agent: Agent, reader: User, seconds: int, handed_over: int
+) -> None:
+    grant = request_access(agent, reader, WISH)
+    redis.flushall()
+    aged(grant, seconds=seconds)
+
+    assert dispatch_access() == handed_over
+    assert len(waiting(redis)) == handed_over
+
+
+def test_what_is_in_redis_is_not_handed_over_twice(
+    redis: Redis, agent: Agent, reader: User
+) -> None:
+    grant = request_access(agent, reader, WISH)
+    aged(grant, minutes=1)
+
+    assert dispatch_access() == 0
+    assert waiting(redis) == [str(grant.id)]
+
+
+def test_what_was_asked_is_not_handed_over(redis: Redis, agent: Agent, reader: User) -> None:
+    grant = factories.grant(agent, user_id=reader.id)
+    assert grant.claim()
+    aged(grant, minutes=1)
+
+    assert dispatch_access() == 0
+
+
+def test_the_tick_hands_over_what_redis_lost(redis: Redis, agent: Agent, reader: User) -> None:
+    grant = request_access(agent, reader, WISH)
+    redis.flushall()
+    aged(grant, minutes=1)
+
+    done = run_tick()
+
+    assert (done.access_dispatched, done.faults) == (1, 0)
+    assert str(grant.id) in waiting(redis)
+
+
+@pytest.mark.parametrize(
+    ("made", "hours", "status"),
+    [("granted", 1, "ended"), ("asked", 0.1, "failed"), ("requested", 24, "lapsed")],
+)
+def test_the_tick_ends_what_time_has_ended(
+    redis: Redis, agent: Agent, reader: User, made: str, hours: float, status: str
+) -> None:
+    if made == "granted":
+        grant = factories.live_grant(agent, reader)
+    else:
+        grant = factories.grant(agent, user_id=reader.id)
+    if made == "asked":
+        assert grant.claim()
+    aged(grant, hours=hours)
+
+    done, again = run_tick(), run_tick()
+
+    db.session.refresh(grant)
+    assert (done.access_ended, again.access_ended, grant.status) == (1, 0, status)
+
+
+def test_the_tick_ends_it_though_redis_is_away(
+    without_redis: None, agent: Agent, reader: User
+) -> None:
+    grant = factories.live_grant(agent, reader)
+    aged(grant, hours=2)
+
+    assert run_tick().access_ended == 1
+
+
+def test_one_that_cannot_be_ended_keeps_no_other_waiting(
+    redis: Redis, agent: Agent, reader: User
+) -> None:
+    broken, whole = (
+        factories.live_grant(agent, reader),
+        factories.live_grant(factories.agent(account=agent.account), reader),
+    )
+    aged(broken, hours=3)
+    aged(whole, hours=2)
+    sql.run(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'no'; END $$",
+        "CREATE TRIGGER refuse BEFORE UPDATE ON access_grants FOR EACH ROW "
+        f"WHEN (NEW.id = '{broken.id}') EXECUTE FUNCTION refuse()",
+    )
+
+    done = run_tick()
+    sql.run("DROP TRIGGER refuse ON access_grants", "DROP FUNCTION refuse()")
+
+    db.session.expire_all()
+    assert (broken.status, whole.status) == ("granted", "ended")
+    assert (done.access_ended, done.faults) == (1, 1)
+
+
+def test_a_grant_that_another_process_holds_is_left_to_it(
+    redis: Redis, agent: Agent, reader: User
+) -> None:
+    grant = factories.live_grant(agent, reader)
+    aged(grant, hours=2)
+
+    with db.engine.begin() as elsewhere:
+        elsewhere.exec_driver_sql("SELECT 1 FROM access_grants FOR UPDATE")
+        held = run_tick().access_ended
+    free = run_tick().access_ended
+
+    assert (held, free) == (0, 1)

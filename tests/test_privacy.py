@@ -1,0 +1,171 @@
+"""Nothing but ``refine.access.reading`` brings what an agent keeps before a human.
+
+What unseals is found in the models themselves: every attribute that opens a seal, and every
+property and method that gives on what one of these says.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import refine
+from refine.extensions import Base
+from refine.models import configure
+from refine.models.columns import SealedText
+
+SOURCE = Path(refine.__file__).parent
+TEMPLATES = SOURCE.parent / "templates"
+
+# What a method that reads a sealed text may return without giving it on.
+_GIVES_NOTHING_ON = {"bool", "None", "int", "int | None"}
+# What one returns that gives it on.
+_TEXTS = ("str", "str | None", "Image", "dict[str, Any]", "tuple[Any, bool]")
+_EXPRESSIONS = re.compile(r"\{[{%](.*?)[%}]\}", re.DOTALL)
+
+
+def sealed_names() -> set[str]:
+    """The names of all attributes that open a seal, and of the columns in which it is kept."""
+    configure()
+    classes = {cls for mapper in Base.registry.mappers for cls in mapper.class_.__mro__}
+    texts = {
+        name
+        for cls in classes
+        for name, value in vars(cls).items()
+        if isinstance(value, SealedText)
+    }
+    return texts | {f"sealed_{name}" for name in texts}
+
+
+def functions() -> Iterator[ast.FunctionDef]:
+    for path in (SOURCE / "models").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                yield from (each for each in node.body if isinstance(each, ast.FunctionDef))
+
+
+def opens_a_seal(function: ast.FunctionDef, names: set[str]) -> bool:
+    """Whether it reads a name of these, or opens a key's seal, and gives text on."""
+    returned = ast.unparse(function.returns) if function.returns is not None else "None"
+    if returned.strip("'\"") in _GIVES_NOTHING_ON:
+        return False
+    return any(
+        isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and node.attr in names
+        for node in ast.walk(function)
+    )
+
+
+def properties() -> Iterator[ast.FunctionDef]:
+    for function in functions():
+        if any(ast.unparse(each) == "property" for each in function.decorator_list):
+            yield function
+
+
+@pytest.fixture(scope="module")
+def unsealing() -> set[str]:
+    """Every attribute of a model that says what an agent keeps."""
+    names = sealed_names()
+    opening = {"open"}
+    found = {each.name for each in properties() if opens_a_seal(each, opening)} | names
+    while more := {each.name for each in properties() if opens_a_seal(each, found)} - found:
+        found |= more
+    return found
+
+
+@pytest.fixture(scope="module")
+def telling(unsealing: set[str]) -> set[str]:
+    """Every public method of a model that returns such a thing, or makes an image of it."""
+    found: set[str] = set()
+    for each in functions():
+        returned = ast.unparse(each.returns) if each.returns is not None else ""
+        if not each.name.startswith("_") and returned in _TEXTS and opens_a_seal(each, unsealing):
+            found.add(each.name)
+    return found - unsealing
+
+
+def modules() -> list[Path]:
+    return [path for area in ("web", "cli", "jobs") for path in (SOURCE / area).rglob("*.py")]
+
+
+def read_in(tree: ast.AST, names: set[str]) -> list[tuple[int, str]]:
+    """Where one of these is read; what a class of the model stands before is a column, unread."""
+    return [
+        (node.lineno, node.attr)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and node.attr in names
+        and not (isinstance(node.value, ast.Name) and node.value.id[:1].isupper())
+    ]
+
+
+def test_what_unseals_is_known(unsealing: set[str], telling: set[str]) -> None:
+    assert unsealing >= {
+        *("content", "extra", "sealed", "summary", "consent_reply", "purpose", "reply"),
+        *("closing_note", "system_prompt", "refinement_prompt", "effective_refinement_prompt"),
+    }
+    assert telling >= {"ledger_entry"}
+
+
+def test_no_page_command_or_job_reads_what_is_sealed(
+    unsealing: set[str], telling: set[str]
+) -> None:
+    found = {
+        f"{path.relative_to(SOURCE)}:{line} .{name}"
+        for path in modules()
+        for line, name in read_in(ast.parse(path.read_text()), unsealing | telling)
+    }
+
+    assert found == set()
+
+
+def test_no_page_command_or_job_reads_it_by_its_name(
+    unsealing: set[str], telling: set[str]
+) -> None:
+    """``getattr(agent, "system_prompt")`` and its like; a name that is made must say its end."""
+    found = set()
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            named = name_asked_for(node)
+            if named is not None and (not named or named in unsealing | telling):
+                found.add(f"{path.relative_to(SOURCE)}:{node.lineno}")  # type: ignore[attr-defined]
+
+    assert found == set()
+
+
+def name_asked_for(node: ast.AST) -> str | None:
+    """The last part of the attribute that a call gets by its name; empty where nobody can tell."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        return None
+    if node.func.id in ("vars", "attrgetter"):
+        return ""
+    if node.func.id != "getattr" or ast.unparse(node.args[0]) == "self":
+        return None
+    asked = node.args[1]
+    if isinstance(asked, ast.JoinedStr):
+        asked = asked.values[-1]
+    return str(asked.value) if isinstance(asked, ast.Constant) else ""
+
+
+def test_no_template_reads_what_is_sealed(unsealing: set[str], telling: set[str]) -> None:
+    attribute = re.compile(rf"[.]({'|'.join(sorted(unsealing | telling))})\b|\|\s*attr\b")
+
+    found = {
+        f"{path.relative_to(TEMPLATES)}: {said.group()}"
+        for path in TEMPLATES.rglob("*.html")
+        for expression in _EXPRESSIONS.findall(path.read_text())
+        for said in attribute.finditer(expression)
+    }
+
+    assert found == set()
+
+
+def test_no_template_leaves_a_text_unescaped() -> None:
+    found = [
+        path.name
+        for path in TEMPLATES.rglob("*.html")
+        if re.search(r"\|\s*safe\b|autoescape", path.read_text())
+    ]
+
+    assert found == []

@@ -1,0 +1,609 @@
+"""The pages of access: asking, the story of a grant, reading under it, its end."""
+
+import html
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from flask import Flask
+from redis import Redis
+
+from refine.extensions import db
+from refine.jobs.access import ask_for_access
+from refine.models import AccessGrant, Agent, User
+from tests import factories, sql
+from tests.web.conftest import Browser, SignedIn, ended_session, person, records, words_of
+
+PURPOSE = "to see why it declined"
+WISH = {"reason": "failed_session", "purpose": PURPOSE, "duration_minutes": "30"}
+
+
+@pytest.fixture
+def agent(admin: User) -> Agent:
+    """An agent with something to say."""
+    made = factories.agent(
+        "roses by the wall",
+        "beans by the fence",
+        account=admin.account,
+        name="Ada",
+        model_id="rehearsal/ada",
+        system_prompt="You are Ada, a gardener.",
+    )
+    db.session.commit()
+    return made
+
+
+@pytest.fixture
+def grant(agent: Agent, admin: User) -> AccessGrant:
+    made = factories.live_grant(agent, admin, purpose=PURPOSE, duration_minutes=30)
+    db.session.commit()
+    return made
+
+
+def grants() -> list[AccessGrant]:
+    db.session.rollback()
+    return list(db.session.scalars(db.select(AccessGrant).order_by(AccessGrant.created_at)))
+
+
+def past_its_end() -> None:
+    sql.run("UPDATE access_grants SET expires_at = clock_timestamp()")
+
+
+# -- asking ---------------------------------------------------------------------------------------
+
+
+def test_a_request_leads_to_its_page_and_to_a_worker(
+    redis: Redis, dashboard: Browser, agent: Agent
+) -> None:
+    answer = dashboard.submit(f"/access/new?agent={agent.id}", WISH)
+
+    (grant,) = grants()
+    assert answer.status_code == 303
+    assert answer.headers["Location"] == f"/access/{grant.id}"
+    assert (grant.status, grant.purpose, grant.duration_minutes) == ("requested", PURPOSE, 30)
+    page = dashboard.get(f"/access/{grant.id}").text
+    assert 'hx-trigger="every 2s"' in page
+    assert "The request waits for a worker" in words_of(page)
+
+
+def test_what_the_agent_is_asked_is_what_the_preview_shows(
+    redis: Redis, dashboard: Browser, agent: Agent, model: Any, app: Flask, monkeypatch: Any
+) -> None:
+    purpose = 'to see why it declined; "quoted" <b>bold</b>\nand on a second line'
+    wish = {**WISH, "purpose": purpose}
+
+    answer = dashboard.submit(f"/access/new?agent={agent.id}", {**wish, "preview": "1"})
+
+    assert answer.status_code == 200
+    assert grants() == []
+    shown = re.search(r"<pre[^>]*>(.*?)</pre>", answer.text, re.DOTALL)
+    assert shown is not None
+    settings = replace(app.extensions["refine.settings"], openrouter_base_url=model.base_url)
+    monkeypatch.setitem(app.extensions, "refine.settings", settings)
+    agent.model_id = "test/model"
+    db.session.commit()
+    model.say("NO")
+    dashboard.submit(f"/access/new?agent={agent.id}", wish)
+    ask_for_access(str(grants()[0].id))
+    assert html.unescape(shown[1]) == model.requests[0]["messages"][1]["content"]
+
+
+def test_the_form_shows_the_question_before_anything_is_typed(
+    dashboard: Browser, agent: Agent
+) -> None:
+    page = dashboard.get(f"/access/new?agent={agent.id}")
+
+    assert page.status_code == 200
+    assert "Answer with YES or NO as the first word" in page.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"reason": "curiosity"}, "Reason must be one of"),
+        ({"reason": ""}, "Reason must be one of"),
+        ({"purpose": "too short"}, "Purpose must have at least 20 characters"),
+        ({"purpose": "x" * 501}, "Purpose has 501 characters"),
+        ({"purpose": ""}, "Purpose must not be empty"),
+        *(
+            ({"duration_minutes": minutes}, "Duration_minutes must be a whole number")
+            for minutes in ("14", "241", "", "an hour", "-30", "30.0", "٣٠", "9" * 40)
+        ),
+    ],
+)
+def test_what_cannot_be_asked_comes_back_with_the_form(
+    dashboard: Browser, agent: Agent, fields: dict[str, str], said: str
+) -> None:
+    answer = dashboard.submit(f"/access/new?agent={agent.id}", {**WISH, **fields})
+
+    assert answer.status_code == 422
+    assert said in words_of(answer.text)
+    assert 'name="purpose"' in answer.text
+    assert html.escape(fields.get("purpose", PURPOSE)) in answer.text
+    assert grants() == []
+
+
+@pytest.mark.parametrize("field", WISH)
+def test_a_field_that_is_missing_is_asked_for(dashboard: Browser, agent: Agent, field: str) -> None:
+    wish = {name: value for name, value in WISH.items() if name != field}
+
+    assert dashboard.submit(f"/access/new?agent={agent.id}", wish).status_code == 422
+
+
+@pytest.mark.parametrize("minutes", ["15", "16", "120", "240"])
+def test_any_time_in_the_range_is_taken(
+    redis: Redis, dashboard: Browser, agent: Agent, minutes: str
+) -> None:
+    dashboard.submit(f"/access/new?agent={agent.id}", {**WISH, "duration_minutes": minutes})
+
+    assert [grant.duration_minutes for grant in grants()] == [int(minutes)]
+
+
+@pytest.mark.parametrize("query", ["", "?agent=", "?agent=x", "?agent=٣", f"?agent={10**30}"])
+def test_without_an_agent_there_is_nobody_to_ask(dashboard: Browser, query: str) -> None:
+    assert dashboard.get(f"/access/new{query}").status_code == 404
+    assert dashboard.submit(f"/access/new{query}", WISH).status_code == 404
+
+
+def test_a_second_request_leads_to_the_first(
+    redis: Redis, dashboard: Browser, agent: Agent
+) -> None:
+    dashboard.submit(f"/access/new?agent={agent.id}", WISH)
+
+    answer = dashboard.submit(f"/access/new?agent={agent.id}", WISH)
+
+    (first,) = grants()
+    assert answer.status_code == 409
+    assert "You have asked this agent already" in words_of(answer.text)
+    assert f'href="/access/{first.id}"' in answer.text
+
+
+def test_after_a_human_changed_the_model_the_form_says_why_not(
+    dashboard: Browser, agent: Agent, admin: User
+) -> None:
+    agent.configure(user=admin, model_id="rehearsal/other")
+    db.session.commit()
+
+    page = dashboard.get(f"/access/new?agent={agent.id}")
+    answer = dashboard.submit(f"/access/new?agent={agent.id}", WISH)
+
+    assert (page.status_code, answer.status_code) == (200, 409)
+    for said in (page.text, answer.text):
+        assert "A human changed the model or a prompt of Ada" in words_of(said)
+    assert grants() == []
+
+
+def test_without_redis_the_request_waits(
+    app: Flask, dashboard: Browser, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = replace(app.extensions["refine.settings"], redis_url="redis://127.0.0.1:9/0")
+    monkeypatch.setitem(app.extensions, "refine.settings", away)
+
+    answer = dashboard.submit(f"/access/new?agent={agent.id}", WISH)
+
+    assert answer.status_code == 303
+    assert [grant.status for grant in grants()] == ["requested"]
+
+
+def test_who_may_not_act_finds_no_link_to_ask(
+    agent: Agent, admin: User, dashboard: Browser, signed_in: SignedIn
+) -> None:
+    viewer = signed_in(person(account=admin.account, role="viewer"))
+    pages = (f"/agents/{agent.id}", f"/agents/{agent.id}/ledger")
+
+    assert all("/access/new" in dashboard.get(page).text for page in pages)
+    assert not any("/access/new" in viewer.get(page).text for page in pages)
+
+
+# -- the list and the page of a grant -------------------------------------------------------------
+
+
+def test_the_list_shows_who_may_read_what(dashboard: Browser, grant: AccessGrant) -> None:
+    said = words_of(dashboard.get("/access").text)
+
+    assert f"{grant.user.email} Ada the agent asked for it 30 ◉ may read" in said
+
+
+def test_the_list_is_filtered_by_state_and_agent(
+    dashboard: Browser, grant: AccessGrant, agent: Agent
+) -> None:
+    other = factories.agent(account=agent.account, name="Bea")
+    factories.grant(other)
+    db.session.commit()
+
+    def rows(query: str) -> int:
+        return dashboard.get(f"/access{query}").text.count('<a href="/access/') - (
+            dashboard.get(f"/access{query}").text.count("for this</a>")
+        )
+
+    assert rows("") == 2
+    assert rows("?status=granted") == rows(f"?agent={other.id}") == rows("?status=requested") == 1
+    assert rows("?status=lapsed") == 0
+    assert rows("?status=nonsense") == 2
+    assert "No request matches" in dashboard.get("/access?status=lapsed").text
+
+
+def test_an_empty_list_says_how_one_comes_about(dashboard: Browser) -> None:
+    assert "Nobody has asked to read" in dashboard.get("/access").text
+
+
+def test_no_other_accounts_grants_are_listed(grant: AccessGrant, signed_in: SignedIn) -> None:
+    stranger, site_admin = signed_in(person()), signed_in(person(site_admin=True))
+
+    assert str(grant.id) not in stranger.get("/access").text
+    assert str(grant.id) in site_admin.get("/access").text
+
+
+def test_a_grant_past_its_end_is_said_to_be_over_before_the_clock_came_by(
+    dashboard: Browser, grant: AccessGrant
+) -> None:
+    past_its_end()
+
+    for path in ("/access", f"/access/{grant.id}"):
+        said = words_of(dashboard.get(path).text)
+        assert "its time was over" in said
+        assert "may read" not in said
+
+
+def test_the_purpose_is_told_to_its_user_and_to_admins(
+    dashboard: Browser, grant: AccessGrant, admin: User, signed_in: SignedIn
+) -> None:
+    path = f"/access/{grant.id}"
+    told = {
+        "its user": dashboard,
+        "another admin": signed_in(person(account=admin.account)),
+        "a viewer": signed_in(person(account=admin.account, role="viewer")),
+        "a site admin": signed_in(person(site_admin=True)),
+    }
+
+    shown = {who: PURPOSE in browser.get(path).text for who, browser in told.items()}
+
+    assert shown == {
+        "its user": True,
+        "another admin": True,
+        "a viewer": False,
+        "a site admin": True,
+    }
+
+
+def test_the_story_names_each_step_with_who_took_it(
+    dashboard: Browser, grant: AccessGrant, agent: Agent, admin: User
+) -> None:
+    ids = [memory.id for memory in db.session.scalars(agent.memories("core"))]
+    dashboard.get(f"/agents/{agent.id}/ledger")
+    dashboard.submit(f"/access/{grant.id}/end")
+
+    said = words_of(dashboard.get(f"/access/{grant.id}").text)
+
+    steps = [
+        f"access asked for {admin.email}",
+        "access granted Ada",
+        f"content read {admin.email} memories: #{ids[1]}, #{ids[0]}",
+        f"access ended {admin.email} ended by who had it",
+    ]
+    places = [said.index(step) for step in steps]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        (lambda grant: grant.fail("the model's server did not answer", "timeout"), "no answer"),
+        (lambda grant: grant.lapse(), "within 24 hours"),
+        (lambda grant: grant.settle("NO", agreed=False, generation_id=None), "did not say yes"),
+    ],
+)
+def test_a_page_whose_request_came_to_nothing_says_why_and_asks_no_more(
+    dashboard: Browser, agent: Agent, admin: User, end: Any, said: str
+) -> None:
+    grant = factories.grant(agent, user_id=admin.id)
+    grant.claim()
+    db.session.commit()
+    assert "is being asked" in dashboard.get(f"/access/{grant.id}").text
+    end(grant)
+    db.session.commit()
+
+    page = dashboard.get(f"/access/{grant.id}").text
+
+    assert said in words_of(page)
+    assert "hx-trigger" not in page
+    assert "Ask again" in page
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def test_under_a_grant_the_ledger_says_what_is_kept(
+    dashboard: Browser, grant: AccessGrant, agent: Agent
+) -> None:
+    page = dashboard.get(f"/agents/{agent.id}/ledger")
+
+    assert "roses by the wall" in page.text
+    (record,) = records("memory_access_viewed")
+    assert record.auditable_id == str(grant.id)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown"),
+    [("core", False), ("discarded", True), ("constitutional", False)],
+)
+def test_filters_hold_under_a_grant(
+    dashboard: Browser, grant: AccessGrant, agent: Agent, admin: User, kind: str, shown: bool
+) -> None:
+    first = next(iter(db.session.scalars(agent.memories("core"))))
+    first.discard(user=admin)
+    db.session.commit()
+
+    page = dashboard.get(f"/agents/{agent.id}/ledger?kind={kind}").text
+
+    assert ("roses by the wall" in page) is shown
+
+
+def test_content_is_escaped(dashboard: Browser, grant: AccessGrant, agent: Agent) -> None:
+    factories.memory(agent, "<script>alert(1)</script>")
+    db.session.commit()
+
+    page = dashboard.get(f"/agents/{agent.id}/ledger").text
+
+    assert "<script>alert(1)" not in page
+    assert "&lt;script&gt;alert(1)" in page
+
+
+def test_a_search_finds_what_is_said_and_its_words_go_into_no_address(
+    dashboard: Browser, grant: AccessGrant, agent: Agent
+) -> None:
+    answer = dashboard.submit(f"/agents/{agent.id}/ledger", {"search": "ROSES", "kind": "core"})
+
+    assert answer.status_code == 200
+    assert "roses by the wall" in answer.text
+    assert "beans by the fence" not in answer.text
+    assert "?search" not in answer.text
+
+
+def test_a_search_goes_on_page_by_page(
+    dashboard: Browser, grant: AccessGrant, agent: Agent
+) -> None:
+    for number in range(60):
+        factories.memory(agent, f"tulip {number} of them")
+    db.session.commit()
+    path, asked = f"/agents/{agent.id}/ledger", {"search": "tulip", "kind": "core"}
+
+    first = dashboard.submit(path, asked).text
+    after = re.search(r'name="after" value="(\d+)"', first)
+    assert after is not None
+    second = dashboard.submit(path, {**asked, "after": after[1]}).text
+
+    assert "60 of these say it" in words_of(first)
+    assert (first.count("data-open>tulip"), second.count("data-open>tulip")) == (50, 10)
+    assert 'name="after"' not in second
+
+
+@pytest.mark.parametrize(
+    "fields", [{"search": ""}, {"search": "x" * 201}, {"search": "roses", "after": "x"}, {}]
+)
+def test_a_search_that_makes_no_sense_is_refused(
+    dashboard: Browser, grant: AccessGrant, agent: Agent, fields: dict[str, str]
+) -> None:
+    answer = dashboard.submit(f"/agents/{agent.id}/ledger", fields)
+
+    assert answer.status_code == 422
+    assert "roses by" not in answer.text
+
+
+def test_a_search_that_finds_nothing_says_so(
+    dashboard: Browser, grant: AccessGrant, agent: Agent
+) -> None:
+    answer = dashboard.submit(f"/agents/{agent.id}/ledger", {"search": "tulips"})
+
+    assert "None of these memories says it" in answer.text
+
+
+def test_without_a_grant_a_search_leads_to_the_sealed_list(
+    dashboard: Browser, agent: Agent
+) -> None:
+    answer = dashboard.submit(
+        f"/agents/{agent.id}/ledger", {"search": "roses"}, follow_redirects=True
+    )
+
+    assert "ask the agent for access" in answer.text
+    assert "roses by" not in answer.text
+
+
+def test_records_sessions_and_prompts_open_under_the_same_grant(
+    dashboard: Browser, agent: Agent, admin: User
+) -> None:
+    more = [factories.memory(agent, factories.text_of(25)) for _ in range(8)]
+    session = ended_session(agent, more[0], summary="one plant less")
+    record = next(r for r in factories.records(agent) if r.action == "memory_refinement_delete")
+    text = more[0].content
+    factories.live_grant(agent, admin)
+    db.session.commit()
+
+    assert text in dashboard.get(f"/audit/{record.id}").text
+    assert "one plant less" in dashboard.get(f"/sessions/{session.id}").text
+    assert "You are Ada, a gardener." in dashboard.get(f"/agents/{agent.id}/settings").text
+    assert [r.data["what"] for r in records("memory_access_viewed")] == [
+        "audit_record",
+        "session",
+        "prompts",
+    ]
+
+
+def test_a_record_of_the_account_stays_as_it_is_under_a_grant(
+    dashboard: Browser, grant: AccessGrant
+) -> None:
+    (record,) = records("user_signed_in")
+
+    assert dashboard.get(f"/audit/{record.id}").status_code == 200
+    assert records("memory_access_viewed") == []
+
+
+@pytest.fixture
+def no_records(grant: AccessGrant) -> Iterator[None]:
+    sql.run(
+        "CREATE FUNCTION refuse_views() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'no'; END $$",
+        "CREATE TRIGGER refuse_views BEFORE INSERT ON audit_logs FOR EACH ROW "
+        "WHEN (NEW.action = 'memory_access_viewed') EXECUTE FUNCTION refuse_views()",
+    )
+    yield
+    db.session.rollback()
+    sql.run("DROP TRIGGER refuse_views ON audit_logs", "DROP FUNCTION refuse_views()")
+
+
+def test_where_the_look_cannot_be_recorded_no_page_shows_anything(
+    dashboard: Browser, agent: Agent, no_records: None
+) -> None:
+    answers = [
+        dashboard.get(f"/agents/{agent.id}/ledger"),
+        dashboard.get(f"/agents/{agent.id}/settings"),
+        dashboard.submit(f"/agents/{agent.id}/ledger", {"search": "roses"}),
+    ]
+
+    assert {answer.status_code for answer in answers} == {503}
+    assert not [a for a in answers if "by the wall" in a.text or "gardener" in a.text]
+
+
+def test_a_page_with_content_is_kept_nowhere_and_leaves_when_the_access_ends(
+    dashboard: Browser, grant: AccessGrant, agent: Agent
+) -> None:
+    answer = dashboard.get(f"/agents/{agent.id}/ledger")
+
+    assert answer.headers["Cache-Control"] == "no-store, private"
+    seconds, where = answer.headers["Refresh"].split("; url=")
+    assert 29 * 60 < int(seconds) <= 30 * 60 + 1
+    assert where == f"/access/{grant.id}?over=1"
+    assert "/static/open.js" in answer.text
+
+
+def test_a_page_without_content_stays(dashboard: Browser, grant: AccessGrant) -> None:
+    answer = dashboard.get("/agents")
+
+    assert "Refresh" not in answer.headers
+    assert "/static/open.js" not in answer.text
+
+
+# -- the banner and the end -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/", "/agents", "/audit", "/profile", "/nowhere", "/access"])
+def test_while_a_grant_lives_every_page_says_so(
+    dashboard: Browser, grant: AccessGrant, path: str
+) -> None:
+    page = dashboard.get(path).text
+
+    assert f"<q>{PURPOSE}</q>" in page
+    assert f'action="/access/{grant.id}/end"' in page
+
+
+def test_nobody_else_sees_the_banner(
+    grant: AccessGrant, admin: User, signed_in: SignedIn, client: Browser
+) -> None:
+    other = signed_in(person(account=admin.account))
+
+    assert PURPOSE not in other.get("/").text
+    assert PURPOSE not in client.get("/sign-in").text
+
+
+def test_end_now_ends_it_and_has_the_browser_forget(
+    dashboard: Browser, grant: AccessGrant, agent: Agent
+) -> None:
+    answer = dashboard.submit(f"/access/{grant.id}/end")
+
+    assert answer.status_code == 303
+    assert answer.headers["Clear-Site-Data"] == '"cache"'
+    assert "roses by the wall" not in dashboard.get(f"/agents/{agent.id}/ledger").text
+    assert PURPOSE not in dashboard.get("/").text
+    assert [(g.status, g.end_reason) for g in grants()] == [("ended", "ended_by_user")]
+
+
+def test_ending_twice_says_that_there_was_nothing_to_end(
+    dashboard: Browser, grant: AccessGrant
+) -> None:
+    dashboard.submit(f"/access/{grant.id}/end")
+
+    answer = dashboard.submit(f"/access/{grant.id}/end", follow_redirects=True)
+
+    assert "There was no access to end any more" in answer.text
+    assert len(records("memory_access_ended")) == 1
+
+
+def test_another_admin_revokes_it(
+    grant: AccessGrant, admin: User, agent: Agent, dashboard: Browser, signed_in: SignedIn
+) -> None:
+    other = signed_in(person(account=admin.account))
+    assert "Revoke" in other.get(f"/access/{grant.id}").text
+
+    other.submit(f"/access/{grant.id}/end")
+
+    assert [g.end_reason for g in grants()] == ["revoked_by_admin"]
+    assert "roses by the wall" not in dashboard.get(f"/agents/{agent.id}/ledger").text
+    assert "revoked by an admin" in dashboard.get(f"/access/{grant.id}").text
+
+
+def test_a_viewer_ends_nothing(grant: AccessGrant, admin: User, signed_in: SignedIn) -> None:
+    viewer = signed_in(person(account=admin.account, role="viewer"))
+
+    assert "Revoke" not in viewer.get(f"/access/{grant.id}").text
+    assert viewer.submit(f"/access/{grant.id}/end").status_code == 403
+
+
+def test_who_comes_from_an_open_page_after_the_end_forgets_it(
+    dashboard: Browser, grant: AccessGrant
+) -> None:
+    assert "Clear-Site-Data" not in dashboard.get(f"/access/{grant.id}").headers
+
+    assert "Clear-Site-Data" in dashboard.get(f"/access/{grant.id}?over=1").headers
+
+
+def test_signing_out_has_the_browser_forget(dashboard: Browser, grant: AccessGrant) -> None:
+    answer = dashboard.submit("/sign-out")
+
+    assert answer.headers["Clear-Site-Data"] == '"cache"'
+
+
+# -- the note -------------------------------------------------------------------------------------
+
+
+def test_after_the_end_a_note_is_asked_for_and_kept(
+    dashboard: Browser, grant: AccessGrant, admin: User, signed_in: SignedIn
+) -> None:
+    assert "Closing note" not in dashboard.get(f"/access/{grant.id}").text
+    dashboard.submit(f"/access/{grant.id}/end")
+    assert 'name="note"' in dashboard.get(f"/access/{grant.id}").text
+
+    answer = dashboard.submit(f"/access/{grant.id}/note", {"note": "two greetings, merged"})
+
+    assert answer.status_code == 303
+    page = dashboard.get(f"/access/{grant.id}").text
+    assert "<q>two greetings, merged</q>" in page
+    assert 'name="note"' not in page
+    other = signed_in(person(account=admin.account))
+    assert "<q>two greetings, merged</q>" in other.get(f"/access/{grant.id}").text
+
+
+@pytest.mark.parametrize("note", ["", "x" * 501])
+def test_a_note_that_cannot_be_kept_comes_back(
+    dashboard: Browser, grant: AccessGrant, note: str
+) -> None:
+    dashboard.submit(f"/access/{grant.id}/end")
+
+    answer = dashboard.submit(f"/access/{grant.id}/note", {"note": note})
+
+    assert answer.status_code == 422
+    assert "Closing_note" in words_of(answer.text)
+
+
+def test_a_note_before_the_end_is_refused(dashboard: Browser, grant: AccessGrant) -> None:
+    answer = dashboard.submit(f"/access/{grant.id}/note", {"note": "two greetings, merged"})
+
+    assert answer.status_code == 409
+
+
+def test_nobody_else_writes_it(grant: AccessGrant, admin: User, signed_in: SignedIn) -> None:
+    other = signed_in(person(account=admin.account))
+    other.submit(f"/access/{grant.id}/end")
+
+    assert other.submit(f"/access/{grant.id}/note", {"note": "mine"}).status_code == 403

@@ -1,0 +1,227 @@
+"""Who is shown content where: user × agent × state of the grant × page, every cell of it.
+
+In one family of cells content is shown: to the user of a live grant, of its agent, on the pages
+that are about what it keeps. The table is made from the states and routes that there are, so that
+a new one is in it, or fails here.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pytest
+from flask import Flask
+
+from refine.extensions import db
+from refine.models import AccessGrant, Agent, User
+from refine.models.access import END_REASONS, STATUSES
+from tests import factories, sql
+from tests.web.conftest import Browser, browser_of, ended_session, person
+
+# What each agent keeps to itself, in every memory, prompt and summary.
+CANARIES = {"its agent": "goldfinch", "another agent": "nightingale"}
+
+Put = Callable[[AccessGrant, User], object]
+
+
+def live(grant: AccessGrant) -> None:
+    assert grant.claim()
+    grant.settle("YES", agreed=True, generation_id="gen-1")
+
+
+def _granted(grant: AccessGrant, admin: User) -> None:
+    live(grant)
+
+
+def _declined(grant: AccessGrant, admin: User) -> None:
+    assert grant.claim()
+    grant.settle("NO", agreed=False, generation_id="gen-1")
+
+
+def _ended_by_user(grant: AccessGrant, admin: User) -> None:
+    live(grant)
+    assert grant.end(user=grant.user)
+
+
+def _revoked_by_agent(grant: AccessGrant, admin: User) -> None:
+    live(grant)
+    assert grant.end(user=None)
+
+
+def _revoked_by_admin(grant: AccessGrant, admin: User) -> None:
+    live(grant)
+    assert grant.end(user=admin)
+
+
+def _past_its_end(grant: AccessGrant, admin: User) -> None:
+    live(grant)
+    db.session.commit()
+    sql.run(f"UPDATE access_grants SET expires_at = clock_timestamp() WHERE id = '{grant.id}'")
+    db.session.expire_all()
+
+
+def _expired(grant: AccessGrant, admin: User) -> None:
+    _past_its_end(grant, admin)
+    assert grant.expire_if_due()
+
+
+# A state is a status, and of an ended grant why it ended; and two that no column tells.
+STATES: dict[str, Put | None] = {
+    "none": None,
+    "requested": lambda grant, admin: None,
+    "granted": _granted,
+    "granted, past its end": _past_its_end,
+    "granted, agent not active": lambda grant, admin: (
+        live(grant),
+        grant.agent.configure(user=admin, active=False),
+    ),
+    "declined": _declined,
+    "failed": lambda grant, admin: grant.fail("the model's server did not answer", "timeout"),
+    "lapsed": lambda grant, admin: grant.lapse(),
+    "ended, expired": _expired,
+    "ended, ended_by_user": _ended_by_user,
+    "ended, revoked_by_agent": _revoked_by_agent,
+    "ended, revoked_by_admin": _revoked_by_admin,
+}
+
+# Whoever has a grant of their own in that state; what became of them since.
+OWNERS: dict[str, Callable[[User], object]] = {
+    "its user": lambda user: None,
+    "its user, deactivated": lambda user: setattr(user, "active", False),
+    "its user, now a viewer": lambda user: setattr(user, "role", "viewer"),
+    "its user, now elsewhere": lambda user: setattr(user, "account", factories.account()),
+}
+OTHERS = ("another admin", "a viewer", "an admin elsewhere", "a site admin", "nobody")
+
+# What is asked of each page that shows content to whom it may, and of all that never do.
+OPEN_PAGES = (
+    "/agents/<int:agent_id>/ledger",
+    "/agents/<int:agent_id>/settings",
+    "/audit/<int:record_id>",
+    "/sessions/<uuid:session_id>",
+    "SEARCH /agents/<int:agent_id>/ledger",
+)
+SEALED_PAGES = (
+    "/",
+    "/access",
+    "/access/<uuid:grant_id>",
+    "/access/<uuid:grant_id>/_live",
+    "/access/new",
+    "/agents",
+    "/agents/<int:agent_id>",
+    "/audit",
+    "/audit/export.csv",
+    "/audit/export.jsonl",
+    "/sessions",
+    "/sessions/<uuid:session_id>/_live",
+    "/sessions/<uuid:session_id>/undo",
+)
+# These are about no agent.
+NO_AGENTS = {
+    *("/accounts", "/healthz", "/invitations/<secret>", "/metrics", "/ops", "/profile"),
+    *("/readyz", "/schedule", "/sign-in", "/static/<path:filename>", "/tokens", "/users"),
+}
+
+
+class Told(NamedTuple):
+    """An agent with something of its own in every place that there is."""
+
+    agent: Agent
+    record_id: int
+    session_id: object
+    grant_id: object
+
+
+def told(admin: User, canary: str) -> Told:
+    agent = factories.agent(
+        account=admin.account,
+        model_id="rehearsal/ada",
+        system_prompt=f"the {canary} sings",
+        refinement_prompt=f"as the {canary} would",
+    )
+    memories = [factories.memory(agent, f"the {canary} {factories.text_of(25)}") for _ in range(8)]
+    session = ended_session(agent, memories[0], summary=f"one {canary} less")
+    deleted = next(r for r in factories.records(agent) if r.action == "memory_refinement_delete")
+    return Told(agent, deleted.id, session.id, factories.grant(agent).id)
+
+
+def visited(browser: Browser, page: str, about: Told) -> str:
+    """All that comes back for a page about an agent."""
+    path = page.removeprefix("SEARCH ")
+    for name, value in (
+        ("<int:agent_id>", about.agent.id),
+        ("<int:record_id>", about.record_id),
+        ("<uuid:session_id>", about.session_id),
+        ("<uuid:grant_id>", about.grant_id),
+    ):
+        path = path.replace(name, str(value))
+    if page.startswith("SEARCH "):
+        answer = browser.submit(path, {"search": "the"}, follow_redirects=True)
+    else:
+        answer = browser.get(f"{path}?agent={about.agent.id}", follow_redirects=True)
+    return f"{answer.headers}{answer.text}"
+
+
+def browsers(
+    app: Flask, admin: User, agent: Agent, put: Put | None
+) -> Iterator[tuple[str, Browser]]:
+    """Everybody, signed in before what became of them since."""
+    people = {
+        **{who: person(account=admin.account) for who in OWNERS},
+        "another admin": admin,
+        "a viewer": person(account=admin.account, role="viewer"),
+        "an admin elsewhere": person(),
+        "a site admin": person(site_admin=True),
+    }
+    for who in OWNERS:
+        if put is not None:
+            grant = factories.grant(agent, user_id=people[who].id)
+            put(grant, admin)
+            db.session.commit()
+            agent.active = True
+    db.session.commit()
+    signed_in = {who: browser_of(app) for who in people}
+    for who, browser in signed_in.items():
+        assert browser.sign_in(people[who].email).status_code == 303
+        browser.token()
+    for who, change in OWNERS.items():
+        change(people[who])
+    db.session.commit()
+    yield "nobody", browser_of(app)
+    yield from signed_in.items()
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_content_is_shown_where_its_agent_has_agreed_and_nowhere_else(
+    app: Flask, admin: User, state: str
+) -> None:
+    about = {which: told(admin, canary) for which, canary in CANARIES.items()}
+    agent = about["its agent"].agent
+    people = dict(browsers(app, admin, agent, STATES[state]))
+    agent.active = state != "granted, agent not active"
+    db.session.commit()
+
+    shown = {
+        (who, which, page)
+        for (who, browser), which, page in itertools.product(
+            people.items(), CANARIES, OPEN_PAGES + SEALED_PAGES
+        )
+        if any(canary in visited(browser, page, about[which]) for canary in CANARIES.values())
+    }
+
+    allowed = {("its user", "its agent", page) for page in OPEN_PAGES}
+    assert shown == (allowed if state == "granted" else set())
+    assert people.keys() == {*OWNERS, *OTHERS}
+
+
+def test_every_state_is_in_the_table() -> None:
+    of_columns = {*STATUSES} - {"ended"} | {f"ended, {reason}" for reason in END_REASONS}
+
+    assert of_columns <= STATES.keys()
+
+
+def test_every_page_is_in_the_table(app: Flask) -> None:
+    pages = {rule.rule for rule in app.url_map.iter_rules() if "GET" in (rule.methods or ())}
+
+    asked = {page for page in OPEN_PAGES + SEALED_PAGES if not page.startswith("SEARCH ")}
+    assert asked | NO_AGENTS == pages
