@@ -44,6 +44,6 @@ __all__ = [
 def register(app: Flask, settings: Settings) -> None:
     """Add every operation. No cookie counts here, so no form of another site can do harm."""
     limiting.register(app, settings)
-    problems.register(app, api)
+    problems.register(app)
     csrf.exempt(api)
     app.register_blueprint(api)

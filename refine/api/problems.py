@@ -92,8 +92,8 @@ def problem(
     return answer
 
 
-def register(app: Flask, api: Blueprint) -> None:
-    """Answer whatever goes wrong below the API's address with a problem."""
+def handle(api: Blueprint) -> None:
+    """Answer whatever goes wrong in an operation with a problem."""
     api.register_error_handler(Problem, Problem.answer)
     api.register_error_handler(HTTPException, _http)
     api.register_error_handler(DBAPIError, _database)
@@ -101,13 +101,18 @@ def register(app: Flask, api: Blueprint) -> None:
     api.register_error_handler(RefineError, _refused)
     api.register_error_handler(Exception, _fault)
 
+
+def register(app: Flask) -> None:
+    """Answer with a problem also what is asked below the API's address, and is no operation."""
+
     @app.after_request
     def _unrouted(answer: Response) -> Response:
         """What fits no route belongs to no blueprint, and was answered with a page."""
         is_ours = request.path.startswith("/api/") and request.url_rule is None
         if not is_ours or answer.status_code < 400:
             return answer
-        allowed = {"Allow": answer.headers["Allow"]} if "Allow" in answer.headers else {}
+        methods = getattr(request.routing_exception, "valid_methods", None)
+        allowed = {"Allow": ", ".join(sorted(methods))} if methods else {}
         return problem(answer.status_code, headers=allowed)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from flask import Blueprint, Response, g, request
 
-from refine.api import limiting, once
+from refine.api import limiting, once, problems
 from refine.api.authenticating import authenticated
 from refine.api.checking import Schema, faults, from_url
 from refine.api.problems import Problem
@@ -29,6 +29,7 @@ View = Callable[..., Response]
 JSON = "application/json"
 
 api = Blueprint("api", __name__, url_prefix="/api/v1")
+problems.handle(api)
 
 
 @dataclass(frozen=True)
