@@ -2,7 +2,7 @@
 
 import uuid
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import asdict
 from typing import Any
 
 from flask import Response
@@ -20,14 +20,6 @@ from refine.models import Agent, RefinementSession
 from refine.models.image import iso
 from refine.models.session.columns import ENDED, LIVE
 from refine.refinement import time_machine
-from refine.refinement.time_machine import Effect
-
-_FIGURES = (
-    *("trigger", "status", "end_reason", "model_id"),
-    *("mass_before", "mass_after", "memories_before", "memories_after"),
-    *("duplicates_removed", "removable_tokens", "removed_tokens", "mutation_count", "stats"),
-    *("prompt_tokens", "cached_tokens", "completion_tokens"),
-)
 
 
 @operation(
@@ -92,7 +84,7 @@ def undo(agent: Agent, session_id: uuid.UUID, body: dict[str, Any]) -> Response:
         {
             "session": _shown(session),
             "undone_before": done.is_done,
-            "effect": {each.name: getattr(done.effect, each.name) for each in fields(Effect)},
+            "effect": asdict(done.effect),
         }
     )
 
@@ -100,8 +92,23 @@ def undo(agent: Agent, session_id: uuid.UUID, body: dict[str, Any]) -> Response:
 def _shown(session: RefinementSession) -> dict[str, Any]:
     return {
         "id": str(session.id),
-        **{name: getattr(session, name) for name in _FIGURES},
+        "trigger": session.trigger,
+        "status": session.status,
+        "end_reason": session.end_reason,
+        "model_id": session.model_id,
         "threshold": float(session.threshold),
+        "mass_before": session.mass_before,
+        "mass_after": session.mass_after,
+        "memories_before": session.memories_before,
+        "memories_after": session.memories_after,
+        "duplicates_removed": session.duplicates_removed,
+        "removable_tokens": session.removable_tokens,
+        "removed_tokens": session.removed_tokens,
+        "mutation_count": session.mutation_count,
+        "stats": dict(session.stats),
+        "prompt_tokens": session.prompt_tokens,
+        "cached_tokens": session.cached_tokens,
+        "completion_tokens": session.completion_tokens,
         "cost_usd": str(session.cost_usd),
         "summary": session.summary,
         "created_at": iso(session.created_at),
