@@ -25,13 +25,13 @@ def upgrade() -> None:
         ),
         sa.Column("answered_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint(
-            "(answer IS NULL) = (answered_at IS NULL)", name="ck_idempotency_keys_answered"
+            "(answer IS NULL) = (answered_at IS NULL)", name=op.f("ck_idempotency_keys_answered")
         ),
         sa.ForeignKeyConstraint(
-            ["token_id"], ["api_tokens.id"], name="fk_idempotency_keys_token_id_api_tokens"
+            ["token_id"], ["api_tokens.id"], name=op.f("fk_idempotency_keys_token_id_api_tokens")
         ),
-        sa.PrimaryKeyConstraint("id", name="pk_idempotency_keys"),
-        sa.UniqueConstraint("token_id", "key", name="uq_idempotency_keys_token_id_key"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_idempotency_keys")),
+        sa.UniqueConstraint("token_id", "key", name=op.f("uq_idempotency_keys_token_id_key")),
     )
     op.create_index("ix_idempotency_keys_created_at", "idempotency_keys", ["created_at"])
 
