@@ -104,7 +104,8 @@ def test_nothing_else_is(each: Operation, everybody: Everybody, app: Flask) -> N
     dead, revoked = ApiToken.mint(account=everybody.account, **owner)
     dead.revoke()
     db.session.commit()
-    never = valid[:-44] + valid[-44:-8][::-1] + valid[-8:]
+    _, never = ApiToken.mint(account=everybody.account, **owner)
+    db.session.rollback()
     forged = {
         "none": None,
         "cut off": valid[:-1],
