@@ -22,7 +22,7 @@ from refine.models.agent import PROMPTS
 from refine.rules.content import bounded_text
 
 T = TypeVar("T")
-What = Literal["memories", "search", "audit_record", "session", "prompts"]
+What = Literal["memories", "export", "search", "audit_record", "session", "prompts"]
 
 MAX_SEARCHED_CHARACTERS = 200
 
@@ -140,6 +140,19 @@ def memories(grant_id: uuid.UUID, user: User, ids: Sequence[int]) -> list[OpenMe
     found = {memory.id: _open(memory) for memory in db.session.scalars(wanted)}
     shown = [found[id_] for id_ in ids if id_ in found]
     return _seen(held, "memories", shown, ids=[memory.id for memory in shown])
+
+
+def contents(grant_id: uuid.UUID, user: User, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """Return ``content`` and ``extra`` of these memories by id, as a full export has them."""
+    held = _held(grant_id, user)
+    wanted = select(AgentMemory).where(
+        AgentMemory.agent_id == held.agent_id, AgentMemory.id.in_(list(ids))
+    )
+    shown = {
+        memory.id: {"content": memory.content, "extra": memory.extra}
+        for memory in db.session.scalars(wanted)
+    }
+    return _seen(held, "export", shown, ids=sorted(shown))
 
 
 def search(

@@ -1,20 +1,23 @@
 """Moving memories in and out, from the server's own command line."""
 
-from collections.abc import Callable, Iterator
+import itertools
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+from refine.access import reading
 from refine.cli.context import application
 from refine.cli.output import console
-from refine.errors import InvalidValue
+from refine.errors import InvalidValue, NotFound
 from refine.extensions import db
-from refine.models import Agent, AgentMemory
+from refine.models import AccessGrant, Agent, AgentMemory
 from refine.models.memory import MEMORY_TYPES
 from refine.transfer import own
 from refine.transfer.formats import READERS, rows_of
@@ -89,19 +92,41 @@ def import_(
 
 @click.command()
 @click.argument("agent_reference", metavar="AGENT")
-def export(agent_reference: str) -> None:
+@click.option(
+    "--grant",
+    "grant_id",
+    type=click.UUID,
+    help="With what they say, under this grant of the agent's. What is printed is recorded first.",
+)
+def export(agent_reference: str, grant_id: uuid.UUID | None) -> None:
     """Print what there is to know of AGENT's memories without reading them, as JSON Lines.
 
-    Ids, types, flags, tags, dates and sizes, discarded ones included; no content. The first line
-    says what the export is, the last one has the number of memories and a digest.
+    Ids, types, flags, tags, dates and sizes, discarded ones included; content under a grant alone.
+    The first line says what the export is, the last one has the number of memories and a digest.
     """
     with application("export"):
         agent = Agent.named(agent_reference)
-        for line in own.metadata_of(agent, _all_memories(agent)):
+        if grant_id is None:
+            memories = itertools.chain.from_iterable(_pages_of(agent))
+            lines = own.metadata_of(agent, memories)
+        else:
+            lines = own.with_contents_of(agent, _opened(agent, grant_id))
+        for line in lines:
             click.echo(line)
 
 
-def _all_memories(agent: Agent) -> Iterator[AgentMemory]:
+def _opened(agent: Agent, grant_id: uuid.UUID) -> Iterator[tuple[AgentMemory, dict[str, Any]]]:
+    """Yield each memory with its contents, as long as the grant lets its user read."""
+    grant = db.session.get(AccessGrant, grant_id)
+    if grant is None or grant.agent_id != agent.id:
+        raise NotFound(f"{agent.name} has no such grant")
+    user = grant.user
+    for page in _pages_of(agent):
+        contents = reading.contents(grant_id, user, [memory.id for memory in page])
+        yield from ((memory, contents[memory.id]) for memory in page)
+
+
+def _pages_of(agent: Agent) -> Iterator[Sequence[AgentMemory]]:
     """Yield them page by page, with no transaction open while somebody reads what was printed."""
     every = db.select(AgentMemory).where(AgentMemory.agent_id == agent.id).order_by(AgentMemory.id)
     after = 0
@@ -112,7 +137,7 @@ def _all_memories(agent: Agent) -> Iterator[AgentMemory]:
         for memory in page:
             db.session.expunge(memory)  # what is loaded stays, also behind the commit
         db.session.commit()
-        yield from page
+        yield page
 
 
 @contextmanager

@@ -24,8 +24,6 @@ FORMAT = "refine-memories"
 
 _METADATA = ("id", "memory_type", "constitutional", "tags", "token_estimate", "source", "source_id")
 _TIMES = ("created_at", "recorded_at", "updated_at", "discarded_at")
-_CONTENTS = ("content", "extra")
-
 _ORIGIN = re.compile(r"[0-9a-f]{16}")
 
 
@@ -37,12 +35,11 @@ def metadata_of(agent: Agent, memories: Iterable[AgentMemory]) -> Iterator[str]:
     return written(_manifest(agent, has_contents=False), (_metadata(memory) for memory in memories))
 
 
-def with_contents_of(agent: Agent, memories: Iterable[AgentMemory]) -> Iterator[str]:
-    """Yield the lines of a full export. Whoever calls this reads memories: ask who may, first."""
-    rows = (
-        {**_metadata(memory), **{field: getattr(memory, field) for field in _CONTENTS}}
-        for memory in memories
-    )
+def with_contents_of(
+    agent: Agent, memories: Iterable[tuple[AgentMemory, Mapping[str, Any]]]
+) -> Iterator[str]:
+    """Yield the lines of a full export; beside each memory its ``content`` and ``extra``."""
+    rows = ({**_metadata(memory), **contents} for memory, contents in memories)
     return written(_manifest(agent, has_contents=True), rows)
 
 

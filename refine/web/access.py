@@ -24,16 +24,15 @@ from refine.extensions import db
 from refine.jobs.access import request_access
 from refine.models import AccessGrant, Agent, AuditLog
 from refine.models.access import (
-    MAX_MINUTES,
     MAX_NOTE_CHARACTERS,
     MAX_PURPOSE_CHARACTERS,
-    MIN_MINUTES,
     MIN_PURPOSE_CHARACTERS,
     REASONS,
     STATUSES,
     Wish,
 )
 from refine.web import granted, scope
+from refine.web.forms import whole_number
 from refine.web.paging import page_of
 
 pages = Blueprint("access", __name__)
@@ -55,9 +54,7 @@ def listing() -> str:
     status = request.args.get("status", "")
     if status in STATUSES:
         query = query.where(AccessGrant.status == status)
-    agent = None
-    if (agent_id := request.args.get("agent", "")).isdecimal() and len(agent_id) < 19:
-        agent = scope.agent_or_404(int(agent_id))
+    if (agent := scope.chosen_agent()) is not None:
         query = query.where(AccessGrant.agent_id == agent.id)
     page = page_of(query)
     return render_template(
@@ -93,10 +90,10 @@ def ask() -> ResponseReturnValue:
         requested = request_access(agent, scope.user(), wish)
     except InvalidValue as error:
         db.session.rollback()
-        return _form(scope.agent_or_404(_agent_id()), error=error), 422
+        return _form(_agent_asked_about(), error=error), 422
     except Refused as refusal:
         db.session.rollback()
-        return _form(scope.agent_or_404(_agent_id()), error=refusal), 409
+        return _form(_agent_asked_about(), error=refusal), 409
     return redirect(url_for("access.page", grant_id=requested.id), 303)
 
 
@@ -200,23 +197,11 @@ def _shown(grant_id: uuid.UUID) -> dict[str, Any]:
 
 
 def _agent_asked_about() -> Agent:
-    return scope.agent_or_404(_agent_id())
-
-
-def _agent_id() -> int:
-    agent_id = request.args.get("agent", "")
-    if not (agent_id.isascii() and agent_id.isdigit()) or len(agent_id) > 18:
-        abort(404)
-    return int(agent_id)
+    return scope.chosen_agent() or abort(404)
 
 
 def _minutes() -> int:
-    text = request.form.get("duration_minutes", "").strip()
-    if not (text.isascii() and text.isdigit()) or len(text) > 6:
-        raise InvalidValue(
-            f"duration_minutes must be a whole number from {MIN_MINUTES} to {MAX_MINUTES}"
-        )
-    return int(text)
+    return whole_number(request.form.get("duration_minutes", ""), "duration_minutes")
 
 
 def _forgetting(answer: Any) -> Response:

@@ -22,6 +22,7 @@ from refine.rules.content import TAGS
 from refine.settings import current as current_settings
 from refine.web import granted, scope
 from refine.web.charts import Moment, step_plot
+from refine.web.forms import whole_number
 from refine.web.paging import PAGE_ROWS, page_of
 
 pages = Blueprint("agent", __name__)
@@ -94,7 +95,7 @@ def search(agent_id: int) -> ResponseReturnValue:
             text,
             wanted.query(agent),
             rows=PAGE_ROWS,
-            after_id=_whole(after, "after") if after else None,
+            after_id=whole_number(after, "after") if after else None,
         )
     except InvalidValue as error:
         db.session.rollback()
@@ -171,7 +172,9 @@ def configure(agent_id: int) -> ResponseReturnValue:
         if "model_id" in form:
             fields["model_id"] = _known_model(agent, form["model_id"])
         if "core_token_budget" in form:
-            fields["core_token_budget"] = _whole(form["core_token_budget"], "core_token_budget")
+            fields["core_token_budget"] = whole_number(
+                form["core_token_budget"], "core_token_budget"
+            )
         if "refinement_threshold" in form:
             fields["refinement_threshold"] = form["refinement_threshold"].strip() or None
         # a box that is not ticked is not sent: the form says that it has them
@@ -321,10 +324,3 @@ def _known_model(agent: Agent, model_id: str) -> str:
     elif model_id not in known:
         raise InvalidValue(f"model_id: the provider has no model {model_id[:100]!r} with tools")
     return model_id
-
-
-def _whole(text: str, field: str) -> int:
-    digits = text.replace(",", "").strip()
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > 12:
-        raise InvalidValue(f"{field} must be a whole number")
-    return int(digits)

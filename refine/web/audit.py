@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from flask import Blueprint, Response, render_template, request, stream_with_context
 from flask.typing import ResponseReturnValue
 from sqlalchemy import ColumnElement, Date, Select, and_, cast, func, or_, select, true
-from sqlalchemy.orm import joinedload
+from sqlalchemy.orm import defer, joinedload
 
 from refine import clock
 from refine.extensions import db
@@ -58,10 +58,9 @@ class Filter(NamedTuple):
     def of_request(cls) -> "Filter":
         """Read it; what makes no sense counts as not asked for."""
         args = request.args
-        agent_id = args.get("agent", "")
         return cls(
             action=args.get("action", "") if args.get("action", "") in ACTIONS else "",
-            agent_id=int(agent_id) if agent_id.isdecimal() and len(agent_id) < 19 else None,
+            agent_id=scope.chosen_agent_id(),
             session_id=_uuid(args.get("session", "")),
             since=day_of(args.get("since", "")),
             until=day_of(args.get("until", "")),
@@ -96,7 +95,8 @@ def page() -> str:
     """The records, newest first."""
     wanted = Filter.of_request()
     agent = scope.agent_or_404(wanted.agent_id) if wanted.agent_id is not None else None
-    page = page_of(_records(wanted))
+    # an import's record lists hundreds of memories
+    page = page_of(_records(wanted).options(defer(AuditLog.data)))
     return render_template(
         "audit/page.html",
         page=page,

@@ -31,6 +31,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 _LARGEST_ID = 2**63 - 1
+_DIGITS_OF_AN_ID = 19
 
 
 def sign_in() -> SignIn:
@@ -73,6 +74,19 @@ def chosen_account() -> Account | None:
 def account_to_change() -> Account:
     """Return the one account that a page of settings is about: the URL's, else the user's own."""
     return chosen_account() or user().account
+
+
+def chosen_agent() -> Agent | None:
+    """Return the agent that the URL's ``agent`` names by its id; None where it names none."""
+    agent_id = chosen_agent_id()
+    return agent_or_404(agent_id) if agent_id is not None else None
+
+
+def chosen_agent_id() -> int | None:
+    """Return the id in the URL's ``agent``, seen or not; None where there is none."""
+    text = request.args.get("agent", "")
+    is_id = text.isascii() and text.isdigit() and len(text) < _DIGITS_OF_AN_ID
+    return int(text) if is_id else None
 
 
 def agent_or_404(agent_id: int) -> Agent:

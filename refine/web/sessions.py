@@ -43,9 +43,7 @@ def listing() -> str:
         query = query.where(RefinementSession.created_at >= midnight(since))
     if request.args.get("lost"):
         query = query.where(RefinementSession.error_kind == "worker_lost")
-    agent = None
-    if (agent_id := request.args.get("agent", "")).isdecimal() and len(agent_id) < 19:
-        agent = scope.agent_or_404(int(agent_id))
+    if (agent := scope.chosen_agent()) is not None:
         query = query.where(RefinementSession.agent_id == agent.id)
     page = page_of(query)
     return render_template(

@@ -38,10 +38,10 @@ TRIGGERS = {
 
 # What became of a request for access.
 ACCESS_STATES = {
-    "requested": ("asked", "◔", "calm"),
+    "requested": ("asked", "◔", "live"),
     "granted": ("may read", "◉", "warn"),
     "declined": ("declined", "–", "calm"),
-    "failed": ("not asked", "✗", "bad"),
+    "failed": ("failed", "✗", "bad"),
     "lapsed": ("lapsed", "○", "calm"),
     "ended": ("ended", "✓", "ok"),
 }
@@ -114,6 +114,7 @@ LABELS = {
     "time_zone": "time zone",
     "monthly_cost_cap_usd": "monthly cost cap",
     "email": "e-mail",
+    "duration_minutes": "duration",
 }
 _FIELD = re.compile(rf"\b({'|'.join(LABELS)})\b")
 _CODE = re.compile("`([^`]+)`")

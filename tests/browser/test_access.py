@@ -77,6 +77,12 @@ def kept_in_browser(page: Page) -> str:
     )
 
 
+def reads_nothing(page: Page, agent: Agent) -> None:
+    page.goto(f"/agents/{agent.id}/ledger")
+    expect(page.get_by_text("Sealed: ids")).to_be_visible()
+    expect(page.get_by_text(CANARY)).to_have_count(0)
+
+
 @pytest.mark.usefixtures("worker")
 def test_asked_granted_read_and_ended(desk: Page, agent: Agent, model: ScriptedModel) -> None:
     model.say("YES, look at what you need.")
@@ -113,9 +119,7 @@ def test_a_no_shows_nothing(desk: Page, agent: Agent, model: ScriptedModel) -> N
 
     expect(state(desk, "declined")).to_be_visible()
     expect(desk.get_by_role("link", name="Ask again…")).to_be_visible()
-    desk.goto(f"/agents/{agent.id}/ledger")
-    expect(desk.get_by_text("Sealed: ids")).to_be_visible()
-    expect(desk.get_by_text(CANARY)).to_have_count(0)
+    reads_nothing(desk, agent)
 
 
 @pytest.mark.usefixtures("worker")
@@ -126,18 +130,82 @@ def test_an_answer_of_another_model_shows_nothing(
 
     ask(desk, agent)
 
-    expect(state(desk, "not asked")).to_be_visible()
+    expect(state(desk, "failed")).to_be_visible()
     expect(rows(desk, "What happened").last).to_contain_text("another model than the agent's own")
     desk.goto(f"/agents/{agent.id}/ledger")
     expect(desk.get_by_text(CANARY)).to_have_count(0)
 
 
+@pytest.mark.usefixtures("worker")
+def test_an_agent_whose_model_cannot_be_reached_lets_nobody_read(
+    desk: Page, agent: Agent, model: ScriptedModel
+) -> None:
+    model.http(401)
+
+    ask(desk, agent)
+
+    expect(state(desk, "failed")).to_be_visible()
+    reads_nothing(desk, agent)
+
+
+def test_after_a_human_changed_its_model_nobody_is_let_in_on_its_word(
+    desk: Page, agent: Agent
+) -> None:
+    desk.goto(f"/agents/{agent.id}/settings")
+    desk.get_by_label("Model").fill("test/another-model")
+    button(desk, "Save").click()
+    expect(desk.get_by_text("Saved.")).to_be_visible()
+
+    ask(desk, agent)
+
+    expect(desk.get_by_role("alert")).to_contain_text("A human changed the model or a prompt")
+    expect(desk.get_by_label("Purpose")).to_have_value(PURPOSE)
+    reads_nothing(desk, agent)
+
+
+def test_a_purpose_of_two_words_is_refused_with_what_was_typed(desk: Page, agent: Agent) -> None:
+    desk.goto(f"/access/new?agent={agent.id}")
+    desk.get_by_label("Reason").select_option("legal_duty")
+    desk.get_by_label("Purpose").fill("just curious")
+    desk.evaluate("document.querySelector('main form').noValidate = true")
+
+    button(desk, "Ask Wren").click()
+
+    expect(desk.get_by_role("alert")).to_contain_text("Purpose must have at least 20 characters")
+    expect(desk.get_by_label("Purpose")).to_have_value("just curious")
+
+
+def test_who_reads_already_is_led_there_instead_of_asking_twice(
+    desk: Page, agent: Agent, grant: AccessGrant
+) -> None:
+    desk.goto(f"/access/new?agent={agent.id}")
+
+    desk.get_by_role("link", name="You have an open request or access for Wren").click()
+
+    expect(state(desk, "may read")).to_be_visible()
+
+
+def test_a_viewer_finds_no_way_to_ask(page: Page, agent: Agent) -> None:
+    factories.user(account=agent.account, email="viewer@example.org", role="viewer")
+    db.session.commit()
+    sign_in(page, "viewer@example.org")
+
+    page.goto(f"/agents/{agent.id}/ledger")
+    expect(page.get_by_text("Sealed: ids")).to_be_visible()
+    expect(page.get_by_role("link", name="Read memories…")).to_have_count(0)
+    page.goto(f"/access/new?agent={agent.id}")
+
+    expect(heading(page, "You may not do this")).to_be_visible()
+
+
 def test_the_preview_shows_the_question_and_asks_nothing(desk: Page, agent: Agent) -> None:
     desk.goto(f"/access/new?agent={agent.id}")
+    desk.get_by_label("Reason").select_option("legal_duty")
     desk.get_by_label("Purpose").fill(PURPOSE)
     button(desk, "Preview").click()
 
     expect(desk.locator("pre.asked")).to_contain_text(f'"purpose": "{PURPOSE}"')
+    expect(desk.locator("pre.asked")).to_contain_text('"why": "a law requires it"')
     expect(desk.get_by_label("Purpose")).to_have_value(PURPOSE)
     assert PURPOSE.replace(" ", "+") not in desk.evaluate("location.href")
     assert db.session.scalars(db.select(AccessGrant)).all() == []

@@ -87,6 +87,7 @@ def _open_record(page: Page, history: History) -> None:
 
 def _refused_access(page: Page, history: History) -> None:
     page.goto(f"/access/new?agent={history.wren.id}")
+    page.get_by_label("Reason").select_option("failed_session")
     page.get_by_label("Purpose").fill("too short")
     button(page, "Preview").click()
     page.get_by_role("alert").filter(has_text="Purpose must have").wait_for()
@@ -101,7 +102,7 @@ def _refused_settings(page: Page, history: History) -> None:
 
 def _out_of_date(page: Page, history: History) -> None:
     page.goto(f"/agents/{history.wren.id}/settings")
-    page.evaluate("document.querySelector('main form').csrf_token.value = 'of another day'")
+    page.evaluate("document.querySelector('form.stack').csrf_token.value = 'of another day'")
     button(page, "Save").click()
     page.get_by_role("heading", name="This form is out of date").wait_for()
 

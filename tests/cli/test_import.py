@@ -6,6 +6,7 @@ import pty
 import signal
 import subprocess
 import threading
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from sqlalchemy import func, select, text
 
 from refine.extensions import db
-from refine.models import Agent, AgentMemory
+from refine.models import AccessGrant, Agent, AgentMemory
 from refine.models.verification import verify_agent
 from refine.transfer import own
 from tests import factories
@@ -338,3 +339,62 @@ def on_a_terminal(*arguments: str, environ: dict[str, str]) -> tuple[str, int]:
     watching.join()
     os.close(ours)
     return b"".join(shown).decode(), code
+
+
+class TestExportUnderAGrant:
+    @pytest.fixture
+    def grant(self, ledger: Agent) -> AccessGrant:
+        reader = factories.user(account=ledger.account, email="ines@example.org")
+        return factories.live_grant(ledger, reader)
+
+    def test_has_what_every_memory_says_and_is_on_record(
+        self, run: Run, ledger: Agent, grant: AccessGrant
+    ) -> None:
+        done = run("export", "Ada", "--grant", grant.id)
+
+        manifest, *rows, _ = [json.loads(line) for line in done.stdout.splitlines()]
+        assert (done.returncode, done.stderr, manifest["contents"]) == (0, "", True)
+        # the journal entry about the grant comes last
+        assert [row["content"] for row in rows[:-1]] == [
+            memory.content for memory in db.session.scalars(ledger.memories("core"))
+        ]
+        record = factories.records(ledger)[-1]
+        assert (record.action, record.user_id) == ("memory_access_viewed", grant.user_id)
+        assert (record.data["what"], record.data["ids"]) == ("export", [row["id"] for row in rows])
+
+    def test_moves_into_another_agent_as_it_is(
+        self, run: Run, grant: AccessGrant, tmp_path: Path
+    ) -> None:
+        file = tmp_path / "export.jsonl"
+        file.write_text(run("export", "Ada", "--grant", grant.id).stdout)
+        factories.agent(name="Wren")
+
+        done = run("import", "Wren", file, "--format", "refine")
+
+        assert done.returncode == 0
+        assert "21 memories imported into Wren" in done.stdout
+
+    @pytest.mark.parametrize("whose", ["ended", "another agent's", "nobody's"])
+    def test_that_does_not_let_read_prints_nothing_of_a_memory(
+        self, run: Run, ledger: Agent, grant: AccessGrant, whose: str
+    ) -> None:
+        grant_id = grant.id
+        if whose == "ended":
+            grant.end(user=grant.user)
+        elif whose == "another agent's":
+            wren = factories.agent(name="Wren")
+            grant_id = factories.live_grant(wren, factories.user(account=wren.account)).id
+        else:
+            grant_id = uuid.uuid4()
+
+        done = run("export", "Ada", "--grant", grant_id)
+
+        said = {"ended": "your access to these memories has ended"}.get(whose, "has no such grant")
+        assert done.returncode == 1
+        assert said in done.stderr
+        assert "content" not in done.stdout.replace('"contents":true', "")
+        assert not [
+            record
+            for record in factories.records(ledger)
+            if record.action == "memory_access_viewed"
+        ]

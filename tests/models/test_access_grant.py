@@ -193,6 +193,32 @@ def test_an_agent_that_is_not_active_is_not_asked(agent: Agent, reader: User) ->
         requested(agent, reader)
 
 
+def declined(agent: Agent, times: int) -> None:
+    for _ in range(times):
+        grant = requested(agent, factories.user(account=agent.account))
+        grant.claim()
+        grant.settle("No.", agreed=False, generation_id=None)
+
+
+def test_an_agent_that_said_no_often_enough_is_left_alone_by_everybody(
+    agent: Agent, reader: User
+) -> None:
+    declined(agent, 9)
+    requested(agent, factories.user(account=agent.account))
+    declined(agent, 1)
+
+    with pytest.raises(Refused, match="Ada said no 10 times within a day; leave it alone"):
+        requested(agent, reader)
+
+
+def test_a_day_after_its_noes_an_agent_can_be_asked_again(agent: Agent, reader: User) -> None:
+    declined(agent, 10)
+    db.session.commit()
+    sql.run("UPDATE access_grants SET ended_at = ended_at - interval '25 hours'")
+
+    assert requested(agent, reader).status == "requested"
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -5,6 +5,7 @@ Afterwards the canary is nowhere but under the agent's own grant: in no log at D
 no table, no file of the servers, no page, no export, no answer of a command.
 """
 
+import base64
 import os
 import re
 import signal
@@ -14,14 +15,14 @@ from pathlib import Path
 
 import pytest
 import requests
+from cryptography.fernet import Fernet
 from flask import Flask
 from redis import Redis
 
 from refine import create_app
 from refine.embedded import database_url, redis_url
 from refine.extensions import db
-from refine.models import AccessGrant, Account, Agent, RefinementSession, User
-from refine.models.session.columns import LIVE
+from refine.models import AccessGrant, Account, Agent, RefinementSession
 from refine.settings import Settings
 from tests import factories, sql
 from tests.commands import children_of, eventually, refine
@@ -71,8 +72,9 @@ class Visitor:
 class Installation:
     """A running installation, the model that its agent talks to, and what was seen of it."""
 
-    def __init__(self, up: Up, model: ScriptedModel, redis: Redis) -> None:
+    def __init__(self, app: Flask, up: Up, model: ScriptedModel, redis: Redis) -> None:
         self.up, self.model, self.redis = up, model, redis
+        self._app = app
         self.seen: Traces = {}
         self.visitor = Visitor(up.url)
         account = db.session.scalars(db.select(Account)).first() or factories.account()
@@ -107,6 +109,7 @@ class Installation:
     def run(self, *arguments: str) -> None:
         """Run a command, and keep all that it prints."""
         done = refine(*arguments, environ=self.up.environ)
+        assert done.returncode == 0, (arguments, done.stderr)
         self.seen[f"command {' '.join(arguments)}"] = (done.stdout + done.stderr).encode()
 
     def look(self, when: str) -> None:
@@ -123,7 +126,8 @@ class Installation:
 
     def break_the_database(self) -> None:
         """From now on no memory can change: PostgreSQL quotes the row that it refuses."""
-        sql.run("ALTER TABLE agent_memories ADD CONSTRAINT broken CHECK (id < 0) NOT VALID")
+        with self._app.app_context():  # in the thread of the model's server
+            sql.run("ALTER TABLE agent_memories ADD CONSTRAINT broken CHECK (id < 0) NOT VALID")
 
     def mend_the_database(self) -> None:
         sql.run("ALTER TABLE agent_memories DROP CONSTRAINT broken")
@@ -144,11 +148,16 @@ class Installation:
 def installation() -> Iterator[Installation]:
     # a short path: PostgreSQL's socket has little room for it
     with tempfile.TemporaryDirectory(prefix="refine-sweep-") as folder, ScriptedModel() as model:
+        secrets = {
+            "SECRET_KEY": "a secret of the tests",
+            "REFINE_ENCRYPTION_KEYS": Fernet.generate_key().decode(),
+        }
         up = Up(
             Path(folder),
             REFINE_LOG_LEVEL="DEBUG",
             OPENROUTER_API_KEY="a key of the tests",
             OPENROUTER_BASE_URL=model.base_url,
+            **secrets,
         )
         try:
             up.ready()
@@ -156,17 +165,20 @@ def installation() -> Iterator[Installation]:
                 "DATABASE_URL": database_url(Path(folder)),
                 "REDIS_URL": redis_url(Path(folder)),
                 "REFINE_DATA_DIR": folder,
+                **secrets,
             }
             app = create_app(Settings.from_environ(own))
             with app.app_context(), Redis.from_url(own["REDIS_URL"]) as redis:
-                yield lived(Installation(up, model, redis), app)
-                db.session.remove()
-                db.engine.dispose()
+                try:
+                    yield lived(Installation(app, up, model, redis))
+                finally:
+                    db.session.remove()
+                    db.engine.dispose()
         finally:
             up.close()
 
 
-def lived(installation: Installation, app: Flask) -> Installation:
+def lived(installation: Installation) -> Installation:
     """Everything that can happen to an agent, right and wrong, once."""
     its, model, visitor = installation, installation.model, installation.visitor
     ids, agent_id = installation.ids, installation.agent.id
@@ -204,6 +216,7 @@ def lived(installation: Installation, app: Flask) -> Installation:
 
     read_under_a_grant(its)
 
+    model.say(f"NO, says the {CANARY} again")
     for command in (
         ("agent", "list"),
         ("undo", str(killed.id), "--preview"),
@@ -292,8 +305,6 @@ def test_the_canary_is_in_no_file_of_the_installation(installation: Installation
 
 
 def test_a_canary_is_heard_in_every_disguise(tmp_path: Path) -> None:
-    import base64
-
     plain = CANARY.encode()
     spoken = [
         plain,

@@ -509,7 +509,10 @@ def move(giver: Agent, taker: Agent) -> Report:
 
 
 def exported(owner: Agent) -> list[str]:
-    return list(own.with_contents_of(owner, all_of(owner)))
+    opened = (
+        (memory, {"content": memory.content, "extra": memory.extra}) for memory in all_of(owner)
+    )
+    return list(own.with_contents_of(owner, opened))
 
 
 def states_of(owner: Agent) -> list[tuple[Any, ...]]:

@@ -108,7 +108,7 @@ def test_the_form_shows_the_question_before_anything_is_typed(
         ({"purpose": "x" * 501}, "Purpose has 501 characters"),
         ({"purpose": ""}, "Purpose must not be empty"),
         *(
-            ({"duration_minutes": minutes}, "Duration_minutes must be a whole number")
+            ({"duration_minutes": minutes}, "Duration must be a whole number")
             for minutes in ("14", "241", "", "an hour", "-30", "30.0", "٣٠", "9" * 40)
         ),
     ],

@@ -1,8 +1,7 @@
 """What a memory or a prompt says is on no page, in no header, no export and no error."""
 
 import json
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from flask import Flask
@@ -12,13 +11,11 @@ from refine.models import Agent, AuditLog, RefinementSession
 from refine.tools import RefinementTool
 from tests import factories, sql
 from tests.commands import UNUSED_PORT
-from tests.web.conftest import Browser, SignedIn, browser_of, ended_session, links_of, person
+from tests.web.conftest import Browser, SignedIn, browser_of, ended_session, person
+from tests.web.crawling import CANARY, crawl, kind_of
 
-CANARY = "canarysings"
 # What a human wrote is not the agent's: the admins of its account may see why somebody asks.
 PURPOSE = "to hear why it fell silent"
-# More than these of one page with the same arguments, and there is nothing new to be found.
-_LOOKED_AT_OF_A_KIND = 4
 
 
 @pytest.fixture
@@ -81,30 +78,6 @@ def ended_with(owner: Agent, status: str, reply: str) -> None:
 @pytest.fixture
 def dashboard(agent: Agent, signed_in: SignedIn) -> Browser:
     return signed_in(person(site_admin=True))
-
-
-def kind_of(url: str) -> str:
-    """Pages that differ by an id or a value alone are of one kind."""
-    path, _, query = url.partition("?")
-    arguments = re.sub(r"=[^&]*", "", query)
-    return re.sub(r"[0-9a-f-]{36}|\d+", "0", path) + "?" + arguments
-
-
-def crawl(dashboard: Browser) -> Iterator[tuple[str, str]]:
-    """Every page that a link leads to, from the front page on: its address, and all it says."""
-    waiting, seen, looked_at = ["/"], {"/"}, dict[str, int]()
-    while waiting:
-        url = waiting.pop(0)
-        kind = kind_of(url)
-        looked_at[kind] = looked_at.get(kind, 0) + 1
-        if looked_at[kind] > _LOOKED_AT_OF_A_KIND:
-            continue
-        answer = dashboard.get(url)
-        assert answer.status_code == 200, url
-        yield url, f"{answer.headers}\n{answer.text}"
-        found = [link for link in links_of(answer.text) if link not in seen]
-        seen.update(found)
-        waiting += found
 
 
 def test_no_page_that_can_be_reached_says_what_an_agent_says(dashboard: Browser) -> None:

@@ -2,6 +2,8 @@
 
 from datetime import datetime, timedelta
 
+from sqlalchemy import func, select
+
 from refine.extensions import database_now, db
 from refine.models.access.columns import LAPSES_AFTER, GrantColumns
 from refine.models.access.ending import Ending
@@ -11,6 +13,8 @@ from refine.models.user import User
 
 # For so long after a human changed its model or its prompts nobody is let in on an agent's word.
 CHANGED_LATELY = timedelta(hours=24)
+# A model asked again and again says yes some day: so many times no within a day are an answer.
+MAX_DECLINED_A_DAY = 10
 
 _REASONS_TOLD = {
     "failed_session": "a session had failed",
@@ -41,6 +45,8 @@ class Asking(Ending, GrantColumns):
                 f"a human changed the model or a prompt of {agent.name} at "
                 f"{changed_at:%Y-%m-%d %H:%M} UTC; it can be asked 24 hours after that"
             )
+        if cls._declined_lately(agent) >= MAX_DECLINED_A_DAY:
+            return f"{agent.name} said no {MAX_DECLINED_A_DAY} times within a day; leave it alone"
         return None
 
     def claim(self) -> bool:
@@ -78,6 +84,16 @@ class Asking(Ending, GrantColumns):
         else:
             self.status, self.ended_at = "declined", database_now()
             self.record("declined", at=self.ended_at, sealed={"reply": reply})
+
+    @classmethod
+    def _declined_lately(cls, agent: Agent) -> int:
+        """How often it said no within the last day, whoever asked."""
+        count = select(func.count()).where(
+            cls.agent_id == agent.id,
+            cls.status == "declined",
+            cls.ended_at > func.clock_timestamp() - timedelta(days=1),
+        )
+        return db.session.scalar(count) or 0
 
     # -- the parts --------------------------------------------------------------------------------
 
