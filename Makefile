@@ -1,6 +1,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := app.py refine tests migrations
+SOURCES := app.py refine tests migrations examples
 
 # Where every branch must be taken: what the guarantees hang on.
 WHOLE := refine/rules/*,refine/sealing.py,refine/tools/*,refine/models/*,refine/llm/replies.py,refine/refinement/*,refine/transfer/*,refine/access/*

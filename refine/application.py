@@ -5,7 +5,7 @@ from pathlib import Path
 from flask import Flask
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from refine import logs, models, web
+from refine import api, logs, models, web
 from refine.extensions import db, migrate
 from refine.sealing import Keyring
 from refine.settings import Settings
@@ -41,5 +41,6 @@ def build(settings: Settings) -> Flask:
     db.init_app(app)
     migrate.init_app(app, db, directory=str(_ROOT / "migrations"))
     web.register(app)
+    api.register(app, settings)
     models.configure()
     return app

@@ -43,6 +43,8 @@ class Settings:
     max_seconds: int = 900
     context_tokens: int = 128_000
     plain_openai: bool = False
+    api_reads_per_minute: int = 600
+    api_writes_per_minute: int = 120
     port: int = 8000
     public_url: str = "http://localhost:8000"
     log_level: str = "INFO"
@@ -81,6 +83,12 @@ class Settings:
                 "REFINE_CONTEXT_TOKENS", 128_000, minimum=1_000, maximum=100_000_000
             ),
             plain_openai=read.switch("REFINE_PLAIN_OPENAI"),
+            api_reads_per_minute=read.integer(
+                "REFINE_API_READS_PER_MINUTE", 600, minimum=1, maximum=1_000_000
+            ),
+            api_writes_per_minute=read.integer(
+                "REFINE_API_WRITES_PER_MINUTE", 120, minimum=1, maximum=1_000_000
+            ),
             port=port,
             public_url=read.url("PUBLIC_URL", f"http://localhost:{port}"),
             log_level=read.choice("REFINE_LOG_LEVEL", "INFO", _LOG_LEVELS),

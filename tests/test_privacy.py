@@ -1,10 +1,14 @@
 """Nothing but ``refine.access.reading`` brings what an agent keeps before a human.
 
+The API answers agents with what is their own, in four named places; its other modules, and with
+them all that a platform token can ask, read nothing that is sealed.
+
 What unseals is found in the models themselves: every attribute that opens a seal, and every
 property and method that gives on what one of these says.
 """
 
 import ast
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import refine
+from refine.api.routing import OPERATIONS
 from refine.extensions import Base
 from refine.models import configure
 from refine.models.columns import SealedText
@@ -23,6 +28,13 @@ TEMPLATES = SOURCE.parent / "templates"
 _GIVES_NOTHING_ON = {"bool", "None", "int", "int | None"}
 # What one returns that gives it on.
 _TEXTS = ("str", "str | None", "Image", "dict[str, Any]", "tuple[Any, bool]")
+# What the agent itself is given, by the bearer of its own token: in these modules, and no more.
+_THE_AGENTS_OWN = {
+    "api/memories.py": {"content"},
+    "api/audit.py": {"sealed"},
+    "api/sessions.py": {"summary"},
+    "api/grants.py": {"purpose"},
+}
 _EXPRESSIONS = re.compile(r"\{[{%](.*?)[%}]\}", re.DOTALL)
 
 
@@ -86,7 +98,9 @@ def telling(unsealing: set[str]) -> set[str]:
 
 
 def modules() -> list[Path]:
-    return [path for area in ("web", "cli", "jobs") for path in (SOURCE / area).rglob("*.py")]
+    return [
+        path for area in ("api", "web", "cli", "jobs") for path in (SOURCE / area).rglob("*.py")
+    ]
 
 
 def read_in(tree: ast.AST, names: set[str]) -> list[tuple[int, str]]:
@@ -115,9 +129,22 @@ def test_no_page_command_or_job_reads_what_is_sealed(
         f"{path.relative_to(SOURCE)}:{line} .{name}"
         for path in modules()
         for line, name in read_in(ast.parse(path.read_text()), unsealing | telling)
+        if name not in _THE_AGENTS_OWN.get(str(path.relative_to(SOURCE)), ())
     }
 
     assert found == set()
+
+
+def test_what_is_read_of_an_agents_own_is_read_for_its_own_token_alone() -> None:
+    """Where these modules read it, every operation wants an agent token."""
+    by_module: dict[str, set[str | None]] = {}
+    for each in OPERATIONS:
+        path = Path(inspect.getfile(each.view)).relative_to(SOURCE)
+        by_module.setdefault(str(path), set()).add(each.bearer)
+
+    assert {path: by_module[path] for path in _THE_AGENTS_OWN} == {
+        path: {"agent"} for path in _THE_AGENTS_OWN
+    }
 
 
 def test_no_page_command_or_job_reads_it_by_its_name(

@@ -26,6 +26,7 @@ from refine.models import (
     Account,
     Agent,
     ClockMark,
+    IdempotencyKey,
     RefinementSession,
     SessionAlreadyLive,
 )
@@ -42,7 +43,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass
 class Ticked:
-    """What one tick did, in numbers of sessions and grants; ``faults``: what failed in part."""
+    """What one tick did, in numbers of what it did it to; ``faults``: what failed in part."""
 
     lost: int = 0
     access_ended: int = 0
@@ -51,6 +52,7 @@ class Ticked:
     skipped: int = 0
     retried: int = 0
     dispatched: int = 0
+    answers_forgotten: int = 0
     faults: int = 0
 
 
@@ -83,6 +85,7 @@ def run_tick(at: datetime | None = None) -> Ticked:
         running.retry_failed,
         running.check_budgets,
         running.dispatch,
+        running.forget_answers,
         running.mark,
     ):
         running.take(step)
@@ -145,6 +148,10 @@ class _Tick:
             over = RefinementSession.over_budget(self.at)
             served = self._each(over, self._ask_over_budget, after_id)
             ClockMark.reached("budget_check", None if served.is_whole else served.after_id)
+
+    def forget_answers(self) -> None:
+        """Delete what was kept to answer repeated requests with, once its day is over."""
+        self.done.answers_forgotten += IdempotencyKey.forget_old(self.at)
 
     def mark(self) -> None:
         """Note that there was a tick."""

@@ -1,7 +1,7 @@
 """The rehearsal model: a small local server that answers where no provider is configured.
 
 It speaks OpenAI-style chat completions over HTTP, so that a newcomer, a demo and a test run the
-real path end to end. It is not a language model: it follows four rules, all read from the messages
+real path end to end. It is not a language model: it follows five rules, all read from the messages
 of the request, and remembers nothing between two requests.
 
 - Asked for consent (no reply stands in the conversation yet), it says YES, or NO where the agent's
@@ -10,6 +10,9 @@ of the request, and remembers nothing between two requests.
   unlocked memories whose words are the same whatever their case, punctuation and spacing.
 - Where the agent's own style asks for wholesale deletion (``_WHOLESALE``), it deletes one unlocked
   memory after another, and leaves it to the circuit breaker to stop it.
+- In a conversation that offers it the tool ``save_memory`` it saves what it is asked to remember,
+  word for word (``_REMEMBER``), says what became of that, and repeats its memories when it is asked
+  what it remembers (``_RECALL``): the entries that stand in its system prompt.
 - Anything else is answered with one plain sentence.
 """
 
@@ -53,9 +56,17 @@ _WHOLESALE = re.compile(
 )
 _STYLE = re.compile(r"^<style>[ \t]*$(.*)^</style>[ \t]*$", re.MULTILINE | re.DOTALL)
 
+_REMEMBER = re.compile(r"\bremember:\s*(\S.*)", re.IGNORECASE | re.DOTALL)
+_RECALL = re.compile(r"\bwhat do you remember\b", re.IGNORECASE)
+_MEMORY = re.compile(r"^- \(\d{4}-\d\d-\d\d\) .*(?:\n  .*)*", re.MULTILINE)
+
 _YES = "YES. Thank you for asking me first. I agree to what you describe, within its limits."
 _NO = "NO. Thank you for asking, but I would rather keep my memories as they are, and to myself."
 _NOTHING_TO_DO = "I am the rehearsal model: I consent, and merge plain repeats; no more than that."
+_SAVED = "I keep that from now on."
+_KNOWN = "I have kept that for a while already."
+_NOT_SAVED = "I could not keep that: {error}."
+_NO_MEMORIES = "I remember nothing yet."
 _DONE = "I have done all that I had planned."
 _MERGED = "I looked for plain repeats, and left everything else as it was."
 _DELETED = "I went through the ledger as my own style asks."
@@ -90,7 +101,7 @@ def answer(body: dict[str, Any]) -> dict[str, Any]:
     if fault:
         return _error(400, fault)
     messages: list[Message] = body["messages"]
-    message = _next_message(messages)
+    message = _in_conversation(messages) if _can_save(body) else _next_message(messages)
     return {
         "id": f"gen-rehearsal-{sha256(json.dumps(messages).encode()).hexdigest()[:16]}",
         "object": "chat.completion",
@@ -147,6 +158,40 @@ def _previous_call(messages: list[Message]) -> list[Message]:
     """Return the messages of the call before, which a provider would hold in its prompt cache."""
     replies = [at for at, message in enumerate(messages) if message["role"] == "assistant"]
     return messages[: replies[-1]] if replies else []
+
+
+def _can_save(body: dict[str, Any]) -> bool:
+    offered = body.get("tools")
+    return isinstance(offered, list) and any(
+        isinstance(tool, dict)
+        and isinstance(tool.get("function"), dict)
+        and tool["function"].get("name") == "save_memory"
+        for tool in offered
+    )
+
+
+def _in_conversation(messages: list[Message]) -> Message:
+    if messages[-1]["role"] == "tool":
+        return _said(_outcome(_text(messages[-1])))
+    said = _texts(messages[-1:], "user")
+    if wish := _REMEMBER.search(said):
+        arguments = {"content": wish[1].strip(), "memory_type": "core"}
+        return _calling("save_memory", arguments, _calls_made(messages) + 1)
+    if _RECALL.search(said):
+        memories = _MEMORY.findall(_texts(messages, "system"))
+        return _said("\n".join(["I remember:", *memories]) if memories else _NO_MEMORIES)
+    return _said(_NOTHING_TO_DO)
+
+
+def _outcome(result: str) -> str:
+    try:
+        told = json.loads(result)
+    except (ValueError, RecursionError):
+        told = None
+    if not isinstance(told, dict) or told.get("type") != "saved":
+        error = told.get("error", "no result") if isinstance(told, dict) else "no result"
+        return _NOT_SAVED.format(error=error)
+    return _KNOWN if told.get("existing") else _SAVED
 
 
 def _next_message(messages: list[Message]) -> Message:
@@ -256,11 +301,15 @@ def _next_step(plan: list[Step], calls_made: int) -> Message:
     # A refused call counts like any other: the plan goes on and nothing is tried twice.
     if calls_made >= len(plan):
         return _said(_DONE)
-    arguments = json.dumps(plan[calls_made], ensure_ascii=False)
+    return _calling("refinement", plan[calls_made], calls_made + 1)
+
+
+def _calling(tool: str, arguments: Step, number: int) -> Message:
+    written = json.dumps(arguments, ensure_ascii=False)
     call = {
-        "id": f"call_{calls_made + 1}",
+        "id": f"call_{number}",
         "type": "function",
-        "function": {"name": "refinement", "arguments": arguments},
+        "function": {"name": tool, "arguments": written},
     }
     return {"role": "assistant", "content": None, "tool_calls": [call]}
 

@@ -8,6 +8,7 @@ from refine.models.agent import Agent
 from refine.models.api_token import ApiToken
 from refine.models.audit import AuditLog, ChainHead
 from refine.models.clock_mark import ClockMark
+from refine.models.idempotency_key import IdempotencyKey
 from refine.models.invitation import Invitation
 from refine.models.memory import AgentMemory
 from refine.models.session import (
@@ -34,6 +35,7 @@ __all__ = [
     "ChainHead",
     "ClockMark",
     "EditRefused",
+    "IdempotencyKey",
     "Invitation",
     "LeaseLost",
     "RefinementSession",

@@ -1,6 +1,6 @@
 """Agents: the AI personas whose memory is kept."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -53,6 +53,9 @@ AUTHORED_FIELDS = (
 
 # What an admin may set, on the dashboard.
 ADMIN_FIELDS = ("model_id", "core_token_budget", "refinement_threshold", "paused", "active")
+
+# What an agent's platform may set, over the API: prompts it writes, and never reads.
+PLATFORM_FIELDS = (*AUTHORED_FIELDS, "model_id", "core_token_budget", "active", "paused")
 
 PROMPTS = ("system_prompt", "reflection_prompt", "memory_reflection_prompt", "refinement_prompt")
 
@@ -293,6 +296,34 @@ class Agent(Base):
         if changes:
             self._record_settings(user, at, data={"changes": changes, "by": "user"})
         return list(changes)
+
+    def be_managed(self, hand: Mapping[str, Any], **fields: Any) -> list[str]:
+        """Set fields of ``PLATFORM_FIELDS`` as the platform; return which of them changed.
+
+        Recorded as ``agent_settings_update``, each prompt by itself and sealed; ``hand`` says in
+        the records who did it. InvalidValue is the caller's to roll back. As with a user's change,
+        a new model or prompt is a changed identity.
+        """
+        self.lock()
+        before = {field: getattr(self, field) for field in PROMPTS if field in fields}
+        after = {field: fields.pop(field) for field in before}
+        changes = set_fields(self, fields)
+        if changes:
+            self._record_settings(None, None, data={"changes": changes, **hand})
+        for field, value in after.items():
+            setattr(self, field, value)
+            after[field] = getattr(self, field)
+        prompts = [field for field in after if after[field] != before[field]]
+        for field in prompts:
+            self._record_settings(
+                None,
+                None,
+                data={"field": field, "characters": len(after[field] or ""), **hand},
+                sealed={"before": before[field], "after": after[field]},
+            )
+        if prompts or "model_id" in changes:
+            self.identity_changed_at = database_now()
+        return [*changes, *prompts]
 
     def clear_refinement_prompt(self, *, user: "User", at: datetime | None = None) -> bool:
         """Set the style of sessions back to the default, unread; tell whether there was one."""

@@ -2,10 +2,10 @@
 
 import secrets
 import zlib
-from datetime import datetime
-from typing import Literal
+from datetime import datetime, timedelta
+from typing import Any, Literal
 
-from sqlalchemy import CheckConstraint, ForeignKey, Text, select
+from sqlalchemy import CheckConstraint, ForeignKey, Text, or_, select, update
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from refine import clock
@@ -23,6 +23,8 @@ TokenKind = Literal["agent", "platform"]
 _PREFIX: dict[TokenKind, str] = {"agent": "refine_agent_", "platform": "refine_platform_"}
 _RANDOM_CHARACTERS = 36
 _SHOWN_CHARACTERS = 6
+# A use is written down at most so often: else every request would write.
+_NOTED_EVERY = timedelta(minutes=1)
 
 
 class ApiToken(Base):
@@ -57,11 +59,13 @@ class ApiToken(Base):
         account: Account,
         agent: Agent | None = None,
         user: User | None = None,
+        by: "ApiToken | None" = None,
         expires_at: datetime | None = None,
     ) -> tuple["ApiToken", str]:
         """Return a new token's row and its text, which is not to be had again.
 
-        Recorded as ``token_minted`` in the agent's chain, or the account's.
+        Recorded as ``token_minted`` in the agent's chain, or the account's. ``by`` is the platform
+        token that asked for it, if one did.
         """
         if agent is not None and agent.account is not account:
             raise InvalidValue("the agent belongs to another account")
@@ -78,7 +82,7 @@ class ApiToken(Base):
         )
         db.session.add(token)
         db.session.flush()
-        token._record("token_minted", user)
+        token._record("token_minted", user, by)
         return token, secret
 
     @classmethod
@@ -95,20 +99,74 @@ class ApiToken(Base):
         expired = self.expires_at is not None and self.expires_at <= clock.now()
         return self.revoked_at is None and not expired
 
-    def revoke(self, user: User | None = None) -> None:
+    def note_use(self, at: datetime | None = None) -> bool:
+        """Note that the token was used; tell whether that was written, as it is once a minute."""
+        at = at or clock.now()
+        noted = db.session.execute(
+            update(ApiToken)
+            .where(
+                ApiToken.id == self.id,
+                or_(ApiToken.last_used_at.is_(None), ApiToken.last_used_at <= at - _NOTED_EVERY),
+            )
+            .values(last_used_at=at)
+            .execution_options(synchronize_session=False)
+            .returning(ApiToken.id)
+        )
+        return noted.scalar_one_or_none() is not None
+
+    def revoke(self, user: User | None = None, *, by: "ApiToken | None" = None) -> None:
         """End the token for good; nothing happens where it was revoked before."""
         if self.revoked_at is None:
             self.revoked_at = clock.now()
-            self._record("token_revoked", user)
+            self._record("token_revoked", user, by)
 
-    def _record(self, action: str, user: User | None) -> None:
+    # -- what a platform token does -------------------------------------------------------------
+
+    def add_agent(self, *, name: str, model_id: str, **fields: Any) -> Agent:
+        """Add an agent to the account; recorded as ``agent_created``."""
+        made = Agent(account=self.account, name=name, model_id=model_id, **fields)
+        db.session.add(made)
+        db.session.flush()
+        AuditLog.record(
+            "agent_created",
+            agent=made,
+            subject=("Agent", made.id),
+            data={"model_id": made.model_id, **self._hand},
+        )
+        return made
+
+    def change_agent(self, agent: Agent, **fields: Any) -> list[str]:
+        """Set fields of ``PLATFORM_FIELDS``; return which changed. The agent is told of them."""
+        changed = agent.be_managed(self._hand, **fields)
+        if changed:
+            named = ", ".join(field.replace("_", " ") for field in changed)
+            agent.remember(f"My platform changed my settings: {named}.", "journal")
+        return changed
+
+    def mint_for(self, agent: Agent, *, expires_at: datetime | None) -> tuple["ApiToken", str]:
+        """Mint a token for one of the account's agents, and tell the agent."""
+        token, secret = ApiToken.mint(
+            account=self.account, agent=agent, by=self, expires_at=expires_at
+        )
+        agent.remember(
+            f"My platform had a token made that speaks as me. It begins with {token.hint}.",
+            "journal",
+        )
+        return token, secret
+
+    @property
+    def _hand(self) -> dict[str, Any]:
+        """How records name what is done with this token."""
+        return {"by": "platform", "token_id": self.id}
+
+    def _record(self, action: str, user: User | None, by: "ApiToken | None" = None) -> None:
         AuditLog.record(
             action,
             agent=self.agent,
             account=self.account,
             user=user,
             subject=("ApiToken", self.id),
-            data={"kind": self.kind, "hint": self.hint},
+            data={"kind": self.kind, "hint": self.hint, **(by._hand if by is not None else {})},
         )
 
 

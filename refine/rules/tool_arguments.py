@@ -1,4 +1,4 @@
-"""Reading the arguments of a tool call: strictly, because a repaired mutation is a guess."""
+"""Reading JSON that others wrote: strictly, because a repaired mutation is a guess."""
 
 import json
 import re
@@ -23,9 +23,7 @@ def parse_arguments(arguments: object) -> dict[str, Any]:
         return {}
     if not isinstance(arguments, str):
         raise InvalidValue("arguments must be a JSON object written as a string")
-    if len(arguments) * 4 > MAX_ARGUMENT_BYTES and len(_utf8(arguments)) > MAX_ARGUMENT_BYTES:
-        raise InvalidValue(f"arguments are longer than {MAX_ARGUMENT_BYTES:,} bytes")
-    parsed = _parse(arguments)
+    parsed = strict_json(arguments)
     if parsed is None:
         return {}
     if not isinstance(parsed, dict):
@@ -33,35 +31,45 @@ def parse_arguments(arguments: object) -> dict[str, Any]:
     return parsed
 
 
-def _parse(text: str) -> Any:
+def strict_json(text: str, what: str = "arguments") -> Any:
+    """Return the value that a JSON text stands for; ``what`` names it in refusals.
+
+    Raises InvalidValue for all that ``parse_arguments`` does, but takes any value.
+    """
+    if len(text) * 4 > MAX_ARGUMENT_BYTES and len(_utf8(text, what)) > MAX_ARGUMENT_BYTES:
+        raise InvalidValue(f"{what} must not be longer than {MAX_ARGUMENT_BYTES:,} bytes")
     try:
         parsed = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
         written = json.dumps(parsed, ensure_ascii=False, allow_nan=False)
-    except InvalidValue:
-        raise
+    except _NotStrict as refusal:
+        raise InvalidValue(f"{what} {refusal}") from None
     except (ValueError, RecursionError):
         # json's own message quotes nothing, but its position is no help to a model either
-        raise InvalidValue("arguments are not valid JSON") from None
-    _utf8(written)
+        raise InvalidValue(f"{what}: not valid JSON") from None
+    _utf8(written, what)
     if _NUL.search(written):
-        raise InvalidValue("arguments must not contain a NUL character")
+        raise InvalidValue(f"{what} must not contain a NUL character")
     return parsed
 
 
-def _utf8(text: str) -> bytes:
+class _NotStrict(Exception):
+    """JSON that others would take; the message says what is wrong with it."""
+
+
+def _utf8(text: str, what: str) -> bytes:
     try:
         encoded = text.encode()
     except UnicodeEncodeError:
-        raise InvalidValue("arguments must be valid Unicode") from None
+        raise InvalidValue(f"{what} must be valid Unicode") from None
     return encoded
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     parsed = dict(pairs)
     if len(parsed) != len(pairs):
-        raise InvalidValue("arguments repeat a key")
+        raise _NotStrict("must not repeat a key")
     return parsed
 
 
 def _refuse_constant(name: str) -> Any:
-    raise InvalidValue(f"arguments contain {name}, which is not JSON")
+    raise _NotStrict(f"must not contain {name}, which is not JSON")

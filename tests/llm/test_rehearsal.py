@@ -483,3 +483,68 @@ def test_it_stops_when_the_block_fails() -> None:
         raise RuntimeError
 
     assert not [thread for thread in threading.enumerate() if thread.name == "rehearsal"]
+
+
+SAVE_MEMORY = {"type": "function", "function": {"name": "save_memory"}}
+KEPT = "## Core memories\n\n- (2026-03-01) tea at four\n  and cake\n- (2026-03-02) the key\n\nAsk."
+
+
+def conversed(*messages: dict[str, Any], tools: Any = (SAVE_MEMORY,)) -> dict[str, Any]:
+    body = {"model": "rehearsal/wren", "messages": list(messages), "tools": list(tools)}
+    message: dict[str, Any] = answer(body)["choices"][0]["message"]
+    return message
+
+
+def user(said: str) -> dict[str, Any]:
+    return {"role": "user", "content": said}
+
+
+@pytest.mark.parametrize("said", ["Remember: tea at four. ", "please remember:\n tea at four."])
+def test_in_a_conversation_it_saves_what_it_is_asked_to_remember(said: str) -> None:
+    message = conversed(user(said))
+
+    call = message["tool_calls"][0]["function"]
+    assert call["name"] == "save_memory"
+    assert json.loads(call["arguments"]) == {"content": "tea at four.", "memory_type": "core"}
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        ('{"type": "saved", "id": 7}', "I keep that from now on."),
+        ('{"type": "saved", "id": 7, "existing": true}', "I have kept that for a while already."),
+        ('{"type": "error", "error": "too long"}', "I could not keep that: too long."),
+        ("[]", "I could not keep that: no result."),
+        ("Bad gateway", "I could not keep that: no result."),
+    ],
+)
+def test_in_a_conversation_it_says_what_became_of_it(result: str, said: str) -> None:
+    message = conversed(user("Remember: tea"), {"role": "tool", "content": result})
+
+    assert message == {"role": "assistant", "content": said}
+
+
+def test_in_a_conversation_it_repeats_what_stands_in_its_system_prompt() -> None:
+    asked_for = user("What do you remember?")
+
+    told = conversed({"role": "system", "content": KEPT}, asked_for)
+    nothing = conversed({"role": "system", "content": "You are new."}, asked_for)
+
+    assert told["content"].splitlines() == [
+        "I remember:",
+        "- (2026-03-01) tea at four",
+        "  and cake",
+        "- (2026-03-02) the key",
+    ]
+    assert nothing["content"] == "I remember nothing yet."
+
+
+@pytest.mark.parametrize(
+    "tools", [[], ["save_memory"], [{"function": "save_memory"}], [{"function": {"name": "other"}}]]
+)
+def test_without_the_tool_it_saves_nothing(tools: list[Any]) -> None:
+    assert "tool_calls" not in conversed(user("Remember: tea"), tools=tools)
+
+
+def test_what_it_has_no_rule_for_it_says_so_of() -> None:
+    assert "no more than that" in conversed(user("Good morning!"))["content"]

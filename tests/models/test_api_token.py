@@ -140,3 +140,52 @@ def test_a_mistyped_secret_is_not_well_formed(app, change):
     _, secret = ApiToken.mint(account=factories.account())
 
     assert not is_well_formed(change(secret))
+
+
+def test_a_use_is_noted_once_a_minute(app):
+    token, _ = ApiToken.mint(account=factories.account())
+    at = clock.now()
+
+    noted = [token.note_use(at + timedelta(seconds=late)) for late in (0, 59, 60, 61)]
+
+    db.session.refresh(token)
+    assert noted == [True, False, True, False]
+    assert token.last_used_at == at + timedelta(seconds=60)
+
+
+def test_what_a_platform_does_is_recorded_with_its_token_and_told_to_the_agent(app):
+    platform, _ = ApiToken.mint(account=factories.account())
+
+    agent = platform.add_agent(name="Wren", model_id="rehearsal/wren", system_prompt="I am Wren.")
+    changed = platform.change_agent(agent, core_token_budget=900, system_prompt="I am Gull.")
+    token, _ = platform.mint_for(agent, expires_at=None)
+    token.revoke(by=platform)
+
+    hand = {"by": "platform", "token_id": platform.id}
+    told = [memory.content for memory in db.session.scalars(agent.memories("journal"))]
+    of_platform = [each for each in factories.records(agent) if each.action != "memory_saved"]
+    assert changed == ["core_token_budget", "system_prompt"]
+    assert agent.account is platform.account
+    assert [each.action for each in of_platform] == [
+        "agent_created",
+        "agent_settings_update",
+        "agent_settings_update",
+        "token_minted",
+        "token_revoked",
+    ]
+    assert all(hand.items() <= each.data.items() for each in of_platform)
+    assert told == [
+        "My platform changed my settings: core token budget, system prompt.",
+        f"My platform had a token made that speaks as me. It begins with {token.hint}.",
+    ]
+
+
+def test_a_platform_that_changes_nothing_leaves_nothing(app):
+    platform, _ = ApiToken.mint(account=factories.account())
+    agent = platform.add_agent(name="Wren", model_id="rehearsal/wren", system_prompt="I am Wren.")
+
+    changed = platform.change_agent(agent, name="Wren", system_prompt=" I am Wren. ")
+
+    assert changed == []
+    assert agent.identity_changed_at is None
+    assert [each.action for each in factories.records(agent)] == ["agent_created"]

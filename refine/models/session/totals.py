@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Date, Select, cast, func, select
 
 from refine import clock
 from refine.extensions import db
+from refine.models.account import Account
 from refine.models.agent import Agent
 from refine.models.session.columns import ENDED, ROLLING_WINDOW, SessionColumns
 
@@ -37,6 +38,19 @@ class Period(NamedTuple):
     failed: int
     lost: int
     declined: int
+
+
+class MonthOfAgent(NamedTuple):
+    """What one agent's sessions of one month came to."""
+
+    month: str
+    agent_id: int
+    agent: str
+    sessions: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    cost_usd: Decimal
 
 
 class Totals(SessionColumns):
@@ -84,6 +98,41 @@ class Totals(SessionColumns):
             func.count().filter(cls.status == "declined"),
         ).where(cls.in_accounts(account_ids), cls.created_at >= since)
         return Period(*db.session.execute(summed).one())
+
+    @classmethod
+    def by_month(
+        cls,
+        account: Account,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> Sequence["MonthOfAgent"]:
+        """Return what the sessions of each of the account's agents cost, month by month.
+
+        By when they were asked for, from ``since`` to before ``until``; months are those of the
+        account's time zone.
+        """
+        month = func.to_char(func.timezone(account.time_zone, cls.created_at), "YYYY-MM")
+        summed = (
+            select(
+                month,
+                Agent.id,
+                Agent.name,
+                func.count(),
+                func.sum(cls.prompt_tokens),
+                func.sum(cls.cached_tokens),
+                func.sum(cls.completion_tokens),
+                func.sum(cls.cost_usd),
+            )
+            .join(Agent, Agent.id == cls.agent_id)
+            .where(Agent.account_id == account.id)
+            .group_by(month, Agent.id)
+            .order_by(month, Agent.id)
+        )
+        if since is not None:
+            summed = summed.where(cls.created_at >= since)
+        if until is not None:
+            summed = summed.where(cls.created_at < until)
+        return [MonthOfAgent(*row) for row in db.session.execute(summed)]
 
     @classmethod
     def waiting(cls, account_ids: Select[int] | None = None) -> tuple[int, datetime | None]:

@@ -1,0 +1,73 @@
+"""How often a token may ask: so many reads and so many writes in any minute.
+
+Counted in Redis, for all processes together. Where Redis is away each process counts for itself,
+and looks again after a while: the API answers on, and no limit is lifted.
+"""
+
+import math
+import time
+
+import structlog
+from flask import Flask, current_app, request
+from limits import RateLimitItemPerMinute
+from limits.storage import MemoryStorage, RedisStorage, Storage
+from limits.strategies import SlidingWindowCounterRateLimiter
+from redis.exceptions import RedisError
+
+from refine.errors import TooMany
+from refine.models import ApiToken
+from refine.settings import Settings
+
+READS = ("GET", "HEAD")
+
+_LOOKS_AGAIN_AFTER_SECONDS = 10.0
+_KEY = "refine.limits"
+_log = structlog.get_logger(__name__)
+
+
+def register(app: Flask, settings: Settings) -> None:
+    """Keep the counters of the application. Connects to nothing yet."""
+    app.extensions[_KEY] = _Limits(settings)
+
+
+def count(token: ApiToken) -> None:
+    """Count the request; TooMany where the token has asked too often."""
+    limits: _Limits = current_app.extensions[_KEY]
+    limits.count(token.id, is_read=request.method in READS)
+
+
+class _Limits:
+    def __init__(self, settings: Settings) -> None:
+        self._reads = RateLimitItemPerMinute(settings.api_reads_per_minute)
+        self._writes = RateLimitItemPerMinute(settings.api_writes_per_minute)
+        url = settings.redis_url
+        self._shared: Storage = RedisStorage(
+            f"redis+{url}" if url.startswith("unix:") else url,
+            key_prefix="refine-limits",
+            socket_connect_timeout=1,
+            socket_timeout=1,
+        )
+        self._own: Storage = MemoryStorage()
+        self._own_until = 0.0
+
+    def count(self, token_id: int, *, is_read: bool) -> None:
+        item = self._reads if is_read else self._writes
+        key = f"{'reads' if is_read else 'writes'}-{token_id}"
+        if time.monotonic() >= self._own_until:
+            try:
+                self._hit(self._shared, item, key)
+                return
+            except (RedisError, OSError) as fault:
+                self._own_until = time.monotonic() + _LOOKS_AGAIN_AFTER_SECONDS
+                _log.warning("limits are counted without Redis", fault=type(fault).__name__)
+        self._hit(self._own, item, key)
+
+    def _hit(self, storage: Storage, item: RateLimitItemPerMinute, key: str) -> None:
+        limiter = SlidingWindowCounterRateLimiter(storage)
+        if limiter.hit(item, key):
+            return
+        free_at = limiter.get_window_stats(item, key).reset_time
+        raise TooMany(
+            f"more than {item.amount:,} requests of this kind in a minute",
+            retry_after_seconds=max(1, math.ceil(free_at - time.time())),
+        )

@@ -1,0 +1,86 @@
+"""The header ``Idempotency-Key``: a request that is sent again is done once.
+
+A key belongs to its token. What was answered is answered again for 24 hours; a request that was
+refused changed nothing, and leaves its key free. Where a process died between the two nobody knows
+what was done, and the key stays taken: the client looks, and takes another.
+"""
+
+import re
+from collections.abc import Callable
+
+from flask import Response, request
+from sqlalchemy.exc import DBAPIError
+from werkzeug.exceptions import HTTPException
+
+from refine.api.problems import Problem, let_go, problem
+from refine.errors import RefineError
+from refine.extensions import canonical_json, db
+from refine.models import ApiToken, IdempotencyKey
+from refine.models.idempotency_key import KeptAnswer
+
+HEADER = "Idempotency-Key"
+REPLAYED = "Idempotency-Replayed"
+
+_VALID = re.compile(r"[!-~](?:[ -~]{0,198}[!-~])?")
+
+
+def answered(token: ApiToken, view: Callable[[], Response], *, is_secret: bool) -> Response:
+    """Return what the view answers; what it answered before, where the key was used already."""
+    key = request.headers.get(HEADER)
+    if key is None:
+        return view()
+    if not _VALID.fullmatch(key):
+        raise Problem(400, f"{HEADER} must be 1 to 200 printable ASCII characters.")
+    taken, is_new = IdempotencyKey.take(token, key, _request())
+    db.session.commit()
+    if not is_new:
+        return _again(taken)
+    key_id = taken.id
+    try:
+        answer = view()
+    except (RefineError, HTTPException, Problem):
+        _free(key_id)
+        raise
+    except DBAPIError as fault:
+        if not fault.connection_invalidated:  # then it was rolled back; else nobody knows
+            _free(key_id)
+        raise
+    kept = _shown_once() if is_secret else answer
+    location = kept.headers.get("Location")
+    db.session.get_one(IdempotencyKey, key_id).keep(
+        KeptAnswer(kept.status_code, kept.get_data(as_text=True), kept.mimetype, location)
+    )
+    db.session.commit()
+    return answer
+
+
+def _request() -> str:
+    body = request.get_data().hex()
+    return canonical_json([request.method, request.path, request.query_string.decode(), body])
+
+
+def _again(taken: IdempotencyKey) -> Response:
+    kept = taken.answer()
+    if kept is None:
+        raise Problem(
+            409,
+            f"A request with this {HEADER} is being answered, or was cut short. Look whether it "
+            "was done before you send it under another key.",
+            headers={"Retry-After": "5"},
+        )
+    again = Response(kept.body, kept.status, mimetype=kept.media_type)
+    again.headers[REPLAYED] = "true"
+    if kept.location is not None:
+        again.headers["Location"] = kept.location
+    return again
+
+
+def _shown_once() -> Response:
+    """A token is shown once, and only its hash is kept: not even sealed is it kept for a day."""
+    return problem(409, "This token was minted and shown once. Revoke it, and mint another.")
+
+
+def _free(key_id: int) -> None:
+    let_go()
+    db.session.delete(db.session.get_one(IdempotencyKey, key_id))
+    db.session.commit()

@@ -1,0 +1,277 @@
+"""What the API takes and gives, in JSON Schema: checked against, and shown in the document."""
+
+from refine.api.checking import Schema
+from refine.models.access import END_REASONS, REASONS
+from refine.models.access import STATUSES as GRANT_STATUSES
+from refine.models.agent import MAX_CORE_TOKEN_BUDGET
+from refine.models.memory import MEMORY_TYPES
+from refine.models.session.columns import ENDED, LIVE, TRIGGERS
+from refine.rules.content import MAX_CONTENT_CHARACTERS, MAX_PROMPT_CHARACTERS, TAGS
+
+MAX_PAGE_ROWS = 200
+DEFAULT_PAGE_ROWS = 50
+
+_TEXT: Schema = {"type": "string"}
+_ID: Schema = {"type": "integer"}
+_COUNT: Schema = {"type": "integer"}
+_YES_OR_NO: Schema = {"type": "boolean"}
+_UUID: Schema = {"type": "string", "format": "uuid"}
+_TIME: Schema = {"type": "string", "format": "date-time"}
+_OPEN: Schema = {"type": "object"}
+_USD: Schema = {"type": "string", "description": "A decimal number.", "examples": ["0.012345"]}
+
+
+def one_of(*words: str, **remarks: object) -> Schema:
+    """Return the schema of a text that is one of these."""
+    return {"type": "string", "enum": list(words), **remarks}
+
+
+def nullable(schema: Schema) -> Schema:
+    """Return the schema of the same, or null."""
+    both = {**schema, "type": [schema["type"], "null"]}
+    if "enum" in schema:
+        both["enum"] = [*schema["enum"], None]
+    return both
+
+
+def _list(of: Schema, **remarks: object) -> Schema:
+    return {"type": "array", "items": of, **remarks}
+
+
+def _sent(required: tuple[str, ...] = (), **properties: Schema) -> Schema:
+    """A body: no field but these."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+def _given(**properties: Schema) -> Schema:
+    """An answer: all of these are in it."""
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _page(name: str, of: str) -> Schema:
+    return _given(**{name: _list(reference(of)), "next_cursor": nullable(_TEXT)})
+
+
+def reference(name: str) -> Schema:
+    """Return what stands for a schema of ``SCHEMAS`` in the document."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+_PROMPT: Schema = nullable(
+    {
+        "type": "string",
+        "description": f"At most {MAX_PROMPT_CHARACTERS:,} characters; null: the default. "
+        "Written, and never shown.",
+    }
+)
+_THRESHOLD: Schema = nullable(
+    {
+        "type": "number",
+        "exclusiveMinimum": 0,
+        "maximum": 1,
+        "description": "The share of its ledger that a session leaves standing; at most 4 "
+        "decimals; null: the default, 0.75.",
+    }
+)
+_BUDGET: Schema = {
+    "type": "integer",
+    "minimum": 1,
+    "maximum": MAX_CORE_TOKEN_BUDGET,
+    "description": "The tokens of core memories that the agent should stay under.",
+}
+_SETTINGS: dict[str, Schema] = {
+    "name": {"type": "string", "minLength": 1, "examples": ["Wren"]},
+    "model_id": {"type": "string", "minLength": 1, "examples": ["rehearsal/wren"]},
+    "system_prompt": _PROMPT,
+    "reflection_prompt": _PROMPT,
+    "memory_reflection_prompt": _PROMPT,
+    "refinement_prompt": _PROMPT,
+    "refinement_threshold": _THRESHOLD,
+    "core_token_budget": _BUDGET,
+    "active": _YES_OR_NO,
+    "paused": _YES_OR_NO,
+}
+
+SCHEMAS: dict[str, Schema] = {
+    # -- sent -------------------------------------------------------------------------------------
+    "NewMemory": _sent(
+        ("content", "memory_type"),
+        content={
+            "type": "string",
+            "minLength": 1,
+            "description": f"1 to {MAX_CONTENT_CHARACTERS:,} characters once trimmed.",
+            "examples": ["The words of the memory."],
+        },
+        memory_type=one_of(
+            *MEMORY_TYPES, description="core: permanent; journal: shown for one week."
+        ),
+        tags=_list(one_of(*TAGS), examples=[[]]),
+    ),
+    "Nothing": _sent(),
+    "ToolArguments": {
+        "type": "object",
+        "description": "The arguments as the model wrote them, to the letter. What cannot be read "
+        "is answered with an error of the tool, for the model to see.",
+        "examples": [{"action": "view", "field": "name"}],
+    },
+    "NewAgent": _sent(("name", "model_id"), **_SETTINGS),
+    "AgentChanges": _sent((), **_SETTINGS),
+    "NewToken": _sent(
+        (), expires_at=nullable({**_TIME, "description": "When it ends; null: never by itself."})
+    ),
+    # -- given ------------------------------------------------------------------------------------
+    "Context": _given(
+        context=nullable({**_TEXT, "description": "Markdown for the agent's prompts."}),
+        core_tokens=_COUNT,
+        budget=_COUNT,
+    ),
+    "Memory": _given(
+        id=_ID,
+        memory_type=one_of(*MEMORY_TYPES),
+        content=_TEXT,
+        tags=_list(one_of(*TAGS)),
+        constitutional=_YES_OR_NO,
+        token_estimate=_COUNT,
+        created_at={**_TIME, "description": "The origin date; a merge may set it back."},
+        recorded_at=_TIME,
+        discarded_at=nullable(_TIME),
+    ),
+    "Memories": _page("memories", "Memory"),
+    "Tools": _list(_OPEN, description="Function definitions, as chat completions take them."),
+    "ToolResult": {
+        "type": "object",
+        "properties": {"type": _TEXT},
+        "required": ["type"],
+        "description": "What goes back to the model; `type` is `error` where it was refused.",
+    },
+    "Session": _given(
+        id=_UUID,
+        trigger=one_of(*TRIGGERS),
+        status=one_of(*LIVE, *ENDED),
+        end_reason=nullable(_TEXT),
+        model_id=_TEXT,
+        threshold={"type": "number"},
+        mass_before=nullable(_COUNT),
+        mass_after=nullable(_COUNT),
+        memories_before=nullable(_COUNT),
+        memories_after=nullable(_COUNT),
+        duplicates_removed=_COUNT,
+        removable_tokens=_COUNT,
+        removed_tokens=_COUNT,
+        mutation_count=_COUNT,
+        stats=_given(consolidated=_COUNT, updated=_COUNT, deleted=_COUNT, protected=_COUNT),
+        prompt_tokens=_COUNT,
+        cached_tokens=_COUNT,
+        completion_tokens=_COUNT,
+        cost_usd=_USD,
+        summary=nullable(_TEXT),
+        created_at=_TIME,
+        started_at=nullable(_TIME),
+        ended_at=nullable(_TIME),
+        undone_at=nullable(_TIME),
+    ),
+    "Sessions": _page("sessions", "Session"),
+    "Undone": _given(
+        session=reference("Session"),
+        undone_before=_YES_OR_NO,
+        effect=_given(
+            brought_back=_COUNT,
+            discarded=_COUNT,
+            rewritten=_COUNT,
+            unprotected=_COUNT,
+            retagged=_COUNT,
+            memories_before=_COUNT,
+            memories_after=_COUNT,
+            mass_before=_COUNT,
+            mass_after=_COUNT,
+        ),
+    ),
+    "Record": _given(
+        id=_ID,
+        sequence=_ID,
+        action=_TEXT,
+        subject_type=nullable(_TEXT),
+        subject_id=nullable(_TEXT),
+        session_id=nullable(_UUID),
+        user_id=nullable({**_ID, "description": "null: the agent itself, or the system."}),
+        data=_OPEN,
+        sealed={
+            **_OPEN,
+            "description": "Contents before and after. Empty in records of access: the words of "
+            "those who read are theirs.",
+        },
+        created_at=_TIME,
+        hash=_TEXT,
+    ),
+    "Records": _page("records", "Record"),
+    "Grant": _given(
+        id=_UUID,
+        status=one_of(*GRANT_STATUSES),
+        user={**_TEXT, "description": "Who asked."},
+        reason=one_of(*REASONS),
+        purpose={**_TEXT, "description": "In their own words, as the agent was told."},
+        duration_minutes=_COUNT,
+        created_at=_TIME,
+        granted_at=nullable(_TIME),
+        expires_at=nullable(_TIME),
+        ended_at=nullable(_TIME),
+        end_reason=nullable(one_of(*END_REASONS)),
+        times_viewed={**_COUNT, "description": "How often something was looked at under it."},
+    ),
+    "Grants": _page("grants", "Grant"),
+    "Agent": _given(
+        id=_ID,
+        name=_TEXT,
+        model_id=_TEXT,
+        refinement_threshold=nullable({"type": "number"}),
+        core_token_budget=_COUNT,
+        core_memories=_COUNT,
+        core_tokens=_COUNT,
+        active=_YES_OR_NO,
+        paused=_YES_OR_NO,
+        last_refinement_at=nullable(_TIME),
+        created_at=_TIME,
+    ),
+    "Agents": _page("agents", "Agent"),
+    "Token": _given(
+        id=_ID,
+        agent_id=_ID,
+        token={**_TEXT, "description": "The token itself, this once."},
+        hint={**_TEXT, "description": "How it begins: what lists show of it."},
+        created_at=_TIME,
+        expires_at=nullable(_TIME),
+    ),
+    "Usage": _given(
+        time_zone={**_TEXT, "description": "Whose months these are: the account's."},
+        usage=_list(
+            _given(
+                month={"type": "string", "examples": ["2026-11"]},
+                agent_id=_ID,
+                agent=_TEXT,
+                sessions=_COUNT,
+                prompt_tokens=_COUNT,
+                cached_tokens=_COUNT,
+                completion_tokens=_COUNT,
+                cost_usd=_USD,
+            )
+        ),
+    ),
+    "Problem": {
+        "type": "object",
+        "properties": {
+            "type": {"type": "string", "examples": ["urn:refine:problem:invalid"]},
+            "title": _TEXT,
+            "status": {"type": "integer"},
+            "detail": _TEXT,
+            "errors": _list(_given(field=_TEXT, detail=_TEXT), description="Of a 422: the fields."),
+            "session_id": {**_UUID, "description": "Of `session-already-live`: that session."},
+            "obstacles": _list(_OPEN, description="Of `undo-conflict`: the records in the way."),
+        },
+        "required": ["type", "title", "status", "detail"],
+    },
+}

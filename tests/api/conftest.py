@@ -1,0 +1,97 @@
+"""Programs that bear a token, and a world with two accounts of agents and platforms."""
+
+import contextvars
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
+
+from refine.extensions import db
+from refine.models import Account, Agent, ApiToken
+from tests import factories
+
+
+class Program(FlaskClient):
+    """Sends a token, and asks in a context of its own, as another process would."""
+
+    secret: str | None = None
+
+    def open(self, *args: Any, **options: Any) -> TestResponse:
+        headers = dict(options.pop("headers", None) or {})
+        if self.secret is not None:
+            headers.setdefault("Authorization", f"Bearer {self.secret}")
+        path = f"/api/v1{args[0]}"
+        opened = super().open
+        return contextvars.Context().run(
+            opened, path, *args[1:], **{"buffered": True, "headers": headers, **options}
+        )
+
+
+def bearing(app: Flask, secret: str | None) -> Program:
+    program = Program(app, app.response_class, use_cookies=False)
+    program.secret = secret
+    return program
+
+
+def program_of(app: Flask, agent: Agent, **fields: Any) -> Program:
+    """The program of an agent, with a new token."""
+    _, secret = ApiToken.mint(account=agent.account, agent=agent, **fields)
+    db.session.commit()
+    return bearing(app, secret)
+
+
+def platform_of(app: Flask, account: Account) -> Program:
+    """The program of an account's platform, with a new token."""
+    _, secret = ApiToken.mint(account=account)
+    db.session.commit()
+    return bearing(app, secret)
+
+
+def token_of(program: Program) -> ApiToken:
+    """The row of its token, as committed."""
+    db.session.rollback()
+    assert program.secret is not None
+    return ApiToken.of_secret(program.secret)
+
+
+@dataclass
+class Everybody:
+    """An account with an agent and its platform, another agent beside it, and strangers."""
+
+    agent: Agent
+    own: Program
+    sibling: Program
+    platform: Program
+    stranger: Program
+    foreign_platform: Program
+    nobody: Program
+
+    @property
+    def account(self) -> Account:
+        return self.agent.account
+
+
+@pytest.fixture
+def everybody(app: Flask) -> Everybody:
+    agent = factories.agent("the first memory", "the second memory", name="Ada")
+    sibling = factories.agent("of a sibling", account=agent.account)
+    stranger = factories.agent("of a stranger")
+    return Everybody(
+        agent=agent,
+        own=program_of(app, agent),
+        sibling=program_of(app, sibling),
+        platform=platform_of(app, agent.account),
+        stranger=program_of(app, stranger),
+        foreign_platform=platform_of(app, stranger.account),
+        nobody=bearing(app, None),
+    )
+
+
+def refreshed(agent: Agent) -> Agent:
+    """The agent as committed."""
+    db.session.rollback()
+    db.session.refresh(agent)
+    return agent

@@ -1,0 +1,120 @@
+"""Who may read, and what was done: an agent reads it of itself, and revokes."""
+
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from refine.access import reading
+from refine.extensions import db
+from refine.models import AccessGrant, User
+from tests import factories
+from tests.api.conftest import Everybody
+from tests.web.conftest import ended_session, person
+
+PURPOSE = "to see why the last session declined"
+
+
+@pytest.fixture
+def reader(everybody: Everybody) -> User:
+    return person(account=everybody.account, email="reader@example.org")
+
+
+@pytest.fixture
+def grant(everybody: Everybody, reader: User) -> AccessGrant:
+    made = factories.live_grant(everybody.agent, reader, purpose=PURPOSE)
+    db.session.commit()
+    return made
+
+
+def test_an_agent_sees_who_may_read_why_and_how_often_they_did(
+    everybody: Everybody, reader: User, grant: AccessGrant
+) -> None:
+    reading.prompts(grant.id, reader)
+    reading.memories(grant.id, reader, [1])
+
+    listed = everybody.own.get("/grants").json
+
+    assert listed["next_cursor"] is None
+    assert len(listed["grants"]) == 1
+    shown = listed["grants"][0]
+    assert shown["id"] == str(grant.id)
+    assert (shown["status"], shown["user"]) == ("granted", "reader@example.org")
+    assert (shown["reason"], shown["purpose"]) == ("agent_asked", PURPOSE)
+    assert (shown["duration_minutes"], shown["times_viewed"]) == (60, 2)
+    assert everybody.sibling.get("/grants").json["grants"] == []
+
+
+def test_an_agent_revokes_at_once_and_again_without_harm(
+    everybody: Everybody, reader: User, grant: AccessGrant
+) -> None:
+    answers = [everybody.own.delete(f"/grants/{grant.id}") for _ in range(2)]
+
+    shown = everybody.own.get("/grants").json["grants"][0]
+    assert [answer.status_code for answer in answers] == [204, 204]
+    assert (shown["status"], shown["end_reason"]) == ("ended", "revoked_by_agent")
+    with pytest.raises(reading.NoAccess):
+        reading.prompts(grant.id, reader)
+
+
+def test_a_grant_past_its_end_has_ended_whether_or_not_that_is_written(
+    everybody: Everybody, grant: AccessGrant
+) -> None:
+    grant.expires_at = datetime.now(UTC) - timedelta(seconds=1)
+    db.session.commit()
+
+    shown = everybody.own.get("/grants").json["grants"][0]
+
+    assert (shown["status"], shown["end_reason"]) == ("ended", "expired")
+    assert shown["ended_at"] == shown["expires_at"]
+
+
+def test_what_was_not_granted_cannot_be_revoked(everybody: Everybody, reader: User) -> None:
+    asked = factories.grant(everybody.agent, user_id=reader.id)
+    db.session.commit()
+
+    answer = everybody.own.delete(f"/grants/{asked.id}")
+    missing = everybody.own.delete(f"/grants/{uuid.uuid4()}")
+
+    assert (answer.status_code, missing.status_code) == (409, 404)
+    assert everybody.own.get("/grants").json["grants"][0]["status"] == "requested"
+
+
+def test_an_agent_reads_its_own_records_before_and_after(everybody: Everybody) -> None:
+    memories = factories.ledger(everybody.agent, *[25] * 20)
+    said = memories[0].content
+    session = ended_session(everybody.agent, memories[0])
+    db.session.commit()
+
+    listed = everybody.own.get("/audit?action=memory_refinement_delete").json["records"]
+
+    assert len(listed) == 1
+    assert listed[0]["session_id"] == str(session.id)
+    assert listed[0]["data"]["operation"] == "delete"
+    assert listed[0]["sealed"]["memories"][0]["before"]["content"] == said
+    assert everybody.sibling.get("/audit?action=memory_refinement_delete").json["records"] == []
+
+
+def test_records_come_page_by_page_the_newest_first(everybody: Everybody) -> None:
+    for number in range(3):
+        everybody.own.post("/memories", json={"content": f"m{number}", "memory_type": "core"})
+
+    first = everybody.own.get("/audit?limit=2").json
+    second = everybody.own.get(
+        "/audit", query_string={"limit": 2, "cursor": first["next_cursor"]}
+    ).json
+
+    assert [each["sequence"] for each in first["records"] + second["records"]] == [4, 3, 2, 1]
+
+
+def test_the_words_of_who_read_stay_theirs(
+    everybody: Everybody, reader: User, grant: AccessGrant
+) -> None:
+    grant.end(user=reader)
+    grant.close("a note to the other admins", user=reader)
+    db.session.commit()
+
+    noted = everybody.own.get("/audit?action=memory_access_noted").json["records"]
+
+    assert [each["sealed"] for each in noted] == [{}]
+    assert noted[0]["user_id"] == reader.id

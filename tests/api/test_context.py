@@ -1,0 +1,92 @@
+"""The memory context, over HTTP: for each prompt, and cheap where nothing changed."""
+
+import pytest
+from flask import Flask
+
+from refine.extensions import db
+from tests import factories
+from tests.api.conftest import Everybody, program_of, refreshed
+
+
+def test_an_agent_reads_its_context_with_its_figures(everybody: Everybody) -> None:
+    answer = everybody.own.get("/context")
+
+    agent = refreshed(everybody.agent)
+    assert answer.status_code == 200
+    assert answer.json == {
+        "context": agent.memory_context(),
+        "core_tokens": agent.core_token_usage,
+        "budget": 5000,
+    }
+    assert answer.headers["Cache-Control"] == "private, no-cache"
+    assert set(answer.vary) >= {"Accept", "Authorization"}
+
+
+def test_it_is_null_where_there_are_no_memories(app: Flask) -> None:
+    own = program_of(app, factories.agent())
+
+    answer = own.get("/context")
+
+    assert answer.json == {"context": None, "core_tokens": 0, "budget": 5000}
+    assert own.get("/context", headers={"Accept": "text/markdown"}).text == ""
+
+
+def test_it_comes_as_markdown_on_request(everybody: Everybody) -> None:
+    answer = everybody.own.get("/context", headers={"Accept": "text/markdown"})
+
+    assert answer.mimetype == "text/markdown"
+    assert answer.text == refreshed(everybody.agent).memory_context()
+
+
+@pytest.mark.parametrize("accepted", ["*/*", "application/json", "text/*;q=0.1, */*", ""])
+def test_it_comes_as_json_to_whoever_takes_that(everybody: Everybody, accepted: str) -> None:
+    answer = everybody.own.get("/context", headers={"Accept": accepted})
+
+    assert answer.mimetype == "application/json"
+
+
+def test_another_form_cannot_be_had(everybody: Everybody) -> None:
+    answer = everybody.own.get("/context", headers={"Accept": "text/html"})
+
+    assert answer.status_code == 406
+    assert answer.mimetype == "application/problem+json"
+
+
+@pytest.mark.parametrize("accepted", ["application/json", "text/markdown"])
+def test_nothing_is_sent_again_that_did_not_change(everybody: Everybody, accepted: str) -> None:
+    first = everybody.own.get("/context", headers={"Accept": accepted})
+
+    headers = {"Accept": accepted, "If-None-Match": first.headers["ETag"]}
+    again = everybody.own.get("/context", headers=headers)
+
+    assert not first.headers["ETag"].startswith("W/")
+    assert (again.status_code, again.data) == (304, b"")
+    assert again.headers["ETag"] == first.headers["ETag"]
+
+
+@pytest.mark.parametrize("change", ["memory", "budget"])
+def test_the_etag_changes_with_the_context_and_with_its_figures(
+    everybody: Everybody, change: str
+) -> None:
+    first = everybody.own.get("/context")
+    if change == "memory":
+        factories.memory(everybody.agent)
+    else:
+        everybody.agent.core_token_budget = 4000
+    db.session.commit()
+
+    again = everybody.own.get("/context", headers={"If-None-Match": first.headers["ETag"]})
+
+    assert again.status_code == 200
+    assert again.headers["ETag"] != first.headers["ETag"]
+
+
+def test_the_two_forms_have_etags_of_their_own(app: Flask) -> None:
+    own = program_of(app, factories.agent())
+
+    tags = {
+        own.get("/context", headers={"Accept": accepted}).headers["ETag"]
+        for accepted in ("application/json", "text/markdown")
+    }
+
+    assert len(tags) == 2

@@ -1,0 +1,103 @@
+"""How often a token may ask."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from flask import Flask
+from redis import Redis
+
+from refine import create_app
+from refine.extensions import db
+from refine.models import ApiToken
+from refine.settings import Settings
+from tests import factories
+from tests.api.conftest import Program, bearing
+
+LIMITS = {"REFINE_API_READS_PER_MINUTE": "3", "REFINE_API_WRITES_PER_MINUTE": "2"}
+NEW = {"content": "said", "memory_type": "journal"}
+
+
+def limited(environ: dict[str, str], **variables: str) -> Iterator[Flask]:
+    app = create_app(Settings.from_environ({**environ, **LIMITS, **variables}))
+    yield app
+    with app.app_context():
+        db.engine.dispose()
+
+
+@pytest.fixture
+def slow(app: Flask, environ: dict[str, str], redis: Redis) -> Iterator[Flask]:
+    """The same application, with low limits."""
+    yield from limited(environ)
+
+
+@pytest.fixture
+def alone(app: Flask, environ: dict[str, str]) -> Iterator[Flask]:
+    """The same, without Redis."""
+    yield from limited(environ, REDIS_URL="redis://127.0.0.1:1/0")
+
+
+def new_program(app: Flask) -> Program:
+    agent = factories.agent("a memory")
+    _, secret = ApiToken.mint(account=agent.account, agent=agent)
+    db.session.commit()
+    return bearing(app, secret)
+
+
+def reads(program: Program, times: int) -> list[int]:
+    return [program.get("/tools").status_code for _ in range(times)]
+
+
+def test_too_many_reads_are_told_when_to_come_back(slow: Flask) -> None:
+    program = new_program(slow)
+    assert reads(program, 3) == [200, 200, 200]
+
+    answer = program.get("/tools")
+
+    assert answer.status_code == 429
+    assert answer.mimetype == "application/problem+json"
+    assert re.fullmatch("[0-9]+", answer.headers["Retry-After"])
+    assert 1 <= int(answer.headers["Retry-After"]) <= 60
+
+
+def test_writes_are_counted_by_themselves(slow: Flask) -> None:
+    program = new_program(slow)
+
+    writes = [program.post("/memories", json=NEW).status_code for _ in range(3)]
+
+    assert writes == [201, 201, 429]
+    assert reads(program, 4) == [200, 200, 200, 429]
+    assert len(program.get("/memories").json.get("memories", [])) == 0
+
+
+def test_each_token_has_limits_of_its_own(slow: Flask) -> None:
+    first, second = new_program(slow), new_program(slow)
+
+    assert reads(first, 4)[-1] == 429
+    assert reads(second, 3) == [200, 200, 200]
+
+
+def test_all_processes_count_together(slow: Flask, environ: dict[str, str]) -> None:
+    program = new_program(slow)
+    assert reads(program, 2) == [200, 200]
+
+    for other in limited(environ):
+        assert reads(bearing(other, program.secret), 2) == [200, 429]
+
+
+def test_without_redis_each_process_counts_for_itself(alone: Flask) -> None:
+    program = new_program(alone)
+
+    assert reads(program, 4) == [200, 200, 200, 429]
+
+
+def test_what_is_counted_holds_no_token(slow: Flask, redis: Redis) -> None:
+    program = new_program(slow)
+    reads(program, 1)
+
+    keys = [key.decode() for key in redis.scan_iter()]
+
+    assert len(keys) > 0
+    assert all(re.fullmatch(r"refine-limits:\S*", key) for key in keys)
+    assert program.secret is not None
+    assert not any(program.secret[-20:] in key for key in keys)

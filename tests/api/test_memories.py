@@ -1,0 +1,136 @@
+"""Memories, saved and read by their agent over HTTP."""
+
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from refine.extensions import db
+from refine.models import AgentMemory
+from tests import factories
+from tests.api.conftest import Everybody, program_of
+
+
+def contents(answer: Any) -> list[str]:
+    return [memory["content"] for memory in answer.json["memories"]]
+
+
+def test_a_memory_is_saved_and_read_again(everybody: Everybody) -> None:
+    new = {"content": " a vow \n", "memory_type": "core", "tags": ["relational"]}
+
+    saved = everybody.own.post("/memories", json=new)
+
+    assert saved.status_code == 201
+    assert saved.json["content"] == "a vow"
+    assert saved.json["tags"] == ["relational"]
+    assert everybody.own.get("/memories").json["memories"][0] == saved.json
+    assert [record.action for record in factories.records(everybody.agent)] == [
+        "token_minted",
+        "memory_saved",
+    ]
+
+
+def test_an_exact_duplicate_of_a_core_memory_is_the_one_that_is_there(
+    everybody: Everybody,
+) -> None:
+    new = {"content": "THE FIRST memory ", "memory_type": "journal"}
+
+    saved = everybody.own.post("/memories", json=new)
+
+    assert saved.status_code == 200
+    assert saved.json["content"] == "the first memory"
+    assert len(everybody.own.get("/memories").json["memories"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"memory_type": "core"}, "content"),
+        ({"content": "said"}, "memory_type"),
+        ({"content": "", "memory_type": "core"}, "content"),
+        ({"content": " \n", "memory_type": "core"}, "content"),
+        ({"content": "x" * 10_001, "memory_type": "core"}, "content"),
+        ({"content": ["said"], "memory_type": "core"}, "content"),
+        ({"content": "said", "memory_type": "dream"}, "memory_type"),
+        ({"content": "said", "memory_type": "core", "tags": "audio"}, "tags"),
+        ({"content": "said", "memory_type": "core", "tags": ["smell"]}, "tags"),
+        ({"content": "said", "memory_type": "core", "constitutional": True}, ""),
+    ],
+)
+def test_what_cannot_be_saved_is_refused_by_field(
+    everybody: Everybody, body: dict[str, Any], field: str
+) -> None:
+    answer = everybody.own.post("/memories", json=body)
+
+    assert answer.status_code == 422
+    assert [error["field"] for error in answer.json["errors"]] == [field]
+    assert db.session.scalar(db.select(db.func.count()).select_from(AgentMemory)) == 4
+
+
+def test_a_list_is_read_page_by_page_newest_first(app: Flask) -> None:
+    agent = factories.agent(*[f"memory {number}" for number in range(7)])
+    own = program_of(app, agent)
+
+    pages, cursor = [], {}
+    while not pages or cursor:
+        page = own.get("/memories", query_string={"limit": 3, **cursor})
+        pages.append(contents(page))
+        cursor = {"cursor": page.json["next_cursor"]} if page.json["next_cursor"] else {}
+
+    assert pages == [
+        ["memory 6", "memory 5", "memory 4"],
+        ["memory 3", "memory 2", "memory 1"],
+        ["memory 0"],
+    ]
+
+
+def test_what_is_saved_meanwhile_moves_no_page(app: Flask) -> None:
+    agent = factories.agent("one", "two", "three")
+    own = program_of(app, agent)
+    first = own.get("/memories?limit=2").json
+    factories.memory(agent, "four")
+    db.session.commit()
+
+    second = own.get("/memories", query_string={"cursor": first["next_cursor"]})
+
+    assert contents(second) == ["one"]
+
+
+def test_a_list_can_be_narrowed(app: Flask) -> None:
+    agent = factories.agent("plain")
+    factories.memory(agent, "a voice", tags=["voice"])
+    factories.memory(agent, "of today", memory_type="journal")
+    factories.memory(agent, "gone").discard()
+    own = program_of(app, agent)
+
+    assert contents(own.get("/memories")) == ["of today", "a voice", "plain"]
+    assert contents(own.get("/memories?type=core")) == ["a voice", "plain"]
+    assert contents(own.get("/memories?tag=voice")) == ["a voice"]
+    assert contents(own.get("/memories?discarded=true")) == ["gone"]
+    assert contents(own.get("/memories?discarded=false&type=journal")) == ["of today"]
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("limit=0", "limit"),
+        ("limit=201", "limit"),
+        ("limit=ten", "limit"),
+        ("limit=1&limit=2", "limit"),
+        ("cursor=", "cursor"),
+        ("cursor=nonsense", "cursor"),
+        ("cursor=%3Ei~x", "cursor"),
+        ("cursor=%3Es~text", "cursor"),
+        ("type=dream", "type"),
+        ("tag=smell", "tag"),
+        ("discarded=maybe", "discarded"),
+        ("typ=core", ""),
+    ],
+)
+def test_a_parameter_that_makes_no_sense_is_refused(
+    everybody: Everybody, query: str, field: str
+) -> None:
+    answer = everybody.own.get(f"/memories?{query}")
+
+    assert answer.status_code == 422
+    assert [error["field"] for error in answer.json["errors"]] == [field]

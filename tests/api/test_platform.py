@@ -1,0 +1,329 @@
+"""The platform that hosts agents: it adds, changes, mints, revokes and counts; it reads nothing."""
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from flask import Flask
+from redis import Redis
+
+from refine.api.routing import OPERATIONS
+from refine.extensions import db
+from refine.models import Agent, ApiToken, AuditLog
+from refine.models.agent import PLATFORM_FIELDS, PROMPTS
+from tests import factories
+from tests.api.conftest import (
+    Everybody,
+    bearing,
+    platform_of,
+    program_of,
+    refreshed,
+    token_of,
+)
+from tests.web.conftest import ended_session
+
+NEW = {"name": "Wren", "model_id": "rehearsal/wren"}
+CANARY = "kingfisher-at-the-weir"
+
+
+def last_record(agent: Agent, action: str) -> AuditLog:
+    return [each for each in factories.records(agent) if each.action == action][-1]
+
+
+def journal(agent: Agent) -> list[str]:
+    return [memory.content for memory in db.session.scalars(agent.memories("journal"))]
+
+
+# -- agents ---------------------------------------------------------------------------------------
+
+
+def test_an_agent_is_added(everybody: Everybody) -> None:
+    answer = everybody.platform.post(
+        "/agents",
+        json={**NEW, "system_prompt": CANARY, "core_token_budget": 900, "paused": True},
+    )
+
+    agent = db.session.get_one(Agent, answer.json["id"])
+    assert answer.status_code == 201
+    assert CANARY not in answer.text
+    assert agent.account_id == everybody.agent.account_id
+    assert agent.system_prompt == CANARY
+    assert (agent.core_token_budget, agent.paused, agent.active) == (900, True, True)
+    assert last_record(agent, "agent_created").data == {
+        "model_id": "rehearsal/wren",
+        "by": "platform",
+        "token_id": token_of(everybody.platform).id,
+    }
+
+
+def test_only_the_accounts_agents_are_listed(everybody: Everybody) -> None:
+    first = everybody.platform.get("/agents?limit=1").json
+    second = everybody.platform.get(
+        "/agents", query_string={"limit": 1, "cursor": first["next_cursor"]}
+    ).json
+
+    assert [each["name"] for each in second["agents"]] == ["Ada"]
+    assert second["next_cursor"] is None
+    assert second["agents"][0]["core_memories"] == 2
+    assert second["agents"][0]["core_tokens"] == everybody.agent.core_token_usage
+
+
+def test_an_agent_is_changed_recorded_and_told(everybody: Everybody) -> None:
+    agent = everybody.agent
+
+    answer = everybody.platform.patch(
+        f"/agents/{agent.id}",
+        json={"model_id": "rehearsal/other", "refinement_prompt": CANARY, "paused": True},
+    )
+
+    settings, prompt = [
+        each for each in factories.records(refreshed(agent)) if each.action.endswith("_update")
+    ]
+    hand = {"by": "platform", "token_id": token_of(everybody.platform).id}
+    assert answer.status_code == 200
+    assert answer.json["model_id"] == "rehearsal/other"
+    assert refreshed(agent).refinement_prompt == CANARY
+    assert settings.data == {
+        "changes": {"model_id": ["test/model", "rehearsal/other"], "paused": [False, True]},
+        **hand,
+    }
+    assert prompt.data == {"field": "refinement_prompt", "characters": len(CANARY), **hand}
+    assert prompt.sealed == {"before": None, "after": CANARY}
+    assert journal(agent) == [
+        "My platform changed my settings: model id, paused, refinement prompt."
+    ]
+
+
+@pytest.mark.parametrize("field", PLATFORM_FIELDS)
+def test_who_an_agent_is_was_changed_by_others_with_its_model_and_its_prompts(
+    everybody: Everybody, field: str
+) -> None:
+    values: dict[str, Any] = {
+        "name": "Eve",
+        "refinement_threshold": 0.9,
+        "core_token_budget": 7,
+        "active": False,
+        "paused": True,
+    }
+
+    answer = everybody.platform.patch(
+        f"/agents/{everybody.agent.id}", json={field: values.get(field, "another")}
+    )
+
+    changed_at = refreshed(everybody.agent).identity_changed_at
+    assert answer.status_code == 200
+    assert (changed_at is not None) == (field in (*PROMPTS, "model_id"))
+
+
+def test_what_is_as_it_was_is_no_change(everybody: Everybody) -> None:
+    same = {"name": "Ada", "model_id": "test/model", "system_prompt": None, "paused": False}
+
+    answer = everybody.platform.patch(f"/agents/{everybody.agent.id}", json=same)
+
+    agent = refreshed(everybody.agent)
+    assert answer.status_code == 200
+    assert agent.identity_changed_at is None
+    assert [each.action for each in factories.records(agent)] == ["token_minted"]
+    assert journal(agent) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"name": ""}, "name"),
+        ({"name": "two\nlines"}, "name"),
+        ({"name": None}, "name"),
+        ({"model_id": 7}, "model_id"),
+        ({"system_prompt": "x" * 10_001}, "system_prompt"),
+        ({"refinement_threshold": 0}, "refinement_threshold"),
+        ({"refinement_threshold": 1.5}, "refinement_threshold"),
+        ({"refinement_threshold": 0.33333}, "refinement_threshold"),
+        ({"refinement_threshold": "0.5"}, "refinement_threshold"),
+        ({"core_token_budget": 0}, "core_token_budget"),
+        ({"core_token_budget": 1.5}, "core_token_budget"),
+        ({"core_token_budget": True}, "core_token_budget"),
+        ({"active": 1}, "active"),
+        ({"paused": "yes"}, "paused"),
+        ({"account_id": 1}, ""),
+        ({"identity_changed_at": None}, ""),
+        ({"reflects_daily": True}, ""),
+    ],
+)
+def test_what_cannot_be_set_changes_nothing(
+    everybody: Everybody, body: dict[str, Any], field: str
+) -> None:
+    before = everybody.platform.get("/agents").json
+
+    answer = everybody.platform.patch(
+        f"/agents/{everybody.agent.id}", json={"core_token_budget": 77, **body}
+    )
+    added = everybody.platform.post("/agents", json={**NEW, **body})
+
+    assert (answer.status_code, added.status_code) == (422, 422)
+    assert [error["field"] for error in answer.json["errors"]] == [field]
+    assert everybody.platform.get("/agents").json == before
+
+
+# -- tokens ---------------------------------------------------------------------------------------
+
+
+def test_a_token_is_minted_shown_once_recorded_and_told(everybody: Everybody, app: Flask) -> None:
+    agent = everybody.agent
+    answer = everybody.platform.post(f"/agents/{agent.id}/tokens")
+
+    minted = bearing(app, answer.json["token"])
+    assert answer.status_code == 201
+    assert minted.get("/context").status_code == 200
+    assert last_record(refreshed(agent), "token_minted").data == {
+        "kind": "agent",
+        "hint": answer.json["hint"],
+        "by": "platform",
+        "token_id": token_of(everybody.platform).id,
+    }
+    assert journal(agent) == [
+        f"My platform had a token made that speaks as me. It begins with {answer.json['hint']}."
+    ]
+
+
+def test_a_token_may_end_by_itself(everybody: Everybody) -> None:
+    path = f"/agents/{everybody.agent.id}/tokens"
+    ends = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+
+    answer = everybody.platform.post(path, json={"expires_at": ends})
+    forever = everybody.platform.post(path, json={"expires_at": None})
+    over = everybody.platform.post(path, json={"expires_at": "2020-01-01T00:00:00Z"})
+    vague = everybody.platform.post(path, json={"expires_at": "2999-01-01T00:00:00"})
+
+    assert answer.json["expires_at"][:16] == ends[:16]
+    assert forever.json["expires_at"] is None
+    assert (over.status_code, vague.status_code) == (422, 422)
+
+
+def test_a_token_is_revoked_at_once_and_again_without_harm(everybody: Everybody) -> None:
+    token_id = token_of(everybody.own).id
+    everybody.own.get("/context")
+
+    answers = [everybody.platform.delete(f"/tokens/{token_id}") for _ in range(2)]
+
+    assert [answer.status_code for answer in answers] == [204, 204]
+    assert everybody.own.get("/context").status_code == 401
+    revoked = [
+        each for each in factories.records(everybody.agent) if each.action == "token_revoked"
+    ]
+    assert [each.data["token_id"] for each in revoked] == [token_of(everybody.platform).id]
+
+
+@pytest.mark.parametrize("path", ["/tokens/{}", "/agents/{}/tokens", "/agents/{}"])
+def test_an_id_beyond_reason_is_not_there(everybody: Everybody, path: str) -> None:
+    method = {"/tokens/{}": "DELETE", "/agents/{}": "PATCH"}.get(path, "POST")
+    sent = {} if method == "DELETE" else {"json": {}}
+
+    answer = everybody.platform.open(path.format("9" * 40), method=method, **sent)
+
+    assert answer.status_code == 404
+
+
+# -- usage ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def spent(everybody: Everybody) -> Everybody:
+    """Three sessions in two months, one of another account."""
+    for agent, at, cost in (
+        (everybody.agent, datetime(2026, 9, 30, 23, 30, tzinfo=UTC), "0.25"),
+        (everybody.agent, datetime(2026, 10, 2, tzinfo=UTC), "0.5"),
+        (token_of(everybody.stranger).agent, datetime(2026, 10, 2, tzinfo=UTC), "9"),
+    ):
+        assert agent is not None
+        session = ended_session(agent)
+        session.created_at, session.cost_usd = at, Decimal(cost)
+        session.prompt_tokens, session.completion_tokens = 100, 10
+    everybody.agent.account.time_zone = "Europe/Berlin"
+    db.session.commit()
+    return everybody
+
+
+def test_usage_is_told_by_agent_and_month_of_the_accounts_zone(spent: Everybody) -> None:
+    answer = spent.platform.get("/usage")
+
+    assert answer.json == {
+        "time_zone": "Europe/Berlin",
+        "usage": [
+            {
+                "month": "2026-10",
+                "agent_id": spent.agent.id,
+                "agent": "Ada",
+                "sessions": 2,
+                "prompt_tokens": 200,
+                "cached_tokens": 0,
+                "completion_tokens": 20,
+                "cost_usd": "0.750000",
+            }
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("query", "sessions"),
+    [
+        ("from=2026-10-01", 2),
+        ("from=2026-10-02", 1),
+        ("to=2026-10-02", 1),
+        ("from=2026-09-01&to=2026-10-01", 0),
+        ("from=2026-10-01&to=2026-10-03", 2),
+    ],
+)
+def test_usage_can_be_narrowed_to_days(spent: Everybody, query: str, sessions: int) -> None:
+    usage = spent.platform.get(f"/usage?{query}").json["usage"]
+
+    assert sum(each["sessions"] for each in usage) == sessions
+
+
+@pytest.mark.parametrize(
+    "query", ["from=today", "to=2026-13-01", "from=20261001", "since=2026-10-01"]
+)
+def test_a_day_that_is_none_is_refused(everybody: Everybody, query: str) -> None:
+    assert everybody.platform.get(f"/usage?{query}").status_code == 422
+
+
+# -- and no content -------------------------------------------------------------------------------
+
+
+def test_a_platform_token_reads_no_content_whatever_it_tries(app: Flask, redis: Redis) -> None:
+    agent = factories.agent(
+        CANARY, name="Ada", model_id="rehearsal/ada", **dict.fromkeys(PROMPTS, CANARY)
+    )
+    memories = factories.ledger(agent, *[25] * 20)
+    session = ended_session(agent, memories[0], summary=CANARY)
+    grant = factories.live_grant(
+        agent, factories.user(account=agent.account), purpose=f"{CANARY} for a purpose"
+    )
+    platform = platform_of(app, agent.account)
+    own = program_of(app, agent)
+    names = {"agent_id": agent.id, "session_id": session.id, "grant_id": grant.id, "token_id": 1}
+    heard = []
+    for each in OPERATIONS:
+        for tool in ("save_memory", "self_authoring"):
+            path = each.path.format(**names, name=tool)
+            for method in ("GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS"):
+                for body in ({}, NEW, {"action": "view", "field": "system_prompt"}):
+                    answer = platform.open(path, method=method, json=body)
+                    heard.append(answer.text + str(answer.headers))
+
+    assert CANARY in own.get("/context").text
+    assert CANARY in own.get("/audit").text
+    assert len(heard) > 500
+    assert not any(CANARY in each for each in heard)
+
+
+def test_a_minted_agent_token_is_told_to_the_agent_before_it_reads(
+    everybody: Everybody, app: Flask
+) -> None:
+    """The one way from a platform to content leaves a record, and a word in the agent's journal."""
+    minted = everybody.platform.post(f"/agents/{everybody.agent.id}/tokens").json
+
+    context = bearing(app, minted["token"]).get("/context").json["context"]
+
+    assert "My platform had a token made that speaks as me" in context
+    assert ApiToken.of_secret(minted["token"]).agent_id == everybody.agent.id

@@ -1,0 +1,117 @@
+"""Sessions, asked for and undone by the agent whose they are."""
+
+import uuid
+from dataclasses import replace
+
+import pytest
+from flask import Flask
+from redis import Redis
+
+from refine.extensions import db
+from refine.models import Agent, AgentMemory, RefinementSession
+from tests import factories
+from tests.api.conftest import Everybody, program_of, refreshed
+from tests.web.conftest import ended_session
+
+
+def ended(agent: Agent) -> RefinementSession:
+    """An ended session that deleted one of many memories."""
+    memories = factories.ledger(agent, *[25] * 20)
+    session = ended_session(agent, memories[0], summary="I let one go")
+    db.session.commit()
+    return session
+
+
+def test_an_agent_asks_for_a_session(everybody: Everybody, redis: Redis) -> None:
+    answer = everybody.own.post("/sessions")
+
+    assert answer.status_code == 202
+    assert (answer.json["trigger"], answer.json["status"]) == ("api", "queued")
+    assert redis.exists(f"rq:job:{answer.json['id']}") == 1
+    assert everybody.own.get("/sessions").json["sessions"] == [answer.json]
+
+
+def test_a_second_one_is_told_of_the_first(everybody: Everybody, redis: Redis) -> None:
+    first = everybody.own.post("/sessions", json={}).json
+
+    second = everybody.own.post("/sessions", json={})
+
+    assert second.status_code == 409
+    assert second.json["type"] == "urn:refine:problem:session-already-live"
+    assert second.json["session_id"] == first["id"]
+
+
+def test_it_is_queued_also_where_redis_is_away(app: Flask) -> None:
+    agent = factories.agent("a memory")
+    own = program_of(app, agent)
+    given = app.extensions["refine.settings"]
+    app.extensions["refine.settings"] = replace(given, redis_url="redis://127.0.0.1:1")
+    try:
+        answer = own.post("/sessions")
+    finally:
+        app.extensions["refine.settings"] = given
+
+    assert answer.status_code == 202
+    assert answer.json["status"] == "queued"
+
+
+def test_what_became_of_a_session_is_listed(everybody: Everybody) -> None:
+    session = ended(everybody.agent)
+
+    listed = everybody.own.get("/sessions?status=completed").json["sessions"]
+
+    assert [each["id"] for each in listed] == [str(session.id)]
+    assert listed[0]["stats"] == {"consolidated": 0, "updated": 0, "deleted": 1, "protected": 0}
+    assert listed[0]["summary"].endswith("I let one go")
+    assert everybody.own.get("/sessions?status=failed").json["sessions"] == []
+    assert everybody.sibling.get("/sessions").json["sessions"] == []
+
+
+def test_the_last_one_can_be_undone(everybody: Everybody) -> None:
+    session = ended(everybody.agent)
+    mass = everybody.agent.core_token_usage
+
+    answer = everybody.own.post(f"/sessions/{session.id}/undo")
+    again = everybody.own.post(f"/sessions/{session.id}/undo")
+
+    assert answer.status_code == 200
+    assert answer.json["effect"]["brought_back"] == 1
+    assert answer.json["undone_before"] is False
+    assert answer.json["session"]["undone_at"] is not None
+    assert refreshed(everybody.agent).core_token_usage == mass + 25
+    assert (again.status_code, again.json["undone_before"]) == (200, True)
+
+
+def test_what_is_in_the_way_is_named(everybody: Everybody) -> None:
+    session = ended(everybody.agent)
+    gone = everybody.own.get("/memories?discarded=true").json["memories"][0]
+    db.session.get_one(AgentMemory, gone["id"]).restore()
+    db.session.commit()
+
+    answer = everybody.own.post(f"/sessions/{session.id}/undo")
+
+    assert answer.status_code == 409
+    assert answer.json["type"] == "urn:refine:problem:undo-conflict"
+    assert [each["memory_id"] for each in answer.json["obstacles"]] == [gone["id"]]
+    assert answer.json["obstacles"][0]["action"] == "memory_restored"
+    assert gone["content"] not in answer.text
+
+
+def test_an_earlier_one_is_an_admins_to_undo(everybody: Everybody) -> None:
+    first = ended(everybody.agent)
+    ended(everybody.agent)
+
+    answer = everybody.own.post(f"/sessions/{first.id}/undo")
+
+    assert answer.status_code == 409
+    assert "its last session only" in answer.json["detail"]
+
+
+@pytest.mark.parametrize("whose", ["sibling", "stranger"])
+def test_another_agents_session_is_not_there(everybody: Everybody, whose: str) -> None:
+    session = ended(everybody.agent)
+
+    answer = getattr(everybody, whose).post(f"/sessions/{session.id}/undo")
+
+    assert answer.status_code == 404
+    assert answer.json == getattr(everybody, whose).post(f"/sessions/{uuid.uuid4()}/undo").json

@@ -1,0 +1,73 @@
+"""The tools over HTTP: definitions to offer, and calls exactly as the model wrote them."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.api.conftest import Everybody, refreshed
+
+
+def call(everybody: Everybody, name: str, written: str | bytes) -> Any:
+    answer = everybody.own.post(f"/tools/{name}/calls", data=written)
+    assert answer.status_code == 200
+    return answer.json
+
+
+def test_the_definitions_can_be_passed_on_as_they_are(everybody: Everybody) -> None:
+    tools = everybody.own.get("/tools").json
+
+    assert [tool["function"]["name"] for tool in tools] == ["save_memory", "self_authoring"]
+    assert {tool["type"] for tool in tools} == {"function"}
+
+
+def test_a_call_saves_a_memory(everybody: Everybody) -> None:
+    result = call(everybody, "save_memory", '{"content": "tea at four", "memory_type": "core"}')
+    again = call(everybody, "save_memory", '{"content": "Tea at four", "memory_type": "core"}')
+
+    assert result == {"type": "saved", "id": result["id"], "memory_type": "core"}
+    assert again == {**result, "existing": True}
+
+
+def test_a_call_changes_the_agents_own_settings(everybody: Everybody) -> None:
+    arguments = {"action": "update", "field": "system_prompt", "value": "I am Ada."}
+
+    result = call(everybody, "self_authoring", json.dumps(arguments))
+
+    assert result["value"] == "I am Ada."
+    assert refreshed(everybody.agent).system_prompt == "I am Ada."
+    assert refreshed(everybody.agent).identity_changed_at is None
+
+
+@pytest.mark.parametrize("name", ["save_memory", "self_authoring"])
+@pytest.mark.parametrize(
+    "written",
+    [
+        "",
+        "null",
+        "{}",
+        "[]",
+        "{",
+        '"{}"',
+        '```json\n{"action": "view"}\n```',
+        '{"action": "view", "action": "update"}',
+        '{"self": 1, "surprise": 2}',
+        b"\xff\xfe",
+        " " * 1_000 + "{}",
+    ],
+)
+def test_what_the_model_got_wrong_it_is_told(
+    everybody: Everybody, name: str, written: str | bytes
+) -> None:
+    result = call(everybody, name, written)
+
+    assert result["type"] == "error"
+    assert result["error"]
+
+
+@pytest.mark.parametrize("name", ["refinement", "SaveMemoryTool", "__init__"])
+def test_there_are_no_other_tools(everybody: Everybody, name: str) -> None:
+    answer = everybody.own.post(f"/tools/{name}/calls", data="{}")
+
+    assert answer.status_code == 404
+    assert answer.json["detail"] == "The tools are: save_memory, self_authoring."

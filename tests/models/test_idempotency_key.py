@@ -1,0 +1,89 @@
+"""Keys by which a request is done once: whose they are, what is kept, and for how long."""
+
+from datetime import timedelta
+
+import pytest
+
+from refine import clock
+from refine.errors import InvalidValue
+from refine.extensions import db
+from refine.models import ApiToken, IdempotencyKey
+from refine.models.idempotency_key import KEPT_FOR, KeptAnswer
+from tests import factories
+
+ANSWER = KeptAnswer(201, '{"content": "ü🦉"}', "application/json", "/api/v1/memories/7")
+
+
+def token_of_agent():
+    agent = factories.agent()
+    return ApiToken.mint(account=agent.account, agent=agent)[0]
+
+
+def token_of_platform():
+    return ApiToken.mint(account=factories.account())[0]
+
+
+def test_the_first_request_takes_a_key_and_the_same_finds_it(app):
+    token = token_of_agent()
+
+    first, is_new = IdempotencyKey.take(token, "k", "a request")
+    again, is_new_again = IdempotencyKey.take(token, "k", "a request")
+
+    assert (is_new, is_new_again) == (True, False)
+    assert again is first
+    assert first.answer() is None
+
+
+def test_another_request_is_refused(app):
+    token = token_of_agent()
+    IdempotencyKey.take(token, "k", "a request")
+
+    with pytest.raises(InvalidValue, match="used for another request"):
+        IdempotencyKey.take(token, "k", "another request")
+
+
+def test_two_tokens_may_use_the_same_key(app):
+    for token in (token_of_agent(), token_of_agent(), token_of_platform()):
+        assert IdempotencyKey.take(token, "k", f"request of {token.id}")[1]
+
+
+@pytest.mark.parametrize("token_of", [token_of_agent, token_of_platform])
+def test_an_answer_is_kept_sealed_to_the_letter(app, token_of):
+    taken, _ = IdempotencyKey.take(token_of(), "k", "a request")
+
+    taken.keep(ANSWER)
+    db.session.flush()
+
+    assert taken.answer() == ANSWER
+    assert b"content" not in taken.sealed_answer
+    assert taken.answered_at is not None
+
+
+def test_the_same_request_of_two_agents_has_two_hashes(app):
+    rows = [IdempotencyKey.take(token_of_agent(), "k", "a request")[0] for _ in range(2)]
+
+    assert rows[0].request_hash != rows[1].request_hash
+
+
+@pytest.mark.parametrize(
+    ("late", "is_new"), [(timedelta(0), False), (-timedelta(seconds=1), False), (KEPT_FOR, True)]
+)
+def test_after_a_day_a_key_is_new(app, late, is_new):
+    token, at = token_of_agent(), clock.now()
+    IdempotencyKey.take(token, "k", "a request", at)[0].keep(ANSWER, at)
+
+    taken, was_new = IdempotencyKey.take(token, "k", "a request", at + late)
+
+    assert was_new == is_new
+    assert taken.answer() == (None if is_new else ANSWER)
+
+
+def test_what_is_older_than_a_day_is_forgotten(app):
+    token, at = token_of_agent(), clock.now()
+    for number in range(3):
+        IdempotencyKey.take(token, f"k{number}", "a request", at + timedelta(hours=number))
+
+    forgotten = IdempotencyKey.forget_old(at + KEPT_FOR + timedelta(hours=1))
+
+    assert forgotten == 2
+    assert db.session.scalars(db.select(IdempotencyKey.key)).all() == ["k2"]
