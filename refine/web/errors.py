@@ -44,12 +44,14 @@ def _stale(_error: CSRFError) -> tuple[str, int]:
     return render_template("errors/stale.html", typed=typed), 400
 
 
-def _http(error: HTTPException) -> tuple[str, int]:
+def _http(error: HTTPException) -> tuple[str, int, dict[str, str]]:
     code = error.code or 500
     title, advice = _ADVICE.get(code, ("Something went wrong", "Try again in a moment."))
     is_ours = error.description != type(error).description
     said = error.description if code in (400, 403) and is_ours else None
-    return _page(title, said or advice, code)
+    methods = getattr(error, "valid_methods", None)
+    headers = {"Allow": ", ".join(sorted(methods))} if methods else {}
+    return *_page(title, said or advice, code), headers
 
 
 def _database(error: DBAPIError) -> tuple[str, int]:

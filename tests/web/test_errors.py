@@ -120,6 +120,12 @@ def test_an_error_is_told_in_words_with_a_way_back(
     assert "/" in links_of(answer.text.partition("<main")[2])
 
 
+def test_a_page_that_does_not_take_that_names_what_it_takes(dashboard: Browser) -> None:
+    answer = dashboard.submit("/agents")
+
+    assert answer.headers["Allow"] == "GET, HEAD, OPTIONS"
+
+
 def test_who_is_not_signed_in_is_told_without_the_menu(client: Browser) -> None:
     answer = client.get("/nowhere")
 
