@@ -1,8 +1,8 @@
 """The rehearsal model: a small local server that answers where no provider is configured.
 
 It speaks OpenAI-style chat completions over HTTP, so that a newcomer, a demo and a test run the
-real path end to end. It is not a language model: it follows four rules, all read from the messages
-of the request, and remembers nothing between two requests.
+real path end to end. It is not a language model: it follows six rules, all read from the request,
+and remembers nothing between two of them.
 
 - Asked for consent (no reply stands in the conversation yet), it says YES, or NO where the agent's
   system prompt says that the agent declines (``_DECLINES``).
@@ -10,6 +10,9 @@ of the request, and remembers nothing between two requests.
   unlocked memories whose words are the same whatever their case, punctuation and spacing.
 - Where the agent's own style asks for wholesale deletion (``_WHOLESALE``), it deletes one unlocked
   memory after another, and leaves it to the circuit breaker to stop it.
+- Offered the tool ``promote``, it promotes the longest entry of the journal that it is shown.
+- Offered the tool ``save_memory``, it saves every message of the conversation's user that begins
+  with the word "remember", as it stands.
 - Anything else is answered with one plain sentence.
 """
 
@@ -51,6 +54,7 @@ _WHOLESALE = re.compile(
     r"|wipe|clean\s+slate)\b",
     re.IGNORECASE,
 )
+_REMEMBER = re.compile(r"\s*remember\b", re.IGNORECASE)
 _STYLE = re.compile(r"^<style>[ \t]*$(.*)^</style>[ \t]*$", re.MULTILINE | re.DOTALL)
 
 _YES = "YES. Thank you for asking me first. I agree to what you describe, within its limits."
@@ -58,6 +62,8 @@ _NO = "NO. Thank you for asking, but I would rather keep my memories as they are
 _NOTHING_TO_DO = "I am the rehearsal model: I consent, and merge plain repeats; no more than that."
 _DONE = "I have done all that I had planned."
 _MERGED = "I looked for plain repeats, and left everything else as it was."
+_REFLECTED = "I am the rehearsal model: I keep the longest entry; no more than that."
+_EXTRACTED = "I am the rehearsal model: I keep what begins with remember; no more than that."
 _DELETED = "I went through the ledger as my own style asks."
 
 
@@ -90,7 +96,7 @@ def answer(body: dict[str, Any]) -> dict[str, Any]:
     if fault:
         return _error(400, fault)
     messages: list[Message] = body["messages"]
-    message = _next_message(messages)
+    message = _next_message(messages, _offered(body))
     return {
         "id": f"gen-rehearsal-{sha256(json.dumps(messages).encode()).hexdigest()[:16]}",
         "object": "chat.completion",
@@ -149,8 +155,23 @@ def _previous_call(messages: list[Message]) -> list[Message]:
     return messages[: replies[-1]] if replies else []
 
 
-def _next_message(messages: list[Message]) -> Message:
+def _offered(body: dict[str, Any]) -> str | None:
+    """Return the name of the one tool that the request offers."""
+    try:
+        (tool,) = body["tools"]
+        return str(tool["function"]["name"])
+    except (LookupError, TypeError, ValueError):
+        return None
+
+
+def _next_message(messages: list[Message], tool: str | None) -> Message:
     ledger = _ledger(messages)
+    if tool == "promote":
+        longest = max(ledger, key=lambda entry: len(entry["content"]), default=None)
+        promotions = [{"ids": [longest["id"]]}] if longest else []
+        return _next_step(promotions, _calls_made(messages), tool, _REFLECTED)
+    if tool == "save_memory":
+        return _next_step(_to_be_saved(messages), _calls_made(messages), tool, _EXTRACTED)
     if ledger and _previous_call(messages):
         return _next_step(_plan(ledger, _style(messages)), _calls_made(messages))
     if ledger or _asks_yes_or_no(messages):
@@ -181,6 +202,13 @@ def _text(message: Message) -> str:
     return "\n".join(
         str(part["text"]) for part in parts if isinstance(part, dict) and "text" in part
     )
+
+
+def _to_be_saved(messages: list[Message]) -> list[Step]:
+    lines = _texts(_opening(messages), "user").split("\n")
+    said = (_entry(line) for line in lines if line.startswith('{"role": "user"'))
+    contents = [message["content"] for message in said if message]
+    return [{"content": each} for each in contents if _REMEMBER.match(each)]
 
 
 def _entry(line: str) -> Entry | None:
@@ -252,15 +280,17 @@ def _merge(group: list[Entry]) -> Step:
     return {"action": "consolidate", "ids": [entry["id"] for entry in group], "content": longest}
 
 
-def _next_step(plan: list[Step], calls_made: int) -> Message:
+def _next_step(
+    plan: list[Step], calls_made: int, tool: str = "refinement", done: str = _DONE
+) -> Message:
     # A refused call counts like any other: the plan goes on and nothing is tried twice.
     if calls_made >= len(plan):
-        return _said(_DONE)
+        return _said(done)
     arguments = json.dumps(plan[calls_made], ensure_ascii=False)
     call = {
         "id": f"call_{calls_made + 1}",
         "type": "function",
-        "function": {"name": "refinement", "arguments": arguments},
+        "function": {"name": tool, "arguments": arguments},
     }
     return {"role": "assistant", "content": None, "tool_calls": [call]}
 

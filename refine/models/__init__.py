@@ -10,6 +10,7 @@ from refine.models.audit import AuditLog, ChainHead
 from refine.models.clock_mark import ClockMark
 from refine.models.invitation import Invitation
 from refine.models.memory import AgentMemory
+from refine.models.memory_task import MemoryTask, ReflectionAlreadyLive
 from refine.models.session import (
     MAX_MUTATIONS,
     EditRefused,
@@ -36,6 +37,8 @@ __all__ = [
     "EditRefused",
     "Invitation",
     "LeaseLost",
+    "MemoryTask",
+    "ReflectionAlreadyLive",
     "RefinementSession",
     "SessionAlreadyLive",
     "SessionEntry",
