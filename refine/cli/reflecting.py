@@ -25,7 +25,12 @@ def reflect(agent_reference: str) -> None:
         with stopping.asked_by(signal.SIGINT, signal.SIGTERM):
             # not committed before it is claimed: no worker can take it
             task = MemoryTask.reflect(agent, "cli")
-            remember(task.id, settings.current(), is_stopping=stopping.is_asked)
+            ended = remember(task.id, settings.current(), is_stopping=stopping.is_asked)
+            was_asked = stopping.is_asked()
+        if ended is None:
+            waits = "another task of this agent is running; the reflection waits for a worker"
+            console.print("stopped before it began; nothing was asked" if was_asked else waits)
+            return
         if task.status == "failed":
             raise click.ClickException(f"the reflection failed: {task.end_reason}")
         reason = f" ({task.end_reason})" if task.end_reason else ""

@@ -100,7 +100,7 @@ class Keeping(TaskColumns):
         """The kept core memories of these contents, by content."""
         core = self.agent.memories("core").where(AgentMemory.content_hash.in_(list(hashes)))
         columns = core.with_only_columns(AgentMemory.content_hash, AgentMemory.id)
-        return dict(db.session.execute(columns).tuples().all())
+        return dict(db.session.execute(columns).all())
 
     def _count(self, more: int) -> None:
         most = MAX_KEPT[self.kind]
