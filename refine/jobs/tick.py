@@ -166,10 +166,8 @@ class _Tick:
 
     def queue_reflections(self) -> None:
         """Once a day, at night in each time zone, queue the reflections that are due."""
-        for time_zone in Account.time_zones():
-            slot_at = last_slot(REFLECTION_SCHEDULE, time_zone, self.at)
-            due = MemoryTask.due_for_reflection(time_zone, slot_at)
-            self._each(due, partial(self._queue_reflection, slot_at))
+        for time_zone in MemoryTask.reflecting_zones():
+            self._guarded(partial(self._reflect_in, time_zone), time_zone=time_zone)
 
     def mark(self) -> None:
         """Note that there was a tick."""
@@ -188,6 +186,11 @@ class _Tick:
     def _end_lapsed_tasks(self, agent: Agent) -> None:
         for task in MemoryTask.live_of(agent):
             self.done.tasks_lapsed += task.end_if_lapsed(self.at)
+
+    def _reflect_in(self, time_zone: str) -> None:
+        slot_at = last_slot(REFLECTION_SCHEDULE, time_zone, self.at)
+        due = MemoryTask.due_for_reflection(time_zone, slot_at)
+        self._each(due, partial(self._queue_reflection, slot_at))
 
     def _queue_reflection(self, slot_at: datetime, agent: Agent) -> None:
         MemoryTask.reflect(agent, "daily", slot_at=slot_at, at=self.at)

@@ -115,11 +115,6 @@ class Account(Base):
         return [(schedule, time_zone) for schedule, time_zone in pairs]
 
     @classmethod
-    def time_zones(cls) -> Sequence[str]:
-        """Return every time zone that some account has."""
-        return db.session.scalars(select(cls.time_zone).distinct()).all()
-
-    @classmethod
     def reschedule(cls, schedule: str, time_zone: str, at: datetime) -> None:
         """Set the next slot of the accounts of this schedule and zone to where it is to be.
 

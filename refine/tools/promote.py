@@ -56,9 +56,7 @@ class PromoteTool:
             return _error(str(error))
         result: dict[str, Any] = {"type": "promoted", "ids": promoted}
         if repeating:
-            result["existing"] = [
-                {"id": id_, "is_kept_as": kept} for id_, kept in repeating.items()
-            ]
+            result["existing"] = [{"id": id_, "kept_as": kept} for id_, kept in repeating.items()]
         return result
 
 

@@ -18,7 +18,6 @@ from refine.remembering import running
 from refine.remembering.running import remember
 from tests import factories, sql
 from tests.remembering.conftest import World
-from tests.scripted_model import send
 
 ENDS = "Nothing more stands out."
 
@@ -370,6 +369,7 @@ def test_a_process_that_is_to_end_already_begins_nothing(world: World) -> None:
 
 def test_a_fault_of_ours_puts_it_off_and_is_raised(world: World) -> None:
     task = factories.extraction(world.agent, "I like tea")
+    db.session.commit()
     world.model.say(ENDS)
 
     with at_each_count("RAISE EXCEPTION 'no'"), pytest.raises(DBAPIError):
@@ -377,7 +377,7 @@ def test_a_fault_of_ours_puts_it_off_and_is_raised(world: World) -> None:
 
     db.session.expire_all()
     assert (task.status, task.error_kind) == ("queued", "internal")
-    assert task.end_reason == "a fault in Refine (InternalError)"
+    assert task.end_reason == "a fault in Refine (ProgrammingError)"
 
 
 # -- lease ----------------------------------------------------------------------------------------
@@ -398,8 +398,10 @@ def test_a_worker_that_was_given_up_writes_nothing_more(world: World) -> None:
 def test_a_task_that_was_taken_away_while_the_model_is_asked_is_let_go(world: World) -> None:
     answered = threading.Event()
 
+    end = world.elsewhere(ended)
+
     def taken() -> None:
-        world.elsewhere(ended)()
+        end()
         answered.wait(10)
 
     world.model.say(ENDS).meanwhile(taken)
@@ -469,20 +471,19 @@ def test_it_is_run_once(world: World) -> None:
 def test_no_transaction_is_open_while_the_model_is_asked(world: World) -> None:
     open_ones: list[object] = []
 
-    def look(handler) -> None:  # type: ignore[no-untyped-def]
-        open_ones.append(
-            sql.value(
-                "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' "
-                "AND datname = current_database()"
+    def look() -> None:
+        with world.app.app_context():
+            open_ones.append(
+                sql.value(
+                    "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' "
+                    "AND datname = current_database()"
+                )
             )
-        )
-        body = {"choices": [{"message": {"role": "assistant", "content": ENDS}}]}
-        send(handler, 200, {**body, "model": "test/model"})
 
-    world.model.answer(look)
+    world.calls({"content": "one"}).meanwhile(look).say(ENDS).meanwhile(look)
 
     assert world.extract("I like tea").status == "completed"
-    assert open_ones == [0]
+    assert open_ones == [0, 0]
 
 
 def test_calls_that_cannot_be_carried_out_are_answered_and_change_nothing(world: World) -> None:

@@ -106,8 +106,8 @@ class Keeping(TaskColumns):
         most = MAX_KEPT[self.kind]
         if self.memories_kept + more > most:
             raise InvalidValue(
-                f"At most {most} memories a {self.kind}; {most - self.memories_kept} are left, "
-                "and nothing was done"
+                f"At most {most} memories in one {self.kind}; "
+                f"{most - self.memories_kept} are left, and nothing was done"
             )
         self.memories_kept += more
 

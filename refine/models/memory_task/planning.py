@@ -34,6 +34,12 @@ class Planning(TaskColumns):
     """What the clock, the dispatcher and the metrics ask."""
 
     @classmethod
+    def reflecting_zones(cls) -> Sequence[str]:
+        """Return the time zones in which an agent has turned its reflection on."""
+        zones = select(Account.time_zone).join(Agent, Agent.account_id == Account.id)
+        return db.session.scalars(zones.where(Agent.reflects_daily).distinct()).all()
+
+    @classmethod
     def due_for_reflection(cls, time_zone: str, slot_at: datetime) -> Select[int]:
         """Return a query for the ids of that zone's agents that this slot owes a reflection.
 
