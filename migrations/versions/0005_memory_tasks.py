@@ -45,28 +45,34 @@ def upgrade() -> None:
         ),
         sa.Column("started_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
-        sa.CheckConstraint("kind IN ('reflection', 'extraction')", name="ck_memory_tasks_kind"),
-        sa.CheckConstraint("trigger IN ('daily', 'api', 'cli')", name="ck_memory_tasks_trigger"),
+        sa.CheckConstraint(
+            "kind IN ('reflection', 'extraction')", name=op.f("ck_memory_tasks_kind")
+        ),
+        sa.CheckConstraint(
+            "trigger IN ('daily', 'api', 'cli')", name=op.f("ck_memory_tasks_trigger")
+        ),
         sa.CheckConstraint(
             "status IN ('queued', 'running', 'completed', 'incomplete', 'skipped', 'failed')",
-            name="ck_memory_tasks_status",
+            name=op.f("ck_memory_tasks_status"),
         ),
-        sa.CheckConstraint("memories_kept BETWEEN 0 AND 20", name="ck_memory_tasks_memories_kept"),
         sa.CheckConstraint(
-            "(status = 'running') = (lease_token IS NOT NULL)", name="ck_memory_tasks_lease"
+            "memories_kept BETWEEN 0 AND 20", name=op.f("ck_memory_tasks_memories_kept")
+        ),
+        sa.CheckConstraint(
+            "(status = 'running') = (lease_token IS NOT NULL)", name=op.f("ck_memory_tasks_lease")
         ),
         sa.CheckConstraint(
             "(status IN ('completed', 'incomplete', 'skipped', 'failed')) = (ended_at IS NOT NULL)",
-            name="ck_memory_tasks_ended",
+            name=op.f("ck_memory_tasks_ended"),
         ),
         sa.CheckConstraint(
             "(conversation IS NOT NULL) = (kind = 'extraction' AND status IN ('queued', 'running'))",
-            name="ck_memory_tasks_conversation",
+            name=op.f("ck_memory_tasks_conversation"),
         ),
         sa.ForeignKeyConstraint(
-            ["agent_id"], ["agents.id"], name="fk_memory_tasks_agent_id_agents"
+            ["agent_id"], ["agents.id"], name=op.f("fk_memory_tasks_agent_id_agents")
         ),
-        sa.PrimaryKeyConstraint("id", name="pk_memory_tasks"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_memory_tasks")),
     )
     op.create_index(
         "uq_memory_tasks_running_agent",

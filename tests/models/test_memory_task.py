@@ -77,8 +77,8 @@ def test_an_agent_that_is_not_active_is_asked_nothing(agent: Agent) -> None:
 
 
 def test_one_reflection_of_an_agent_is_live(agent: Agent) -> None:
+    factories.extraction(agent, at=clock.now() - HOUR)
     task = MemoryTask.reflect(agent, "daily")
-    factories.extraction(agent)
 
     with pytest.raises(ReflectionAlreadyLive) as refusal:
         MemoryTask.reflect(agent, "cli")

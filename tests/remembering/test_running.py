@@ -475,7 +475,7 @@ def test_no_transaction_is_open_while_the_model_is_asked(world: World) -> None:
         with world.app.app_context():
             open_ones.append(
                 sql.value(
-                    "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' "
+                    "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' "
                     "AND datname = current_database()"
                 )
             )
