@@ -348,8 +348,7 @@ def test_a_process_that_is_asked_to_end_puts_it_off(world: World) -> None:
 def test_a_process_that_is_asked_to_end_does_not_wait_for_the_model(world: World) -> None:
     asked, answered = threading.Event(), threading.Event()
     world.is_stopping = asked.is_set
-    threading.Timer(0.3, asked.set).start()
-    world.model.say(ENDS).meanwhile(lambda: answered.wait(10))
+    world.model.say(ENDS).meanwhile(lambda: (asked.set(), answered.wait(10)))
     began = clock.now()
 
     task = world.reflect()
