@@ -6,7 +6,6 @@ that ends makes room for the next. Memory tasks come after the sessions.
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 
 from redis import Redis
@@ -62,10 +61,12 @@ def dispatch(at: datetime | None = None) -> int:
 
 
 def make_room() -> None:
-    """The worker is about to be free: have the next ones handed over."""
+    """Hand over what may be, where that is possible; the tick does it, too."""
     db.session.rollback()
-    with suppress(Unreachable, DBAPIError):  # the tick hands over what waits, too
+    try:
         dispatch()
+    except (Unreachable, DBAPIError):
+        db.session.rollback()
 
 
 def _take_back_what_redis_lost(connection: Redis, at: datetime) -> None:

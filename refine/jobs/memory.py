@@ -1,15 +1,11 @@
 """The job that works on a memory task, and the ways to ask for one."""
 
 import uuid
-from contextlib import suppress
-
-from sqlalchemy.exc import DBAPIError
 
 from refine import settings
-from refine.errors import Unreachable
 from refine.extensions import db
 from refine.jobs import stopping
-from refine.jobs.dispatch import dispatch, make_room
+from refine.jobs.dispatch import make_room
 from refine.models import Agent, MemoryTask
 from refine.remembering.running import remember
 
@@ -37,6 +33,5 @@ def extract_later(agent: Agent, conversation: object) -> MemoryTask:
     """
     task = MemoryTask.extract(agent, conversation)
     db.session.commit()
-    with suppress(Unreachable, DBAPIError):
-        dispatch()
+    make_room()
     return task
