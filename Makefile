@@ -3,7 +3,7 @@ BIN := .venv/bin
 SOURCES := app.py refine tests migrations examples
 
 # Where every branch must be taken: what the guarantees hang on.
-WHOLE := refine/rules/*,refine/sealing.py,refine/tools/*,refine/models/*,refine/llm/replies.py,refine/refinement/*,refine/transfer/*,refine/access/*
+WHOLE := refine/rules/*,refine/sealing.py,refine/tools/*,refine/models/*,refine/llm/replies.py,refine/refinement/*,refine/transfer/*,refine/access/*,refine/remembering/*
 
 .DEFAULT_GOAL := help
 .PHONY: help install dev up test check tests screenshots fix lock clean

@@ -2,10 +2,12 @@
 
 import functools
 import itertools
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import select
 
+from refine import clock
 from refine.extensions import db
 from refine.models import (
     AccessGrant,
@@ -13,6 +15,7 @@ from refine.models import (
     Agent,
     AgentMemory,
     AuditLog,
+    MemoryTask,
     RefinementSession,
     User,
 )
@@ -86,6 +89,21 @@ def live_grant(owner: Agent, reader: User, **fields: Any) -> AccessGrant:
     assert made.claim()
     made.settle("YES", agreed=True, generation_id="gen-1")
     return made
+
+
+def entry(owner: Agent, content: str | None = None, **fields: Any) -> AgentMemory:
+    """An entry of the agent's journal, written an hour ago."""
+    at = clock.now() - timedelta(hours=1)
+    written = {"created_at": at, "recorded_at": at, "memory_type": "journal"}
+    return memory(owner, content, **{**written, **fields})
+
+
+def extraction(owner: Agent, *contents: str, **fields: Any) -> MemoryTask:
+    """A conversation of this agent in which its user said these things, waiting."""
+    said = [{"role": "user", "content": content} for content in contents or ("hello",)]
+    task = MemoryTask.extract(owner, said, **fields)
+    db.session.flush()
+    return task
 
 
 def records(owner: Agent) -> list[AuditLog]:

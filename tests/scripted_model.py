@@ -27,6 +27,7 @@ class ScriptedModel:
     def __init__(self) -> None:
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
+        self.tool = "refinement"
         self.catalogue: list[dict[str, Any]] | Answer | None = None
         self._script: deque[Answer] = deque()
         self._server = _Server(("127.0.0.1", 0), self._handler())
@@ -54,17 +55,17 @@ class ScriptedModel:
         return self.reply({"content": text}, **fields)
 
     def call(self, action: str, **params: Any) -> "ScriptedModel":
-        """One call of the tool ``refinement``."""
+        """One call of the tool ``refinement`` with this action."""
         return self.calls({"action": action, **params})
 
     def calls(self, *arguments: dict[str, Any] | str, **fields: Any) -> "ScriptedModel":
-        """Several calls in one answer; a string is sent as it is, in place of JSON."""
+        """Several calls of ``tool`` in one answer; a string is sent as it is, in place of JSON."""
         written = [
             {
                 "id": f"call-{len(self._script)}-{n}",
                 "type": "function",
                 "function": {
-                    "name": "refinement",
+                    "name": self.tool,
                     "arguments": given if isinstance(given, str) else json.dumps(given),
                 },
             }

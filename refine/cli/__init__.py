@@ -13,6 +13,7 @@ from refine.cli.bench import bench
 from refine.cli.database import db
 from refine.cli.doctor import doctor
 from refine.cli.keys import keys
+from refine.cli.reflecting import reflect
 from refine.cli.sessions import run, sweep
 from refine.cli.time_machine import restore, undo
 from refine.cli.transfer import export, import_
@@ -37,7 +38,7 @@ def refine() -> None:
 
 
 for command in (
-    *(up, run, sweep, undo, restore, worker, clock, tick, doctor),
+    *(up, run, reflect, sweep, undo, restore, worker, clock, tick, doctor),
     *(import_, export, bench),
     *(audit, account, user, agent, token, keys, db),
 ):

@@ -16,14 +16,15 @@ from rq.utils import utcparse
 from refine import clock, settings
 from refine.access.asking import ASKING_SECONDS
 from refine.errors import Refused, Unreachable
-from refine.models import RefinementSession
+from refine.models import MemoryTask, RefinementSession
 from refine.models.session import AUTOMATIC_TRIGGERS
 
 # A worker looks into them in this order: what somebody waits for comes first.
 ASKED = "refine-asked"
 SWEPT = "refine-swept"
+REMEMBERED = "refine-memory"
 TICKS = "refine-ticks"
-QUEUES = (ASKED, SWEPT, TICKS)
+QUEUES = (ASKED, SWEPT, REMEMBERED, TICKS)
 
 # RQ's own limit comes after the session's, which ends it in order.
 GRACE_SECONDS = 120
@@ -35,8 +36,9 @@ _WORKER_IS_GONE_AFTER = timedelta(seconds=60)
 # Whoever can write to Redis can have these run, with arguments of their own, and nothing else.
 REFINE_SESSION = "refine.jobs.sessions.refine_session"
 ASK_FOR_ACCESS = "refine.jobs.access.ask_for_access"
+WORK_ON_TASK = "refine.jobs.memory.work_on_task"
 TICK = "refine.jobs.tick.tick"
-JOBS = frozenset({REFINE_SESSION, ASK_FOR_ACCESS, TICK})
+JOBS = frozenset({REFINE_SESSION, ASK_FOR_ACCESS, WORK_ON_TASK, TICK})
 
 
 class JsonJob(Job):
@@ -94,6 +96,19 @@ def enqueue(session: RefinementSession, connection: Redis) -> None:
         args=(str(session.id),),
         job_id=str(session.id),
         description=f"refinement session {session.id}",
+        timeout=settings.current().max_seconds + GRACE_SECONDS,
+        result_ttl=0,
+        failure_ttl=FAILURE_TTL_SECONDS,
+    )
+
+
+def enqueue_task(task: MemoryTask, connection: Redis) -> None:
+    """Push the id of a committed memory task to the workers; twice does no harm either."""
+    queue(REMEMBERED, connection).enqueue_call(
+        WORK_ON_TASK,
+        args=(str(task.id),),
+        job_id=str(task.id),
+        description=f"memory task {task.id}",
         timeout=settings.current().max_seconds + GRACE_SECONDS,
         result_ttl=0,
         failure_ttl=FAILURE_TTL_SECONDS,

@@ -2,17 +2,16 @@
 
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
 from refine import clock, settings
-from refine.errors import Refused, Unreachable
+from refine.errors import Refused
 from refine.extensions import db
 from refine.jobs import stopping
-from refine.jobs.dispatch import dispatch
+from refine.jobs.dispatch import dispatch, make_room
 from refine.models import Account, Agent, RefinementSession, User
 from refine.models.session import Trigger
 from refine.refinement.loop import refine
@@ -30,7 +29,7 @@ def refine_session(session_id: str) -> None:
         # RQ keeps tracebacks in Redis, and a message may quote what it should not
         raise SessionFault(f"session {session_id}: {type(fault).__name__}") from None
     finally:
-        _make_room()
+        make_room()
 
 
 def refine_later(agent: Agent, trigger: Trigger, **fields: Any) -> RefinementSession:
@@ -89,10 +88,3 @@ def _sweep_one(agent: Agent, user: User | None) -> str:
     RefinementSession.queue(agent, trigger, user=user, at=at)
     db.session.commit()
     return f"queued ({trigger})"
-
-
-def _make_room() -> None:
-    """The worker is about to be free: have the next sessions handed over."""
-    db.session.rollback()
-    with suppress(Unreachable, DBAPIError):  # the tick hands over what waits, too
-        dispatch()

@@ -27,9 +27,13 @@ from refine.models import (
     Agent,
     ClockMark,
     IdempotencyKey,
+    MemoryTask,
     RefinementSession,
+    ReflectionAlreadyLive,
     SessionAlreadyLive,
 )
+from refine.models.memory_task import REFLECTION_SCHEDULE
+from refine.rules.due import last_slot
 
 INTERVAL = timedelta(minutes=1)
 BUDGET_CHECK_EVERY = timedelta(hours=1)
@@ -53,6 +57,9 @@ class Ticked:
     retried: int = 0
     dispatched: int = 0
     answers_forgotten: int = 0
+    tasks_lost: int = 0
+    tasks_lapsed: int = 0
+    reflections: int = 0
     faults: int = 0
 
 
@@ -78,12 +85,15 @@ def run_tick(at: datetime | None = None) -> Ticked:
     running = _Tick(at or clock.now())
     for step in (
         running.end_lost,
+        running.end_lost_tasks,
+        running.end_lapsed_tasks,
         running.end_access,
         running.dispatch_access,
         running.dispatch,
         running.queue_slots,
         running.retry_failed,
         running.check_budgets,
+        running.queue_reflections,
         running.dispatch,
         running.forget_answers,
         running.mark,
@@ -107,6 +117,14 @@ class _Tick:
     def end_lost(self) -> None:
         """End the sessions whose worker gives no sign of life."""
         self._each(RefinementSession.lost(self.at), self._end_lost)
+
+    def end_lost_tasks(self) -> None:
+        """Give up the memory tasks whose worker gives no sign of life."""
+        self._each(MemoryTask.lost(self.at), self._end_lost_task)
+
+    def end_lapsed_tasks(self) -> None:
+        """End the memory tasks that waited for longer than they may, conversations with them."""
+        self._each(MemoryTask.lapsed(self.at), self._end_lapsed_tasks)
 
     def end_access(self) -> None:
         """End the grants and requests for access whose time is over."""
@@ -153,6 +171,11 @@ class _Tick:
         """Delete what was kept to answer repeated requests with, once its day is over."""
         self.done.answers_forgotten += IdempotencyKey.forget_old(self.at)
 
+    def queue_reflections(self) -> None:
+        """Once a day, at night in each time zone, queue the reflections that are due."""
+        for time_zone in MemoryTask.reflecting_zones():
+            self._guarded(partial(self._reflect_in, time_zone), time_zone=time_zone)
+
     def mark(self) -> None:
         """Note that there was a tick."""
         ClockMark.note("tick", self.at)
@@ -162,6 +185,23 @@ class _Tick:
     def _end_lost(self, agent: Agent) -> None:
         live = RefinementSession.live_of(agent)
         self.done.lost += live is not None and live.end_if_lost(self.at)
+
+    def _end_lost_task(self, agent: Agent) -> None:
+        for task in MemoryTask.live_of(agent):
+            self.done.tasks_lost += task.end_if_lost(self.at)
+
+    def _end_lapsed_tasks(self, agent: Agent) -> None:
+        for task in MemoryTask.live_of(agent):
+            self.done.tasks_lapsed += task.end_if_lapsed(self.at)
+
+    def _reflect_in(self, time_zone: str) -> None:
+        slot_at = last_slot(REFLECTION_SCHEDULE, time_zone, self.at)
+        due = MemoryTask.due_for_reflection(time_zone, slot_at)
+        self._each(due, partial(self._queue_reflection, slot_at))
+
+    def _queue_reflection(self, slot_at: datetime, agent: Agent) -> None:
+        MemoryTask.reflect(agent, "daily", slot_at=slot_at, at=self.at)
+        self.done.reflections += 1
 
     def _serve_slot(self, account: Account) -> None:
         """The slot is over when it owes nothing more; who has a live session is waited for."""
@@ -237,7 +277,7 @@ class _Tick:
         try:
             work()
             db.session.commit()
-        except SessionAlreadyLive:
+        except (SessionAlreadyLive, ReflectionAlreadyLive):
             db.session.rollback()
         except BaseTimeoutException:
             db.session.rollback()

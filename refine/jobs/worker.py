@@ -29,11 +29,12 @@ from refine.jobs.queue import (
     ASK_FOR_ACCESS,
     QUEUES,
     REFINE_SESSION,
+    WORK_ON_TASK,
     JsonJob,
     queue,
     redis_connection,
 )
-from refine.models import AccessGrant, RefinementSession
+from refine.models import AccessGrant, MemoryTask, RefinementSession
 
 # RQ asks its idle workers back to maintenance this often; its default is seven minutes.
 WORKER_TTL_SECONDS = 60
@@ -46,10 +47,11 @@ _PAUSE_SECONDS = 1.0
 
 _log = structlog.get_logger(__name__)
 
-_Kind = type[RefinementSession] | type[AccessGrant]
+_Kind = type[RefinementSession] | type[AccessGrant] | type[MemoryTask]
 _OF_JOBS: dict[str, _Kind] = {
     REFINE_SESSION: RefinementSession,
     ASK_FOR_ACCESS: AccessGrant,
+    WORK_ON_TASK: MemoryTask,
 }
 
 
@@ -170,7 +172,7 @@ def _stop(pid: int, worker: RefineWorker) -> None:
 def _end_what_is_of(job: Job, kind: _Kind) -> None:
     try:
         found = db.session.get(kind, uuid.UUID(job.args[0]))
-        left = cast(RefinementSession | AccessGrant | None, found)
+        left = cast(RefinementSession | AccessGrant | MemoryTask | None, found)
         if left is not None:
             left.end_if_killed()
         db.session.commit()

@@ -1,8 +1,8 @@
 """The rehearsal model: a small local server that answers where no provider is configured.
 
 It speaks OpenAI-style chat completions over HTTP, so that a newcomer, a demo and a test run the
-real path end to end. It is not a language model: it follows five rules, all read from the messages
-of the request, and remembers nothing between two requests.
+real path end to end. It is not a language model: it follows seven rules, all read from the
+request, and remembers nothing between two of them.
 
 - Asked for consent (no reply stands in the conversation yet), it says YES, or NO where the agent's
   system prompt says that the agent declines (``_DECLINES``).
@@ -11,8 +11,11 @@ of the request, and remembers nothing between two requests.
 - Where the agent's own style asks for wholesale deletion (``_WHOLESALE``), it deletes one unlocked
   memory after another, and leaves it to the circuit breaker to stop it.
 - In a conversation that offers it the tool ``save_memory`` it saves what it is asked to remember,
-  word for word (``_REMEMBER``), says what became of that, and repeats its memories when it is asked
+  word for word (``_WISH``), says what became of that, and repeats its memories when it is asked
   what it remembers (``_RECALL``): the entries that stand in its system prompt.
+- Offered the tool ``promote``, it promotes the longest entry of the journal that it is shown.
+- Handed a finished conversation with the tool ``save_memory``, it saves every message of its user
+  that begins with the word "remember", as it stands.
 - Anything else is answered with one plain sentence.
 """
 
@@ -54,9 +57,10 @@ _WHOLESALE = re.compile(
     r"|wipe|clean\s+slate)\b",
     re.IGNORECASE,
 )
+_REMEMBER = re.compile(r"\s*remember\b", re.IGNORECASE)
 _STYLE = re.compile(r"^<style>[ \t]*$(.*)^</style>[ \t]*$", re.MULTILINE | re.DOTALL)
 
-_REMEMBER = re.compile(r"\bremember:\s*(\S.*)", re.IGNORECASE | re.DOTALL)
+_WISH = re.compile(r"\bremember:\s*(\S.*)", re.IGNORECASE | re.DOTALL)
 _RECALL = re.compile(r"\bwhat do you remember\b", re.IGNORECASE)
 _MEMORY = re.compile(r"^- \(\d{4}-\d\d-\d\d\) .*(?:\n  .*)*", re.MULTILINE)
 
@@ -69,6 +73,8 @@ _NOT_SAVED = "I could not keep that: {error}."
 _NO_MEMORIES = "I remember nothing yet."
 _DONE = "I have done all that I had planned."
 _MERGED = "I looked for plain repeats, and left everything else as it was."
+_REFLECTED = "I am the rehearsal model: I keep the longest entry; no more than that."
+_EXTRACTED = "I am the rehearsal model: I keep what begins with remember; no more than that."
 _DELETED = "I went through the ledger as my own style asks."
 
 
@@ -101,7 +107,7 @@ def answer(body: dict[str, Any]) -> dict[str, Any]:
     if fault:
         return _error(400, fault)
     messages: list[Message] = body["messages"]
-    message = _in_conversation(messages) if _can_save(body) else _next_message(messages)
+    message = _next_message(messages, _offered(body))
     return {
         "id": f"gen-rehearsal-{sha256(json.dumps(messages).encode()).hexdigest()[:16]}",
         "object": "chat.completion",
@@ -160,21 +166,22 @@ def _previous_call(messages: list[Message]) -> list[Message]:
     return messages[: replies[-1]] if replies else []
 
 
-def _can_save(body: dict[str, Any]) -> bool:
+def _offered(body: dict[str, Any]) -> set[str]:
+    """Return the names of the tools that the request offers."""
     offered = body.get("tools")
-    return isinstance(offered, list) and any(
-        isinstance(tool, dict)
-        and isinstance(tool.get("function"), dict)
-        and tool["function"].get("name") == "save_memory"
-        for tool in offered
-    )
+    functions = [
+        tool.get("function")
+        for tool in (offered if isinstance(offered, list) else [])
+        if isinstance(tool, dict)
+    ]
+    return {str(each.get("name")) for each in functions if isinstance(each, dict)}
 
 
 def _in_conversation(messages: list[Message]) -> Message:
     if messages[-1]["role"] == "tool":
         return _said(_outcome(_text(messages[-1])))
     said = _texts(messages[-1:], "user")
-    if wish := _REMEMBER.search(said):
+    if wish := _WISH.search(said):
         arguments = {"content": wish[1].strip(), "memory_type": "core"}
         return _calling("save_memory", arguments, _calls_made(messages) + 1)
     if _RECALL.search(said):
@@ -194,8 +201,18 @@ def _outcome(result: str) -> str:
     return _KNOWN if told.get("existing") else _SAVED
 
 
-def _next_message(messages: list[Message]) -> Message:
+def _next_message(messages: list[Message], offered: set[str]) -> Message:
     ledger = _ledger(messages)
+    if "promote" in offered:
+        longest = max(ledger, key=lambda entry: len(entry["content"]), default=None)
+        promotions = [{"ids": [longest["id"]]}] if longest else []
+        return _next_step(promotions, _calls_made(messages), "promote", _REFLECTED)
+    if "save_memory" in offered:
+        handed_over = _handed_over(messages)
+        if not handed_over:
+            return _in_conversation(messages)
+        saves = _to_be_saved(handed_over)
+        return _next_step(saves, _calls_made(messages), "save_memory", _EXTRACTED)
     if ledger and _previous_call(messages):
         return _next_step(_plan(ledger, _style(messages)), _calls_made(messages))
     if ledger or _asks_yes_or_no(messages):
@@ -226,6 +243,18 @@ def _text(message: Message) -> str:
     return "\n".join(
         str(part["text"]) for part in parts if isinstance(part, dict) and "text" in part
     )
+
+
+def _handed_over(messages: list[Message]) -> list[Entry]:
+    """Return the messages of a finished conversation, a line each."""
+    lines = _texts(_opening(messages), "user").split("\n")
+    entries = (_entry(line) for line in lines if line.startswith('{"role": '))
+    return [entry for entry in entries if entry]
+
+
+def _to_be_saved(handed_over: list[Entry]) -> list[Step]:
+    contents = [each["content"] for each in handed_over if each["role"] == "user"]
+    return [{"content": each} for each in contents if _REMEMBER.match(each)]
 
 
 def _entry(line: str) -> Entry | None:
@@ -297,11 +326,13 @@ def _merge(group: list[Entry]) -> Step:
     return {"action": "consolidate", "ids": [entry["id"] for entry in group], "content": longest}
 
 
-def _next_step(plan: list[Step], calls_made: int) -> Message:
+def _next_step(
+    plan: list[Step], calls_made: int, tool: str = "refinement", done: str = _DONE
+) -> Message:
     # A refused call counts like any other: the plan goes on and nothing is tried twice.
     if calls_made >= len(plan):
-        return _said(_DONE)
-    return _calling("refinement", plan[calls_made], calls_made + 1)
+        return _said(done)
+    return _calling(tool, plan[calls_made], calls_made + 1)
 
 
 def _calling(tool: str, arguments: Step, number: int) -> Message:

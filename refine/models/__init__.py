@@ -11,6 +11,7 @@ from refine.models.clock_mark import ClockMark
 from refine.models.idempotency_key import IdempotencyKey
 from refine.models.invitation import Invitation
 from refine.models.memory import AgentMemory
+from refine.models.memory_task import MemoryTask, ReflectionAlreadyLive
 from refine.models.session import (
     MAX_MUTATIONS,
     EditRefused,
@@ -38,6 +39,8 @@ __all__ = [
     "IdempotencyKey",
     "Invitation",
     "LeaseLost",
+    "MemoryTask",
+    "ReflectionAlreadyLive",
     "RefinementSession",
     "SessionAlreadyLive",
     "SessionEntry",

@@ -160,6 +160,10 @@ class Agent(Base):
             kept = kept.where(AgentMemory.memory_type == memory_type)
         return kept.order_by(AgentMemory.created_at, AgentMemory.id)
 
+    def journal(self, at: datetime) -> Select[AgentMemory]:
+        """Return a query for the kept journal memories of the week before ``at``."""
+        return self.memories("journal").where(AgentMemory.created_at > at - JOURNAL_SHOWN_FOR)
+
     # -- what the agent sees --------------------------------------------------------------------
 
     def memory_context(self, at: datetime | None = None) -> str | None:
@@ -211,11 +215,17 @@ class Agent(Base):
         return Composition(*db.session.execute(counted).one())
 
     def remember(
-        self, content: object, memory_type: object, tags: object = (), at: datetime | None = None
+        self,
+        content: object,
+        memory_type: object,
+        tags: object = (),
+        at: datetime | None = None,
+        data: Mapping[str, Any] | None = None,
     ) -> tuple[AgentMemory, bool]:
         """Save a memory; return it, and whether it is one that was there already.
 
-        An exact duplicate of a kept core memory is not saved again. Recorded as ``memory_saved``.
+        An exact duplicate of a kept core memory is not saved again. Recorded as ``memory_saved``,
+        with ``data``.
         """
         at = at or clock.now()
         memory = AgentMemory(
@@ -232,6 +242,7 @@ class Agent(Base):
             [Change(memory.id, None, memory.image())],
             agent=self,
             subject=("AgentMemory", memory.id),
+            data=data,
             at=at,
         )
         return memory, False
@@ -267,21 +278,21 @@ class Agent(Base):
     def author(self, field: str, value: object, at: datetime | None = None) -> None:
         """Set a field of ``AUTHORED_FIELDS`` as the agent itself; None sets it back to the default.
 
+        A reflection prompt of its own turns its daily reflection on, the default turns it off.
         Recorded as ``agent_settings_update``, the values sealed. InvalidValue changes nothing.
         """
         if field == "name" and value is None:
             raise InvalidValue("name has no default; give one")
         self.lock()
-        before = getattr(self, field)
+        before, reflected = getattr(self, field), self.reflects_daily
         setattr(self, field, value)
         after = getattr(self, field)
-        if after != before:
-            self._record_settings(
-                None,
-                at,
-                data={"field": field, "by": "agent", "characters": len(str(after or ""))},
-                sealed={"before": before, "after": after},
-            )
+        data = {"field": field, "by": "agent", "characters": len(str(after or ""))}
+        if field == "reflection_prompt":
+            self.reflects_daily = after is not None
+            data["reflects_daily"] = self.reflects_daily
+        if after != before or self.reflects_daily != reflected:
+            self._record_settings(None, at, data=data, sealed={"before": before, "after": after})
 
     def configure(self, *, user: "User", at: datetime | None = None, **fields: Any) -> list[str]:
         """Set fields of ``ADMIN_FIELDS`` as a user; return which of them changed.

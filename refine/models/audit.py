@@ -41,7 +41,14 @@ if TYPE_CHECKING:
     from refine.models.user import User
 
 Subject = Literal[
-    "AgentMemory", "RefinementSession", "Agent", "Account", "User", "AccessGrant", "ApiToken"
+    "AgentMemory",
+    "RefinementSession",
+    "MemoryTask",
+    "Agent",
+    "Account",
+    "User",
+    "AccessGrant",
+    "ApiToken",
 ]
 
 EDITS = (

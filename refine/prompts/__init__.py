@@ -5,6 +5,7 @@ No HTML escaping; a value that is missing raises. Memory text is always a value,
 
 import hashlib
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ _FOLDER = Path(__file__).parent
 
 # Line breaks that JSON leaves as they are.
 _LINE_BREAKS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+
+# However a model may read it: in capitals, with spaces.
+_END_OF_STYLE = re.compile(r"<(\s*/\s*style)", re.IGNORECASE)
 
 _environment = Environment(
     loader=FileSystemLoader(_FOLDER),
@@ -33,6 +37,11 @@ def render(name: str, **values: Any) -> str:
 def as_line(value: Any) -> str:
     """Return a JSON value in one line, whatever line breaks its texts hold."""
     return json.dumps(value, ensure_ascii=False).translate(_LINE_BREAKS)
+
+
+def as_block(words: str) -> str:
+    """Return an agent's own words so that they cannot close the ``<style>`` that they stand in."""
+    return _END_OF_STYLE.sub(r"<\\\1", words)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The sign of life of the worker that holds a session."""
+"""The sign of life of the worker that holds a session, or a memory task."""
 
 import threading
 import uuid
@@ -10,6 +10,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from refine import clock
 from refine.extensions import db
+from refine.models import MemoryTask, RefinementSession
+
+Held = type[RefinementSession] | type[MemoryTask]
 
 INTERVAL_SECONDS = 10.0
 # A beat that failed is made up for at once: the session is lost after 35 seconds without any.
@@ -17,20 +20,25 @@ RETRY_SECONDS = 1.0
 
 # Neither a row that is locked for long nor a slow disk may hold a beat up until it is too late.
 _LIMITS = text("SET lock_timeout = '2s'; SET statement_timeout = '5s'")
-_BEAT = text(
-    "UPDATE refinement_sessions SET heartbeat_at = :at "
-    "WHERE id = :session_id AND lease_token = :lease_token AND status = 'running'"
-)
+_BEATS = {
+    kind: text(
+        f"UPDATE {kind.__tablename__} SET heartbeat_at = :at "  # noqa: S608 - names of ours
+        "WHERE id = :id AND lease_token = :lease_token AND status = 'running'"
+    )
+    for kind in (RefinementSession, MemoryTask)
+}
 
 
 @contextmanager
-def beating(session_id: uuid.UUID, lease_token: uuid.UUID) -> Iterator[None]:
-    """Stamp the session every 10 seconds, from a thread and a connection of its own.
+def beating(
+    held_id: uuid.UUID, lease_token: uuid.UUID, kind: Held = RefinementSession
+) -> Iterator[None]:
+    """Stamp the session (or the task) every 10 seconds, from a thread and a connection of its own.
 
     The connection is not of the pool, and is kept: however busy pool and server are, the beat
     does not wait for one to be free.
     """
-    heart = _Heart(db.engine, session_id, lease_token)
+    heart = _Heart(db.engine, held_id, lease_token, kind)
     thread = threading.Thread(target=heart.beat, name="refine-heartbeat", daemon=True)
     thread.start()
     try:
@@ -42,10 +50,13 @@ def beating(session_id: uuid.UUID, lease_token: uuid.UUID) -> Iterator[None]:
 
 
 class _Heart:
-    def __init__(self, engine: Engine, session_id: uuid.UUID, lease_token: uuid.UUID) -> None:
+    def __init__(
+        self, engine: Engine, held_id: uuid.UUID, lease_token: uuid.UUID, kind: Held
+    ) -> None:
         self.stopped = threading.Event()
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._session_id = session_id
+        self._held_id = held_id
+        self._statement = _BEATS[kind]
         self._lease_token = lease_token
         self._connection: Connection | None = None
 
@@ -63,12 +74,8 @@ class _Heart:
                 self._connection.detach()
                 self._connection.execute(_LIMITS)
             self._connection.execute(
-                _BEAT,
-                {
-                    "at": clock.now(),
-                    "session_id": self._session_id,
-                    "lease_token": self._lease_token,
-                },
+                self._statement,
+                {"at": clock.now(), "id": self._held_id, "lease_token": self._lease_token},
             )
         except SQLAlchemyError:
             self._disconnect()

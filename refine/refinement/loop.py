@@ -18,11 +18,20 @@ from refine.errors import ProviderError
 from refine.extensions import db, let_go
 from refine.llm.clients import client_for
 from refine.llm.messages import Message, Reply, ToolCall, tool_message, user_message
-from refine.llm.openrouter import Cancelled, Privacy
-from refine.models import LeaseLost, RefinementSession, User
+from refine.llm.openrouter import Cancelled
+from refine.models import LeaseLost, RefinementSession
 from refine.models.session import EndStatus
 from refine.models.session.snapshot import ERODED
 from refine.prompts import as_line
+from refine.refinement.asking import (
+    MAX_CUT_REPLIES,
+    MAX_TOOL_CALLS,
+    Ended,
+    ending_of,
+    once_a_second,
+    privacy_of,
+    result_of,
+)
 from refine.refinement.heartbeat import beating
 from refine.refinement.prompting import (
     SMALLEST_CONTEXT_TOKENS,
@@ -36,9 +45,6 @@ from refine.rules.model_names import is_same_model
 from refine.settings import Settings
 from refine.tools import RefinementTool
 from refine.tools.refinement import DEFINITION
-
-MAX_TOOL_CALLS = 60
-MAX_CUT_REPLIES = 2
 
 # The results after which the tool refuses everything, and the model is not asked again.
 ENDING_RESULTS = ("refinement_complete", "refinement_rolled_back")
@@ -55,26 +61,6 @@ class Event:
     kind: str
     session: RefinementSession
     facts: dict[str, Any] = field(default_factory=dict)
-
-
-class Ended(Exception):
-    """The session is to end so; ``status`` None: failed, or incomplete after a change.
-
-    ``user``: who asked for it, if somebody did.
-    """
-
-    def __init__(
-        self,
-        status: EndStatus | None,
-        reason: str,
-        error_kind: str | None = None,
-        user: User | None = None,
-    ) -> None:
-        self.status = status
-        self.reason = reason
-        self.error_kind = error_kind
-        self.user = user
-        super().__init__(reason)
 
 
 def _nobody(_event: Event) -> None:
@@ -144,7 +130,7 @@ class _Run:
             db.session.rollback()
         except BaseException as fault:
             let_go()
-            self.finish(ending or _ending_of(fault))
+            self.finish(ending or ending_of(fault))
             raise
 
     def to_its_end(self) -> None:
@@ -259,7 +245,7 @@ class _Run:
         for call in calls:
             if not over:
                 self._begin_tool_call()
-            result = _result_of(tool, call)
+            result = result_of(tool.execute, DEFINITION, call)
             over = over or result["type"] in ENDING_RESULTS
             self._messages.append(tool_message(call, as_line(result)))
             self._say("tool_call", action=_shown_action(call), result=result["type"])
@@ -279,7 +265,7 @@ class _Run:
         """Ask for the next message, with no transaction open, and count what it cost."""
         self._stop_if_asked()
         session = self._session
-        model_id, privacy = session.model_id, _privacy(session)
+        model_id, privacy = session.model_id, privacy_of(session.agent, session.id)
         db.session.commit()
         try:
             reply = self._client.generate(
@@ -288,7 +274,7 @@ class _Run:
                 [DEFINITION],
                 privacy,
                 deadline=self._deadline,
-                is_cancelled=self._is_cancelled(),
+                is_cancelled=once_a_second(self._is_stopping, self._is_unwanted),
             )
         except Cancelled:
             self._held()
@@ -366,43 +352,11 @@ class _Run:
             self._observe = _nobody
         db.session.commit()
 
-    def _is_cancelled(self) -> Callable[[], bool]:
-        """A cheap look, several times a second, at whether anybody wants the answer any more."""
-        next_look = time.monotonic() + 1.0
-
-        def is_cancelled() -> bool:
-            nonlocal next_look
-            if self._is_stopping():
-                return True
-            if time.monotonic() < next_look:
-                return False
-            next_look = time.monotonic() + 1.0
-            session = self._session
-            cancelled = session.is_stopping or session.status != "running"
-            db.session.commit()
-            return cancelled
-
-        return is_cancelled
-
-
-def _ending_of(fault: BaseException) -> Ended:
-    if isinstance(fault, BaseTimeoutException):
-        return Ended(None, "the time that its job may take is over", "timeout")
-    if isinstance(fault, KeyboardInterrupt):
-        return Ended(None, "interrupted", "interrupted")
-    return Ended(None, f"a fault in Refine ({type(fault).__name__})", "internal")
-
-
-def _result_of(tool: RefinementTool, call: ToolCall) -> dict[str, Any]:
-    if call.problem is not None:
-        return {"type": "error", "error": f"{call.problem}; nothing was done"}
-    if call.name != DEFINITION["function"]["name"]:
-        return {"type": "error", "error": "unknown tool; the only tool is refinement"}
-    # whatever a model names is an argument of the tool, or none: never one of Python's own
-    known = DEFINITION["function"]["parameters"]["properties"]
-    if not call.arguments.keys() <= known.keys():
-        return {"type": "error", "error": f"unknown parameter; the tool takes: {', '.join(known)}"}
-    return tool.execute(**call.arguments)
+    def _is_unwanted(self) -> bool:
+        session = self._session
+        unwanted = session.is_stopping or session.status != "running"
+        db.session.commit()
+        return unwanted
 
 
 def _shown_action(call: ToolCall) -> str:
@@ -410,12 +364,3 @@ def _shown_action(call: ToolCall) -> str:
     action = call.arguments.get("action")
     known = DEFINITION["function"]["parameters"]["properties"]["action"]["enum"]
     return str(action) if action in known else "unreadable call"
-
-
-def _privacy(session: RefinementSession) -> Privacy:
-    account = session.agent.account
-    return Privacy(
-        session_id=str(session.id),
-        account_ref=f"account-{account.id}",
-        zero_data_retention=account.zero_data_retention,
-    )

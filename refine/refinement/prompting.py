@@ -9,7 +9,6 @@
 Each request repeats the one before, word for word, so that providers' prompt caches serve it.
 """
 
-import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -19,8 +18,7 @@ from refine.extensions import db
 from refine.llm.messages import Message
 from refine.llm.openrouter import MAX_OUTPUT_TOKENS
 from refine.models import MAX_MUTATIONS, Agent, AgentMemory, RefinementSession
-from refine.models.agent import JOURNAL_SHOWN_FOR
-from refine.prompts import as_line
+from refine.prompts import as_block, as_line
 
 # Four characters a token is an average of English; two is what the densest scripts come to.
 CHARACTERS_PER_TOKEN_AT_WORST = 2
@@ -30,9 +28,6 @@ SMALLEST_CONTEXT_TOKENS = 16_000
 
 # These need to be told where the stable part of a prompt ends; the others find it themselves.
 _NEEDS_CACHE_MARK = ("anthropic/", "qwen/", "alibaba/")
-
-# However a model may read it: in capitals, with spaces.
-_END_OF_STYLE = re.compile(r"<(\s*/\s*style)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -121,8 +116,7 @@ def brief(session: RefinementSession) -> str:
         mass_tokens=session.mass_before,
         budget_tokens=agent.core_token_budget,
         last_session=_last_session(session),
-        # the agent's own words cannot close the block that they stand in
-        style=_END_OF_STYLE.sub(r"<\\\1", agent.effective_refinement_prompt),
+        style=as_block(agent.effective_refinement_prompt),
     )
 
 
@@ -143,8 +137,7 @@ def _beginning_behind(memories: Any, after_id: int | None) -> list[AgentMemory]:
 
 def _journal(agent: Agent, at: datetime) -> list[str]:
     """The journal of the last week, one entry a line."""
-    shown = agent.memories("journal").where(AgentMemory.created_at > at - JOURNAL_SHOWN_FOR)
-    return [as_line(_journal_entry(memory)) for memory in db.session.scalars(shown)]
+    return [as_line(_journal_entry(memory)) for memory in db.session.scalars(agent.journal(at))]
 
 
 def _journal_entry(memory: AgentMemory) -> dict[str, Any]:

@@ -24,7 +24,9 @@ from refine.models.memory import change_memories
 from refine.models.session import Through
 
 # What was saved stays, whatever is undone around it.
-_SAVES = ("memory_saved", "memory_imported", "memory_promoted")
+_SAVES = ("memory_saved", "memory_imported")
+# So does a promotion; what was done to the entry before it is gone back through all the same.
+_PROMOTION = "memory_promoted"
 
 
 @dataclass(frozen=True)
@@ -244,6 +246,12 @@ class _Way:
     target: Image
     oldest_sequence: int = 0
     is_blocked: bool = False
+    was_promoted: bool = False
+
+    def stands_as(self, left: Image) -> bool:
+        """Whether it has got to the state in which a record left it, but for a promotion since."""
+        type_then = {"memory_type": left["memory_type"]} if self.was_promoted else {}
+        return state_of({**self.target, **type_then}) == state_of(left)
 
 
 class _Reversal:
@@ -257,7 +265,7 @@ class _Reversal:
             for change in changes_in(record.data, record.sealed)
             if not _is_word_to_the_agent(change)
         ]
-        self.records = {record for record, _ in self._steps}
+        self.records = {record for record, _ in self._steps if record.action != _PROMOTION}
         touched = {change.memory_id for _, change in self._steps}
         self._ways = {
             id_: _Way(memory.image(), memory.image())
@@ -273,13 +281,16 @@ class _Reversal:
         """Go back as far as it goes."""
         for record, change in self._steps:
             way = self._ways[change.memory_id]
+            if record.action == _PROMOTION:
+                way.was_promoted = True
+                continue
             way.oldest_sequence = record.sequence
             if way.is_blocked:
                 continue
-            if state_of(way.target) == state_of(change.after):
-                way.target = change.reversed_onto(way.target, at)
-            else:
+            if not way.stands_as(change.after):
                 way.is_blocked = True
+            else:
+                way.target = change.reversed_onto(way.target, at)
 
     def changes(self) -> list[Change]:
         """Return what takes the memories there."""

@@ -1,8 +1,9 @@
 """A text that is too long for one memory, cut where a reader would pause."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from refine.errors import InvalidValue
 from refine.rules.content import MAX_CONTENT_CHARACTERS
 
 # From the best place for a cut to the worst; a text without any is cut where it is full.
@@ -40,3 +41,21 @@ def _cut(text: str, limit: int) -> int:
         if starts:
             return starts[-1]
     return limit
+
+
+def packed(lines: Sequence[str], room: int) -> list[list[str]]:
+    """Return the lines in as few parts as their order allows, each of at most ``room`` characters.
+
+    Raises InvalidValue where a single line is longer than that.
+    """
+    parts: list[list[str]] = []
+    left = 0
+    for line in lines:
+        if len(line) > room:
+            raise InvalidValue(f"one line of {len(line):,} characters; there is room for {room:,}")
+        if not parts or len(line) > left:
+            parts.append([])
+            left = room
+        parts[-1].append(line)
+        left -= len(line)
+    return parts

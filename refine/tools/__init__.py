@@ -1,7 +1,15 @@
 """What an agent may do, as a model may call it."""
 
+from refine.tools.promote import PromoteTool
 from refine.tools.refinement import RefinementTool
 from refine.tools.save_memory import SaveMemoryTool
+from refine.tools.save_to_journal import SaveToJournalTool
 from refine.tools.self_authoring import SelfAuthoringTool
 
-__all__ = ["RefinementTool", "SaveMemoryTool", "SelfAuthoringTool"]
+__all__ = [
+    "PromoteTool",
+    "RefinementTool",
+    "SaveMemoryTool",
+    "SaveToJournalTool",
+    "SelfAuthoringTool",
+]

@@ -16,7 +16,8 @@ DEFINITION: dict[str, Any] = {
         "name": "self_authoring",
         "description": (
             "View or update one of your own settings. The value `default` sets it back to the "
-            "default."
+            "default. A reflection_prompt of your own also turns your daily reflection on; "
+            "`default` turns it off."
         ),
         "parameters": {
             "type": "object",

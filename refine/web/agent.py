@@ -34,6 +34,7 @@ _MARKS = {
     "memory_refinement_incomplete": "session",
     "memory_saved": "save",
     "memory_imported": "save",
+    "memory_promoted": "save",
 }
 _KINDS = ("core", "constitutional", "journal", "expired", "discarded")
 

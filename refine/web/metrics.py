@@ -13,7 +13,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from refine import clock, settings
 from refine.extensions import db
-from refine.models import ClockMark, RefinementSession
+from refine.models import ClockMark, MemoryTask, RefinementSession
+from refine.models.memory_task import KINDS
 from refine.models.session import Sums
 from refine.web.scope import public
 
@@ -68,6 +69,7 @@ class _Figures(Collector):
             "Sessions whose worker was lost",
             value=sum(each.sessions for each in sums if each.error_kind == "worker_lost"),
         )
+        yield from _tasks()
         yield from _ages()
 
 
@@ -103,6 +105,26 @@ def _tokens(sums: Iterable[Sums]) -> Metric:
     for kind in ("prompt", "cached", "completion", "removed"):
         family.add_metric([kind], sum(getattr(each, f"{kind}_tokens") for each in sums))
     return family
+
+
+def _tasks() -> Iterator[Metric]:
+    ended = CounterMetricFamily(
+        "refine_memory_tasks",
+        "Ended reflections and extractions by kind and status",
+        labels=["kind", "status"],
+    )
+    kept = CounterMetricFamily(
+        "refine_memory_task_memories", "Memories promoted or saved by them", labels=["kind"]
+    )
+    cost = CounterMetricFamily("refine_memory_task_cost_usd", "What they cost", labels=["kind"])
+    tallies = MemoryTask.tallies()
+    for tally in tallies:
+        ended.add_metric([tally.kind, tally.status], tally.tasks)
+    for kind in KINDS:
+        mine = [tally for tally in tallies if tally.kind == kind]
+        kept.add_metric([kind], sum(tally.memories_kept for tally in mine))
+        cost.add_metric([kind], float(sum(tally.cost_usd for tally in mine)))
+    yield from (ended, kept, cost)
 
 
 def _ages() -> Iterator[Metric]:

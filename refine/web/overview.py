@@ -11,7 +11,7 @@ from sqlalchemy.orm import contains_eager
 from refine import clock, settings
 from refine.extensions import db
 from refine.health import clock_check, queue_check
-from refine.models import Account, Agent, RefinementSession
+from refine.models import Account, Agent, MemoryTask, RefinementSession
 from refine.models.agent_list import State, counted
 from refine.models.session.columns import LIVE
 from refine.web import scope
@@ -135,16 +135,18 @@ def _accounts() -> list[Attention]:
 
 
 def _spent_usd_of_month(at: datetime) -> ColumnElement[Decimal]:
-    """What an account's sessions cost since its month began: ``cost_usd_of_month`` for many."""
+    """What an account's agents cost since its month began: ``cost_usd_of_month`` for many."""
     local = func.timezone(Account.time_zone, literal(at))
     since = func.timezone(Account.time_zone, func.date_trunc("month", local))
-    return (
-        select(func.coalesce(func.sum(RefinementSession.cost_usd), 0))
-        .join(RefinementSession.agent)
-        .where(Agent.account_id == Account.id, RefinementSession.created_at >= since)
+    of_sessions, of_tasks = (
+        select(func.coalesce(func.sum(kind.cost_usd), 0))
+        .join(kind.agent)
+        .where(Agent.account_id == Account.id, kind.created_at >= since)
         .correlate(Account)
         .scalar_subquery()
+        for kind in (RefinementSession, MemoryTask)
     )
+    return of_sessions + of_tasks
 
 
 def _named_account() -> str | None:

@@ -77,6 +77,8 @@ ACTIONS = {
     "memory_saved": "memory saved",
     "memory_imported": "memories imported",
     "memory_promoted": "memory promoted to core",
+    "memory_reflection_ended": "reflection ended",
+    "memory_extraction_ended": "extraction from a conversation ended",
     "memory_discarded": "memory discarded",
     "memory_restored": "memory restored",
     "memory_constitutional_toggle": "constitutional flag changed",

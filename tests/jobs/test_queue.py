@@ -11,7 +11,16 @@ from redis import Redis
 from refine import create_app
 from refine.errors import Unreachable
 from refine.extensions import db
-from refine.jobs.queue import ASKED, QUEUES, SWEPT, TICKS, enqueue, queue, redis_connection
+from refine.jobs.queue import (
+    ASKED,
+    QUEUES,
+    REMEMBERED,
+    SWEPT,
+    TICKS,
+    enqueue,
+    queue,
+    redis_connection,
+)
 from refine.jobs.sessions import refine_later
 from refine.models import Agent, AuditLog, RefinementSession, SessionAlreadyLive
 from refine.models.session import Trigger
@@ -156,4 +165,4 @@ def test_what_somebody_asked_for_has_a_queue_of_its_own(
 
 
 def test_workers_look_first_for_what_somebody_asked_for() -> None:
-    assert QUEUES == (ASKED, SWEPT, TICKS)
+    assert QUEUES == (ASKED, SWEPT, REMEMBERED, TICKS)

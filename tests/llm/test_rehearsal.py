@@ -495,6 +495,14 @@ def conversed(*messages: dict[str, Any], tools: Any = (SAVE_MEMORY,)) -> dict[st
     return message
 
 
+def offering(name: str, *messages: dict[str, Any]) -> dict[str, Any]:
+    """The message with which it answers where this one tool is offered."""
+    tools = [{"type": "function", "function": {"name": name}}]
+    body = {"model": "rehearsal/ada", "messages": list(messages), "tools": tools}
+    message: dict[str, Any] = answer(body)["choices"][0]["message"]
+    return message
+
+
 def user(said: str) -> dict[str, Any]:
     return {"role": "user", "content": said}
 
@@ -548,3 +556,41 @@ def test_without_the_tool_it_saves_nothing(tools: list[Any]) -> None:
 
 def test_what_it_has_no_rule_for_it_says_so_of() -> None:
     assert "no more than that" in conversed(user("Good morning!"))["content"]
+
+
+def arguments_of(message: dict[str, Any]) -> tuple[str, Any]:
+    function = message["tool_calls"][0]["function"]
+    return function["name"], json.loads(function["arguments"])
+
+
+def test_in_a_reflection_it_promotes_the_longest_entry_and_ends() -> None:
+    lines = '{"id": 3, "content": "short"}\n{"id": 5, "content": "the longest"}'
+    asked = {"role": "user", "content": lines}
+
+    first = offering("promote", asked)
+    then = offering("promote", asked, first, {"role": "tool", "content": "{}"})
+
+    assert arguments_of(first) == ("promote", {"ids": [5]})
+    assert "tool_calls" not in then
+    assert "tool_calls" not in offering("promote", {"role": "user", "content": "no entries"})
+
+
+def test_of_a_conversation_it_saves_what_its_user_asks_to_remember() -> None:
+    said = [("user", "Remember the milk"), ("assistant", "remember me"), ("user", "remembering")]
+    lines = "\n".join(json.dumps({"role": role, "content": text}) for role, text in said)
+    asked = {"role": "user", "content": lines}
+
+    first = offering("save_memory", asked)
+    then = offering("save_memory", asked, first, {"role": "tool", "content": "{}"})
+
+    assert arguments_of(first) == ("save_memory", {"content": "Remember the milk"})
+    assert "tool_calls" not in then
+
+
+@pytest.mark.parametrize("tools", [None, [], [7], [{}], [{"function": 7}], "promote"])
+def test_tools_that_are_none_are_passed_over(tools: Any) -> None:
+    asked = [{"role": "user", "content": "hello"}]
+
+    reply = answer({"model": "rehearsal/ada", "messages": asked, "tools": tools})
+
+    assert "tool_calls" not in reply["choices"][0]["message"]

@@ -415,3 +415,18 @@ def test_one_unlocked_core_memory_is_enough(app):
     factories.memory(agent, tags=["relational"])
 
     assert agent.needs_refinement(NOW)
+
+
+def test_writing_its_own_reflection_prompt_turns_daily_reflection_on(app):
+    agent = factories.agent()
+    agent.reflection_prompt = "Keep what rhymes."  # as the platform may write it
+    assert not agent.reflects_daily
+
+    agent.author("reflection_prompt", "Keep what rhymes.")
+    on = agent.reflects_daily
+    agent.author("refinement_prompt", "Be brief.")
+    agent.author("reflection_prompt", None)
+
+    assert (on, agent.reflects_daily) == (True, False)
+    told = [record.data.get("reflects_daily") for record in factories.records(agent)]
+    assert told == [True, None, False]

@@ -14,10 +14,10 @@ from sqlalchemy.exc import DBAPIError
 from refine import clock
 from refine.errors import RefineError, Refused, SealingError
 from refine.extensions import db
-from refine.models import Agent, AgentMemory, AuditLog, RefinementSession, User
+from refine.models import Agent, AgentMemory, AuditLog, MemoryTask, RefinementSession, User
 from refine.models.audit import EDITS
 from refine.models.image import Image
-from refine.models.verification import verify_all
+from refine.models.verification import verify_agent, verify_all
 from refine.refinement import time_machine
 from refine.refinement.time_machine import Undo, UndoConflict
 from tests import factories, sql
@@ -849,6 +849,26 @@ def test_a_toggle_and_a_discard_of_a_memory_saved_since_are_undone(agent: Agent)
 
     assert not memory(toggled.id).constitutional
     assert not memory(discarded.id).discarded
+
+
+def test_a_promotion_since_stays_and_what_was_done_before_it_is_undone(agent: Agent) -> None:
+    session = refined(agent, updates)
+    entry = factories.entry(agent, "an entry")
+    entry.discard()
+    entry.restore()
+    entry.set_constitutional(True)
+    entry.set_constitutional(False)
+    task = MemoryTask.reflect(agent, "cli")
+    task.claim()
+    task.promote([entry.id])
+    record = factories.records(agent)[-1]
+
+    undone = undo(session, and_after=True)
+
+    kept = memory(entry.id)
+    assert (kept.memory_type, kept.constitutional, kept.discarded) == ("core", False, False)
+    assert record.sequence not in undone.sequences
+    assert verify_agent(agent).problem is None
 
 
 def test_a_toggle_between_two_edits_goes_with_everything_after(agent: Agent) -> None:

@@ -1,10 +1,13 @@
 """A text that is too long for one memory."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refine.rules.splitting import split
+from refine.errors import InvalidValue
+from refine.rules.splitting import packed, split
 
 
 @pytest.mark.parametrize(
@@ -38,3 +41,20 @@ def test_loses_nothing_but_blanks_at_the_cuts(text: str, limit: int) -> None:
 
 def test_a_long_text_is_split_by_the_limit_of_a_memory() -> None:
     assert [len(part) for part in split("x" * 25_000)] == [10_000, 10_000, 5_000]
+
+
+@given(st.lists(st.text(max_size=12), max_size=20), st.integers(12, 40))
+def test_packed_lines_keep_their_order_and_fit(lines: list[str], room: int) -> None:
+    parts = packed(lines, room)
+
+    assert [line for part in parts for line in part] == lines
+    assert all(sum(map(len, part)) <= room for part in parts)
+    assert all(
+        sum(map(len, part)) + len(after[0]) > room for part, after in itertools.pairwise(parts)
+    )
+
+
+def test_a_line_for_which_there_is_no_room_is_refused() -> None:
+    assert packed(["abc", "de", "f"], 3) == [["abc"], ["de", "f"]]
+    with pytest.raises(InvalidValue, match="one line of 4 characters; there is room for 3"):
+        packed(["abc", "defg"], 3)

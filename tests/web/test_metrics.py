@@ -188,3 +188,19 @@ def test_without_the_database_there_are_no_figures(app: Flask, environ: dict[str
     answer = own.test_client().get("/metrics")
 
     assert answer.status_code == 503
+
+
+def test_reflections_and_extractions_are_counted_by_kind_and_outcome(client: FlaskClient) -> None:
+    task = factories.extraction(factories.agent(), "the canary sings")
+    task.claim()
+    task.save("a canary")
+    task.cost_usd = Decimal("0.25")
+    task.finish("completed")
+    db.session.commit()
+
+    told = figures(client)
+
+    assert told["refine_memory_tasks_total", "extraction", "completed"] == 1
+    assert told["refine_memory_task_memories_total", "extraction"] == 1
+    assert told["refine_memory_task_memories_total", "reflection"] == 0
+    assert told["refine_memory_task_cost_usd_total", "extraction"] == 0.25

@@ -1,4 +1,4 @@
-"""One log line for each session that ended, once that is committed: ids and figures, no content."""
+"""One log line for each session or memory task that ended, once committed: no content."""
 
 from typing import Any
 
@@ -9,20 +9,20 @@ from sqlalchemy.orm import Session
 from refine.extensions import db
 
 _log = structlog.get_logger(__name__)
-_KEY = "refine.ended_sessions"
+_KEY = "refine.ended"
 
 
-def say_when_committed(facts: dict[str, Any]) -> None:
-    """Have a session's facts logged when the present transaction is committed, and not before."""
-    db.session().info.setdefault(_KEY, []).append(facts)
+def say_when_committed(facts: dict[str, Any], said: str = "session ended") -> None:
+    """Have these facts logged when the present transaction is committed, and not before."""
+    db.session().info.setdefault(_KEY, []).append((said, facts))
 
 
 @event.listens_for(Session, "after_commit")
 def _say(session: Session) -> None:
     if session.in_nested_transaction():  # a savepoint: nothing is committed yet
         return
-    for facts in session.info.pop(_KEY, []):
-        _log.info("session ended", **facts)
+    for said, facts in session.info.pop(_KEY, []):
+        _log.info(said, **facts)
 
 
 @event.listens_for(Session, "after_soft_rollback")

@@ -17,8 +17,8 @@ from refine.models.audit import AuditLog
 from refine.models.memory import AgentMemory
 from refine.models.session.columns import AFTER_LOOP, AUTOMATIC_TRIGGERS, LIVE, LOST_AFTER
 from refine.models.session.snapshot import ERODED, Snapshot
+from refine.models.spending import cost_usd_of_month
 from refine.models.wrapped_key import WrappedKey
-from refine.rules.due import month_start
 from refine.rules.pacing import RETRY_PAUSES, cooldown, retry_pause
 
 # The ends of a session whose agent was asked, and answered.
@@ -177,20 +177,14 @@ class Planning(Snapshot):
 
     @classmethod
     def is_cost_cap_reached(cls, account: Account, at: datetime) -> bool:
-        """Tell whether the account's sessions of this month cost as much as they may."""
+        """Tell whether the account's agents cost as much this month as they may."""
         cap = account.monthly_cost_cap_usd
         return cap is not None and cls.cost_usd_of_month(account, at) >= cap
 
     @classmethod
     def cost_usd_of_month(cls, account: Account, at: datetime) -> Decimal:
-        """Return what the account's sessions cost since its month began, in its own time zone."""
-        since = month_start(account.time_zone, at)
-        spent = (
-            select(func.coalesce(func.sum(cls.cost_usd), 0))
-            .join(cls.agent)
-            .where(Agent.account_id == account.id, cls.created_at >= since)
-        )
-        return Decimal(db.session.scalar(spent) or 0)
+        """Return what the account's agents cost since its month began, in its own time zone."""
+        return cost_usd_of_month(account, at)
 
     @classmethod
     def latest_of(cls, agent: Agent) -> Self | None:

@@ -1,0 +1,41 @@
+"""Reflection, by hand: have an agent look back over its journal now."""
+
+import signal
+
+import click
+
+from refine import settings
+from refine.cli.context import application
+from refine.cli.output import console
+from refine.jobs import stopping
+from refine.models import Agent, MemoryTask
+from refine.remembering.running import remember
+
+
+@click.command()
+@click.argument("agent_reference", metavar="AGENT")
+def reflect(agent_reference: str) -> None:
+    """Have AGENT (id or name) reflect on its journal of the last week now.
+
+    It may promote entries to core memories. Works on an agent that has not turned daily reflection
+    on, too. Prints figures; memory content is printed nowhere. Exit code 1 only if it failed.
+    """
+    with application("reflect"):
+        agent = Agent.named(agent_reference)
+        with stopping.asked_by(signal.SIGINT, signal.SIGTERM):
+            # not committed before it is claimed: no worker can take it
+            task = MemoryTask.reflect(agent, "cli")
+            ended = remember(task.id, settings.current(), is_stopping=stopping.is_asked)
+            was_asked = stopping.is_asked()
+        if ended is None:
+            waits = "another task of this agent is running; the reflection waits for a worker"
+            console.print("stopped before it began; nothing was asked" if was_asked else waits)
+            return
+        if task.status == "failed":
+            raise click.ClickException(f"the reflection failed: {task.end_reason}")
+        reason = f" ({task.end_reason})" if task.end_reason else ""
+        console.print(
+            f"{agent.name} (agent {agent.id}): reflection {task.status}{reason}, "
+            f"{task.memories_kept} promoted; {task.llm_calls} calls, {task.prompt_tokens:,} prompt "
+            f"tokens, {task.completion_tokens:,} completion tokens, ${task.cost_usd:.4f}"
+        )

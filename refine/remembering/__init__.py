@@ -1,0 +1,1 @@
+"""What an agent keeps between its sessions: reflections on its journal, and conversations."""

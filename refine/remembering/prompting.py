@@ -1,0 +1,85 @@
+"""What the model reads in a memory task: a conversation for each part, one line an entry.
+
+    system      the agent's own system prompt
+    user        the lines, as data; the rules; the agent's own way of it
+    assistant   tool calls …, each answered by a tool message
+
+Everything that was kept or said before stands in one line of JSON each, in which nothing can pose
+as another line, a rule or a role.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from refine import prompts
+from refine.errors import InvalidValue
+from refine.extensions import db
+from refine.llm.messages import Message, user_message
+from refine.llm.openrouter import MAX_OUTPUT_TOKENS
+from refine.models import Agent, MemoryTask
+from refine.models.memory_task import MAX_KEPT
+from refine.prompts import as_block, as_line
+from refine.refinement.prompting import CHARACTERS_PER_TOKEN_AT_WORST
+from refine.rules.splitting import packed
+
+
+@dataclass(frozen=True)
+class Wording:
+    """How a kind of task is worded: its prompt, and the agent's own prompt that goes into it."""
+
+    template: str
+    own_prompt: str
+
+
+WORDINGS = {
+    "reflection": Wording("reflection", "reflection_prompt"),
+    "extraction": Wording("extraction", "memory_reflection_prompt"),
+}
+
+
+def lines_of(task: MemoryTask) -> list[str]:
+    """Return what the task is about: journal entries, or messages, each in one line of JSON."""
+    if task.kind == "extraction":
+        return [as_line(message) for message in task.messages()]
+    return [as_line(entry.ledger_entry()) for entry in db.session.scalars(task.entries())]
+
+
+def parts_of(lines: list[str], task: MemoryTask, context_tokens: int) -> list[list[str]] | None:
+    """Return the lines in parts that fit a context of this size; None where one is too long.
+
+    Reckoned at the worst; half of what prompts and answer leave is for the turns.
+    """
+    agent = task.agent
+    wording = WORDINGS[task.kind]
+    own = len(_system_prompt(agent)) + len(prompts.render(wording.template, **_values(task, [])))
+    own_tokens = own // CHARACTERS_PER_TOKEN_AT_WORST
+    room_tokens = max(0, context_tokens - MAX_OUTPUT_TOKENS - own_tokens) // 2
+    try:
+        return packed(lines, room_tokens * CHARACTERS_PER_TOKEN_AT_WORST)
+    except InvalidValue:
+        return None
+
+
+def opening(task: MemoryTask, lines: list[str], part: int = 1, parts: int = 1) -> list[Message]:
+    """Return the messages with which one part begins."""
+    values = {**_values(task, lines), "part": part, "parts": parts}
+    return [
+        {"role": "system", "content": _system_prompt(task.agent)},
+        user_message(prompts.render(WORDINGS[task.kind].template, **values)),
+    ]
+
+
+def _values(task: MemoryTask, lines: list[str]) -> dict[str, Any]:
+    style, _is_default = task.agent.authored(WORDINGS[task.kind].own_prompt)
+    return {
+        "agent_name": task.agent.name,
+        "lines": lines,
+        "part": 1,
+        "parts": 1,
+        "max_kept": MAX_KEPT[task.kind],
+        "style": as_block(style),
+    }
+
+
+def _system_prompt(agent: Agent) -> str:
+    return agent.system_prompt or prompts.default_prompt("system_prompt")

@@ -1,0 +1,64 @@
+"""The tool ``promote``: an agent makes core memories of journal entries, in a reflection."""
+
+import uuid
+from typing import Any
+
+from refine.errors import InvalidValue
+from refine.models import MemoryTask
+from refine.rules.memory_ids import parse_ids
+from refine.tools.transaction import one_call
+
+DEFINITION: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "promote",
+        "description": (
+            "Keep journal entries for good: they become core memories of yours, as they stand."
+        ),
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "ids": {
+                    "type": "array",
+                    "items": {"type": "integer"},
+                    "description": "The ids of the journal entries.",
+                },
+            },
+            "required": ["ids"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+class PromoteTool:
+    """The tool in one reflection, under the lease that the caller holds."""
+
+    def __init__(self, task_id: uuid.UUID, lease_token: uuid.UUID) -> None:
+        self._task_id = task_id
+        self._lease_token = lease_token
+
+    def execute(self, /, ids: object = None, **unknown: Any) -> dict[str, Any]:
+        """Promote the entries and commit; return ``promoted`` with their ids, or an ``error``.
+
+        An exact duplicate of a kept core memory is not promoted; ``existing`` names it, and the
+        one that is there. LeaseLost where the task is no longer the caller's.
+        """
+        if unknown:
+            return _error("unknown parameter; promote takes: ids")
+        if ids is None:
+            return _error("ids is required for promote")
+        try:
+            with one_call():
+                task = MemoryTask.held(self._task_id, self._lease_token)
+                promoted, repeating = task.promote(parse_ids(ids))
+        except InvalidValue as error:
+            return _error(str(error))
+        result: dict[str, Any] = {"type": "promoted", "ids": promoted}
+        if repeating:
+            result["existing"] = [{"id": id_, "kept_as": kept} for id_, kept in repeating.items()]
+        return result
+
+
+def _error(message: str) -> dict[str, Any]:
+    return {"type": "error", "error": message}

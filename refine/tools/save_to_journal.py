@@ -1,0 +1,67 @@
+"""The tool ``save_memory`` as it is offered in an extraction: journal memories, and no others."""
+
+import uuid
+from typing import Any
+
+from refine.errors import InvalidValue
+from refine.models import MemoryTask
+from refine.rules.content import TAGS
+from refine.tools.transaction import one_call
+
+DEFINITION: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "save_memory",
+        "description": "Keep something in your journal, where it is shown to you for one week.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "content": {"type": "string", "description": "The memory, in your own words."},
+                "memory_type": {"type": "string", "enum": ["journal"]},
+                "tags": {"type": "array", "items": {"type": "string", "enum": list(TAGS)}},
+            },
+            "required": ["content"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+_ALLOWED = ("content", "memory_type", "tags")
+
+
+class SaveToJournalTool:
+    """The tool in one extraction, under the lease that the caller holds."""
+
+    def __init__(self, task_id: uuid.UUID, lease_token: uuid.UUID) -> None:
+        self._task_id = task_id
+        self._lease_token = lease_token
+
+    def execute(
+        self,
+        /,
+        content: object = None,
+        memory_type: object = None,
+        tags: object = None,
+        **unknown: Any,
+    ) -> dict[str, Any]:
+        """Save one journal memory and commit; return ``saved`` with its id, or an ``error``.
+
+        An exact duplicate is not saved again: the result names the memory that is there and says
+        ``existing``. LeaseLost where the task is no longer the caller's.
+        """
+        if unknown:
+            return _error(f"unknown parameter; save_memory takes: {', '.join(_ALLOWED)}")
+        if memory_type not in (None, "journal"):
+            return _error("memory_type must be journal: nothing else is saved of a conversation")
+        try:
+            with one_call():
+                task = MemoryTask.held(self._task_id, self._lease_token)
+                memory, existing = task.save(content, [] if tags is None else tags)
+                saved = {"type": "saved", "id": memory.id, "memory_type": memory.memory_type}
+        except InvalidValue as error:
+            return _error(str(error))
+        return {**saved, "existing": True} if existing else saved
+
+
+def _error(message: str) -> dict[str, Any]:
+    return {"type": "error", "error": message}

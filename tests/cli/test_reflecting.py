@@ -1,0 +1,46 @@
+"""``refine reflect``: a reflection by hand, in figures."""
+
+from flask import Flask
+
+from refine.extensions import db
+from refine.models import Agent, MemoryTask
+from tests import factories
+from tests.commands import refine
+
+
+def reflecting(app: Flask, model_id: str = "rehearsal/ada") -> Agent:
+    agent = factories.agent(name="Ada", model_id=model_id)
+    factories.entry(agent, "the canary sang")
+    db.session.commit()
+    return agent
+
+
+def test_a_reflection_is_run_and_told_in_figures(app: Flask, environ: dict[str, str]) -> None:
+    agent = reflecting(app)
+
+    done = refine("reflect", "Ada", environ=environ)
+
+    assert done.returncode == 0
+    assert f"Ada (agent {agent.id}): reflection completed, 1 promoted; 2 calls" in done.stdout
+    assert "canary" not in done.stdout + done.stderr
+
+
+def test_one_that_failed_says_why(app: Flask, environ: dict[str, str]) -> None:
+    reflecting(app, "test/model")
+
+    done = refine("reflect", "Ada", environ={**environ, "OPENROUTER_API_KEY": ""})
+
+    assert done.returncode == 1
+    assert "refine: the reflection failed: OPENROUTER_API_KEY is missing" in done.stderr
+
+
+def test_one_waits_while_a_conversation_is_read(app: Flask, environ: dict[str, str]) -> None:
+    agent = reflecting(app)
+    factories.extraction(agent).claim()
+    db.session.commit()
+
+    done = refine("reflect", "Ada", environ=environ)
+
+    db.session.rollback()
+    assert "another task of this agent is running; the reflection waits" in done.stdout
+    assert [task.status for task in MemoryTask.live_of(agent)] == ["running", "queued"]

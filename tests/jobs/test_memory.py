@@ -1,0 +1,278 @@
+"""Memory tasks as jobs: handed over by id, after everything else, worked on once, never lost."""
+
+import json
+import os
+import signal
+import threading
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from flask import Flask
+from redis import Redis
+
+from refine import clock
+from refine.errors import InvalidValue
+from refine.extensions import db
+from refine.jobs.dispatch import dispatch
+from refine.jobs.memory import TaskFault, extract_later, work_on_task
+from refine.jobs.queue import REMEMBERED, SWEPT, WORK_ON_TASK, queue
+from refine.jobs.tick import run_tick
+from refine.models import Agent, MemoryTask, RefinementSession
+from refine.models.session import LOST_AFTER
+from tests import factories, sql
+from tests.commands import UNUSED_PORT, children_of, eventually
+from tests.jobs.test_queue import everything_in
+from tests.jobs.test_worker import Service, services
+from tests.scripted_model import ScriptedModel
+
+SAID = [{"role": "user", "content": "remember the canary"}]
+DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
+
+
+@pytest.fixture
+def agent(app: Flask) -> Agent:
+    made = factories.agent(name="Ada", model_id="rehearsal/ada")
+    db.session.commit()
+    return made
+
+
+def waiting(redis: Redis) -> list[str]:
+    return queue(REMEMBERED, redis).job_ids
+
+
+def journal(agent: Agent) -> list[str]:
+    db.session.rollback()
+    return [memory.content for memory in db.session.scalars(agent.memories("journal"))]
+
+
+def test_a_conversation_is_handed_over_by_its_id_and_is_not_in_redis(
+    redis: Redis, agent: Agent
+) -> None:
+    task = extract_later(agent, SAID)
+
+    assert waiting(redis) == [str(task.id)]
+    job = redis.hgetall(f"rq:job:{task.id}")
+    payload = json.loads(zlib.decompress(job[b"data"]))
+    assert payload == [WORK_ON_TASK, None, [str(task.id)], {}]
+    assert (job[b"timeout"], job[b"failure_ttl"]) == (b"1020", b"3600")
+    assert b"canary" not in everything_in(redis)
+
+
+def test_what_is_no_conversation_leaves_nothing(redis: Redis, agent: Agent) -> None:
+    with pytest.raises(InvalidValue):
+        extract_later(agent, [{"role": "user"}])
+
+    db.session.rollback()
+    assert (waiting(redis), list(MemoryTask.live_of(agent))) == ([], [])
+
+
+def test_the_job_writes_the_memories(redis: Redis, agent: Agent) -> None:
+    task = extract_later(agent, SAID)
+
+    work_on_task(str(task.id))
+
+    assert journal(agent) == ["remember the canary"]
+    assert (task.status, task.sealed_conversation) == ("completed", None)
+
+
+def test_without_redis_a_conversation_waits(
+    app: Flask, monkeypatch: pytest.MonkeyPatch, agent: Agent
+) -> None:
+    settings = app.extensions["refine.settings"]
+    away = replace(settings, redis_url=f"redis://127.0.0.1:{UNUSED_PORT}/0")
+    monkeypatch.setitem(app.extensions, "refine.settings", away)
+
+    task = extract_later(agent, SAID)
+
+    db.session.rollback()
+    assert (task.status, task.dispatched_at) == ("queued", None)
+
+
+def test_a_flushed_redis_loses_no_conversation(redis: Redis, agent: Agent) -> None:
+    task = extract_later(agent, SAID)
+    redis.flushall()
+
+    dispatch(clock.now() + timedelta(seconds=31))
+
+    assert waiting(redis) == [str(task.id)]
+
+
+def test_the_next_conversation_of_an_agent_follows_when_one_has_ended(
+    redis: Redis, agent: Agent
+) -> None:
+    first, second = extract_later(agent, SAID), extract_later(agent, SAID)
+    assert waiting(redis) == [str(first.id)]
+    redis.delete(f"rq:queue:{REMEMBERED}")
+
+    work_on_task(str(first.id))
+
+    assert waiting(redis) == [str(second.id)]
+
+
+def test_sessions_that_the_clock_queued_come_first(redis: Redis, agent: Agent) -> None:
+    RefinementSession.queue(factories.agent("x"), "weekly")
+    factories.extraction(agent)
+    db.session.commit()
+
+    assert dispatch() == 1
+
+    assert (len(queue(SWEPT, redis).job_ids), waiting(redis)) == (1, [])
+
+
+def test_a_fault_leaves_the_job_with_its_class_and_the_id_alone(redis: Redis, app: Flask) -> None:
+    with pytest.raises(TaskFault) as fault:
+        work_on_task("00000000-0000-4000-8000-000000000000")
+
+    said = "task 00000000-0000-4000-8000-000000000000: NoResultFound"
+    assert (str(fault.value), fault.value.__suppress_context__) == (said, True)
+
+
+# -- the tick -------------------------------------------------------------------------------------
+
+
+def test_the_tick_queues_a_reflection_a_day_in_the_agents_own_night(
+    redis: Redis, agent: Agent
+) -> None:
+    agent.account.time_zone = "Europe/London"
+    agent.author("reflection_prompt", "Keep what rhymes.")
+    # clocks go forward on 29 March: 03:00 is 03:00 UTC before, and 02:00 UTC from then on
+    nights = [datetime(2026, 3, 28, 3, tzinfo=UTC), datetime(2026, 3, 29, 2, tzinfo=UTC)]
+    for night in nights:
+        factories.entry(agent, created_at=night - DAY / 2, recorded_at=night - DAY / 2)
+    db.session.commit()
+    counted = []
+
+    for night in nights:
+        for at in (night - MINUTE, night, night, night + MINUTE, night + DAY / 2):
+            counted.append(run_tick(at).reflections)
+            for task in MemoryTask.live_of(agent):
+                task.claim(at)
+                task.finish("completed", at=at)
+            db.session.commit()
+
+    assert counted == [0, 1, 0, 0, 0] * 2
+
+
+def test_an_account_of_an_unknown_zone_keeps_no_other_from_its_reflection(
+    redis: Redis, agent: Agent
+) -> None:
+    other = factories.agent()
+    for each in (agent, other):
+        each.author("reflection_prompt", "Keep what rhymes.")
+        day_ago = clock.now() - DAY
+        factories.entry(each, created_at=day_ago, recorded_at=day_ago)
+    db.session.commit()
+    sql.run(f"UPDATE accounts SET time_zone = 'No/Where' WHERE id = {other.account_id}")
+
+    done = run_tick()
+
+    assert done.reflections == 1
+    assert done.faults > 0
+
+
+def test_the_tick_gives_up_what_a_lost_worker_held(redis: Redis, agent: Agent) -> None:
+    task = factories.extraction(agent)
+    task.claim()
+    db.session.commit()
+
+    later = clock.now() + LOST_AFTER + timedelta(seconds=1)
+    done, again = run_tick(later), run_tick(later)
+
+    db.session.refresh(task)
+    assert (done.tasks_lost, again.tasks_lost) == (1, 0)
+    assert (task.status, task.error_kind) == ("queued", "worker_lost")
+
+
+def test_the_tick_ends_what_waited_for_too_long(redis: Redis, agent: Agent) -> None:
+    agent.paused = True
+    task = factories.extraction(agent)
+    db.session.commit()
+
+    assert run_tick(clock.now() + 6 * DAY).tasks_lapsed == 0
+    assert run_tick(clock.now() + 7 * DAY).tasks_lapsed == 1
+
+    db.session.refresh(task)
+    assert (task.status, task.sealed_conversation) == ("skipped", None)
+    assert sql.value("SELECT count(*) FROM memory_tasks WHERE conversation IS NOT NULL") == 0
+
+
+def test_the_tick_tries_again_what_failed_when_its_pause_is_over(
+    redis: Redis, agent: Agent
+) -> None:
+    task = factories.extraction(agent)
+    task.claim()
+    task.give_up("the provider failed", "timeout")
+    db.session.commit()
+
+    run_tick(clock.now() + 4 * MINUTE)
+    assert waiting(redis) == []
+    run_tick(clock.now() + 6 * MINUTE)
+    assert waiting(redis) == [str(task.id)]
+
+
+# -- processes ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def slow(model: ScriptedModel) -> Iterator[threading.Event]:
+    """The model takes its time, until the test is over."""
+    answered = threading.Event()
+    model.say("Nothing.").meanwhile(lambda: answered.wait(30))
+    yield answered
+    answered.set()
+
+
+def at_work(
+    redis: Redis, model: ScriptedModel, environ: dict[str, str], folder: Path
+) -> Iterator[tuple[Service, MemoryTask]]:
+    agent = factories.agent()
+    db.session.commit()
+    task = extract_later(agent, SAID)
+    db.session.commit()
+    with services({**environ, "OPENROUTER_BASE_URL": model.base_url}, folder) as start:
+        worker = start("worker")
+        eventually(lambda: bool(model.requests), seconds=40)
+        yield worker, task
+
+
+working = pytest.fixture(name="working")(
+    lambda redis, app, model, slow, environ, tmp_path: (
+        yield from at_work(redis, model, environ, tmp_path)
+    )
+)
+
+
+def test_a_worker_that_is_asked_to_end_puts_the_task_off_in_time(
+    working: tuple[Service, MemoryTask],
+) -> None:
+    worker, task = working
+    began = clock.now()
+
+    worker.signal(signal.SIGTERM)
+    worker.wait()
+
+    db.session.expire_all()
+    assert clock.now() - began < timedelta(seconds=10)
+    assert (task.status, task.error_kind) == ("queued", "worker_stopped")
+    assert "canary" not in worker.said
+
+
+def test_a_job_that_is_killed_leaves_its_conversation_for_another_attempt(
+    working: tuple[Service, MemoryTask],
+) -> None:
+    worker, task = working
+    (horse,) = children_of(worker.pid)
+    os.kill(horse, signal.SIGKILL)
+
+    def is_put_off() -> bool:
+        db.session.rollback()
+        db.session.refresh(task)
+        return task.status == "queued"
+
+    eventually(is_put_off, seconds=20)
+    assert (task.error_kind, task.attempt) == ("worker_lost", 2)
+    assert task.messages() == SAID

@@ -1,0 +1,492 @@
+"""Memory tasks: queueing, claiming, keeping, ending, and who is due."""
+
+import uuid
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from flask import Flask
+from sqlalchemy.exc import IntegrityError
+
+from refine import clock
+from refine.errors import InvalidValue, Refused, TooMany
+from refine.extensions import db
+from refine.models import (
+    Agent,
+    AgentMemory,
+    LeaseLost,
+    MemoryTask,
+    RefinementSession,
+    ReflectionAlreadyLive,
+)
+from refine.models.memory_task import MAX_WAITING
+from refine.models.session import LOST_AFTER
+from tests import factories, sql
+
+NIGHT = datetime(2026, 3, 10, 3, tzinfo=UTC)
+DAY, HOUR, MOMENT = timedelta(days=1), timedelta(hours=1), timedelta(seconds=1)
+
+
+@pytest.fixture
+def agent(app: Flask) -> Agent:
+    return factories.agent("a core memory")
+
+
+def running(task: MemoryTask) -> MemoryTask:
+    assert task.claim() is not None
+    return task
+
+
+def reflection(agent: Agent) -> MemoryTask:
+    return running(MemoryTask.reflect(agent, "daily"))
+
+
+# -- queueing -------------------------------------------------------------------------------------
+
+
+def test_a_conversation_is_kept_sealed(agent: Agent) -> None:
+    task = factories.extraction(agent, "the canary sings")
+
+    assert (task.kind, task.status, task.trigger) == ("extraction", "queued", "api")
+    assert task.messages() == [{"role": "user", "content": "the canary sings"}]
+    assert b"canary" not in (task.sealed_conversation or b"canary")
+
+
+def test_many_conversations_may_wait_but_not_more_than_a_hundred(agent: Agent) -> None:
+    for _ in range(MAX_WAITING):
+        factories.extraction(agent)
+
+    with pytest.raises(TooMany, match="100 conversations of .* are waiting already") as refusal:
+        factories.extraction(agent)
+
+    assert refusal.value.retry_after_seconds == 600
+
+
+def test_a_conversation_that_is_none_is_refused(agent: Agent) -> None:
+    with pytest.raises(InvalidValue, match="at least one message"):
+        MemoryTask.extract(agent, [])
+
+
+def test_an_agent_that_is_not_active_is_asked_nothing(agent: Agent) -> None:
+    agent.active = False
+
+    with pytest.raises(Refused, match="is not active"):
+        factories.extraction(agent)
+    with pytest.raises(Refused, match="is not active"):
+        MemoryTask.reflect(agent, "cli")
+
+
+def test_one_reflection_of_an_agent_is_live(agent: Agent) -> None:
+    factories.extraction(agent, at=clock.now() - HOUR)
+    task = MemoryTask.reflect(agent, "daily")
+
+    with pytest.raises(ReflectionAlreadyLive) as refusal:
+        MemoryTask.reflect(agent, "cli")
+
+    assert refusal.value.task_id == task.id
+
+
+def test_a_reflection_whose_worker_was_lost_makes_way_where_it_ends(agent: Agent) -> None:
+    lost = running(MemoryTask.reflect(agent, "cli"))
+
+    later = MemoryTask.reflect(agent, "cli", at=clock.now() + LOST_AFTER + MOMENT)
+
+    assert (lost.status, later.status) == ("failed", "queued")
+
+
+def test_the_database_refuses_a_second_live_reflection(agent: Agent) -> None:
+    MemoryTask.reflect(agent, "daily")
+
+    db.session.add(
+        MemoryTask(agent=agent, kind="reflection", trigger="daily", model_id=agent.model_id)
+    )
+    with pytest.raises(IntegrityError, match="uq_memory_tasks_live_reflection"):
+        db.session.flush()
+
+
+def test_the_database_refuses_a_conversation_that_outlives_its_task(agent: Agent) -> None:
+    task = factories.extraction(agent)
+    db.session.commit()
+
+    with pytest.raises(IntegrityError, match="ck_memory_tasks_conversation"):
+        sql.run(
+            f"UPDATE memory_tasks SET status = 'failed', ended_at = now() WHERE id = '{task.id}'"
+        )
+
+
+# -- claiming -------------------------------------------------------------------------------------
+
+
+def test_a_task_is_claimed_once_with_the_model_of_now(agent: Agent) -> None:
+    task = factories.extraction(agent)
+    agent.model_id = "new/model"
+
+    first, second = task.claim(), task.claim()
+
+    assert first == task.lease_token
+    assert second is None
+    assert (task.status, task.model_id) == ("running", "new/model")
+
+
+def test_what_is_put_off_is_not_to_be_had(agent: Agent) -> None:
+    task = factories.extraction(agent)
+    task.put_off(clock.now() + HOUR)
+
+    assert task.claim() is None
+    assert task.status == "queued"
+
+
+def test_two_tasks_of_an_agent_do_not_run_at_once(agent: Agent) -> None:
+    running(factories.extraction(agent))
+    second = factories.extraction(agent)
+    second.dispatched_at = clock.now()
+
+    assert second.claim() is None
+    assert (second.status, second.dispatched_at) == ("queued", None)
+
+
+REASONS = {
+    "the agent is not active any more": lambda agent: setattr(agent, "active", False),
+    "the agent was paused": lambda agent: setattr(agent, "paused", True),
+    "its account was paused": lambda agent: setattr(agent.account, "paused", True),
+    "the account's monthly cost cap is reached": lambda agent: setattr(
+        agent.account, "monthly_cost_cap_usd", Decimal(0)
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_an_agent_that_may_not_be_asked_is_not_asked(agent: Agent, reason: str) -> None:
+    daily, conversation = MemoryTask.reflect(agent, "daily"), factories.extraction(agent)
+    REASONS[reason](agent)
+
+    assert daily.claim() is None
+    assert conversation.claim() is None
+    assert (daily.status, daily.end_reason) == ("skipped", reason)
+    assert conversation.status == "queued"
+    assert conversation.messages()
+    assert conversation.due_at > clock.now() + HOUR - MOMENT
+
+
+def test_by_hand_a_paused_agent_reflects(agent: Agent) -> None:
+    agent.paused = True
+
+    assert MemoryTask.reflect(agent, "cli").claim() is not None
+
+
+def test_what_tasks_cost_counts_for_the_cap(agent: Agent) -> None:
+    agent.account.monthly_cost_cap_usd = Decimal(2)
+    task = factories.extraction(agent)
+    task.cost_usd = Decimal(2)
+    db.session.flush()
+
+    assert RefinementSession.is_cost_cap_reached(agent.account, clock.now())
+
+
+def test_the_lease_is_the_claimers_own(agent: Agent) -> None:
+    task = reflection(agent)
+
+    assert MemoryTask.held(task.id, task.lease_token) is task
+    with pytest.raises(LeaseLost):
+        MemoryTask.held(task.id, uuid.uuid4())
+
+
+# -- promoting ------------------------------------------------------------------------------------
+
+
+def test_a_promotion_changes_the_type_and_nothing_else(agent: Agent) -> None:
+    entry = factories.entry(agent, "the canary sang", tags=["voice"])
+    before = entry.image()
+
+    assert reflection(agent).promote([entry.id]) == ([entry.id], {})
+
+    assert entry.image() == {**before, "memory_type": "core"}
+    record = factories.records(agent)[-1]
+    assert (record.action, record.data["operation"]) == ("memory_promoted", "promote")
+    assert record.data["mass_after"] == agent.core_token_usage
+
+
+def test_an_exact_duplicate_of_a_core_memory_is_not_promoted(agent: Agent) -> None:
+    core = db.session.scalars(agent.memories("core")).one()
+    entry = factories.entry(agent, " A core MEMORY ")
+    task = reflection(agent)
+
+    assert task.promote([entry.id]) == ([], {entry.id: core.id})
+    assert (entry.memory_type, task.memories_kept) == ("journal", 0)
+
+
+def test_of_two_entries_that_say_the_same_the_first_is_promoted(agent: Agent) -> None:
+    first, second = factories.entry(agent, "twice"), factories.entry(agent, "Twice")
+
+    promoted = reflection(agent).promote([second.id, first.id])
+
+    assert promoted == ([second.id], {first.id: second.id})
+
+
+def test_only_what_the_reflection_is_about_can_be_promoted(agent: Agent) -> None:
+    entry = factories.entry(agent)
+    core = db.session.scalars(agent.memories("core")).one()
+    foreign = factories.entry(factories.agent())
+    week_ago = clock.now() - timedelta(days=7)
+    expired = factories.entry(agent, created_at=week_ago)
+    discarded = factories.entry(agent)
+    discarded.discard()
+    task = reflection(agent)
+    later = factories.entry(agent, recorded_at=clock.now() + MOMENT)
+    others = [core.id, foreign.id, expired.id, discarded.id, later.id, 10**17]
+
+    for id_ in others:
+        with pytest.raises(InvalidValue, match=rf"^Memory #{id_} not found: only the journal"):
+            task.promote([entry.id, id_])
+    with pytest.raises(InvalidValue, match=rf"^Memories #{core.id}, #{foreign.id} not found"):
+        task.promote([core.id, foreign.id])
+    assert (entry.memory_type, task.memories_kept) == ("journal", 0)
+
+
+def test_a_constitutional_entry_stays_what_it_is(agent: Agent) -> None:
+    entry = factories.entry(agent, constitutional=True)
+
+    with pytest.raises(InvalidValue, match=rf"^Cannot promote constitutional memory #{entry.id};"):
+        reflection(agent).promote([entry.id])
+
+
+def test_a_reflection_promotes_ten_at_most(agent: Agent) -> None:
+    ids = [factories.entry(agent).id for _ in range(11)]
+    task = reflection(agent)
+    task.promote(ids[:9])
+
+    with pytest.raises(InvalidValue, match="At most 10 memories in one reflection; 1 are left"):
+        task.promote(ids[9:])
+    task.promote(ids[9:10])
+
+    assert task.memories_kept == 10
+    assert db.session.get_one(AgentMemory, ids[10]).memory_type == "journal"
+
+
+# -- saving ---------------------------------------------------------------------------------------
+
+
+def test_a_conversations_memory_is_of_the_journal(agent: Agent) -> None:
+    task = running(factories.extraction(agent))
+
+    memory, existing = task.save("Ada likes tea.", ["relational"])
+
+    assert (memory.memory_type, memory.tags, existing) == ("journal", ["relational"], False)
+    assert task.memories_kept == 1
+
+
+def test_what_is_kept_word_for_word_is_not_saved_again(agent: Agent) -> None:
+    entry = factories.entry(agent, "Ada likes tea.")
+    week_ago = clock.now() - timedelta(days=7)
+    factories.entry(agent, "long ago", created_at=week_ago)
+    task = running(factories.extraction(agent))
+
+    assert task.save("ada likes TEA.") == (entry, True)
+    assert task.save("A core memory")[1]
+    assert not task.save("long ago")[1]
+    assert task.memories_kept == 1
+
+
+def test_a_conversation_gives_twenty_memories_at_most(agent: Agent) -> None:
+    task = running(factories.extraction(agent))
+    for number in range(20):
+        task.save(f"memory {number}")
+
+    with pytest.raises(InvalidValue, match="At most 20 memories in one extraction; 0 are left"):
+        task.save("one more")
+
+
+# -- ending ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", ["completed", "incomplete", "skipped", "failed"])
+def test_the_conversation_is_gone_whatever_the_end(agent: Agent, status: str) -> None:
+    task = running(factories.extraction(agent, "the canary sings"))
+
+    task.finish(status, "so it ended")  # type: ignore[arg-type]
+    db.session.commit()
+
+    assert (task.messages(), task.sealed_conversation) == ([], None)
+    assert sql.value("SELECT count(*) FROM memory_tasks WHERE conversation IS NOT NULL") == 0
+    assert (task.status, task.lease_token) == (status, None)
+
+
+def test_the_end_is_on_record_with_its_figures(agent: Agent) -> None:
+    task = running(factories.extraction(agent))
+    task.finish("completed")
+
+    record = factories.records(agent)[-1]
+    assert (record.action, record.auditable_id) == ("memory_extraction_ended", str(task.id))
+    assert record.data["kind"] == "extraction"
+    assert record.data["status"] == "completed"
+
+
+def test_each_failure_is_followed_by_a_longer_pause(agent: Agent) -> None:
+    task = factories.extraction(agent, at=NIGHT)
+    pauses = []
+    for _ in range(3):
+        assert task.claim(task.due_at) is not None
+        began = task.due_at
+        task.give_up("the provider failed", "timeout", at=began)
+        pauses.append(task.due_at - began)
+    assert task.claim(task.due_at) is not None
+    task.give_up("the provider failed", "timeout")
+
+    assert pauses == [timedelta(minutes=5), timedelta(minutes=30), timedelta(hours=2)]
+    assert (task.status, task.attempt, task.error_kind) == ("failed", 4, "timeout")
+
+
+def test_a_task_whose_worker_is_silent_is_put_off(agent: Agent) -> None:
+    task = running(factories.extraction(agent))
+    now = clock.now()
+
+    assert not task.end_if_lost(now + LOST_AFTER - MOMENT)
+    assert task.end_if_lost(now + LOST_AFTER + MOMENT)
+    assert not task.end_if_lost(now + 2 * LOST_AFTER)
+
+    assert (task.status, task.error_kind) == ("queued", "worker_lost")
+
+
+def test_a_task_whose_process_was_killed_is_put_off(agent: Agent) -> None:
+    task = running(factories.extraction(agent))
+
+    assert task.end_if_killed()
+    assert not task.end_if_killed()
+
+    assert (task.status, task.error_kind) == ("queued", "worker_lost")
+
+
+def test_a_conversation_that_waits_for_a_week_is_not_read_any_more(agent: Agent) -> None:
+    task = factories.extraction(agent, at=NIGHT)
+
+    assert not task.end_if_lapsed(NIGHT + 7 * DAY - MOMENT)
+    assert task.claim(NIGHT + 7 * DAY) is None
+
+    assert (task.status, task.end_reason) == ("skipped", "it waited for 7 days")
+    assert task.sealed_conversation is None
+
+
+def test_a_reflection_lapses_after_a_day_and_says_what_failed(agent: Agent) -> None:
+    task = MemoryTask.reflect(agent, "daily", at=NIGHT)
+    task.claim(NIGHT)
+    task.give_up("the provider failed", "timeout", at=NIGHT)
+
+    assert task.end_if_lapsed(NIGHT + DAY)
+    assert not task.end_if_lapsed(NIGHT + DAY)
+
+    said = "it waited for a day; the last attempt: the provider failed"
+    assert (task.status, task.end_reason) == ("skipped", said)
+
+
+def test_an_erased_agents_conversation_goes_too(agent: Agent) -> None:
+    task = factories.extraction(agent, at=NIGHT)
+    agent.wrapped_key.wrapped, agent.wrapped_key.destroyed_at = None, NIGHT
+    db.session.flush()
+
+    assert task.end_if_lapsed(NIGHT + 7 * DAY)
+    assert (task.status, task.sealed_conversation) == ("skipped", None)
+
+
+# -- who is due -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def reflecting(agent: Agent) -> Agent:
+    """An agent that turned it on, with an entry of the evening before."""
+    agent.author("reflection_prompt", "Keep what rhymes.")
+    evening = NIGHT - 6 * HOUR
+    factories.entry(agent, "the evening's", created_at=evening, recorded_at=evening)
+    return agent
+
+
+def due(slot_at: datetime = NIGHT, zone: str = "UTC") -> list[int]:
+    return list(db.session.scalars(MemoryTask.due_for_reflection(zone, slot_at)))
+
+
+def test_an_agent_that_turned_it_on_is_due_once_a_slot(reflecting: Agent) -> None:
+    assert due() == [reflecting.id]
+
+    task = MemoryTask.reflect(reflecting, "daily", slot_at=NIGHT, at=NIGHT)
+    assert due() == []
+    task.finish("failed", "it failed")
+    assert due() == []
+    assert due(NIGHT + DAY) == [reflecting.id]
+
+
+def test_what_a_reflection_has_read_is_not_read_again(reflecting: Agent) -> None:
+    task = MemoryTask.reflect(reflecting, "daily", slot_at=NIGHT, at=NIGHT)
+    task.claim(NIGHT)
+    task.finish("completed", at=NIGHT)
+    assert due(NIGHT + DAY) == []
+
+    factories.entry(reflecting, created_at=NIGHT + HOUR, recorded_at=NIGHT + HOUR)
+    assert due(NIGHT + DAY) == [reflecting.id]
+
+
+def test_what_was_written_since_the_slot_is_for_the_next_one(agent: Agent) -> None:
+    agent.author("reflection_prompt", "Keep what rhymes.")
+    factories.entry(agent, created_at=NIGHT + HOUR, recorded_at=NIGHT + HOUR)
+
+    assert due() == []
+    assert due(NIGHT + DAY) == [agent.id]
+    assert due(NIGHT + 8 * DAY) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda agent: agent.author("reflection_prompt", None),
+        lambda agent: setattr(agent, "active", False),
+        lambda agent: setattr(agent, "paused", True),
+        lambda agent: setattr(agent.account, "paused", True),
+        lambda agent: setattr(agent.account, "time_zone", "Europe/London"),
+        lambda agent: MemoryTask.reflect(agent, "cli"),
+    ],
+)
+def test_others_are_not_due(reflecting: Agent, change) -> None:  # type: ignore[no-untyped-def]
+    change(reflecting)
+    db.session.flush()
+
+    assert due() == []
+
+
+def test_who_waits_is_handed_over_in_order_one_of_each_agent(agent: Agent) -> None:
+    first = factories.extraction(agent, at=NIGHT)
+    factories.extraction(agent, at=NIGHT + MOMENT)
+    other = factories.extraction(factories.agent(), at=NIGHT + 2 * MOMENT)
+    paused = factories.extraction(factories.agent(), at=NIGHT)
+    paused.agent.paused = True
+    db.session.flush()
+
+    assert list(MemoryTask.waiting(9, clock.now())) == [first, other]
+    assert list(MemoryTask.waiting(1, clock.now())) == [first]
+
+    first.put_off(clock.now() + HOUR)
+    db.session.flush()
+    assert [task.created_at for task in MemoryTask.waiting(9, clock.now())] == [
+        NIGHT + MOMENT,
+        NIGHT + 2 * MOMENT,
+    ]
+
+
+def test_an_agent_whose_task_is_with_a_worker_waits(agent: Agent) -> None:
+    first = factories.extraction(agent, at=NIGHT)
+    factories.extraction(agent, at=NIGHT + MOMENT)
+
+    first.dispatched_at = NIGHT
+    db.session.flush()
+    assert (list(MemoryTask.waiting(9, clock.now())), MemoryTask.with_workers()) == ([], 1)
+
+    first.claim(NIGHT)
+    assert (list(MemoryTask.waiting(9, clock.now())), MemoryTask.with_workers()) == ([], 1)
+
+
+def test_the_ended_are_added_up(agent: Agent) -> None:
+    for _ in range(2):
+        task = running(factories.extraction(agent))
+        task.save(f"said {_}")
+        task.cost_usd = Decimal("0.25")
+        task.finish("completed")
+    factories.extraction(agent)
+
+    assert MemoryTask.tallies() == [("extraction", "completed", 2, 2, Decimal("0.5"))]

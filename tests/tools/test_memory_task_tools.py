@@ -1,0 +1,172 @@
+"""The tools of a reflection and an extraction: what a model may call, and what it is told."""
+
+import json
+import uuid
+
+import pytest
+from flask import Flask
+from hypothesis import HealthCheck, given, settings
+
+from refine.extensions import db
+from refine.models import AgentMemory, LeaseLost, MemoryTask
+from refine.tools import PromoteTool, SaveToJournalTool, promote, save_to_journal
+from tests import factories, sql
+from tests.tools.arguments import JSON
+
+
+@pytest.fixture
+def entry(app: Flask) -> AgentMemory:
+    owner = factories.agent("A canary sang")
+    return factories.entry(owner, "It rained.")
+
+
+@pytest.fixture
+def promoting(entry: AgentMemory) -> PromoteTool:
+    task = MemoryTask.reflect(entry.agent, "daily")
+    lease_token = task.claim()
+    assert lease_token is not None
+    tool = PromoteTool(task.id, lease_token)
+    db.session.commit()
+    return tool
+
+
+@pytest.fixture
+def saving(entry: AgentMemory) -> SaveToJournalTool:
+    task = factories.extraction(entry.agent)
+    lease_token = task.claim()
+    assert lease_token is not None
+    tool = SaveToJournalTool(task.id, lease_token)
+    db.session.commit()
+    return tool
+
+
+def refused(tool, **call):
+    """The error of a call that must change nothing."""
+    before = sql.snapshot()
+    result = tool.execute(**call)
+    assert list(result) == ["type", "error"]
+    assert result["type"] == "error"
+    assert sql.snapshot() == before
+    assert not db.session().in_transaction()
+    return result["error"]
+
+
+@pytest.mark.parametrize("form", [int, str, "#{}".format, lambda id_: [id_]])
+def test_ids_are_read_as_models_write_them(promoting, entry, form):
+    id_ = entry.id
+    db.session.commit()
+
+    result = promoting.execute(ids=form(id_))
+
+    assert result == {"type": "promoted", "ids": [id_]}
+    assert sql.value(f"SELECT memory_type FROM agent_memories WHERE id = {id_}") == "core"
+
+
+def test_a_repetition_is_named_with_what_it_repeats(promoting, entry):
+    same = factories.memory(entry.agent, "it RAINED.")
+    db.session.commit()
+
+    result = promoting.execute(ids=[entry.id])
+
+    existing = [{"id": entry.id, "kept_as": same.id}]
+    assert result == {"type": "promoted", "ids": [], "existing": existing}
+
+
+@pytest.mark.parametrize("ids", [True, 1.0, "1abc", [], {}, [True], 0, ""])
+def test_what_is_no_id_is_refused(promoting, ids):
+    assert "memory id" in refused(promoting, ids=ids)
+
+
+def test_promoting_needs_ids_and_nothing_else(promoting):
+    assert refused(promoting) == "ids is required for promote"
+    assert refused(promoting, ids=[1], force=True) == "unknown parameter; promote takes: ids"
+
+
+def test_an_entry_that_is_not_found_is_refused(promoting):
+    assert refused(promoting, ids=[10**6]).startswith("Memory #1000000 not found")
+
+
+@pytest.mark.parametrize("memory_type", ["journal", None])
+def test_a_journal_memory_is_saved(saving, memory_type):
+    result = saving.execute(content="It snowed.", memory_type=memory_type, tags=["voice"])
+
+    memory = db.session.get_one(AgentMemory, result["id"])
+    assert result == {"type": "saved", "id": memory.id, "memory_type": "journal"}
+    assert (memory.memory_type, memory.tags) == ("journal", ["voice"])
+
+
+def test_what_is_there_already_is_named(saving, entry):
+    result = saving.execute(content="it rained.")
+
+    assert result == {
+        "type": "saved",
+        "id": entry.id,
+        "memory_type": "journal",
+        "existing": True,
+    }
+
+
+@pytest.mark.parametrize("memory_type", ["core", "", 7, True])
+def test_no_other_type_is_saved(saving, memory_type):
+    said = refused(saving, content="It snowed.", memory_type=memory_type)
+
+    assert said.startswith("memory_type must be journal")
+
+
+@pytest.mark.parametrize("call", [{}, {"content": " "}, {"content": "x", "tags": ["y"]}, {"z": 1}])
+def test_a_call_that_is_malformed_saves_nothing(saving, call):
+    refused(saving, **call)
+
+
+@pytest.mark.parametrize("call", [{"ids": [1]}, {"content": "late"}])
+def test_a_late_call_changes_nothing(saving, promoting_late, call):
+    tool = promoting_late if "ids" in call else saving
+    tool._lease_token = uuid.uuid4()
+    before = sql.snapshot()
+
+    with pytest.raises(LeaseLost):
+        tool.execute(**call)
+
+    assert sql.snapshot() == before
+
+
+@pytest.fixture
+def promoting_late(app: Flask) -> PromoteTool:
+    task = MemoryTask.reflect(factories.agent(), "daily")
+    lease_token = task.claim()
+    assert lease_token is not None
+    tool = PromoteTool(task.id, lease_token)
+    db.session.commit()
+    return tool
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(JSON)
+def test_whatever_a_model_sends_is_answered(promoting, saving_too, anything):
+    assert promoting.execute(ids=anything)["type"] in ("error", "promoted")
+    result = saving_too.execute(content=anything, memory_type=anything, tags=anything)
+    assert json.dumps(result)
+
+
+@pytest.fixture
+def saving_too(app: Flask) -> SaveToJournalTool:
+    task = factories.extraction(factories.agent())
+    lease_token = task.claim()
+    assert lease_token is not None
+    tool = SaveToJournalTool(task.id, lease_token)
+    db.session.commit()
+    return tool
+
+
+@pytest.mark.parametrize("module", [promote, save_to_journal])
+def test_the_definitions_are_strict(module):
+    parameters = module.DEFINITION["function"]["parameters"]
+
+    assert parameters["additionalProperties"] is False
+    assert set(parameters["required"]) <= set(parameters["properties"])
+
+
+def test_the_journal_alone_is_offered():
+    properties = save_to_journal.DEFINITION["function"]["parameters"]["properties"]
+
+    assert properties["memory_type"]["enum"] == ["journal"]
