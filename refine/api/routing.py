@@ -58,6 +58,7 @@ class Operation:
     query: Mapping[str, Schema] = field(default_factory=dict)
     body: str | None = None
     is_raw: bool = False
+    most_bytes: int = MAX_ARGUMENT_BYTES
     is_secret: bool = False
 
     @property
@@ -109,7 +110,7 @@ def given(payload: Any, status: int = 200, **headers: str) -> Response:
 
 def _answered(asked: Operation, values: dict[str, Any]) -> Response:
     """Who asks, how often, then what: a stranger learns nothing of what a request should be."""
-    request.max_content_length = MAX_ARGUMENT_BYTES
+    request.max_content_length = asked.most_bytes
     if asked.bearer is None:
         return asked.view(**values)
     token = authenticated(asked.bearer)
@@ -117,7 +118,7 @@ def _answered(asked: Operation, values: dict[str, Any]) -> Response:
     if asked.query or request.args:
         values["query"] = _query(asked)
     if asked.body is not None:
-        values["body"] = _raw() if asked.is_raw else _body(SCHEMAS[asked.body])
+        values["body"] = _raw() if asked.is_raw else _body(asked, SCHEMAS[asked.body])
     view = functools.partial(asked.view, _asker(token), **values)
     if asked.method != "POST":
         return view()
@@ -143,12 +144,16 @@ def _query(asked: Operation) -> dict[str, Any]:
     return {**defaults, **read}
 
 
-def _body(schema: Schema) -> dict[str, Any]:
+def _body(asked: Operation, schema: Schema) -> dict[str, Any]:
     raw = request.get_data()
     if raw and request.mimetype != JSON:
         raise Problem(415, "Send the body as application/json.")
     try:
-        body = strict_json(raw.decode(), "the body") if raw.strip() else {}
+        body = (
+            strict_json(raw.decode(), "the body", most_bytes=asked.most_bytes)
+            if raw.strip()
+            else {}
+        )
     except UnicodeDecodeError:
         raise Problem(400, "The body is not valid UTF-8.") from None
     except InvalidValue as error:

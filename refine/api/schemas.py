@@ -5,8 +5,11 @@ from refine.models.access import END_REASONS, REASONS
 from refine.models.access import STATUSES as GRANT_STATUSES
 from refine.models.agent import MAX_CORE_TOKEN_BUDGET
 from refine.models.memory import MEMORY_TYPES
+from refine.models.memory_task.columns import ENDED as TASK_ENDED
+from refine.models.memory_task.columns import LIVE as TASK_LIVE
 from refine.models.session.columns import ENDED, LIVE, TRIGGERS
 from refine.rules.content import MAX_CONTENT_CHARACTERS, MAX_PROMPT_CHARACTERS, TAGS
+from refine.rules.conversation import MAX_CONVERSATION_CHARACTERS, MAX_MESSAGES, ROLES
 
 MAX_PAGE_ROWS = 200
 DEFAULT_PAGE_ROWS = 50
@@ -112,6 +115,27 @@ SCHEMAS: dict[str, Schema] = {
         ),
         tags=_list(one_of(*TAGS), examples=[[]]),
     ),
+    "NewConversation": _sent(
+        ("messages",),
+        messages=_list(
+            _sent(
+                ("role", "content"),
+                role=one_of(*ROLES),
+                content={
+                    "type": ["string", "array"],
+                    "description": "A text, or a list of text parts.",
+                    "examples": ["What was said."],
+                },
+                name=nullable(_TEXT),
+                at={
+                    "type": ["string", "number", "null"],
+                    "description": "When: ISO 8601, or a count from 1970 in any unit.",
+                },
+            ),
+            description=f"In their order; 1 to {MAX_MESSAGES:,}, of at most "
+            f"{MAX_CONVERSATION_CHARACTERS:,} characters in all.",
+        ),
+    ),
     "Nothing": _sent(),
     "ToolArguments": {
         "type": "object",
@@ -149,6 +173,7 @@ SCHEMAS: dict[str, Schema] = {
         "required": ["type"],
         "description": "What goes back to the model; `type` is `error` where it was refused.",
     },
+    "Extraction": _given(id=_UUID, status=one_of(*TASK_LIVE, *TASK_ENDED), created_at=_TIME),
     "Session": _given(
         id=_UUID,
         trigger=one_of(*TRIGGERS),

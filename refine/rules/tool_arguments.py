@@ -31,13 +31,13 @@ def parse_arguments(arguments: object) -> dict[str, Any]:
     return parsed
 
 
-def strict_json(text: str, what: str = "arguments") -> Any:
+def strict_json(text: str, what: str = "arguments", *, most_bytes: int = MAX_ARGUMENT_BYTES) -> Any:
     """Return the value that a JSON text stands for; ``what`` names it in refusals.
 
     Raises InvalidValue for all that ``parse_arguments`` does, but takes any value.
     """
-    if len(text) * 4 > MAX_ARGUMENT_BYTES and len(_utf8(text, what)) > MAX_ARGUMENT_BYTES:
-        raise InvalidValue(f"{what} must not be longer than {MAX_ARGUMENT_BYTES:,} bytes")
+    if len(text) * 4 > most_bytes and len(_utf8(text, what)) > most_bytes:
+        raise InvalidValue(f"{what} must not be longer than {most_bytes:,} bytes")
     try:
         parsed = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
         written = json.dumps(parsed, ensure_ascii=False, allow_nan=False)

@@ -20,6 +20,7 @@ OF_THINGS = [each for each in CLOSED if "<int" in each.rule or "<uuid" in each.r
 
 SENT = {
     "save": {"content": "said", "memory_type": "core"},
+    "hand_over": {"messages": [{"role": "user", "content": "hello"}]},
     "add": {"name": "New", "model_id": "rehearsal/new"},
     "change": {"paused": True},
 }
