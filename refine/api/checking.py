@@ -16,7 +16,7 @@ Fault = tuple[str, str]
 KEYWORDS = frozenset(
     {
         *("type", "enum", "minimum", "maximum", "exclusiveMinimum", "format", "minLength"),
-        *("items", "properties", "required", "additionalProperties"),
+        *("items", "minItems", "properties", "required", "additionalProperties"),
     }
 )
 REMARKS = frozenset({"title", "description", "default", "examples"})
@@ -42,6 +42,8 @@ def faults(schema: Schema, value: object, field: str = "") -> Iterator[Fault]:
     if isinstance(value, dict):
         yield from _faults_of_object(schema, value)
     elif isinstance(value, list):
+        if len(value) < schema.get("minItems", 0):
+            yield field, f"{_named(field)} must not be empty"
         for item in value:
             yield from faults(schema.get("items", {}), item, field)
     elif "enum" in schema and value not in schema["enum"]:

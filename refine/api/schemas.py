@@ -123,6 +123,9 @@ SCHEMAS: dict[str, Schema] = {
                 role=one_of(*ROLES),
                 content={
                     "type": ["string", "array"],
+                    "minLength": 1,
+                    "minItems": 1,
+                    "items": _sent(("type", "text"), type=one_of("text"), text=_TEXT),
                     "description": "A text, or a list of text parts.",
                     "examples": ["What was said."],
                 },
@@ -132,6 +135,7 @@ SCHEMAS: dict[str, Schema] = {
                     "description": "When: ISO 8601, or a count from 1970 in any unit.",
                 },
             ),
+            minItems=1,
             description=f"In their order; 1 to {MAX_MESSAGES:,}, of at most "
             f"{MAX_CONVERSATION_CHARACTERS:,} characters in all.",
         ),

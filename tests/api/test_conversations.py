@@ -41,7 +41,7 @@ def test_a_long_conversation_is_taken_whole(everybody: Everybody, redis: Redis) 
 @pytest.mark.parametrize(
     ("messages", "said"),
     [
-        ([], "Conversation must be a list of at least one message."),
+        ([], "Messages must not be empty."),
         ([{"role": "user"}], "Content is required."),
         ([{"role": "narrator", "content": "x"}], "Role must be one of: system, developer"),
         ([{"role": "user", "content": " "}], "Conversation[0].content must not be empty."),
