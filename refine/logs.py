@@ -6,6 +6,7 @@ out in the same form, from WARNING on.
 
 import logging
 import sys
+import traceback
 from typing import Any
 
 import structlog
@@ -52,11 +53,23 @@ def _handler() -> logging.Handler:
             foreign_pre_chain=_SHARED,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _without_messages,
                 *_renderer(),
             ],
         )
     )
     return handler
+
+
+def _without_messages(_log: Any, _method: str, event: EventDict) -> EventDict:
+    """An exception as its class and its way: a message, or a frame's values, may quote content."""
+    given = event.pop("exc_info", None)
+    error = given[1] if isinstance(given, tuple) else given
+    error = sys.exception() if error is True else error
+    if isinstance(error, BaseException):
+        way = "".join(traceback.format_tb(error.__traceback__))
+        event["exception"] = f"{way}{type(error).__name__}"
+    return event
 
 
 def _most_telling_first(_log: Any, _method: str, event: EventDict) -> EventDict:
@@ -68,7 +81,6 @@ def _renderer() -> list[Any]:
     if sys.stderr.isatty():
         return [structlog.dev.ConsoleRenderer()]
     return [
-        structlog.processors.format_exc_info,
         _most_telling_first,
         structlog.processors.JSONRenderer(),
     ]

@@ -188,6 +188,27 @@ def test_a_command_for_people_says_warnings_alone_unless_all_is_asked_for(
     assert [json.loads(line)["event"] for line in done.stderr.splitlines()] == events
 
 
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_an_exception_is_its_class_and_its_way_and_nothing_that_it_held(is_terminal: bool) -> None:
+    done = python(
+        "import sys, logging, structlog\n"
+        f"sys.stderr.isatty = lambda: {is_terminal}\n"
+        "from refine import logs; logs.configure('DEBUG')\n"
+        "def fail(said):\n"
+        "    raise LookupError(said)\n"
+        "try:\n"
+        "    fail('can' + 'ary')\n"
+        "except LookupError as error:\n"
+        "    structlog.get_logger('refine.tests').debug('one', exc_info=error)\n"
+        "    structlog.get_logger('refine.tests').debug('two', exc_info=True)\n"
+        "    logging.getLogger('rq.worker').exception('three')\n"
+    )
+
+    assert done.stderr.count("LookupError") == 3
+    assert done.stderr.count("in fail") == 3
+    assert "canary" not in done.stderr
+
+
 def test_on_a_terminal_a_person_reads_columns() -> None:
     done = python(
         "import os, pty\n"
