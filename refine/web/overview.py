@@ -13,7 +13,7 @@ from refine.extensions import db
 from refine.health import clock_check, queue_check
 from refine.models import Account, Agent, MemoryTask, RefinementSession
 from refine.models.agent_list import State, counted
-from refine.models.session.columns import LIVE
+from refine.models.run import LIVE
 from refine.web import scope
 from refine.web.charts import day_bars
 from refine.web.days import midnight

@@ -1,7 +1,7 @@
 """Work on an agent's memory between its sessions: reflections, and extractions of conversations.
 
 ``columns`` what the row holds; ``keeping`` what the agent may keep; ``ending`` every end, and
-another attempt; ``planning`` who is due, who waits, who was lost; ``task`` queueing, claiming,
+another attempt; ``planning`` who is due, who waits, who was lost; ``task`` queueing and
 holding.
 """
 
