@@ -2,7 +2,7 @@
 
 ``columns`` what the row holds; ``keeping`` what the agent may keep; ``ending`` every end, and
 another attempt; ``planning`` who is due, who waits, who was lost; ``task`` queueing and
-holding.
+claiming. How one is held, ``models.run`` says.
 """
 
 from refine.models.memory_task.columns import KINDS, MAX_KEPT, EndStatus, Kind, Trigger
