@@ -6,7 +6,7 @@ value. What a schema cannot say, such as a length once trimmed, the models refus
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 Schema = dict[str, Any]
@@ -113,8 +113,10 @@ def _is_date(text: str) -> bool:
 
 def _is_instant(text: str) -> bool:
     try:
-        return datetime.fromisoformat(text).tzinfo is not None
-    except ValueError:
+        at = datetime.fromisoformat(text)
+        # near the years 1 and 9999 a zone may lead out of the calendar
+        return at.tzinfo is not None and bool(at.astimezone(UTC))
+    except (ValueError, OverflowError):
         return False
 
 

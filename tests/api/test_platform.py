@@ -194,10 +194,15 @@ def test_a_token_may_end_by_itself(everybody: Everybody) -> None:
     forever = everybody.platform.post(path, json={"expires_at": None})
     over = everybody.platform.post(path, json={"expires_at": "2020-01-01T00:00:00Z"})
     vague = everybody.platform.post(path, json={"expires_at": "2999-01-01T00:00:00"})
+    beyond = [
+        everybody.platform.post(path, json={"expires_at": each})
+        for each in ("9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+12:00")
+    ]
 
     assert answer.json["expires_at"][:16] == ends[:16]
     assert forever.json["expires_at"] is None
     assert (over.status_code, vague.status_code) == (422, 422)
+    assert [each.status_code for each in beyond] == [422, 422]
 
 
 def test_a_token_is_revoked_at_once_and_again_without_harm(everybody: Everybody) -> None:
