@@ -1,5 +1,6 @@
 """Long lists, newest first, a page at a time, by a cursor that says where the last one ended."""
 
+import csv
 from collections.abc import Callable
 from typing import Any
 
@@ -37,7 +38,7 @@ def page_of(
     cursor = asked.get("cursor")
     try:
         found = select_page(db.session(), query, per_page=asked["limit"], page=cursor)
-    except (InvalidPage, BadBookmark, ValueError, SQLAlchemyError) as error:
+    except (InvalidPage, BadBookmark, csv.Error, ValueError, SQLAlchemyError) as error:
         if cursor is None or isinstance(error, OperationalError):
             raise
         let_go()

@@ -119,6 +119,7 @@ def test_a_list_can_be_narrowed(app: Flask) -> None:
         ("limit=1&limit=2", "limit"),
         ("cursor=", "cursor"),
         ("cursor=nonsense", "cursor"),
+        ("cursor=%3Ei~1%0D2", "cursor"),
         ("cursor=%3Ei~x", "cursor"),
         ("cursor=%3Es~text", "cursor"),
         ("type=dream", "type"),
