@@ -1,9 +1,12 @@
 """What is sent: one JSON object, read strictly; nothing of it comes back in a refusal."""
 
 import pytest
+import requests
+from flask import Flask
 
 from refine.rules.tool_arguments import MAX_ARGUMENT_BYTES
 from tests.api.conftest import Everybody
+from tests.browser.serving import free_port, serving
 
 SECRET = "the words of a memory"
 
@@ -52,6 +55,33 @@ def test_a_body_has_a_size(everybody: Everybody) -> None:
 
     assert answer.status_code == 413
     assert answer.mimetype == "application/problem+json"
+
+
+@pytest.mark.parametrize("path", ["/memories", "/tools/save_memory/calls"])
+@pytest.mark.parametrize("key", [{}, {"Idempotency-Key": "1"}])
+def test_a_body_that_comes_in_chunks_has_a_size_too(
+    everybody: Everybody, app: Flask, path: str, key: dict[str, str]
+) -> None:
+    whole = b'{"content": "said in chunks", "memory_type": "journal"}'
+    headers = {
+        "Authorization": f"Bearer {everybody.own.secret}",
+        "Content-Type": "application/json",
+    }
+
+    def sent(spaces: int, rest: bytes = b"") -> int:
+        # what has no length goes in chunks
+        chunks = iter([whole, b" " * spaces, rest or b" "])
+        url = f"http://localhost:{port}/api/v1{path}"
+        return requests.post(url, data=chunks, headers={**headers, **key}, timeout=30).status_code
+
+    with serving(app, port := free_port()):
+        too_long = sent(MAX_ARGUMENT_BYTES, b"and more")
+        by_one = sent(MAX_ARGUMENT_BYTES - len(whole))
+        longest = sent(MAX_ARGUMENT_BYTES - len(whole) - 1)
+
+    assert (too_long, by_one) == (413, 413)
+    assert longest in (200, 201)
+    assert len(everybody.own.get("/memories?type=journal").json["memories"]) == 1
 
 
 def test_an_unknown_field_is_refused_and_not_repeated(everybody: Everybody) -> None:
