@@ -52,6 +52,8 @@ class SaveMemoryTool:
         """
         if unknown:
             return _error(f"unknown parameter; save_memory takes: {', '.join(_ALLOWED)}")
+        if content is None:
+            return _error("content is required")
         try:
             with one_call():
                 memory, existing = self._agent.remember(

@@ -53,6 +53,8 @@ class SaveToJournalTool:
             return _error(f"unknown parameter; save_memory takes: {', '.join(_ALLOWED)}")
         if memory_type not in (None, "journal"):
             return _error("memory_type must be journal: nothing else is saved of a conversation")
+        if content is None:
+            return _error("content is required")
         try:
             with one_call():
                 task = MemoryTask.held(self._task_id, self._lease_token)

@@ -66,7 +66,7 @@ class SelfAuthoringTool:
             return _error("value required for update")
         try:
             with one_call():
-                self._agent.author(field, None if value == DEFAULT_WORD else value)
+                self._agent.author(field, None if _is_default(value) else value)
                 return self._config("update", field, self._agent.authored(field)[0])
         except InvalidValue as error:
             return _error(str(error))
@@ -79,6 +79,10 @@ class SelfAuthoringTool:
             "value": value,
             "agent": self._agent.name,
         }
+
+
+def _is_default(value: object) -> bool:
+    return isinstance(value, str) and value.strip().casefold() == DEFAULT_WORD
 
 
 def _not_allowed(name: str, value: object) -> str:

@@ -113,6 +113,10 @@ def test_no_other_type_is_saved(saving, memory_type):
     assert said.startswith("memory_type must be journal")
 
 
+def test_a_call_without_content_is_told_so(saving):
+    assert refused(saving) == "content is required"
+
+
 @pytest.mark.parametrize("call", [{}, {"content": " "}, {"content": "x", "tags": ["y"]}, {"z": 1}])
 def test_a_call_that_is_malformed_saves_nothing(saving, call):
     refused(saving, **call)

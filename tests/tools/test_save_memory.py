@@ -75,9 +75,9 @@ def test_an_exact_duplicate_of_a_kept_core_memory_is_the_one_that_is_there(
 @pytest.mark.parametrize(
     ("call", "error"),
     [
-        ({}, "content must be text"),
+        ({}, "content is required"),
         ({"content": "x"}, "memory_type must be one of core, journal"),
-        ({"memory_type": "core"}, "content must be text"),
+        ({"memory_type": "core"}, "content is required"),
         ({"content": "", "memory_type": "core"}, "content must not be empty"),
         ({"content": "x" * 10_001, "memory_type": "core"}, "content has 10,001 characters"),
         ({"content": "\x00", "memory_type": "core"}, "content must not contain a NUL"),

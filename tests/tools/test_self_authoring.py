@@ -125,11 +125,12 @@ def test_update_sets_a_field_and_commits(tool, agent, field, value, after):
     assert stored(agent, field) == after
 
 
+@pytest.mark.parametrize("word", ["default", " Default "])
 @pytest.mark.parametrize("field", [*PROMPTS, "refinement_threshold"])
-def test_the_value_default_sets_a_field_back(tool, agent, field):
+def test_the_value_default_sets_a_field_back(tool, agent, field, word):
     tool.execute(action="update", field=field, value="0.5")
 
-    result = tool.execute(action="update", field=field, value="default")
+    result = tool.execute(action="update", field=field, value=word)
 
     assert stored(agent, field) is None
     assert result["value"] == tool.execute(action="view", field=field)["value"]
