@@ -116,6 +116,8 @@ class ApiToken(Base):
 
     def revoke(self, user: User | None = None, *, by: "ApiToken | None" = None) -> None:
         """End the token for good; nothing happens where it was revoked before."""
+        db.session.flush()  # a refresh drops what was not written yet
+        db.session.refresh(self, with_for_update={"key_share": True})
         if self.revoked_at is None:
             self.revoked_at = clock.now()
             self._record("token_revoked", user, by)

@@ -1,3 +1,4 @@
+import threading
 from datetime import timedelta
 
 import pytest
@@ -88,6 +89,30 @@ def test_a_revoked_token_is_not_valid(app):
         "token_minted",
         "token_revoked",
     ]
+
+
+def test_of_many_revocations_at_once_one_is_on_record(app):
+    token, _ = ApiToken.mint(account=factories.account())
+    db.session.commit()
+    token_id = token.id
+    db.session.remove()
+
+    def revoke():
+        with app.app_context():
+            found = db.session.get_one(ApiToken, token_id)
+            together.wait()
+            found.revoke()
+            db.session.commit()
+            db.session.remove()
+
+    together = threading.Barrier(4, timeout=10)
+    threads = [threading.Thread(target=revoke) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sql.value("SELECT count(*) FROM audit_logs WHERE action = 'token_revoked'") == 1
 
 
 def test_revoking_again_changes_nothing(app):
