@@ -33,19 +33,22 @@ _PYTHON: dict[str, tuple[type, ...]] = {
 
 
 def faults(schema: Schema, value: object, field: str = "") -> Iterator[Fault]:
-    """Yield each field that does not fit the schema, with what is wrong with it."""
+    """Yield each field that does not fit the schema, with what is wrong with it.
+
+    A field is named with the way to it: ``messages[3].role``.
+    """
     kinds = schema.get("type", [])
     kinds = [kinds] if isinstance(kinds, str) else kinds
     if kinds and not any(_is(kind, value) for kind in kinds):
         yield field, f"{_named(field)} must be {' or '.join(map(_article, kinds))}"
         return
     if isinstance(value, dict):
-        yield from _faults_of_object(schema, value)
+        yield from _faults_of_object(schema, value, field)
     elif isinstance(value, list):
         if len(value) < schema.get("minItems", 0):
             yield field, f"{_named(field)} must not be empty"
-        for item in value:
-            yield from faults(schema.get("items", {}), item, field)
+        for n, item in enumerate(value):
+            yield from faults(schema.get("items", {}), item, f"{field}[{n}]")
     elif "enum" in schema and value not in schema["enum"]:
         allowed = ", ".join(str(each) for each in schema["enum"] if each is not None)
         yield field, f"{_named(field)} must be one of: {allowed}"
@@ -57,25 +60,27 @@ def faults(schema: Schema, value: object, field: str = "") -> Iterator[Fault]:
 
 def from_url(schema: Schema, text: str) -> object:
     """Return the value that a parameter of a URL stands for; the text itself where it is none."""
-    if schema["type"] == "integer" and re.fullmatch(r"[0-9]{1,18}", text):
+    if schema["type"] == "integer" and re.fullmatch(r"-?[0-9]{1,18}", text):
         return int(text)
     if schema["type"] == "boolean" and text in ("true", "false"):
         return text == "true"
     return text
 
 
-def _faults_of_object(schema: Schema, value: Mapping[str, Any]) -> Iterator[Fault]:
+def _faults_of_object(schema: Schema, value: Mapping[str, Any], field: str) -> Iterator[Fault]:
     properties = schema.get("properties", {})
+    place = f"{field}." if field else ""
     if schema.get("additionalProperties") is False and set(value) - set(properties):
-        known = ", ".join(properties) or "none"
         # the name itself may be anything: it is not repeated
-        yield "", f"unknown field; the fields are: {known}"
+        unknown = f"unknown field in {field}" if field else "unknown field"
+        known = f"the fields are: {', '.join(properties)}" if properties else "none is taken here"
+        yield field, f"{unknown}; {known}"
     for name in schema.get("required", ()):
         if name not in value:
-            yield name, f"{name} is required"
+            yield place + name, f"{place}{name} is required"
     for name, own in properties.items():
         if name in value:
-            yield from faults(own, value[name], name)
+            yield from faults(own, value[name], place + name)
 
 
 def _faults_of_text(schema: Schema, value: str, field: str) -> Iterator[Fault]:

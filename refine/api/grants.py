@@ -9,7 +9,7 @@ from sqlalchemy.orm import joinedload, undefer
 
 from refine.api.paging import PAGED, page_of
 from refine.api.problems import Problem
-from refine.api.routing import Answer, given, operation
+from refine.api.routing import Answer, given, nothing, operation
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AuditLog
 from refine.models.image import iso
@@ -65,7 +65,7 @@ def revoke(agent: Agent, grant_id: uuid.UUID) -> Response:
     db.session.commit()
     if is_open:
         raise Problem(409, "You were not asked yet: there is nothing to revoke. Say no instead.")
-    return Response(status=204)
+    return nothing()
 
 
 def _shown(grant: AccessGrant, times_viewed: int) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def page_of(
             raise
         let_go()
         said = "cursor must be a next_cursor of this list"
-        raise Problem(422, f"{said[0].upper()}{said[1:]}.", errors=[("cursor", said)]) from None
+        raise Problem.invalid([("cursor", said)]) from None
     paging = found.paging
     return {
         name: [shown(*row) for row in found],

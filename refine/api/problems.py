@@ -3,6 +3,7 @@
 Texts of frameworks and of the database are not passed on: they may quote what they were given.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -60,12 +61,26 @@ class Problem(Exception):
         self.facts = facts
         super().__init__(detail)
 
+    @classmethod
+    def invalid(cls, faults: Sequence[tuple[str, str]]) -> "Problem":
+        """Return the 422 of these faults: the field of each, and what is wrong with it."""
+        field, first = faults[0]
+        said = "; ".join(fault for _, fault in faults)
+        # a field keeps its name, also where it begins the sentence
+        is_named = bool(field) and first.startswith(field)
+        return cls(422, f"{said}." if is_named else sentence(said), errors=faults)
+
     def answer(self) -> Response:
         """Return it as an answer."""
         facts = dict(self.facts)
         if self.errors:
             facts["errors"] = [{"field": field, "detail": said} for field, said in self.errors]
         return problem(self.status, self.detail, headers=self.headers, **facts)
+
+
+def sentence(said: str) -> str:
+    """Return what an error says as a sentence."""
+    return f"{said[:1].upper()}{said[1:]}."
 
 
 def problem(
@@ -145,11 +160,11 @@ def _busy(_error: PoolTimeout) -> Response:
 
 def _refused(error: RefineError) -> Response:
     let_go()
-    said = f"{str(error)[:1].upper()}{str(error)[1:]}."
+    said = sentence(str(error))
     if isinstance(error, InvalidValue):
-        field = str(error).partition(" ")[0].strip(":")
-        field = field if field in g.get("fields", ()) else ""
-        return problem(422, said, errors=[{"field": field, "detail": str(error)}])
+        place = str(error).partition(" ")[0].strip(":")
+        field = place if re.split(r"[.\[]", place)[0] in g.get("fields", ()) else ""
+        return Problem.invalid([(field, str(error))]).answer()
     if isinstance(error, NotFound):
         return problem(404)
     if isinstance(error, TooMany):

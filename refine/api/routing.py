@@ -16,7 +16,7 @@ from werkzeug.exceptions import RequestEntityTooLarge
 from refine.api import limiting, once, problems
 from refine.api.authenticating import authenticated
 from refine.api.checking import Schema, faults, from_url
-from refine.api.problems import Problem
+from refine.api.problems import Problem, sentence
 from refine.api.schemas import SCHEMAS
 from refine.errors import InvalidValue
 from refine.extensions import canonical_json
@@ -109,6 +109,13 @@ def given(payload: Any, status: int = 200, **headers: str) -> Response:
     return answer
 
 
+def nothing() -> Response:
+    """Return the answer of what is done and has nothing to say: no content, and so of no type."""
+    answer = Response(status=204)
+    del answer.headers["Content-Type"]
+    return answer
+
+
 def _answered(asked: Operation, values: dict[str, Any]) -> Response:
     """Who asks, how often, then what: a stranger learns nothing of what a request should be."""
     if asked.bearer is None:
@@ -132,12 +139,13 @@ def _asker(token: ApiToken) -> Any:
 
 def _query(asked: Operation) -> dict[str, Any]:
     if set(request.args) - set(asked.query):
-        known = ", ".join(asked.query) or "none"
-        raise _invalid([("", f"unknown parameter; the parameters are: {known}")])
+        names = ", ".join(asked.query)
+        known = f"the parameters are: {names}" if names else "none is taken here"
+        raise Problem.invalid([("", f"unknown parameter; {known}")])
     read: dict[str, Any] = {}
     for name, texts in request.args.lists():
         if len(texts) > 1:
-            raise _invalid([(name, f"{name} is given more than once")])
+            raise Problem.invalid([(name, f"{name} is given more than once")])
         read[name] = from_url(asked.query[name], texts[0])
     schema = {"type": "object", "properties": dict(asked.query)}
     _refuse_unfit(schema, read)
@@ -169,7 +177,7 @@ def _body(asked: Operation, schema: Schema) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise Problem(400, "The body is not valid UTF-8.") from None
     except InvalidValue as error:
-        raise Problem(400, f"{str(error)[0].upper()}{str(error)[1:]}.") from None
+        raise Problem(400, sentence(str(error))) from None
     _refuse_unfit(schema, body)
     g.fields = frozenset(body)
     return body
@@ -182,9 +190,4 @@ def _raw() -> str:
 
 def _refuse_unfit(schema: Schema, value: object) -> None:
     if found := list(faults(schema, value)):
-        raise _invalid(found)
-
-
-def _invalid(found: list[tuple[str, str]]) -> Problem:
-    said = "; ".join(detail for _, detail in found)
-    return Problem(422, f"{said[0].upper()}{said[1:]}.", errors=found)
+        raise Problem.invalid(found)

@@ -1,5 +1,7 @@
 """What the API takes and gives, in JSON Schema: checked against, and shown in the document."""
 
+from typing import get_args
+
 from refine.api.checking import Schema
 from refine.models.access import END_REASONS, REASONS
 from refine.models.access import STATUSES as GRANT_STATUSES
@@ -7,9 +9,14 @@ from refine.models.agent import MAX_CORE_TOKEN_BUDGET
 from refine.models.memory import MEMORY_TYPES
 from refine.models.memory_task.columns import ENDED as TASK_ENDED
 from refine.models.run import LIVE
-from refine.models.session.columns import ENDED, TRIGGERS
+from refine.models.session.columns import ENDED, TRIGGERS, Through
 from refine.rules.content import MAX_CONTENT_CHARACTERS, MAX_PROMPT_CHARACTERS, TAGS
-from refine.rules.conversation import MAX_CONVERSATION_CHARACTERS, MAX_MESSAGES, ROLES
+from refine.rules.conversation import (
+    IGNORED,
+    MAX_CONVERSATION_CHARACTERS,
+    MAX_MESSAGES,
+    ROLES,
+)
 
 MAX_PAGE_ROWS = 200
 DEFAULT_PAGE_ROWS = 50
@@ -119,14 +126,17 @@ SCHEMAS: dict[str, Schema] = {
         ("messages",),
         messages=_list(
             _sent(
-                ("role", "content"),
+                ("role",),
                 role=one_of(*ROLES),
                 content={
-                    "type": ["string", "array"],
-                    "minLength": 1,
-                    "minItems": 1,
-                    "items": _sent(("type", "text"), type=one_of("text"), text=_TEXT),
-                    "description": "A text, or a list of text parts.",
+                    "type": ["string", "array", "null"],
+                    "items": {
+                        "type": "object",
+                        "properties": {"type": _TEXT, "text": _TEXT},
+                        "required": ["type"],
+                    },
+                    "description": "A text, or a list of parts, of which those of type `text` "
+                    "are read. A message without text is left out.",
                     "examples": ["What was said."],
                 },
                 name=nullable(_TEXT),
@@ -134,9 +144,12 @@ SCHEMAS: dict[str, Schema] = {
                     "type": ["string", "number", "null"],
                     "description": "When: ISO 8601, or a count from 1970 in any unit.",
                 },
+                **dict.fromkeys(IGNORED, {"description": "Taken, and not looked at."}),
             ),
             minItems=1,
-            description=f"In their order; 1 to {MAX_MESSAGES:,}, of at most "
+            examples=[[{"role": "user", "content": "What was said."}]],
+            description="As chat completions have them, those of tools included: some text must "
+            f"be there. In their order; 1 to {MAX_MESSAGES:,}, of at most "
             f"{MAX_CONVERSATION_CHARACTERS:,} characters in all.",
         ),
     ),

@@ -8,7 +8,7 @@ from flask import Response
 from refine import clock
 from refine.api.agents import agent_or_404
 from refine.api.problems import Problem
-from refine.api.routing import Answer, given, operation
+from refine.api.routing import Answer, given, nothing, operation
 from refine.extensions import db
 from refine.models import ApiToken
 from refine.models.image import iso
@@ -34,8 +34,7 @@ def mint(token: ApiToken, agent_id: int, body: dict[str, Any]) -> Response:
     expires_at = body.get("expires_at")
     ends = datetime.fromisoformat(expires_at) if expires_at is not None else None
     if ends is not None and ends <= clock.now():
-        said = "expires_at must lie in the future"
-        raise Problem(422, f"{said.capitalize()}.", errors=[("expires_at", said)])
+        raise Problem.invalid([("expires_at", "expires_at must lie in the future")])
     minted, secret = token.mint_for(agent, expires_at=ends)
     db.session.commit()
     return given(
@@ -67,4 +66,4 @@ def revoke_token(token: ApiToken, token_id: int) -> Response:
         raise Problem(404, "The account has no such token.")
     found.revoke(by=token)
     db.session.commit()
-    return Response(status=204)
+    return nothing()

@@ -10,6 +10,13 @@ from refine.rules.instants import instant
 ROLES = ("system", "developer", "user", "assistant", "tool")
 FIELDS = ("role", "content", "name", "at")
 
+# What messages of chat completions have besides (the last three as servers of reasoning models add
+# them): taken, so that a platform can hand over what it has, and not looked at.
+IGNORED = (
+    *("tool_calls", "tool_call_id", "function_call", "refusal", "annotations", "audio"),
+    *("reasoning", "reasoning_details", "reasoning_content"),
+)
+
 MAX_MESSAGES = 2_000
 MAX_MESSAGE_CHARACTERS = 50_000
 MAX_CONVERSATION_CHARACTERS = 500_000
@@ -18,21 +25,23 @@ MAX_CONVERSATION_CHARACTERS = 500_000
 def valid_conversation(messages: object, *, now: datetime) -> list[dict[str, Any]]:
     """Return the messages as they are kept: role, name and time where given, content as one text.
 
-    Content is a text, or a list of text parts. Raises InvalidValue for everything else, for fields
-    that are not known, and for more than 2,000 messages, 50,000 characters in one or 500,000 in
-    all; the error names the place, and does not repeat what stands there.
+    Content is a text, or a list of parts, of which those of text count; a message without any is
+    left out, as are ``IGNORED`` fields. Raises InvalidValue for everything else, for fields that
+    are not known, where no text is left, and for more than 2,000 messages, 50,000 characters in
+    one or 500,000 in all; the error names the place, and does not repeat what stands there.
     """
     if not isinstance(messages, list) or not messages:
-        raise InvalidValue("conversation must be a list of at least one message")
+        raise InvalidValue("messages must be a list of at least one message")
     if len(messages) > MAX_MESSAGES:
-        raise InvalidValue(
-            f"conversation has {len(messages):,} messages; at most {MAX_MESSAGES:,} are taken"
-        )
-    kept = [_message(message, f"conversation[{n}]", now) for n, message in enumerate(messages)]
+        raise InvalidValue(f"messages are {len(messages):,}; at most {MAX_MESSAGES:,} are taken")
+    read = [_message(message, f"messages[{n}]", now) for n, message in enumerate(messages)]
+    kept = [message for message in read if message["content"] is not None]
+    if not kept:
+        raise InvalidValue("messages must hold some text")
     characters = sum(len(message["content"]) for message in kept)
     if characters > MAX_CONVERSATION_CHARACTERS:
         raise InvalidValue(
-            f"conversation has {characters:,} characters; at most "
+            f"messages have {characters:,} characters; at most "
             f"{MAX_CONVERSATION_CHARACTERS:,} are taken"
         )
     return kept
@@ -41,7 +50,7 @@ def valid_conversation(messages: object, *, now: datetime) -> list[dict[str, Any
 def _message(message: object, place: str, now: datetime) -> dict[str, Any]:
     if not isinstance(message, dict):
         raise InvalidValue(f"{place} must be an object with role and content")
-    if not message.keys() <= set(FIELDS):
+    if not message.keys() <= {*FIELDS, *IGNORED}:
         raise InvalidValue(f"{place} has a field that is not known; it takes: {', '.join(FIELDS)}")
     if message.get("role") not in ROLES:
         raise InvalidValue(f"{place}.role must be one of {', '.join(ROLES)}")
@@ -60,14 +69,19 @@ def _instant(value: object, place: str, now: datetime) -> datetime | None:
         raise InvalidValue(f"{place} {error}") from None
 
 
-def _content(content: object, place: str) -> str:
+def _content(content: object, place: str) -> str | None:
+    """None where there is no text: a call of a tool, a picture."""
     if isinstance(content, list):
-        content = "\n".join(_text_of(part, place) for part in content)
+        content = "\n".join(text for part in content for text in _texts_of(part, place))
+    if content is None or (isinstance(content, str) and not content.strip()):
+        return None
     return bounded_text(content, field=place, limit=MAX_MESSAGE_CHARACTERS)
 
 
-def _text_of(part: object, place: str) -> str:
-    is_text = isinstance(part, dict) and part.keys() == {"type", "text"} and part["type"] == "text"
-    if not is_text or not isinstance(part["text"], str):  # type: ignore[index]
-        raise InvalidValue(f'{place} must be text, or a list of {{"type": "text", "text": …}}')
-    return str(part["text"])  # type: ignore[index]
+def _texts_of(part: object, place: str) -> list[str]:
+    if isinstance(part, dict) and isinstance(part.get("type"), str):
+        if part["type"] != "text":
+            return []
+        if isinstance(part.get("text"), str):
+            return [part["text"]]
+    raise InvalidValue(f'{place} must be text, or a list of parts {{"type": "text", "text": …}}')

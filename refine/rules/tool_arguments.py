@@ -45,7 +45,7 @@ def strict_json(text: str, what: str = "arguments", *, most_bytes: int = MAX_ARG
         raise InvalidValue(f"{what} {refusal}") from None
     except (ValueError, RecursionError):
         # json's own message quotes nothing, but its position is no help to a model either
-        raise InvalidValue(f"{what}: not valid JSON") from None
+        raise InvalidValue(f"{what} must be valid JSON") from None
     _utf8(written, what)
     if _NUL.search(written):
         raise InvalidValue(f"{what} must not contain a NUL character")

@@ -52,6 +52,7 @@ def test_an_agent_revokes_at_once_and_again_without_harm(
 
     shown = everybody.own.get("/grants").json["grants"][0]
     assert [answer.status_code for answer in answers] == [204, 204]
+    assert all("Content-Type" not in answer.headers for answer in answers)
     assert (shown["status"], shown["end_reason"]) == ("ended", "revoked_by_agent")
     with pytest.raises(reading.NoAccess):
         reading.prompts(grant.id, reader)

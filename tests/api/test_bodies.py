@@ -30,6 +30,7 @@ def test_what_is_not_strict_json_is_refused(everybody: Everybody, body: bytes) -
 
     assert answer.status_code == 400
     assert answer.mimetype == "application/problem+json"
+    assert answer.json["detail"].startswith("The body ")
     assert SECRET not in answer.text
 
 
@@ -93,6 +94,25 @@ def test_an_unknown_field_is_refused_and_not_repeated(everybody: Everybody) -> N
     assert answer.json["errors"] == [
         {"field": "", "detail": "unknown field; the fields are: content, memory_type, tags"}
     ]
+
+
+def test_where_no_field_is_taken_that_is_said(everybody: Everybody) -> None:
+    body = everybody.own.post("/sessions", json={SECRET: 1})
+    parameter = everybody.own.get(f"/context?{SECRET}=1")
+
+    assert body.json["detail"] == "Unknown field; none is taken here."
+    assert parameter.json["detail"] == "Unknown parameter; none is taken here."
+
+
+def test_a_field_keeps_its_name_where_it_begins_a_sentence(everybody: Everybody) -> None:
+    agent = f"/agents/{everybody.agent.id}"
+
+    for body in ({"refinement_threshold": 2}, {"refinement_threshold": 0.33333}):
+        answer = everybody.platform.patch(agent, json=body)
+
+        assert answer.status_code == 422
+        assert answer.json["detail"].startswith("refinement_threshold must ")
+        assert answer.json["errors"][0]["field"] == "refinement_threshold"
 
 
 def test_a_refusal_holds_nothing_of_what_was_sent(everybody: Everybody) -> None:

@@ -1,5 +1,7 @@
 """A finished conversation, handed over for extraction."""
 
+import re
+
 import pytest
 from redis import Redis
 
@@ -28,6 +30,25 @@ def test_a_conversation_waits_for_the_agent_sealed_and_not_in_redis(
     assert b"canary" not in everything_in(redis)
 
 
+def test_the_messages_of_an_everyday_agent_are_taken_as_they_are(
+    everybody: Everybody, redis: Redis
+) -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "save_memory", "arguments": "{}"}}
+    messages = [
+        {"role": "system", "content": "You have a memory."},
+        {"role": "user", "content": "Remember: the key."},
+        {"role": "assistant", "content": None, "refusal": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": '{"type": "saved"}'},
+        {"role": "assistant", "content": "I keep that.", "annotations": []},
+    ]
+
+    answer = everybody.own.post("/conversations", json={"messages": messages})
+
+    (task,) = db.session.scalars(db.select(MemoryTask)).all()
+    assert answer.status_code == 202
+    assert [each["role"] for each in task.messages()] == ["system", "user", "tool", "assistant"]
+
+
 def test_a_long_conversation_is_taken_whole(everybody: Everybody, redis: Redis) -> None:
     messages = [{"role": "user", "content": "ü" * MAX_MESSAGE_CHARACTERS}] * (
         MAX_CONVERSATION_CHARACTERS // MAX_MESSAGE_CHARACTERS
@@ -41,12 +62,14 @@ def test_a_long_conversation_is_taken_whole(everybody: Everybody, redis: Redis) 
 @pytest.mark.parametrize(
     ("messages", "said"),
     [
-        ([], "Messages must not be empty."),
-        ([{"role": "user"}], "Content is required."),
-        ([{"role": "narrator", "content": "x"}], "Role must be one of: system, developer"),
-        ([{"role": "user", "content": " "}], "Conversation[0].content must not be empty."),
-        ([{"role": "user", "content": "x", "secret": 1}], "Unknown field; the fields are: role"),
-        ("hello", "Messages must be an array."),
+        ([], "messages must not be empty."),
+        ([{"content": "x"}], "messages[0].role is required."),
+        ([*SAID, {"role": "narrator", "content": "x"}], "messages[2].role must be one of: system"),
+        ([{"role": "user", "content": " "}], "messages must hold some text."),
+        ([*SAID, {"role": "user", "content": "x" * 50_001}], "messages[2].content has 50,001"),
+        ([{"role": "user", "content": "x", "secret": 1}], "Unknown field in messages[0]; the fi"),
+        ([{"role": "user", "content": [7]}], "messages[0].content[0] must be an object."),
+        ("hello", "messages must be an array."),
     ],
 )
 def test_what_is_no_conversation_is_refused_and_nothing_kept(
@@ -56,6 +79,7 @@ def test_what_is_no_conversation_is_refused_and_nothing_kept(
 
     assert answer.status_code == 422
     assert answer.json["detail"].startswith(said)
+    assert answer.json["errors"][0]["field"] == re.search(r"messages[^ ;]*", said)[0]  # type: ignore[index]
     assert db.session.scalars(db.select(MemoryTask)).all() == []
 
 

@@ -53,7 +53,7 @@ def test_an_exact_duplicate_of_a_core_memory_is_the_one_that_is_there(
         ({"content": ["said"], "memory_type": "core"}, "content"),
         ({"content": "said", "memory_type": "dream"}, "memory_type"),
         ({"content": "said", "memory_type": "core", "tags": "audio"}, "tags"),
-        ({"content": "said", "memory_type": "core", "tags": ["smell"]}, "tags"),
+        ({"content": "said", "memory_type": "core", "tags": ["smell"]}, "tags[0]"),
         ({"content": "said", "memory_type": "core", "constitutional": True}, ""),
     ],
 )
@@ -116,6 +116,7 @@ def test_a_list_can_be_narrowed(app: Flask) -> None:
         ("limit=0", "limit"),
         ("limit=201", "limit"),
         ("limit=ten", "limit"),
+        ("limit=-1", "limit"),
         ("limit=1&limit=2", "limit"),
         ("cursor=", "cursor"),
         ("cursor=nonsense", "cursor"),

@@ -212,6 +212,7 @@ def test_a_token_is_revoked_at_once_and_again_without_harm(everybody: Everybody)
     answers = [everybody.platform.delete(f"/tokens/{token_id}") for _ in range(2)]
 
     assert [answer.status_code for answer in answers] == [204, 204]
+    assert all("Content-Type" not in answer.headers for answer in answers)
     assert everybody.own.get("/context").status_code == 401
     revoked = [
         each for each in factories.records(everybody.agent) if each.action == "token_revoked"

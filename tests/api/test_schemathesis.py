@@ -25,7 +25,7 @@ from refine.extensions import db
 from refine.models import ApiToken
 from refine.settings import Settings
 from tests import factories
-from tests.api.test_every_operation import name_of
+from tests.api.test_every_operation import SENT, name_of
 from tests.web.conftest import ended_session, person
 
 CHECKS: list[CheckFunction] = [
@@ -37,6 +37,8 @@ CHECKS: list[CheckFunction] = [
 ]
 # An operation that reads a model's text takes any text, and says what is wrong with it.
 TAKES_ANYTHING = ("call",)
+# Some message must hold text, which no schema says.
+NEEDS_MORE = ("hand_over",)
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +101,8 @@ def test_every_answer_is_as_the_document_says(
         if of_things and mode is GenerationMode.POSITIVE:
             known = {name: things[name] for name in case.path_parameters or {}}
             case.path_parameters = {**(case.path_parameters or {}), **known}
+            if each.view.__name__ in NEEDS_MORE:
+                case.body = SENT[each.view.__name__]
         answer = contextvars.Context().run(case.call, headers=headers)
         case.validate_response(answer, checks=checks)
         statuses.add(answer.status_code)

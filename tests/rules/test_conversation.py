@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from refine.errors import InvalidValue
 from refine.rules.conversation import (
     FIELDS,
+    IGNORED,
     MAX_CONVERSATION_CHARACTERS,
     MAX_MESSAGE_CHARACTERS,
     MAX_MESSAGES,
@@ -48,32 +49,70 @@ def test_text_parts_become_one_text() -> None:
     assert valid(said(parts))[0]["content"] == "one\ntwo"
 
 
+def test_of_other_parts_nothing_is_kept() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:canary"}}
+    text = {"type": "text", "text": "look", "cache_control": {"type": "ephemeral"}}
+
+    assert valid(said([picture, text])) == [{"role": "user", "content": "look"}]
+
+
+def test_a_conversation_with_calls_of_tools_is_taken_for_what_was_said() -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "canary", "arguments": "{}"}}
+    rest = {"refusal": None, "annotations": [], "audio": None, "function_call": None}
+
+    kept = valid(
+        said(),
+        {"role": "assistant", "content": None, "tool_calls": [call], "reasoning": "canary", **rest},
+        {"role": "tool", "tool_call_id": "1", "content": "12 °C"},
+        {"role": "assistant", "content": "it is cold"},
+    )
+
+    assert kept == [
+        {"role": "user", "content": "hello"},
+        {"role": "tool", "content": "12 °C"},
+        {"role": "assistant", "content": "it is cold"},
+    ]
+
+
+NO_TEXT = [{"role": "user"}, said(None), said(""), said(" \n"), said([]), said([{"type": "image"}])]
+
+
+@pytest.mark.parametrize("message", NO_TEXT)
+def test_a_message_without_text_is_left_out(message: dict[str, Any]) -> None:
+    assert valid(message, said()) == [{"role": "user", "content": "hello"}]
+
+
+def test_a_conversation_without_text_is_refused() -> None:
+    with pytest.raises(InvalidValue, match="^messages must hold some text$"):
+        valid(*NO_TEXT)
+
+
 @pytest.mark.parametrize("conversation", [None, "hello", {}, [], said()])
 def test_anything_but_a_list_of_messages_is_refused(conversation: object) -> None:
-    with pytest.raises(InvalidValue, match="^conversation must be a list of at least one message$"):
+    with pytest.raises(InvalidValue, match="^messages must be a list of at least one message$"):
         valid_conversation(conversation, now=NOW)
 
 
 @pytest.mark.parametrize(
     ("message", "place"),
     [
-        ("hello", r"conversation\[1\] must be an object"),
-        ({"content": "hello"}, r"conversation\[1\]\.role must be one of system, developer"),
-        (said(role="canary"), r"conversation\[1\]\.role must be one of"),
-        (said(role=["user"]), r"conversation\[1\]\.role must be one of"),
-        (said(canary=1), r"conversation\[1\] has a field that is not known; it takes: role"),
-        ({"role": "user"}, r"conversation\[1\]\.content must be text"),
-        (said(" \n"), r"conversation\[1\]\.content must not be empty"),
-        (said(None), r"conversation\[1\]\.content must be text"),
-        (said([]), r"conversation\[1\]\.content must not be empty"),
-        (said(["canary"]), r"conversation\[1\]\.content must be text, or a list"),
-        (said([{"type": "image", "text": "canary"}]), r"content must be text, or a list"),
+        ("hello", r"messages\[1\] must be an object"),
+        ({"content": "hello"}, r"messages\[1\]\.role must be one of system, developer"),
+        (said(role="canary"), r"messages\[1\]\.role must be one of"),
+        (said(role=["user"]), r"messages\[1\]\.role must be one of"),
+        (said(canary=1), r"messages\[1\] has a field that is not known; it takes: role"),
+        (said(7), r"messages\[1\]\.content must be text"),
+        (said({"type": "text", "text": "canary"}), r"messages\[1\]\.content must be text"),
+        (said(["canary"]), r"messages\[1\]\.content must be text, or a list"),
+        (said([{"text": "canary"}]), r"content must be text, or a list"),
+        (said([{"type": ["text"], "text": "canary"}]), r"content must be text, or a list"),
+        (said([{"type": "text"}]), r"content must be text, or a list"),
         (said([{"type": "text", "text": 7}]), r"content must be text, or a list"),
-        (said("canary\x00"), r"conversation\[1\]\.content must not contain a NUL"),
-        (said("\ud800"), r"conversation\[1\]\.content must be valid Unicode"),
-        (said(name="two\nlines"), r"conversation\[1\]\.name must be one line"),
-        (said(at="canary"), r"conversation\[1\]\.at is not a time"),
-        (said(at="2027-01-01"), r"conversation\[1\]\.at lies in the future"),
+        (said("canary\x00"), r"messages\[1\]\.content must not contain a NUL"),
+        (said("\ud800"), r"messages\[1\]\.content must be valid Unicode"),
+        (said(name="two\nlines"), r"messages\[1\]\.name must be one line"),
+        (said(at="canary"), r"messages\[1\]\.at is not a time"),
+        (said(at="2027-01-01"), r"messages\[1\]\.at lies in the future"),
         (said("x" * (MAX_MESSAGE_CHARACTERS + 1)), r"has 50,001 characters; at most 50,000"),
     ],
 )
@@ -90,9 +129,9 @@ def test_the_limits_are_inclusive() -> None:
 
     assert len(valid(*full)) == most
     assert len(valid(*[said()] * MAX_MESSAGES)) == MAX_MESSAGES
-    with pytest.raises(InvalidValue, match="has 500,001 characters; at most 500,000 are taken"):
+    with pytest.raises(InvalidValue, match="messages have 500,001 characters; at most 500,000"):
         valid(*full, said("x"))
-    with pytest.raises(InvalidValue, match="has 2,001 messages; at most 2,000 are taken"):
+    with pytest.raises(InvalidValue, match="messages are 2,001; at most 2,000 are taken"):
         valid(*[said()] * (MAX_MESSAGES + 1))
 
 
@@ -100,7 +139,7 @@ _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from([*FIELDS, "type", "text"]), inner, max_size=4)
+        | st.dictionaries(st.sampled_from([*FIELDS, *IGNORED, "type", "text"]), inner, max_size=4)
     ),
     max_leaves=20,
 )

@@ -122,7 +122,7 @@ def test_numbers_that_are_not_json_are_refused_by_name(constant: str) -> None:
 
 @pytest.mark.parametrize("number", ["9" * 5_000, "-" + "9" * 5_000, "1e999", "-1e999"])
 def test_numbers_beyond_reason_are_refused(number: str) -> None:
-    with pytest.raises(InvalidValue, match="not valid JSON"):
+    with pytest.raises(InvalidValue, match="must be valid JSON"):
         parse_arguments(f'{{"deep": [{number}]}}')
 
 
@@ -130,7 +130,7 @@ def test_numbers_beyond_reason_are_refused(number: str) -> None:
 def test_nesting_beyond_reason_is_refused(opening: str, closing: str) -> None:
     depth = 25_000
 
-    with pytest.raises(InvalidValue, match="not valid JSON"):
+    with pytest.raises(InvalidValue, match="must be valid JSON"):
         parse_arguments(f'{{"deep": {opening * depth}1{closing * depth}}}')
 
 
