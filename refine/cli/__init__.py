@@ -20,6 +20,7 @@ from refine.cli.transfer import export, import_
 from refine.cli.up import up
 from refine.cli.worker import clock, tick, worker
 from refine.errors import RefineError
+from refine.models import SessionAlreadyLive
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
 
@@ -60,6 +61,8 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(error.format_message(), FAILED)
     except click.Abort:
         _fail("interrupted", FAILED)
+    except SessionAlreadyLive as live:
+        _fail(f"{live}; a worker runs what is queued (`refine worker --burst`)", FAILED)
     except RefineError as error:
         _fail(str(error), FAILED)
     except DBAPIError as error:

@@ -92,6 +92,7 @@ REFUSALS = [
     Refusal(("agent", "list", "--account", "x"), "no account has the slug 'x'"),
     Refusal(("run", "Idle"), "Idle is not active: no session runs for it"),
     Refusal(("run", "Busy"), "the agent already has a live session, queued: "),
+    Refusal(("run", "Busy"), "a worker runs what is queued (`refine worker --burst`)"),
     Refusal(("run", "--enqueue", "Busy"), "the agent already has a live session, queued: "),
     # values
     Refusal(("account", "add", "Demo"), "the slug 'demo' is taken"),

@@ -30,10 +30,7 @@ class SessionAlreadyLive(Refused):
 
     def __init__(self, session_id: uuid.UUID, status: str = "live") -> None:
         self.session_id = session_id
-        super().__init__(
-            f"the agent already has a live session, {status}: {session_id}; a worker runs what is "
-            "queued (`refine worker --burst`)"
-        )
+        super().__init__(f"the agent already has a live session, {status}: {session_id}")
 
 
 class RefinementSession(Planning, Editing, Totals, Base):
