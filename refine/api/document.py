@@ -9,6 +9,7 @@ from typing import Any
 from flask import Response
 
 from refine import __version__
+from refine.api.once import KEY_PATTERN
 from refine.api.problems import MEDIA_TYPE
 from refine.api.routing import JSON, OPERATIONS, Answer, Operation, given, operation
 from refine.api.schemas import SCHEMAS, reference
@@ -22,13 +23,12 @@ _SCHEMES = {
 _ALWAYS = {
     401: "There is no token, or it is not valid.",
     403: "It is a token of the other kind, or its agent is not active.",
-    413: "The body is longer than 256 KiB.",
     422: "A field is missing, unknown or wrong: `errors` names it.",
     429: "The token asks too often.",
     500: "A fault in Refine.",
     503: "The database cannot be reached.",
 }
-_WITH_BODY = {400: "The body is not JSON.", 415: "The body is not application/json."}
+_WITH_JSON = {400: "The body is not JSON.", 415: "The body is not application/json."}
 _WITH_KEY = {
     400: "The body is not JSON, or the Idempotency-Key is none.",
     409: "The Idempotency-Key is in use, or the state of things forbids it.",
@@ -52,9 +52,9 @@ _KEY = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "1 to 200 printable characters. Within 24 hours the same request under the "
-    "same key is done once, and answered again as it was.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
+    "description": "1 to 200 printable ASCII characters, no blank at either end. Within 24 hours "
+    "the same request under the same key is done once, and answered again as it was.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": KEY_PATTERN},
 }
 _MATCH = {
     "name": "If-None-Match",
@@ -149,7 +149,9 @@ def _responses(each: Operation) -> dict[int, Any]:
             }
         }
     said = dict(_ALWAYS)
-    said |= _WITH_BODY if each.body is not None and not each.is_raw else {}
+    if each.body is not None:
+        said[413] = f"The body is longer than {each.most_bytes:,} bytes."
+    said |= _WITH_JSON if each.body is not None and not each.is_raw else {}
     said |= _WITH_KEY if each.method == "POST" else {}
     said |= {status: answer.says for status, answer in each.answers.items()}
     if "<" in each.rule:

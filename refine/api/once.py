@@ -21,7 +21,7 @@ from refine.models.idempotency_key import KeptAnswer
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
 
-_VALID = re.compile(r"[!-~](?:[ -~]{0,198}[!-~])?")
+KEY_PATTERN = "^[!-~]([ -~]{0,198}[!-~])?$"
 
 
 def answered(token: ApiToken, view: Callable[[], Response], *, is_secret: bool) -> Response:
@@ -29,7 +29,7 @@ def answered(token: ApiToken, view: Callable[[], Response], *, is_secret: bool) 
     key = request.headers.get(HEADER)
     if key is None:
         return view()
-    if not _VALID.fullmatch(key):
+    if not re.fullmatch(KEY_PATTERN, key):
         raise Problem(400, f"{HEADER} must be 1 to 200 printable ASCII characters.")
     taken, is_new = IdempotencyKey.take(token, key, _request())
     db.session.commit()
@@ -45,7 +45,7 @@ def answered(token: ApiToken, view: Callable[[], Response], *, is_secret: bool) 
         if not fault.connection_invalidated:  # then it was rolled back; else nobody knows
             _free(key_id)
         raise
-    kept = _shown_once() if is_secret else answer
+    kept = _shown_once(answer) if is_secret else answer
     location = kept.headers.get("Location")
     db.session.get_one(IdempotencyKey, key_id).keep(
         KeptAnswer(kept.status_code, kept.get_data(as_text=True), kept.mimetype, location)
@@ -75,9 +75,20 @@ def _again(taken: IdempotencyKey) -> Response:
     return again
 
 
-def _shown_once() -> Response:
-    """A token is shown once, and only its hash is kept: not even sealed is it kept for a day."""
-    return problem(409, "This token was minted and shown once. Revoke it, and mint another.")
+def _shown_once(answer: Response) -> Response:
+    """A token is shown once, and only its hash is kept: not even sealed is it kept for a day.
+
+    Which one it was is said: the client may never have got it, and has to revoke it.
+    """
+    token_id, hint = answer.json["id"], answer.json["hint"]
+    return problem(
+        409,
+        f"This token was minted and shown once. Revoke it (DELETE /tokens/{token_id}), and mint "
+        "another.",
+        kind="shown-once",
+        token_id=token_id,
+        hint=hint,
+    )
 
 
 def _free(key_id: int) -> None:

@@ -216,6 +216,7 @@ SCHEMAS: dict[str, Schema] = {
         started_at=nullable(_TIME),
         ended_at=nullable(_TIME),
         undone_at=nullable(_TIME),
+        undone_through=nullable(one_of(*get_args(Through), description="Who undid it, or where.")),
     ),
     "Sessions": _page("sessions", "Session"),
     "Undone": _given(
@@ -313,6 +314,11 @@ SCHEMAS: dict[str, Schema] = {
             "errors": _list(_given(field=_TEXT, detail=_TEXT), description="Of a 422: the fields."),
             "session_id": {**_UUID, "description": "Of `session-already-live`: that session."},
             "obstacles": _list(_OPEN, description="Of `undo-conflict`: the records in the way."),
+            "unexplained_memory_ids": _list(
+                _ID, description="Of `undo-conflict`: memories that changed without a record."
+            ),
+            "token_id": {**_ID, "description": "Of `shown-once`: the token that was minted."},
+            "hint": {**_TEXT, "description": "Of `shown-once`: how that token begins."},
         },
         "required": ["type", "title", "status", "detail"],
     },

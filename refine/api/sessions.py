@@ -116,4 +116,5 @@ def _shown(session: RefinementSession) -> dict[str, Any]:
         "started_at": iso(session.started_at),
         "ended_at": iso(session.ended_at),
         "undone_at": iso(session.undone_at),
+        "undone_through": session.undone_through,
     }

@@ -52,6 +52,16 @@ def test_every_operation_is_in_it_with_its_token_and_its_problems(each: Operatio
     assert ("Idempotency-Key" in keys) == (each.method == "POST")
 
 
+def test_each_size_is_the_operations_own() -> None:
+    paths = document()["paths"]
+
+    said = {path: paths[path]["post"]["responses"]["413"]["description"] for path in paths
+            if "413" in paths[path].get("post", {}).get("responses", {})}  # fmt: skip
+
+    assert said["/conversations"] == "The body is longer than 4,000,000 bytes."
+    assert said["/memories"] == "The body is longer than 262,144 bytes."
+
+
 def test_nothing_else_is_in_it() -> None:
     paths = document()["paths"]
 

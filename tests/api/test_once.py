@@ -3,12 +3,14 @@
 import threading
 from datetime import timedelta
 
+import jsonschema
 import pytest
 import time_machine
 from flask import Flask
 from sqlalchemy import select, text
 
 from refine import clock
+from refine.api.document import document
 from refine.extensions import db
 from refine.jobs.tick import run_tick
 from refine.models import AgentMemory, ApiToken, IdempotencyKey
@@ -86,6 +88,16 @@ def test_a_key_that_is_none_is_refused(everybody: Everybody, key: str) -> None:
 
     assert answer.status_code == 400
     assert journals() == 0
+
+
+@pytest.mark.parametrize("key", ["a", "a b", "x" * 200, " a", "a ", "x" * 201, "é", "a\tb", ""])
+def test_a_key_is_what_the_document_says(everybody: Everybody, key: str) -> None:
+    said = document()["paths"]["/memories"]["post"]["parameters"][0]["schema"]
+
+    answer = everybody.own.post("/memories", json=NEW, headers={"Idempotency-Key": key})
+
+    is_fit = jsonschema.Draft202012Validator(said).is_valid(key)
+    assert answer.status_code == (201 if is_fit else 400)
 
 
 def test_a_refusal_leaves_the_key_free(everybody: Everybody) -> None:
@@ -194,6 +206,11 @@ def test_a_token_is_shown_once_whatever_the_key(everybody: Everybody) -> None:
     assert (first.status_code, second.status_code) == (201, 409)
     assert second.mimetype == "application/problem+json"
     assert first.json["token"] not in second.text
+    assert second.json["type"] == "urn:refine:problem:shown-once"
+    assert second.json["token_id"] == first.json["id"]
+    assert second.json["hint"] == first.json["hint"]
+    revoked = everybody.platform.delete(f"/tokens/{second.json['token_id']}")
+    assert revoked.status_code == 204
     minted = select(ApiToken).where(ApiToken.agent_id == everybody.agent.id)
     assert len(db.session.scalars(minted).all()) == 2
 

@@ -39,6 +39,8 @@ def test_a_second_one_is_told_of_the_first(everybody: Everybody, redis: Redis) -
     assert second.status_code == 409
     assert second.json["type"] == "urn:refine:problem:session-already-live"
     assert second.json["session_id"] == first["id"]
+    live = f"The agent already has a live session, queued: {first['id']}."
+    assert second.json["detail"] == live
 
 
 def test_it_is_queued_also_where_redis_is_away(app: Flask) -> None:
@@ -78,6 +80,8 @@ def test_the_last_one_can_be_undone(everybody: Everybody) -> None:
     assert answer.json["effect"]["brought_back"] == 1
     assert answer.json["undone_before"] is False
     assert answer.json["session"]["undone_at"] is not None
+    for each in (answer, again):
+        assert each.json["session"]["undone_through"] == "agent"
     assert refreshed(everybody.agent).core_token_usage == mass + 25
     assert (again.status_code, again.json["undone_before"]) == (200, True)
 
