@@ -38,8 +38,10 @@ def answer(said: str) -> str:
             # the arguments go as the model wrote them: what is wrong with them it is told
             name, arguments = call["function"]["name"], call["function"]["arguments"]
             url = f"{REFINE_URL}/tools/{quote(name, safe='')}/calls"
-            result = refine.post(url, data=arguments.encode(), timeout=30).text
-            messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
+            result = refine.post(url, data=arguments.encode(), timeout=30)
+            if result.status_code != 404:  # a tool that there is not: the model is told so, too
+                result.raise_for_status()
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": result.text})
 
 
 def asked(response: requests.Response) -> dict:

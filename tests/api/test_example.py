@@ -4,15 +4,21 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
+from flask import Flask
+from redis import Redis
 
 from refine.llm import rehearsal
+from tests.api.conftest import Everybody, Program, token_of
+from tests.browser.serving import free_port, serving
 from tests.commands import eventually, refine
 from tests.running import Up
+from tests.scripted_model import ScriptedModel
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "agent.py"
 
@@ -77,9 +83,63 @@ def test_the_example_agent_saves_is_refined_and_reads_its_smaller_context(up: Up
     assert all(any(each in line for line in recalled) for each in SAID[1:3])
 
 
+def test_what_the_model_asked_for_in_vain_it_is_told(
+    everybody: Everybody, app: Flask, redis: Redis
+) -> None:
+    with ScriptedModel() as model, served(app, everybody.own, model) as environ:
+        model.tool = "forget"
+        model.calls("{}").say("There is no such tool.")
+
+        answers = talk(environ, "Forget it.")
+
+    *_, call, result = model.requests[-1]["messages"]
+    handed_over = everybody.own.post(
+        "/conversations", json={"messages": model.requests[-1]["messages"]}
+    )
+    assert answers == ["There is no such tool."]
+    assert result["tool_call_id"] == call["tool_calls"][0]["id"]
+    assert "The tools are: save_memory, self_authoring." in result["content"]
+    assert handed_over.status_code == 202
+
+
+def test_what_is_no_result_of_a_tool_is_not_given_to_the_model(
+    everybody: Everybody, app: Flask
+) -> None:
+    token_id = token_of(everybody.own).id
+    with ScriptedModel() as model, served(app, everybody.own, model) as environ:
+        model.tool = "save_memory"
+        model.calls("{}").meanwhile(lambda: everybody.platform.delete(f"/tokens/{token_id}"))
+
+        done = run(environ, "Remember: the key.")
+
+    assert done.returncode == 1
+    assert "401 Client Error" in done.stderr
+    assert len(model.requests) == 1
+
+
+@contextmanager
+def served(app: Flask, own: Program, model: ScriptedModel) -> Iterator[dict[str, str]]:
+    """Serve the application; the environment of an example that speaks for the agent."""
+    port = free_port()
+    with serving(app, port):
+        yield {
+            "REFINE_URL": f"http://localhost:{port}",
+            "REFINE_TOKEN": str(own.secret),
+            "MODEL_URL": model.base_url,
+            "MODEL": "scripted/ada",
+        }
+
+
 def talk(environ: dict[str, str], *said: str) -> list[str]:
     """What the example answers, a line each."""
-    done = subprocess.run(
+    done = run(environ, *said)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def run(environ: dict[str, str], *said: str) -> subprocess.CompletedProcess[str]:
+    """The example, once it has ended."""
+    return subprocess.run(
         [sys.executable, str(EXAMPLE)],
         input="\n".join(said),
         capture_output=True,
@@ -88,5 +148,3 @@ def talk(environ: dict[str, str], *said: str) -> list[str]:
         timeout=120,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
