@@ -7,6 +7,7 @@ what was done, and the key stays taken: the client looks, and takes another.
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 from flask import Response, request
 from sqlalchemy.exc import DBAPIError
@@ -80,7 +81,8 @@ def _shown_once(answer: Response) -> Response:
 
     Which one it was is said: the client may never have got it, and has to revoke it.
     """
-    token_id, hint = answer.json["id"], answer.json["hint"]
+    minted: Any = answer.json
+    token_id, hint = minted["id"], minted["hint"]
     return problem(
         409,
         f"This token was minted and shown once. Revoke it (DELETE /tokens/{token_id}), and mint "
