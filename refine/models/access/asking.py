@@ -109,7 +109,7 @@ class Asking(Ending, GrantColumns):
             generation_id=self.generation_id,
             sealed={"reply": self.reply},
         )
-        self.agent.remember(self._told(self.expires_at), "journal", at=at)
+        self.agent.tell(self._told(self.expires_at), at)
 
     def _told(self, expires_at: datetime) -> str:
         """What the agent reads of it: names and times, no word that a human chose."""

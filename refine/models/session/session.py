@@ -4,7 +4,7 @@ import uuid
 from datetime import datetime
 from typing import Any, cast
 
-from sqlalchemy import CheckConstraint, Index, UniqueConstraint, select, text, update
+from sqlalchemy import CheckConstraint, Index, UniqueConstraint, or_, select, text, update
 
 from refine import clock
 from refine.errors import Refused
@@ -170,6 +170,22 @@ class RefinementSession(Planning, Editing, Totals, Base):
         if before is not None:
             ran = ran.where(cls.created_at < before)
         return db.session.scalar(ran.order_by(cls.created_at.desc()).limit(1))
+
+    @classmethod
+    def last_at_work(cls, agent: Agent) -> "RefinementSession | None":
+        """Return the agent's last ended session that ran its loop, or removed duplicates."""
+        return db.session.scalar(
+            select(cls)
+            .where(
+                cls.agent_id == agent.id,
+                or_(
+                    cls.status.in_(AFTER_LOOP),
+                    cls.status.in_(ENDED) & (cls.duplicates_removed > 0),
+                ),
+            )
+            .order_by(cls.created_at.desc())
+            .limit(1)
+        )
 
     def _why_not_now(self, at: datetime) -> str | None:
         if not self.agent.active:
