@@ -106,6 +106,12 @@ def extraction(owner: Agent, *contents: str, **fields: Any) -> MemoryTask:
     return task
 
 
+def erase(owner: Agent) -> None:
+    """Destroy the agent's data key, and with it all that it sealed."""
+    owner.wrapped_key.wrapped, owner.wrapped_key.destroyed_at = None, clock.now()
+    db.session.flush()
+
+
 def records(owner: Agent) -> list[AuditLog]:
     """The agent's audit records, oldest first."""
     return list(

@@ -129,6 +129,11 @@ class Agent(Base):
         """Return the key under which all that the agent owns is sealed."""
         return self.wrapped_key.open()
 
+    @property
+    def is_erased(self) -> bool:
+        """Whether the data key was destroyed: nothing that it sealed can be read any more."""
+        return self.wrapped_key.wrapped is None
+
     # -- finding --------------------------------------------------------------------------------
 
     @classmethod

@@ -380,11 +380,22 @@ def test_a_reflection_lapses_after_a_day_and_says_what_failed(agent: Agent) -> N
 
 def test_an_erased_agents_conversation_goes_too(agent: Agent) -> None:
     task = factories.extraction(agent, at=NIGHT)
-    agent.wrapped_key.wrapped, agent.wrapped_key.destroyed_at = None, NIGHT
-    db.session.flush()
+    factories.erase(agent)
 
     assert task.end_if_lapsed(NIGHT + 7 * DAY)
     assert (task.status, task.sealed_conversation) == ("skipped", None)
+    assert factories.records(agent)[-1].action == "memory_extraction_ended"
+
+
+def test_an_erased_agent_is_asked_nothing(agent: Agent) -> None:
+    waiting = factories.extraction(agent, at=NIGHT)
+    factories.erase(agent)
+
+    assert waiting.claim(NIGHT) is None
+    assert (waiting.status, waiting.due_at) == ("queued", NIGHT + HOUR)
+    for begin in (lambda: MemoryTask.reflect(agent, "cli"), lambda: factories.extraction(agent)):
+        with pytest.raises(Refused, match="was erased: nothing is asked of it"):
+            begin()
 
 
 # -- who is due -----------------------------------------------------------------------------------

@@ -159,6 +159,8 @@ class MemoryTask(Planning, Keeping, Ending, Base):
     def _why_not_now(self, at: datetime) -> str | None:
         if not self.agent.active:
             return "the agent is not active any more"
+        if self.agent.is_erased:
+            return "the agent was erased"
         if self.trigger == "cli":
             return None
         if self.agent.paused:
@@ -173,3 +175,5 @@ class MemoryTask(Planning, Keeping, Ending, Base):
 def _check_active(agent: Agent) -> None:
     if not agent.active:
         raise Refused(f"{agent.name} is not active: nothing is asked of it")
+    if agent.is_erased:
+        raise Refused(f"{agent.name} was erased: nothing is asked of it")

@@ -75,6 +75,8 @@ class RefinementSession(Planning, Editing, Totals, Base):
         at = at or clock.now()
         if not agent.active:
             raise Refused(f"{agent.name} is not active: no session runs for it")
+        if agent.is_erased:
+            raise Refused(f"{agent.name} was erased: there is nothing left to refine")
         agent.lock()
         if (live := cls.live_of(agent)) is not None and not live.end_if_lost(at):
             raise SessionAlreadyLive(live.id, live.status)
@@ -190,6 +192,8 @@ class RefinementSession(Planning, Editing, Totals, Base):
     def _why_not_now(self, at: datetime) -> str | None:
         if not self.agent.active:
             return "the agent is not active any more"
+        if self.agent.is_erased:
+            return "the agent was erased"
         if self.trigger not in AUTOMATIC_TRIGGERS:
             return None
         if self.agent.paused:
