@@ -193,6 +193,13 @@ def test_an_agent_that_is_not_active_is_not_asked(agent: Agent, reader: User) ->
         requested(agent, reader)
 
 
+def test_an_agent_that_was_erased_is_not_asked(agent: Agent, reader: User) -> None:
+    factories.erase(agent)
+
+    with pytest.raises(Refused, match="Ada was erased: there is nothing left to read"):
+        requested(agent, reader)
+
+
 def declined(agent: Agent, times: int) -> None:
     for _ in range(times):
         grant = requested(agent, factories.user(account=agent.account))

@@ -39,6 +39,8 @@ class Asking(Ending, GrantColumns):
             return "the agent belongs to another account"
         if not agent.active:
             return f"{agent.name} is not active: nobody can ask it"
+        if agent.is_erased:
+            return f"{agent.name} was erased: there is nothing left to read"
         changed_at = agent.identity_changed_at
         if changed_at is not None and changed_at > database_now() - CHANGED_LATELY:
             return (
