@@ -222,8 +222,8 @@ def _between_sessions(agent: Agent, now: datetime, *, reflects: bool = True) -> 
     _task(agent, "extraction", now - timedelta(hours=9), "incomplete")
     _task(agent, "extraction", now - timedelta(hours=4), "failed")
     put_off = factories.extraction(agent, at=now - timedelta(minutes=8))
-    put_off.claim(now - timedelta(minutes=7))
-    put_off.give_up(_UNREACHABLE, "provider_unreachable", at=now - timedelta(minutes=6))
+    put_off.claim(now - timedelta(minutes=2))
+    put_off.give_up(_UNREACHABLE, "provider_unreachable", at=now - timedelta(minutes=1))
     factories.extraction(agent, at=now - timedelta(minutes=2))
     db.session.commit()
 

@@ -285,9 +285,9 @@ def test_what_is_done_between_sessions_is_counted_and_costs(
 
     words = said(dashboard)
 
-    assert "Reflections" not in before
+    assert "Between sessions" not in before
     assert "Cost $1.25" in words
-    assert "Reflections 1 Conversations 1" in words
+    assert "Between sessions 2 1 reflection, 1 conversation" in words
 
 
 def test_each_figure_leads_to_as_many_sessions(dashboard: Browser, month: None) -> None:
