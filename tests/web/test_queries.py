@@ -32,8 +32,8 @@ def filled(account: Account, owner: Agent, session: RefinementSession, number: i
         session._record("refinement_queued", {}, user=user)
         RefinementSession.queue(agent, "manual", user=user)
         failed = {"reason": "so it ended", "error_kind": "timeout"}
-        factories.ended_task(owner, "reflection", at=at)
-        factories.ended_task(owner, "extraction", "failed", at=at, **failed)
+        kind, status = (("reflection", "completed"), ("extraction", "failed"))[each % 2]
+        factories.ended_task(owner, kind, status, at=at, **failed)
         factories.extraction(owner)
         factories.extraction(agent)
         ApiToken.mint(account=account, agent=agent, user=user)
