@@ -6,8 +6,8 @@ from refine.models.access import STATUSES as GRANT_STATUSES
 from refine.models.agent import MAX_CORE_TOKEN_BUDGET
 from refine.models.memory import MEMORY_TYPES
 from refine.models.memory_task.columns import ENDED as TASK_ENDED
-from refine.models.memory_task.columns import LIVE as TASK_LIVE
-from refine.models.session.columns import ENDED, LIVE, TRIGGERS
+from refine.models.run import LIVE
+from refine.models.session.columns import ENDED, TRIGGERS
 from refine.rules.content import MAX_CONTENT_CHARACTERS, MAX_PROMPT_CHARACTERS, TAGS
 from refine.rules.conversation import MAX_CONVERSATION_CHARACTERS, MAX_MESSAGES, ROLES
 
@@ -177,7 +177,7 @@ SCHEMAS: dict[str, Schema] = {
         "required": ["type"],
         "description": "What goes back to the model; `type` is `error` where it was refused.",
     },
-    "Extraction": _given(id=_UUID, status=one_of(*TASK_LIVE, *TASK_ENDED), created_at=_TIME),
+    "Extraction": _given(id=_UUID, status=one_of(*LIVE, *TASK_ENDED), created_at=_TIME),
     "Session": _given(
         id=_UUID,
         trigger=one_of(*TRIGGERS),

@@ -18,7 +18,8 @@ from refine.extensions import db
 from refine.jobs.sessions import refine_later
 from refine.models import Agent, RefinementSession
 from refine.models.image import iso
-from refine.models.session.columns import ENDED, LIVE
+from refine.models.run import LIVE
+from refine.models.session.columns import ENDED
 from refine.refinement import time_machine
 
 

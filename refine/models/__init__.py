@@ -12,10 +12,10 @@ from refine.models.idempotency_key import IdempotencyKey
 from refine.models.invitation import Invitation
 from refine.models.memory import AgentMemory
 from refine.models.memory_task import MemoryTask, ReflectionAlreadyLive
+from refine.models.run import LeaseLost
 from refine.models.session import (
     MAX_MUTATIONS,
     EditRefused,
-    LeaseLost,
     RefinementSession,
     SessionAlreadyLive,
     SessionEntry,

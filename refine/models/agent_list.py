@@ -10,8 +10,8 @@ from sqlalchemy.orm import contains_eager
 from refine.models.account import Account
 from refine.models.agent import Agent
 from refine.models.memory import AgentMemory
+from refine.models.run import LIVE
 from refine.models.session import RefinementSession
-from refine.models.session.columns import LIVE
 
 State = Literal[
     "over_budget", "running", "paused", "inactive", "failed", "lost", "declined", "never"

@@ -5,46 +5,11 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from rq.timeouts import BaseTimeoutException
-
 from refine.llm.messages import ToolCall
 from refine.llm.openrouter import Privacy
-from refine.models import Agent, User
-from refine.models.session import EndStatus
-
-MAX_TOOL_CALLS = 60
-MAX_CUT_REPLIES = 2
+from refine.models import Agent
 
 Execute = Callable[..., dict[str, Any]]
-
-
-class Ended(Exception):
-    """The run is to end so; ``status`` None: failed, or incomplete after a change.
-
-    ``user``: who asked for it, if somebody did.
-    """
-
-    def __init__(
-        self,
-        status: EndStatus | None,
-        reason: str,
-        error_kind: str | None = None,
-        user: User | None = None,
-    ) -> None:
-        self.status = status
-        self.reason = reason
-        self.error_kind = error_kind
-        self.user = user
-        super().__init__(reason)
-
-
-def ending_of(fault: BaseException) -> Ended:
-    """Return the end that a fault of ours, or of the process, makes of a run."""
-    if isinstance(fault, BaseTimeoutException):
-        return Ended(None, "the time that its job may take is over", "timeout")
-    if isinstance(fault, KeyboardInterrupt):
-        return Ended(None, "interrupted", "interrupted")
-    return Ended(None, f"a fault in Refine ({type(fault).__name__})", "internal")
 
 
 def result_of(execute: Execute, definition: dict[str, Any], call: ToolCall) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from refine.extensions import db
 from refine.health import clock_check, queue_check
 from refine.models import Account, Agent, MemoryTask, RefinementSession
 from refine.models.agent_list import State, counted
-from refine.models.session.columns import LIVE
+from refine.models.run import LIVE
 from refine.models.spending import spent_since, spent_usd_of_month
 from refine.web import scope
 from refine.web.charts import day_bars

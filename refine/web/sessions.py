@@ -10,7 +10,8 @@ from sqlalchemy.orm import contains_eager
 from refine.errors import Refused
 from refine.extensions import db
 from refine.models import MAX_MUTATIONS, Agent, AuditLog, RefinementSession
-from refine.models.session.columns import ENDED, LIVE
+from refine.models.run import LIVE
+from refine.models.session.columns import ENDED
 from refine.refinement import time_machine
 from refine.refinement.time_machine import UndoConflict
 from refine.web import granted, scope

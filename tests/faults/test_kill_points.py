@@ -22,7 +22,7 @@ from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, RefinementSession, SessionEntry
 from refine.models.audit import EDITS
-from refine.models.session import LOST_AFTER
+from refine.models.run import LOST_AFTER
 from refine.models.verification import verify_agent
 from refine.refinement.loop import refine
 from refine.settings import Settings

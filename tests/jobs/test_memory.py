@@ -22,7 +22,7 @@ from refine.jobs.memory import TaskFault, extract_later, work_on_task
 from refine.jobs.queue import REMEMBERED, SWEPT, WORK_ON_TASK, queue
 from refine.jobs.tick import run_tick
 from refine.models import Agent, MemoryTask, RefinementSession
-from refine.models.session import LOST_AFTER
+from refine.models.run import LOST_AFTER
 from tests import factories, sql
 from tests.commands import UNUSED_PORT, children_of, eventually
 from tests.jobs.test_queue import everything_in

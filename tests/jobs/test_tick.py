@@ -19,7 +19,8 @@ from refine.extensions import db
 from refine.jobs import tick
 from refine.jobs.tick import INTERVAL, Ticked, run_tick
 from refine.models import Account, Agent, ClockMark, LeaseLost, RefinementSession
-from refine.models.session import LOST_AFTER, Trigger
+from refine.models.run import LOST_AFTER
+from refine.models.session import Trigger
 from refine.tools import RefinementTool
 from tests import factories, sql
 from tests.commands import UNUSED_PORT

@@ -30,7 +30,7 @@ from refine.jobs.tick import run_tick
 from refine.jobs.worker import RefineWorker
 from refine.models import Agent, ClockMark, RefinementSession
 from refine.models.access import Wish
-from refine.models.session import LOST_AFTER
+from refine.models.run import LOST_AFTER
 from tests import factories, sql
 from tests.commands import (
     UNUSED_PORT,

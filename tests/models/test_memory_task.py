@@ -22,7 +22,7 @@ from refine.models import (
     ReflectionAlreadyLive,
 )
 from refine.models.memory_task import MAX_WAITING
-from refine.models.session import LOST_AFTER
+from refine.models.run import LOST_AFTER
 from tests import factories, sql
 
 NIGHT = datetime(2026, 3, 10, 3, tzinfo=UTC)

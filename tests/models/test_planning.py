@@ -7,7 +7,7 @@ import time_machine
 
 from refine.extensions import db
 from refine.models import AuditLog, RefinementSession
-from refine.models.session import LOST_AFTER
+from refine.models.run import LOST_AFTER
 from tests import factories, sql
 
 # A Wednesday noon; the last slot was on Monday at 04:00.

@@ -16,7 +16,7 @@ from refine.models import (
     SessionAlreadyLive,
     SessionEntry,
 )
-from refine.models.session import LOST_AFTER
+from refine.models.run import LOST_AFTER
 from tests import factories, sql
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)

@@ -12,9 +12,9 @@ from sqlalchemy.exc import DBAPIError
 from refine import clock
 from refine.extensions import db
 from refine.models import AgentMemory, MemoryTask
-from refine.models.session import LOST_AFTER
+from refine.models.run import LOST_AFTER
 from refine.models.verification import verify_agent
-from refine.remembering import running
+from refine.refinement import holding
 from refine.remembering.running import remember
 from tests import factories, sql
 from tests.remembering.conftest import World
@@ -295,7 +295,7 @@ def test_turns_have_a_limit(world: World) -> None:
 
 
 def test_tool_calls_have_a_limit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "MAX_TOOL_CALLS", 1)
+    monkeypatch.setattr(holding, "MAX_TOOL_CALLS", 1)
     world.calls({"content": "one"}, {"content": "two"})
 
     task = world.extract("I like tea")

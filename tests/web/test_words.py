@@ -10,7 +10,8 @@ import time_machine
 
 import refine
 from refine.models import User
-from refine.models.session.columns import ENDED, LIVE, TRIGGERS
+from refine.models.run import LIVE
+from refine.models.session.columns import ENDED, TRIGGERS
 from refine.web import words
 from refine.web.charts import OUTCOMES
 from tests.web.conftest import SignedIn

@@ -2,7 +2,7 @@
 
 ``columns`` what the row holds; ``keeping`` what the agent may keep; ``ending`` every end, and
 another attempt; ``planning`` who is due, who waits, who was lost; ``totals`` sums over many;
-``task`` queueing, claiming, holding.
+``task`` queueing and claiming. How one is held, ``models.run`` says.
 """
 
 from refine.models.memory_task.columns import KINDS, MAX_KEPT, EndStatus, Kind, Trigger

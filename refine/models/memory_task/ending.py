@@ -7,7 +7,6 @@ from refine import clock
 from refine.models.audit import AuditLog
 from refine.models.image import iso
 from refine.models.memory_task.columns import LAPSES_AFTER, EndStatus, TaskColumns
-from refine.models.session import LOST_AFTER
 from refine.models.session.log import say_when_committed
 from refine.rules.pacing import retry_pause
 
@@ -40,7 +39,9 @@ class Ending(TaskColumns):
             )
         say_when_committed(self.facts(), "memory task ended")
 
-    def give_up(self, reason: str, error_kind: str | None, *, at: datetime | None = None) -> None:
+    def give_up(
+        self, reason: str, error_kind: str | None = None, *, at: datetime | None = None
+    ) -> None:
         """After a failure, try again later; end where something was kept, or it failed too often.
 
         What somebody runs by hand is not tried again.
@@ -61,23 +62,6 @@ class Ending(TaskColumns):
     def put_off(self, due_at: datetime) -> None:
         """Leave it queued until then."""
         self.due_at, self.dispatched_at = due_at, None
-
-    def end_if_lost(self, at: datetime | None = None) -> bool:
-        """Give up a running task whose worker gave no sign of life; tell whether it was one."""
-        at = at or clock.now()
-        self.lock()
-        lost = self.status == "running" and (self.heartbeat_at or at) < at - LOST_AFTER
-        if lost:
-            self.give_up("the worker was lost", "worker_lost", at=at)
-        return lost
-
-    def end_if_killed(self, at: datetime | None = None) -> bool:
-        """Give up a running task whose process is known to be dead; tell whether it was one."""
-        self.lock()
-        was_running = self.status == "running"
-        if was_running:
-            self.give_up("its worker's process was killed", "worker_lost", at=at)
-        return was_running
 
     def end_if_lapsed(self, at: datetime | None = None) -> bool:
         """End a task that waited for longer than it may; tell whether it did."""

@@ -11,8 +11,8 @@ from refine.extensions import db
 from refine.models.account import Account
 from refine.models.agent import JOURNAL_SHOWN_FOR, Agent
 from refine.models.memory import AgentMemory
-from refine.models.memory_task.columns import LAPSES_AFTER, LIVE, TaskColumns
-from refine.models.session import LOST_AFTER
+from refine.models.memory_task.columns import LAPSES_AFTER, TaskColumns
+from refine.models.run import LIVE
 from refine.models.wrapped_key import WrappedKey
 
 # In each account's own time zone.
@@ -106,15 +106,6 @@ class Planning(TaskColumns):
         given = (cls.status == "queued") & cls.dispatched_at.is_not(None)
         counted = select(func.count()).where(or_(cls.status == "running", given))
         return db.session.scalar(counted) or 0
-
-    @classmethod
-    def lost(cls, at: datetime) -> Select[int]:
-        """Return a query for the ids of agents whose task's worker gives no sign of life."""
-        return (
-            select(Agent.id)
-            .join(cls, cls.agent_id == Agent.id)
-            .where(cls.status == "running", cls.heartbeat_at < at - LOST_AFTER)
-        )
 
     @classmethod
     def lapsed(cls, at: datetime) -> Select[int]:

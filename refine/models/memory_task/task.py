@@ -11,12 +11,13 @@ from refine import clock
 from refine.errors import Refused, TooMany
 from refine.extensions import Base, db
 from refine.models.agent import Agent
-from refine.models.memory_task.columns import ENDED, KINDS, LIVE, TRIGGERS, Trigger
+from refine.models.memory_task.columns import ENDED, KINDS, TRIGGERS, Trigger
 from refine.models.memory_task.ending import Ending
 from refine.models.memory_task.keeping import Keeping
 from refine.models.memory_task.planning import Planning
 from refine.models.memory_task.totals import Totals
-from refine.models.session import LeaseLost, RefinementSession
+from refine.models.run import LIVE
+from refine.models.session import RefinementSession
 from refine.rules.conversation import valid_conversation
 
 # So many conversations of one agent may wait.
@@ -132,30 +133,6 @@ class MemoryTask(Totals, Planning, Keeping, Ending, Base):
         self.end_reason = self.error_kind = None
         db.session.flush()
         return self.lease_token
-
-    @classmethod
-    def held(cls, task_id: uuid.UUID, lease_token: uuid.UUID | None) -> "MemoryTask":
-        """Return the running task, locked together with its agent, if the lease still holds.
-
-        The lease is the caller's own copy. Raises LeaseLost where the task ended or is held by
-        another; then this worker can change nothing more.
-        """
-        whose = select(cls.agent_id).where(cls.id == task_id).scalar_subquery()
-        db.session.scalars(
-            select(Agent)
-            .where(Agent.id == whose)
-            .with_for_update(key_share=True, of=Agent)
-            .execution_options(populate_existing=True)
-        ).one()
-        held = db.session.scalar(
-            select(cls)
-            .where(cls.id == task_id, cls.lease_token == lease_token, cls.status == "running")
-            .with_for_update(key_share=True)
-            .execution_options(populate_existing=True)
-        )
-        if held is None:
-            raise LeaseLost(db.session.scalars(select(cls.status).where(cls.id == task_id)).one())
-        return held
 
     def messages(self) -> list[dict[str, Any]]:
         """Return the conversation's messages; none where there is no conversation (any more)."""

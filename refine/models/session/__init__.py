@@ -8,23 +8,20 @@ is counted for each memory; ``totals`` sums over many.
 
 from refine.models.session.columns import (
     AUTOMATIC_TRIGGERS,
-    LOST_AFTER,
     EndStatus,
     Through,
     Trigger,
 )
 from refine.models.session.editing import MAX_MUTATIONS, EditRefused
 from refine.models.session.entry import SessionEntry
-from refine.models.session.session import LeaseLost, RefinementSession, SessionAlreadyLive
+from refine.models.session.session import RefinementSession, SessionAlreadyLive
 from refine.models.session.totals import Sums
 
 __all__ = [
     "AUTOMATIC_TRIGGERS",
-    "LOST_AFTER",
     "MAX_MUTATIONS",
     "EditRefused",
     "EndStatus",
-    "LeaseLost",
     "RefinementSession",
     "SessionAlreadyLive",
     "SessionEntry",

@@ -9,7 +9,8 @@ from refine.errors import Refused
 from refine.extensions import db
 from refine.models.image import Change, iso
 from refine.models.memory import AgentMemory, change_memories
-from refine.models.session.columns import AFTER_LOOP, LIVE, LOST_AFTER, EndStatus, SessionColumns
+from refine.models.run import LIVE
+from refine.models.session.columns import AFTER_LOOP, EndStatus, SessionColumns
 from refine.models.session.log import say_when_committed
 from refine.models.user import User
 
@@ -48,39 +49,19 @@ class Ending(SessionColumns):
         if self.status == "queued":
             self.finish("skipped", "stopped while it was queued", user=user, at=at)
 
-    def end_if_lost(self, at: datetime | None = None) -> bool:
-        """End a running session whose worker gave no sign of life; tell whether it did."""
-        at = at or clock.now()
-        self.lock()
-        lost = self.status == "running" and (self.heartbeat_at or at) < at - LOST_AFTER
-        if lost:
-            self.error_kind = "worker_lost"
-            self.give_up("the worker was lost", at=at)
-        return lost
-
-    def end_if_killed(self, at: datetime | None = None) -> bool:
-        """End a running session whose process is known to be dead; tell whether it did."""
-        self.lock()
-        was_running = self.status == "running"
-        if was_running:
-            self.error_kind = "worker_lost"
-            self.give_up("its worker's process was killed", at=at)
-        return was_running
-
-    def lock(self) -> None:
-        """Lock agent and session, in this order, and read both afresh."""
-        self.agent.lock()
-        db.session.refresh(self, with_for_update={"key_share": True})
-
-    def give_up(self, reason: str, *, at: datetime | None = None) -> None:
+    def give_up(
+        self, reason: str, error_kind: str | None = None, *, at: datetime | None = None
+    ) -> None:
         """End after a failure: ``incomplete`` if something was changed, else ``failed``."""
-        self.finish("incomplete" if self.mutation_count else "failed", reason, at=at)
+        status: EndStatus = "incomplete" if self.mutation_count else "failed"
+        self.finish(status, reason, error_kind=error_kind, at=at)
 
     def finish(
         self,
         status: EndStatus,
         reason: str,
         *,
+        error_kind: str | None = None,
         summary: str | None = None,
         changes: Collection[Change] = (),
         data: dict[str, Any] | None = None,
@@ -94,8 +75,8 @@ class Ending(SessionColumns):
         leave it. ``user``: who asked for the end, if somebody did.
         """
         at = at or clock.now()
-        self.status, self.end_reason, self.ended_at = status, reason, at
-        self.lease_token = None
+        self.status, self.end_reason, self.error_kind = status, reason, error_kind
+        self.lease_token, self.ended_at = None, at
         self._measure(changes)
         if status in AFTER_LOOP:
             self.agent.last_refinement_at = at

@@ -14,7 +14,8 @@ from refine.models.account import Account
 from refine.models.agent import Agent
 from refine.models.audit import AuditLog
 from refine.models.memory import AgentMemory
-from refine.models.session.columns import AFTER_LOOP, AUTOMATIC_TRIGGERS, LIVE, LOST_AFTER
+from refine.models.run import LIVE
+from refine.models.session.columns import AFTER_LOOP, AUTOMATIC_TRIGGERS
 from refine.models.session.snapshot import ERODED, Snapshot
 from refine.models.spending import cost_usd_of_month
 from refine.models.wrapped_key import WrappedKey
@@ -109,15 +110,6 @@ class Planning(Snapshot):
                 Account.paused.is_(False),
                 ~superseded,
             )
-        )
-
-    @classmethod
-    def lost(cls, at: datetime) -> Select[int]:
-        """Return a query for the ids of agents whose session's worker gives no sign of life."""
-        return (
-            select(Agent.id)
-            .join(cls, cls.agent_id == Agent.id)
-            .where(cls.status == "running", cls.heartbeat_at < at - LOST_AFTER)
         )
 
     # -- when, and why not ------------------------------------------------------------------------

@@ -11,11 +11,11 @@ from refine.errors import Refused
 from refine.extensions import Base, db
 from refine.models.agent import Agent
 from refine.models.audit import AuditLog
+from refine.models.run import LIVE, Spent
 from refine.models.session.columns import (
     AFTER_LOOP,
     AUTOMATIC_TRIGGERS,
     ENDED,
-    LIVE,
     TRIGGERS,
     Trigger,
 )
@@ -34,14 +34,6 @@ class SessionAlreadyLive(Refused):
             f"the agent already has a live session, {status}: {session_id}; a worker runs what is "
             "queued (`refine worker --burst`)"
         )
-
-
-class LeaseLost(Refused):
-    """The session ended, or was given to another worker; ``status`` is what it is now."""
-
-    def __init__(self, status: str) -> None:
-        self.status = status
-        super().__init__(f"the session is no longer held by this worker (it is {status})")
 
 
 class RefinementSession(Planning, Editing, Totals, Base):
@@ -154,30 +146,10 @@ class RefinementSession(Planning, Editing, Totals, Base):
         db.session.refresh(self)
         return lease_token if claimed is not None else None
 
-    @classmethod
-    def held(cls, session_id: uuid.UUID, lease_token: uuid.UUID | None) -> "RefinementSession":
-        """Return the running session, locked together with its agent, if the lease still holds.
-
-        The lease is the caller's own copy. Raises LeaseLost where the session ended or is held by
-        another; then this worker can change nothing more.
-        """
-        whose = select(cls.agent_id).where(cls.id == session_id).scalar_subquery()
-        db.session.scalars(
-            select(Agent)
-            .where(Agent.id == whose)
-            .with_for_update(key_share=True, of=Agent)
-            .execution_options(populate_existing=True)
-        ).one()
-        held = db.session.scalar(
-            select(cls)
-            .where(cls.id == session_id, cls.lease_token == lease_token, cls.status == "running")
-            .with_for_update(key_share=True)
-            .execution_options(populate_existing=True)
-        )
-        if held is None:
-            status = select(cls.status).where(cls.id == session_id)
-            raise LeaseLost(db.session.scalars(status).one())
-        return held
+    def count_call(self, spent: Spent) -> None:
+        """Add what one call of the model cost; those after the consent are turns."""
+        super().count_call(spent)
+        self.turns += self.consented_at is not None
 
     @classmethod
     def live_of(cls, agent: Agent) -> "RefinementSession | None":
