@@ -205,8 +205,8 @@ def _ended(agent: Agent, at: datetime, status: EndStatus) -> RefinementSession:
     with time_machine.travel(at, tick=False) as traveller:
         session = _claimed(agent, "weekly")
         traveller.shift(12)
-        session.error_kind = "provider_unreachable" if status == "failed" else None
-        session.finish(status, reasons[status])
+        kind = "provider_unreachable" if status == "failed" else None
+        session.finish(status, reasons[status], error_kind=kind)
         db.session.commit()
     return session
 

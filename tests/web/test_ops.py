@@ -36,8 +36,7 @@ def site_admins(admin: User, signed_in: SignedIn) -> Browser:
 def failed(account: Account, kind: str, days: int = 0, status: str = "failed") -> None:
     at = clock.now() - timedelta(days=days)
     session = RefinementSession.queue(factories.agent("one", account=account), "weekly", at=at)
-    session.error_kind = kind
-    session.finish(status, f"it was the {kind}", at=at)  # type: ignore[arg-type]
+    session.finish(status, f"it was the {kind}", error_kind=kind, at=at)  # type: ignore[arg-type]
     db.session.commit()
 
 
