@@ -2,7 +2,7 @@
 
 import functools
 import itertools
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import select
@@ -20,6 +20,7 @@ from refine.models import (
     User,
 )
 from refine.models.access import Wish
+from refine.models.memory_task import EndStatus
 
 _number = itertools.count(1)
 
@@ -110,6 +111,30 @@ def erase(owner: Agent) -> None:
     """Destroy the agent's data key, and with it all that it sealed."""
     owner.wrapped_key.wrapped, owner.wrapped_key.destroyed_at = None, clock.now()
     db.session.flush()
+
+
+def ended_task(
+    owner: Agent,
+    kind: str = "extraction",
+    status: EndStatus = "completed",
+    *,
+    at: datetime | None = None,
+    reason: str | None = None,
+    **fields: Any,
+) -> MemoryTask:
+    """A reflection of this agent, or the reading of a conversation, that ended so."""
+    at = at or clock.now()
+    task = (
+        extraction(owner, at=at)
+        if kind == "extraction"
+        else MemoryTask.reflect(owner, "daily", at=at)
+    )
+    error_kind = fields.pop("error_kind", None)
+    for name, value in {"started_at": at, **fields}.items():
+        setattr(task, name, value)
+    task.finish(status, reason, error_kind=error_kind, at=at)
+    db.session.flush()
+    return task
 
 
 def records(owner: Agent) -> list[AuditLog]:

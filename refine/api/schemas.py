@@ -282,11 +282,17 @@ SCHEMAS: dict[str, Schema] = {
                 month={"type": "string", "examples": ["2026-11"]},
                 agent_id=_ID,
                 agent=_TEXT,
-                sessions=_COUNT,
-                prompt_tokens=_COUNT,
+                sessions={
+                    **_COUNT,
+                    "description": "Refinement sessions asked for in that month, "
+                    "whatever became of them.",
+                },
+                reflections={**_COUNT, "description": "Reflections, likewise."},
+                conversations={**_COUNT, "description": "Conversations handed over in that month."},
+                prompt_tokens={**_COUNT, "description": "Of all three, as are the next."},
                 cached_tokens=_COUNT,
                 completion_tokens=_COUNT,
-                cost_usd=_USD,
+                cost_usd={**_USD, "description": "What all three cost: a decimal number."},
             )
         ),
     ),

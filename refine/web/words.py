@@ -28,6 +28,9 @@ STATUSES = {
     "failed": ("failed", "✗", "bad"),
 }
 
+# What is asked of an agent between its sessions, by what it is about.
+TASK_KINDS = {"reflection": "reflection", "extraction": "conversation"}
+
 TRIGGERS = {
     "weekly": "by the schedule",
     "over_budget": "by the budget check",
@@ -223,6 +226,7 @@ def _span(span: timedelta) -> str:
 def _names() -> dict[str, Any]:
     names: dict[str, Any] = {
         "STATUSES": STATUSES,
+        "TASK_KINDS": TASK_KINDS,
         "TRIGGERS": TRIGGERS,
         "ACCESS_STATES": ACCESS_STATES,
         "ACCESS_REASONS": ACCESS_REASONS,

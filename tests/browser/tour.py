@@ -19,6 +19,8 @@ def paths(history: History) -> dict[str, str]:
         "agent-long-story": wren,
         "agent-short-story": f"/agents/{history.petrel.id}",
         "agent-no-story": new,
+        "tasks": f"{wren}/tasks",
+        "tasks-none": f"{new}/tasks",
         "memories": f"{wren}/ledger",
         "memories-journal": f"{wren}/ledger?kind=journal",
         "memories-discarded": f"{wren}/ledger?kind=discarded",

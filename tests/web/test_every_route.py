@@ -46,6 +46,7 @@ READ = {
     "/agents/<int:agent_id>": OF_ACCOUNT,
     "/agents/<int:agent_id>/ledger": OF_ACCOUNT,
     "/agents/<int:agent_id>/settings": OF_ACCOUNT,
+    "/agents/<int:agent_id>/tasks": OF_ACCOUNT,
     "/audit": PAGE,
     "/audit/<int:record_id>": OF_ACCOUNT,
     "/audit/export.csv": PAGE,

@@ -31,6 +31,11 @@ def filled(account: Account, owner: Agent, session: RefinementSession, number: i
             one.finish(status, "so it ended", at=at)  # type: ignore[arg-type]
         session._record("refinement_queued", {}, user=user)
         RefinementSession.queue(agent, "manual", user=user)
+        failed = {"reason": "so it ended", "error_kind": "timeout"}
+        kind, status = (("reflection", "completed"), ("extraction", "failed"))[each % 2]
+        factories.ended_task(owner, kind, status, at=at, **failed)
+        factories.extraction(owner)
+        factories.extraction(agent)
         ApiToken.mint(account=account, agent=agent, user=user)
         factories.grant(agent)
         Invitation.issue(person(account=account))
@@ -76,6 +81,7 @@ def test_every_page_asks_as_often_with_60_of_everything_as_with_3(
         f"/agents/{owner.id}/ledger",
         f"/agents/{owner.id}/ledger?kind=discarded",
         f"/agents/{owner.id}/settings",
+        f"/agents/{owner.id}/tasks",
         "/audit",
         f"/audit?agent={owner.id}",
         f"/audit?session={session.id}",

@@ -71,7 +71,7 @@ class Ending(TaskColumns):
             days = LAPSES_AFTER[self.kind].days
             waited = "a day" if days == 1 else f"{days} days"
             last = f"; the last attempt: {self.end_reason}" if self.end_reason else ""
-            self.finish("skipped", f"it waited for {waited}{last}", at=at)
+            self.finish("skipped", f"it waited for {waited}{last}", error_kind="lapsed", at=at)
         return has_lapsed
 
     def facts(self) -> dict[str, Any]:

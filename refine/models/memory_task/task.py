@@ -15,6 +15,7 @@ from refine.models.memory_task.columns import ENDED, KINDS, TRIGGERS, Trigger
 from refine.models.memory_task.ending import Ending
 from refine.models.memory_task.keeping import Keeping
 from refine.models.memory_task.planning import Planning
+from refine.models.memory_task.totals import Totals
 from refine.models.run import LIVE
 from refine.models.session import RefinementSession
 from refine.rules.conversation import valid_conversation
@@ -33,7 +34,7 @@ class ReflectionAlreadyLive(Refused):
         super().__init__(f"a reflection of this agent is waiting or running already: {task_id}")
 
 
-class MemoryTask(Planning, Keeping, Ending, Base):
+class MemoryTask(Totals, Planning, Keeping, Ending, Base):
     """A reflection or an extraction; its capabilities are in the files beside this one."""
 
     __table_args__ = (
