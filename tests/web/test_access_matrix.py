@@ -109,6 +109,7 @@ SEALED_PAGES = (
     "/access/new",
     "/agents",
     "/agents/<int:agent_id>",
+    "/agents/<int:agent_id>/import",
     "/audit",
     "/audit/export.csv",
     "/audit/export.jsonl",
