@@ -124,7 +124,7 @@ LABELS = {
     "monthly_cost_cap_usd": "monthly cost cap",
     "email": "e-mail",
     "duration_minutes": "duration",
-    "memory_type": "what it becomes",
+    "memory_type": "kind of memory",
 }
 _FIELD = re.compile(rf"\b({'|'.join(LABELS)})\b")
 _CODE = re.compile("`([^`]+)`")

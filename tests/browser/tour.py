@@ -122,7 +122,7 @@ def _refused_import(page: Page, history: History) -> None:
 
 def _send(page: Page, history: History, file: bytes, how: str) -> None:
     page.goto(f"/agents/{history.petrel.id}/import")
-    page.get_by_label("File").set_input_files(
+    page.get_by_label("File at most").set_input_files(
         {"name": "memories.json", "mimeType": "application/json", "buffer": file}
     )
     page.get_by_label("Format").select_option("mem0")

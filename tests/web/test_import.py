@@ -271,7 +271,7 @@ class TestWhatIsRefused:
         [
             ({"format": "zep"}, "Format must be one of letta, mem0, mcp, refine."),
             ({"format": ""}, "Format must be one of letta"),
-            ({"memory_type": "vow"}, "What it becomes must be one of core, journal."),
+            ({"memory_type": "vow"}, "Kind of memory must be one of core, journal."),
         ],
     )
     def test_is_what_the_form_does_not_offer(
@@ -334,9 +334,10 @@ def test_no_transaction_is_open_while_the_file_comes_in(dashboard: Browser, agen
             open_meanwhile.append(open_transactions())
             return super().readinto(buffer)
 
+    url = path(agent)
     db.session.rollback()
     answer = dashboard.post(
-        path(agent),
+        url,
         input_stream=Slow(body),
         content_length=len(body),
         content_type=f"multipart/form-data; boundary={boundary}",
