@@ -52,11 +52,54 @@ class Report:
         """Whether there was something to read, and nothing of it could be read."""
         return bool(self.bad_rows) and not (self.added or self.already_here or self.left_out)
 
+    @property
+    def unnamed_bad_rows(self) -> int:
+        """How many bad rows there are beyond those that are named."""
+        return self.bad_rows - len(self.named_bad_rows)
+
+    def headline(self, did: str) -> str:
+        """Say in one line what was added; ``did`` is what happened to it."""
+        types = ", ".join(f"{self.added[type_]:,} {type_}" for type_ in MEMORY_TYPES)
+        return f"{memories(self.added.total())} {did}: {types}; {self.added_tokens:,} tokens"
+
+    def figures(self) -> Iterator[tuple[str, str]]:
+        """Yield what became of the other rows, each with how many there were."""
+        if self.split_rows:
+            yield "split", f"{self.split_rows:,} too long for one memory, the parts tied together"
+        if self.already_here:
+            yield "already here", f"{self.already_here:,}"
+        for kind, count in sorted(self.left_out.items()):
+            yield "left out", f"{count:,} {kind}"
+        if self.bad_rows:
+            yield "bad rows", f"{self.bad_rows:,}"
+
+    def note_added(self, memory_type: str, content: str) -> None:
+        """Count a memory that was added, or would be."""
+        self.added[memory_type] += 1
+        self.added_tokens += token_estimate(content)
+
     def note_bad(self, bad: BadRow) -> None:
         """Count a bad row, and name it if there is room."""
         self.bad_rows += 1
         if len(self.named_bad_rows) < MAX_NAMED_BAD_ROWS:
             self.named_bad_rows.append(bad)
+
+
+def memories(count: int) -> str:
+    """Return so many memories in words."""
+    return f"{count:,} {'memory' if count == 1 else 'memories'}"
+
+
+def check(read: Read, *, memory_type: str = "core") -> Report:
+    """Return what could be added of the rows of ``read``.
+
+    No agent is looked at: whoever may not know what is in a memory learns nothing of it here.
+    """
+    report = Report()
+    for pieces in _good_rows(read(), memory_type, report):
+        for piece in pieces:
+            report.note_added(piece.memory_type, piece.content)
+    return report
 
 
 def import_memories(
@@ -78,6 +121,9 @@ def import_memories(
     counts and writes nothing; it remembers ids of what it would have written. ``memory_type`` is
     for rows that do not say it themselves. ``report`` is kept current: whoever passes one has the
     figures even where the import is broken off.
+
+    A ``user`` learns which memories were here already: each batch of theirs is recorded, also one
+    that added nothing, and the agent is told what was added by a journal memory at the end.
     """
     report = report if report is not None else Report()
     db.session.commit()  # no transaction is held open while rows are read
@@ -87,7 +133,18 @@ def import_memories(
     for batch in _batched(_good_rows(read(), memory_type, report)):
         batches.take_in(batch)
         progress()
+    if user is not None and report.added and not dry_run:
+        _tell(agent, user, report, source)
     return report
+
+
+def _tell(agent: Agent, user: User, report: Report, source: str) -> None:
+    brought = memories(report.added.total())
+    agent.remember(
+        f"{user.email} brought {brought} into my memory, from a file of the format {source}.",
+        "journal",
+    )
+    db.session.commit()
 
 
 @dataclass(frozen=True)
@@ -186,15 +243,14 @@ class _Batches:
         else:
             self._agent.lock()
             new = self._new_among(batch, set(), {})
-            if new:
+            if new or self._user is not None:
                 self._write(new, len(batch) - len(new))
         db.session.commit()
         # only now: what is reported is there
         self._report.already_here += len(batch) - len(new)
-        self._report.batches += bool(new)
+        self._report.batches += bool(new) or self._user is not None
         for one in new:
-            self._report.added[one.piece.memory_type] += 1
-            self._report.added_tokens += token_estimate(one.piece.content)
+            self._report.note_added(one.piece.memory_type, one.piece.content)
 
     def _new_among(
         self, batch: Sequence[_Piece], known: set[tuple[str, str]], kept: _Kept
@@ -255,7 +311,7 @@ class _Batches:
     def _write(self, new: Sequence[_New], already_here: int) -> None:
         agent, at = self._agent, clock.now()
         ids = AgentMemory.next_ids(len(new))
-        memories = [
+        added = [
             AgentMemory(
                 id=id_,
                 agent=agent,
@@ -273,11 +329,11 @@ class _Batches:
             )
             for id_, one in zip(ids, new, strict=True)
         ]
-        db.session.add_all(memories)
+        db.session.add_all(added)
         db.session.flush()
         change_memories(
             "memory_imported",
-            [Change(memory.id, None, memory.image()) for memory in memories],
+            [Change(memory.id, None, memory.image()) for memory in added],
             agent=agent,
             user=self._user,
             subject=("Agent", agent.id),

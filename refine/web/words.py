@@ -111,6 +111,13 @@ ACTIONS = {
     "keys_rotated": "keys rotated",
 }
 
+IMPORT_FORMATS = {
+    "letta": "Letta: an agent file (.af), or passages as its API lists them",
+    "mem0": "mem0: JSON of get_all",
+    "mcp": "MCP memory server: JSON Lines",
+    "refine": "Refine: a full export",
+}
+
 # What forms call a field, and errors do by its name.
 LABELS = {
     "model_id": "model",
@@ -120,6 +127,7 @@ LABELS = {
     "monthly_cost_cap_usd": "monthly cost cap",
     "email": "e-mail",
     "duration_minutes": "duration",
+    "memory_type": "kind of memory",
 }
 _FIELD = re.compile(rf"\b({'|'.join(LABELS)})\b")
 _CODE = re.compile("`([^`]+)`")

@@ -109,6 +109,7 @@ SEALED_PAGES = (
     "/access/new",
     "/agents",
     "/agents/<int:agent_id>",
+    "/agents/<int:agent_id>/import",
     "/agents/<int:agent_id>/tasks",
     "/audit",
     "/audit/export.csv",

@@ -101,6 +101,7 @@ def test_no_page_that_can_be_reached_says_what_an_agent_says(dashboard: Browser)
         "/accounts",
         "/agents",
         "/agents/0",
+        "/agents/0/import",
         "/agents/0/ledger",
         "/agents/0/settings",
         "/agents/0/tasks",

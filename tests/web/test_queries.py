@@ -78,6 +78,7 @@ def test_every_page_asks_as_often_with_60_of_everything_as_with_3(
         "/agents?sort=share",
         "/agents?q=agent&state=never",
         f"/agents/{owner.id}",
+        f"/agents/{owner.id}/import",
         f"/agents/{owner.id}/ledger",
         f"/agents/{owner.id}/ledger?kind=discarded",
         f"/agents/{owner.id}/settings",
