@@ -140,9 +140,8 @@ def import_memories(
 
 def _tell(agent: Agent, user: User, report: Report, source: str) -> None:
     brought = memories(report.added.total())
-    agent.remember(
-        f"{user.email} brought {brought} into my memory, from a file of the format {source}.",
-        "journal",
+    agent.tell(
+        f"{user.email} brought {brought} into my memory, from a file of the format {source}."
     )
     db.session.commit()
 

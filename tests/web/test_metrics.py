@@ -17,11 +17,11 @@ from tests import factories
 from tests.commands import UNUSED_PORT
 
 
-def ended(status: EndStatus, **fields: object) -> RefinementSession:
+def ended(status: EndStatus, error_kind: str | None = None, **fields: object) -> RefinementSession:
     session = factories.session()
     for name, value in fields.items():
         setattr(session, name, value)
-    session.finish(status, "it ended")
+    session.finish(status, "it ended", error_kind=error_kind)
     db.session.commit()
     return session
 

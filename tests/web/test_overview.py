@@ -30,12 +30,18 @@ def account(admin: User) -> Account:
     return admin.account
 
 
-def ended(agent: Agent, status: str, at: datetime | None = None, **fields: Any) -> None:
+def ended(
+    agent: Agent,
+    status: str,
+    at: datetime | None = None,
+    error_kind: str | None = None,
+    **fields: Any,
+) -> None:
     at = at or clock.now()
     session = RefinementSession.queue(agent, "weekly", at=at)
     for name, value in fields.items():
         setattr(session, name, value)
-    session.finish(status, "so it ended", at=at)  # type: ignore[arg-type]
+    session.finish(status, "so it ended", error_kind=error_kind, at=at)  # type: ignore[arg-type]
 
 
 def said(browser: Browser, path: str = "/") -> str:

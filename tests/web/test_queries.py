@@ -27,8 +27,8 @@ def filled(account: Account, owner: Agent, session: RefinementSession, number: i
         owner.remember(f"saved {factories.text_of(9)}", "core", at=at)
         for status in ("failed", "declined", "completed"):
             one = RefinementSession.queue(owner, "weekly", user=user, at=at)
-            one.error_kind = "timeout" if status == "failed" else None
-            one.finish(status, "so it ended", at=at)  # type: ignore[arg-type]
+            kind = "timeout" if status == "failed" else None
+            one.finish(status, "so it ended", error_kind=kind, at=at)  # type: ignore[arg-type]
         session._record("refinement_queued", {}, user=user)
         RefinementSession.queue(agent, "manual", user=user)
         failed = {"reason": "so it ended", "error_kind": "timeout"}
