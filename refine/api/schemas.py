@@ -91,7 +91,11 @@ _SETTINGS: dict[str, Schema] = {
     "name": {"type": "string", "minLength": 1, "examples": ["Wren"]},
     "model_id": {"type": "string", "minLength": 1, "examples": ["rehearsal/wren"]},
     "system_prompt": _PROMPT,
-    "reflection_prompt": _PROMPT,
+    "reflection_prompt": {
+        **_PROMPT,
+        "description": f"{_PROMPT['description']} It does not begin the daily reflection, which "
+        "is the agent's to turn on; null ends it.",
+    },
     "memory_reflection_prompt": _PROMPT,
     "refinement_prompt": _PROMPT,
     "refinement_threshold": _THRESHOLD,

@@ -110,7 +110,9 @@ def export(agent_reference: str, grant_id: uuid.UUID | None) -> None:
             every = itertools.chain.from_iterable(_pages_of(agent))
             lines = own.metadata_of(agent, every)
         else:
-            lines = own.with_contents_of(agent, _opened(agent, grant_id))
+            opened = _opened(agent, grant_id)
+            first = list(itertools.islice(opened, 1))  # refused before anything is printed
+            lines = own.with_contents_of(agent, itertools.chain(first, opened))
         for line in lines:
             click.echo(line)
 

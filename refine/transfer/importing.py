@@ -41,6 +41,7 @@ class Report:
     added: Counter[str] = field(default_factory=Counter)
     added_tokens: int = 0
     already_here: int = 0
+    otherwise_here: int = 0  # of these, under the same id with another text
     split_rows: int = 0
     batches: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
@@ -67,11 +68,16 @@ class Report:
         if self.split_rows:
             yield "split", f"{self.split_rows:,} too long for one memory, the parts tied together"
         if self.already_here:
-            yield "already here", f"{self.already_here:,}"
+            yield "already here", f"{self.already_here:,}{self._otherwise()}"
         for kind, count in sorted(self.left_out.items()):
             yield "left out", f"{count:,} {kind}"
         if self.bad_rows:
             yield "bad rows", f"{self.bad_rows:,}"
+
+    def _otherwise(self) -> str:
+        if not self.otherwise_here:
+            return ""
+        return f", {self.otherwise_here:,} of them with another text, left as they are"
 
     def note_added(self, memory_type: str, content: str) -> None:
         """Count a memory that was added, or would be."""
@@ -217,6 +223,8 @@ class _New:
     source_id: str
 
 
+# By where it came from and its id there, the hash of what it says.
+_Known = dict[tuple[str, str], str]
 # By its hash, whether a content stands here with the flag, and with which tags.
 _Kept = dict[str, list[tuple[bool, frozenset[str]]]]
 
@@ -232,61 +240,67 @@ class _Batches:
         self._user = user
         self._report = report
         self._dry_run = dry_run
-        self._would_be_known: set[tuple[str, str]] = set()
+        self._would_be_known: _Known = {}
         self._would_be_kept: _Kept = {}
 
     def take_in(self, batch: Sequence[_Piece]) -> None:
         """Add what is not here yet, with one record, and commit."""
         if self._dry_run:
-            new = self._new_among(batch, self._would_be_known, self._would_be_kept)
+            new, otherwise = self._new_among(batch, self._would_be_known, self._would_be_kept)
         else:
             self._agent.lock()
-            new = self._new_among(batch, set(), {})
+            new, otherwise = self._new_among(batch, {}, {})
             if new or self._user is not None:
                 self._write(new, len(batch) - len(new))
         db.session.commit()
         # only now: what is reported is there
         self._report.already_here += len(batch) - len(new)
+        self._report.otherwise_here += otherwise
         self._report.batches += bool(new) or self._user is not None
         for one in new:
             self._report.note_added(one.piece.memory_type, one.piece.content)
 
     def _new_among(
-        self, batch: Sequence[_Piece], known: set[tuple[str, str]], kept: _Kept
-    ) -> list[_New]:
-        """Return what of a batch is new to the agent, and to ``known`` and ``kept``, which grow."""
+        self, batch: Sequence[_Piece], known: _Known, kept: _Kept
+    ) -> tuple[list[_New], int]:
+        """Return what of a batch is new to the agent, and to ``known`` and ``kept``, which grow.
+
+        And of how many of the others the id is known, but the text is another.
+        """
         key = self._agent.data_key()
         named = [_New(one, one.row.source or self._source, _source_id(one, key)) for one in batch]
         hashes = [content_hash(one.content, key) for one in batch]
         here = self._known_here(named)
         kept_here = self._kept_here(hashes)
-        new = []
+        new, otherwise = [], 0
         for one, hashed in zip(named, hashes, strict=True):
             name = (one.source, one.source_id)
             is_duplicate = one.piece.parts == 1 and any(
                 _covers(memory, one.piece)
                 for memory in (*kept_here.get(hashed, ()), *kept.get(hashed, ()))
             )
-            if name in here or name in known or is_duplicate:
+            same_id = here.get(name) or known.get(name)
+            if same_id is not None or is_duplicate:
+                otherwise += same_id is not None and same_id != hashed
                 continue
-            known.add(name)
+            known[name] = hashed
             if _is_kept_core(one.piece):
                 standing = (one.piece.row.constitutional, frozenset(one.piece.tags))
                 kept.setdefault(hashed, []).append(standing)
             new.append(one)
-        return new
+        return new, otherwise
 
-    def _known_here(self, named: Sequence[_New]) -> set[tuple[str, str]]:
+    def _known_here(self, named: Sequence[_New]) -> _Known:
         """Return which of these came before; also where the agent has tidied them away since."""
         rows = db.session.execute(
-            select(AgentMemory.source, AgentMemory.source_id).where(
+            select(AgentMemory.source, AgentMemory.source_id, AgentMemory.content_hash).where(
                 AgentMemory.agent_id == self._agent.id,
                 AgentMemory.source.in_({one.source for one in named}),
                 AgentMemory.source_id.in_({one.source_id for one in named}),
                 AgentMemory.source_id.is_not(None),
             )
         )
-        return {(row.source or "", row.source_id or "") for row in rows}
+        return {(row.source or "", row.source_id or ""): row.content_hash for row in rows}
 
     def _kept_here(self, hashes: Sequence[str]) -> _Kept:
         # by the hash alone: asked for kept core ones, PostgreSQL reads them all, in each batch

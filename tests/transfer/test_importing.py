@@ -263,9 +263,21 @@ class TestImportingTwice:
         memory.content = "terse"
         db.session.commit()
 
-        take_in(owner, row("wordy", source_id="1"))
+        report = take_in(owner, row("wordy", source_id="1"))
 
         assert contents(owner) == ["terse"]
+        assert (report.already_here, report.otherwise_here) == (1, 1)
+
+    @pytest.mark.parametrize("dry_run", [False, True])
+    def test_says_what_came_under_one_id_with_two_texts(self, owner: Agent, dry_run: bool) -> None:
+        rows = [row("first", source_id="1"), row("second", source_id="1")]
+
+        report = take_in(owner, *rows, row("first", source_id="1"), dry_run=dry_run)
+
+        assert report.added.total() == 1
+        assert (report.already_here, report.otherwise_here) == (2, 1)
+        said = dict(report.figures())["already here"]
+        assert said == "2, 1 of them with another text, left as they are"
 
     def test_adds_nothing_that_another_source_brought_word_for_word(self, owner: Agent) -> None:
         factories.memory(owner, "Said before")
