@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -43,8 +44,7 @@ def agent(*contents: str, **fields: Any) -> Agent:
     """An agent with these contents as core memories."""
     fields.setdefault("account", account() if "account" not in fields else fields["account"])
     made = _added(Agent(**{"name": f"Agent {next(_number)}", "model_id": "test/model", **fields}))
-    for content in contents:
-        memory(made, content)
+    _memories(made, contents)
     return made
 
 
@@ -55,7 +55,7 @@ def memory(owner: Agent, content: str | None = None, **fields: Any) -> AgentMemo
 
 def ledger(owner: Agent, *tokens: int, **fields: Any) -> list[AgentMemory]:
     """Core memories of exactly these many tokens, all of them different."""
-    return [memory(owner, text_of(count), **fields) for count in tokens]
+    return _memories(owner, [text_of(count) for count in tokens], **fields)
 
 
 def text_of(tokens: int) -> str:
@@ -144,6 +144,18 @@ def records(owner: Agent) -> list[AuditLog]:
             select(AuditLog).where(AuditLog.agent_id == owner.id).order_by(AuditLog.sequence)
         )
     )
+
+
+def _memories(owner: Agent, contents: Sequence[str], **fields: Any) -> list[AgentMemory]:
+    """Many at once, in order, with two questions to the database."""
+    ids = AgentMemory.next_ids(len(contents))
+    made = [
+        AgentMemory(id=id_, agent=owner, content=content, **fields)
+        for id_, content in zip(ids, contents, strict=True)
+    ]
+    db.session.add_all(made)
+    db.session.flush()
+    return made
 
 
 @functools.cache
