@@ -4,12 +4,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import time_machine
 from flask import Flask, Response
 from redis import Redis
-from sqlalchemy import select, text
+from sqlalchemy import event, select, text
 
 from refine import clock
 from refine.api import once
@@ -246,10 +247,25 @@ def test_a_session_that_cannot_be_handed_over_is_asked_for_once_all_the_same(
 @contextmanager
 def another_dispatcher_at_work() -> Iterator[None]:
     """Have the lock that dispatchers take held, and nobody here wait long for it."""
-    db.session.execute(text("SET lock_timeout = '50ms'"))
-    db.session.commit()  # the connection goes back to the pool, and is the next to be taken
-    with db.engine.connect() as first, db.engine.connect() as other:
+    with impatient(), db.engine.connect() as other:
         other.execute(text("SELECT pg_advisory_xact_lock(hashtext('refine.dispatch'))"))
-        first.close()
         yield
+
+
+@contextmanager
+def impatient() -> Iterator[None]:
+    """Have every connection that is made meanwhile wait for locks but a moment."""
+
+    def hurry(connection: Any, _record: object) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET lock_timeout = '50ms'")
+
+    db.session.rollback()
     db.engine.dispose()
+    event.listen(db.engine, "connect", hurry)
+    try:
+        yield
+    finally:
+        event.remove(db.engine, "connect", hurry)
+        db.session.rollback()
+        db.engine.dispose()
