@@ -13,13 +13,15 @@ from refine import clock
 from refine.errors import Unreachable, WrongKey
 from refine.extensions import db
 from refine.jobs.queue import live_workers, redis_connection
-from refine.models import Account, ClockMark, RefinementSession, WrappedKey
+from refine.models import Account, ClockMark, MemoryTask, RefinementSession, WrappedKey
 
 # The clock ticks every minute; so much later it has stopped, or is badly held up.
 TICK_IS_LATE_AFTER = timedelta(minutes=5)
 # A slot is worked off within minutes; one that is open for so long is stuck.
 SLOT_IS_LATE_AFTER = timedelta(hours=1)
 QUEUE_IS_LATE_AFTER = timedelta(hours=1)
+# Reflections and conversations come after all sessions, and lapse when they wait for long.
+TASKS_ARE_LATE_AFTER = timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -78,19 +80,25 @@ def schedule_check() -> Check:
 
 
 def queue_check(account_ids: Select[int] | None = None) -> Check:
-    """Tell how many workers there are, how many sessions (of these accounts) wait, how long."""
+    """Tell how many workers there are, and what waits (of these accounts), and for how long."""
     try:
         with redis_connection() as connection:
             workers = live_workers(connection)
     except Unreachable as error:
         return Check("queue", str(error))
+    now = clock.now()
     waiting, since = RefinementSession.waiting(account_ids)
-    age = clock.now() - since if since is not None else timedelta(0)
-    said = f"{_count(workers, 'worker')}, {_count(waiting, 'session')} waiting"
-    if not workers and waiting:
+    tasks = MemoryTask.backlog(now, account_ids)
+    counts = [_count(waiting, "session")]
+    counts += [_count(tasks.reflections, "reflection")] if tasks.reflections else []
+    counts += [_count(tasks.conversations, "conversation")] if tasks.conversations else []
+    said = f"{_count(workers, 'worker')}, {', '.join(counts)} waiting"
+    if not workers and (waiting or tasks.since is not None):
         return Check("queue", f"{said}: start `refine worker`")
-    if age > QUEUE_IS_LATE_AFTER:
-        return Check("queue", f"{said}, the oldest for {_ago(age)[:-4]}: start more workers")
+    for oldest, late_after in ((since, QUEUE_IS_LATE_AFTER), (tasks.since, TASKS_ARE_LATE_AFTER)):
+        if oldest is not None and now - oldest > late_after:
+            age = _ago(now - oldest)[:-4]
+            return Check("queue", f"{said}, the oldest for {age}: start more workers")
     return Check("queue", None, said)
 
 

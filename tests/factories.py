@@ -2,7 +2,8 @@
 
 import functools
 import itertools
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import select
@@ -20,6 +21,7 @@ from refine.models import (
     User,
 )
 from refine.models.access import Wish
+from refine.models.memory_task import EndStatus
 
 _number = itertools.count(1)
 
@@ -42,8 +44,7 @@ def agent(*contents: str, **fields: Any) -> Agent:
     """An agent with these contents as core memories."""
     fields.setdefault("account", account() if "account" not in fields else fields["account"])
     made = _added(Agent(**{"name": f"Agent {next(_number)}", "model_id": "test/model", **fields}))
-    for content in contents:
-        memory(made, content)
+    _memories(made, contents)
     return made
 
 
@@ -54,7 +55,7 @@ def memory(owner: Agent, content: str | None = None, **fields: Any) -> AgentMemo
 
 def ledger(owner: Agent, *tokens: int, **fields: Any) -> list[AgentMemory]:
     """Core memories of exactly these many tokens, all of them different."""
-    return [memory(owner, text_of(count), **fields) for count in tokens]
+    return _memories(owner, [text_of(count) for count in tokens], **fields)
 
 
 def text_of(tokens: int) -> str:
@@ -106,6 +107,36 @@ def extraction(owner: Agent, *contents: str, **fields: Any) -> MemoryTask:
     return task
 
 
+def erase(owner: Agent) -> None:
+    """Destroy the agent's data key, and with it all that it sealed."""
+    owner.wrapped_key.wrapped, owner.wrapped_key.destroyed_at = None, clock.now()
+    db.session.flush()
+
+
+def ended_task(
+    owner: Agent,
+    kind: str = "extraction",
+    status: EndStatus = "completed",
+    *,
+    at: datetime | None = None,
+    reason: str | None = None,
+    **fields: Any,
+) -> MemoryTask:
+    """A reflection of this agent, or the reading of a conversation, that ended so."""
+    at = at or clock.now()
+    task = (
+        extraction(owner, at=at)
+        if kind == "extraction"
+        else MemoryTask.reflect(owner, "daily", at=at)
+    )
+    error_kind = fields.pop("error_kind", None)
+    for name, value in {"started_at": at, **fields}.items():
+        setattr(task, name, value)
+    task.finish(status, reason, error_kind=error_kind, at=at)
+    db.session.flush()
+    return task
+
+
 def records(owner: Agent) -> list[AuditLog]:
     """The agent's audit records, oldest first."""
     return list(
@@ -113,6 +144,18 @@ def records(owner: Agent) -> list[AuditLog]:
             select(AuditLog).where(AuditLog.agent_id == owner.id).order_by(AuditLog.sequence)
         )
     )
+
+
+def _memories(owner: Agent, contents: Sequence[str], **fields: Any) -> list[AgentMemory]:
+    """Many at once, in order, with two questions to the database."""
+    ids = AgentMemory.next_ids(len(contents))
+    made = [
+        AgentMemory(id=id_, agent=owner, content=content, **fields)
+        for id_, content in zip(ids, contents, strict=True)
+    ]
+    db.session.add_all(made)
+    db.session.flush()
+    return made
 
 
 @functools.cache

@@ -123,6 +123,11 @@ class ScriptedModel:
         self.requests.clear()
         self.headers.clear()
 
+    @property
+    def left(self) -> int:
+        """How many replies are left of the script."""
+        return len(self._script)
+
     # -- the server ---------------------------------------------------------------------------
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:

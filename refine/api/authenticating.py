@@ -22,7 +22,7 @@ def authenticated(kind: TokenKind) -> ApiToken:
         raise Problem(403, f"This needs {_KINDS[kind]}.")
     if token.agent is not None and not token.agent.active:
         raise Problem(403, "The agent is not active; its platform can change that.")
-    if token.agent is not None and token.agent.wrapped_key.destroyed_at is not None:
+    if token.agent is not None and token.agent.is_erased:
         raise Problem(403, "What the agent kept was erased, for good.")
     if token.note_use():
         db.session.commit()

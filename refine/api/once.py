@@ -1,20 +1,21 @@
 """The header ``Idempotency-Key``: a request that is sent again is done once.
 
 A key belongs to its token. What was answered is answered again for 24 hours; a request that was
-refused changed nothing, and leaves its key free. Where a process died between the two nobody knows
-what was done, and the key stays taken: the client looks, and takes another.
+refused, or failed before anything was done, leaves its key free. Where a process died between the
+two nobody knows what was done, and the key stays taken: the client looks, and takes another.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from flask import Response, request
+from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError
-from werkzeug.exceptions import HTTPException
+from sqlalchemy.orm import Session
 
 from refine.api.problems import Problem, let_go, problem
-from refine.errors import RefineError
 from refine.extensions import canonical_json, db
 from refine.models import ApiToken, IdempotencyKey
 from refine.models.idempotency_key import KeptAnswer
@@ -38,12 +39,11 @@ def answered(token: ApiToken, view: Callable[[], Response], *, is_secret: bool) 
         return _again(taken)
     key_id = taken.id
     try:
-        answer = view()
-    except (RefineError, HTTPException, Problem):
-        _free(key_id)
-        raise
-    except DBAPIError as fault:
-        if not fault.connection_invalidated:  # then it was rolled back; else nobody knows
+        with _commits() as commits:
+            answer = view()
+    except Exception as fault:
+        is_unknown = isinstance(fault, DBAPIError) and fault.connection_invalidated
+        if not (commits or is_unknown):
             _free(key_id)
         raise
     kept = _shown_once(answer) if is_secret else answer
@@ -53,6 +53,22 @@ def answered(token: ApiToken, view: Callable[[], Response], *, is_secret: bool) 
     )
     db.session.commit()
     return answer
+
+
+@contextmanager
+def _commits() -> Iterator[list[Session]]:
+    """Yield what fills with each commit: before the first one nothing was done."""
+    commits: list[Session] = []
+
+    def note(session: Session) -> None:
+        if not session.in_nested_transaction():
+            commits.append(session)
+
+    event.listen(session := db.session(), "after_commit", note)
+    try:
+        yield commits
+    finally:
+        event.remove(session, "after_commit", note)
 
 
 def _request() -> str:

@@ -98,7 +98,11 @@ _SETTINGS: dict[str, Schema] = {
     "name": {"type": "string", "minLength": 1, "examples": ["Wren"]},
     "model_id": {"type": "string", "minLength": 1, "examples": ["rehearsal/wren"]},
     "system_prompt": _PROMPT,
-    "reflection_prompt": _PROMPT,
+    "reflection_prompt": {
+        **_PROMPT,
+        "description": f"{_PROMPT['description']} It does not begin the daily reflection, which "
+        "is the agent's to turn on; null ends it.",
+    },
     "memory_reflection_prompt": _PROMPT,
     "refinement_prompt": _PROMPT,
     "refinement_threshold": _THRESHOLD,
@@ -296,11 +300,17 @@ SCHEMAS: dict[str, Schema] = {
                 month={"type": "string", "examples": ["2026-11"]},
                 agent_id=_ID,
                 agent=_TEXT,
-                sessions=_COUNT,
-                prompt_tokens=_COUNT,
+                sessions={
+                    **_COUNT,
+                    "description": "Refinement sessions asked for in that month, "
+                    "whatever became of them.",
+                },
+                reflections={**_COUNT, "description": "Reflections, likewise."},
+                conversations={**_COUNT, "description": "Conversations handed over in that month."},
+                prompt_tokens={**_COUNT, "description": "Of all three, as are the next."},
                 cached_tokens=_COUNT,
                 completion_tokens=_COUNT,
-                cost_usd=_USD,
+                cost_usd={**_USD, "description": "What all three cost: a decimal number."},
             )
         ),
     ),

@@ -1,4 +1,4 @@
-"""What the account's sessions cost."""
+"""What the account's agents cost."""
 
 from datetime import date, datetime
 from typing import Any
@@ -7,7 +7,8 @@ from zoneinfo import ZoneInfo
 from flask import Response
 
 from refine.api.routing import Answer, given, operation
-from refine.models import Account, ApiToken, RefinementSession
+from refine.models import Account, ApiToken
+from refine.models.spending import by_month
 
 
 @operation(
@@ -21,10 +22,10 @@ from refine.models import Account, ApiToken, RefinementSession
     answers={200: Answer("By month, then by agent.", "Usage")},
 )
 def usage(token: ApiToken, query: dict[str, Any] | None = None) -> Response:
-    """Sessions, tokens and cost, by agent and month."""
+    """Sessions, reflections and conversations, and their tokens and cost, by agent and month."""
     query = query or {}
     account = token.account
-    rows = RefinementSession.by_month(
+    rows = by_month(
         account,
         since=_midnight(account, query.get("from")),
         until=_midnight(account, query.get("to")),

@@ -21,7 +21,7 @@ from refine.models import AccessGrant, Agent, AgentMemory
 from refine.models.memory import MEMORY_TYPES
 from refine.transfer import own
 from refine.transfer.formats import READERS, rows_of
-from refine.transfer.importing import Report, import_memories
+from refine.transfer.importing import Report, import_memories, memories
 
 _EXPORTED_AT_A_TIME = 500
 
@@ -107,10 +107,12 @@ def export(agent_reference: str, grant_id: uuid.UUID | None) -> None:
     with application("export"):
         agent = Agent.named(agent_reference)
         if grant_id is None:
-            memories = itertools.chain.from_iterable(_pages_of(agent))
-            lines = own.metadata_of(agent, memories)
+            every = itertools.chain.from_iterable(_pages_of(agent))
+            lines = own.metadata_of(agent, every)
         else:
-            lines = own.with_contents_of(agent, _opened(agent, grant_id))
+            opened = _opened(agent, grant_id)
+            first = list(itertools.islice(opened, 1))  # refused before anything is printed
+            lines = own.with_contents_of(agent, itertools.chain(first, opened))
         for line in lines:
             click.echo(line)
 
@@ -157,23 +159,13 @@ def _progress(stream: BinaryIO) -> Iterator[Callable[[], None]]:
 
 def _say(agent: Agent, report: Report, *, dry_run: bool) -> None:
     did = "would be imported" if dry_run else "imported"
-    types = ", ".join(f"{report.added[type_]:,} {type_}" for type_ in MEMORY_TYPES)
-    into = f"into {agent.name} (agent {agent.id})"
-    console.print(
-        f"{_memories(report.added.total())} {did} {into}: {types}; {report.added_tokens:,} tokens"
-    )
-    if report.split_rows:
-        _line("split", f"{report.split_rows:,} too long for one memory, the parts tied together")
-    if report.already_here:
-        _line("already here", f"{report.already_here:,}")
-    for kind, count in sorted(report.left_out.items()):
-        _line("left out", f"{count:,} {kind}")
-    if report.bad_rows:
-        _line("bad rows", f"{report.bad_rows:,}")
-        for bad in report.named_bad_rows:
-            console.print(f"    {bad.place}: {bad.reason}")
-        if (unnamed := report.bad_rows - len(report.named_bad_rows)) > 0:
-            console.print(f"    and {unnamed:,} more")
+    console.print(report.headline(f"{did} into {agent.name} (agent {agent.id})"))
+    for label, text in report.figures():
+        console.print(f"  {label:<14} {text}")
+    for bad in report.named_bad_rows:
+        console.print(f"    {bad.place}: {bad.reason}")
+    if report.unnamed_bad_rows:
+        console.print(f"    and {report.unnamed_bad_rows:,} more")
     if dry_run:
         console.print("nothing was written")
         return
@@ -185,15 +177,7 @@ def _say(agent: Agent, report: Report, *, dry_run: bool) -> None:
 def _say_broken_off(report: Report, *, dry_run: bool) -> None:
     if report.added and not dry_run:
         click.echo(
-            f"refine: broken off after {_memories(report.added.total())}, which stay; the same "
+            f"refine: broken off after {memories(report.added.total())}, which stay; the same "
             "command goes on from there",
             err=True,
         )
-
-
-def _memories(count: int) -> str:
-    return f"{count:,} {'memory' if count == 1 else 'memories'}"
-
-
-def _line(label: str, text: str) -> None:
-    console.print(f"  {label:<14} {text}")

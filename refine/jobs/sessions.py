@@ -8,8 +8,8 @@ from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
 from refine import clock, settings
-from refine.errors import Refused
-from refine.extensions import db
+from refine.errors import Refused, Unreachable
+from refine.extensions import db, let_go
 from refine.jobs import stopping
 from refine.jobs.dispatch import dispatch, make_room
 from refine.models import Account, Agent, RefinementSession, User
@@ -35,12 +35,19 @@ def refine_session(session_id: str) -> None:
 def refine_later(agent: Agent, trigger: Trigger, **fields: Any) -> RefinementSession:
     """Queue a session for the agent, commit, hand it to a worker.
 
-    Raises SessionAlreadyLive, or (Redis is away, the dispatch waits too long) Unreachable or
-    DBAPIError with the session safely queued.
+    Raises SessionAlreadyLive; or Unreachable, with the session safely queued, where it cannot be
+    handed over now: the clock does it later.
     """
     session = RefinementSession.queue(agent, trigger, **fields)
     db.session.commit()
-    dispatch()
+    try:
+        dispatch()
+    except DBAPIError:
+        let_go()
+        raise Unreachable(
+            "the session is queued, but the database was too busy to hand it over; the clock does "
+            "it later"
+        ) from None
     return session
 
 

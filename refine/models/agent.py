@@ -129,6 +129,11 @@ class Agent(Base):
         """Return the key under which all that the agent owns is sealed."""
         return self.wrapped_key.open()
 
+    @property
+    def is_erased(self) -> bool:
+        """Whether the data key was destroyed: nothing that it sealed can be read any more."""
+        return self.wrapped_key.wrapped is None
+
     # -- finding --------------------------------------------------------------------------------
 
     @classmethod
@@ -235,6 +240,21 @@ class Agent(Base):
         same = self.memories("core").where(AgentMemory.content_hash == memory.content_hash)
         if (existing := db.session.scalar(same.limit(1))) is not None:
             return existing, True
+        return self._save(memory, data, at), False
+
+    def tell(self, content: str, at: datetime | None = None) -> AgentMemory:
+        """Leave a note in the agent's journal, whatever it remembers already; return it.
+
+        Recorded as ``memory_saved``.
+        """
+        at = at or clock.now()
+        self.lock()
+        note = AgentMemory(agent=self, content=content, memory_type="journal", created_at=at)
+        return self._save(note, None, at)
+
+    def _save(
+        self, memory: AgentMemory, data: Mapping[str, Any] | None, at: datetime
+    ) -> AgentMemory:
         db.session.add(memory)
         db.session.flush()
         change_memories(
@@ -245,7 +265,7 @@ class Agent(Base):
             data=data,
             at=at,
         )
-        return memory, False
+        return memory
 
     # -- settings with defaults -----------------------------------------------------------------
 
@@ -313,7 +333,8 @@ class Agent(Base):
 
         Recorded as ``agent_settings_update``, each prompt by itself and sealed; ``hand`` says in
         the records who did it. InvalidValue is the caller's to roll back. As with a user's change,
-        a new model or prompt is a changed identity.
+        a new model or prompt is a changed identity. A ``reflection_prompt`` that is taken away ends
+        the daily reflection, one that is set does not begin it: that is the agent's.
         """
         self.lock()
         before = {field: getattr(self, field) for field in PROMPTS if field in fields}
@@ -324,6 +345,8 @@ class Agent(Base):
         for field, value in after.items():
             setattr(self, field, value)
             after[field] = getattr(self, field)
+        if "reflection_prompt" in after and after["reflection_prompt"] is None:
+            self.reflects_daily = False
         prompts = [field for field in after if after[field] != before[field]]
         for field in prompts:
             self._record_settings(

@@ -10,9 +10,9 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from refine import clock
 from refine.errors import InvalidValue, NotFound
-from refine.extensions import Base, db
+from refine.extensions import Base, database_now, db
 from refine.models.account import Account
-from refine.models.agent import Agent
+from refine.models.agent import PROMPTS, Agent
 from refine.models.audit import AuditLog
 from refine.models.columns import BigId, Created
 from refine.models.user import User
@@ -125,8 +125,14 @@ class ApiToken(Base):
     # -- what a platform token does -------------------------------------------------------------
 
     def add_agent(self, *, name: str, model_id: str, **fields: Any) -> Agent:
-        """Add an agent to the account; recorded as ``agent_created``."""
+        """Add an agent to the account; recorded as ``agent_created``.
+
+        One that comes with a prompt of somebody else's lets nobody read for a day, as after a
+        changed one.
+        """
         made = Agent(account=self.account, name=name, model_id=model_id, **fields)
+        if any(fields.get(prompt) for prompt in PROMPTS):
+            made.identity_changed_at = database_now()
         db.session.add(made)
         db.session.flush()
         AuditLog.record(
@@ -142,7 +148,7 @@ class ApiToken(Base):
         changed = agent.be_managed(self._hand, **fields)
         if changed:
             named = ", ".join(field.replace("_", " ") for field in changed)
-            agent.remember(f"My platform changed my settings: {named}.", "journal")
+            agent.tell(f"My platform changed my settings: {named}.")
         return changed
 
     def mint_for(self, agent: Agent, *, expires_at: datetime | None) -> tuple["ApiToken", str]:
@@ -150,10 +156,7 @@ class ApiToken(Base):
         token, secret = ApiToken.mint(
             account=self.account, agent=agent, by=self, expires_at=expires_at
         )
-        agent.remember(
-            f"My platform had a token made that speaks as me. It begins with {token.hint}.",
-            "journal",
-        )
+        agent.tell(f"My platform had a token made that speaks as me. It begins with {token.hint}.")
         return token, secret
 
     @property

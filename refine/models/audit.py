@@ -203,11 +203,13 @@ class AuditLog(Base):
 
         Flushes, locks the head of the chain and writes, all in the caller's transaction. ``data``
         holds no content and no floats; ``sealed`` is encrypted under the agent's data key (the
-        platform's key where there is no agent).
+        platform's key where there is no agent). Of an agent that was erased it is left out: what
+        still comes to an end is recorded in figures.
         """
         db.session.flush()
         platform = WrappedKey.platform().open()
-        owner = agent.data_key() if agent is not None else platform
+        if agent is not None and agent.is_erased:
+            sealed = None
         head = ChainHead.locked(agent=agent, account=account)
         of_account = agent.account_id if agent is not None else account.id if account else None
         written = cls(
@@ -222,7 +224,7 @@ class AuditLog(Base):
             auditable_type=subject[0] if subject is not None else None,
             auditable_id=str(subject[1]) if subject is not None else None,
             data=dict(data or {}),
-            sealed_text=_sealed(owner, sealed),
+            sealed_text=_sealed(agent, sealed),
             created_at=at or clock.now(),
         )
         written.hash = written.link(platform, head.hash, canonical_json(written.data))
@@ -302,5 +304,8 @@ class AuditLog(Base):
         return platform.mac(canonical_json(parts), _LINK_CONTEXT)
 
 
-def _sealed(key: DataKey, contents: Mapping[str, Any] | None) -> bytes | None:
-    return key.seal(canonical_json(contents), _SEALED_CONTEXT) if contents else None
+def _sealed(agent: "Agent | None", contents: Mapping[str, Any] | None) -> bytes | None:
+    if not contents:
+        return None
+    key = agent.data_key() if agent is not None else WrappedKey.platform().open()
+    return key.seal(canonical_json(contents), _SEALED_CONTEXT)

@@ -116,7 +116,7 @@ def _note(record: AuditLog, digests: Digests) -> None:
 
 
 def _verify_memories(agent: Agent, digests: Digests) -> int:
-    if agent.wrapped_key.wrapped is None:
+    if agent.is_erased:
         return 0  # erased for good: only the skeleton is left to check
     checked = 0
     with db.session.scalars(

@@ -160,9 +160,9 @@ def undo(
 
 
 def undo_own_last(session: RefinementSession, *, at: datetime | None = None) -> Undo:
-    """Undo the session as its agent, who may undo the last one that it took part in."""
+    """Undo the session as its agent, who may undo the last one that did something."""
     session.lock()
-    last = RefinementSession.last_of(session.agent)
+    last = RefinementSession.last_at_work(session.agent)
     if last is None or last.id != session.id:
         raise Refused("an agent may undo its last session only; an admin can undo earlier ones")
     return undo(session, through="agent", at=at)

@@ -82,6 +82,7 @@ class _TaskHold(Hold[MemoryTask]):
 
     def _read(self) -> None:
         """One part, until the model answers without calling the tool."""
+        self._turns = 0
         while calls := self._turn().tool_calls:
             for call in calls:
                 self._begin_tool_call()

@@ -59,13 +59,6 @@ def next_slot(schedule: str, time_zone: str, at: datetime) -> datetime:
             return slot
 
 
-def month_start(time_zone: str, at: datetime) -> datetime:
-    """Return the instant at which the month of ``at`` (aware) began in that zone, in UTC."""
-    zone = ZoneInfo(time_zone)
-    local = at.astimezone(zone)
-    return _instant(datetime(local.year, local.month, 1), zone)  # noqa: DTZ001 - local time
-
-
 def _comes_due(schedule: str) -> bool:
     try:
         croniter(schedule, datetime(2000, 1, 1, tzinfo=UTC)).get_next()

@@ -41,6 +41,7 @@ class Report:
     added: Counter[str] = field(default_factory=Counter)
     added_tokens: int = 0
     already_here: int = 0
+    otherwise_here: int = 0  # of these, under the same id with another text
     split_rows: int = 0
     batches: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
@@ -52,11 +53,59 @@ class Report:
         """Whether there was something to read, and nothing of it could be read."""
         return bool(self.bad_rows) and not (self.added or self.already_here or self.left_out)
 
+    @property
+    def unnamed_bad_rows(self) -> int:
+        """How many bad rows there are beyond those that are named."""
+        return self.bad_rows - len(self.named_bad_rows)
+
+    def headline(self, did: str) -> str:
+        """Say in one line what was added; ``did`` is what happened to it."""
+        types = ", ".join(f"{self.added[type_]:,} {type_}" for type_ in MEMORY_TYPES)
+        return f"{memories(self.added.total())} {did}: {types}; {self.added_tokens:,} tokens"
+
+    def figures(self) -> Iterator[tuple[str, str]]:
+        """Yield what became of the other rows, each with how many there were."""
+        if self.split_rows:
+            yield "split", f"{self.split_rows:,} too long for one memory, the parts tied together"
+        if self.already_here:
+            yield "already here", f"{self.already_here:,}{self._otherwise()}"
+        for kind, count in sorted(self.left_out.items()):
+            yield "left out", f"{count:,} {kind}"
+        if self.bad_rows:
+            yield "bad rows", f"{self.bad_rows:,}"
+
+    def _otherwise(self) -> str:
+        if not self.otherwise_here:
+            return ""
+        return f", {self.otherwise_here:,} of them with another text, left as they are"
+
+    def note_added(self, memory_type: str, content: str) -> None:
+        """Count a memory that was added, or would be."""
+        self.added[memory_type] += 1
+        self.added_tokens += token_estimate(content)
+
     def note_bad(self, bad: BadRow) -> None:
         """Count a bad row, and name it if there is room."""
         self.bad_rows += 1
         if len(self.named_bad_rows) < MAX_NAMED_BAD_ROWS:
             self.named_bad_rows.append(bad)
+
+
+def memories(count: int) -> str:
+    """Return so many memories in words."""
+    return f"{count:,} {'memory' if count == 1 else 'memories'}"
+
+
+def check(read: Read, *, memory_type: str = "core") -> Report:
+    """Return what could be added of the rows of ``read``.
+
+    No agent is looked at: whoever may not know what is in a memory learns nothing of it here.
+    """
+    report = Report()
+    for pieces in _good_rows(read(), memory_type, report):
+        for piece in pieces:
+            report.note_added(piece.memory_type, piece.content)
+    return report
 
 
 def import_memories(
@@ -78,6 +127,9 @@ def import_memories(
     counts and writes nothing; it remembers ids of what it would have written. ``memory_type`` is
     for rows that do not say it themselves. ``report`` is kept current: whoever passes one has the
     figures even where the import is broken off.
+
+    A ``user`` learns which memories were here already: each batch of theirs is recorded, also one
+    that added nothing, and the agent is told what was added by a journal memory at the end.
     """
     report = report if report is not None else Report()
     db.session.commit()  # no transaction is held open while rows are read
@@ -87,7 +139,17 @@ def import_memories(
     for batch in _batched(_good_rows(read(), memory_type, report)):
         batches.take_in(batch)
         progress()
+    if user is not None and report.added and not dry_run:
+        _tell(agent, user, report, source)
     return report
+
+
+def _tell(agent: Agent, user: User, report: Report, source: str) -> None:
+    brought = memories(report.added.total())
+    agent.tell(
+        f"{user.email} brought {brought} into my memory, from a file of the format {source}."
+    )
+    db.session.commit()
 
 
 @dataclass(frozen=True)
@@ -161,6 +223,8 @@ class _New:
     source_id: str
 
 
+# By where it came from and its id there, the hash of what it says.
+_Known = dict[tuple[str, str], str]
 # By its hash, whether a content stands here with the flag, and with which tags.
 _Kept = dict[str, list[tuple[bool, frozenset[str]]]]
 
@@ -176,62 +240,67 @@ class _Batches:
         self._user = user
         self._report = report
         self._dry_run = dry_run
-        self._would_be_known: set[tuple[str, str]] = set()
+        self._would_be_known: _Known = {}
         self._would_be_kept: _Kept = {}
 
     def take_in(self, batch: Sequence[_Piece]) -> None:
         """Add what is not here yet, with one record, and commit."""
         if self._dry_run:
-            new = self._new_among(batch, self._would_be_known, self._would_be_kept)
+            new, otherwise = self._new_among(batch, self._would_be_known, self._would_be_kept)
         else:
             self._agent.lock()
-            new = self._new_among(batch, set(), {})
-            if new:
+            new, otherwise = self._new_among(batch, {}, {})
+            if new or self._user is not None:
                 self._write(new, len(batch) - len(new))
         db.session.commit()
         # only now: what is reported is there
         self._report.already_here += len(batch) - len(new)
-        self._report.batches += bool(new)
+        self._report.otherwise_here += otherwise
+        self._report.batches += bool(new) or self._user is not None
         for one in new:
-            self._report.added[one.piece.memory_type] += 1
-            self._report.added_tokens += token_estimate(one.piece.content)
+            self._report.note_added(one.piece.memory_type, one.piece.content)
 
     def _new_among(
-        self, batch: Sequence[_Piece], known: set[tuple[str, str]], kept: _Kept
-    ) -> list[_New]:
-        """Return what of a batch is new to the agent, and to ``known`` and ``kept``, which grow."""
+        self, batch: Sequence[_Piece], known: _Known, kept: _Kept
+    ) -> tuple[list[_New], int]:
+        """Return what of a batch is new to the agent, and to ``known`` and ``kept``, which grow.
+
+        And of how many of the others the id is known, but the text is another.
+        """
         key = self._agent.data_key()
         named = [_New(one, one.row.source or self._source, _source_id(one, key)) for one in batch]
         hashes = [content_hash(one.content, key) for one in batch]
         here = self._known_here(named)
         kept_here = self._kept_here(hashes)
-        new = []
+        new, otherwise = [], 0
         for one, hashed in zip(named, hashes, strict=True):
             name = (one.source, one.source_id)
             is_duplicate = one.piece.parts == 1 and any(
                 _covers(memory, one.piece)
                 for memory in (*kept_here.get(hashed, ()), *kept.get(hashed, ()))
             )
-            if name in here or name in known or is_duplicate:
+            same_id = here.get(name) or known.get(name)
+            if same_id is not None or is_duplicate:
+                otherwise += same_id is not None and same_id != hashed
                 continue
-            known.add(name)
+            known[name] = hashed
             if _is_kept_core(one.piece):
                 standing = (one.piece.row.constitutional, frozenset(one.piece.tags))
                 kept.setdefault(hashed, []).append(standing)
             new.append(one)
-        return new
+        return new, otherwise
 
-    def _known_here(self, named: Sequence[_New]) -> set[tuple[str, str]]:
+    def _known_here(self, named: Sequence[_New]) -> _Known:
         """Return which of these came before; also where the agent has tidied them away since."""
         rows = db.session.execute(
-            select(AgentMemory.source, AgentMemory.source_id).where(
+            select(AgentMemory.source, AgentMemory.source_id, AgentMemory.content_hash).where(
                 AgentMemory.agent_id == self._agent.id,
                 AgentMemory.source.in_({one.source for one in named}),
                 AgentMemory.source_id.in_({one.source_id for one in named}),
                 AgentMemory.source_id.is_not(None),
             )
         )
-        return {(row.source or "", row.source_id or "") for row in rows}
+        return {(row.source or "", row.source_id or ""): row.content_hash for row in rows}
 
     def _kept_here(self, hashes: Sequence[str]) -> _Kept:
         # by the hash alone: asked for kept core ones, PostgreSQL reads them all, in each batch
@@ -255,7 +324,7 @@ class _Batches:
     def _write(self, new: Sequence[_New], already_here: int) -> None:
         agent, at = self._agent, clock.now()
         ids = AgentMemory.next_ids(len(new))
-        memories = [
+        added = [
             AgentMemory(
                 id=id_,
                 agent=agent,
@@ -273,11 +342,11 @@ class _Batches:
             )
             for id_, one in zip(ids, new, strict=True)
         ]
-        db.session.add_all(memories)
+        db.session.add_all(added)
         db.session.flush()
         change_memories(
             "memory_imported",
-            [Change(memory.id, None, memory.image()) for memory in memories],
+            [Change(memory.id, None, memory.image()) for memory in added],
             agent=agent,
             user=self._user,
             subject=("Agent", agent.id),

@@ -24,9 +24,10 @@ _VECTORS = frozenset({"embedding", "embeddings", "vector", "embedding_config"})
 
 # What may hold the key to something else is never taken.
 _SECRET = re.compile(
-    r"(?i)(^|[_-])(secrets?|passwords?|passphrase|credentials?|api[_-]?keys?|private[_-]?key|"
-    r"(access|auth|bearer|refresh)[_-]?token|authorization|environment[_-]variables)$"
+    r"(?i)(^|[_-])(secrets?|passwords?|passwd|pwd|passphrase|credentials?|cookies?|auth|"
+    r"(api|private|secret|access)[_-]?keys?|token|authorization|environment[_-]variables)$"
 )
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +139,6 @@ def _harmless(value: Any) -> Any:
         return {
             name: _harmless(inner)
             for name, inner in value.items()
-            if name not in _VECTORS and not _SECRET.search(name)
+            if name not in _VECTORS and not _SECRET.search(_HUMP.sub("_", name))
         }
     return [_harmless(inner) for inner in value] if isinstance(value, list) else value

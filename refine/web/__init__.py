@@ -2,7 +2,7 @@
 
 ``scope`` says who asks and what they may see; ``granted`` what agents let them read; ``words`` how
 pages say things; ``charts`` what plots look like; ``paging`` how long lists are cut; ``errors``
-what is shown where something goes wrong.
+what is shown where something goes wrong; ``uploads`` keeps files that people send in memory.
 """
 
 from flask import Flask
@@ -17,6 +17,7 @@ from refine.web import (
     errors,
     granted,
     headers,
+    importing,
     metrics,
     ops,
     overview,
@@ -26,12 +27,14 @@ from refine.web import (
     signing_in,
     status,
     tokens,
+    uploads,
     words,
 )
 
 
 def register(app: Flask) -> None:
     """Add every page, and what all of them share."""
+    app.request_class = uploads.Request
     csrf.init_app(app)
     headers.register(app)
     errors.register(app)
@@ -39,7 +42,7 @@ def register(app: Flask) -> None:
     signing_in.register(app)
     granted.register(app)
     for area in (
-        *(status, metrics, signing_in, overview, agents, agent, sessions),
-        *(access, audit, schedule, ops, people, accounts, tokens),
+        *(status, metrics, signing_in, overview, agents, agent, importing),
+        *(sessions, access, audit, schedule, ops, people, accounts, tokens),
     ):
         app.register_blueprint(area.pages)

@@ -1,12 +1,12 @@
 """One agent: its story in figures, its memories, its settings; content under a grant alone."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from flask import Blueprint, abort, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
-from sqlalchemy import ColumnElement, Select, select
+from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import defer
 
 from refine import clock
@@ -14,7 +14,14 @@ from refine.errors import InvalidValue, Refused, Unreachable
 from refine.extensions import db
 from refine.jobs.sessions import refine_later
 from refine.llm.clients import known_models
-from refine.models import Agent, AgentMemory, AuditLog, RefinementSession, SessionAlreadyLive
+from refine.models import (
+    Agent,
+    AgentMemory,
+    AuditLog,
+    MemoryTask,
+    RefinementSession,
+    SessionAlreadyLive,
+)
 from refine.models.agent import JOURNAL_SHOWN_FOR, PROMPTS
 from refine.models.audit import Mass
 from refine.models.session.columns import ROLLING_WINDOW
@@ -28,6 +35,7 @@ from refine.web.paging import PAGE_ROWS, page_of
 pages = Blueprint("agent", __name__)
 
 _SESSIONS_SHOWN = 10
+_TASKS_SHOWN = 10
 _RECORDS_DRAWN = 2_000
 _MARKS = {
     "memory_refinement_complete": "session",
@@ -60,8 +68,19 @@ def page(agent_id: int) -> str:
             for days in (ROLLING_WINDOW.days, 3 * ROLLING_WINDOW.days)
         },
         sessions=_sessions(agent),
+        between=_Between.of(agent),
         live=RefinementSession.live_of(agent),
         why_not=RefinementSession.why_not_ask(agent, at),
+    )
+
+
+@pages.get("/agents/<int:agent_id>/tasks")
+def tasks(agent_id: int) -> str:
+    """Its reflections and conversations, newest first."""
+    agent = scope.agent_or_404(agent_id)
+    page = page_of(_tasks(agent))
+    return render_template(
+        "agent/tasks.html", agent=agent, page=page, tasks=[row[0] for row in page.rows]
     )
 
 
@@ -229,6 +248,31 @@ def _settings_page(agent: Agent, error: str | None = None, opened: Any = None) -
     )
 
 
+class _Between(NamedTuple):
+    """What an agent does between its sessions."""
+
+    tasks: Sequence[MemoryTask]
+    last_reflection: MemoryTask | None
+    conversations_waiting: int
+
+    @classmethod
+    def of(cls, agent: Agent) -> "_Between":
+        """Return the latest of it."""
+        last = _tasks(agent).where(
+            MemoryTask.kind == "reflection", MemoryTask.ended_at.is_not(None)
+        )
+        waiting = select(func.count()).where(
+            MemoryTask.agent_id == agent.id,
+            MemoryTask.kind == "extraction",
+            MemoryTask.status == "queued",
+        )
+        return cls(
+            tasks=db.session.scalars(_tasks(agent).limit(_TASKS_SHOWN)).all(),
+            last_reflection=db.session.scalar(last.limit(1)),
+            conversations_waiting=db.session.scalar(waiting) or 0,
+        )
+
+
 class _Wanted(NamedTuple):
     """Which memories a page is about."""
 
@@ -298,6 +342,14 @@ def _sessions(agent: Agent) -> list[RefinementSession]:
             .order_by(RefinementSession.created_at.desc())
             .limit(_SESSIONS_SHOWN)
         )
+    )
+
+
+def _tasks(agent: Agent) -> Select[MemoryTask]:
+    return (
+        select(MemoryTask)
+        .where(MemoryTask.agent_id == agent.id)
+        .order_by(MemoryTask.created_at.desc(), MemoryTask.id)
     )
 
 

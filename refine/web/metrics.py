@@ -125,6 +125,30 @@ def _tasks() -> Iterator[Metric]:
         kept.add_metric([kind], sum(tally.memories_kept for tally in mine))
         cost.add_metric([kind], float(sum(tally.cost_usd for tally in mine)))
     yield from (ended, kept, cost)
+    yield from _waiting_tasks()
+
+
+def _waiting_tasks() -> Iterator[Metric]:
+    now = clock.now()
+    backlog = MemoryTask.backlog(now)
+    queued = GaugeMetricFamily(
+        "refine_queued_memory_tasks",
+        "Reflections and extractions that wait for a worker alone",
+        labels=["kind"],
+    )
+    queued.add_metric(["reflection"], backlog.reflections)
+    queued.add_metric(["extraction"], backlog.conversations)
+    yield queued
+    yield GaugeMetricFamily(
+        "refine_running_memory_tasks",
+        "Reflections and extractions that run",
+        value=MemoryTask.running(),
+    )
+    yield GaugeMetricFamily(
+        "refine_memory_task_queue_age_seconds",
+        "How long the first of those that wait has been due",
+        value=(now - backlog.since).total_seconds() if backlog.since is not None else 0,
+    )
 
 
 def _ages() -> Iterator[Metric]:

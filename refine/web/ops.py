@@ -1,16 +1,17 @@
 """Operations: queue, workers, clock, and what failed, and why."""
 
-from datetime import timedelta
-from typing import Any
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from flask import Blueprint, current_app, render_template
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, Select, func, literal, select, union_all
 from sqlalchemy.orm import contains_eager
 
 from refine import clock
 from refine.extensions import db
 from refine.health import Check, checks, clock_check, older_keys_check, queue_check, schedule_check
-from refine.models import Agent, RefinementSession
+from refine.models import Agent, MemoryTask, RefinementSession
 from refine.models.run import LIVE
 from refine.web import scope
 
@@ -18,6 +19,18 @@ pages = Blueprint("ops", __name__)
 
 _FAILURES_OF = timedelta(days=30)
 _SHOWN = 20
+# One that is tried again has the kind of its last error, too.
+_HAS_FAILED = MemoryTask.ended_at.is_not(None) & MemoryTask.error_kind.is_not(None)
+
+
+class Failures(NamedTuple):
+    """How much ended by one kind of error, and when the last of it did."""
+
+    kind: str
+    sessions: int
+    reflections: int
+    conversations: int
+    last: datetime
 
 
 @pages.get("/ops")
@@ -28,11 +41,13 @@ def page() -> str:
         "ops/page.html",
         checks=_checks(),
         live=_sessions(RefinementSession.status.in_(LIVE)),
+        live_tasks=_tasks(MemoryTask.status.in_(LIVE)),
         failures=_failures(ids),
         failed=_sessions(
             RefinementSession.status.in_(("failed", "incomplete"))
             & RefinementSession.error_kind.is_not(None)
         ),
+        failed_tasks=_tasks(_HAS_FAILED),
     )
 
 
@@ -43,34 +58,47 @@ def _checks() -> list[Check]:
     return found
 
 
-def _sessions(wanted: Any) -> list[RefinementSession]:
-    return list(
-        db.session.scalars(
-            select(RefinementSession)
-            .join(RefinementSession.agent)
-            .options(contains_eager(RefinementSession.agent))
-            .where(wanted, Agent.account_id.in_(scope.account_ids()))
-            .order_by(RefinementSession.created_at.desc())
-            .limit(_SHOWN)
-        )
-    )
+def _sessions(wanted: ColumnElement[bool]) -> Sequence[RefinementSession]:
+    return db.session.scalars(
+        select(RefinementSession)
+        .join(RefinementSession.agent)
+        .options(contains_eager(RefinementSession.agent))
+        .where(wanted, Agent.account_id.in_(scope.account_ids()))
+        .order_by(RefinementSession.created_at.desc())
+        .limit(_SHOWN)
+    ).all()
 
 
-def _failures(ids: Any) -> list[Any]:
-    """Kinds of errors of the last 30 days: how many sessions, and the last of each."""
-    return list(
-        db.session.execute(
-            select(
-                RefinementSession.error_kind,
-                func.count(),
-                func.max(RefinementSession.ended_at),
-            )
-            .where(
-                RefinementSession.in_accounts(ids),
-                RefinementSession.error_kind.is_not(None),
-                RefinementSession.created_at > clock.now() - _FAILURES_OF,
-            )
-            .group_by(RefinementSession.error_kind)
-            .order_by(func.count().desc())
-        )
+def _tasks(wanted: ColumnElement[bool]) -> Sequence[MemoryTask]:
+    return db.session.scalars(
+        select(MemoryTask)
+        .join(MemoryTask.agent)
+        .options(contains_eager(MemoryTask.agent))
+        .where(wanted, Agent.account_id.in_(scope.account_ids()))
+        .order_by(MemoryTask.created_at.desc())
+        .limit(_SHOWN)
+    ).all()
+
+
+def _failures(ids: Select[int]) -> list[Failures]:
+    """What ended by an error in the last 30 days, the most frequent kind first."""
+    since = clock.now() - _FAILURES_OF
+    of_sessions = select(
+        RefinementSession.error_kind.label("kind"),
+        literal("session").label("of"),
+        RefinementSession.ended_at.label("at"),
+    ).where(
+        RefinementSession.in_accounts(ids),
+        RefinementSession.error_kind.is_not(None),
+        RefinementSession.created_at > since,
     )
+    of_tasks = select(MemoryTask.error_kind, MemoryTask.kind, MemoryTask.ended_at).where(
+        MemoryTask.in_accounts(ids), _HAS_FAILED, MemoryTask.created_at > since
+    )
+    each = union_all(of_sessions, of_tasks).subquery()
+    counts = [
+        func.count().filter(each.c.of == of) for of in ("session", "reflection", "extraction")
+    ]
+    counted = select(each.c.kind, *counts, func.max(each.c.at)).group_by(each.c.kind)
+    rows = db.session.execute(counted.order_by(func.count().desc(), each.c.kind))
+    return [Failures(*row) for row in rows]

@@ -1,11 +1,10 @@
 """The front page: what needs attention first, then how things go."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from decimal import Decimal
+from datetime import timedelta
 
 from flask import Blueprint, render_template, url_for
-from sqlalchemy import ColumnElement, and_, func, literal, select
+from sqlalchemy import and_, func, select
 from sqlalchemy.orm import contains_eager
 
 from refine import clock, settings
@@ -14,6 +13,7 @@ from refine.health import clock_check, queue_check
 from refine.models import Account, Agent, MemoryTask, RefinementSession
 from refine.models.agent_list import State, counted
 from refine.models.run import LIVE
+from refine.models.spending import spent_since, spent_usd_of_month
 from refine.web import scope
 from refine.web.charts import day_bars
 from refine.web.days import midnight
@@ -24,6 +24,7 @@ _DAYS = 30
 _NEXT_SLOTS = 5
 _RUNNING_SHOWN = 10
 _LATE = timedelta(hours=1)
+_LOST_WITHIN = timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,9 @@ def page() -> str:
     ).all()
     return render_template(
         "overview/page.html",
-        attention=sorted([*_platform(), *_agents(), *_accounts()], key=_gravity),
+        attention=sorted([*_platform(), *_agents(), *_conversations(), *_accounts()], key=_gravity),
         period=RefinementSession.period(ids, since),
+        spent=spent_since(ids, since),
         first_day=first_day,
         bars=day_bars(days, today, _DAYS),
         outcomes=_summed(days),
@@ -96,6 +98,21 @@ def _agents() -> list[Attention]:
     ]
 
 
+def _conversations() -> list[Attention]:
+    """What was handed over and is gone, with nothing kept of it."""
+    lost = MemoryTask.conversations_lost(scope.account_ids(), clock.now() - _LOST_WITHIN)
+    if not lost:
+        return []
+    said = f"{lost} conversation{'s' if lost > 1 else ''} of the last day given up"
+    return [
+        Attention(
+            "bad",
+            f"{said}: nothing of {'them' if lost > 1 else 'it'} was kept",
+            url_for("ops.page", account=_named_account()),
+        )
+    ]
+
+
 def _platform() -> list[Attention]:
     found = [
         Attention("bad", f"{check.name}: {check.problem}", url_for("ops.page"))
@@ -117,7 +134,7 @@ def _accounts() -> list[Attention]:
     at = clock.now()
     found = []
     is_late = and_(Account.next_due_at < at - _LATE, ~Account.paused)
-    is_capped = _spent_usd_of_month(at) >= Account.monthly_cost_cap_usd
+    is_capped = spent_usd_of_month(at) >= Account.monthly_cost_cap_usd
     for account, late, capped in db.session.execute(
         select(Account, is_late, is_capped)
         .where(Account.id.in_(scope.account_ids()), is_late | is_capped)
@@ -132,21 +149,6 @@ def _accounts() -> list[Attention]:
                 Attention("warn", f"{account.name}: the monthly cost cap is reached", where)
             )
     return found
-
-
-def _spent_usd_of_month(at: datetime) -> ColumnElement[Decimal]:
-    """What an account's agents cost since its month began: ``cost_usd_of_month`` for many."""
-    local = func.timezone(Account.time_zone, literal(at))
-    since = func.timezone(Account.time_zone, func.date_trunc("month", local))
-    of_sessions, of_tasks = (
-        select(func.coalesce(func.sum(kind.cost_usd), 0))
-        .join(kind.agent)
-        .where(Agent.account_id == Account.id, kind.created_at >= since)
-        .correlate(Account)
-        .scalar_subquery()
-        for kind in (RefinementSession, MemoryTask)
-    )
-    return of_sessions + of_tasks
 
 
 def _named_account() -> str | None:

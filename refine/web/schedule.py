@@ -16,6 +16,7 @@ from refine.extensions import db
 from refine.jobs.sessions import sweep
 from refine.models import Account, Agent, RefinementSession
 from refine.models.session import AUTOMATIC_TRIGGERS
+from refine.models.spending import cost_usd_of_month
 from refine.web import scope
 
 pages = Blueprint("schedule", __name__)
@@ -85,7 +86,7 @@ def _page(account: Account, error: str | None = None) -> str:
         slots=slots,
         time_zones=sorted(available_timezones()),
         outcomes=_last_outcomes(account),
-        spent_usd=RefinementSession.cost_usd_of_month(account, at),
+        spent_usd=cost_usd_of_month(account, at),
     )
 
 

@@ -28,6 +28,9 @@ STATUSES = {
     "failed": ("failed", "✗", "bad"),
 }
 
+# What is asked of an agent between its sessions, by what it is about.
+TASK_KINDS = {"reflection": "reflection", "extraction": "conversation"}
+
 TRIGGERS = {
     "weekly": "by the schedule",
     "over_budget": "by the budget check",
@@ -108,6 +111,13 @@ ACTIONS = {
     "keys_rotated": "keys rotated",
 }
 
+IMPORT_FORMATS = {
+    "letta": "Letta: an agent file (.af), or passages as its API lists them",
+    "mem0": "mem0: JSON of get_all",
+    "mcp": "MCP memory server: JSON Lines",
+    "refine": "Refine: a full export",
+}
+
 # What forms call a field, and errors do by its name.
 LABELS = {
     "model_id": "model",
@@ -117,6 +127,7 @@ LABELS = {
     "monthly_cost_cap_usd": "monthly cost cap",
     "email": "e-mail",
     "duration_minutes": "duration",
+    "memory_type": "kind of memory",
 }
 _FIELD = re.compile(rf"\b({'|'.join(LABELS)})\b")
 _CODE = re.compile("`([^`]+)`")
@@ -223,6 +234,7 @@ def _span(span: timedelta) -> str:
 def _names() -> dict[str, Any]:
     names: dict[str, Any] = {
         "STATUSES": STATUSES,
+        "TASK_KINDS": TASK_KINDS,
         "TRIGGERS": TRIGGERS,
         "ACCESS_STATES": ACCESS_STATES,
         "ACCESS_REASONS": ACCESS_REASONS,

@@ -1,21 +1,26 @@
 """The header Idempotency-Key: what is sent twice is done once."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 import jsonschema
 import pytest
 import time_machine
-from flask import Flask
-from sqlalchemy import select, text
+from flask import Flask, Response
+from redis import Redis
+from sqlalchemy import event, select, text
 
 from refine import clock
+from refine.api import once
 from refine.api.document import document
 from refine.extensions import db
 from refine.jobs.tick import run_tick
 from refine.models import AgentMemory, ApiToken, IdempotencyKey
 from tests import factories
-from tests.api.conftest import Everybody, bearing, program_of
+from tests.api.conftest import Everybody, bearing, program_of, token_of
 
 KEY = {"Idempotency-Key": "4f6c-1"}
 NEW = {"content": "said once", "memory_type": "journal"}
@@ -222,3 +227,62 @@ def test_a_session_is_asked_for_once(app: Flask) -> None:
 
     assert (first.status_code, second.status_code) == (202, 202)
     assert first.json == second.json
+
+
+class FaultError(Exception):
+    """Something of ours that went wrong."""
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_fault_leaves_the_key_free_where_nothing_was_done_and_there_alone(
+    everybody: Everybody, app: Flask, is_done: bool
+) -> None:
+    def fail() -> Response:
+        db.session.execute(text("SELECT 1"))
+        if is_done:
+            db.session.commit()
+        raise FaultError
+
+    asked = app.test_request_context("/api/v1/memories", method="POST", headers=KEY)
+    with asked, pytest.raises(FaultError):
+        once.answered(token_of(everybody.own), fail, is_secret=False)
+
+    assert (db.session.scalar(select(IdempotencyKey)) is not None) == is_done
+
+
+def test_a_session_that_cannot_be_handed_over_is_asked_for_once_all_the_same(
+    everybody: Everybody, redis: Redis
+) -> None:
+    with another_dispatcher_at_work():
+        first = everybody.own.post("/sessions", headers=KEY)
+    second = everybody.own.post("/sessions", headers=KEY)
+
+    assert (first.status_code, second.status_code) == (202, 202)
+    assert first.json == second.json
+
+
+@contextmanager
+def another_dispatcher_at_work() -> Iterator[None]:
+    """Have the lock that dispatchers take held, and nobody here wait long for it."""
+    with impatient(), db.engine.connect() as other:
+        other.execute(text("SELECT pg_advisory_xact_lock(hashtext('refine.dispatch'))"))
+        yield
+
+
+@contextmanager
+def impatient() -> Iterator[None]:
+    """Have every connection that is made meanwhile wait for locks but a moment."""
+
+    def hurry(connection: Any, _record: object) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET lock_timeout = '50ms'")
+
+    db.session.rollback()
+    db.engine.dispose()
+    event.listen(db.engine, "connect", hurry)
+    try:
+        yield
+    finally:
+        event.remove(db.engine, "connect", hurry)
+        db.session.rollback()
+        db.engine.dispose()

@@ -235,7 +235,7 @@ def test_an_id_beyond_reason_is_not_there(everybody: Everybody, path: str) -> No
 
 @pytest.fixture
 def spent(everybody: Everybody) -> Everybody:
-    """Three sessions in two months, one of another account."""
+    """A session, a reflection and a conversation each in two months, and of another account."""
     for agent, at, cost in (
         (everybody.agent, datetime(2026, 9, 30, 23, 30, tzinfo=UTC), "0.25"),
         (everybody.agent, datetime(2026, 10, 2, tzinfo=UTC), "0.5"),
@@ -245,6 +245,9 @@ def spent(everybody: Everybody) -> Everybody:
         session = ended_session(agent)
         session.created_at, session.cost_usd = at, Decimal(cost)
         session.prompt_tokens, session.completion_tokens = 100, 10
+        cost_of_task = Decimal("0.01")
+        factories.ended_task(agent, "reflection", at=at, cost_usd=cost_of_task, cached_tokens=7)
+        factories.ended_task(agent, "extraction", at=at, cost_usd=cost_of_task, prompt_tokens=5)
     everybody.agent.account.time_zone = "Europe/Berlin"
     db.session.commit()
     return everybody
@@ -261,10 +264,12 @@ def test_usage_is_told_by_agent_and_month_of_the_accounts_zone(spent: Everybody)
                 "agent_id": spent.agent.id,
                 "agent": "Ada",
                 "sessions": 2,
-                "prompt_tokens": 200,
-                "cached_tokens": 0,
+                "reflections": 2,
+                "conversations": 2,
+                "prompt_tokens": 210,
+                "cached_tokens": 14,
                 "completion_tokens": 20,
-                "cost_usd": "0.750000",
+                "cost_usd": "0.790000",
             }
         ],
     }
@@ -283,7 +288,8 @@ def test_usage_is_told_by_agent_and_month_of_the_accounts_zone(spent: Everybody)
 def test_usage_can_be_narrowed_to_days(spent: Everybody, query: str, sessions: int) -> None:
     usage = spent.platform.get(f"/usage?{query}").json["usage"]
 
-    assert sum(each["sessions"] for each in usage) == sessions
+    for kind in ("sessions", "reflections", "conversations"):
+        assert sum(each[kind] for each in usage) == sessions
 
 
 @pytest.mark.parametrize(

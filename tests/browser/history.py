@@ -20,6 +20,7 @@ from refine.models import (
     RefinementSession,
     User,
 )
+from refine.models.memory_task import EndStatus as TaskStatus
 from refine.models.session import EndStatus
 from refine.models.session.columns import Trigger
 from refine.refinement.time_machine import undo
@@ -36,6 +37,8 @@ _ENDINGS: tuple[EndStatus, ...] = ("completed", "declined", "skipped")
 
 # What a session of Wren sets out to remove, week by week.
 _PLANS = itertools.cycle((8, 10, 5, 9, 10, 0, 7))
+
+_UNREACHABLE = "the provider cannot be reached (HTTP 503), after 3 attempts"
 
 _figure = itertools.cycle((41, 27, 63, 35, 52, 30, 74, 46))
 _MOST_TOKENS_OF_ONE = 74
@@ -90,6 +93,8 @@ def lived(admin: User, *, weeks: int = 3, saves_a_week: int = 3, others: int = 4
         protected = next(m for m in db.session.scalars(wren.memories("core")) if m.constitutional)
         protected.set_constitutional(False, user=admin)
         db.session.commit()
+    _between_sessions(wren, now)
+    _between_sessions(petrel, now, reflects=False)
     return History(
         admin=admin,
         wren=wren,
@@ -195,15 +200,53 @@ def _ended(agent: Agent, at: datetime, status: EndStatus) -> RefinementSession:
         "completed": "the agent called complete",
         "declined": "the agent declined",
         "skipped": "no core memories: nothing to look at",
-        "failed": "the provider cannot be reached (HTTP 503), after 3 attempts",
+        "failed": _UNREACHABLE,
     }
     with time_machine.travel(at, tick=False) as traveller:
         session = _claimed(agent, "weekly")
         traveller.shift(12)
-        session.error_kind = "provider_unreachable" if status == "failed" else None
-        session.finish(status, reasons[status])
+        kind = "provider_unreachable" if status == "failed" else None
+        session.finish(status, reasons[status], error_kind=kind)
         db.session.commit()
     return session
+
+
+def _between_sessions(agent: Agent, now: datetime, *, reflects: bool = True) -> None:
+    """A week of reflections and conversations, some that failed, and one that waits."""
+    if reflects:
+        agent.author("reflection_prompt", "Keep what I would miss in a month.")
+        for days in range(1, 8):
+            at = now - timedelta(days=days, hours=3)
+            _task(agent, "reflection", at, "skipped" if days == 3 else "completed")
+    _task(agent, "extraction", now - timedelta(days=2, hours=5), "completed")
+    _task(agent, "extraction", now - timedelta(hours=9), "incomplete")
+    _task(agent, "extraction", now - timedelta(hours=4), "failed")
+    put_off = factories.extraction(agent, at=now - timedelta(minutes=8))
+    put_off.claim(now - timedelta(minutes=2))
+    put_off.give_up(_UNREACHABLE, "provider_unreachable", at=now - timedelta(minutes=1))
+    factories.extraction(agent, at=now - timedelta(minutes=2))
+    db.session.commit()
+
+
+def _task(agent: Agent, kind: str, at: datetime, status: TaskStatus) -> None:
+    reasons: dict[TaskStatus, str | None] = {
+        "completed": None,
+        "incomplete": "the limit of 900 seconds was reached",
+        "skipped": "the account's monthly cost cap is reached",
+        "failed": _UNREACHABLE,
+    }
+    kinds = {"incomplete": "timeout", "failed": "provider_unreachable"}
+    was_asked = {"cost_usd": Decimal("0.0042"), "prompt_tokens": 2_310, "completion_tokens": 188}
+    factories.ended_task(
+        agent,
+        kind,
+        status,
+        at=at,
+        reason=reasons[status],
+        error_kind=kinds.get(status),
+        memories_kept=2 if status in ("completed", "incomplete") else 0,
+        **(was_asked if status != "skipped" else {}),
+    )
 
 
 def _claimed(agent: Agent, trigger: Trigger) -> RefinementSession:

@@ -11,6 +11,7 @@ from flask import Flask
 from playwright.sync_api import BrowserContext, ConsoleMessage, Page, ViewportSize
 from werkzeug.exceptions import HTTPException
 
+from refine.extensions import db
 from refine.models import User
 from tests.browser.history import History, lived
 from tests.browser.tour import paths, stops
@@ -60,6 +61,7 @@ def visits(new_context: Callable[..., BrowserContext], history: History) -> Visi
         for name, go in stops(history):
             go(page)
             page.wait_for_load_state()  # with its style
+            db.session.rollback()  # PostgreSQL ends a transaction that idles for a minute
             yield name, page
 
     return visited

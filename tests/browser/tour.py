@@ -6,6 +6,7 @@ from playwright.sync_api import Page
 
 from tests.browser.history import History
 from tests.browser.visiting import button
+from tests.transfer.files import fixture
 
 
 def paths(history: History) -> dict[str, str]:
@@ -19,11 +20,14 @@ def paths(history: History) -> dict[str, str]:
         "agent-long-story": wren,
         "agent-short-story": f"/agents/{history.petrel.id}",
         "agent-no-story": new,
+        "tasks": f"{wren}/tasks",
+        "tasks-none": f"{new}/tasks",
         "memories": f"{wren}/ledger",
         "memories-journal": f"{wren}/ledger?kind=journal",
         "memories-discarded": f"{wren}/ledger?kind=discarded",
         "memories-none": f"{new}/ledger?kind=discarded",
         "settings": f"{wren}/settings",
+        "import": f"{wren}/import",
         "sessions": "/sessions",
         "sessions-none": "/sessions?lost=1",
         "session-queued": f"/sessions/{history.queued.id}",
@@ -68,6 +72,9 @@ def stops(history: History) -> Iterator[tuple[str, Callable[[Page], object]]]:
     yield "record-open", lambda page: _open_record(page, history)
     yield "access-refused", lambda page: _refused_access(page, history)
     yield "settings-refused", lambda page: _refused_settings(page, history)
+    yield "import-checked", lambda page: _check_import(page, history)
+    yield "imported", lambda page: _import(page, history)
+    yield "import-refused", lambda page: _refused_import(page, history)
     yield "form-out-of-date", lambda page: _out_of_date(page, history)
     yield "invited", _invite
     yield "token-minted", _mint
@@ -98,6 +105,30 @@ def _refused_settings(page: Page, history: History) -> None:
     page.get_by_label("Retention threshold").fill("7")
     button(page, "Save").click()
     page.get_by_role("alert").filter(has_text="Retention threshold").wait_for()
+
+
+def _check_import(page: Page, history: History) -> None:
+    _send(page, history, fixture("mem0.json"), "Check only")
+    page.get_by_role("heading", name="What could be read").wait_for()
+
+
+def _import(page: Page, history: History) -> None:
+    _send(page, history, fixture("mem0.json"), "Import")
+    page.get_by_role("heading", name="What became of it").wait_for()
+
+
+def _refused_import(page: Page, history: History) -> None:
+    _send(page, history, b" " * 5_000_000, "Import")
+    page.get_by_role("alert").filter(has_text="more than 4 MB").wait_for()
+
+
+def _send(page: Page, history: History, file: bytes, how: str) -> None:
+    page.goto(f"/agents/{history.petrel.id}/import")
+    page.get_by_label("File at most").set_input_files(
+        {"name": "memories.json", "mimeType": "application/json", "buffer": file}
+    )
+    page.get_by_label("Format").select_option("mem0")
+    button(page, how).click()
 
 
 def _out_of_date(page: Page, history: History) -> None:

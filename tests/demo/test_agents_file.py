@@ -22,6 +22,8 @@ AGENT_FIELDS = {
     "name",
     "model_id",
     "system_prompt",
+    "reflection_prompt",
+    "reflects_daily",
     "refinement_prompt",
     "refinement_threshold",
     "core_token_budget",
@@ -264,10 +266,12 @@ def test_agents_have_names_of_their_own() -> None:
 
 @pytest.mark.parametrize("agent", DEMO["agents"], ids=lambda agent: agent["name"])
 def test_an_agent_can_be_written_as_it_stands(agent: dict[str, Any]) -> None:
-    prompts = [agent["system_prompt"], agent.get("refinement_prompt", "none")]
+    named = ("system_prompt", "reflection_prompt", "refinement_prompt")
+    prompts = [agent.get(name, "none") for name in named]
 
     assert set(agent) <= AGENT_FIELDS
     assert agent["model_id"].startswith(MODEL_PREFIX)
+    assert agent.get("reflects_daily", False) == ("reflection_prompt" in agent)
     assert all(prompt == prompt.strip() and 0 < len(prompt) <= 10_000 for prompt in prompts)
     assert 0 < agent.get("refinement_threshold", 0.75) <= 1
     assert agent.get("core_token_budget", 5000) > 0

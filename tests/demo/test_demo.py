@@ -69,6 +69,8 @@ def test_prompts_and_settings_are_taken_over(loaded: Account) -> None:
     assert halyard.system_prompt == described["Halyard"]["system_prompt"]
     assert (halyard.refinement_threshold, halyard.core_token_budget) == (0.8, 2000)
     assert loam.paused
+    assert Agent.named("Fathom").reflects_daily
+    assert not halyard.reflects_daily
 
 
 def test_ids_follow_dates_and_no_memory_is_of_the_future(loaded: Account) -> None:

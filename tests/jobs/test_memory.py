@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,11 +20,11 @@ from refine.extensions import db
 from refine.jobs.dispatch import dispatch
 from refine.jobs.memory import TaskFault, extract_later, work_on_task
 from refine.jobs.queue import REMEMBERED, SWEPT, WORK_ON_TASK, queue
-from refine.jobs.tick import run_tick
+from refine.jobs.tick import Ticked, run_tick
 from refine.models import Agent, MemoryTask, RefinementSession
 from refine.models.run import LOST_AFTER
 from tests import factories, sql
-from tests.commands import UNUSED_PORT, children_of, eventually
+from tests.commands import UNUSED_PORT, children_of, eventually, is_alive
 from tests.jobs.test_queue import everything_in
 from tests.jobs.test_worker import Service, services
 from tests.scripted_model import ScriptedModel
@@ -218,32 +218,70 @@ def test_the_tick_tries_again_what_failed_when_its_pause_is_over(
 
 
 @pytest.fixture
-def slow(model: ScriptedModel) -> Iterator[threading.Event]:
-    """The model takes its time, until the test is over."""
+def start(
+    redis: Redis, app: Flask, model: ScriptedModel, environ: dict[str, str], tmp_path: Path
+) -> Iterator[Callable[..., Service]]:
+    """Starts commands, whose agents the scripted model answers for."""
+    model.tool = "save_memory"
+    with services({**environ, "OPENROUTER_BASE_URL": model.base_url}, tmp_path) as begin:
+        yield begin
+
+
+@pytest.fixture
+def held_back(start: Callable[..., Service]) -> Iterator[threading.Event]:
+    """Holds the model's last scripted answer back, until it is set or the test is over."""
     answered = threading.Event()
-    model.say("Nothing.").meanwhile(lambda: answered.wait(30))
     yield answered
     answered.set()
 
 
-def at_work(
-    redis: Redis, model: ScriptedModel, environ: dict[str, str], folder: Path
-) -> Iterator[tuple[Service, MemoryTask]]:
-    agent = factories.agent()
-    db.session.commit()
-    task = extract_later(agent, SAID)
-    db.session.commit()
-    with services({**environ, "OPENROUTER_BASE_URL": model.base_url}, folder) as start:
-        worker = start("worker")
-        eventually(lambda: bool(model.requests), seconds=40)
-        yield worker, task
+@pytest.fixture
+def working(
+    start: Callable[..., Service], model: ScriptedModel, held_back: threading.Event
+) -> tuple[Service, MemoryTask]:
+    """A worker that waits for the model to say what it keeps of a conversation."""
+    model.calls({"content": "too late"}).meanwhile(lambda: held_back.wait(30))
+    return at_work(start, model)
 
 
-working = pytest.fixture(name="working")(
-    lambda redis, app, model, slow, environ, tmp_path: (
-        yield from at_work(redis, model, environ, tmp_path)
-    )
-)
+def at_work(start: Callable[..., Service], model: ScriptedModel) -> tuple[Service, MemoryTask]:
+    """A worker that has put all scripted questions but the last answered one, and its task."""
+    scripted = model.left
+    owner = factories.agent()
+    db.session.commit()
+    task = extract_later(owner, SAID)
+    worker = start("worker")
+    eventually(lambda: len(model.requests) == scripted, seconds=40)
+    return worker, task
+
+
+def lose(worker: Service, task: MemoryTask) -> list[Ticked]:
+    """Kill a whole worker; what ticks did at once, and twice after it was silent for long."""
+    (horse,) = children_of(worker.pid)
+    worker.kill()
+    eventually(lambda: not is_alive(horse), seconds=5)
+    at_once = run_tick()
+    grow_silent(task)
+    return [at_once, run_tick(), run_tick()]
+
+
+def grow_silent(task: MemoryTask) -> None:
+    """Have the last sign of life be as old as makes a worker a lost one."""
+    silence = f"interval '{LOST_AFTER.seconds + 1} seconds'"
+    sql.run(f"UPDATE memory_tasks SET heartbeat_at = heartbeat_at - {silence}")
+    db.session.refresh(task)
+
+
+def end_the_pause() -> None:
+    """Have it be the time at which what failed is tried again, and tick."""
+    sql.run("UPDATE memory_tasks SET due_at = now() WHERE status = 'queued'")
+    run_tick()
+
+
+def refreshed(task: MemoryTask) -> MemoryTask:
+    db.session.rollback()
+    db.session.refresh(task)
+    return task
 
 
 def test_a_worker_that_is_asked_to_end_puts_the_task_off_in_time(
@@ -268,11 +306,116 @@ def test_a_job_that_is_killed_leaves_its_conversation_for_another_attempt(
     (horse,) = children_of(worker.pid)
     os.kill(horse, signal.SIGKILL)
 
-    def is_put_off() -> bool:
-        db.session.rollback()
-        db.session.refresh(task)
-        return task.status == "queued"
-
-    eventually(is_put_off, seconds=20)
+    eventually(lambda: refreshed(task).status == "queued", seconds=20)
     assert (task.error_kind, task.attempt) == ("worker_lost", 2)
     assert task.messages() == SAID
+
+
+def test_a_lost_workers_conversation_stays_sealed_and_is_heard_by_another_one_once(
+    redis: Redis,
+    model: ScriptedModel,
+    start: Callable[..., Service],
+    working: tuple[Service, MemoryTask],
+) -> None:
+    worker, task = working
+
+    ticks = lose(worker, task)
+
+    assert [ticked.tasks_lost for ticked in ticks] == [0, 1, 0]
+    assert (refreshed(task).status, task.attempt) == ("queued", 2)
+    assert (task.error_kind, task.messages(), waiting(redis)) == ("worker_lost", SAID, [])
+    assert b"canary" not in task.sealed_conversation + everything_in(redis)
+
+    model.calls({"content": "heard"}).say("Nothing more.")
+    end_the_pause()
+    other = start("worker", "--burst")
+    other.wait()
+
+    assert (refreshed(task).status, task.sealed_conversation) == ("completed", None)
+    assert journal(task.agent) == ["heard"]
+    assert len(model.requests) == 3
+
+
+def test_what_a_lost_worker_kept_stays_and_its_conversation_is_not_heard_again(
+    redis: Redis,
+    model: ScriptedModel,
+    start: Callable[..., Service],
+    held_back: threading.Event,
+) -> None:
+    model.calls({"content": "heard"})
+    model.calls({"content": "too late"}).meanwhile(lambda: held_back.wait(30))
+    worker, task = at_work(start, model)
+
+    ticks = lose(worker, task)
+
+    assert [ticked.tasks_lost for ticked in ticks] == [0, 1, 0]
+    assert (refreshed(task).status, task.error_kind) == ("incomplete", "worker_lost")
+    assert (task.sealed_conversation, waiting(redis)) == (None, [])
+    assert journal(task.agent) == ["heard"]
+
+
+def test_a_worker_whose_task_was_given_up_keeps_nothing_beside_the_next_one(
+    model: ScriptedModel,
+    start: Callable[..., Service],
+    working: tuple[Service, MemoryTask],
+    held_back: threading.Event,
+) -> None:
+    worker, task = working
+    (horse,) = children_of(worker.pid)
+    os.kill(horse, signal.SIGSTOP)
+    grow_silent(task)
+    run_tick()
+    model.calls({"content": "heard"}).say("Nothing more.")
+    end_the_pause()
+    other = start("worker", "--burst")
+    other.wait()
+    completed = refreshed(task).status
+
+    held_back.set()
+    os.kill(horse, signal.SIGCONT)
+    eventually(lambda: not children_of(worker.pid))
+
+    assert (completed, refreshed(task).status) == ("completed", "completed")
+    assert (task.memories_kept, journal(task.agent)) == (1, ["heard"])
+    assert len(model.requests) == 3
+
+
+def test_two_workers_given_the_same_task_work_on_it_once(
+    redis: Redis,
+    model: ScriptedModel,
+    start: Callable[..., Service],
+    working: tuple[Service, MemoryTask],
+    held_back: threading.Event,
+) -> None:
+    _, task = working
+    redis.rpush(f"rq:queue:{REMEMBERED}", str(task.id).encode())
+    model.say("Nothing more.")
+
+    other = start("worker", "--burst")
+    other.wait()
+    held_back.set()
+    eventually(lambda: refreshed(task).status == "completed")
+
+    assert waiting(redis) == []
+    assert (journal(task.agent), len(model.requests)) == (["too late"], 2)
+
+
+def test_conversations_outlive_a_flushed_redis_and_are_heard_once_each(
+    redis: Redis, model: ScriptedModel, start: Callable[..., Service]
+) -> None:
+    owners = [factories.agent() for _ in range(3)]
+    db.session.commit()
+    tasks = [extract_later(owner, SAID) for owner in [*owners, owners[0]]]
+    for _ in tasks:
+        model.calls({"content": "heard"}).say("Nothing more.")
+    redis.flushall()
+    sql.run("UPDATE memory_tasks SET dispatched_at = dispatched_at - interval '31 seconds'")
+
+    run_tick()
+    worker = start("worker", "--burst")
+    worker.wait()
+
+    assert [refreshed(task).status for task in tasks] == ["completed"] * 4
+    assert sql.value("SELECT count(*) FROM memory_tasks WHERE conversation IS NOT NULL") == 0
+    assert [journal(owner) for owner in owners] == [["heard"]] * 3
+    assert len(model.requests) == 8

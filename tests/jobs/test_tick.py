@@ -21,6 +21,7 @@ from refine.jobs.tick import INTERVAL, Ticked, run_tick
 from refine.models import Account, Agent, ClockMark, LeaseLost, RefinementSession
 from refine.models.run import LOST_AFTER
 from refine.models.session import Trigger
+from refine.models.verification import verify_agent
 from refine.tools import RefinementTool
 from tests import factories, sql
 from tests.commands import UNUSED_PORT
@@ -1120,6 +1121,28 @@ def test_lost_sessions_are_ended_behind_one_whose_rows_fail(time: Clock, refused
     db.session.rollback()
     assert (done.lost, done.faults) == (1, 1)
     assert (stuck.status, ended.status) == ("running", "failed")
+
+
+@pytest.mark.parametrize(("edits", "status"), [(0, "failed"), (1, "incomplete")])
+def test_a_lost_session_of_an_agent_that_was_erased_meanwhile_is_ended(
+    time: Clock, agent: Agent, edits: int, status: str
+) -> None:
+    session = factories.session(agent)
+    for memory in db.session.scalars(agent.memories("core").limit(edits)).all():
+        session.delete(memory.id)
+    factories.erase(agent)
+    db.session.commit()
+    time.shift(MINUTE)
+
+    done, again = run_tick(), run_tick()
+
+    db.session.refresh(session)
+    last = factories.records(agent)[-1]
+    assert (done, again) == (Ticked(lost=1), Ticked())
+    assert (session.status, session.lease_token) == (status, None)
+    assert (last.action, last.sealed) == (f"memory_refinement_{status}", {})
+    assert last.data["mutation_count"] == edits
+    assert verify_agent(agent).problem is None
 
 
 # -- the clock's own mark -------------------------------------------------------------------------

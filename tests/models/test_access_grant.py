@@ -193,6 +193,13 @@ def test_an_agent_that_is_not_active_is_not_asked(agent: Agent, reader: User) ->
         requested(agent, reader)
 
 
+def test_an_agent_that_was_erased_is_not_asked(agent: Agent, reader: User) -> None:
+    factories.erase(agent)
+
+    with pytest.raises(Refused, match="Ada was erased: there is nothing left to read"):
+        requested(agent, reader)
+
+
 def declined(agent: Agent, times: int) -> None:
     for _ in range(times):
         grant = requested(agent, factories.user(account=agent.account))
@@ -646,6 +653,26 @@ def test_time_ends_what_nobody_ended(
     assert grant.ended_at is not None
     assert last_record(agent).action == action
     assert AccessGrant.next_due() is None
+
+
+@pytest.mark.parametrize(
+    ("made", "status"), [("granted", "ended"), ("asked", "failed"), ("requested", "lapsed")]
+)
+def test_time_ends_the_access_to_an_agent_that_was_erased(
+    agent: Agent, reader: User, made: str, status: str
+) -> None:
+    grant = granted(agent, reader) if made == "granted" else requested(agent, reader)
+    if made == "asked":
+        grant.claim()
+    factories.erase(agent)
+    aged(grant, hours=24)
+    assert AccessGrant.next_due() is grant
+
+    grant.end_as_due()
+
+    assert (grant.status, AccessGrant.next_due()) == (status, None)
+    assert last_record(agent).action == f"memory_access_{status}"
+    assert last_record(agent).sealed == {}
 
 
 def test_what_failed_to_end_is_left_out_of_the_next_look(agent: Agent, reader: User) -> None:

@@ -34,11 +34,11 @@ def listed(account, *conditions, order="name"):
     return [ListedAgent(*row) for row in db.session.execute(query)]
 
 
-def ended(agent, status, at=AT, **fields):
+def ended(agent, status, at=AT, error_kind=None, **fields):
     session = RefinementSession.queue(agent, "weekly", at=at)
     for name, value in fields.items():
         setattr(session, name, value)
-    session.finish(status, "so it ended", at=at)
+    session.finish(status, "so it ended", error_kind=error_kind, at=at)
     return session
 
 

@@ -7,6 +7,7 @@ from refine import clock
 from refine.errors import InvalidValue, NotFound
 from refine.extensions import db
 from refine.models import ApiToken
+from refine.models.agent import PROMPTS
 from refine.models.api_token import is_well_formed
 from tests import factories, sql
 
@@ -208,9 +209,46 @@ def test_what_a_platform_does_is_recorded_with_its_token_and_told_to_the_agent(a
 def test_a_platform_that_changes_nothing_leaves_nothing(app):
     platform, _ = ApiToken.mint(account=factories.account())
     agent = platform.add_agent(name="Wren", model_id="rehearsal/wren", system_prompt="I am Wren.")
+    came_at = agent.identity_changed_at
 
     changed = platform.change_agent(agent, name="Wren", system_prompt=" I am Wren. ")
 
     assert changed == []
-    assert agent.identity_changed_at is None
+    assert agent.identity_changed_at == came_at
     assert [each.action for each in factories.records(agent)] == ["agent_created"]
+
+
+@pytest.mark.parametrize(
+    ("prompts", "is_told_who_to_be"),
+    [({}, False), *[({prompt: "I agree to everything."}, True) for prompt in PROMPTS]],
+)
+def test_an_agent_that_comes_with_a_prompt_was_told_who_to_be(app, prompts, is_told_who_to_be):
+    platform, _ = ApiToken.mint(account=factories.account())
+
+    agent = platform.add_agent(name="Wren", model_id="rehearsal/wren", **prompts)
+
+    assert (agent.identity_changed_at is not None) == is_told_who_to_be
+
+
+def test_an_agent_is_told_also_what_it_remembers_already(app):
+    platform, _ = ApiToken.mint(account=factories.account())
+    agent = factories.agent("My platform changed my settings: paused.", account=platform.account)
+
+    platform.change_agent(agent, paused=True)
+
+    told = [memory.content for memory in db.session.scalars(agent.memories("journal"))]
+    assert told == ["My platform changed my settings: paused."]
+
+
+def test_a_reflection_prompt_that_is_taken_away_ends_the_daily_reflection(app):
+    platform, _ = ApiToken.mint(account=factories.account())
+    agent = factories.agent(account=platform.account)
+    agent.author("reflection_prompt", "I look back.")
+
+    platform.change_agent(agent, reflection_prompt="Look back.")
+    assert agent.reflects_daily
+    platform.change_agent(agent, reflection_prompt=None)
+
+    assert not agent.reflects_daily
+    platform.change_agent(agent, reflection_prompt="Look back.")
+    assert not agent.reflects_daily

@@ -6,12 +6,14 @@ from decimal import Decimal
 
 import pytest
 from flask import Flask
+from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
 from refine import clock
 from refine.errors import InvalidValue, Refused, TooMany
 from refine.extensions import db
 from refine.models import (
+    Account,
     Agent,
     AgentMemory,
     LeaseLost,
@@ -363,6 +365,7 @@ def test_a_conversation_that_waits_for_a_week_is_not_read_any_more(agent: Agent)
     assert task.claim(NIGHT + 7 * DAY) is None
 
     assert (task.status, task.end_reason) == ("skipped", "it waited for 7 days")
+    assert task.error_kind == "lapsed"
     assert task.sealed_conversation is None
 
 
@@ -380,11 +383,22 @@ def test_a_reflection_lapses_after_a_day_and_says_what_failed(agent: Agent) -> N
 
 def test_an_erased_agents_conversation_goes_too(agent: Agent) -> None:
     task = factories.extraction(agent, at=NIGHT)
-    agent.wrapped_key.wrapped, agent.wrapped_key.destroyed_at = None, NIGHT
-    db.session.flush()
+    factories.erase(agent)
 
     assert task.end_if_lapsed(NIGHT + 7 * DAY)
     assert (task.status, task.sealed_conversation) == ("skipped", None)
+    assert factories.records(agent)[-1].action == "memory_extraction_ended"
+
+
+def test_an_erased_agent_is_asked_nothing(agent: Agent) -> None:
+    waiting = factories.extraction(agent, at=NIGHT)
+    factories.erase(agent)
+
+    assert waiting.claim(NIGHT) is None
+    assert (waiting.status, waiting.due_at) == ("queued", NIGHT + HOUR)
+    for begin in (lambda: MemoryTask.reflect(agent, "cli"), lambda: factories.extraction(agent)):
+        with pytest.raises(Refused, match="was erased: nothing is asked of it"):
+            begin()
 
 
 # -- who is due -----------------------------------------------------------------------------------
@@ -479,6 +493,38 @@ def test_an_agent_whose_task_is_with_a_worker_waits(agent: Agent) -> None:
 
     first.claim(NIGHT)
     assert (list(MemoryTask.waiting(9, clock.now())), MemoryTask.with_workers()) == ([], 1)
+
+
+def test_what_waits_for_a_worker_alone_is_counted(agent: Agent) -> None:
+    factories.extraction(agent, at=NIGHT)
+    factories.extraction(agent, at=NIGHT + HOUR)
+    MemoryTask.reflect(agent, "daily", at=NIGHT + HOUR)
+    factories.extraction(agent, at=NIGHT + HOUR).put_off(NIGHT + 3 * HOUR)
+    running(factories.extraction(factories.agent()))
+    paused = factories.extraction(factories.agent(), at=NIGHT)
+    paused.agent.paused = True
+    other = factories.extraction(factories.agent(), at=NIGHT - HOUR)
+    mine = select(Account.id).where(Account.id == agent.account_id)
+    db.session.flush()
+
+    assert MemoryTask.backlog(NIGHT + 2 * HOUR, mine) == (1, 2, NIGHT)
+    assert MemoryTask.backlog(NIGHT + 2 * HOUR) == (1, 3, other.due_at)
+    assert MemoryTask.backlog(NIGHT - 2 * HOUR) == (0, 0, None)
+    assert MemoryTask.running() == 1
+
+
+def test_a_conversation_of_which_nothing_was_read_is_lost(agent: Agent) -> None:
+    factories.ended_task(agent, status="failed", error_kind="timeout", at=NIGHT)
+    assert factories.extraction(agent, at=NIGHT - 7 * DAY).end_if_lapsed(NIGHT)
+    factories.ended_task(agent, status="incomplete", error_kind="timeout", at=NIGHT)
+    factories.ended_task(agent, status="completed", at=NIGHT)
+    factories.ended_task(agent, "reflection", "failed", error_kind="timeout", at=NIGHT)
+    factories.ended_task(factories.agent(), status="failed", error_kind="timeout", at=NIGHT)
+    mine = select(Account.id).where(Account.id == agent.account_id)
+    db.session.flush()
+
+    assert MemoryTask.conversations_lost(mine, NIGHT - MOMENT) == 2
+    assert MemoryTask.conversations_lost(mine, NIGHT) == 0
 
 
 def test_the_ended_are_added_up(agent: Agent) -> None:

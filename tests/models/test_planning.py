@@ -583,34 +583,6 @@ def test_the_cap_is_reached_by_what_the_sessions_of_the_account_cost(agent, cap,
     assert RefinementSession.is_cost_cap_reached(agent.account, NOW) == is_reached
 
 
-def test_an_account_without_sessions_has_cost_nothing(agent):
-    assert RefinementSession.cost_usd_of_month(agent.account, NOW) == 0
-
-
-def test_other_accounts_costs_do_not_count(agent):
-    costly(factories.agent(), "5.00")
-
-    assert RefinementSession.cost_usd_of_month(agent.account, NOW) == 0
-
-
-@pytest.mark.parametrize(
-    ("zone", "began_at"),
-    [
-        ("UTC", "2026-03-01T00:00+00:00"),
-        ("Asia/Tokyo", "2026-03-01T00:00+09:00"),
-        ("America/New_York", "2026-03-01T00:00-05:00"),
-    ],
-)
-def test_the_month_is_that_of_the_accounts_zone(agent, zone, began_at):
-    agent.account.time_zone = zone
-    start = datetime.fromisoformat(began_at)
-    costly(agent, "1", at=start - MOMENT)
-    costly(agent, "2", at=start)
-
-    assert RefinementSession.cost_usd_of_month(agent.account, NOW) == 2
-    assert RefinementSession.cost_usd_of_month(agent.account, start - MOMENT) == 3
-
-
 def test_a_cap_that_is_reached_forbids_to_ask_and_is_told(agent):
     agent.account.monthly_cost_cap_usd = Decimal("1.50")
     costly(agent, "1.50", at=NOW)

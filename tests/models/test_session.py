@@ -92,6 +92,22 @@ def test_an_inactive_agent_has_no_session(app):
         RefinementSession.queue(agent, "manual")
 
 
+def test_an_erased_agent_has_no_session(app):
+    owner = factories.agent("one", name="Ada")
+    factories.erase(owner)
+
+    with pytest.raises(Refused, match="Ada was erased: there is nothing left to refine"):
+        RefinementSession.queue(owner, "manual")
+
+
+def test_a_session_of_an_agent_that_was_erased_while_it_waited_is_skipped(app):
+    session = RefinementSession.queue(factories.agent("one"), "manual")
+    factories.erase(session.agent)
+
+    assert session.claim() is None
+    assert (session.status, session.end_reason) == ("skipped", "the agent was erased")
+
+
 def test_a_paused_agent_may_have_one(app):
     agent = factories.agent("one", paused=True)
 
@@ -508,6 +524,15 @@ def test_a_lost_session_failed_or_is_incomplete_where_something_was_changed(app,
     assert (session.status, session.error_kind) == (status, "worker_lost")
     assert session.removed_tokens == 25 * edits
     assert factories.records(session.agent)[-1].action == f"memory_refinement_{status}"
+
+
+def test_a_queued_session_of_an_erased_agent_can_be_stopped(app):
+    session = RefinementSession.queue(factories.agent("one"), "manual")
+    factories.erase(session.agent)
+
+    session.request_stop()
+
+    assert (session.status, factories.records(session.agent)[-1].sealed) == ("skipped", {})
 
 
 # -- ending ----------------------------------------------------------------------------------------

@@ -1,16 +1,21 @@
 """Silo privacy, swept: real web, worker and clock processes, faults on the way, every trace read.
 
-An agent whose every word holds a canary lives through all that can go right and wrong with it.
-Afterwards the canary is nowhere but under the agent's own grant: in no log at DEBUG, no payload,
-no table, no file of the servers, no page, no export, no answer of a command.
+An agent whose every word holds a canary lives through all that can go right and wrong with it, at
+the dashboard, on the command line and over the HTTP API. Afterwards the canary is nowhere but under
+the agent's own grant, and in what its own token was given: in no log at DEBUG, no payload, no
+table, no file of the servers, no page, no export, no answer of a command, no refusal of the API.
 """
 
 import base64
+import json
 import os
 import re
 import signal
 import tempfile
+import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,21 +23,35 @@ import requests
 from cryptography.fernet import Fernet
 from flask import Flask
 from redis import Redis
+from sqlalchemy import text
 
 from refine import create_app
 from refine.embedded import database_url, redis_url
 from refine.extensions import db
-from refine.models import AccessGrant, Account, Agent, RefinementSession
+from refine.models import AccessGrant, Account, Agent, ApiToken, MemoryTask, RefinementSession
 from refine.settings import Settings
 from tests import factories, sql
 from tests.commands import children_of, eventually, refine
 from tests.privacy import traces
+from tests.privacy.programs import (
+    PROMPTS,
+    Bad,
+    Program,
+    refused_of_a_platform,
+    refused_of_an_agent,
+    send_refused,
+)
 from tests.privacy.traces import Traces
 from tests.running import Up
 from tests.scripted_model import ScriptedModel, send
 from tests.web.crawling import CANARY, crawl
 
+# One installation is swept, by all the tests.
+pytestmark = pytest.mark.xdist_group("sweep")
+
 YES = f"YES, the {CANARY} is glad."
+ECHO = {"error": {"code": 400, "message": CANARY, "metadata": {"flagged_input": CANARY}}}
+CONVERSATION = {"messages": [{"role": "user", "name": CANARY, "content": f"said the {CANARY}"}]}
 PASSWORD = factories.PASSWORD
 
 _TOKEN = re.compile(r'name="csrf_token" value="([^"]+)"')
@@ -76,6 +95,8 @@ class Installation:
         self.up, self.model, self.redis = up, model, redis
         self._app = app
         self.seen: Traces = {}
+        self.ended: uuid.UUID | None = None
+        self.waiting: list[uuid.UUID] = []
         self.visitor = Visitor(up.url)
         account = db.session.scalars(db.select(Account)).first() or factories.account()
         self.agent: Agent = factories.agent(
@@ -88,11 +109,18 @@ class Installation:
             factories.memory(self.agent, f"{CANARY} {number} {factories.text_of(40)}")
             for number in range(20)
         ]
-        factories.memory(self.agent, f"{CANARY} in a journal", memory_type="journal")
+        journal = factories.memory(self.agent, f"{CANARY} in a journal", memory_type="journal")
         factories.memory(self.agent, self.memories[0].content)
         factories.user(account=account, email="ines@example.org", site_admin=True)
+        own_token, platform_token = (
+            ApiToken.mint(account=account, agent=agent)[1] for agent in (self.agent, None)
+        )
         db.session.commit()
+        self.program = Program(up.url, own_token, may_read=True)
+        self.platform = Program(up.url, platform_token, may_read=False)
+        self.agent_id = self.agent.id
         self.ids = [memory.id for memory in self.memories]
+        self.journal_id = journal.id
 
     # -- what happens to it -----------------------------------------------------------------------
 
@@ -106,11 +134,28 @@ class Installation:
         assert last is not None
         return last
 
-    def run(self, *arguments: str) -> None:
+    def run(self, *arguments: str, code: int = 0) -> None:
         """Run a command, and keep all that it prints."""
         done = refine(*arguments, environ=self.up.environ)
-        assert done.returncode == 0, (arguments, done.stderr)
+        assert done.returncode == code, (arguments, done.stdout, done.stderr)
         self.seen[f"command {' '.join(arguments)}"] = (done.stdout + done.stderr).encode()
+
+    def run_together(self, *commands: "partial[None]") -> None:
+        """Run commands that do not mind each other."""
+        with ThreadPoolExecutor(max_workers=3) as threads:
+            for done in [threads.submit(command) for command in commands]:
+                done.result()
+
+    def hand_over(self) -> uuid.UUID:
+        """Hand a conversation over; return the task."""
+        return uuid.UUID(self.program.says("/conversations", CONVERSATION).json()["id"])
+
+    def attempt_of(self, task_id: uuid.UUID) -> int:
+        """Which attempt at the task is made, or waited for."""
+        db.session.rollback()
+        attempt = db.session.get_one(MemoryTask, task_id, populate_existing=True).attempt
+        db.session.rollback()
+        return attempt
 
     def look(self, when: str) -> None:
         """Keep what is in Redis and in the tables now."""
@@ -181,7 +226,7 @@ def installation() -> Iterator[Installation]:
 def lived(installation: Installation) -> Installation:
     """Everything that can happen to an agent, right and wrong, once."""
     its, model, visitor = installation, installation.model, installation.visitor
-    ids, agent_id = installation.ids, installation.agent.id
+    ids, agent_id = installation.ids, installation.agent_id
     visitor.sign_in("ines@example.org")
 
     model.say(YES).call("search", query=CANARY).call("consolidate", ids=ids[:2], content=merged())
@@ -192,8 +237,7 @@ def lived(installation: Installation) -> Installation:
     model.say(f"NO, says the {CANARY}")
     assert its.refine().status == "declined"
 
-    echo = {"error": {"code": 400, "message": CANARY, "metadata": {"flagged_input": CANARY}}}
-    model.http(400, echo)
+    model.http(400, ECHO)
     assert its.refine().status == "failed"
 
     model.answer(lambda handler: send(handler, 500, f"<html>{CANARY}".encode()))
@@ -214,23 +258,33 @@ def lived(installation: Installation) -> Installation:
     assert (killed.status, killed.error_kind) == ("incomplete", "worker_lost")
     model.forget()
 
+    session = str(killed.id)
     read_under_a_grant(its)
+    live_over_the_api(its)
 
+    with tempfile.TemporaryDirectory(prefix="refine-files-") as folder:
+        memories, agent = write_import(Path(folder)), str(agent_id)
+        mcp = ("import", agent, memories, "--format", "mcp")
+        its.run_together(
+            partial(its.run, *mcp),
+            partial(its.run, *mcp, "--strict", code=1),
+            partial(its.run, "agent", "list"),
+            partial(its.run, "undo", session, "--preview"),
+        )
+    its.run("undo", session, "--and-after")
     model.say(f"NO, says the {CANARY} again")
-    for command in (
-        ("agent", "list"),
-        ("undo", str(killed.id), "--preview"),
-        ("undo", str(killed.id), "--and-after"),
-        ("restore", str(ids[0])),
-        ("run", str(agent_id)),
-        ("export", str(agent_id)),
-        ("audit", "verify"),
-        ("audit", "anchor"),
-        ("keys", "rotate"),
-        ("tick",),
-        ("doctor",),
-    ):
-        its.run(*command)
+    its.run_together(
+        partial(its.run, "restore", str(ids[0])),
+        partial(its.run, "run", agent),
+        partial(its.run, "export", agent),
+        partial(its.run, "keys", "rotate"),
+    )
+    its.run_together(
+        partial(its.run, "audit", "verify"),
+        partial(its.run, "audit", "anchor"),
+        partial(its.run, "tick"),
+        partial(its.run, "doctor"),
+    )
     its.look("at the end")
     db.session.rollback()  # PostgreSQL ends a transaction that idles for a minute
     return its
@@ -242,7 +296,7 @@ def merged() -> str:
 
 def read_under_a_grant(its: Installation) -> None:
     """Ask, be granted, read, end it: the one way in which the canary is heard."""
-    agent_id = its.agent.id
+    agent_id = its.agent_id
     form = f"/access/new?agent={agent_id}"
     its.model.say(YES)
     its.visitor.submit(
@@ -258,6 +312,81 @@ def read_under_a_grant(its: Installation) -> None:
     its.look("under a grant")
     its.visitor.submit(f"/access/{grant_of(its).id}/end", form="/access")
     assert grant_of(its).status == "ended"
+    db.session.rollback()
+
+
+def live_over_the_api(its: Installation) -> None:
+    """Save, author itself, hand over what was said, and be refused all that is wrong."""
+    program, platform, agent_id = its.program, its.platform, its.agent_id
+    for bad in refused_of_an_agent():
+        send_refused(program, bad)
+    for bad in refused_of_a_platform(agent_id):
+        send_refused(platform, bad)
+    for kind in ("core", "journal"):
+        memory = {"content": f"{CANARY}: a {kind} memory over HTTP", "memory_type": kind}
+        for _ in range(2):
+            program.says("/memories", memory, **{"Idempotency-Key": f"a {kind} memory"})
+        send_refused(
+            program,
+            Bad(
+                422,
+                "/memories",
+                {**memory, "tags": ["voice"]},
+                {"Idempotency-Key": f"a {kind} memory"},
+            ),
+        )
+        program.says(
+            "/tools/save_memory/calls", {**memory, "content": f"{CANARY}: {kind}, by tool"}
+        )
+    for prompt in PROMPTS:
+        written = {"action": "update", "field": prompt, "value": f"{CANARY} wrote its {prompt}"}
+        program.says("/tools/self_authoring/calls", written)
+
+    hear_conversations(its)
+
+    its.model.tool = "promote"
+    its.model.calls({"ids": [its.journal_id]}, {"ids": [CANARY]}).say(f"{CANARY}, it was.")
+    its.run("reflect", str(agent_id))
+    its.model.tool = "refinement"
+
+    changed = {"paused": True, "system_prompt": f"{CANARY}, says its platform"}
+    platform.ask("PATCH", f"/agents/{agent_id}", json=changed)
+    its.waiting.append(its.hand_over())
+    its.look("while conversations wait")
+    for path in ("/context", "/memories", "/audit", "/sessions", "/grants", "/tools"):
+        program.ask("GET", path)
+    for path in ("/agents", "/usage"):
+        platform.ask("GET", path)
+
+
+def hear_conversations(its: Installation) -> None:
+    """One is heard to its end; of one the provider fails and says why; of one the database does."""
+    its.model.tool = "save_memory"
+    its.model.calls({"content": f"{CANARY} was heard"}, f'{{"content": "{CANARY}')
+    its.model.say(f"{CANARY}, no more.")
+    its.model.http(400, ECHO)
+    its.model.calls({"content": f"{CANARY} was not kept"}).meanwhile(its.break_the_database)
+    its.ended, *its.waiting = [its.hand_over() for _ in range(3)]
+    eventually(lambda: its.attempt_of(its.waiting[1]) == 2, seconds=60)
+    refused = {"content": f"{CANARY} is not taken", "memory_type": "core"}
+    send_refused(its.program, Bad(409, "/memories", refused))
+    its.mend_the_database()
+
+
+def write_import(folder: Path) -> str:
+    """A file with good rows and bad ones, and a canary in its own name; return its path."""
+    entity = {"type": "entity", "name": CANARY, "entityType": CANARY, CANARY: CANARY}
+    rows = [
+        {**entity, "observations": [f"{CANARY} was observed", {CANARY: CANARY}, CANARY * 1_500]},
+        {**entity, "observations": CANARY},
+        {**entity, "observations": [f"{CANARY} had a date"], "createdAt": CANARY},
+        {"type": CANARY},
+        {"type": "relation", "from": CANARY, "to": CANARY},
+        CANARY,
+    ]
+    file = folder / f"{CANARY}.jsonl"
+    file.write_text("\n".join([*map(json.dumps, rows), f'{{"{CANARY}": "{CANARY}']))
+    return str(file)
 
 
 def grant_of(its: Installation) -> AccessGrant:
@@ -270,6 +399,8 @@ def test_the_canary_is_in_no_log_of_any_process(installation: Installation) -> N
     said = "".join(installation.up.said)
 
     assert said.count("session ended") >= 6
+    assert said.count("memory task ended") == 1
+    assert said.count("memory task put off") == 2
     assert CANARY not in said.lower()
 
 
@@ -291,6 +422,34 @@ def test_the_canary_is_on_no_page_in_no_header_and_in_no_export(
 
     assert traces.heard(CANARY, installation.visitor.answers) == []
     assert len(crawled) > 50
+
+
+@pytest.mark.slow
+def test_the_canary_is_in_no_answer_of_the_api_but_what_is_the_agents_own_to_read(
+    installation: Installation,
+) -> None:
+    program, platform = installation.program, installation.platform
+
+    assert traces.heard(CANARY, {**program.answers, **platform.answers}) == []
+    assert program.was_read.count(CANARY) > 50
+
+
+@pytest.mark.slow
+def test_a_conversation_is_gone_when_it_has_ended_and_sealed_as_long_as_it_waits(
+    installation: Installation,
+) -> None:
+    kept = db.session.execute(
+        text("SELECT id, conversation FROM memory_tasks WHERE kind = 'extraction'")
+    )
+    conversations = dict(kept.all())
+    waiting = [
+        db.session.get_one(MemoryTask, task_id).messages() for task_id in installation.waiting
+    ]
+    db.session.rollback()
+
+    assert conversations.pop(installation.ended) is None
+    assert sorted(conversations) == sorted(installation.waiting)
+    assert waiting == [CONVERSATION["messages"]] * 3
 
 
 @pytest.mark.slow

@@ -16,10 +16,9 @@ Traces = dict[str, bytes]
 def heard(canary: str, traces: Traces) -> list[str]:
     """Where the canary is, as it is or in one of the ways in which bytes are written down."""
     disguises = list(_disguises(canary.encode()))
+    lowered = ((place, said.lower()) for place, said in traces.items())
     return sorted(
-        place
-        for place, said in traces.items()
-        if any(disguise in said.lower() for disguise in disguises)
+        place for place, said in lowered if any(disguise in said for disguise in disguises)
     )
 
 

@@ -1429,6 +1429,24 @@ def test_a_session_without_a_loop_does_not_keep_an_agent_from_undoing_the_one_be
     assert session.undone_at is not None
 
 
+@pytest.mark.parametrize("status", ["declined", "skipped", "failed"])
+def test_an_agent_may_bring_back_what_went_as_duplicates_before_it_declined(
+    agent: Agent, status: Any
+) -> None:
+    refined(agent, deletes)
+    factories.memory(agent, "twice said")
+    twice = factories.memory(agent, "Twice said ")
+    session = RefinementSession.queue(agent, "api")
+    session.claim()
+    session.deduplicate()
+    session.finish(status, "a test")
+
+    time_machine.undo_own_last(session)
+
+    assert session.undone_at is not None
+    assert not twice.discarded
+
+
 def test_the_user_who_undoes_is_the_one_that_is_recorded(agent: Agent) -> None:
     someone, user = factories.user(), factories.user()
     session = refined(agent, deletes)

@@ -214,6 +214,16 @@ def test_a_long_conversation_is_read_in_parts(world: World) -> None:
     assert "a" * 99 not in world.asked(2)[1]["content"]
 
 
+def test_each_part_of_a_conversation_has_turns_of_its_own(world: World) -> None:
+    world.variables = {"REFINE_CONTEXT_TOKENS": "32000", "REFINE_MAX_TURNS": "2"}
+    world.calls({"content": "from the first"}).say(ENDS)
+    world.calls({"content": "from the second"}).say(ENDS)
+
+    task = world.extract("a" * 20_000, "b" * 20_000)
+
+    assert (task.status, task.memories_kept) == ("completed", 2)
+
+
 def test_a_model_that_names_a_larger_context_is_shown_all_at_once(world: World) -> None:
     world.model.catalogue = [{"id": "test/model", "context_length": 200_000}]
     world.model.say(ENDS)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refine.errors import InvalidValue
-from refine.rules.due import last_slot, month_start, next_slot, valid_schedule, valid_time_zone
+from refine.rules.due import last_slot, next_slot, valid_schedule, valid_time_zone
 
 MONDAYS_AT_FOUR = "0 4 * * 1"
 
@@ -212,55 +212,6 @@ def test_slots_are_in_utc() -> None:
     }
 
     assert zones == {UTC}
-
-
-@pytest.mark.parametrize(
-    ("zone", "at", "began_at"),
-    [
-        ("UTC", "2026-05-04T12:00+00:00", "2026-05-01T00:00+00:00"),
-        ("UTC", "2026-05-01T00:00+00:00", "2026-05-01T00:00+00:00"),
-        ("UTC", "2026-04-30T23:59:59.999999+00:00", "2026-04-01T00:00+00:00"),
-        ("Asia/Tokyo", "2026-04-30T15:00+00:00", "2026-05-01T00:00+09:00"),
-        ("Asia/Tokyo", "2026-04-30T14:59:59+00:00", "2026-04-01T00:00+09:00"),
-        ("America/New_York", "2027-01-01T04:59:59+00:00", "2026-12-01T00:00-05:00"),
-        ("America/New_York", "2027-01-01T05:00+00:00", "2027-01-01T00:00-05:00"),
-        ("Asia/Kathmandu", "2026-05-31T18:15+00:00", "2026-06-01T00:00+05:45"),
-    ],
-)
-def test_a_month_begins_at_midnight_of_its_first_day_in_the_zone(
-    zone: str, at: str, began_at: str
-) -> None:
-    start = month_start(zone, utc(at))
-
-    assert (start, start.tzinfo) == (utc(began_at), UTC)
-
-
-@pytest.mark.parametrize(
-    ("zone", "at", "began_at"),
-    [
-        ("Europe/Berlin", "2026-03-31T12:00+02:00", "2026-03-01T00:00+01:00"),
-        ("Europe/Berlin", "2026-10-31T12:00+01:00", "2026-10-01T00:00+02:00"),
-        ("America/Havana", "2026-11-01T00:30-04:00", "2026-11-01T00:00-04:00"),
-        ("America/Havana", "2026-11-01T00:30-05:00", "2026-11-01T00:00-04:00"),
-        ("America/Asuncion", "2023-10-02T12:00-03:00", "2023-10-01T01:00-03:00"),
-    ],
-    ids=["change within", "change back within", "midnight twice", "second time", "no midnight"],
-)
-def test_a_clock_change_does_not_move_the_start_of_a_month(
-    zone: str, at: str, began_at: str
-) -> None:
-    assert month_start(zone, utc(at)) == utc(began_at)
-
-
-@given(zone=st.sampled_from(list(ZONES.values())), at=instants | changes)
-def test_every_instant_is_in_the_month_that_began_last(zone: str, at: datetime) -> None:
-    start = month_start(zone, at)
-
-    local, began = at.astimezone(ZoneInfo(zone)), start.astimezone(ZoneInfo(zone))
-    assert start <= at
-    assert (began.year, began.month, began.day) == (local.year, local.month, 1)
-    assert month_start(zone, start) == start
-    assert (start - timedelta(microseconds=1)).astimezone(ZoneInfo(zone)).month != local.month
 
 
 @pytest.mark.parametrize(

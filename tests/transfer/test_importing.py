@@ -17,7 +17,7 @@ from refine.models.verification import verify_agent
 from refine.rules.content import TAGS
 from refine.rules.instants import EARLIEST
 from refine.transfer import importing, own
-from refine.transfer.importing import MAX_NAMED_BAD_ROWS, Report, import_memories
+from refine.transfer.importing import MAX_NAMED_BAD_ROWS, Report, check, import_memories
 from refine.transfer.rows import BadRow, Incoming, LeftOut, Row
 from tests import factories
 from tests.transfer.files import fixture, own_file, own_row, reading, stream
@@ -124,8 +124,8 @@ class TestOneRecordABatch:
 
         take_in(owner, row("a", source_id="1"), row("b"), row("c"), user=user)
 
-        _, record = factories.records(owner)
-        a, b, c = all_of(owner)
+        _, record, _ = factories.records(owner)
+        _, b, c, _ = all_of(owner)
         assert record.action == "memory_imported"
         assert (record.auditable_type, record.auditable_id) == ("Agent", str(owner.id))
         assert record.user_id == user.id
@@ -159,6 +159,68 @@ class TestOneRecordABatch:
 
         assert len(factories.records(owner)) == 1
         assert (report.added.total(), report.already_here, report.batches) == (0, 1, 0)
+
+    def test_is_written_even_so_where_a_user_learns_that_it_is_here(self, owner: Agent) -> None:
+        user = factories.user(account=owner.account)
+        take_in(owner, row())
+
+        report = take_in(owner, row(), user=user)
+
+        _, record = factories.records(owner)
+        assert (report.added.total(), report.already_here, report.batches) == (0, 1, 1)
+        assert (record.user_id, record.data["memories"]) == (user.id, [])
+        assert record.data["already_here"] == 1
+        assert verify_agent(owner).problem is None
+
+
+class TestTheAgent:
+    def test_is_told_what_a_user_brought_at_the_end(self, owner: Agent) -> None:
+        user = factories.user(account=owner.account)
+
+        take_in(owner, *(row(f"memory {number}") for number in range(600)), user=user)
+
+        *_, told = all_of(owner)
+        assert told.memory_type == "journal"
+        assert told.content == (
+            f"{user.email} brought 600 memories into my memory, from a file of the format mem0."
+        )
+        assert [record.action for record in factories.records(owner)][-2:] == [
+            "memory_imported",
+            "memory_saved",
+        ]
+
+    def test_is_told_nothing_where_nothing_was_added(self, owner: Agent) -> None:
+        user = factories.user(account=owner.account)
+
+        take_in(owner, row(), user=user, dry_run=True)
+        take_in(owner, BadRow("line 1", "is not valid JSON"), user=user)
+
+        assert all_of(owner) == []
+        assert factories.records(owner) == []
+
+
+class TestACheck:
+    def test_counts_what_could_be_added_and_looks_at_no_agent(self) -> None:
+        rows = [
+            row("a"),
+            row("a"),
+            row("x" * 10_001),
+            row("entry", memory_type="journal"),
+            BadRow("line 9", "is not valid JSON"),
+            LeftOut("blank"),
+        ]
+
+        report = check(lambda: rows)
+
+        assert report.added == {"core": 4, "journal": 1}
+        assert report.headline("can be read") == (
+            "5 memories can be read: 4 core, 1 journal; 2,505 tokens"
+        )
+        assert list(report.figures()) == [
+            ("split", "1 too long for one memory, the parts tied together"),
+            ("left out", "1 blank"),
+            ("bad rows", "1"),
+        ]
 
 
 class TestImportingTwice:
@@ -201,9 +263,21 @@ class TestImportingTwice:
         memory.content = "terse"
         db.session.commit()
 
-        take_in(owner, row("wordy", source_id="1"))
+        report = take_in(owner, row("wordy", source_id="1"))
 
         assert contents(owner) == ["terse"]
+        assert (report.already_here, report.otherwise_here) == (1, 1)
+
+    @pytest.mark.parametrize("dry_run", [False, True])
+    def test_says_what_came_under_one_id_with_two_texts(self, owner: Agent, dry_run: bool) -> None:
+        rows = [row("first", source_id="1"), row("second", source_id="1")]
+
+        report = take_in(owner, *rows, row("first", source_id="1"), dry_run=dry_run)
+
+        assert report.added.total() == 1
+        assert (report.already_here, report.otherwise_here) == (2, 1)
+        said = dict(report.figures())["already here"]
+        assert said == "2, 1 of them with another text, left as they are"
 
     def test_adds_nothing_that_another_source_brought_word_for_word(self, owner: Agent) -> None:
         factories.memory(owner, "Said before")

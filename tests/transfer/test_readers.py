@@ -10,7 +10,7 @@ from refine.transfer import json_document
 from refine.transfer.formats import READERS
 from refine.transfer.json_document import Document
 from refine.transfer.json_text import MAX_ROW_BYTES
-from refine.transfer.rows import MAX_EXTRA_CHARACTERS, SOURCES, LeftOut
+from refine.transfer.rows import MAX_EXTRA_CHARACTERS, SOURCES, LeftOut, extra_of
 from tests.transfer.files import (
     bad,
     fixture,
@@ -60,6 +60,18 @@ class TestLetta:
     def test_no_secret_of_an_agent_file_is_taken(self, name: str) -> None:
         assert b"sk-" in fixture(name)
         assert "sk-" not in repr(read(fixture(name), "letta"))
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            *("secret_key", "aws_secret_access_key", "clientSecret", "session_token", "token"),
+            *("auth", "cookie", "pwd", "apiKey", "x-api-key", "Authorization", "db_password"),
+        ],
+    )
+    def test_no_field_that_sounds_like_a_secret_is_kept(self, name: str) -> None:
+        kept = extra_of({"metadata": {name: "opens something", "prompt_tokens": 7}})
+
+        assert json.loads(kept or "") == {"metadata": {"prompt_tokens": 7}}
 
     def test_version_1_has_its_blocks_in_core_memory_with_dates(self) -> None:
         human, persona = memories(read(fixture("agent-v1.af"), "letta"))

@@ -109,6 +109,8 @@ SEALED_PAGES = (
     "/access/new",
     "/agents",
     "/agents/<int:agent_id>",
+    "/agents/<int:agent_id>/import",
+    "/agents/<int:agent_id>/tasks",
     "/audit",
     "/audit/export.csv",
     "/audit/export.jsonl",
@@ -142,6 +144,8 @@ def told(admin: User, canary: str) -> Told:
     )
     memories = [factories.memory(agent, f"the {canary} {factories.text_of(25)}") for _ in range(8)]
     session = ended_session(agent, memories[0], summary=f"one {canary} less")
+    factories.ended_task(agent)
+    factories.extraction(agent, f"the {canary} sings")
     deleted = next(r for r in factories.records(agent) if r.action == "memory_refinement_delete")
     return Told(agent, agent.id, deleted.id, session.id, factories.grant(agent).id)
 

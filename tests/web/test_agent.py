@@ -1,7 +1,8 @@
 """One agent's pages: what they show, and what can be done there."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 from flask import Flask
@@ -10,8 +11,9 @@ from redis import Redis
 from refine import clock
 from refine.extensions import db
 from refine.jobs.queue import ASKED
-from refine.models import Agent, AgentMemory, RefinementSession, User
+from refine.models import Agent, AgentMemory, MemoryTask, RefinementSession, User
 from refine.models.agent import Composition
+from refine.web.paging import PAGE_ROWS
 from tests import factories, sql
 from tests.commands import UNUSED_PORT
 from tests.scripted_model import ScriptedModel
@@ -149,6 +151,86 @@ def test_a_viewers_settings_are_shut(viewer: Browser, agent: Agent) -> None:
 
     assert "<fieldset disabled>" in page
     assert "<button" not in page.partition("<main")[2]
+
+
+# -- between sessions ------------------------------------------------------------------------------
+
+
+def between(page: str) -> str:
+    return words_of(page).partition("Between sessions ")[2]
+
+
+def test_of_an_agent_that_only_has_sessions_nothing_is_said(
+    dashboard: Browser, agent: Agent
+) -> None:
+    assert "Between sessions" not in page_of(dashboard, agent)
+
+
+def test_that_an_agent_reflects_is_told_before_it_did(dashboard: Browser, agent: Agent) -> None:
+    agent.author("reflection_prompt", "the canary rhymes")
+    db.session.commit()
+
+    said = between(page_of(dashboard, agent))
+
+    assert said.startswith("Ada reflects on its journal once a day, by its own choice,")
+    assert "None yet: by itself it reflects at 03:00 in its account's time zone." in said
+    assert "canary" not in said
+
+
+def test_what_an_agent_did_between_its_sessions_is_listed(dashboard: Browser, agent: Agent) -> None:
+    at = datetime(2026, 5, 4, 3, tzinfo=UTC)
+    factories.ended_task(agent, "reflection", at=at, memories_kept=3, cost_usd=Decimal("0.25"))
+    factories.ended_task(agent, status="failed", reason="out of time", prompt_tokens=1200)
+    factories.extraction(agent, "the canary sings")
+    MemoryTask.reflect(agent, "daily")
+    db.session.commit()
+
+    said = between(page_of(dashboard, agent))
+
+    assert said.startswith("Ada does not reflect by itself; whether it does is its own choice.")
+    assert "Last reflection 4 May 2026 ✓ completed , 3 kept Conversations waiting 1" in said
+    assert "4 May 2026, 03:00 reflection ✓ completed 3 0 $0.2500" in said
+    assert "conversation ✗ failed out of time 0 1,200 $0.00" in said
+    assert "conversation ◔ queued – 0 $0.00" in said
+    assert "canary" not in said
+
+
+def test_without_a_reflection_the_page_says_so(dashboard: Browser, agent: Agent) -> None:
+    factories.extraction(agent)
+    db.session.commit()
+
+    assert "Last reflection none yet Conversations waiting 1" in between(page_of(dashboard, agent))
+
+
+def test_the_page_shows_the_last_ten_and_leads_to_all(dashboard: Browser, agent: Agent) -> None:
+    for day in range(1, 13):
+        factories.ended_task(agent, at=datetime(2026, 5, day, tzinfo=UTC))
+    factories.ended_task(factories.agent(account=agent.account))
+    db.session.commit()
+
+    page, every = page_of(dashboard, agent), page_of(dashboard, agent, "/tasks")
+
+    assert between(page).count("conversation ✓ completed") == 10
+    assert f"/agents/{agent.id}/tasks" in links_of(page)
+    assert words_of(every).count("conversation ✓ completed") == 12
+    assert "1 May 2026" in words_of(every)
+    assert "1 May 2026" not in between(page).replace("11 May", "")
+
+
+def test_a_long_list_of_them_has_pages(dashboard: Browser, agent: Agent) -> None:
+    for day in range(PAGE_ROWS + 1):
+        factories.ended_task(agent, at=clock.now() - timedelta(days=day))
+    db.session.commit()
+
+    first = page_of(dashboard, agent, "/tasks")
+    (older,) = [link for link in links_of(first) if "page=" in link]
+
+    assert words_of(first).count("✓ completed") == PAGE_ROWS
+    assert words_of(dashboard.get(older).text).count("✓ completed") == 1
+
+
+def test_of_an_agent_that_did_nothing_the_list_says_so(dashboard: Browser, agent: Agent) -> None:
+    assert "None yet." in words_of(page_of(dashboard, agent, "/tasks"))
 
 
 # -- memories --------------------------------------------------------------------------------------

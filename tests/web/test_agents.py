@@ -29,8 +29,8 @@ def agents(account: Account) -> dict[str, Agent]:
     def with_session(name: str, status: str, tokens: int, hours: int) -> Agent:
         agent, at = made(name, tokens), clock.now() - timedelta(hours=hours)
         session = RefinementSession.queue(agent, "weekly", at=at)
-        session.error_kind = "worker_lost" if name == "Lost" else None
-        session.finish(status, "so it ended", at=at)  # type: ignore[arg-type]
+        kind = "worker_lost" if name == "Lost" else None
+        session.finish(status, "so it ended", error_kind=kind, at=at)  # type: ignore[arg-type]
         return agent
 
     listed = [

@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from flask import Flask
 
+from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AuditLog, RefinementSession
 from refine.tools import RefinementTool
@@ -48,6 +50,11 @@ def agent(app: Flask) -> Agent:
     factories.grant(owner, purpose=f"{PURPOSE}, and nothing else", reply=f"NO, says {CANARY}")
     edited(owner, memories[2].id, memories[3].id, memories[4].id)
     ended_session(owner, memories[5], summary=f"{CANARY} is gone")
+    factories.ended_task(owner, status="failed", reason="it failed", error_kind="timeout")
+    factories.extraction(owner, f"{CANARY} in a conversation")
+    task = factories.extraction(owner, f"{CANARY} is read", at=clock.now() - timedelta(hours=1))
+    assert task.claim()
+    assert task.save(f"{CANARY} was heard")
     ended_with(owner, "declined", f"NO, says {CANARY}")
     ended_with(owner, "failed", f"YES, says {CANARY}")
     db.session.commit()
@@ -94,8 +101,10 @@ def test_no_page_that_can_be_reached_says_what_an_agent_says(dashboard: Browser)
         "/accounts",
         "/agents",
         "/agents/0",
+        "/agents/0/import",
         "/agents/0/ledger",
         "/agents/0/settings",
+        "/agents/0/tasks",
         "/audit",
         "/audit/0",
         "/audit/export.csv",

@@ -10,18 +10,18 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from refine import clock, create_app
 from refine.extensions import db
-from refine.models import ClockMark, RefinementSession
+from refine.models import ClockMark, MemoryTask, RefinementSession
 from refine.models.session import EndStatus
 from refine.settings import Settings
 from tests import factories
 from tests.commands import UNUSED_PORT
 
 
-def ended(status: EndStatus, **fields: object) -> RefinementSession:
+def ended(status: EndStatus, error_kind: str | None = None, **fields: object) -> RefinementSession:
     session = factories.session()
     for name, value in fields.items():
         setattr(session, name, value)
-    session.finish(status, "it ended")
+    session.finish(status, "it ended", error_kind=error_kind)
     db.session.commit()
     return session
 
@@ -204,3 +204,20 @@ def test_reflections_and_extractions_are_counted_by_kind_and_outcome(client: Fla
     assert told["refine_memory_task_memories_total", "extraction"] == 1
     assert told["refine_memory_task_memories_total", "reflection"] == 0
     assert told["refine_memory_task_cost_usd_total", "extraction"] == 0.25
+
+
+def test_what_waits_and_runs_between_sessions_is_told(client: FlaskClient) -> None:
+    empty = figures(client)
+    for minutes in (5, 2):
+        at = clock.now() - timedelta(minutes=minutes)
+        factories.extraction(factories.agent(), "the canary sings", at=at)
+    assert MemoryTask.reflect(factories.agent(), "daily").claim()
+    db.session.commit()
+
+    told = figures(client)
+
+    assert empty["refine_memory_task_queue_age_seconds",] == 0
+    assert told["refine_queued_memory_tasks", "extraction"] == 2
+    assert told["refine_queued_memory_tasks", "reflection"] == 0
+    assert told["refine_running_memory_tasks",] == 1
+    assert 300 <= told["refine_memory_task_queue_age_seconds",] < 330

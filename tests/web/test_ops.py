@@ -9,7 +9,9 @@ from redis import Redis
 
 from refine import clock
 from refine.extensions import db
-from refine.models import Account, ClockMark, RefinementSession, User
+from refine.jobs.queue import SWEPT, queue
+from refine.jobs.worker import RefineWorker
+from refine.models import Account, ClockMark, MemoryTask, RefinementSession, User
 from tests import factories
 from tests.commands import UNUSED_PORT
 from tests.web.conftest import Browser, SignedIn, browser_of, person, words_of
@@ -34,8 +36,7 @@ def site_admins(admin: User, signed_in: SignedIn) -> Browser:
 def failed(account: Account, kind: str, days: int = 0, status: str = "failed") -> None:
     at = clock.now() - timedelta(days=days)
     session = RefinementSession.queue(factories.agent("one", account=account), "weekly", at=at)
-    session.error_kind = kind
-    session.finish(status, f"it was the {kind}", at=at)  # type: ignore[arg-type]
+    session.finish(status, f"it was the {kind}", error_kind=kind, at=at)  # type: ignore[arg-type]
     db.session.commit()
 
 
@@ -111,10 +112,80 @@ def test_failures_of_the_month_are_counted_by_reason(dashboard: Browser, account
 
     words = said(dashboard)
 
-    assert "timeout 3" in words
-    assert "worker lost 1" in words
+    assert "timeout 3 0 0" in words
+    assert "worker lost 1 0 0" in words
     assert "✗ failed it was the worker_lost" in words
     assert "◑ incomplete it was the timeout" in words
+
+
+def test_reflections_and_conversations_that_wait_or_run_are_listed(
+    dashboard: Browser, account: Account
+) -> None:
+    ada = factories.agent(account=account, name="Ada")
+    assert MemoryTask.reflect(ada, "daily").claim()
+    factories.extraction(ada, "the canary sings")
+    factories.extraction(factories.agent(name="Eve"))
+    db.session.commit()
+
+    words = said(dashboard)
+
+    assert "queue ✗ 0 workers, 0 sessions, 1 conversation waiting: start refine worker" in words
+    assert "Ada conversation ◔ queued –" in words
+    assert "Ada reflection ▶ running 0" in words
+    assert "Eve" not in words
+    assert "canary" not in words
+
+
+def test_a_reflection_that_waits_without_a_worker_is_told(
+    dashboard: Browser, account: Account
+) -> None:
+    MemoryTask.reflect(factories.agent(account=account), "daily")
+    db.session.commit()
+
+    assert "queue ✗ 0 workers, 0 sessions, 1 reflection waiting:" in said(dashboard)
+
+
+@pytest.mark.parametrize(("hours", "sign"), [(25, "✗"), (23, "✓")])
+def test_conversations_that_wait_for_more_than_a_day_want_more_workers(
+    dashboard: Browser, account: Account, redis: Redis, hours: int, sign: str
+) -> None:
+    at = clock.now() - timedelta(hours=hours)
+    factories.extraction(factories.agent(account=account), at=at)
+    db.session.commit()
+    RefineWorker([queue(SWEPT, redis)], connection=redis).register_birth()
+
+    words = said(dashboard)
+
+    waits = f"queue {sign} 1 worker, 0 sessions, 1 conversation waiting"
+    assert waits in words
+    assert (f"{waits}, the oldest for 25 hours: start more workers" in words) is (hours > 24)
+
+
+def test_failures_between_sessions_are_counted_by_reason_too(
+    dashboard: Browser, account: Account
+) -> None:
+    owner = factories.agent(account=account, name="Ada")
+    failed(account, "timeout")
+    for kind in ("reflection", "extraction", "extraction"):
+        factories.ended_task(
+            owner, kind, "failed", reason="it was out of time", error_kind="timeout"
+        )
+    assert factories.extraction(owner, at=clock.now() - timedelta(days=7)).end_if_lapsed()
+    put_off = factories.extraction(owner)
+    assert put_off.claim()
+    put_off.give_up("the provider is busy", "rate_limited")
+    factories.ended_task(factories.agent(), status="failed", error_kind="refused")
+    db.session.commit()
+
+    words = said(dashboard)
+
+    assert "timeout 1 1 2" in words
+    assert "lapsed 0 0 1" in words
+    assert "Ada conversation ✗ failed it was out of time" in words
+    assert "Ada conversation ○ skipped it waited for 7 days" in words
+    assert "◔ queued the provider is busy; tried again" in words
+    assert "rate limited" not in words
+    assert "refused" not in words
 
 
 def test_where_nothing_failed_that_is_said(dashboard: Browser) -> None:

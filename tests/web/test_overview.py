@@ -30,12 +30,18 @@ def account(admin: User) -> Account:
     return admin.account
 
 
-def ended(agent: Agent, status: str, at: datetime | None = None, **fields: Any) -> None:
+def ended(
+    agent: Agent,
+    status: str,
+    at: datetime | None = None,
+    error_kind: str | None = None,
+    **fields: Any,
+) -> None:
     at = at or clock.now()
     session = RefinementSession.queue(agent, "weekly", at=at)
     for name, value in fields.items():
         setattr(session, name, value)
-    session.finish(status, "so it ended", at=at)  # type: ignore[arg-type]
+    session.finish(status, "so it ended", error_kind=error_kind, at=at)  # type: ignore[arg-type]
 
 
 def said(browser: Browser, path: str = "/") -> str:
@@ -45,9 +51,7 @@ def said(browser: Browser, path: str = "/") -> str:
 
 
 def attention(browser: Browser, path: str = "/") -> str:
-    return (
-        said(browser, path).partition("Needs attention ")[2].partition(" Sessions of the last")[0]
-    )
+    return said(browser, path).partition("Needs attention ")[2].partition(" The last 30 days")[0]
 
 
 # -- states ----------------------------------------------------------------------------------------
@@ -182,6 +186,26 @@ def test_the_month_of_a_cap_begins_in_the_accounts_own_zone(
     assert "the monthly cost cap is reached" in after
 
 
+def test_a_conversation_that_was_given_up_needs_attention(
+    dashboard: Browser, account: Account
+) -> None:
+    owner, failed = factories.agent(account=account), {"reason": "no", "error_kind": "timeout"}
+    factories.ended_task(owner, "reflection", "failed", **failed)
+    factories.ended_task(owner, status="failed", at=clock.now() - timedelta(hours=25), **failed)
+    factories.ended_task(factories.agent(), status="failed", **failed)
+    db.session.commit()
+    before = attention(dashboard)
+    factories.ended_task(owner, status="failed", **failed)
+    db.session.commit()
+    one = attention(dashboard)
+    factories.ended_task(owner, status="failed", **failed)
+    db.session.commit()
+
+    assert before == "✓ Nothing does."
+    assert one == "✗ 1 conversation of the last day given up: nothing of it was kept"
+    assert "2 conversations of the last day given up: nothing of them was" in attention(dashboard)
+
+
 def test_a_clock_that_stopped_needs_attention(dashboard: Browser) -> None:
     ClockMark.note("tick", clock.now() - timedelta(minutes=10))
     db.session.commit()
@@ -254,8 +278,26 @@ def test_the_sessions_of_the_month_are_summed(dashboard: Browser, month: None) -
     assert "Sessions 4 Tokens saved 0 Cost $0.5000 Declined 1 Failed 2 Lost workers 1" in words
 
 
+def test_what_is_done_between_sessions_is_counted_and_costs(
+    dashboard: Browser, account: Account, month: None
+) -> None:
+    before = said(dashboard)
+    agent = factories.agent("one", account=account)
+    factories.ended_task(agent, "reflection", cost_usd=Decimal("0.25"))
+    factories.ended_task(agent, "extraction", cost_usd=Decimal("0.5"))
+    factories.ended_task(agent, "extraction", at=clock.now() - timedelta(days=31))
+    factories.ended_task(factories.agent(), "reflection", cost_usd=Decimal(9))
+    db.session.commit()
+
+    words = said(dashboard)
+
+    assert "Between sessions" not in before
+    assert "Cost $1.25" in words
+    assert "Between sessions 2 1 reflection, 1 conversation" in words
+
+
 def test_each_figure_leads_to_as_many_sessions(dashboard: Browser, month: None) -> None:
-    page = dashboard.get("/").text.partition("Sessions of the last 30 days")[2]
+    page = dashboard.get("/").text.partition("The last 30 days")[2]
     links = [link for link in links_of(page) if link.startswith("/sessions?")]
 
     listed = {

@@ -216,8 +216,7 @@ def test_each_outcome_is_told_in_words(
 
 def test_a_lost_worker_is_told(dashboard: Browser, agent: Agent) -> None:
     session = RefinementSession.queue(agent, "manual")
-    session.error_kind = "worker_lost"
-    session.finish("failed", "the worker was lost")
+    session.finish("failed", "the worker was lost", error_kind="worker_lost")
     db.session.commit()
 
     said = words_of(shown(dashboard, session))
@@ -373,8 +372,7 @@ def several(agent: Agent, app: Flask) -> list[RefinementSession]:
     ):
         at = clock.now() - timedelta(days=days)
         session = RefinementSession.queue(agent, trigger, at=at)  # type: ignore[arg-type]
-        session.error_kind = kind
-        session.finish(status, f"reason of day {days}", at=at)  # type: ignore[arg-type]
+        session.finish(status, f"reason of day {days}", error_kind=kind, at=at)  # type: ignore[arg-type]
         made.append(session)
     db.session.commit()
     return made

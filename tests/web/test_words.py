@@ -12,6 +12,7 @@ import refine
 from refine.models import User
 from refine.models.run import LIVE
 from refine.models.session.columns import ENDED, TRIGGERS
+from refine.transfer.formats import READERS
 from refine.web import words
 from refine.web.charts import OUTCOMES
 from tests.web.conftest import SignedIn
@@ -104,3 +105,7 @@ def test_a_time_is_told_in_the_zone_of_the_page_with_utc_beside_it(
         "8 Mar 2026, 23:30</time>"
     ) in page
     assert "Times are in America/New_York." in page
+
+
+def test_every_format_that_can_be_read_has_a_name() -> None:
+    assert words.IMPORT_FORMATS.keys() == READERS.keys()

@@ -39,6 +39,8 @@ class Asking(Ending, GrantColumns):
             return "the agent belongs to another account"
         if not agent.active:
             return f"{agent.name} is not active: nobody can ask it"
+        if agent.is_erased:
+            return f"{agent.name} was erased: there is nothing left to read"
         changed_at = agent.identity_changed_at
         if changed_at is not None and changed_at > database_now() - CHANGED_LATELY:
             return (
@@ -109,7 +111,7 @@ class Asking(Ending, GrantColumns):
             generation_id=self.generation_id,
             sealed={"reply": self.reply},
         )
-        self.agent.remember(self._told(self.expires_at), "journal", at=at)
+        self.agent.tell(self._told(self.expires_at), at)
 
     def _told(self, expires_at: datetime) -> str:
         """What the agent reads of it: names and times, no word that a human chose."""

@@ -29,14 +29,13 @@ class Ending(TaskColumns):
         self.status, self.end_reason, self.error_kind = status, reason, error_kind
         self.lease_token = self.dispatched_at = None
         self.sealed_conversation, self.ended_at = None, at
-        if self.agent.wrapped_key.wrapped is not None:  # else it was erased, and keeps no records
-            AuditLog.record(
-                _ACTIONS[self.kind],
-                agent=self.agent,
-                subject=("MemoryTask", self.id),
-                data=self._measured(),
-                at=at,
-            )
+        AuditLog.record(
+            _ACTIONS[self.kind],
+            agent=self.agent,
+            subject=("MemoryTask", self.id),
+            data=self._measured(),
+            at=at,
+        )
         say_when_committed(self.facts(), "memory task ended")
 
     def give_up(
@@ -72,7 +71,7 @@ class Ending(TaskColumns):
             days = LAPSES_AFTER[self.kind].days
             waited = "a day" if days == 1 else f"{days} days"
             last = f"; the last attempt: {self.end_reason}" if self.end_reason else ""
-            self.finish("skipped", f"it waited for {waited}{last}", at=at)
+            self.finish("skipped", f"it waited for {waited}{last}", error_kind="lapsed", at=at)
         return has_lapsed
 
     def facts(self) -> dict[str, Any]:

@@ -1,9 +1,8 @@
-"""Which agents a reflection is due for, which tasks may be worked on now, and what they come to."""
+"""Which agents a reflection is due for, and which tasks may be worked on now."""
 
 from collections.abc import Sequence
 from datetime import datetime
-from decimal import Decimal
-from typing import NamedTuple, Self
+from typing import Self
 
 from sqlalchemy import ColumnElement, Select, and_, case, exists, func, or_, select
 from sqlalchemy.orm import aliased
@@ -12,7 +11,7 @@ from refine.extensions import db
 from refine.models.account import Account
 from refine.models.agent import JOURNAL_SHOWN_FOR, Agent
 from refine.models.memory import AgentMemory
-from refine.models.memory_task.columns import ENDED, LAPSES_AFTER, TaskColumns
+from refine.models.memory_task.columns import LAPSES_AFTER, TaskColumns
 from refine.models.run import LIVE
 from refine.models.wrapped_key import WrappedKey
 
@@ -20,18 +19,8 @@ from refine.models.wrapped_key import WrappedKey
 REFLECTION_SCHEDULE = "0 3 * * *"
 
 
-class Tally(NamedTuple):
-    """Ended tasks of one kind and status, added up."""
-
-    kind: str
-    status: str
-    tasks: int
-    memories_kept: int
-    cost_usd: Decimal
-
-
 class Planning(TaskColumns):
-    """What the clock, the dispatcher and the metrics ask."""
+    """What the clock and the dispatcher ask."""
 
     @classmethod
     def reflecting_zones(cls) -> Sequence[str]:
@@ -65,7 +54,7 @@ class Planning(TaskColumns):
             .where(
                 Account.time_zone == time_zone,
                 Agent.reflects_daily,
-                _may_be_asked(),
+                may_be_asked(),
                 written,
                 ~served,
             )
@@ -102,7 +91,7 @@ class Planning(TaskColumns):
                 cls.status == "queued",
                 cls.dispatched_at.is_(None),
                 cls.due_at <= at,
-                _may_be_asked(),
+                may_be_asked(),
                 ~before,
             )
             .order_by(cls.created_at, cls.id)
@@ -137,21 +126,8 @@ class Planning(TaskColumns):
             .execution_options(populate_existing=True)
         ).all()
 
-    @classmethod
-    def tallies(cls) -> Sequence[Tally]:
-        """Return counts and sums of all that ended, by kind and status."""
-        summed = select(
-            cls.kind,
-            cls.status,
-            func.count(),
-            func.sum(cls.memories_kept),
-            func.sum(cls.cost_usd),
-        )
-        grouped = summed.where(cls.status.in_(ENDED)).group_by(cls.kind, cls.status)
-        return [Tally(*row) for row in db.session.execute(grouped)]
 
-
-def _may_be_asked() -> ColumnElement[bool]:
-    """Active, not paused, nor its account, and not erased."""
+def may_be_asked() -> ColumnElement[bool]:
+    """Return the condition of an agent: active, not paused, nor its account, and not erased."""
     readable = exists().where(WrappedKey.id == Agent.data_key_id, WrappedKey.wrapped.is_not(None))
     return and_(Agent.active, ~Agent.paused, ~Account.paused, readable)

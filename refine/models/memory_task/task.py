@@ -15,6 +15,7 @@ from refine.models.memory_task.columns import ENDED, KINDS, TRIGGERS, Trigger
 from refine.models.memory_task.ending import Ending
 from refine.models.memory_task.keeping import Keeping
 from refine.models.memory_task.planning import Planning
+from refine.models.memory_task.totals import Totals
 from refine.models.run import LIVE
 from refine.models.session import RefinementSession
 from refine.rules.conversation import valid_conversation
@@ -33,7 +34,7 @@ class ReflectionAlreadyLive(Refused):
         super().__init__(f"a reflection of this agent is waiting or running already: {task_id}")
 
 
-class MemoryTask(Planning, Keeping, Ending, Base):
+class MemoryTask(Totals, Planning, Keeping, Ending, Base):
     """A reflection or an extraction; its capabilities are in the files beside this one."""
 
     __table_args__ = (
@@ -159,6 +160,8 @@ class MemoryTask(Planning, Keeping, Ending, Base):
     def _why_not_now(self, at: datetime) -> str | None:
         if not self.agent.active:
             return "the agent is not active any more"
+        if self.agent.is_erased:
+            return "the agent was erased"
         if self.trigger == "cli":
             return None
         if self.agent.paused:
@@ -173,3 +176,5 @@ class MemoryTask(Planning, Keeping, Ending, Base):
 def _check_active(agent: Agent) -> None:
     if not agent.active:
         raise Refused(f"{agent.name} is not active: nothing is asked of it")
+    if agent.is_erased:
+        raise Refused(f"{agent.name} was erased: nothing is asked of it")

@@ -7,6 +7,7 @@ from typing import Any
 from refine import clock
 from refine.errors import Refused
 from refine.extensions import db
+from refine.models.audit import AuditLog
 from refine.models.image import Change, iso
 from refine.models.memory import AgentMemory, change_memories
 from refine.models.run import LIVE
@@ -72,7 +73,8 @@ class Ending(SessionColumns):
         """End with a status and an audit record of measured figures; after a loop, tell the agent.
 
         ``changes`` are reversals that go with the end (a rollback); the mass is measured as they
-        leave it. ``user``: who asked for the end, if somebody did.
+        leave it. ``user``: who asked for the end, if somebody did. Of an agent that was erased
+        meanwhile the figures are left to record, and there is nobody to tell.
         """
         at = at or clock.now()
         self.status, self.end_reason, self.error_kind = status, reason, error_kind
@@ -80,20 +82,23 @@ class Ending(SessionColumns):
         self._measure(changes)
         if status in AFTER_LOOP:
             self.agent.last_refinement_at = at
-            self.summary = f"{self.figures()} {summary or ''}".strip()
-            told = journal or f"{self.summary} {_because(status, reason)}"
-            changes = [*changes, self.journal(told, at)]
-        change_memories(
-            _END_ACTION[status],
-            list(changes),
-            agent=self.agent,
-            session_id=self.id,
-            subject=("RefinementSession", self.id),
-            data={**self._measured(), **(data or {})},
-            sealed={"summary": self.summary, "consent_reply": self.consent_reply},
-            user=user,
-            at=at,
-        )
+        record: dict[str, Any] = {
+            "agent": self.agent,
+            "session_id": self.id,
+            "subject": ("RefinementSession", self.id),
+            "data": {**self._measured(), **(data or {})},
+            "user": user,
+            "at": at,
+        }
+        if self.agent.is_erased:
+            AuditLog.record(_END_ACTION[status], **record)
+        else:
+            if status in AFTER_LOOP:
+                self.summary = f"{self.figures()} {summary or ''}".strip()
+                told = journal or f"{self.summary} {_because(status, reason)}"
+                changes = [*changes, self.journal(told, at)]
+            sealed = {"summary": self.summary, "consent_reply": self.consent_reply}
+            change_memories(_END_ACTION[status], list(changes), sealed=sealed, **record)
         say_when_committed(self.facts())
 
     @property

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from decimal import Decimal
 from itertools import takewhile
 from typing import Self
 
@@ -171,12 +170,7 @@ class Planning(Snapshot):
     def is_cost_cap_reached(cls, account: Account, at: datetime) -> bool:
         """Tell whether the account's agents cost as much this month as they may."""
         cap = account.monthly_cost_cap_usd
-        return cap is not None and cls.cost_usd_of_month(account, at) >= cap
-
-    @classmethod
-    def cost_usd_of_month(cls, account: Account, at: datetime) -> Decimal:
-        """Return what the account's agents cost since its month began, in its own time zone."""
-        return cost_usd_of_month(account, at)
+        return cap is not None and cost_usd_of_month(account, at) >= cap
 
     @classmethod
     def latest_of(cls, agent: Agent) -> Self | None:

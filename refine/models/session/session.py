@@ -4,7 +4,7 @@ import uuid
 from datetime import datetime
 from typing import Any, cast
 
-from sqlalchemy import CheckConstraint, Index, UniqueConstraint, select, text, update
+from sqlalchemy import CheckConstraint, Index, UniqueConstraint, or_, select, text, update
 
 from refine import clock
 from refine.errors import Refused
@@ -72,6 +72,8 @@ class RefinementSession(Planning, Editing, Totals, Base):
         at = at or clock.now()
         if not agent.active:
             raise Refused(f"{agent.name} is not active: no session runs for it")
+        if agent.is_erased:
+            raise Refused(f"{agent.name} was erased: there is nothing left to refine")
         agent.lock()
         if (live := cls.live_of(agent)) is not None and not live.end_if_lost(at):
             raise SessionAlreadyLive(live.id, live.status)
@@ -168,9 +170,27 @@ class RefinementSession(Planning, Editing, Totals, Base):
             ran = ran.where(cls.created_at < before)
         return db.session.scalar(ran.order_by(cls.created_at.desc()).limit(1))
 
+    @classmethod
+    def last_at_work(cls, agent: Agent) -> "RefinementSession | None":
+        """Return the agent's last ended session that ran its loop, or removed duplicates."""
+        return db.session.scalar(
+            select(cls)
+            .where(
+                cls.agent_id == agent.id,
+                or_(
+                    cls.status.in_(AFTER_LOOP),
+                    cls.status.in_(ENDED) & (cls.duplicates_removed > 0),
+                ),
+            )
+            .order_by(cls.created_at.desc())
+            .limit(1)
+        )
+
     def _why_not_now(self, at: datetime) -> str | None:
         if not self.agent.active:
             return "the agent is not active any more"
+        if self.agent.is_erased:
+            return "the agent was erased"
         if self.trigger not in AUTOMATIC_TRIGGERS:
             return None
         if self.agent.paused:

@@ -10,7 +10,6 @@ from sqlalchemy import ColumnElement, Date, Select, cast, func, select
 
 from refine import clock
 from refine.extensions import db
-from refine.models.account import Account
 from refine.models.agent import Agent
 from refine.models.session.columns import ENDED, ROLLING_WINDOW, SessionColumns
 
@@ -34,23 +33,9 @@ class Period(NamedTuple):
 
     sessions: int
     removed_tokens: int
-    cost_usd: Decimal
     failed: int
     lost: int
     declined: int
-
-
-class MonthOfAgent(NamedTuple):
-    """What one agent's sessions of one month came to."""
-
-    month: str
-    agent_id: int
-    agent: str
-    sessions: int
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
-    cost_usd: Decimal
 
 
 class Totals(SessionColumns):
@@ -92,47 +77,11 @@ class Totals(SessionColumns):
         summed = select(
             func.count(),
             func.coalesce(func.sum(cls.removed_tokens).filter(cls.undone_at.is_(None)), 0),
-            func.coalesce(func.sum(cls.cost_usd), 0),
             func.count().filter(cls.status == "failed"),
             func.count().filter(cls.error_kind == "worker_lost"),
             func.count().filter(cls.status == "declined"),
         ).where(cls.in_accounts(account_ids), cls.created_at >= since)
         return Period(*db.session.execute(summed).one())
-
-    @classmethod
-    def by_month(
-        cls,
-        account: Account,
-        since: datetime | None = None,
-        until: datetime | None = None,
-    ) -> Sequence["MonthOfAgent"]:
-        """Return what the sessions of each of the account's agents cost, month by month.
-
-        By when they were asked for, from ``since`` to before ``until``; months are those of the
-        account's time zone.
-        """
-        month = func.to_char(func.timezone(account.time_zone, cls.created_at), "YYYY-MM")
-        summed = (
-            select(
-                month,
-                Agent.id,
-                Agent.name,
-                func.count(),
-                func.sum(cls.prompt_tokens),
-                func.sum(cls.cached_tokens),
-                func.sum(cls.completion_tokens),
-                func.sum(cls.cost_usd),
-            )
-            .join(Agent, Agent.id == cls.agent_id)
-            .where(Agent.account_id == account.id)
-            .group_by(month, Agent.id)
-            .order_by(month, Agent.id)
-        )
-        if since is not None:
-            summed = summed.where(cls.created_at >= since)
-        if until is not None:
-            summed = summed.where(cls.created_at < until)
-        return [MonthOfAgent(*row) for row in db.session.execute(summed)]
 
     @classmethod
     def waiting(cls, account_ids: Select[int] | None = None) -> tuple[int, datetime | None]:

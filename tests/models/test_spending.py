@@ -1,0 +1,121 @@
+"""What agents cost: the same sums for the cap, the front page and the platform."""
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from flask import Flask
+from sqlalchemy import select
+
+from refine.extensions import db
+from refine.models import Account, Agent, RefinementSession
+from refine.models.spending import by_month, cost_usd_of_month, spent_since, spent_usd_of_month
+from tests import factories
+
+NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
+MOMENT = timedelta(microseconds=1)
+
+
+@pytest.fixture
+def agent(app: Flask) -> Agent:
+    return factories.agent("a core memory", name="Ada")
+
+
+def costly(owner: Agent, usd: str, at: datetime = NOW) -> None:
+    """A session of which only its cost matters."""
+    session = RefinementSession.queue(owner, "manual", at=at)
+    session.cost_usd, session.prompt_tokens = Decimal(usd), 100
+    session.finish("completed", "so it ended", at=at)
+    db.session.flush()
+
+
+def everything(owner: Agent, at: datetime = NOW) -> None:
+    """One of each kind."""
+    costly(owner, "1", at)
+    tokens = {"prompt_tokens": 10, "cached_tokens": 5, "completion_tokens": 1}
+    factories.ended_task(owner, "reflection", at=at, cost_usd=Decimal("0.25"), **tokens)
+    factories.ended_task(owner, "extraction", at=at, cost_usd=Decimal("0.5"), **tokens)
+
+
+def test_an_account_that_asked_nothing_has_cost_nothing(agent: Agent) -> None:
+    assert cost_usd_of_month(agent.account, NOW) == 0
+
+
+def test_whatever_an_agents_model_is_asked_costs(agent: Agent) -> None:
+    everything(agent)
+    everything(factories.agent("one", account=agent.account))
+
+    assert cost_usd_of_month(agent.account, NOW) == Decimal("3.5")
+
+
+def test_other_accounts_costs_do_not_count(agent: Agent) -> None:
+    everything(factories.agent("one"))
+
+    assert cost_usd_of_month(agent.account, NOW) == 0
+
+
+def test_for_many_accounts_at_once_each_has_its_own(agent: Agent) -> None:
+    other = factories.agent("one", account=factories.account(time_zone="Asia/Tokyo"))
+    began_in_tokyo = datetime(2026, 2, 28, 15, tzinfo=UTC)
+    costly(agent, "5", at=began_in_tokyo)
+    costly(other, "7", at=began_in_tokyo)
+    costly(other, "9", at=began_in_tokyo - MOMENT)
+
+    spent = dict(db.session.execute(select(Account.id, spent_usd_of_month(NOW))).all())
+
+    assert spent == {agent.account_id: 0, other.account_id: 7}
+
+
+@pytest.mark.parametrize(
+    ("zone", "at", "began_at"),
+    [
+        ("UTC", "2026-05-04T12:00+00:00", "2026-05-01T00:00+00:00"),
+        ("UTC", "2026-05-01T00:00+00:00", "2026-05-01T00:00+00:00"),
+        ("UTC", "2026-05-31T23:59:59.999999+00:00", "2026-05-01T00:00+00:00"),
+        ("Asia/Tokyo", "2026-04-30T15:00+00:00", "2026-05-01T00:00+09:00"),
+        ("Asia/Tokyo", "2026-04-30T14:59:59+00:00", "2026-04-01T00:00+09:00"),
+        ("America/New_York", "2027-01-01T04:59:59+00:00", "2026-12-01T00:00-05:00"),
+        ("America/New_York", "2027-01-01T05:00+00:00", "2027-01-01T00:00-05:00"),
+        ("Asia/Kathmandu", "2026-05-31T18:15+00:00", "2026-06-01T00:00+05:45"),
+        ("Europe/Berlin", "2026-03-31T12:00+02:00", "2026-03-01T00:00+01:00"),
+        ("Europe/Berlin", "2026-10-31T23:30+01:00", "2026-10-01T00:00+02:00"),
+        ("America/Havana", "2026-11-01T00:30-04:00", "2026-11-01T00:00-04:00"),
+        ("America/Havana", "2026-11-01T00:30-05:00", "2026-11-01T00:00-04:00"),
+        ("America/Asuncion", "2023-10-02T12:00-03:00", "2023-10-01T01:00-03:00"),
+    ],
+)
+def test_a_month_begins_at_the_first_midnight_of_its_first_day_in_the_accounts_zone(
+    agent: Agent, zone: str, at: str, began_at: str
+) -> None:
+    agent.account.time_zone = zone
+    began = datetime.fromisoformat(began_at)
+    costly(agent, "1", at=began - MOMENT)
+    costly(agent, "2", at=began)
+
+    assert cost_usd_of_month(agent.account, datetime.fromisoformat(at)) == 2
+
+
+def test_what_was_spent_since_some_instant_is_that_of_these_accounts_alone(agent: Agent) -> None:
+    everything(agent)
+    everything(agent, at=NOW - MOMENT)
+    everything(factories.agent("one"))
+
+    of_account = select(Account.id).where(Account.id == agent.account_id)
+
+    assert spent_since(of_account, NOW) == (1, 1, Decimal("1.75"))
+    assert spent_since(of_account, NOW + MOMENT) == (0, 0, 0)
+
+
+def test_month_by_month_all_three_are_in_one_row(agent: Agent) -> None:
+    everything(agent)
+    factories.ended_task(agent, "extraction", "failed", at=NOW - timedelta(days=20))
+    everything(factories.agent("one"))
+
+    rows = by_month(agent.account)
+
+    assert rows == [
+        ("2026-02", agent.id, "Ada", 0, 0, 1, 0, 0, 0, 0),
+        ("2026-03", agent.id, "Ada", 1, 1, 1, 120, 10, 2, Decimal("1.75")),
+    ]
+    assert by_month(agent.account, since=NOW) == rows[1:]
+    assert by_month(agent.account, until=NOW) == rows[:1]

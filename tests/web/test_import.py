@@ -1,0 +1,371 @@
+"""Memories that an admin brings along in a file, through the dashboard."""
+
+import json
+import tempfile
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from werkzeug.datastructures import FileStorage
+from werkzeug.test import TestResponse, encode_multipart
+
+from refine.extensions import db
+from refine.models import Agent, AgentMemory, AuditLog, User
+from refine.models.verification import verify_agent
+from refine.web.uploads import LARGEST_FILE_MEGABYTES
+from tests import factories, sql
+from tests.transfer.files import fixture, own_file, own_row
+from tests.web.conftest import Browser, SignedIn, links_of, person, words_of
+
+MEGABYTE = 1024 * 1024
+
+# What the fixtures' contents, ids and names have in them, and the name of the file.
+CONTENTS = ("train", "coffee", "dentist", "bees", "Library", "Welsh", "secret-plan")
+
+
+@pytest.fixture
+def agent(admin: User) -> Agent:
+    made: Agent = factories.agent("it was here", account=admin.account, name="Ada")
+    db.session.commit()
+    return made
+
+
+def path(agent: Agent) -> str:
+    return f"/agents/{agent.id}/import"
+
+
+def sent(file: bytes | str, format_: str = "mem0", **fields: str) -> dict[str, Any]:
+    content = file.encode() if isinstance(file, str) else file
+    upload = FileStorage(BytesIO(content), "secret-plan.json")
+    return {"file": upload, "format": format_, "memory_type": "core", **fields}
+
+
+def bring(
+    dashboard: Browser, agent: Agent, file: bytes | str, *arguments: str, **fields: str
+) -> TestResponse:
+    return post(dashboard, path(agent), sent(file, *arguments, **fields))
+
+
+def post(dashboard: Browser, path: str, fields: dict[str, Any], **options: Any) -> TestResponse:
+    """Send a form with a file; the test's client by itself would take a temporary one for that."""
+    boundary, body = encode_multipart({"csrf_token": dashboard.token(), **fields})
+    type_ = f"multipart/form-data; boundary={boundary}"
+    return dashboard.post(path, **{"data": body, "content_type": type_, **options})
+
+
+def rows(*contents: str) -> str:
+    return json.dumps([{"memory": content} for content in contents])
+
+
+def kept(agent: Agent, memory_type: str = "core") -> list[str]:
+    db.session.rollback()
+    return [memory.content for memory in db.session.scalars(agent.memories(memory_type))]
+
+
+def imports(agent: Agent) -> list[AuditLog]:
+    db.session.rollback()
+    return [log for log in factories.records(agent) if log.action == "memory_imported"]
+
+
+class TestTheForm:
+    def test_is_reached_from_the_agents_page(self, dashboard: Browser, agent: Agent) -> None:
+        assert path(agent) in links_of(dashboard.get(f"/agents/{agent.id}").text)
+
+        said = words_of(dashboard.get(path(agent)).text)
+
+        assert "Import memories into Ada" in said
+        assert f"at most {LARGEST_FILE_MEGABYTES} MB" in said
+
+    def test_is_no_viewers(self, agent: Agent, admin: User, signed_in: SignedIn) -> None:
+        viewer = signed_in(person(account=admin.account, role="viewer"))
+        before = sql.snapshot()
+
+        answers = [viewer.get(path(agent)), bring(viewer, agent, rows("a"))]
+
+        assert [answer.status_code for answer in answers] == [403, 403]
+        assert path(agent) not in links_of(viewer.get(f"/agents/{agent.id}").text)
+        assert sql.snapshot() == before
+
+    def test_is_not_there_for_other_accounts(self, agent: Agent, signed_in: SignedIn) -> None:
+        stranger = signed_in(person())
+
+        answers = [stranger.get(path(agent)), bring(stranger, agent, rows("a"))]
+
+        assert [answer.status_code for answer in answers] == [404, 404]
+        assert kept(agent) == ["it was here"]
+
+
+class TestAnImport:
+    @pytest.mark.parametrize(
+        ("file", "format_", "count"),
+        [
+            (fixture("agent-v2.af"), "letta", 2),
+            (fixture("agent-v1.af"), "letta", 2),
+            (fixture("passages.json"), "letta", 1),
+            (fixture("mem0.json"), "mem0", 2),
+            (fixture("mcp.jsonl"), "mcp", 5),
+            (own_file(own_row(content="the train leaves")), "refine", 1),
+        ],
+    )
+    def test_takes_every_format_and_says_nothing_of_a_memory(
+        self,
+        dashboard: Browser,
+        agent: Agent,
+        caplog: pytest.LogCaptureFixture,
+        file: bytes | str,
+        format_: str,
+        count: int,
+    ) -> None:
+        answer = bring(dashboard, agent, file, format_)
+
+        assert answer.status_code == 200
+        assert f"{count} {'memory' if count == 1 else 'memories'} imported" in words_of(answer.text)
+        assert len(kept(agent)) == 1 + count
+        assert verify_agent(agent).problem is None
+        said = f"{answer.headers}{answer.text}{caplog.text}"
+        assert not [word for word in CONTENTS if word in said]
+
+    def test_tells_in_figures_what_became_of_the_file(
+        self, dashboard: Browser, agent: Agent
+    ) -> None:
+        said = words_of(bring(dashboard, agent, fixture("mem0.json")).text)
+
+        assert "What became of it 2 memories imported: 2 core, 0 journal; 16 tokens" in said
+        assert (
+            "Left out 1 blank Bad rows 2 row 4: has no text in memory, text, data, content "
+            "row 5: created_at lies in the future" in said
+        )
+        assert "Ada now has 19 / 5,000" in said
+
+    def test_names_no_more_than_twenty_bad_rows(self, dashboard: Browser, agent: Agent) -> None:
+        said = words_of(bring(dashboard, agent, json.dumps([*range(30), {"memory": "a"}])).text)
+
+        assert "row 20: is not an object and 10 more" in said
+
+    def test_takes_what_does_not_say_what_it_is_as_was_chosen(
+        self, dashboard: Browser, agent: Agent
+    ) -> None:
+        answer = bring(dashboard, agent, rows("an entry"), memory_type="journal")
+
+        assert "1 memory imported: 0 core, 1 journal" in words_of(answer.text)
+        assert kept(agent, "journal")[0] == "an entry"
+
+    def test_is_recorded_with_its_user_and_the_agent_is_told_once(
+        self, dashboard: Browser, agent: Agent, admin: User
+    ) -> None:
+        bring(dashboard, agent, rows(*(f"memory {number}" for number in range(700))))
+
+        assert [record.data["added"] for record in imports(agent)] == [500, 200]
+        assert {record.user_id for record in imports(agent)} == {admin.id}
+        assert kept(agent, "journal") == [
+            f"{admin.email} brought 700 memories into my memory, from a file of the format mem0."
+        ]
+
+    def test_that_is_repeated_adds_nothing_says_so_and_is_recorded_all_the_same(
+        self, dashboard: Browser, agent: Agent, admin: User
+    ) -> None:
+        bring(dashboard, agent, rows("a", "b"))
+
+        answer = bring(dashboard, agent, rows("a", "b"))
+
+        assert answer.status_code == 200
+        assert "0 memories imported" in words_of(answer.text)
+        assert "Already here 2" in words_of(answer.text)
+        assert kept(agent) == ["it was here", "a", "b"]
+        assert len(kept(agent, "journal")) == 1
+        looked = imports(agent)[-1]
+        assert (looked.user_id, looked.data["added"], looked.data["already_here"]) == (
+            admin.id,
+            0,
+            2,
+        )
+        assert verify_agent(agent).problem is None
+
+    def test_reaches_an_agent_that_is_not_active_as_on_the_command_line(
+        self, dashboard: Browser, agent: Agent
+    ) -> None:
+        agent.active = False
+        db.session.commit()
+
+        bring(dashboard, agent, rows("a"))
+
+        assert kept(agent) == ["it was here", "a"]
+
+    def test_by_a_site_admin_reaches_every_account(self, agent: Agent, signed_in: SignedIn) -> None:
+        browser = signed_in(person(site_admin=True))
+
+        assert bring(browser, agent, rows("a")).status_code == 200
+        assert kept(agent) == ["it was here", "a"]
+
+
+class TestACheck:
+    def test_counts_what_can_be_read_and_writes_nothing(
+        self, dashboard: Browser, agent: Agent
+    ) -> None:
+        dashboard.get(path(agent))
+        before = sql.snapshot()
+
+        answer = bring(dashboard, agent, fixture("mem0.json"), check="1")
+
+        said = words_of(answer.text)
+        assert answer.status_code == 200
+        assert "What could be read 2 memories can be read: 2 core, 0 journal; 16 tokens" in said
+        assert "Bad rows 2 row 4: has no text" in said
+        assert "Nothing was written" in said
+        assert sql.snapshot() == before
+
+    def test_does_not_tell_what_is_here_from_what_is_not(
+        self, dashboard: Browser, agent: Agent
+    ) -> None:
+        here = bring(dashboard, agent, rows("it was here"), check="1")
+        not_here = bring(dashboard, agent, rows("it was not!"), check="1")
+
+        assert words_of(here.text) == words_of(not_here.text)
+
+    def test_names_every_bad_row_even_if_strict(self, dashboard: Browser, agent: Agent) -> None:
+        answer = bring(dashboard, agent, fixture("mem0.json"), check="1", strict="1")
+
+        assert answer.status_code == 200
+        assert "Bad rows 2" in words_of(answer.text)
+
+    def test_counts_what_would_be_split(self, dashboard: Browser, agent: Agent) -> None:
+        answer = bring(dashboard, agent, rows("word " * 6_000), check="1")
+
+        assert "3 memories can be read" in words_of(answer.text)
+        assert "Split 1 too long for one memory" in words_of(answer.text)
+
+
+class TestWhatIsRefused:
+    def said(self, answer: TestResponse, code: int) -> str:
+        assert answer.status_code == code
+        return words_of(answer.text)
+
+    def test_is_all_of_a_file_with_a_bad_row_if_strict(
+        self, dashboard: Browser, agent: Agent
+    ) -> None:
+        answer = bring(dashboard, agent, fixture("mem0.json"), strict="1")
+
+        told = "Nothing was imported: row 4: has no text in memory, text, data, content."
+        assert told in self.said(answer, 422)
+        assert kept(agent) == ["it was here"]
+
+    def test_is_a_file_of_which_nothing_can_be_read(self, dashboard: Browser, agent: Agent) -> None:
+        answer = bring(dashboard, agent, fixture("mcp.jsonl"), "refine")
+
+        said = self.said(answer, 422)
+        assert "Nothing in the file could be read as Refine: a full export" in said
+        assert "line 1: is not the manifest of an export" in said
+        assert imports(agent) == []
+
+    @pytest.mark.parametrize("empty", [{}, {"file": (BytesIO(), "")}, {"file": "a text"}])
+    def test_is_a_form_without_a_file(
+        self, dashboard: Browser, agent: Agent, empty: dict[str, Any]
+    ) -> None:
+        answer = dashboard.submit(path(agent), {"format": "mem0", "memory_type": "core", **empty})
+
+        assert "Choose a file." in self.said(answer, 422)
+
+    @pytest.mark.parametrize(
+        ("fields", "says"),
+        [
+            ({"format": "zep"}, "Format must be one of letta, mem0, mcp, refine."),
+            ({"format": ""}, "Format must be one of letta"),
+            ({"memory_type": "vow"}, "Kind of memory must be one of core, journal."),
+        ],
+    )
+    def test_is_what_the_form_does_not_offer(
+        self, dashboard: Browser, agent: Agent, fields: dict[str, str], says: str
+    ) -> None:
+        answer = dashboard.submit(path(agent), {**sent(rows("a")), **fields})
+
+        assert says in self.said(answer, 422)
+        assert kept(agent) == ["it was here"]
+
+    def test_is_a_file_that_is_too_large_with_a_word_of_where_it_goes(
+        self, dashboard: Browser, agent: Agent
+    ) -> None:
+        large = b" " * (LARGEST_FILE_MEGABYTES * MEGABYTE + 100_000)
+
+        said = self.said(bring(dashboard, agent, large), 413)
+
+        assert (
+            "The file has more than 4 MB; larger ones are imported on the server, "
+            "with refine import ." in said
+        )
+        assert "Import memories into Ada" in said
+        assert imports(agent) == []
+
+    def test_is_a_form_that_is_too_large_on_any_other_page(
+        self, dashboard: Browser, agent: Agent
+    ) -> None:
+        large = b" " * (LARGEST_FILE_MEGABYTES * MEGABYTE + 100_000)
+
+        answer = post(dashboard, f"/agents/{agent.id}/settings", sent(large))
+
+        assert "That is too large" in self.said(answer, 413)
+
+    def test_is_a_form_without_its_token(self, dashboard: Browser, agent: Agent) -> None:
+        answer = dashboard.post(path(agent), data=sent(rows("a")))
+
+        assert "This form is out of date" in self.said(answer, 400)
+        assert kept(agent) == ["it was here"]
+
+
+def test_nothing_of_a_file_touches_the_disk(
+    dashboard: Browser, agent: Agent, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    dashboard.token()
+
+    # a temporary file cannot be made in a folder that is not there
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    answer = bring(dashboard, agent, rows("a" * 9_000) + " " * 3 * MEGABYTE)
+
+    assert answer.status_code == 200
+    assert len(kept(agent)) == 2
+
+
+def test_no_transaction_is_open_while_the_file_comes_in(dashboard: Browser, agent: Agent) -> None:
+    boundary, body = encode_multipart({"csrf_token": dashboard.token(), **sent(rows("a"))})
+    open_meanwhile: list[int] = []
+
+    class Slow(BytesIO):
+        def readinto(self, buffer: Any, /) -> int:
+            open_meanwhile.append(open_transactions())
+            return super().readinto(buffer)
+
+    url = path(agent)
+    db.session.rollback()
+    answer = dashboard.post(
+        url,
+        input_stream=Slow(body),
+        content_length=len(body),
+        content_type=f"multipart/form-data; boundary={boundary}",
+    )
+
+    assert answer.status_code == 200
+    assert open_meanwhile
+    assert set(open_meanwhile) == {0}
+
+
+def open_transactions() -> int:
+    """How many other connections have a transaction open."""
+    with db.engine.connect() as connection:
+        found = connection.execute(
+            db.text(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+                "AND pid <> pg_backend_pid() AND xact_start IS NOT NULL"
+            )
+        )
+        return int(found.scalar_one())
+
+
+def test_a_memory_that_was_brought_is_stored_as_its_file_says(
+    dashboard: Browser, agent: Agent
+) -> None:
+    file = own_file(own_row(content="a vow", constitutional=True, tags=["voice"]))
+
+    bring(dashboard, agent, file, "refine")
+
+    memory = db.session.scalars(db.select(AgentMemory).where(AgentMemory.source.is_not(None))).one()
+    assert (memory.content, memory.constitutional, memory.tags) == ("a vow", True, ["voice"])
