@@ -18,9 +18,8 @@ UNUSED_PORT = 1
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """An environment of its own: these variables, and what coverage needs to follow."""
-    inherited = {name: value for name, value in os.environ.items() if name.startswith("COV")}
-    return {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **inherited, **variables}
+    """An environment of its own."""
+    return {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **variables}
 
 
 def refine_here(

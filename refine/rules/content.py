@@ -16,10 +16,8 @@ IMMUTABLE_TAGS = frozenset({"audio", "somatic", "voice"})
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-# With the marks that change the direction of writing: they make a name look like another.
-_CONTROL = re.compile(
-    r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
-)
+# With what turns the direction of writing around: it makes a name look like another.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 def storable(text: object, *, field: str) -> str:

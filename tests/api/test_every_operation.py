@@ -30,6 +30,9 @@ def name_of(each: Operation) -> str:
     return f"{each.method} {each.path}"
 
 
+pytestmark = pytest.mark.no_cover
+
+
 def path_of(each: Operation, everybody: Everybody) -> str:
     """The address of something of the first agent's."""
     path = each.rule.replace("<name>", "save_memory")

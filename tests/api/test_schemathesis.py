@@ -51,6 +51,8 @@ def unlimited(migrated_app: Flask, environ: dict[str, str]) -> Iterator[Flask]:
         db.engine.dispose()
 
 
+pytestmark = pytest.mark.no_cover
+
 MODES = [
     pytest.param(each, mode, id=f"{name_of(each)} {mode.value}")
     for each in OPERATIONS

@@ -21,6 +21,11 @@ from tests.scripted_model import ScriptedModel
 PATIENCE_MS = 20_000
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """What a browser goes through is covered by the tests of the pages."""
+    item.add_marker(pytest.mark.no_cover)
+
+
 @pytest.fixture(scope="session")
 def browser_type_launch_args() -> dict[str, Any]:
     """How the browser is started; without one the tests are skipped, or fail where it is a must."""

@@ -18,11 +18,6 @@ _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[1]
 
 
-def _unmeasured() -> dict[str, str]:
-    """The environment without coverage, whose files another user cannot write."""
-    return {name: value for name, value in os.environ.items() if "COVERAGE" not in name}
-
-
 class Script(subprocess.Popen[str]):
     """A helper process; it works until its standard input ends."""
 
@@ -32,7 +27,7 @@ class Script(subprocess.Popen[str]):
     def __init__(self, name: str, arguments: tuple[object, ...], prefix: tuple[str, ...]) -> None:
         super().__init__(
             [*prefix, sys.executable, str(_HERE / "scripts" / f"{name}.py"), *map(str, arguments)],
-            env={**(_unmeasured() if prefix else os.environ), "PYTHONPATH": str(_ROOT)},
+            env={**os.environ, "PYTHONPATH": str(_ROOT)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

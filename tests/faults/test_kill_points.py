@@ -29,6 +29,8 @@ from refine.settings import Settings
 from tests import factories
 from tests.scripted_model import ScriptedModel
 
+pytestmark = pytest.mark.no_cover
+
 CHILD = "refine-cut"
 PARTS = 4
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from flask import Flask
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -29,6 +30,9 @@ saves = st.tuples(
 copies = st.tuples(
     st.just("an_import_brings_a_copy"), st.fixed_dictionaries({"pick": picks, "tags": tag_lists})
 )
+
+
+pytestmark = pytest.mark.no_cover
 
 
 @settings(

@@ -13,6 +13,8 @@ from tests import factories
 from tests.transfer.files import fixture, own_file, own_row, read, reading
 
 READ = 10_000
+pytestmark = pytest.mark.no_cover
+
 IMPORTED = 300
 
 SPLINTERS = (

@@ -18,6 +18,8 @@ from refine.models.access import END_REASONS, STATUSES
 from tests import factories, sql
 from tests.web.conftest import Browser, browser_of, ended_session, person
 
+pytestmark = pytest.mark.no_cover
+
 # What each agent keeps to itself, in every memory, prompt and summary.
 CANARIES = {"its agent": "goldfinch", "another agent": "nightingale"}
 

@@ -16,6 +16,9 @@ from tests.web.conftest import Browser, SignedIn, ended_session, person, queries
 FEW, MANY = 3, 60
 
 
+pytestmark = pytest.mark.no_cover
+
+
 def filled(account: Account, owner: Agent, session: RefinementSession, number: int) -> None:
     """So many more of everything that pages list."""
     user = db.session.scalars(db.select(User).where(User.account_id == account.id)).first()
