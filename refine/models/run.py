@@ -11,14 +11,14 @@ from decimal import Decimal
 from typing import Protocol, Self
 
 from sqlalchemy import ForeignKey, Select, Text, select, text
-from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship
+from sqlalchemy.orm import Mapped, mapped_column
 
 from refine import clock
 from refine.errors import Refused
 from refine.extensions import db
 from refine.models.agent import Agent
-from refine.models.columns import Count, Created, Usd, Uuid
-from refine.sealing import DataKey
+from refine.models.agents_own import AgentsOwn
+from refine.models.columns import Count, Created, Usd
 
 # A worker's heart beats every 10 seconds; one that missed three beats is lost. With the tick's
 # minute, and what holds a tick up, its session ends within two.
@@ -48,10 +48,9 @@ class Spent(Protocol):
     def cost_usd(self) -> Decimal: ...
 
 
-class Run:
+class Run(AgentsOwn):
     """The columns of a run's life, its lease and its cost, and the verbs that hang on them."""
 
-    id: Mapped[Uuid]
     agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"))
     trigger: Mapped[str] = mapped_column(Text)
     slot_at: Mapped[datetime | None]
@@ -75,20 +74,6 @@ class Run:
     created_at: Mapped[Created]
     started_at: Mapped[datetime | None]
     ended_at: Mapped[datetime | None]
-
-    @declared_attr
-    def agent(self) -> Mapped[Agent]:
-        """The agent whose memory it is."""
-        return relationship()
-
-    def data_key(self) -> DataKey:
-        """Return the key of the agent whose memory it is."""
-        return self.agent.data_key()
-
-    def lock(self) -> None:
-        """Lock the agent and the run, in this order, and read both afresh."""
-        self.agent.lock()
-        db.session.refresh(self, with_for_update={"key_share": True})
 
     @classmethod
     def held(cls, held_id: uuid.UUID, lease_token: uuid.UUID | None) -> Self:

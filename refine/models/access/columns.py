@@ -8,14 +8,12 @@ from sqlalchemy import ForeignKey, Text, func, text
 from sqlalchemy.orm import Mapped, column_property, declared_attr, mapped_column, relationship
 
 from refine.errors import InvalidValue
-from refine.extensions import db
 from refine.models.account import Account
-from refine.models.agent import Agent
+from refine.models.agents_own import AgentsOwn
 from refine.models.audit import AuditLog
-from refine.models.columns import Created, Sealed, SealedText, Uuid
+from refine.models.columns import Created, Sealed, SealedText
 from refine.models.user import User
 from refine.rules.content import bounded_text, storable
-from refine.sealing import DataKey
 
 REASONS = (
     "failed_session",
@@ -78,12 +76,11 @@ class Wish:
         return cls(str(reason), valid_purpose("purpose", purpose), duration_minutes)
 
 
-class GrantColumns:
+class GrantColumns(AgentsOwn):
     """What a grant's row holds."""
 
     __tablename__ = "access_grants"
 
-    id: Mapped[Uuid]
     account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), index=True)
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
     agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"), index=True)
@@ -128,20 +125,6 @@ class GrantColumns:
     def ended_by(self) -> Mapped[User | None]:
         """Who ended or revoked it, if a user did."""
         return relationship(foreign_keys="AccessGrant.ended_by_id")
-
-    @declared_attr
-    def agent(self) -> Mapped[Agent]:
-        """Whose memories it is about, and who is asked."""
-        return relationship()
-
-    def data_key(self) -> DataKey:
-        """Return the key of the agent whose memories the grant is about."""
-        return self.agent.data_key()
-
-    def lock(self) -> None:
-        """Lock agent and grant, in this order, and read both afresh."""
-        self.agent.lock()
-        db.session.refresh(self, with_for_update={"key_share": True})
 
     def record(
         self,
