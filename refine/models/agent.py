@@ -376,8 +376,8 @@ class Agent(Base):
         return True
 
     def characters_of(self, prompt: str) -> int | None:
-        """Return the length of one of ``PROMPTS``; None where the default is used."""
-        own = getattr(self, prompt)
+        """Return the length of one of ``PROMPTS``; None where the default is used, or it is gone."""
+        own = None if self.is_erased else getattr(self, prompt)
         return len(own) if own is not None else None
 
     def last_prompt_changes(self) -> dict[str, datetime]:
@@ -406,7 +406,8 @@ class Agent(Base):
     def needs_refinement(self, at: datetime | None = None) -> bool:
         """Tell whether a session is due: for its account's slot, or because it is over budget."""
         at = at or clock.now()
-        if not self.active or self.paused or not self.has_unlocked_core_memory():
+        may_be_asked = self.active and not self.paused and not self.is_erased
+        if not may_be_asked or not self.has_unlocked_core_memory():
             return False
         return self.slot_is_due(at) or self.is_over_budget
 

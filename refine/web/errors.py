@@ -83,7 +83,7 @@ def _fault(error: Exception) -> tuple[str, int]:
     _forget()
     _log.error("fault", path=request.path, fault=type(error).__name__)
     _log.debug("fault", exc_info=error)
-    return _page("A fault in Refine", "Nothing was changed. It is in the log.", 500)
+    return _page("A fault in Refine", "What was not finished is undone. It is in the log.", 500)
 
 
 def _forget() -> None:

@@ -385,6 +385,15 @@ def test_an_inactive_or_paused_agent_needs_none(app, state):
     assert not agent.needs_refinement(NOW)
 
 
+def test_an_agent_that_was_erased_needs_none_and_has_no_prompts(app):
+    agent = factories.agent("a memory", system_prompt="I am Ada.")
+
+    factories.erase(agent)
+
+    assert not agent.needs_refinement()
+    assert agent.characters_of("system_prompt") is None
+
+
 @pytest.mark.parametrize(
     "fields",
     [
