@@ -376,7 +376,7 @@ class Agent(Base):
         return True
 
     def characters_of(self, prompt: str) -> int | None:
-        """Return the length of one of ``PROMPTS``; None where the default is used, or it is gone."""
+        """Return the length of one of ``PROMPTS``; None where there is none of its own."""
         own = None if self.is_erased else getattr(self, prompt)
         return len(own) if own is not None else None
 
