@@ -1,4 +1,7 @@
-"""What holds on every page: quiet console, no sideways scrolling, accessible, light to load."""
+"""What holds on every page: quiet console, no sideways scrolling, accessible, light to load.
+
+One walk looks at them all, and what it found is what each test looks at.
+"""
 
 import pytest
 from flask import Flask
@@ -9,7 +12,6 @@ from tests.browser.history import lived, platform_admin
 from tests.browser.walking import Walk, walked
 from tests.conftest import emptied
 
-# One walk through the pages is what all the tests look at.
 pytestmark = pytest.mark.xdist_group("every page")
 
 # No pages: probes and figures for machines, files, and the part of a page that htmx asks for.
@@ -22,7 +24,7 @@ MOST_BYTES = 100_000
 
 @pytest.fixture(scope="module")
 def walk(browser: Browser, site: str, migrated_app: Flask) -> Walk:
-    """What was found on every page, in a history that is over when the tests look."""
+    """What was found on every page; the history that they showed is gone when the tests look."""
     with emptied(migrated_app):
         history = lived(platform_admin())
         with browser.new_context(base_url=site) as context:
@@ -57,6 +59,10 @@ def test_no_page_is_wider_than_a_phone_nor_with_text_twice_as_large(walk: Walk) 
 
 def test_no_page_has_a_serious_finding_of_axe_in_light_or_dark(walk: Walk) -> None:
     assert walk.findings == set()
+
+
+def test_every_control_of_every_page_is_reached_in_the_order_of_the_page(walk: Walk) -> None:
+    assert walk.out_of_order == {}
 
 
 def test_every_page_is_light_to_load(walk: Walk) -> None:

@@ -15,6 +15,14 @@ from tests.browser.history import History
 from tests.browser.tour import paths, stops
 from tests.browser.visiting import sign_in
 
+# One of each kind, for the keyboard.
+KINDS_OF_PAGES = (
+    *("overview", "agents", "agent-long-story", "memories-journal", "settings", "sessions"),
+    *("session-live", "session-completed", "undo", "undo-conflict", "audit-filtered", "schedule"),
+    *("operations", "users", "tokens", "accounts", "profile"),
+)
+# A date has one for the day, one for the month …
+MOST_STOPS_OF_ONE = 4
 PHONE: ViewportSize = {"width": 360, "height": 780}
 SCREEN: ViewportSize = {"width": 1280, "height": 720}
 # 1,280 points, zoomed: half as many, for letters twice as large.
@@ -31,6 +39,25 @@ _SERIOUS_FINDINGS = """async (rules) => {
   return report.violations
     .filter((finding) => ["serious", "critical"].includes(finding.impact))
     .map((finding) => [finding.id, finding.nodes[0].html.slice(0, 120)]);
+}"""
+# One number for each control, in the order of the page; what is hidden or disabled is none.
+_NUMBER_CONTROLS = """() => {
+  const all = "a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']";
+  const controls = [...document.querySelectorAll(all)].filter((each) =>
+    !each.matches(":disabled") && each.checkVisibility({visibilityProperty: true}));
+  document.body.tabIndex = -1;
+  document.body.focus();
+  window.reached = [];
+  document.addEventListener("focusin", (event) => {
+    const number = controls.indexOf(event.target);
+    if (number !== reached.at(-1)) reached.push(number);
+  });
+  return controls.length;
+}"""
+_LET_GO = """() => {
+  document.activeElement.blur();
+  document.body.removeAttribute("tabindex");
+  scrollTo(0, 0);
 }"""
 _LETTERS = "(size) => { document.documentElement.style.fontSize = size }"
 _WIDER_THAN_WINDOW = """() => {
@@ -54,6 +81,7 @@ class Walk:
     weights: dict[str, int] = field(default_factory=dict)
     sticks_out: dict[tuple[str, str], list[object]] = field(default_factory=dict)
     findings: set[tuple[str, str, str, str]] = field(default_factory=set)
+    out_of_order: dict[str, list[int]] = field(default_factory=dict)
 
 
 def walked(page: Page, history: History) -> Walk:
@@ -64,21 +92,46 @@ def walked(page: Page, history: History) -> Walk:
     # A page's own policy holds for neither, and stays in force for all else.
     page.add_init_script(_REPORT_VIOLATIONS)
     page.add_init_script(Axe().axe_script)
-    page.set_viewport_size(PHONE)
+    page.set_viewport_size(SCREEN)
     sign_in(page, history.admin.email)
     for name, go in stops(history):
         go(page)
         page.wait_for_load_state()  # with its style
         db.session.rollback()  # PostgreSQL ends a transaction that idles for a minute
         walk.weights[name] = scale.weight()
-        walk.sticks_out |= {(name, how): what for how, what in _sticking_out(page)}
+        # first, before a live page is refreshed under the focus
+        if name in KINDS_OF_PAGES and (reached := _out_of_order(page)):
+            walk.out_of_order[name] = reached
         walk.findings |= {(name, *finding) for finding in _findings(page)}
-        page.set_viewport_size(PHONE)
+        walk.sticks_out |= {(name, how): what for how, what in _sticking_out(page)}
     return walk
+
+
+def _out_of_order(page: Page) -> list[int]:
+    """The numbers of the controls as the Tab key reaches them, if it is not in their order."""
+    expected = list(range(page.evaluate(_NUMBER_CONTROLS)))
+    reached: list[int] = []
+    for _ in range(MOST_STOPS_OF_ONE):
+        for _ in expected:
+            page.keyboard.press("Tab")
+        reached = page.evaluate("reached")[: len(expected)]
+        if len(reached) == len(expected):
+            break
+    page.evaluate(_LET_GO)
+    return reached if reached != expected else []
+
+
+def _findings(page: Page) -> Iterator[tuple[Scheme, str, str]]:
+    """The scheme, the rule and the first place of each serious finding of axe."""
+    for scheme, rules in _SCHEMES.items():
+        page.emulate_media(color_scheme=scheme)
+        for rule, place in page.evaluate(_SERIOUS_FINDINGS, rules):
+            yield scheme, rule, place
 
 
 def _sticking_out(page: Page) -> Iterator[tuple[str, list[object]]]:
     """What is too wide, on a phone and with large letters."""
+    page.set_viewport_size(PHONE)
     if too_wide := page.evaluate(_WIDER_THAN_WINDOW):
         yield "phone", too_wide
     page.set_viewport_size(HALF_A_SCREEN)
@@ -86,15 +139,7 @@ def _sticking_out(page: Page) -> Iterator[tuple[str, list[object]]]:
     if too_wide := page.evaluate(_WIDER_THAN_WINDOW):
         yield "zoomed", too_wide
     page.evaluate(_LETTERS, "")
-
-
-def _findings(page: Page) -> Iterator[tuple[str, str, str]]:
-    """The scheme, the rule and the first place of each serious finding of axe."""
     page.set_viewport_size(SCREEN)
-    for scheme, rules in _SCHEMES.items():
-        page.emulate_media(color_scheme=scheme)
-        for rule, place in page.evaluate(_SERIOUS_FINDINGS, rules):
-            yield scheme, rule, place
 
 
 def _complaint(said: ConsoleMessage) -> list[str]:
