@@ -111,12 +111,13 @@ def _out_of_order(page: Page) -> list[int]:
     """The numbers of the controls as the Tab key reaches them, if it is not in their order."""
     expected = list(range(page.evaluate(_NUMBER_CONTROLS)))
     reached: list[int] = []
-    for _ in range(MOST_STOPS_OF_ONE):
-        for _ in expected:
+    keys_left = MOST_STOPS_OF_ONE * len(expected)
+    while len(reached) < len(expected) and keys_left > 0:
+        missing = len(expected) - len(reached)
+        for _ in range(missing):
             page.keyboard.press("Tab")
-        reached = page.evaluate("reached")[: len(expected)]
-        if len(reached) == len(expected):
-            break
+        keys_left -= missing
+        reached = page.evaluate("reached")
     page.evaluate(_LET_GO)
     return reached if reached != expected else []
 
