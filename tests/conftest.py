@@ -1,6 +1,7 @@
 """One real PostgreSQL and Valkey for each test process; every test finds the database empty."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -65,11 +66,8 @@ def migrated_app(environ: dict[str, str]) -> Iterator[Flask]:
 @pytest.fixture
 def app(migrated_app: Flask) -> Iterator[Flask]:
     """The application, with its context pushed and an empty database."""
-    with migrated_app.app_context():
+    with emptied(migrated_app):
         yield migrated_app
-        db.session.rollback()
-        db.session.remove()
-        _empty(migrated_app)
 
 
 @pytest.fixture
@@ -98,7 +96,17 @@ def model() -> Iterator[ScriptedModel]:
         yield scripted
 
 
-def _empty(app: Flask) -> None:
+@contextmanager
+def emptied(app: Flask) -> Iterator[None]:
+    """With the application's context pushed; all that the block commits is deleted in the end."""
+    with app.app_context():
+        yield
+        db.session.rollback()
+        db.session.remove()
+        _empty()
+
+
+def _empty() -> None:
     """Delete every row in one round trip; the role keeps the guards from refusing it."""
     tables = [table.name for table in reversed(db.metadata.sorted_tables)]
     deletions = "; ".join(f"DELETE FROM {name}" for name in tables)

@@ -12,7 +12,7 @@ from refine import create_app
 from refine.extensions import db
 from refine.models import User
 from refine.settings import Settings
-from tests import factories
+from tests.browser.history import platform_admin
 from tests.browser.serving import BROWSERS, browser_path, free_port, serving
 from tests.browser.visiting import sign_in
 from tests.commands import start
@@ -98,8 +98,7 @@ def browser_context_args(browser_context_args: dict[str, Any], app: Flask) -> di
 @pytest.fixture
 def admin(app: Flask) -> User:
     """Who runs the platform, and may see and do everything."""
-    account = factories.account(name="Saltmarsh", slug="saltmarsh", time_zone="Europe/Dublin")
-    made = factories.user(account=account, email="admin@example.org", site_admin=True)
+    made = platform_admin()
     db.session.commit()
     return made
 

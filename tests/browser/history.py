@@ -66,6 +66,12 @@ class History:
     has_read: AccessGrant
 
 
+def platform_admin() -> User:
+    """Who runs the platform, and may see and do everything; not yet committed."""
+    account = factories.account(name="Saltmarsh", slug="saltmarsh", time_zone="Europe/Dublin")
+    return factories.user(account=account, email="admin@example.org", site_admin=True)
+
+
 def lived(admin: User, *, weeks: int = 3, saves_a_week: int = 3, others: int = 4) -> History:
     """Live through it, with sessions on Mondays, and return what came of it; committed."""
     account, now = admin.account, clock.now()

@@ -20,8 +20,7 @@ from refine import create_app
 from refine.embedded import EmbeddedServers
 from refine.extensions import db
 from refine.settings import Settings
-from tests import factories
-from tests.browser.history import History, lived
+from tests.browser.history import History, lived, platform_admin
 from tests.browser.serving import BROWSERS, browser_path, free_port, serving
 from tests.browser.tour import stops
 from tests.browser.visiting import sign_in
@@ -67,9 +66,7 @@ def _installation(environ: dict[str, str]) -> Iterator[Flask]:
 
 def _history() -> History:
     """Half a year, with 300 points in one agent's story and three in another's."""
-    account = factories.account(name="Saltmarsh", slug="saltmarsh", time_zone="Europe/Dublin")
-    admin = factories.user(account=account, email="admin@example.org", site_admin=True)
-    return lived(admin, weeks=26, saves_a_week=10, others=16)
+    return lived(platform_admin(), weeks=26, saves_a_week=10, others=16)
 
 
 def _take(

@@ -1,5 +1,7 @@
 """Bringing an agent the memories of a file."""
 
+from pathlib import Path
+
 from playwright.sync_api import FilePayload, Page, expect
 
 from refine.extensions import db
@@ -36,13 +38,17 @@ def test_a_file_is_checked_imported_and_its_report_shown(desk: Page, admin: User
     assert agent.core_figures() == (2, 16)
 
 
-def test_a_file_that_is_too_large_is_refused_in_words(desk: Page, admin: User) -> None:
+def test_a_file_that_is_too_large_is_refused_in_words(
+    desk: Page, admin: User, tmp_path: Path
+) -> None:
     agent = factories.agent(account=admin.account, name="Wren")
     db.session.commit()
+    large = tmp_path / "agent.json"  # which the browser reads itself
+    large.write_bytes(b" " * 12_000_000)
 
     desk.goto(f"/agents/{agent.id}/import")
     desk.get_by_label("Format").select_option("mem0")
-    choose(desk, b" " * 12_000_000)
+    desk.get_by_label("File at most").set_input_files(large)
     button(desk, "Import").click()
 
     expect(desk.get_by_role("alert").filter(has_text="more than 4 MB")).to_be_visible()

@@ -1,12 +1,14 @@
 """Every page there is, each in the states that look different: how to get to it."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from playwright.sync_api import Page
 
 from tests.browser.history import History
 from tests.browser.visiting import button
-from tests.transfer.files import fixture
+from tests.transfer.files import FIXTURES
 
 
 def paths(history: History) -> dict[str, str]:
@@ -108,25 +110,26 @@ def _refused_settings(page: Page, history: History) -> None:
 
 
 def _check_import(page: Page, history: History) -> None:
-    _send(page, history, fixture("mem0.json"), "Check only")
+    _send(page, history, FIXTURES / "mem0.json", "Check only")
     page.get_by_role("heading", name="What could be read").wait_for()
 
 
 def _import(page: Page, history: History) -> None:
-    _send(page, history, fixture("mem0.json"), "Import")
+    _send(page, history, FIXTURES / "mem0.json", "Import")
     page.get_by_role("heading", name="What became of it").wait_for()
 
 
 def _refused_import(page: Page, history: History) -> None:
-    _send(page, history, b" " * 5_000_000, "Import")
-    page.get_by_role("alert").filter(has_text="more than 4 MB").wait_for()
+    with NamedTemporaryFile(suffix=".json") as large:  # which the browser reads itself
+        large.write(b" " * 5_000_000)
+        large.flush()
+        _send(page, history, large.name, "Import")
+        page.get_by_role("alert").filter(has_text="more than 4 MB").wait_for()
 
 
-def _send(page: Page, history: History, file: bytes, how: str) -> None:
+def _send(page: Page, history: History, file: str | Path, how: str) -> None:
     page.goto(f"/agents/{history.petrel.id}/import")
-    page.get_by_label("File at most").set_input_files(
-        {"name": "memories.json", "mimeType": "application/json", "buffer": file}
-    )
+    page.get_by_label("File at most").set_input_files(file)
     page.get_by_label("Format").select_option("mem0")
     button(page, how).click()
 
