@@ -25,7 +25,7 @@ check: .venv/.developed ## Format, lint, types, layers
 	$(BIN)/lint-imports
 
 tests: .venv/.developed ## Run the tests, with branch coverage
-	$(BIN)/python -m pytest -n auto --dist loadgroup --cov --cov-report=
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --cov --cov-report=
 	$(BIN)/coverage report --fail-under=90
 	$(BIN)/coverage report --fail-under=100 --include="$(WHOLE)"
 

@@ -12,8 +12,6 @@ from tests.browser.history import lived, platform_admin
 from tests.browser.walking import Walk, walked
 from tests.conftest import emptied
 
-pytestmark = pytest.mark.xdist_group("every page")
-
 # No pages: probes and figures for machines, files, and the part of a page that htmx asks for.
 NO_PAGES = {
     *("static", "status.healthz", "status.readyz", "metrics.metrics"),

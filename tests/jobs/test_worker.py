@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from coverage import Coverage
 from flask import Flask
 from redis import Redis
 
@@ -93,6 +94,8 @@ def _run(arguments: tuple[str, ...], own: dict[str, str], said: Path) -> NoRetur
     code = 70
     try:
         gc.freeze()  # what the tests hold is not this process's to collect
+        if (measuring := Coverage.current()) is not None:
+            measuring.stop()  # nor what they run, to count
         os.setsid()
         output = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(output, 1)

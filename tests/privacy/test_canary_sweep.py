@@ -46,9 +46,6 @@ from tests.running import Up
 from tests.scripted_model import ScriptedModel, send
 from tests.web.crawling import CANARY, crawl
 
-# One installation is swept, by all the tests.
-pytestmark = pytest.mark.xdist_group("sweep")
-
 YES = f"YES, the {CANARY} is glad."
 ECHO = {"error": {"code": 400, "message": CANARY, "metadata": {"flagged_input": CANARY}}}
 CONVERSATION = {"messages": [{"role": "user", "name": CANARY, "content": f"said the {CANARY}"}]}
