@@ -112,8 +112,10 @@ def _clear_leftovers(data_dir: Path, cluster: Path) -> None:
     It takes any process with the recorded pid for itself, be it a zombie or somebody's editor.
     """
     pid = recorded_pid(cluster / "postmaster.pid")
-    if pid is not None and not stop_leftover(pid, _mark(cluster), signal.SIGINT):
-        (cluster / "postmaster.pid").unlink()
+    if pid is not None:
+        stop_leftover(pid, _mark(cluster), signal.SIGINT)
+        # also where it was PostgreSQL: one that was killed just now left the file behind
+        (cluster / "postmaster.pid").unlink(missing_ok=True)
     _end_orphans(cluster)
     address = postgres_socket(data_dir)
     address.unlink(missing_ok=True)

@@ -69,14 +69,14 @@ def stop_server(process: subprocess.Popen[bytes], *stop_signals: signal.Signals)
         return
 
 
-def stop_leftover(pid: int, mark: str, stop_signal: signal.Signals) -> bool:
-    """Stops the server that a killed owner left running; False if ``pid`` is not it.
+def stop_leftover(pid: int, mark: str, stop_signal: signal.Signals) -> None:
+    """Stops the server that a killed owner left running, if ``pid`` is that one.
 
     ``mark`` is a part of the server's command line that no other process has. The pid alone proves
     nothing: it comes from a file, and may be some other process by now.
     """
     if mark not in command_line(pid):
-        return False
+        return
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, stop_signal)
     deadline = time.monotonic() + _STOP_SECONDS
@@ -84,7 +84,6 @@ def stop_leftover(pid: int, mark: str, stop_signal: signal.Signals) -> bool:
         if time.monotonic() > deadline:
             raise EmbeddedError(f"an older server (process {pid}) does not stop: end it, try again")
         time.sleep(POLL_SECONDS)
-    return True
 
 
 def command_line(pid: int) -> str:

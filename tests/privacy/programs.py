@@ -88,7 +88,7 @@ def refused_of_an_agent() -> Iterator[Bad]:
         {**message, "at": CANARY},
         {**message, "name": f"{CANARY}\n{CANARY}"},
         {**message, "content": {CANARY: CANARY}},
-        {**message, "content": [{"type": CANARY, "text": CANARY}]},
+        {**message, "content": [{"type": "text", "text": {CANARY: CANARY}}]},
         {**message, "content": CANARY * 5_000},
         CANARY,
     ):

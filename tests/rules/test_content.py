@@ -111,13 +111,16 @@ def test_a_name_holds_no_line_break_and_no_control_character(character: str) -> 
         one_line(f"Wren{character}admin", field="name")
 
 
-@pytest.mark.parametrize(
-    "mark", "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-)
-def test_a_name_holds_no_mark_of_direction_and_a_memory_may(mark: str) -> None:
+@pytest.mark.parametrize("mark", "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+def test_a_name_turns_no_direction_around_and_a_memory_may(mark: str) -> None:
     assert memory_content(f"Wren{mark}admin") == f"Wren{mark}admin"
     with pytest.raises(InvalidValue, match="name must be one line"):
         one_line(f"Wren{mark}admin", field="name")
+
+
+@pytest.mark.parametrize("mark", "\u061c\u200e\u200f")
+def test_a_name_may_hold_the_marks_that_some_languages_need(mark: str) -> None:
+    assert one_line(f"שלום{mark}!", field="name") == f"שלום{mark}!"
 
 
 def test_a_name_beyond_its_limit_is_refused() -> None:
