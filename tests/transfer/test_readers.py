@@ -341,6 +341,14 @@ class TestOwn:
         assert bad(rows) == [("line 2", reason)]
         assert len(memories(rows)) == 1
 
+    def test_two_rows_in_one_line_are_none(self) -> None:
+        manifest, row, *rest = own_file(own_row()).splitlines()
+
+        rows = read("\n".join([manifest, row + row, *rest]), "refine")
+
+        assert memories(rows) == []
+        assert ("line 2", "is not valid JSON") in bad(rows)
+
     def test_an_altered_row_is_found_by_its_digest(self) -> None:
         rows = read(own_file(own_row()).replace("a memory", "A memory"), "refine")
 

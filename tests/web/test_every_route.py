@@ -32,8 +32,6 @@ PAGE = Answers("sign-in", 200, 200, 200, 200)
 OF_ACCOUNT = Answers("sign-in", 200, 404, 200, 200)
 OF_SITE = Answers("sign-in", 403, 403, 403, 200)
 ADMINS = Answers("sign-in", 403, 200, 200, 200)
-pytestmark = pytest.mark.no_cover
-
 ADMINS_OF_ACCOUNT = Answers("sign-in", 403, 404, 200, 200)
 ACT = Answers("sign-in", 403, 303, 303, 303)
 ACT_IN_ACCOUNT = Answers("sign-in", 403, 404, 303, 303)
