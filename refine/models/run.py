@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Protocol, Self
 
-from sqlalchemy import ForeignKey, Select, Text, select, text
+from sqlalchemy import ColumnElement, ForeignKey, Select, Text, func, select, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from refine import clock
@@ -106,6 +106,16 @@ class Run(AgentsOwn):
         self.cached_tokens += spent.cached_tokens
         self.completion_tokens += spent.completion_tokens
         self.cost_usd += spent.cost_usd
+
+    @classmethod
+    def in_accounts(cls, account_ids: Select[int]) -> ColumnElement[bool]:
+        """Return the condition that a run belongs to one of these accounts."""
+        return cls.agent_id.in_(select(Agent.id).where(Agent.account_id.in_(account_ids)))
+
+    @classmethod
+    def running(cls) -> int:
+        """Return how many of this kind are running."""
+        return db.session.scalar(select(func.count()).where(cls.status == "running")) or 0
 
     # -- workers that are gone --------------------------------------------------------------------
 

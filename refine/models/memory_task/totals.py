@@ -5,7 +5,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Select, func, select
+from sqlalchemy import Select, func, select
 
 from refine.extensions import db
 from refine.models.account import Account
@@ -36,11 +36,6 @@ class Totals(TaskColumns):
     """What all tasks come to."""
 
     @classmethod
-    def in_accounts(cls, account_ids: Select[int]) -> ColumnElement[bool]:
-        """Return the condition that a task belongs to one of these accounts."""
-        return cls.agent_id.in_(select(Agent.id).where(Agent.account_id.in_(account_ids)))
-
-    @classmethod
     def backlog(cls, at: datetime, account_ids: Select[int] | None = None) -> Backlog:
         """Return what waits (of these accounts) though it could be worked on now."""
         waiting = (
@@ -56,11 +51,6 @@ class Totals(TaskColumns):
         if account_ids is not None:
             waiting = waiting.where(cls.in_accounts(account_ids))
         return Backlog(*db.session.execute(waiting).one())
-
-    @classmethod
-    def running(cls) -> int:
-        """Return how many tasks are running."""
-        return db.session.scalar(select(func.count()).where(cls.status == "running")) or 0
 
     @classmethod
     def conversations_lost(cls, account_ids: Select[int], since: datetime) -> int:

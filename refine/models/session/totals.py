@@ -6,11 +6,10 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Date, Select, cast, func, select
+from sqlalchemy import Date, Select, cast, func, select
 
 from refine import clock
 from refine.extensions import db
-from refine.models.agent import Agent
 from refine.models.session.columns import ENDED, ROLLING_WINDOW, SessionColumns
 
 
@@ -51,11 +50,6 @@ class Totals(SessionColumns):
         return dict(db.session.execute(counted).all())
 
     @classmethod
-    def in_accounts(cls, account_ids: Select[int]) -> ColumnElement[bool]:
-        """Return the condition that a session belongs to one of these accounts."""
-        return cls.agent_id.in_(select(Agent.id).where(Agent.account_id.in_(account_ids)))
-
-    @classmethod
     def by_day(
         cls, account_ids: Select[int], zone: str, since: datetime
     ) -> dict[date, dict[str, int]]:
@@ -91,11 +85,6 @@ class Totals(SessionColumns):
             queued = queued.where(cls.in_accounts(account_ids))
         count, since = db.session.execute(queued).one()
         return count, since
-
-    @classmethod
-    def running(cls) -> int:
-        """Return how many sessions are running."""
-        return db.session.scalar(select(func.count()).where(cls.status == "running")) or 0
 
     @classmethod
     def sums(cls) -> Sequence["Sums"]:
