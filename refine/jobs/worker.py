@@ -15,6 +15,7 @@ from typing import Any, cast
 import structlog
 from redis.exceptions import RedisError
 from rq import Worker, worker_registration
+from rq.exceptions import StopRequested
 from rq.job import Job
 from rq.queue import Queue
 from rq.serializers import JSONSerializer
@@ -22,7 +23,7 @@ from rq.worker import BaseWorker
 from sqlalchemy.exc import SQLAlchemyError
 
 from refine.embedded.processes import dies_with_parent
-from refine.errors import RefineError
+from refine.errors import RefineError, Unreachable
 from refine.extensions import db
 from refine.jobs import stopping
 from refine.jobs.queue import (
@@ -137,24 +138,31 @@ def work(*, burst: bool = False) -> None:
 def keep_working(kind: type[Asked], queues: Iterable[str], *, burst: bool = False) -> None:
     """Work these queues until asked to end; with ``burst``, until they are empty.
 
-    RQ's worker waits for a Redis that went away, but gives up over one that is slow: then another
-    one takes its place.
+    RQ's worker waits for a Redis that goes away while it listens, but gives up over one that goes
+    away in a heartbeat, or is slow: then another one takes its place, as often as that takes.
+    Unreachable where there is no Redis to begin with.
     """
-    while True:
-        with redis_connection() as connection:
-            worker = kind(
-                [queue(name, connection) for name in queues],
-                connection=connection,
-                job_class=JsonJob,
-                serializer=JSONSerializer,
-                worker_ttl=WORKER_TTL_SECONDS,
-                default_result_ttl=RESULT_TTL_SECONDS,
-            )
-            worker.work(burst=burst, logging_level="WARNING")
-        if burst or worker.was_asked:
+    worker: Asked | None = None
+    while worker is None or not (burst or worker.was_asked):
+        try:
+            with redis_connection() as connection:
+                if worker is not None:
+                    _log.warning("the worker gave up; another one takes its place")
+                    time.sleep(_PAUSE_SECONDS)
+                worker = kind(
+                    [queue(name, connection) for name in queues],
+                    connection=connection,
+                    job_class=JsonJob,
+                    serializer=JSONSerializer,
+                    worker_ttl=WORKER_TTL_SECONDS,
+                    default_result_ttl=RESULT_TTL_SECONDS,
+                )
+                worker.work(burst=burst, logging_level="WARNING")
+        except StopRequested:  # between two workers
             return
-        _log.warning("the worker gave up; another one takes its place")
-        time.sleep(_PAUSE_SECONDS)
+        except Unreachable:
+            if worker is None or burst:
+                raise
 
 
 def _stop(pid: int, worker: RefineWorker) -> None:

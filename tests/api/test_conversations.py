@@ -9,7 +9,7 @@ from refine.extensions import db
 from refine.models import MemoryTask
 from refine.rules.conversation import MAX_CONVERSATION_CHARACTERS, MAX_MESSAGE_CHARACTERS
 from tests.api.conftest import Everybody
-from tests.jobs.test_queue import everything_in
+from tests.in_redis import everything_in
 
 SAID = [
     {"role": "user", "content": "Remember the canary.", "at": "2026-11-20T10:00:00Z"},

@@ -23,7 +23,7 @@ from refine.models.session import Trigger
 from refine.settings import Settings
 from tests import factories, sql
 from tests.commands import UNUSED_PORT
-from tests.jobs.test_queue import everything_in
+from tests.in_redis import everything_in
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 MOMENT = timedelta(microseconds=1)

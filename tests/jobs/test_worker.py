@@ -1,29 +1,23 @@
 """Worker processes as they are run: a queue worked, signals obeyed, nothing left behind."""
 
-import gc
 import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
-import traceback
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
 
 import pytest
-from coverage import Coverage
 from flask import Flask
 from redis import Redis
 
-from refine.cli import main
 from refine.embedded import redis_url, valkey
 from refine.extensions import db
+from refine.jobs import worker as workers
 from refine.jobs.access import request_access
 from refine.jobs.queue import ASKED, SWEPT, TICK, TICKS, enqueue, live_workers, queue
 from refine.jobs.sessions import refine_later
@@ -36,97 +30,17 @@ from tests import factories, sql
 from tests.commands import (
     UNUSED_PORT,
     children_of,
-    environment,
     eventually,
     is_alive,
     refine,
     start,
 )
-from tests.jobs.test_queue import everything_in
+from tests.in_redis import everything_in, is_idle, started_jobs, without_command
 from tests.scripted_model import ScriptedModel
+from tests.services import Service, services
 
 YES = "YES, gladly."
-
-
-class Service:
-    """A command of Refine as a process of its own, forked from this one: it need not load it."""
-
-    def __init__(self, arguments: tuple[str, ...], environ: dict[str, str], said: Path) -> None:
-        self.code: int | None = None
-        self._said = said
-        own = environment(environ)
-        self.pid = os.fork()
-        if self.pid == 0:
-            _run(arguments, own, said)
-
-    @property
-    def said(self) -> str:
-        """All that it has printed."""
-        return self._said.read_text() if self._said.exists() else ""
-
-    def lines(self, event: str) -> list[dict[str, Any]]:
-        """The lines of its log for this event."""
-        logged = [json.loads(line) for line in self.said.splitlines() if line.startswith("{")]
-        return [line for line in logged if line["event"] == event]
-
-    def is_running(self) -> bool:
-        if self.code is None:
-            ended, status = os.waitpid(self.pid, os.WNOHANG)
-            self.code = os.waitstatus_to_exitcode(status) if ended else None
-        return self.code is None
-
-    def signal(self, number: signal.Signals) -> None:
-        os.kill(self.pid, number)
-
-    def wait(self, seconds: float = 20) -> int:
-        """Its exit code, negative for the signal that killed it."""
-        eventually(lambda: not self.is_running(), seconds=seconds)
-        assert self.code is not None
-        return self.code
-
-    def kill(self) -> None:
-        if self.is_running():
-            self.signal(signal.SIGKILL)
-            self.wait()
-
-
-def _run(arguments: tuple[str, ...], own: dict[str, str], said: Path) -> NoReturn:
-    code = 70
-    try:
-        gc.freeze()  # what the tests hold is not this process's to collect
-        if (measuring := Coverage.current()) is not None:
-            measuring.stop()  # nor what they run, to count
-        os.setsid()
-        output = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        sys.stdout = sys.stderr = os.fdopen(1, "w", buffering=1, closefd=False)
-        os.environ.clear()
-        os.environ.update(own)
-        main(list(arguments))
-    except SystemExit as ending:
-        code = ending.code if isinstance(ending.code, int) else 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(code)
-
-
-@contextmanager
-def services(environ: dict[str, str], folder: Path) -> Iterator[Callable[..., Service]]:
-    """Starts commands; kills those that the test does not end."""
-    started: list[Service] = []
-
-    def begin(*arguments: str, **variables: str) -> Service:
-        said = folder / f"said-{len(started)}"
-        started.append(Service(arguments, {**environ, **variables}, said))
-        return started[-1]
-
-    try:
-        yield begin
-    finally:
-        for service in started:
-            service.kill()
+GAVE_UP = "the worker gave up; another one takes its place"
 
 
 @pytest.fixture
@@ -182,11 +96,6 @@ def ended(session: RefinementSession) -> bool:
 
 def first_kept(agent: Agent) -> int:
     return db.session.scalars(agent.memories("core")).all()[0].id
-
-
-def started_jobs(redis: Redis) -> list[bytes]:
-    """What RQ's registries say is being worked on."""
-    return [job for key in redis.keys("rq:wip:*") for job in redis.zrange(key, 0, -1)]
 
 
 # -- the queue ------------------------------------------------------------------------------------
@@ -529,6 +438,44 @@ def test_a_session_needs_no_redis_and_its_worker_waits_until_it_is_back(
             valkey.stop(server)
 
     assert session.status == "completed"
+    assert code == 0
+
+
+def test_a_worker_that_gave_up_in_a_heartbeat_has_a_successor_when_redis_is_back(
+    redis: Redis, begin: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "WORKER_TTL_SECONDS", 16)  # its heart beats every second
+    service = begin("worker")
+    eventually(lambda: is_idle(redis))
+    (first,) = redis.smembers("rq:workers")
+
+    with without_command(redis, "hset"):
+        # longer than one successor needs to fail as well
+        eventually(lambda: len(service.lines(GAVE_UP)) > 2)
+    eventually(lambda: redis.smembers("rq:workers") - {first})
+    service.signal(signal.SIGTERM)
+    code = service.wait()
+
+    assert code == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_worker_asked_to_end_before_it_has_a_successor_ends(
+    redis: Redis,
+    begin: Callable[..., Service],
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+) -> None:
+    monkeypatch.setattr(workers, "WORKER_TTL_SECONDS", 16)
+    monkeypatch.setattr(workers, "_PAUSE_SECONDS", 60.0)
+    service = begin("worker")
+    eventually(lambda: is_idle(redis))
+
+    with without_command(redis, "hset"):
+        eventually(lambda: service.lines(GAVE_UP))
+        service.signal(number)
+        code = service.wait()
+
     assert code == 0
 
 
