@@ -16,7 +16,7 @@ from redis import Redis
 from refine.llm import rehearsal
 from tests.api.conftest import Everybody, Program, token_of
 from tests.browser.serving import free_port, serving
-from tests.commands import eventually, refine
+from tests.commands import eventually, refine_anew
 from tests.running import Up
 from tests.scripted_model import ScriptedModel
 
@@ -46,10 +46,10 @@ def up() -> Iterator[Up]:
 
 @pytest.mark.slow
 def test_the_example_agent_saves_is_refined_and_reads_its_smaller_context(up: Up) -> None:
-    added = refine("agent", "add", "Gull", "--account", "demo", "--model", "rehearsal/gull",
+    added = refine_anew("agent", "add", "Gull", "--account", "demo", "--model", "rehearsal/gull",
                    environ=up.environ)  # fmt: skip
     assert added.returncode == 0, added.stderr
-    secret = refine("token", "add", "--agent", added.stdout.strip(), environ=up.environ).stdout
+    secret = refine_anew("token", "add", "--agent", added.stdout.strip(), environ=up.environ).stdout
     own = requests.Session()
     own.headers["Authorization"] = f"Bearer {secret.strip()}"
 

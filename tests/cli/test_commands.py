@@ -20,7 +20,8 @@ from refine.models import Account, Agent, AuditLog, ClockMark, RefinementSession
 from refine.models.api_token import ApiToken, is_well_formed
 from tests import factories
 from tests.cli.conftest import row_counts
-from tests.commands import UNUSED_PORT, eventually, refine, start
+from tests.commands import UNUSED_PORT, eventually, start
+from tests.forked import refine
 from tests.scripted_model import ScriptedModel
 
 PASSWORD = "correct horse battery"

@@ -18,7 +18,8 @@ from refine.models import AccessGrant, Agent, AgentMemory
 from refine.models.verification import verify_agent
 from refine.transfer import own
 from tests import factories
-from tests.commands import REFINE, environment, eventually, refine, refine_here, start
+from tests.commands import REFINE, environment, eventually, refine_here, start
+from tests.forked import refine
 from tests.transfer.files import FIXTURES
 
 MEM0 = FIXTURES / "mem0.json"

@@ -5,7 +5,7 @@ from flask import Flask
 from refine.extensions import db
 from refine.models import Agent, MemoryTask
 from tests import factories
-from tests.commands import refine
+from tests.forked import refine
 
 
 def reflecting(app: Flask, model_id: str = "rehearsal/ada") -> Agent:

@@ -12,8 +12,9 @@ from refine.extensions import db
 from refine.models import Agent, AgentMemory, RefinementSession
 from refine.refinement import time_machine
 from tests import factories, sql
-from tests.commands import UNUSED_PORT, refine, refine_here
+from tests.commands import UNUSED_PORT, refine_here
 from tests.factories import text_of
+from tests.forked import refine
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 CANARY = "the canary sings at dawn"

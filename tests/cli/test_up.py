@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.commands import refine
+from tests.commands import refine_anew
 from tests.embedded.processes import processes_of
 from tests.running import Up
 
@@ -29,10 +29,10 @@ def test_everything_is_started_used_and_ended_with_one_command(up: Up) -> None:
     line = up.ready()
 
     answer = requests.get(f"http://127.0.0.1:{up.port}/readyz", timeout=10)
-    ran = refine("run", "Halyard", "--enqueue", environ=up.environ)
-    listed = refine("agent", "list", "--account", "demo", environ=up.environ)
-    again = refine("up", environ=up.environ)
-    taken = refine("up", environ={**up.environ, "REFINE_DATA_DIR": f"{up.folder}/other"})
+    ran = refine_anew("run", "Halyard", "--enqueue", environ=up.environ)
+    listed = refine_anew("agent", "list", "--account", "demo", environ=up.environ)
+    again = refine_anew("up", environ=up.environ)
+    taken = refine_anew("up", environ={**up.environ, "REFINE_DATA_DIR": f"{up.folder}/other"})
     code = up.end()
 
     assert re.search(

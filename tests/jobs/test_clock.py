@@ -23,9 +23,9 @@ from refine.jobs.sessions import refine_later
 from refine.models import Account, Agent, ClockMark, RefinementSession
 from tests import factories, sql
 from tests.commands import UNUSED_PORT, eventually, start
+from tests.forked import Service, services
 from tests.in_redis import is_idle
 from tests.scripted_model import ScriptedModel
-from tests.services import Service, services
 
 ENTRIES = Scheduler.scheduled_jobs_key
 # RQ lets a second pass for its thread that listens to commands.

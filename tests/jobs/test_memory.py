@@ -25,9 +25,9 @@ from refine.models import Agent, MemoryTask, RefinementSession
 from refine.models.run import LOST_AFTER
 from tests import factories, sql
 from tests.commands import UNUSED_PORT, children_of, eventually, is_alive
+from tests.forked import Service, services
 from tests.in_redis import everything_in
 from tests.scripted_model import ScriptedModel
-from tests.services import Service, services
 
 SAID = [{"role": "user", "content": "remember the canary"}]
 DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)

@@ -25,9 +25,9 @@ from refine.models import Agent, RefinementSession
 from refine.models.verification import verify_all
 from tests import factories, sql
 from tests.commands import children_of, eventually, is_alive
+from tests.forked import Service, services
 from tests.in_redis import started_jobs
 from tests.scripted_model import ScriptedModel, send
-from tests.services import Service, services
 
 TOO_LONG_SECONDS = 10.0
 

@@ -32,12 +32,11 @@ from tests.commands import (
     children_of,
     eventually,
     is_alive,
-    refine,
     start,
 )
+from tests.forked import Service, refine, services
 from tests.in_redis import everything_in, is_idle, started_jobs, without_command
 from tests.scripted_model import ScriptedModel
-from tests.services import Service, services
 
 YES = "YES, gladly."
 GAVE_UP = "the worker gave up; another one takes its place"

@@ -31,7 +31,7 @@ from refine.extensions import db
 from refine.models import AccessGrant, Account, Agent, ApiToken, MemoryTask, RefinementSession
 from refine.settings import Settings
 from tests import factories, sql
-from tests.commands import children_of, eventually, refine
+from tests.commands import children_of, eventually, refine_anew
 from tests.privacy import traces
 from tests.privacy.programs import (
     PROMPTS,
@@ -133,7 +133,7 @@ class Installation:
 
     def run(self, *arguments: str, code: int = 0) -> None:
         """Run a command, and keep all that it prints."""
-        done = refine(*arguments, environ=self.up.environ)
+        done = refine_anew(*arguments, environ=self.up.environ)
         assert done.returncode == code, (arguments, done.stdout, done.stderr)
         self.seen[f"command {' '.join(arguments)}"] = (done.stdout + done.stderr).encode()
 
