@@ -15,11 +15,12 @@ Path = tuple[str | int, ...]
 _CHUNK_BYTES = 65_536
 _MAX_NAME_BYTES = 1_000
 
-_SPACE = re.compile(rb"[ \t\r\n]*+")
-_IN_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
-_SCALAR = re.compile(rb'[^\s"{}\[\],:]*+')
+# No possessive quantifiers: Python 3.11 matches too little with them (python/cpython#106052).
+_SPACE = re.compile(rb"[ \t\r\n]*")
+_IN_STRING = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
+_SCALAR = re.compile(rb'[^\s"{}\[\],:]*')
 # as far as the next bracket, over all strings that end within the buffer
-_NO_BRACKET = re.compile(rb'(?:[^"{}\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL)
+_NO_BRACKET = re.compile(rb'(?:[^"{}\[\]]+|"[^"\\]*(?:\\.[^"\\]*)*")*', re.DOTALL)
 
 
 @dataclass(frozen=True)
