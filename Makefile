@@ -1,22 +1,23 @@
 PYTHON ?= python3
 BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 SOURCES := app.py refine tests migrations examples
 
 # Where every branch must be taken: what the guarantees hang on.
 WHOLE := refine/rules/*,refine/sealing.py,refine/tools/*,refine/models/*,refine/llm/replies.py,refine/refinement/*,refine/transfer/*,refine/access/*,refine/remembering/*
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev up test check tests screenshots fix lock clean
+.PHONY: help install up test check tests screenshots fix lock clean
 
 help: ## Show what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 install: .venv/.installed ## Make the virtual environment in .venv/
 
 up: .venv/.installed ## Start everything here and say where (Ctrl-C stops it)
 	@exec $(BIN)/refine up
 
-test: check tests ## Run every check and every test: the gate
+test: check tests ## Run every check, and the tests (EVERYTHING=1: all of them, as CI does)
 
 check: .venv/.developed ## Format, lint, types, layers
 	$(BIN)/ruff format --check $(SOURCES)
@@ -24,10 +25,14 @@ check: .venv/.developed ## Format, lint, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-tests: .venv/.developed ## Run the tests, with branch coverage
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --cov --cov-report=
+tests: .venv/.developed ## Run the tests; with EVERYTHING=1 the slow ones too, and branch coverage
+ifdef EVERYTHING
+	REFINE_REQUIRE_BROWSER=1 $(PYTEST) --cov --cov-report=
 	$(BIN)/coverage report --fail-under=90
 	$(BIN)/coverage report --fail-under=100 --include="$(WHOLE)"
+else
+	$(PYTEST) -m "not slow"
+endif
 
 screenshots: .venv/.developed ## Take pictures of every page, to be looked at, in build/screenshots/
 	$(BIN)/python -m tests.browser.screenshots

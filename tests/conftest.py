@@ -27,6 +27,13 @@ settings.load_profile("patient")
 _UNSAFE_BUT_FAST = ("fsync", "synchronous_commit", "full_page_writes")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What slow tests go through others cover, and measuring costs half as much again."""
+    for item in items:
+        if item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.no_cover)
+
+
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of a running PostgreSQL and Valkey."""

@@ -30,7 +30,7 @@ def name_of(each: Operation) -> str:
     return f"{each.method} {each.path}"
 
 
-pytestmark = pytest.mark.no_cover
+pytestmark = pytest.mark.slow
 
 
 def path_of(each: Operation, everybody: Everybody) -> str:

@@ -51,7 +51,7 @@ def unlimited(migrated_app: Flask, environ: dict[str, str]) -> Iterator[Flask]:
         db.engine.dispose()
 
 
-pytestmark = pytest.mark.no_cover
+pytestmark = pytest.mark.slow
 
 MODES = [
     pytest.param(each, mode, id=f"{name_of(each)} {mode.value}")
@@ -61,7 +61,6 @@ MODES = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("each", "mode"), MODES)
 def test_every_answer_is_as_the_document_says(
     app: Flask, unlimited: Flask, redis: Redis, each: Operation, mode: GenerationMode

@@ -22,8 +22,7 @@ PATIENCE_MS = 20_000
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """What a browser goes through is covered by the tests of the pages."""
-    item.add_marker(pytest.mark.no_cover)
+    item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

@@ -53,7 +53,6 @@ def refreshed(page: Page) -> bool:
     return False
 
 
-@pytest.mark.slow
 def test_what_refine_up_says_leads_to_a_finished_session(up: Up, browser: Browser) -> None:
     said = re.search(r"(http://\S+) \(sign in as (\S+) with the password (\S+)\)", up.ready())
     assert said is not None

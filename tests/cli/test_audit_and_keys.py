@@ -521,6 +521,7 @@ def test_a_key_that_is_in_use_is_left_for_the_next_run(
     assert under(NEW) == 2
 
 
+@pytest.mark.slow
 def test_a_rotation_that_was_killed_half_way_is_resumed_and_leaves_nothing_under_the_old_key(
     held: Held, run: Run, environ: dict[str, str], both: str
 ) -> None:
@@ -542,6 +543,7 @@ def test_a_rotation_that_was_killed_half_way_is_resumed_and_leaves_nothing_under
     assert verified.returncode == 0
 
 
+@pytest.mark.slow
 def test_everything_may_run_while_keys_are_rotated(
     held: Held, app_with_both: None, run: Run
 ) -> None:

@@ -243,6 +243,7 @@ def test_a_session_runs_on_a_paused_agent_whose_name_looks_like_markup(
     assert done.stdout.startswith(f"Ada [/x] [red] (agent {ledger.id}), model rehearsal/ada")
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_session_in_order(
     ledger: Agent, environ: dict[str, str], model: ScriptedModel
 ) -> None:

@@ -194,6 +194,7 @@ class TestImport:
         said = "refine: FILE is read more than once: give a file, not a pipe"
         assert done.stderr.startswith(said)
 
+    @pytest.mark.slow
     def test_says_how_far_it_got_where_it_is_broken_off(
         self, ledger: Agent, environ: dict[str, str], tmp_path: Path
     ) -> None:
@@ -217,6 +218,7 @@ class TestImport:
         assert left == 500 * len(factories.records(ledger))
         assert verify_agent(ledger).problem is None
 
+    @pytest.mark.slow
     def test_killed_in_the_middle_leaves_whole_batches_and_goes_on(
         self, ledger: Agent, environ: dict[str, str], tmp_path: Path
     ) -> None:
@@ -237,6 +239,7 @@ class TestImport:
         assert stored() == 5_020
         assert verify_agent(ledger).problem is None
 
+    @pytest.mark.slow
     def test_shows_a_bar_on_a_terminal(self, ledger: Agent, environ: dict[str, str]) -> None:
         shown, code = on_a_terminal("import", "Ada", str(MEM0), "--format", "mem0", environ=environ)
 

@@ -256,6 +256,7 @@ def test_without_redis_a_session_is_kept_and_the_fault_is_told(
     assert session.status == "queued"
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_told_as_such(app: Flask, environ: dict[str, str]) -> None:
     waiting = start("token", "revoke", "-", environ=environ, stdin=subprocess.PIPE)
     eventually(lambda: waits_for_input(waiting.pid))
@@ -333,6 +334,7 @@ def test_a_database_without_tables_is_told_with_what_to_do(
     ]
 
 
+@pytest.mark.slow
 def test_upgrading_makes_an_empty_database_usable_and_may_be_repeated(
     no_tables: dict[str, str],
 ) -> None:

@@ -25,6 +25,8 @@ from refine.errors import AlreadyRunning, EmbeddedError
 
 from .processes import Script, eventually, processes_of, sql
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[..., Script]
 
 

@@ -15,6 +15,8 @@ from refine.supervisor import read_procfile, supervise
 
 from .processes import Script, eventually, processes_of
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[..., Script]
 
 IGNORES_SIGTERM = "sh -c \"trap '' TERM; echo deaf; while :; do sleep 1; done\""

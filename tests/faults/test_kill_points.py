@@ -32,10 +32,12 @@ from tests.scripted_model import ScriptedModel
 pytestmark = pytest.mark.no_cover
 
 CHILD = "refine-cut"
-PARTS = 4
+PARTS = 16
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize(
+    "part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))]
+)
 def test_a_session_cut_anywhere_leaves_edits_and_records_in_step(
     app: Flask, environ: dict[str, str], model: ScriptedModel, part: int
 ) -> None:

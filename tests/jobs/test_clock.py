@@ -27,6 +27,8 @@ from tests.forked import Service, services
 from tests.in_redis import is_idle
 from tests.scripted_model import ScriptedModel
 
+pytestmark = pytest.mark.slow
+
 ENTRIES = Scheduler.scheduled_jobs_key
 # RQ lets a second pass for its thread that listens to commands.
 SOON_SECONDS = 2.0

@@ -400,6 +400,7 @@ def test_two_workers_given_the_same_task_work_on_it_once(
     assert (journal(task.agent), len(model.requests)) == (["too late"], 2)
 
 
+@pytest.mark.slow
 def test_conversations_outlive_a_flushed_redis_and_are_heard_once_each(
     redis: Redis, model: ScriptedModel, start: Callable[..., Service]
 ) -> None:

@@ -29,6 +29,8 @@ from tests.forked import Service, services
 from tests.in_redis import started_jobs
 from tests.scripted_model import ScriptedModel, send
 
+pytestmark = pytest.mark.slow
+
 TOO_LONG_SECONDS = 10.0
 
 

@@ -235,6 +235,7 @@ def test_many_ticks_in_a_minute_make_one_session(time: Clock, agent: Agent) -> N
     assert slots_of(agent) == [SLOT]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [declines, removes_one])
 def test_a_session_that_has_ended_is_the_only_one_until_the_next_slot(
     time: Clock, agent: Agent, end: Any

@@ -38,6 +38,8 @@ from tests.forked import Service, refine, services
 from tests.in_redis import everything_in, is_idle, started_jobs, without_command
 from tests.scripted_model import ScriptedModel
 
+pytestmark = pytest.mark.slow
+
 YES = "YES, gladly."
 GAVE_UP = "the worker gave up; another one takes its place"
 

@@ -102,11 +102,14 @@ class Sessions(Life):
         self.call("Session terminated", action="delete", id=self.pick(pick))
 
 
-def test_no_sequence_of_calls_writes_toggles_and_undos_breaks_a_guarantee(app: Flask) -> None:
+@pytest.mark.parametrize("examples", [4, pytest.param(25, marks=pytest.mark.slow)])
+def test_no_sequence_of_calls_writes_toggles_and_undos_breaks_a_guarantee(
+    app: Flask, examples: int
+) -> None:
     run_state_machine_as_test(
         Sessions,
         settings=settings(
-            max_examples=25,
+            max_examples=examples,
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -32,7 +32,7 @@ copies = st.tuples(
 )
 
 
-pytestmark = pytest.mark.no_cover
+pytestmark = pytest.mark.slow
 
 
 @settings(

@@ -13,7 +13,7 @@ from tests import factories
 from tests.transfer.files import fixture, own_file, own_row, read, reading
 
 READ = 10_000
-pytestmark = pytest.mark.no_cover
+pytestmark = pytest.mark.slow
 
 IMPORTED = 300
 

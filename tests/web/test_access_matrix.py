@@ -18,8 +18,6 @@ from refine.models.access import END_REASONS, STATUSES
 from tests import factories, sql
 from tests.web.conftest import Browser, browser_of, ended_session, person
 
-pytestmark = pytest.mark.no_cover
-
 # What each agent keeps to itself, in every memory, prompt and summary.
 CANARIES = {"its agent": "goldfinch", "another agent": "nightingale"}
 
@@ -198,6 +196,7 @@ def browsers(
     yield from signed_in.items()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", STATES)
 def test_content_is_shown_where_its_agent_has_agreed_and_nowhere_else(
     app: Flask, admin: User, state: str

@@ -193,6 +193,7 @@ def test_whoever_looks_sees_their_own_and_changes_nothing(
     assert state_but_traces() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ACTED)
 def test_whoever_may_not_act_is_refused_and_changes_nothing(
     app: Flask, world: World, signed_in: SignedIn, rule: str

@@ -16,7 +16,7 @@ from tests.web.conftest import Browser, SignedIn, ended_session, person, queries
 FEW, MANY = 3, 60
 
 
-pytestmark = pytest.mark.no_cover
+pytestmark = pytest.mark.slow
 
 
 def filled(account: Account, owner: Agent, session: RefinementSession, number: int) -> None:
