@@ -31,7 +31,7 @@ ifdef EVERYTHING
 	$(BIN)/coverage report --fail-under=90
 	$(BIN)/coverage report --fail-under=100 --include="$(WHOLE)"
 else
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow" --hypothesis-profile=quick
 endif
 
 screenshots: .venv/.developed ## Take pictures of every page, to be looked at, in build/screenshots/

@@ -1,5 +1,6 @@
 """One real PostgreSQL and Valkey for each test process; every test finds the database empty."""
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.scripted_model import ScriptedModel
 
 # A machine that is busy with other tests is no failure.
 settings.register_profile("patient", deadline=None)
+settings.register_profile("quick", parent=settings.get_profile("patient"), max_examples=20)
 settings.load_profile("patient")
 
 # For speed: nothing here outlives the test run.
@@ -32,6 +34,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.no_cover)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # thousands of tests, which live to the end, are not the collector's to look at
 
 
 @pytest.fixture(scope="session")
