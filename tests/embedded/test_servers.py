@@ -464,9 +464,11 @@ NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--")
 @pytest.fixture
 def folder_of_nobody() -> Iterator[Path]:
     if os.geteuid() != 0:
+        # an ordinary user cannot become another one, and every other test here shows the same then
         pytest.skip("all other tests run as an ordinary user already")
     can_run_us = [*NOBODY, sys.executable, "-c", "import psycopg"]
     if not shutil.which("setpriv") or subprocess.call(can_run_us):  # noqa: S603
+        # how else to become another user is not ours to guess; the rest is shown as root
         pytest.skip("there is no setpriv, or nobody may not run this Python")
     folder = Path(tempfile.mkdtemp(prefix="refine-nobody-"))
     folder.parent.chmod(0o711)

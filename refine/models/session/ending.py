@@ -94,12 +94,15 @@ class Ending(SessionColumns):
             AuditLog.record(_END_ACTION[status], **record)
         else:
             if status in AFTER_LOOP:
-                self.summary = f"{self.figures()} {summary or ''}".strip()
-                told = journal or f"{self.summary} {_because(status, reason)}"
-                changes = [*changes, self.journal(told, at)]
+                changes = [*changes, self._told(reason, summary, journal, at)]
             sealed = {"summary": self.summary, "consent_reply": self.consent_reply}
             change_memories(_END_ACTION[status], list(changes), sealed=sealed, **record)
         say_when_committed(self.facts())
+
+    def _told(self, reason: str, summary: str | None, journal: str | None, at: datetime) -> Change:
+        """Keep the summary of a loop; return the journal memory that tells the agent of its end."""
+        self.summary = f"{self.figures()} {summary or ''}".strip()
+        return self.journal(journal or f"{self.summary} {_because(self.status, reason)}", at)
 
     @property
     def undoer(self) -> str:
@@ -180,5 +183,5 @@ class Ending(SessionColumns):
         }
 
 
-def _because(status: EndStatus, reason: str) -> str:
+def _because(status: str, reason: str) -> str:
     return "" if status == "completed" else f"It ended early: {reason}. What was done stays."
