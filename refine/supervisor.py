@@ -1,6 +1,7 @@
 """Runs the processes of a Procfile beside the embedded servers until one ends or we are told to."""
 
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -12,14 +13,13 @@ from pathlib import Path
 from types import FrameType
 from typing import TextIO
 
-from honcho.environ import parse_procfile
-
 from refine.embedded import EmbeddedServers
 from refine.embedded.processes import dies_with_parent
 from refine.errors import SettingsError
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _CHUNK_BYTES = 65_536
+_PROCESS = re.compile(r"^([A-Za-z0-9_-]+):\s*(.+)$", re.MULTILINE)
 _WAKE_SECONDS = 1.0  # signals wake us; this is for a system that should lose one
 
 
@@ -29,11 +29,12 @@ def read_procfile(path: Path) -> dict[str, str]:
     Raises SettingsError if there is no such file, no process in it, or one name twice.
     """
     try:
-        commands = dict(parse_procfile(path.read_text(encoding="utf-8")).processes)
+        lines = _PROCESS.findall(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"cannot read {path}: {error.strerror}") from error
-    except AssertionError as error:
-        raise SettingsError(f"{path} names a process twice") from error
+    commands = dict(lines)
+    if len(commands) < len(lines):
+        raise SettingsError(f"{path} names a process twice")
     if not commands:
         raise SettingsError(f"{path} names no process (name: command)")
     return commands
