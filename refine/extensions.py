@@ -72,15 +72,12 @@ csrf = CSRFProtect()
 
 
 def database_now() -> datetime:
-    """Return the present instant by the database's clock: what lets a human read hangs on it.
-
-    It is the same for every process, and goes on within a transaction.
-    """
+    """Return the current instant by the database's clock, which is the same for every process."""
     return db.session.execute(select(func.clock_timestamp(type_=UtcDateTime()))).scalar_one()
 
 
-def let_go() -> None:
-    """Undo what was not committed, also where the connection was cut off in mid-statement."""
+def safe_rollback() -> None:
+    """Roll back, even if the connection was lost in the middle of a statement."""
     try:
         db.session.rollback()
     except SQLAlchemyError:

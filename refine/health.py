@@ -13,7 +13,9 @@ from refine import clock
 from refine.errors import Unreachable, WrongKey
 from refine.extensions import db
 from refine.jobs.queue import live_workers, redis_connection
-from refine.models import Account, ClockMark, MemoryTask, RefinementSession, WrappedKey
+from refine.models import Account, ClockMark, WrappedKey
+from refine.models.runs.session import totals as session_totals
+from refine.models.runs.task import totals as task_totals
 
 # The clock ticks every minute; so much later it has stopped, or is badly held up.
 TICK_IS_LATE_AFTER = timedelta(minutes=5)
@@ -87,8 +89,8 @@ def queue_check(account_ids: Select[int] | None = None) -> Check:
     except Unreachable as error:
         return Check("queue", str(error))
     now = clock.now()
-    waiting, since = RefinementSession.waiting(account_ids)
-    tasks = MemoryTask.backlog(now, account_ids)
+    waiting, since = session_totals.waiting(account_ids)
+    tasks = task_totals.backlog(now, account_ids)
     counts = [_count(waiting, "session")]
     counts += [_count(tasks.reflections, "reflection")] if tasks.reflections else []
     counts += [_count(tasks.conversations, "conversation")] if tasks.conversations else []

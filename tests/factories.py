@@ -20,8 +20,8 @@ from refine.models import (
     RefinementSession,
     User,
 )
-from refine.models.access import Wish
-from refine.models.memory_task import EndStatus
+from refine.models.runs.access import AccessTerms
+from refine.models.runs.task import EndStatus
 
 _number = itertools.count(1)
 
@@ -86,7 +86,7 @@ def grant(owner: Agent, **fields: Any) -> AccessGrant:
 def live_grant(owner: Agent, reader: User, **fields: Any) -> AccessGrant:
     """A grant under which this user may read now; asked for, and the agent said yes."""
     usual = {"reason": "agent_asked", "purpose": "to see why it declined", "duration_minutes": 60}
-    made = AccessGrant.request(owner, reader, Wish.of(**{**usual, **fields}))
+    made = AccessGrant.request(owner, reader, AccessTerms.checked(**{**usual, **fields}))
     assert made.claim()
     made.settle("YES", agreed=True, generation_id="gen-1")
     return made

@@ -17,7 +17,7 @@ from refine import clock, create_app
 from refine.extensions import db
 from refine.jobs.tick import run_tick
 from refine.models import RefinementSession
-from refine.models.run import LOST_AFTER
+from refine.models.runs.run import LOST_AFTER
 from refine.settings import Settings
 from refine.web.scope import public
 from tests import factories

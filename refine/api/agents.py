@@ -5,12 +5,12 @@ from typing import Any
 from flask import Response
 from sqlalchemy import select
 
+from refine import clock
 from refine.api.paging import PAGED, page_of
 from refine.api.problems import Problem
 from refine.api.routing import Answer, given, operation
 from refine.extensions import db
 from refine.models import Agent, ApiToken
-from refine.models.image import iso
 
 _LARGEST_ID = 2**63 - 1
 
@@ -72,7 +72,7 @@ def agent_or_404(token: ApiToken, agent_id: int) -> Agent:
 
 
 def _shown(agent: Agent) -> dict[str, Any]:
-    memories, tokens = agent.core_figures()
+    memories, tokens = agent.ledger.figures()
     return {
         "id": agent.id,
         "name": agent.name,
@@ -83,6 +83,6 @@ def _shown(agent: Agent) -> dict[str, Any]:
         "core_tokens": tokens,
         "active": agent.active,
         "paused": agent.paused,
-        "last_refinement_at": iso(agent.last_refinement_at),
-        "created_at": iso(agent.created_at),
+        "last_refinement_at": clock.iso(agent.last_refinement_at),
+        "created_at": clock.iso(agent.created_at),
     }

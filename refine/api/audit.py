@@ -6,10 +6,10 @@ from flask import Response
 from sqlalchemy import select
 from sqlalchemy.orm import undefer
 
+from refine import clock
 from refine.api.paging import PAGED, page_of
 from refine.api.routing import Answer, given, operation
 from refine.models import Agent, AuditLog
-from refine.models.image import iso
 
 # What these seal are the words of a human: what they looked for, what they noted.
 _OF_OTHERS = "memory_access_"
@@ -46,6 +46,6 @@ def _shown(record: AuditLog) -> dict[str, Any]:
         "user_id": record.user_id,
         "data": record.data,
         "sealed": {} if record.action.startswith(_OF_OTHERS) else record.sealed,
-        "created_at": iso(record.created_at),
+        "created_at": clock.iso(record.created_at),
         "hash": record.hash,
     }

@@ -6,7 +6,7 @@ from refine.api.problems import Problem
 from refine.errors import NotFound
 from refine.extensions import db
 from refine.models import ApiToken
-from refine.models.api_token import TokenKind, is_well_formed
+from refine.models.clients.api_token import TokenKind, is_well_formed
 
 _KINDS: dict[TokenKind, str] = {"agent": "an agent token", "platform": "a platform token"}
 

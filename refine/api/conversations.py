@@ -4,10 +4,10 @@ from typing import Any
 
 from flask import Response
 
+from refine import clock
 from refine.api.routing import Answer, given, operation
-from refine.jobs.memory import extract_later
+from refine.jobs.runs import extract_later
 from refine.models import Agent
-from refine.models.image import iso
 from refine.rules.conversation import MAX_CONVERSATION_CHARACTERS
 
 # Four bytes a character at worst, and as much again for the JSON around them.
@@ -29,5 +29,5 @@ def hand_over(agent: Agent, body: dict[str, Any]) -> Response:
     """Hand over a finished conversation: the agent's model keeps what it wants in its journal."""
     task = extract_later(agent, body["messages"])
     return given(
-        {"id": str(task.id), "status": task.status, "created_at": iso(task.created_at)}, 202
+        {"id": str(task.id), "status": task.status, "created_at": clock.iso(task.created_at)}, 202
     )

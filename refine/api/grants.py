@@ -7,12 +7,12 @@ from flask import Response
 from sqlalchemy import String, cast, func, select
 from sqlalchemy.orm import joinedload, undefer
 
+from refine import clock
 from refine.api.paging import PAGED, page_of
 from refine.api.problems import Problem
 from refine.api.routing import Answer, given, nothing, operation
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AuditLog
-from refine.models.image import iso
 
 _VIEWS = (
     select(func.count())
@@ -70,7 +70,7 @@ def revoke(agent: Agent, grant_id: uuid.UUID) -> Response:
 
 def _shown(grant: AccessGrant, times_viewed: int) -> dict[str, Any]:
     # its end is written down within a minute; it lets nobody read from the very instant
-    is_over = grant.status == "granted" and grant.is_past_its_end
+    is_over = grant.status == "granted" and grant.has_expired
     return {
         "id": str(grant.id),
         "status": "ended" if is_over else grant.status,
@@ -78,10 +78,10 @@ def _shown(grant: AccessGrant, times_viewed: int) -> dict[str, Any]:
         "reason": grant.reason,
         "purpose": grant.purpose,
         "duration_minutes": grant.duration_minutes,
-        "created_at": iso(grant.created_at),
-        "granted_at": iso(grant.granted_at),
-        "expires_at": iso(grant.expires_at),
-        "ended_at": iso(grant.expires_at if is_over else grant.ended_at),
+        "created_at": clock.iso(grant.created_at),
+        "granted_at": clock.iso(grant.granted_at),
+        "expires_at": clock.iso(grant.expires_at),
+        "ended_at": clock.iso(grant.expires_at if is_over else grant.ended_at),
         "end_reason": "expired" if is_over else grant.end_reason,
         "times_viewed": times_viewed,
     }

@@ -5,13 +5,13 @@ from typing import Any
 from flask import Response
 from sqlalchemy import select
 
+from refine import clock
 from refine.api.paging import PAGED, page_of
 from refine.api.routing import Answer, given, operation
 from refine.api.schemas import one_of
 from refine.extensions import db
 from refine.models import Agent, AgentMemory
-from refine.models.image import iso
-from refine.models.memory import MEMORY_TYPES
+from refine.models.ledger import MEMORY_TYPES
 from refine.rules.content import TAGS
 
 
@@ -60,7 +60,9 @@ def memories(agent: Agent, query: dict[str, Any]) -> Response:
 )
 def save(agent: Agent, body: dict[str, Any]) -> Response:
     """Save a memory."""
-    memory, was_there = agent.remember(body["content"], body["memory_type"], body.get("tags", []))
+    memory, was_there = agent.ledger.remember(
+        body["content"], body["memory_type"], body.get("tags", [])
+    )
     db.session.commit()
     return given(_shown(memory), 200 if was_there else 201)
 
@@ -73,7 +75,7 @@ def _shown(memory: AgentMemory) -> dict[str, Any]:
         "tags": list(memory.tags),
         "constitutional": memory.constitutional,
         "token_estimate": memory.token_estimate,
-        "created_at": iso(memory.created_at),
-        "recorded_at": iso(memory.recorded_at),
-        "discarded_at": iso(memory.discarded_at),
+        "created_at": clock.iso(memory.created_at),
+        "recorded_at": clock.iso(memory.recorded_at),
+        "discarded_at": clock.iso(memory.discarded_at),
     }

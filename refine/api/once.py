@@ -15,10 +15,10 @@ from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from refine.api.problems import Problem, let_go, problem
+from refine.api.problems import Problem, problem, safe_rollback
 from refine.extensions import canonical_json, db
 from refine.models import ApiToken, IdempotencyKey
-from refine.models.idempotency_key import KeptAnswer
+from refine.models.clients.idempotency_key import KeptAnswer
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
@@ -110,6 +110,6 @@ def _shown_once(answer: Response) -> Response:
 
 
 def _free(key_id: int) -> None:
-    let_go()
+    safe_rollback()
     db.session.delete(db.session.get_one(IdempotencyKey, key_id))
     db.session.commit()

@@ -9,7 +9,7 @@ from sqlalchemy import Select
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from refine.api.checking import Schema
-from refine.api.problems import Problem, let_go
+from refine.api.problems import Problem, safe_rollback
 from refine.api.schemas import DEFAULT_PAGE_ROWS, MAX_PAGE_ROWS
 from refine.extensions import db
 
@@ -41,7 +41,7 @@ def page_of(
     except (InvalidPage, BadBookmark, csv.Error, ValueError, SQLAlchemyError) as error:
         if cursor is None or isinstance(error, OperationalError):
             raise
-        let_go()
+        safe_rollback()
         said = "cursor must be a next_cursor of this list"
         raise Problem.invalid([("cursor", said)]) from None
     paging = found.paging

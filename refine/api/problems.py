@@ -13,10 +13,10 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from werkzeug.exceptions import HTTPException
 
+from refine import clock
 from refine.errors import InvalidValue, NotFound, RefineError, Refused, SealingError, TooMany
 from refine.extensions import canonical_json, db
 from refine.models import SessionAlreadyLive
-from refine.models.image import iso
 from refine.refinement.time_machine import UndoConflict
 
 MEDIA_TYPE = "application/problem+json"
@@ -131,7 +131,7 @@ def register(app: Flask) -> None:
         return problem(answer.status_code, headers=allowed)
 
 
-def let_go() -> None:
+def safe_rollback() -> None:
     """End the transaction, if there still is a connection to end it on."""
     try:
         db.session.rollback()
@@ -144,7 +144,7 @@ def _http(error: HTTPException) -> Response:
 
 
 def _database(error: DBAPIError) -> Response:
-    let_go()
+    safe_rollback()
     if isinstance(error, DataError):
         return problem(422)
     if isinstance(error, IntegrityError):  # another request was quicker
@@ -159,7 +159,7 @@ def _busy(_error: PoolTimeout) -> Response:
 
 
 def _refused(error: RefineError) -> Response:
-    let_go()
+    safe_rollback()
     said = sentence(str(error))
     if isinstance(error, InvalidValue):
         place = str(error).partition(" ")[0].strip(":")
@@ -187,7 +187,7 @@ def _in_the_way(conflict: UndoConflict) -> dict[str, Any]:
             "memory_id": each.memory_id,
             "sequence": each.sequence,
             "action": each.action,
-            "at": iso(each.at),
+            "at": clock.iso(each.at),
             "session_id": str(each.session_id) if each.session_id is not None else None,
         }
         for each in conflict.obstacles
@@ -197,7 +197,7 @@ def _in_the_way(conflict: UndoConflict) -> dict[str, Any]:
 
 def _fault(error: Exception) -> Response:
     """A fault of ours: its class is logged; its message may quote what must not be."""
-    let_go()
+    safe_rollback()
     _log.error("fault", path=request.path, fault=type(error).__name__)
     _log.debug("fault", exc_info=error)
     return problem(500)

@@ -21,7 +21,7 @@ from refine.api.schemas import SCHEMAS
 from refine.errors import InvalidValue
 from refine.extensions import canonical_json
 from refine.models import ApiToken
-from refine.models.api_token import TokenKind
+from refine.models.clients.api_token import TokenKind
 from refine.rules.tool_arguments import MAX_ARGUMENT_BYTES, strict_json
 
 Method = Literal["GET", "POST", "PATCH", "DELETE"]

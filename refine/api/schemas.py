@@ -3,13 +3,13 @@
 from typing import get_args
 
 from refine.api.checking import Schema
-from refine.models.access import END_REASONS, REASONS
-from refine.models.access import STATUSES as GRANT_STATUSES
 from refine.models.agent import MAX_CORE_TOKEN_BUDGET
-from refine.models.memory import MEMORY_TYPES
-from refine.models.memory_task.columns import ENDED as TASK_ENDED
-from refine.models.run import LIVE
-from refine.models.session.columns import ENDED, TRIGGERS, Through
+from refine.models.ledger import MEMORY_TYPES
+from refine.models.runs.access import END_REASONS, REASONS
+from refine.models.runs.access import STATUSES as GRANT_STATUSES
+from refine.models.runs.run import LIVE
+from refine.models.runs.session.state import ENDED, TRIGGERS, Channel
+from refine.models.runs.task.task import ENDED as TASK_ENDED
 from refine.rules.content import MAX_CONTENT_CHARACTERS, MAX_PROMPT_CHARACTERS, TAGS
 from refine.rules.conversation import (
     IGNORED,
@@ -220,7 +220,7 @@ SCHEMAS: dict[str, Schema] = {
         started_at=nullable(_TIME),
         ended_at=nullable(_TIME),
         undone_at=nullable(_TIME),
-        undone_through=nullable(one_of(*get_args(Through), description="Who undid it, or where.")),
+        undone_through=nullable(one_of(*get_args(Channel), description="Who undid it, or where.")),
     ),
     "Sessions": _page("sessions", "Session"),
     "Undone": _given(

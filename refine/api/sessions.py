@@ -9,17 +9,17 @@ from flask import Response
 from sqlalchemy import select
 from sqlalchemy.orm import undefer
 
+from refine import clock
 from refine.api.paging import PAGED, page_of
 from refine.api.problems import Problem
 from refine.api.routing import Answer, given, operation
 from refine.api.schemas import one_of
 from refine.errors import Unreachable
 from refine.extensions import db
-from refine.jobs.sessions import refine_later
+from refine.jobs.runs import refine_later
 from refine.models import Agent, RefinementSession
-from refine.models.image import iso
-from refine.models.run import LIVE
-from refine.models.session.columns import ENDED
+from refine.models.runs.run import LIVE
+from refine.models.runs.session.state import ENDED
 from refine.refinement import time_machine
 
 
@@ -112,9 +112,9 @@ def _shown(session: RefinementSession) -> dict[str, Any]:
         "completion_tokens": session.completion_tokens,
         "cost_usd": str(session.cost_usd),
         "summary": session.summary,
-        "created_at": iso(session.created_at),
-        "started_at": iso(session.started_at),
-        "ended_at": iso(session.ended_at),
-        "undone_at": iso(session.undone_at),
+        "created_at": clock.iso(session.created_at),
+        "started_at": clock.iso(session.started_at),
+        "ended_at": clock.iso(session.ended_at),
+        "undone_at": clock.iso(session.undone_at),
         "undone_through": session.undone_through,
     }

@@ -11,7 +11,6 @@ from refine.api.problems import Problem
 from refine.api.routing import Answer, given, nothing, operation
 from refine.extensions import db
 from refine.models import ApiToken
-from refine.models.image import iso
 
 _LARGEST_ID = 2**63 - 1
 
@@ -43,8 +42,8 @@ def mint(token: ApiToken, agent_id: int, body: dict[str, Any]) -> Response:
             "agent_id": agent.id,
             "token": secret,
             "hint": minted.hint,
-            "created_at": iso(minted.created_at),
-            "expires_at": iso(minted.expires_at),
+            "created_at": clock.iso(minted.created_at),
+            "expires_at": clock.iso(minted.expires_at),
         },
         201,
     )

@@ -8,7 +8,7 @@ from flask import Response
 
 from refine.api.routing import Answer, given, operation
 from refine.models import Account, ApiToken
-from refine.models.spending import by_month
+from refine.models.runs.spending import by_month
 
 
 @operation(

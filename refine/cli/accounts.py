@@ -10,8 +10,8 @@ from refine.cli.context import application
 from refine.cli.output import LONGEST_LIST, console, table
 from refine.errors import InvalidValue
 from refine.extensions import db
-from refine.models import Account, Agent, ApiToken, AuditLog, User
-from refine.models.user import ROLES
+from refine.models import Account, Agent, ApiToken, User
+from refine.models.people.user import ROLES
 
 _LARGEST_ID = 2**63 - 1
 
@@ -84,10 +84,8 @@ def user_add(email: str, slug: str, role: str, site_admin: bool, password_stdin:
             Account.by_slug(slug), email, password, role=role, site_admin=site_admin
         )
         db.session.flush()
-        AuditLog.record(
+        made.record(
             "user_created",
-            account=made.account,
-            subject=("User", made.id),
             data={"role": role, "site_admin": site_admin, "by": "command line"},
         )
         db.session.commit()
@@ -111,9 +109,8 @@ def agent_add(name: str, slug: str, model_id: str) -> None:
         made = Agent(account=Account.by_slug(slug), name=name, model_id=model_id)
         db.session.add(made)
         db.session.flush()
-        AuditLog.record(
+        made.record(
             "agent_created",
-            agent=made,
             subject=("Agent", made.id),
             data={"model_id": made.model_id, "by": "command line"},
         )
@@ -143,7 +140,7 @@ def agent_list(slug: str | None, after: int) -> None:
 
 
 def _agent_row(one: Agent) -> tuple[object, ...]:
-    count, mass = one.core_figures()
+    count, mass = one.ledger.figures()
     return (
         one.id,
         one.name,

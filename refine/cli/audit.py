@@ -8,8 +8,8 @@ import click
 from refine.cli.context import application
 from refine.cli.output import console
 from refine.extensions import db
-from refine.models.anchor import anchor, missing_since, read_anchor
-from refine.models.verification import Verified, stamp, verify_all
+from refine.models.audit.anchor import anchor, missing_since, read_anchor
+from refine.models.integrity import Verified, stamp, verify_all
 
 
 @click.group()

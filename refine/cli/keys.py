@@ -8,6 +8,7 @@ from refine.cli.context import application
 from refine.cli.output import console
 from refine.extensions import db
 from refine.models import AuditLog, WrappedKey
+from refine.models.audit import PLATFORM
 
 _BATCH = 100
 _MOST_LISTED = 10
@@ -43,7 +44,7 @@ def keys_rotate() -> None:
                 broken += part.broken
                 shown.update(task, completed=done)
         if done:
-            AuditLog.record("keys_rotated", data={"data_keys": done})
+            AuditLog.record("keys_rotated", chain=PLATFORM, data={"data_keys": done})
         left = WrappedKey.under_older_keys() - len(broken)
         db.session.commit()
         if broken:

@@ -22,11 +22,11 @@ def reflect(agent_reference: str) -> None:
     """
     with application("reflect"):
         agent = Agent.named(agent_reference)
-        with stopping.asked_by(signal.SIGINT, signal.SIGTERM):
+        with stopping.handle_stop_signals(signal.SIGINT, signal.SIGTERM):
             # not committed before it is claimed: no worker can take it
             task = MemoryTask.reflect(agent, "cli")
-            ended = remember(task.id, settings.current(), is_stopping=stopping.is_asked)
-            was_asked = stopping.is_asked()
+            ended = remember(task.id, settings.current(), is_stopping=stopping.stop_requested)
+            was_asked = stopping.stop_requested()
         if ended is None:
             waits = "another task of this agent is running; the reflection waits for a worker"
             console.print("stopped before it began; nothing was asked" if was_asked else waits)

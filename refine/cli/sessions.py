@@ -9,7 +9,7 @@ from rich.status import Status
 from refine import settings
 from refine.cli.context import application
 from refine.cli.output import console, table
-from refine.jobs import sessions, stopping
+from refine.jobs import runs, stopping
 from refine.llm.rehearsal import MODEL_PREFIX
 from refine.models import MAX_MUTATIONS, Agent, RefinementSession
 from refine.refinement.loop import Event, refine
@@ -27,7 +27,7 @@ def run(agent_reference: str, enqueue: bool) -> int:
     with application("run"):
         agent = Agent.named(agent_reference)
         if enqueue:
-            session = sessions.refine_later(agent, "cli")
+            session = runs.refine_later(agent, "cli")
             console.print(f"queued session {session.id} for {agent.name}; a worker runs it")
             return 0
         return _run_here(agent)
@@ -40,13 +40,13 @@ def sweep() -> None:
     Asks every agent that is due, also one that declined a moment ago.
     """
     with application("sweep"):
-        rows = [(agent.id, agent.name, outcome) for agent, outcome in sessions.sweep()]
+        rows = [(agent.id, agent.name, outcome) for agent, outcome in runs.sweep()]
         table(("id", "agent", "outcome"), rows, empty="no agents")
 
 
 def _run_here(agent: Agent) -> int:
     # before anything is queued: from now on a signal ends the session in order
-    with stopping.asked_by(signal.SIGINT, signal.SIGTERM):
+    with stopping.handle_stop_signals(signal.SIGINT, signal.SIGTERM):
         # not committed before it is claimed: no worker can take it
         session = RefinementSession.queue(agent, "cli")
         _introduce(agent, session)
@@ -55,7 +55,7 @@ def _run_here(agent: Agent) -> int:
                 session.id,
                 settings.current(),
                 observe=_Progress(status),
-                is_stopping=stopping.is_asked,
+                is_stopping=stopping.stop_requested,
             )
     if ended is None:
         console.print("stopped before it began; nothing was asked")
@@ -66,7 +66,7 @@ def _run_here(agent: Agent) -> int:
 
 
 def _introduce(agent: Agent, session: RefinementSession) -> None:
-    count, mass = agent.core_figures()
+    count, mass = agent.ledger.figures()
     is_rehearsal = agent.model_id.startswith(MODEL_PREFIX)
     answering = "the rehearsal model" if is_rehearsal else settings.current().openrouter_base_url
     console.print(

@@ -32,7 +32,7 @@ def undo(session_id: uuid.UUID, and_after: bool, preview: bool) -> None:
         else:
             planned = time_machine.undo(session, through="command line", and_after=and_after)
         if planned.is_done:
-            console.print(f"session {session_id} {session.undone_words}; nothing was changed")
+            console.print(f"session {session_id} {session.undo_summary}; nothing was changed")
         else:
             verb = "would undo" if preview else "undid"
             sessions = f"{len(planned.sessions)} session{'s'[: len(planned.sessions) != 1]}"

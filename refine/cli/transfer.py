@@ -18,7 +18,7 @@ from refine.cli.output import console
 from refine.errors import InvalidValue, NotFound
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AgentMemory
-from refine.models.memory import MEMORY_TYPES
+from refine.models.ledger import MEMORY_TYPES
 from refine.transfer import own
 from refine.transfer.formats import READERS, rows_of
 from refine.transfer.importing import Report, import_memories, memories

@@ -17,7 +17,7 @@ from refine import create_app, demo
 from refine.embedded import EmbeddedServers, kept_secret
 from refine.errors import AlreadyRunning, Refused
 from refine.extensions import db
-from refine.models import Account, AuditLog, User, WrappedKey
+from refine.models import Account, User, WrappedKey
 from refine.settings import Settings
 from refine.supervisor import read_procfile, supervise
 
@@ -101,10 +101,8 @@ def _register_first_admin(password: str) -> None:
     account = db.session.scalars(select(Account).order_by(Account.id).limit(1)).one()
     admin = User.register(account, _FIRST_ADMIN, password, site_admin=True)
     db.session.flush()
-    AuditLog.record(
+    admin.record(
         "user_created",
-        account=account,
-        subject=("User", admin.id),
         data={"role": "admin", "site_admin": True, "by": "first start"},
     )
 

@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from refine import clock
 from refine.extensions import db
-from refine.models import Account, Agent, AgentMemory, AuditLog, ClockMark
+from refine.models import Account, Agent, AgentMemory, ClockMark
 
 _FILE = Path(__file__).parent / "agents.json"
 
@@ -22,7 +22,7 @@ def load_into_empty_database() -> Account | None:
     account = Account(**data["account"])
     db.session.add(account)
     db.session.flush()
-    AuditLog.record("account_created", account=account, subject=("Account", account.id))
+    account.record("account_created")
     for described in data["agents"]:
         _add(account, described)
     # whoever tries it out finds it as it is described: the first hourly check comes in an hour

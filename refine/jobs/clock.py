@@ -1,7 +1,7 @@
 """The clock process: rq-scheduler, which knows one job, and the worker of that job's queue.
 
-The schedule itself is in the database. What rq-scheduler holds is the minute's tick under one
-fixed id, put back whenever Redis has forgotten it.
+The schedule itself is in the database. rq-scheduler holds the minute's tick under one fixed id, and
+gets it back whenever Redis has lost it.
 """
 
 import threading
@@ -19,7 +19,7 @@ from refine import clock
 from refine.extensions import db
 from refine.jobs.queue import TICK, TICKS, JsonJob, redis_connection
 from refine.jobs.tick import INTERVAL, run_tick
-from refine.jobs.worker import Asked, keep_working
+from refine.jobs.worker import GracefulWorker, keep_working
 
 TICK_ID = "tick"
 TICK_TIMEOUT_SECONDS = 300
@@ -29,8 +29,8 @@ POLL_SECONDS = 5
 _log = structlog.get_logger(__name__)
 
 
-class ClockWorker(Asked, SimpleWorker):
-    """RQ's worker for ticks: in this process, as a fork for each would cost more than the tick."""
+class ClockWorker(GracefulWorker, SimpleWorker):
+    """RQ's worker for ticks, in this process: a fork would cost more than the tick."""
 
     def perform_job(self, job, queue):  # type: ignore[no-untyped-def]
         try:
@@ -40,9 +40,9 @@ class ClockWorker(Asked, SimpleWorker):
 
 
 def run_clock() -> None:
-    """Tick every minute until asked to end (SIGTERM). Several clocks do no harm.
+    """Tick every minute, beginning now, until asked to stop (SIGTERM).
 
-    Within an application context. The first tick comes at once.
+    Call it within an application context. Several clocks do no harm.
     """
     run_tick()
     db.session.remove()
@@ -51,7 +51,7 @@ def run_clock() -> None:
 
 
 def register(scheduler: Scheduler) -> None:
-    """Have the tick scheduled once, and nothing else of ours; safe to repeat."""
+    """Schedule the tick once, and cancel anything else on its queue; safe to repeat."""
     is_there = False
     entries = scheduler.connection.zrange(Scheduler.scheduled_jobs_key, 0, -1, withscores=True)
     for id_, due_at in entries:
@@ -59,7 +59,7 @@ def register(scheduler: Scheduler) -> None:
         if job is None or (job.origin == TICKS and job.id != TICK_ID):
             scheduler.cancel(id_)
         elif job.id == TICK_ID:
-            # one that waits for long was scheduled by a clock that was wrong
+            # an entry far in the future was scheduled by a wrong clock
             is_there = due_at <= (clock.now() + 2 * INTERVAL).timestamp()
     if not is_there:
         # no result_ttl: rq-scheduler's entry is the job's own hash, and must not expire
@@ -75,7 +75,7 @@ def register(scheduler: Scheduler) -> None:
 
 
 def _job(id_: str, connection: Redis) -> Job | None:
-    """The job of an entry; None where there is none, and rq-scheduler would stumble over it."""
+    """The job of an entry; None if it is missing, which would make rq-scheduler fail."""
     try:
         return JsonJob.fetch(id_, connection=connection)
     except (NoSuchJobError, ValueError):
@@ -84,9 +84,9 @@ def _job(id_: str, connection: Redis) -> Job | None:
 
 @contextmanager
 def _scheduling() -> Iterator[None]:
-    """Run rq-scheduler's loop in a thread: the signals are the worker's.
+    """Run rq-scheduler's loop in a thread, because signals are for the worker.
 
-    On a connection of its own: the worker's wait for jobs, and their timeouts are other ones.
+    It has its own connection, because the worker's has other timeouts.
     """
     stop = threading.Event()
     with redis_connection() as connection:
@@ -107,7 +107,7 @@ def _schedule(scheduler: Scheduler, stop: threading.Event) -> None:
         try:
             _schedule_once(scheduler)
         except Exception as fault:
-            # whatever it was, without this thread there would be no tick any more
+            # whatever it was, there would be no more ticks without this thread
             _log.warning("the scheduler was held up", fault=type(fault).__name__)
         stop.wait(POLL_SECONDS)
 

@@ -1,10 +1,9 @@
-"""The queues: ids and nothing else go through Redis, and it is never the record."""
+"""The queues: Redis carries ids and nothing else, and is never the record."""
 
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -16,40 +15,51 @@ from rq.utils import utcparse
 from refine import clock, settings
 from refine.access.asking import ASKING_SECONDS
 from refine.errors import Refused, Unreachable
-from refine.models import MemoryTask, RefinementSession
-from refine.models.session import AUTOMATIC_TRIGGERS
+from refine.models import AccessGrant, MemoryTask, RefinementSession
+from refine.models.runs import Run
 
-# A worker looks into them in this order: what somebody waits for comes first.
+# Workers serve them in this order: what somebody waits for comes first.
 ASKED = "refine-asked"
 SWEPT = "refine-swept"
 REMEMBERED = "refine-memory"
 TICKS = "refine-ticks"
 QUEUES = (ASKED, SWEPT, REMEMBERED, TICKS)
+RUN_QUEUES = (ASKED, SWEPT, REMEMBERED)
 
-# RQ's own limit comes after the session's, which ends it in order.
+# RQ's own time limit comes after the run's, which ends it in order.
 GRACE_SECONDS = 120
 FAILURE_TTL_SECONDS = 3_600
 
 # A worker's heart beats in Redis at least every 45 seconds.
 _WORKER_IS_GONE_AFTER = timedelta(seconds=60)
 
-# Whoever can write to Redis can have these run, with arguments of their own, and nothing else.
-REFINE_SESSION = "refine.jobs.sessions.refine_session"
-ASK_FOR_ACCESS = "refine.jobs.access.ask_for_access"
-WORK_ON_TASK = "refine.jobs.memory.work_on_task"
+
+class RunJob(NamedTuple):
+    """The job that works on one kind of run."""
+
+    function: str
+    description: str
+
+
+RUN_JOBS: dict[type[Run], RunJob] = {
+    RefinementSession: RunJob("refine.jobs.runs.refine_session", "refinement session"),
+    MemoryTask: RunJob("refine.jobs.runs.work_on_task", "memory task"),
+    AccessGrant: RunJob("refine.jobs.runs.ask_for_access", "access request"),
+}
 TICK = "refine.jobs.tick.tick"
-JOBS = frozenset({REFINE_SESSION, ASK_FOR_ACCESS, WORK_ON_TASK, TICK})
+# Whoever can write to Redis can run these, with arguments of their own, and nothing else.
+JOBS = frozenset({TICK, *(job.function for job in RUN_JOBS.values())})
 
 
 class JsonJob(Job):
-    """A job of ``JOBS`` whose payload is JSON: a pickle, or any function's name, runs any code."""
+    """One of ``JOBS``, with a JSON payload: a pickle, or any function's name, runs any code."""
 
     def __init__(self, id: Any = None, connection: Any = None, serializer: Any = None) -> None:
         super().__init__(id, connection, serializer or JSONSerializer)
 
     @property
     def func(self) -> Any:
-        """The function that the payload names, if it is one of ours."""
+        """The function that the payload names, if it is allowed."""
         if self.func_name not in JOBS:
             raise Refused(f"not a job of Refine: {self.func_name}")
         return super().func
@@ -57,13 +67,13 @@ class JsonJob(Job):
 
 @contextmanager
 def redis_connection() -> Iterator[Redis]:
-    """Yield a connection of its own; Unreachable where Redis does not answer."""
+    """Yield a new connection; Unreachable if Redis does not answer."""
     connection = Redis.from_url(settings.current().redis_url, socket_connect_timeout=5)
     try:
         yield connection
     except (RedisError, OSError) as error:
         raise Unreachable(
-            "Redis does not answer at REDIS_URL; start it, or mend the URL "
+            "Redis does not answer at REDIS_URL; start it, or fix REDIS_URL "
             f"({type(error).__name__})"
         ) from None
     finally:
@@ -76,7 +86,7 @@ def queue(name: str, connection: Redis) -> Queue:
 
 
 def live_workers(connection: Redis) -> int:
-    """Return how many workers gave a sign of life of late: one that was killed is listed longer."""
+    """Return how many workers showed a sign of life lately; RQ lists killed ones for longer."""
     keys = Worker.all_keys(queue=queue(SWEPT, connection))
     with connection.pipeline() as pipeline:
         for key in keys:
@@ -85,44 +95,25 @@ def live_workers(connection: Redis) -> int:
     return sum(beat > clock.now() - _WORKER_IS_GONE_AFTER for beat in beats)
 
 
-def enqueue(session: RefinementSession, connection: Redis) -> None:
-    """Push the id of a committed session to the workers.
+def enqueue(run: Run, connection: Redis) -> None:
+    """Push the id of a committed run to the workers.
 
-    Twice does no harm: the session is claimed once, and the second job finds it so.
+    Twice does no harm: the run is claimed once, and the second job finds it so.
     """
-    name = SWEPT if session.trigger in AUTOMATIC_TRIGGERS else ASKED
-    queue(name, connection).enqueue_call(
-        REFINE_SESSION,
-        args=(str(session.id),),
-        job_id=str(session.id),
-        description=f"refinement session {session.id}",
-        timeout=settings.current().max_seconds + GRACE_SECONDS,
+    job = RUN_JOBS[type(run)]
+    seconds = ASKING_SECONDS if isinstance(run, AccessGrant) else settings.current().max_seconds
+    queue(_queue_name(run), connection).enqueue_call(
+        job.function,
+        args=(str(run.id),),
+        job_id=str(run.id),
+        description=f"{job.description} {run.id}",
+        timeout=seconds + GRACE_SECONDS,
         result_ttl=0,
         failure_ttl=FAILURE_TTL_SECONDS,
     )
 
 
-def enqueue_task(task: MemoryTask, connection: Redis) -> None:
-    """Push the id of a committed memory task to the workers; twice does no harm either."""
-    queue(REMEMBERED, connection).enqueue_call(
-        WORK_ON_TASK,
-        args=(str(task.id),),
-        job_id=str(task.id),
-        description=f"memory task {task.id}",
-        timeout=settings.current().max_seconds + GRACE_SECONDS,
-        result_ttl=0,
-        failure_ttl=FAILURE_TTL_SECONDS,
-    )
-
-
-def enqueue_access(grant_id: uuid.UUID, connection: Redis) -> None:
-    """Push the id of a committed request for access to the workers; twice does no harm either."""
-    queue(ASKED, connection).enqueue_call(
-        ASK_FOR_ACCESS,
-        args=(str(grant_id),),
-        job_id=str(grant_id),
-        description=f"access request {grant_id}",
-        timeout=ASKING_SECONDS + GRACE_SECONDS,
-        result_ttl=0,
-        failure_ttl=FAILURE_TTL_SECONDS,
-    )
+def _queue_name(run: Run) -> str:
+    if isinstance(run, MemoryTask):
+        return REMEMBERED
+    return SWEPT if run.is_automatic else ASKED

@@ -1,4 +1,4 @@
-"""Whether this process was asked to end: looked at between the steps of a session."""
+"""Whether this process was asked to stop, which runs check between their steps."""
 
 import signal
 from collections.abc import Iterator
@@ -6,34 +6,34 @@ from contextlib import contextmanager
 from types import FrameType
 
 # A plain name: a lock, as in threading.Event, could be held by what the handler interrupts.
-_asked = False
+_stop_requested = False
 
 
-def install(*asking: signal.Signals) -> None:
-    """Have these signals ask instead of kill."""
-    for number in asking:
-        signal.signal(number, _ask)
+def install(*signals: signal.Signals) -> None:
+    """Have these signals request a stop instead of killing the process."""
+    for number in signals:
+        signal.signal(number, _request_stop)
 
 
 @contextmanager
-def asked_by(*asking: signal.Signals) -> Iterator[None]:
-    """Have these signals ask instead of kill, until the end of the block."""
-    global _asked  # noqa: PLW0603 - there is one process, and one answer
-    before = {number: signal.getsignal(number) for number in asking}
-    install(*asking)
+def handle_stop_signals(*signals: signal.Signals) -> Iterator[None]:
+    """Have these signals request a stop, until the end of the block."""
+    global _stop_requested  # noqa: PLW0603 - one process has one answer
+    before = {number: signal.getsignal(number) for number in signals}
+    install(*signals)
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        _asked = False
+        _stop_requested = False
 
 
-def is_asked() -> bool:
-    """Tell whether one of the signals arrived since ``install``."""
-    return _asked
+def stop_requested() -> bool:
+    """Tell whether one of the signals has arrived."""
+    return _stop_requested
 
 
-def _ask(_number: int, _frame: FrameType | None) -> None:
-    global _asked  # noqa: PLW0603
-    _asked = True
+def _request_stop(_number: int, _frame: FrameType | None) -> None:
+    global _stop_requested  # noqa: PLW0603
+    _stop_requested = True

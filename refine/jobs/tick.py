@@ -1,7 +1,7 @@
-"""The tick: once a minute, whatever is due is claimed, and whatever was lost is ended.
+"""The tick: once a minute, whatever is due is queued, and whatever was lost is ended.
 
-It may run any number of times, late, or twice at once, without doing anything twice: what is due
-stands in the database, and each agent is claimed and served in a transaction of its own.
+It may run any number of times, late, or twice at once, without doing anything twice: the database
+says what is due, and each agent is served in a transaction of its own.
 """
 
 import time
@@ -19,8 +19,8 @@ from sqlalchemy.exc import DBAPIError
 from refine import clock
 from refine.errors import RefineError
 from refine.extensions import db
-from refine.jobs.access import dispatch_access
 from refine.jobs.dispatch import dispatch
+from refine.jobs.queue import RUN_JOBS
 from refine.models import (
     AccessGrant,
     Account,
@@ -32,42 +32,43 @@ from refine.models import (
     ReflectionAlreadyLive,
     SessionAlreadyLive,
 )
-from refine.models.memory_task import REFLECTION_SCHEDULE
+from refine.models.runs import Run
+from refine.models.runs.session import scheduling
+from refine.models.runs.task import scheduling as task_scheduling
+from refine.models.runs.task.scheduling import REFLECTION_SCHEDULE
 from refine.rules.due import last_slot
 
 INTERVAL = timedelta(minutes=1)
 BUDGET_CHECK_EVERY = timedelta(hours=1)
-# An agent that cannot be served holds its account's slot open for so long.
+# How long an agent that cannot be served keeps its account's slot open.
 SLOT_STAYS_OPEN = timedelta(hours=1)
-# What takes longer goes on with the next tick, so that every duty comes round in time.
+# A step that takes longer continues in the next tick, so that every step has its turn.
 LONGEST_STEP_SECONDS = 5.0
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass
-class Ticked:
-    """What one tick did, in numbers of what it did it to; ``faults``: what failed in part."""
+class TickResult:
+    """How many things one tick did of each kind; ``faults``: how many failed."""
 
     lost: int = 0
     access_ended: int = 0
-    access_dispatched: int = 0
     queued: int = 0
     skipped: int = 0
     retried: int = 0
     dispatched: int = 0
-    answers_forgotten: int = 0
-    tasks_lost: int = 0
+    keys_deleted: int = 0
     tasks_lapsed: int = 0
     reflections: int = 0
     faults: int = 0
 
 
 @dataclass
-class Pass:
+class BatchProgress:
     """How far the agents of a query were served: all of them, or up to an id; which failed."""
 
-    is_whole: bool = False
+    is_complete: bool = False
     after_id: int = 0
     failed: set[int] = field(default_factory=set)
 
@@ -77,25 +78,23 @@ def tick() -> None:
     run_tick()
 
 
-def run_tick(at: datetime | None = None) -> Ticked:
-    """Do everything that is due at ``at``, commit at every step, and return what was done.
+def run_tick(at: datetime | None = None) -> TickResult:
+    """Do everything that is due at ``at``, committing every step; return what was done.
 
-    A step that fails is logged, and keeps no other from its turn.
+    A step that fails is logged, and stops no other step.
     """
     running = _Tick(at or clock.now())
     for step in (
         running.end_lost,
-        running.end_lost_tasks,
         running.end_lapsed_tasks,
         running.end_access,
-        running.dispatch_access,
         running.dispatch,
         running.queue_slots,
         running.retry_failed,
         running.check_budgets,
         running.queue_reflections,
         running.dispatch,
-        running.forget_answers,
+        running.delete_expired_keys,
         running.mark,
     ):
         running.take(step)
@@ -109,28 +108,25 @@ class _Tick:
 
     def __init__(self, at: datetime) -> None:
         self.at = at
-        self.done = Ticked()
+        self.done = TickResult()
         self._deadline = 0.0
 
     # -- the steps --------------------------------------------------------------------------------
 
     def end_lost(self) -> None:
-        """End the sessions whose worker gives no sign of life."""
-        self._each(RefinementSession.lost(self.at), self._end_lost)
-
-    def end_lost_tasks(self) -> None:
-        """Give up the memory tasks whose worker gives no sign of life."""
-        self._each(MemoryTask.lost(self.at), self._end_lost_task)
+        """Give up the runs whose worker shows no sign of life."""
+        for kind in RUN_JOBS:
+            self._each(kind.lost(self.at), partial(self._end_lost, kind))
 
     def end_lapsed_tasks(self) -> None:
-        """End the memory tasks that waited for longer than they may, conversations with them."""
-        self._each(MemoryTask.lapsed(self.at), self._end_lapsed_tasks)
+        """End the memory tasks that waited for too long, and delete their conversations."""
+        self._each(task_scheduling.lapsed(self.at), self._end_lapsed_tasks)
 
     def end_access(self) -> None:
         """End the grants and requests for access whose time is over."""
         failed: list[uuid.UUID] = []
         while time.monotonic() < self._deadline:
-            due = AccessGrant.next_due(but=failed)
+            due = AccessGrant.next_due(except_for=failed)
             if due is None:
                 return
             grant_id = due.id
@@ -139,64 +135,56 @@ class _Tick:
             else:
                 failed.append(grant_id)
 
-    def dispatch_access(self) -> None:
-        """Hand over the requests for access that no worker has got."""
-        self.done.access_dispatched += dispatch_access()
-
     def dispatch(self) -> None:
-        """Hand what is queued to the workers."""
+        """Hand waiting runs to the workers."""
         self.done.dispatched += dispatch(self.at)
 
     def queue_slots(self) -> None:
-        """Queue what each account's slot owes its agents."""
+        """Queue the sessions that are due for each account's slot."""
         for schedule, time_zone in Account.schedules():
             self._guarded(partial(Account.reschedule, schedule, time_zone, self.at))
         for account in Account.due(self.at):
             self._guarded(partial(self._serve_slot, account), account_id=account.id)
 
     def retry_failed(self) -> None:
-        """Try again what failed, after its pause."""
-        self._each(RefinementSession.failed_last(self.at), self._retry)
+        """Retry failed sessions after their pause."""
+        self._each(scheduling.failed_last(self.at), self._retry)
 
     def check_budgets(self) -> None:
-        """Every hour, queue the agents over their budget that were left alone for long enough."""
+        """Every hour, queue agents over their budget that have cooled down."""
         after_id = ClockMark.begin("budget_check", every=BUDGET_CHECK_EVERY, at=self.at)
         db.session.commit()
         if after_id is not None:
-            over = RefinementSession.over_budget(self.at)
+            over = scheduling.over_budget(self.at)
             served = self._each(over, self._ask_over_budget, after_id)
-            ClockMark.reached("budget_check", None if served.is_whole else served.after_id)
+            ClockMark.reached("budget_check", None if served.is_complete else served.after_id)
 
-    def forget_answers(self) -> None:
-        """Delete what was kept to answer repeated requests with, once its day is over."""
-        self.done.answers_forgotten += IdempotencyKey.forget_old(self.at)
+    def delete_expired_keys(self) -> None:
+        """Delete idempotency keys whose day is over."""
+        self.done.keys_deleted += IdempotencyKey.delete_expired(self.at)
 
     def queue_reflections(self) -> None:
-        """Once a day, at night in each time zone, queue the reflections that are due."""
-        for time_zone in MemoryTask.reflecting_zones():
+        """Queue the reflections that are due, once a night in each time zone."""
+        for time_zone in task_scheduling.reflecting_zones():
             self._guarded(partial(self._reflect_in, time_zone), time_zone=time_zone)
 
     def mark(self) -> None:
-        """Note that there was a tick."""
+        """Note that the clock ticked."""
         ClockMark.note("tick", self.at)
 
     # -- one agent, one account -------------------------------------------------------------------
 
-    def _end_lost(self, agent: Agent) -> None:
-        live = RefinementSession.live_of(agent)
-        self.done.lost += live is not None and live.end_if_lost(self.at)
-
-    def _end_lost_task(self, agent: Agent) -> None:
-        for task in MemoryTask.live_of(agent):
-            self.done.tasks_lost += task.end_if_lost(self.at)
+    def _end_lost(self, kind: type[Run], agent: Agent) -> None:
+        for run in kind.held_of(agent):
+            self.done.lost += run.end_if_lost(self.at)
 
     def _end_lapsed_tasks(self, agent: Agent) -> None:
-        for task in MemoryTask.live_of(agent):
+        for task in task_scheduling.waiting_of(agent):
             self.done.tasks_lapsed += task.end_if_lapsed(self.at)
 
     def _reflect_in(self, time_zone: str) -> None:
         slot_at = last_slot(REFLECTION_SCHEDULE, time_zone, self.at)
-        due = MemoryTask.due_for_reflection(time_zone, slot_at)
+        due = task_scheduling.due_for_reflection(time_zone, slot_at)
         self._each(due, partial(self._queue_reflection, slot_at))
 
     def _queue_reflection(self, slot_at: datetime, agent: Agent) -> None:
@@ -204,63 +192,59 @@ class _Tick:
         self.done.reflections += 1
 
     def _serve_slot(self, account: Account) -> None:
-        """The slot is over when it owes nothing more; who has a live session is waited for."""
+        """Serve a slot; it is over when nothing is owed any more. Live sessions are waited for."""
         slot_at = account.slot_to_serve(self.at)
-        owed = RefinementSession.due_for_slot(account, slot_at)
-        is_over = account.paused
-        if not is_over:
-            free = owed.where(~RefinementSession.has_live())
-            served = self._each(free, partial(self._ask_for_slot, slot_at))
-            is_late = self.at - slot_at > SLOT_STAYS_OPEN
-            given_up = served.failed if is_late else set()
-            open_still = owed.where(Agent.id.not_in(given_up)).limit(1)
-            is_over = served.is_whole and db.session.scalar(open_still) is None
-        if is_over:
+        owed = scheduling.due_for_slot(account, slot_at)
+        free = owed.where(~scheduling.has_live_session())
+        served = self._each(free, partial(self._queue_for_slot, slot_at))
+        is_late = self.at - slot_at > SLOT_STAYS_OPEN
+        given_up = served.failed if is_late else set()
+        still_owed = owed.where(Agent.id.not_in(given_up)).limit(1)
+        if served.is_complete and db.session.scalar(still_owed) is None:
             account.next_due_at = account.next_slot(self.at)
 
-    def _ask_for_slot(self, slot_at: datetime, agent: Agent) -> None:
-        """A session that may not run is recorded all the same, and says why."""
+    def _queue_for_slot(self, slot_at: datetime, agent: Agent) -> None:
+        """Queue a session; one that may not run is recorded as skipped, with the reason."""
         session = RefinementSession.queue(agent, "weekly", slot_at=slot_at, at=self.at)
-        if why_not := RefinementSession.why_not_ask(agent, self.at):
-            session.finish("skipped", why_not, at=self.at)
+        if reason := scheduling.skip_reason(agent, self.at):
+            session.finish("skipped", reason, at=self.at)
             self.done.skipped += 1
         else:
             self.done.queued += 1
 
     def _retry(self, agent: Agent) -> None:
         failed = RefinementSession.latest_of(agent)
-        if failed is not None and failed.is_due_again(self.at):
+        if failed is not None and scheduling.is_retry_due(failed, self.at):
             failed.queue_again(self.at)
             self.done.retried += 1
 
     def _ask_over_budget(self, agent: Agent) -> None:
-        is_left_alone = RefinementSession.is_left_alone(agent, self.at)
-        if not is_left_alone and RefinementSession.why_not_ask(agent, self.at) is None:
+        cools_down = scheduling.is_cooling_down(agent, self.at)
+        if not cools_down and scheduling.skip_reason(agent, self.at) is None:
             RefinementSession.queue(agent, "over_budget", at=self.at)
             self.done.queued += 1
 
     # -- going through them -----------------------------------------------------------------------
 
     def take(self, step: Callable[[], None]) -> None:
-        """Take a step, for as long as one may last."""
+        """Take one step, within its time limit."""
         self._deadline = time.monotonic() + LONGEST_STEP_SECONDS
         self._guarded(step, step=step.__name__)
 
     def _each(
         self, agent_ids: Select[int], serve: Callable[[Agent], None], after_id: int = 0
-    ) -> Pass:
-        """Serve each agent of the query in a transaction of its own, as long as there is time.
+    ) -> BatchProgress:
+        """Serve each agent of the query in a transaction of its own, within the time limit.
 
-        An agent that another tick or a tool call holds is left to it, and one whose service fails
-        keeps no other waiting.
+        Skips agents that another transaction has locked. One agent's failure stops no other.
         """
-        served = Pass(after_id=after_id)
+        served = BatchProgress(after_id=after_id)
         while time.monotonic() < self._deadline:
             free = agent_ids.where(Agent.id > served.after_id).order_by(Agent.id).limit(1)
             claim = free.with_for_update(key_share=True, skip_locked=True, of=Agent)
             agent_id = db.session.scalar(claim)
             if agent_id is None:
-                served.is_whole = True
+                served.is_complete = True
                 break
             served.after_id = agent_id
             agent = db.session.get_one(Agent, agent_id)
@@ -270,9 +254,9 @@ class _Tick:
         return served
 
     def _guarded(self, work: Callable[[], None], **about: object) -> bool:
-        """Do something and commit it; a fault undoes it, is counted and logged, and ends here.
+        """Do the work and commit it; return False after a fault, which is undone and logged.
 
-        Tells whether there was none. That another was quicker is none.
+        Losing a race is not a fault.
         """
         try:
             work()

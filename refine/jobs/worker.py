@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from types import FrameType
-from typing import Any, cast
+from typing import Any
 
 import structlog
 from redis.exceptions import RedisError
@@ -27,56 +27,49 @@ from refine.errors import RefineError, Unreachable
 from refine.extensions import db
 from refine.jobs import stopping
 from refine.jobs.queue import (
-    ASK_FOR_ACCESS,
     QUEUES,
-    REFINE_SESSION,
-    WORK_ON_TASK,
+    RUN_JOBS,
     JsonJob,
     queue,
     redis_connection,
 )
-from refine.models import AccessGrant, MemoryTask, RefinementSession
+from refine.models.runs import Run
 
-# RQ asks its idle workers back to maintenance this often; its default is seven minutes.
+# How often idle workers do RQ's maintenance; its default is seven minutes.
 WORKER_TTL_SECONDS = 60
 RESULT_TTL_SECONDS = 0
 
-# A worker is gone within ten seconds; what its job has not ended by then, we end.
+# A worker stops within ten seconds; a job that has not ended by then is killed.
 STOP_SECONDS = 8.0
-_ASK_AGAIN_SECONDS = 0.2
+_REPEAT_SECONDS = 0.2
 _PAUSE_SECONDS = 1.0
 
 _log = structlog.get_logger(__name__)
 
-_Kind = type[RefinementSession] | type[AccessGrant] | type[MemoryTask]
-_OF_JOBS: dict[str, _Kind] = {
-    REFINE_SESSION: RefinementSession,
-    ASK_FOR_ACCESS: AccessGrant,
-    WORK_ON_TASK: MemoryTask,
-}
+_RUN_TYPE_BY_JOB = {job.function: kind for kind, job in RUN_JOBS.items()}
 
 
-class Asked(BaseWorker):
-    """A worker that ends because it was asked to, once, and not because Redis was away."""
+class GracefulWorker(BaseWorker):
+    """A worker that stops when it is asked to, and not because Redis is away."""
 
-    was_asked = False
+    stop_requested = False
     max_connection_wait_time = 5.0
 
     def handle_warm_shutdown_request(self) -> None:
-        self.was_asked = True
+        self.stop_requested = True
         super().handle_warm_shutdown_request()  # type: ignore[no-untyped-call]
 
     def request_force_stop(self, _signum: int, _frame: FrameType | None) -> None:
-        """Asked twice is asked once: it ends in time anyway."""
+        """Ignore a second request: the first one stops the worker in time."""
 
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
         super().heartbeat(timeout, pipeline)
-        # a Redis that was flushed has forgotten that we exist
+        # a flushed Redis has forgotten this worker
         worker_registration.register(self, pipeline)
 
 
-class RefineWorker(Asked, Worker):
-    """RQ's worker, whose job ends in order where the worker is asked to end."""
+class RefineWorker(GracefulWorker, Worker):
+    """RQ's worker, whose job ends in order when the worker is asked to stop."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -89,35 +82,35 @@ class RefineWorker(Asked, Worker):
 
     def fork_work_horse(self, job: Job, queue: Queue) -> None:
         super().fork_work_horse(job, queue)
-        if self.was_asked:  # before there was a job to be told
+        if self.stop_requested:  # before there was a job
             self._stop_job_later()
 
     def monitor_work_horse(self, job: Job, queue: Queue) -> None:
-        """Wait for the job, also while Redis is away: a session needs nothing from it."""
+        """Wait for the job, even while Redis is away: a run needs nothing from it."""
         while True:
             try:
                 super().monitor_work_horse(job, queue)
                 return
             except RedisError as fault:
                 _log.warning("the worker waits for Redis", fault=type(fault).__name__)
-                if self.was_asked and not self.horse_pid:
+                if self.stop_requested and not self.horse_pid:
                     raise
                 time.sleep(_PAUSE_SECONDS)
 
     def setup_work_horse_signals(self) -> None:
         stopping.install(signal.SIGTERM)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's affair
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker
 
     def main_work_horse(self, job: Job, queue: Queue) -> None:
-        # a worker that is killed takes its job along: another one would not know that it lives
+        # a killed worker takes its job along: no other worker would know that it is alive
         self._die_with_worker()
         super().main_work_horse(job, queue)
 
     def handle_work_horse_killed(self, job: Job, retpid: int, ret_val: int, rusage: Any) -> None:
-        """End what a job was about whose process was killed: by us, or for want of memory."""
-        kind = _OF_JOBS.get(str(job.func_name))
+        """End the run whose process was killed: by us, or for lack of memory."""
+        kind = _RUN_TYPE_BY_JOB.get(str(job.func_name))
         if kind is not None:
-            _end_what_is_of(job, kind)
+            _fail_run_of(job, kind)
 
     def _stop_job_later(self) -> None:
         # the job runs in a process group of its own, which a signal to ours misses
@@ -127,27 +120,27 @@ class RefineWorker(Asked, Worker):
 
 
 def work(*, burst: bool = False) -> None:
-    """Work all queues until asked to end; with ``burst``, until they are empty.
+    """Work on all queues until asked to stop; with ``burst``, until they are empty.
 
-    Within an application context, which the jobs inherit.
+    Call it within an application context, which the jobs inherit.
     """
     _prepare_to_fork()
     keep_working(RefineWorker, QUEUES, burst=burst)
 
 
-def keep_working(kind: type[Asked], queues: Iterable[str], *, burst: bool = False) -> None:
-    """Work these queues until asked to end; with ``burst``, until they are empty.
+def keep_working(kind: type[GracefulWorker], queues: Iterable[str], *, burst: bool = False) -> None:
+    """Work on these queues until asked to stop; with ``burst``, until they are empty.
 
-    RQ's worker waits for a Redis that goes away while it listens, but gives up over one that goes
-    away in a heartbeat, or is slow: then another one takes its place, as often as that takes.
-    Unreachable where there is no Redis to begin with.
+    RQ's worker waits for Redis if that goes away while it listens, but gives up if it goes away in
+    a heartbeat, or is slow: then another worker replaces it, as often as that takes. Unreachable if
+    there is no Redis to begin with.
     """
-    worker: Asked | None = None
-    while worker is None or not (burst or worker.was_asked):
+    worker: GracefulWorker | None = None
+    while worker is None or not (burst or worker.stop_requested):
         try:
             with redis_connection() as connection:
                 if worker is not None:
-                    _log.warning("the worker gave up; another one takes its place")
+                    _log.warning("the worker gave up and is replaced")
                     time.sleep(_PAUSE_SECONDS)
                 worker = kind(
                     [queue(name, connection) for name in queues],
@@ -166,32 +159,31 @@ def keep_working(kind: type[Asked], queues: Iterable[str], *, burst: bool = Fals
 
 
 def _stop(pid: int, worker: RefineWorker) -> None:
-    """Ask the job's process to end, again and again; kill it where it does not."""
+    """Ask the job's process to stop, repeatedly; kill it if it does not."""
     deadline = time.monotonic() + STOP_SECONDS
     while worker.horse_pid == pid and time.monotonic() < deadline:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
-        time.sleep(_ASK_AGAIN_SECONDS)
+        time.sleep(_REPEAT_SECONDS)
     if worker.horse_pid == pid:
         with suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
 
 
-def _end_what_is_of(job: Job, kind: _Kind) -> None:
+def _fail_run_of(job: Job, kind: type[Run]) -> None:
     try:
-        found = db.session.get(kind, uuid.UUID(job.args[0]))
-        left = cast(RefinementSession | AccessGrant | MemoryTask | None, found)
-        if left is not None:
-            left.end_if_killed()
+        run = db.session.get(kind, uuid.UUID(job.args[0]))
+        if run is not None:
+            run.end_if_killed()
         db.session.commit()
-    except (SQLAlchemyError, RefineError) as fault:  # the tick ends it, a little later
+    except (SQLAlchemyError, RefineError) as fault:  # the tick ends it a little later
         _log.warning("a killed job was left to the tick", fault=type(fault).__name__)
     finally:
         db.session.remove()
 
 
 def _prepare_to_fork() -> None:
-    """A child must not use its parent's connections: it would read another child's answers."""
+    """A child must not use its parent's connections: it could read another child's results."""
     engine = db.engine
     os.register_at_fork(after_in_child=lambda: _dispose(engine))
     gc.collect()

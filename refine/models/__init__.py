@@ -1,28 +1,30 @@
-"""The nouns of Refine, their verbs and their guards. Models never commit and never enqueue."""
+"""The nouns of Refine, their verbs and their guards. Models never commit and never enqueue.
+
+From the ground up: ``audit`` (records in chains), ``people`` (accounts and users), ``ledger`` (what
+an agent keeps), ``agent`` (identity, settings, who may be asked), ``clients`` (programs with
+tokens), ``runs`` (sessions, tasks, access). ``integrity`` verifies all of it.
+"""
 
 from sqlalchemy.orm import configure_mappers
 
-from refine.models.access import AccessGrant, AccessOpenAlready
-from refine.models.account import Account
 from refine.models.agent import Agent
-from refine.models.api_token import ApiToken
 from refine.models.audit import AuditLog, ChainHead
-from refine.models.clock_mark import ClockMark
-from refine.models.idempotency_key import IdempotencyKey
-from refine.models.invitation import Invitation
-from refine.models.memory import AgentMemory
-from refine.models.memory_task import MemoryTask, ReflectionAlreadyLive
-from refine.models.run import LeaseLost
-from refine.models.session import (
-    MAX_MUTATIONS,
-    EditRefused,
+from refine.models.clients import ApiToken, IdempotencyKey
+from refine.models.keys import WrappedKey
+from refine.models.ledger import AgentMemory
+from refine.models.people import Account, Invitation, SignIn, SignInFailure, User
+from refine.models.runs import (
+    AccessGrant,
+    AccessOpenAlready,
+    ClockMark,
+    LeaseLost,
+    MemoryTask,
     RefinementSession,
+    ReflectionAlreadyLive,
     SessionAlreadyLive,
     SessionEntry,
 )
-from refine.models.sign_in import SignIn, SignInFailure
-from refine.models.user import User
-from refine.models.wrapped_key import WrappedKey
+from refine.models.runs.session import MAX_MUTATIONS, EditRefused
 
 __all__ = [
     "MAX_MUTATIONS",
@@ -40,8 +42,8 @@ __all__ = [
     "Invitation",
     "LeaseLost",
     "MemoryTask",
-    "ReflectionAlreadyLive",
     "RefinementSession",
+    "ReflectionAlreadyLive",
     "SessionAlreadyLive",
     "SessionEntry",
     "SignIn",

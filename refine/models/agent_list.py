@@ -1,4 +1,4 @@
-"""Many agents with their figures, in one query: what lists and overviews show."""
+"""Many agents with their figures in one query, for lists and overviews."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,11 +7,10 @@ from typing import Any, Literal
 from sqlalchemy import ColumnElement, Select, func, select, true
 from sqlalchemy.orm import contains_eager
 
-from refine.models.account import Account
 from refine.models.agent import Agent
-from refine.models.memory import AgentMemory
-from refine.models.run import LIVE
-from refine.models.session import RefinementSession
+from refine.models.ledger import AgentMemory
+from refine.models.people import Account
+from refine.models.runs import LIVE, RefinementSession
 
 State = Literal[
     "over_budget", "running", "paused", "inactive", "failed", "lost", "declined", "never"
@@ -47,18 +46,7 @@ _last = (
     .limit(1)
     .lateral("last_session")
 )
-_kept = (
-    select(
-        func.count().label("memories"),
-        func.coalesce(func.sum(AgentMemory.token_estimate), 0).label("tokens"),
-    )
-    .where(
-        AgentMemory.agent_id == Agent.id,
-        AgentMemory.memory_type == "core",
-        AgentMemory.discarded_at.is_(None),
-    )
-    .lateral("kept")
-)
+_kept = AgentMemory.select_core_figures().where(AgentMemory.agent_id == Agent.id).lateral("kept")
 _share = _kept.c.tokens * 1.0 / Agent.core_token_budget
 
 
@@ -106,8 +94,8 @@ def listed_agents(account_ids: Select[int]) -> Select[Any]:
     )
 
 
-def counted(account_ids: Select[int], *states: State) -> Select[*tuple[Any, ...]]:
-    """Return a query for how many agents of these accounts are in each of the states."""
+def count_in_states(account_ids: Select[int], *states: State) -> Select[*tuple[Any, ...]]:
+    """Return a query for the number of these accounts' agents in each of the states."""
     rows = listed_agents(account_ids).with_only_columns(
         *(is_in(state).label(state) for state in states)
     )
@@ -131,15 +119,15 @@ def is_in(state: State) -> ColumnElement[bool]:
     return conditions[state]
 
 
-def is_called(text: str) -> ColumnElement[bool]:
-    """Return the condition that name or model contain ``text``, whatever the case."""
+def name_or_model_contains(text: str) -> ColumnElement[bool]:
+    """Return the condition that name or model contains ``text``, whatever the case."""
     return Agent.name.icontains(text, autoescape=True) | Agent.model_id.icontains(
         text, autoescape=True
     )
 
 
 def in_order(order: Order) -> list[Any]:
-    """Return what ``listed_agents`` is sorted by; the id settles what is equal."""
+    """Return the columns to sort ``listed_agents`` by; ties go by id."""
     long_ago = func.coalesce(_last.c.created_at, func.to_timestamp(0))
     by: dict[Order, Any] = {
         "name": func.lower(Agent.name).asc(),

@@ -1,4 +1,4 @@
-"""The vocabulary of columns that the models share."""
+"""Column types that the models share."""
 
 import uuid
 from collections.abc import Callable
@@ -12,6 +12,9 @@ from sqlalchemy.orm import mapped_column
 from refine import clock
 from refine.sealing import DataKey
 
+# The largest id that a bigint column can hold.
+MAX_ID = 2**63 - 1
+
 BigId = Annotated[int, mapped_column(BigInteger, Identity(), primary_key=True)]
 Uuid = Annotated[
     uuid.UUID,
@@ -22,25 +25,25 @@ Created = Annotated[datetime, mapped_column(default=clock.now, server_default=te
 Updated = Annotated[
     datetime, mapped_column(default=clock.now, onupdate=clock.now, server_default=text("now()"))
 ]
-No = Annotated[bool, mapped_column(default=False, server_default=false())]
-Yes = Annotated[bool, mapped_column(default=True, server_default=true())]
+BoolFalse = Annotated[bool, mapped_column(default=False, server_default=false())]
+BoolTrue = Annotated[bool, mapped_column(default=True, server_default=true())]
 Count = Annotated[int, mapped_column(default=0, server_default=text("0"))]
 Usd = Annotated[Decimal, mapped_column(Numeric(12, 6))]
 Sealed = Annotated[bytes, mapped_column(LargeBinary)]
 
 
-class HoldsKey(Protocol):
-    """Something whose texts are sealed under one data key."""
+class KeyHolder(Protocol):
+    """A row whose texts are sealed under one data key."""
 
     def data_key(self) -> DataKey:
         """Return the opened key; SealingError where it was destroyed."""
 
 
 class SealedText:
-    """A text attribute that its table stores sealed, in the column attribute ``sealed_<name>``.
+    """A text attribute, stored encrypted in the column attribute ``sealed_<name>``.
 
-    ``valid`` brings a text into the form that is stored, or raises InvalidValue. Setting the text
-    that already stands there changes nothing, not even the stored bytes.
+    ``valid`` normalises a text before it is stored, or raises InvalidValue. Setting the same text
+    again leaves the stored bytes as they are.
     """
 
     def __init__(self, valid: Callable[[str, object], str | None]) -> None:
@@ -54,14 +57,14 @@ class SealedText:
     @overload
     def __get__(self, instance: None, owner: Any) -> "SealedText": ...
     @overload
-    def __get__(self, instance: HoldsKey, owner: Any) -> str | None: ...
-    def __get__(self, instance: HoldsKey | None, owner: Any) -> "SealedText | str | None":
+    def __get__(self, instance: KeyHolder, owner: Any) -> str | None: ...
+    def __get__(self, instance: KeyHolder | None, owner: Any) -> "SealedText | str | None":
         if instance is None:
             return self
         sealed = getattr(instance, self._stored)
         return None if sealed is None else instance.data_key().open(sealed, self._context)
 
-    def __set__(self, instance: HoldsKey, value: object) -> None:
+    def __set__(self, instance: KeyHolder, value: object) -> None:
         text = self._valid(self._name, value)
         if text == self.__get__(instance, type(instance)):
             return

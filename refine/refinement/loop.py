@@ -1,11 +1,9 @@
-"""The session: duplicates, snapshot, consent, turns, end.
-
-A function around the persisted noun; ``holding`` says how every step is taken.
-"""
+"""A session from its id to its end: duplicates, snapshot, consent, turns."""
 
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NoReturn, cast
 
 import structlog
@@ -15,17 +13,17 @@ from refine import clock, prompts
 from refine.extensions import db
 from refine.llm.messages import ToolCall, user_message
 from refine.models import RefinementSession
-from refine.models.session import EndStatus
-from refine.models.session.snapshot import ERODED
-from refine.refinement.holding import Ended, Hold
+from refine.models.runs.session import ERODED, EndStatus
+from refine.models.runs.session.duplicates import remove_duplicates
 from refine.refinement.prompting import (
     SMALLEST_CONTEXT_TOKENS,
-    Ledger,
+    LedgerExcerpt,
     brief,
     opening,
     room_for_ledger,
 )
 from refine.rules.consent import consents
+from refine.running import RunEnded, RunWorker, work_on
 from refine.settings import Settings
 from refine.tools import RefinementTool
 from refine.tools.refinement import DEFINITION
@@ -47,38 +45,30 @@ class Event:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def _nobody(_event: Event) -> None:
-    """Watches nothing."""
+def _ignore(_event: Event) -> None:
+    """Watch nothing."""
 
 
 def refine(
     session_id: uuid.UUID,
     settings: Settings,
     *,
-    observe: Observer = _nobody,
+    observe: Observer = _ignore,
     is_stopping: Callable[[], bool] = lambda: False,
 ) -> RefinementSession | None:
-    """Run a queued session to its end; None where it is not queued any more (run only once).
+    """Run a queued session to its end; None if it is no longer queued.
 
-    None, too, where the process is asked to end already: then the session stays queued.
-
-    ``is_stopping`` tells that this process was asked to end: the session then ends at its next
-    step. Commits at every step. A fault of ours ends the session too, and is raised again.
+    ``is_stopping`` tells that this process was asked to stop: the session then ends at its next
+    step, or stays queued if it has not begun. See ``running.work_on``.
     """
-    if is_stopping():
-        db.session.rollback()
-        return None
-    session = db.session.get_one(RefinementSession, session_id)
-    lease_token = session.claim()
-    db.session.commit()
-    if lease_token is None:
-        return None
-    _SessionHold(session, lease_token, settings, is_stopping, observe).whole()
-    return session
+    worker = partial(SessionWorker, settings=settings, is_stopping=is_stopping, observe=observe)
+    return work_on(RefinementSession, session_id, worker, is_stopping)
 
 
-class _SessionHold(Hold[RefinementSession]):
-    """One worker's hold on one session."""
+class SessionWorker(RunWorker[RefinementSession]):
+    """One worker's work on one session."""
+
+    _definition = DEFINITION
 
     def __init__(
         self,
@@ -90,57 +80,56 @@ class _SessionHold(Hold[RefinementSession]):
     ) -> None:
         super().__init__(session, lease_token, settings, is_stopping)
         self._observe = observe
-        self._definition = DEFINITION
 
     def _work(self) -> None:
         """Go through the session's steps."""
         self._deduplicate()
-        with self._asking():
+        with self._connected():
             self._take_snapshot()
             self._ask_for_consent()
             self._loop()
 
-    def _end(self, run: RefinementSession, ending: Ended) -> None:
+    def _end(self, run: RefinementSession, ending: RunEnded) -> None:
         status = cast(EndStatus, ending.status)
         run.finish(status, ending.reason, error_kind=ending.error_kind, user=ending.user)
 
-    def _ended(self) -> None:
-        self._say("ended")
+    def _after_end(self) -> None:
+        self._report("ended")
 
     # -- the steps --------------------------------------------------------------------------------
 
     def _deduplicate(self) -> None:
         session = self._held()
-        removed = session.deduplicate()
+        removed = remove_duplicates(session)
         has_work = session.agent.has_unlocked_core_memory()
         db.session.commit()
-        self._say("duplicates", removed=removed)
+        self._report("duplicates", removed=removed)
         if not has_work:
-            raise Ended("skipped", "no core memory that a session may change")
+            raise RunEnded("skipped", "no core memory that a session may change")
 
     def _take_snapshot(self) -> None:
         context_tokens = self._context_tokens()
         session = self._held()
         last = RefinementSession.last_of(session.agent, before=session.created_at)
-        ledger = Ledger.of(
+        excerpt = LedgerExcerpt.of(
             session.agent,
             room_tokens=room_for_ledger(context_tokens, session.agent),
             after_id=last.batch_through_id if last is not None else None,
         )
-        session.take_snapshot(ledger.shown_ids)
-        session.batch_through_id = ledger.through_id
+        session.take_snapshot(excerpt.shown_ids)
+        session.batch_through_id = excerpt.through_id
         session.prompt_version = prompts.version()
         if session.removable_tokens == 0:
             self._skip(session)
-        self._messages = opening(session, ledger, plain=self._settings.plain_openai)
+        self._messages = opening(session, excerpt, plain=self._settings.plain_openai)
         db.session.commit()
-        self._say("snapshot", shown_memories=len(ledger.lines), is_batch=ledger.is_batch)
+        self._report("snapshot", shown_memories=len(excerpt.lines), is_batch=excerpt.is_batch)
 
     def _skip(self, session: RefinementSession) -> NoReturn:
         eroded = RefinementSession.is_eroded(session.agent)
         threshold = session.threshold
         db.session.commit()
-        raise Ended(
+        raise RunEnded(
             "skipped",
             "nothing may be removed: "
             + (
@@ -158,9 +147,9 @@ class _SessionHold(Hold[RefinementSession]):
         if agreed:
             session.consented_at = clock.now()
         db.session.commit()
-        self._say("consent", agreed=agreed)
+        self._report("consent", agreed=agreed)
         if not agreed:
-            raise Ended("declined", "the agent declined")
+            raise RunEnded("declined", "the agent declined")
         self._messages.append(user_message(brief(self._run)))
         db.session.commit()
 
@@ -172,30 +161,30 @@ class _SessionHold(Hold[RefinementSession]):
             reply = self._turn()
             if reply.tool_calls:
                 if self._carry_out_all(reply.tool_calls):
-                    self._ended()
+                    self._after_end()
                     return
             elif is_reminded:
-                raise Ended("incomplete", "the agent made no further tool call")
+                raise RunEnded("incomplete", "the agent made no further tool call")
             else:
                 self._messages.append(user_message(prompts.render("reminder")))
                 is_reminded = True
 
     def _carry_out_all(self, calls: tuple[ToolCall, ...]) -> bool:
-        """Carry out the calls of one reply, in order; tell whether one ended the session."""
+        """Carry out the calls of one reply in order; tell whether one ended the session."""
         over = False
         for call in calls:
             if not over:
-                self._begin_tool_call()
+                self._begin_tool_call(self._held())
             result = self._carry_out(call)
             over = over or result["type"] in ENDING_RESULTS
-            self._say("tool_call", action=_shown_action(call), result=result["type"])
+            self._report("tool_call", action=_shown_action(call), result=result["type"])
         return over
 
     def _context_tokens(self) -> int:
-        """How much context the model has; looked up only where the ledger may need more."""
+        """The size of the model's context; looked up only if the ledger may need more."""
         session = self._run
         room = room_for_ledger(SMALLEST_CONTEXT_TOKENS, session.agent)
-        is_small = not Ledger.of(session.agent, room_tokens=room).is_batch
+        is_small = not LedgerExcerpt.of(session.agent, room_tokens=room).is_batch
         model_id = session.model_id
         db.session.commit()
         named = None if is_small else self._client.context_tokens(model_id)
@@ -206,20 +195,22 @@ class _SessionHold(Hold[RefinementSession]):
     def _is_stop_requested(self) -> bool:
         return self._run.is_stopping
 
-    def _stopped(self) -> Ended:
-        """What a stop makes of the session: its end if somebody asked for it, else a failure."""
+    def _stopped(self) -> RunEnded:
+        """An orderly end if somebody requested the stop, else a failure."""
         if not self._run.is_stopping:
             return super()._stopped()
         status: EndStatus = "skipped" if self._run.consented_at is None else "incomplete"
-        return Ended(status, "stopped on request", user=self._run.stop_requested_by)
+        return RunEnded(status, "stopped on request", user=self._run.stop_requested_by)
 
-    def _out_of_time(self) -> Ended:
-        """Before consent a failure; after it an end like any other."""
-        too_late = super()._out_of_time()
-        return too_late if self._run.consented_at is None else Ended("incomplete", too_late.reason)
+    def _out_of_time(self) -> RunEnded:
+        """Before consent a failure; after it an orderly end."""
+        failure = super()._out_of_time()
+        if self._run.consented_at is None:
+            return failure
+        return RunEnded("incomplete", failure.reason)
 
-    def _say(self, kind: str, **facts: Any) -> None:
-        """Tell whoever watches; one whose display breaks is told no more, and decides nothing."""
+    def _report(self, kind: str, **facts: Any) -> None:
+        """Tell whoever watches; a watcher that fails is told nothing more, and stops no session."""
         try:
             self._observe(Event(kind, self._run, facts))
         except BaseTimeoutException:
@@ -228,12 +219,12 @@ class _SessionHold(Hold[RefinementSession]):
             _log.warning(
                 "a watcher failed", session_id=str(self._run_id), fault=type(fault).__name__
             )
-            self._observe = _nobody
+            self._observe = _ignore
         db.session.commit()
 
 
 def _shown_action(call: ToolCall) -> str:
-    """The action of a call where it is one of ours: what a model wrote is not shown."""
+    """The action of a call if it is one of the tool's; other words of a model are not shown."""
     action = call.arguments.get("action")
     known = DEFINITION["function"]["parameters"]["properties"]["action"]["enum"]
     return str(action) if action in known else "unreadable call"

@@ -1,4 +1,4 @@
-"""What a session's model reads: one conversation, all that is stable first.
+"""What a session's model reads: one conversation, everything stable first.
 
     system      the agent's own system prompt
     user        the ledger, then the consent question
@@ -20,19 +20,19 @@ from refine.llm.openrouter import MAX_OUTPUT_TOKENS
 from refine.models import MAX_MUTATIONS, Agent, AgentMemory, RefinementSession
 from refine.prompts import as_block, as_line
 
-# Four characters a token is an average of English; two is what the densest scripts come to.
+# Four characters a token is the average of English; dense scripts come to two.
 CHARACTERS_PER_TOKEN_AT_WORST = 2
-# Models that take tools have at least this context, so a smaller need is not looked up. (The
-# answer alone may take half of it.)
+# Models with tools have at least this context, so a smaller need is not looked up. (The answer
+# alone may take half of it.)
 SMALLEST_CONTEXT_TOKENS = 16_000
 
-# These need to be told where the stable part of a prompt ends; the others find it themselves.
+# Providers that must be told where the stable part of a prompt ends; others find it themselves.
 _NEEDS_CACHE_MARK = ("anthropic/", "qwen/", "alibaba/")
 
 
 @dataclass(frozen=True)
-class Ledger:
-    """The core memories that a session shows: all that are kept, or a batch that fits."""
+class LedgerExcerpt:
+    """The core memories that a session shows: all of them, or a batch that fits."""
 
     lines: list[str]
     shown_ids: frozenset[int]
@@ -45,15 +45,15 @@ class Ledger:
         return len(self.lines) < self.all_memories
 
     @classmethod
-    def of(cls, agent: Agent, *, room_tokens: int, after_id: int | None = None) -> "Ledger":
-        """Return what fits into ``room_tokens``, beginning behind the memory ``after_id``."""
-        memories = db.session.scalars(agent.memories("core")).all()
+    def of(cls, agent: Agent, *, room_tokens: int, after_id: int | None = None) -> "LedgerExcerpt":
+        """Return what fits into ``room_tokens``, beginning after the memory ``after_id``."""
+        memories = db.session.scalars(agent.ledger.core()).all()
         lines = {memory.id: as_line(memory.ledger_entry()) for memory in memories}
         room = room_tokens * CHARACTERS_PER_TOKEN_AT_WORST
         if sum(map(len, lines.values())) <= room:
             return cls(list(lines.values()), frozenset(lines), None, len(lines))
         shown: list[int] = []
-        for memory in _beginning_behind(memories, after_id):
+        for memory in _rotated(memories, after_id):
             room -= len(lines[memory.id])
             if room < 0 and shown:
                 break
@@ -63,10 +63,9 @@ class Ledger:
 
 
 def room_for_ledger(context_tokens: int, agent: Agent) -> int:
-    """Return how many tokens of a model's context the ledger may take, reckoned at the worst.
+    """Return how many tokens of a model's context the ledger may take, at the worst.
 
-    Half of what the agent's own prompts, its journal and the answer leave: the other half is for
-    the turns.
+    Half of what the agent's prompts, its journal and the answer leave; the rest is for the turns.
     """
     own = [agent.system_prompt or "", agent.effective_refinement_prompt]
     own += _journal(agent, clock.now())
@@ -74,8 +73,10 @@ def room_for_ledger(context_tokens: int, agent: Agent) -> int:
     return max(0, context_tokens - MAX_OUTPUT_TOKENS - prompts_tokens) // 2
 
 
-def opening(session: RefinementSession, ledger: Ledger, *, plain: bool = False) -> list[Message]:
-    """Return the messages that ask for consent; ``plain`` for a server of no cache marks."""
+def opening(
+    session: RefinementSession, ledger: LedgerExcerpt, *, plain: bool = False
+) -> list[Message]:
+    """Return the messages that ask for consent; ``plain``: for servers without cache marks."""
     agent = session.agent
     shown = prompts.render(
         "ledger",
@@ -91,9 +92,8 @@ def opening(session: RefinementSession, ledger: Ledger, *, plain: bool = False) 
         mass_tokens=session.mass_before,
         journal=_journal(agent, clock.now()),
     )
-    system = agent.system_prompt or prompts.default_prompt("system_prompt")
     return [
-        {"role": "system", "content": system},
+        {"role": "system", "content": agent.effective_system_prompt},
         {
             "role": "user",
             "content": (
@@ -128,8 +128,8 @@ def _marked(ledger: str, question: str) -> list[dict[str, Any]]:
     ]
 
 
-def _beginning_behind(memories: Any, after_id: int | None) -> list[AgentMemory]:
-    """The memories from the first behind ``after_id`` on, around to the start."""
+def _rotated(memories: Any, after_id: int | None) -> list[AgentMemory]:
+    """The memories by id, beginning after ``after_id`` and continuing from the start."""
     ordered = sorted(memories, key=lambda memory: memory.id)
     later = [memory for memory in ordered if memory.id > (after_id or 0)]
     return later + ordered[: len(ordered) - len(later)]
@@ -137,7 +137,9 @@ def _beginning_behind(memories: Any, after_id: int | None) -> list[AgentMemory]:
 
 def _journal(agent: Agent, at: datetime) -> list[str]:
     """The journal of the last week, one entry a line."""
-    return [as_line(_journal_entry(memory)) for memory in db.session.scalars(agent.journal(at))]
+    return [
+        as_line(_journal_entry(memory)) for memory in db.session.scalars(agent.ledger.journal(at))
+    ]
 
 
 def _journal_entry(memory: AgentMemory) -> dict[str, Any]:

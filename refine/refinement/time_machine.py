@@ -1,11 +1,10 @@
-"""The Time Machine: an ended session undone from the audit log, content-blind and exactly.
+"""The Time Machine: an ended session is undone from the audit log, exactly and content-blind.
 
-The session's records are gone back through, newest first. Each must find every memory in the
-state in which the record left it; then each memory returns to the state that the record found. A
-memory that stands otherwise is a conflict, and then nothing is changed. With ``and_after`` all that
-happened since is gone back through as well: sessions, toggles, restores. What was saved since
-stays, and so does what was undone before: an undo and the records that it took back are passed
-over.
+The session's records are replayed backwards, newest first. Each must find every memory in the
+state in which the record left it, and returns it to the state that the record found. A memory in
+another state is a conflict, and then nothing is changed. ``and_after`` also replays everything that
+happened since: sessions, toggles, restores. Memories saved since stay. An earlier undo and the
+records that it took back cancel out, and are skipped.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,19 +18,18 @@ from refine import clock
 from refine.errors import Refused
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, RefinementSession, User
-from refine.models.image import Change, Image, changes_in, state_of
-from refine.models.memory import change_memories
-from refine.models.session import Through
+from refine.models.ledger import Change, Image, change_memories, changes_in, state_of
+from refine.models.runs.session import Channel
 
-# What was saved stays, whatever is undone around it.
+# Saved memories stay, whatever is undone around them.
 _SAVES = ("memory_saved", "memory_imported")
-# So does a promotion; what was done to the entry before it is gone back through all the same.
+# So does a promotion, though earlier changes of the promoted entry are undone.
 _PROMOTION = "memory_promoted"
 
 
 @dataclass(frozen=True)
 class Obstacle:
-    """A record that left a memory otherwise than the session did."""
+    """A later record that changed a memory of the session."""
 
     memory_id: int
     sequence: int
@@ -44,9 +42,9 @@ class Obstacle:
 
 
 class UndoConflict(Refused):
-    """Memories do not stand as the session left them; nothing was changed.
+    """Memories are no longer as the session left them; nothing was changed.
 
-    ``obstacles`` are the records in the way, ``unexplained`` the memories that changed without one.
+    ``obstacles`` are the records in the way, ``unexplained`` the memories changed without a record.
     """
 
     def __init__(
@@ -61,14 +59,12 @@ class UndoConflict(Refused):
         said += [f"memory #{id_} past the application" for id_ in sorted(unexplained)]
         is_wider_possible = not unexplained and not and_after
         wider = "; you can undo this session and everything after it" if is_wider_possible else ""
-        super().__init__(
-            f"nothing was undone: since the session was changed {'; '.join(said)}{wider}"
-        )
+        super().__init__(f"nothing was undone: changed since the session: {'; '.join(said)}{wider}")
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What an undo changes, in figures: memories by what becomes of them, and the ledger."""
+    """The effect of an undo in figures: memories by what becomes of them, and the ledger."""
 
     brought_back: int
     discarded: int
@@ -99,8 +95,8 @@ class Effect:
 class Undo:
     """What an undo would do, or did: the sessions that it undoes, and its effect.
 
-    ``is_done`` says that the session was undone before, and that nothing is left to do;
-    ``sequences`` are the records that it takes back.
+    ``is_done``: the session was undone before, and nothing is left to do. ``sequences`` are the
+    records that it takes back.
     """
 
     session: RefinementSession
@@ -119,15 +115,15 @@ def preview(session: RefinementSession, *, and_after: bool = False) -> Undo:
 def undo(
     session: RefinementSession,
     *,
-    through: Through,
+    through: Channel,
     user: User | None = None,
     and_after: bool = False,
     at: datetime | None = None,
 ) -> Undo:
     """Undo the ended session, or everything since it began, in the caller's transaction.
 
-    Recorded as ``memory_refinement_rollback``; the agent is told in its journal. Raises Refused
-    while a session of the agent is live, and UndoConflict. An undone session stays as it is.
+    Recorded as ``memory_refinement_rollback``, with a journal memory for the agent. Raises Refused
+    while the agent has a live session, and UndoConflict. A second undo changes nothing.
     """
     at = at or clock.now()
     plan = _planned(session, and_after, at)
@@ -136,10 +132,10 @@ def undo(
     for undone in plan.sessions:
         undone.undone_at, undone.undone_through = at, through
         undone.undone_by_id = user.id if user is not None else None
-    told = session.journal(_told(plan, through), at)
+    note = session.add_journal_memory(_undo_note(plan, through), at)
     change_memories(
         "memory_refinement_rollback",
-        [*plan.changes, told],
+        [*plan.changes, note],
         agent=session.agent,
         user=user,
         session_id=session.id,
@@ -160,9 +156,9 @@ def undo(
 
 
 def undo_own_last(session: RefinementSession, *, at: datetime | None = None) -> Undo:
-    """Undo the session as its agent, who may undo the last one that did something."""
+    """Undo the session as its agent, who may undo only the last one that changed something."""
     session.lock()
-    last = RefinementSession.last_at_work(session.agent)
+    last = RefinementSession.last_with_effect(session.agent)
     if last is None or last.id != session.id:
         raise Refused("an agent may undo its last session only; an admin can undo earlier ones")
     return undo(session, through="agent", at=at)
@@ -179,22 +175,22 @@ def _planned(session: RefinementSession, and_after: bool, at: datetime) -> Undo:
         raise Refused(f"session {live.id} of this agent is {live.status}; undo when it has ended")
     since = _still_in_force(_records_since(session))
     ours = [record for record in since if and_after or record.session_id == session.id]
-    way_back = _Reversal(agent, ours)
-    way_back.go(at)
-    if way_back.blocked:
-        raise way_back.conflict(since, and_after=and_after)
-    changes = way_back.changes()
+    reversal = _Reversal(agent, ours)
+    reversal.replay(at)
+    if reversal.blocked:
+        raise reversal.conflict(since, and_after=and_after)
+    changes = reversal.changes()
     return Undo(
         session,
-        _sessions_of(session, way_back.records),
+        _sessions_of(session, reversal.records),
         _effect(agent, changes),
         changes=changes,
-        sequences=sorted(record.sequence for record in way_back.records),
+        sequences=sorted(record.sequence for record in reversal.records),
     )
 
 
 def _records_since(session: RefinementSession) -> Sequence[AuditLog]:
-    """The agent's records of memories from the session's first on, newest first."""
+    """The agent's records of memories since the session's first one, newest first."""
     holds_images = AuditLog.data["image_version"].as_string().is_not(None)
     first = select(func.min(AuditLog.sequence)).where(
         AuditLog.session_id == session.id, AuditLog.agent_id == session.agent_id, holds_images
@@ -212,7 +208,7 @@ def _records_since(session: RefinementSession) -> Sequence[AuditLog]:
 
 
 def _still_in_force(records: Sequence[AuditLog]) -> list[AuditLog]:
-    """The records but for undos and what these took back: together they come to nothing."""
+    """The records without undos and what these took back, which cancel out."""
     taken_back: set[int] = set()
     in_force = []
     for record in records:
@@ -239,8 +235,8 @@ def _sessions_of(
 
 
 @dataclass
-class _Way:
-    """One memory on its way back: where it stands now, where it has got to."""
+class _MemoryState:
+    """One memory during the replay: its present image, and the image reached so far."""
 
     present: Image
     target: Image
@@ -248,14 +244,14 @@ class _Way:
     is_blocked: bool = False
     was_promoted: bool = False
 
-    def stands_as(self, left: Image) -> bool:
-        """Whether it has got to the state in which a record left it, but for a promotion since."""
+    def matches(self, left: Image) -> bool:
+        """Whether it has reached the state in which a record left it, apart from a promotion."""
         type_then = {"memory_type": left["memory_type"]} if self.was_promoted else {}
         return state_of({**self.target, **type_then}) == state_of(left)
 
 
 class _Reversal:
-    """The way back through records of one agent, newest first."""
+    """The replay of one agent's records, newest first."""
 
     def __init__(self, agent: Agent, records: Sequence[AuditLog]) -> None:
         self._steps = [
@@ -263,57 +259,57 @@ class _Reversal:
             for record in records
             if record.action not in _SAVES
             for change in changes_in(record.data, record.sealed)
-            if not _is_word_to_the_agent(change)
+            if not _is_journal_note(change)
         ]
         self.records = {record for record, _ in self._steps if record.action != _PROMOTION}
         touched = {change.memory_id for _, change in self._steps}
-        self._ways = {
-            id_: _Way(memory.image(), memory.image())
+        self._states = {
+            id_: _MemoryState(memory.image(), memory.image())
             for id_, memory in AgentMemory.locked(agent, touched).items()
         }
 
     @property
     def blocked(self) -> set[int]:
-        """The memories that do not stand as a record left them."""
-        return {id_ for id_, way in self._ways.items() if way.is_blocked}
+        """The memories that are not as a record left them."""
+        return {id_ for id_, state in self._states.items() if state.is_blocked}
 
-    def go(self, at: datetime) -> None:
-        """Go back as far as it goes."""
+    def replay(self, at: datetime) -> None:
+        """Take back each record, unless its memory is blocked."""
         for record, change in self._steps:
-            way = self._ways[change.memory_id]
+            state = self._states[change.memory_id]
             if record.action == _PROMOTION:
-                way.was_promoted = True
+                state.was_promoted = True
                 continue
-            way.oldest_sequence = record.sequence
-            if way.is_blocked:
+            state.oldest_sequence = record.sequence
+            if state.is_blocked:
                 continue
-            if not way.stands_as(change.after):
-                way.is_blocked = True
+            if not state.matches(change.after):
+                state.is_blocked = True
             else:
-                way.target = change.reversed_onto(way.target, at)
+                state.target = change.reversed_onto(state.target, at)
 
     def changes(self) -> list[Change]:
-        """Return what takes the memories there."""
+        """Return the changes that bring the memories to the images reached."""
         return [
-            Change(id_, way.present, way.target)
-            for id_, way in sorted(self._ways.items())
-            if way.target != way.present
+            Change(id_, state.present, state.target)
+            for id_, state in sorted(self._states.items())
+            if state.target != state.present
         ]
 
-    def conflict(self, against: Sequence[AuditLog], *, and_after: bool) -> UndoConflict:
-        """Return what names the records, of those ``against`` which we go, that are in the way."""
+    def conflict(self, since: Sequence[AuditLog], *, and_after: bool) -> UndoConflict:
+        """Return the conflict: the records ``since`` the session that are in the way."""
         obstacles = [
             Obstacle(id_, record.sequence, record.action, record.created_at, record.session_id)
-            for record in reversed(against)
+            for record in reversed(since)
             if record not in self.records
             for id_ in (memory["id"] for memory in record.data["memories"])
-            if id_ in self.blocked and record.sequence > self._ways[id_].oldest_sequence
+            if id_ in self.blocked and record.sequence > self._states[id_].oldest_sequence
         ]
         explained = {obstacle.memory_id for obstacle in obstacles}
         return UndoConflict(obstacles, self.blocked - explained, and_after=and_after)
 
 
-def _is_word_to_the_agent(change: Change) -> bool:
+def _is_journal_note(change: Change) -> bool:
     return change.before is None and change.after["memory_type"] == "journal"
 
 
@@ -324,7 +320,7 @@ def _effect(agent: Agent, changes: Sequence[Change]) -> Effect:
             for change in changes
         )
 
-    memories, mass = agent.core_figures()
+    memories, mass = agent.ledger.figures()
     brought_back = count("discarded_at", None)
     return Effect(
         brought_back=brought_back,
@@ -339,7 +335,7 @@ def _effect(agent: Agent, changes: Sequence[Change]) -> Effect:
     )
 
 
-def _told(plan: Undo, through: Through) -> str:
+def _undo_note(plan: Undo, through: Channel) -> str:
     who = "I" if through == "agent" else "an admin"
     first = plan.session.created_at
     what = (

@@ -1,1 +1,1 @@
-"""What an agent keeps between its sessions: reflections on its journal, and conversations."""
+"""Memory between sessions: reflections on the journal, and extractions from conversations."""

@@ -1,11 +1,11 @@
-"""What the model reads in a memory task: a conversation for each part, one line an entry.
+"""What the model reads in a memory task: a conversation for each part, one entry a line.
 
     system      the agent's own system prompt
-    user        the lines, as data; the rules; the agent's own way of it
+    user        the lines, as data; the rules; the agent's own prompt
     assistant   tool calls …, each answered by a tool message
 
-Everything that was kept or said before stands in one line of JSON each, in which nothing can pose
-as another line, a rule or a role.
+Every entry or message is one line of JSON, so that it cannot pose as another line, a rule or a
+role.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.llm.messages import Message, user_message
 from refine.llm.openrouter import MAX_OUTPUT_TOKENS
-from refine.models import Agent, MemoryTask
-from refine.models.memory_task import MAX_KEPT
+from refine.models import MemoryTask
+from refine.models.runs.task import MAX_KEPT, keeping
 from refine.prompts import as_block, as_line
 from refine.refinement.prompting import CHARACTERS_PER_TOKEN_AT_WORST
 from refine.rules.splitting import packed
@@ -25,7 +25,7 @@ from refine.rules.splitting import packed
 
 @dataclass(frozen=True)
 class Wording:
-    """How a kind of task is worded: its prompt, and the agent's own prompt that goes into it."""
+    """The template of a kind of task, and the agent's own prompt that goes into it."""
 
     template: str
     own_prompt: str
@@ -38,20 +38,22 @@ WORDINGS = {
 
 
 def lines_of(task: MemoryTask) -> list[str]:
-    """Return what the task is about: journal entries, or messages, each in one line of JSON."""
+    """Return the journal entries or messages that the task reads, each as one line of JSON."""
     if task.kind == "extraction":
         return [as_line(message) for message in task.messages()]
-    return [as_line(entry.ledger_entry()) for entry in db.session.scalars(task.entries())]
+    return [as_line(entry.ledger_entry()) for entry in db.session.scalars(keeping.entries(task))]
 
 
 def parts_of(lines: list[str], task: MemoryTask, context_tokens: int) -> list[list[str]] | None:
-    """Return the lines in parts that fit a context of this size; None where one is too long.
+    """Return the lines in parts that fit a context of this size; None if one line is too long.
 
-    Reckoned at the worst; half of what prompts and answer leave is for the turns.
+    Estimated at the worst; half of what prompts and answer leave is for the turns.
     """
     agent = task.agent
     wording = WORDINGS[task.kind]
-    own = len(_system_prompt(agent)) + len(prompts.render(wording.template, **_values(task, [])))
+    own = len(agent.effective_system_prompt) + len(
+        prompts.render(wording.template, **_values(task, []))
+    )
     own_tokens = own // CHARACTERS_PER_TOKEN_AT_WORST
     room_tokens = max(0, context_tokens - MAX_OUTPUT_TOKENS - own_tokens) // 2
     try:
@@ -64,7 +66,7 @@ def opening(task: MemoryTask, lines: list[str], part: int = 1, parts: int = 1) -
     """Return the messages with which one part begins."""
     values = {**_values(task, lines), "part": part, "parts": parts}
     return [
-        {"role": "system", "content": _system_prompt(task.agent)},
+        {"role": "system", "content": task.agent.effective_system_prompt},
         user_message(prompts.render(WORDINGS[task.kind].template, **values)),
     ]
 
@@ -79,7 +81,3 @@ def _values(task: MemoryTask, lines: list[str]) -> dict[str, Any]:
         "max_kept": MAX_KEPT[task.kind],
         "style": as_block(style),
     }
-
-
-def _system_prompt(agent: Agent) -> str:
-    return agent.system_prompt or prompts.default_prompt("system_prompt")

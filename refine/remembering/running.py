@@ -1,16 +1,17 @@
-"""A memory task from its id to its end: its parts read one after the other, each to its close."""
+"""A memory task from its id to its end: its parts are read one after the other."""
 
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from refine import prompts
 from refine.extensions import db
 from refine.models import MemoryTask
-from refine.models.memory_task import EndStatus
-from refine.refinement.holding import Ended, Hold
+from refine.models.runs.task import EndStatus
 from refine.refinement.prompting import SMALLEST_CONTEXT_TOKENS
 from refine.remembering.prompting import lines_of, opening, parts_of
+from refine.running import RunEnded, RunWorker, work_on
 from refine.settings import Settings
 from refine.tools import PromoteTool, SaveToJournalTool, promote, save_to_journal
 
@@ -25,48 +26,39 @@ _TOO_LARGE = "a single entry is too large for the context of the agent's model"
 def remember(
     task_id: uuid.UUID, settings: Settings, *, is_stopping: Callable[[], bool] = lambda: False
 ) -> MemoryTask | None:
-    """Work on a queued task to its end; None where it is not to be had, or we are to end already.
+    """Work on a queued task to its end; None if it cannot be claimed.
 
-    ``is_stopping`` tells that this process was asked to end: the task is then given up at its next
-    step, and tried again if nothing was kept yet. Commits at every step. A fault of ours gives the
-    task up, too, and is raised again.
+    ``is_stopping`` tells that this process was asked to stop: the task is then given up at its next
+    step, and retried later if nothing was kept yet. See ``running.work_on``.
     """
-    if is_stopping():
-        db.session.rollback()
-        return None
-    task = db.session.get_one(MemoryTask, task_id)
-    lease_token = task.claim()
-    db.session.commit()
-    if lease_token is None:
-        return None
-    _TaskHold(task, lease_token, settings, is_stopping).whole()
-    return task
+    worker = partial(TaskWorker, settings=settings, is_stopping=is_stopping)
+    return work_on(MemoryTask, task_id, worker, is_stopping)
 
 
-class _TaskHold(Hold[MemoryTask]):
-    """One worker's hold on one task."""
+class TaskWorker(RunWorker[MemoryTask]):
+    """One worker's work on one task."""
 
     def _work(self) -> None:
-        """Read part after part, each to its close."""
+        """Read part after part."""
         tool, self._definition = _TOOLS[self._run.kind]
         self._execute = tool(self._run_id, self._lease_token).execute
         lines = lines_of(self._run)
         if not lines:
-            raise Ended("skipped", _NOTHING_TO_READ)
-        with self._asking():
+            raise RunEnded("skipped", _NOTHING_TO_READ)
+        with self._connected():
             parts = self._parts(lines)
             for number, part in enumerate(parts, start=1):
                 self._messages = opening(self._run, part, number, len(parts))
                 db.session.commit()
                 self._read()
-        raise Ended("completed", "")
+        raise RunEnded("completed", "")
 
-    def _end(self, run: MemoryTask, ending: Ended) -> None:
+    def _end(self, run: MemoryTask, ending: RunEnded) -> None:
         status = cast(EndStatus, ending.status)
         run.finish(status, ending.reason or None, error_kind=ending.error_kind)
 
     def _parts(self, lines: list[str]) -> list[list[str]]:
-        """The lines in parts that fit; the model's context is looked up only where it matters."""
+        """The lines in parts that fit; the model's context is looked up only if they might not."""
         task = self._held()
         task.prompt_version = prompts.version()
         model_id = task.model_id
@@ -77,13 +69,13 @@ class _TaskHold(Hold[MemoryTask]):
             parts = parts_of(lines, self._run, context_tokens)
             db.session.commit()
         if parts is None:
-            raise Ended("failed", _TOO_LARGE, "too_large")
+            raise RunEnded("failed", _TOO_LARGE, "too_large")
         return parts
 
     def _read(self) -> None:
-        """One part, until the model answers without calling the tool."""
+        """Read one part, until the model answers without a tool call."""
         self._turns = 0
         while calls := self._turn().tool_calls:
             for call in calls:
-                self._begin_tool_call()
+                self._begin_tool_call(self._held())
                 self._carry_out(call)

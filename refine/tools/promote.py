@@ -1,11 +1,13 @@
-"""The tool ``promote``: an agent makes core memories of journal entries, in a reflection."""
+"""The tool ``promote``: in a reflection, an agent makes core memories of journal entries."""
 
 import uuid
 from typing import Any
 
 from refine.errors import InvalidValue
 from refine.models import MemoryTask
+from refine.models.runs.task import keeping
 from refine.rules.memory_ids import parse_ids
+from refine.tools.results import Result, error, unknown_parameter
 from refine.tools.transaction import one_call
 
 DEFINITION: dict[str, Any] = {
@@ -38,27 +40,23 @@ class PromoteTool:
         self._task_id = task_id
         self._lease_token = lease_token
 
-    def execute(self, /, ids: object = None, **unknown: Any) -> dict[str, Any]:
+    def execute(self, /, ids: object = None, **unknown: Any) -> Result:
         """Promote the entries and commit; return ``promoted`` with their ids, or an ``error``.
 
-        An exact duplicate of a kept core memory is not promoted; ``existing`` names it, and the
-        one that is there. LeaseLost where the task is no longer the caller's.
+        Exact duplicates of kept core memories are not promoted: ``existing`` names each, and the
+        memory that it repeats. LeaseLost if the task is no longer the caller's.
         """
         if unknown:
-            return _error("unknown parameter; promote takes: ids")
+            return unknown_parameter("promote", "ids")
         if ids is None:
-            return _error("ids is required for promote")
+            return error("ids is required for promote")
         try:
             with one_call():
                 task = MemoryTask.held(self._task_id, self._lease_token)
-                promoted, repeating = task.promote(parse_ids(ids))
-        except InvalidValue as error:
-            return _error(str(error))
-        result: dict[str, Any] = {"type": "promoted", "ids": promoted}
+                promoted, repeating = keeping.promote(task, parse_ids(ids))
+        except InvalidValue as fault:
+            return error(str(fault))
+        result: Result = {"type": "promoted", "ids": promoted}
         if repeating:
             result["existing"] = [{"id": id_, "kept_as": kept} for id_, kept in repeating.items()]
         return result
-
-
-def _error(message: str) -> dict[str, Any]:
-    return {"type": "error", "error": message}

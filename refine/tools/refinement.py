@@ -6,11 +6,11 @@ from typing import Any
 
 from refine.errors import InvalidValue
 from refine.models import AgentMemory, EditRefused, LeaseLost, RefinementSession
+from refine.models.runs.session import editing
 from refine.rules.content import MAX_QUERY_CHARACTERS, MAX_SUMMARY_CHARACTERS, bounded_text
 from refine.rules.memory_ids import parse_ids, parse_single_id
+from refine.tools.results import MAX_QUOTED, Result, error
 from refine.tools.transaction import one_call
-
-Result = dict[str, Any]
 
 MAX_SEARCH_RESULTS = 20
 
@@ -65,12 +65,11 @@ DEFINITION: dict[str, Any] = {
     },
 }
 
-_LONGEST_QUOTE = 60
 _PARAMETERS = frozenset(DEFINITION["function"]["parameters"]["properties"]) - {"action"}
 
 
 class RefinementTool:
-    """The tool on one session, under the lease that the session has now."""
+    """The tool for one session, under the lease that the session has now."""
 
     def __init__(self, session: RefinementSession) -> None:
         self._session_id = session.id
@@ -87,22 +86,22 @@ class RefinementTool:
 
     @property
     def stats(self) -> dict[str, int]:
-        """What the session did so far: consolidated, updated, deleted, protected."""
+        """What the session has done: consolidated, updated, deleted, protected."""
         return dict(self._stats)
 
     def execute(self, /, action: object = None, **params: Any) -> Result:
         """Carry out one call and commit it; return a JSON-able dict with a ``type``.
 
-        Whatever a model sends, the worst is an error that says what is wrong and what to do, with
-        nothing changed and nothing counted. Our own faults raise, with nothing committed.
+        Whatever a model sends is at worst answered with an error that says what is wrong and what
+        to do; then nothing is changed or counted. Our own faults raise, with nothing committed.
         """
         try:
             with one_call():
                 result = self._carry_out(action, params)
-        except InvalidValue as error:
-            result = _error(str(error))
-            if isinstance(error, _UnknownAction):
-                result["allowed_actions"] = list(ACTIONS)
+        except _UnknownAction as fault:
+            return error(str(fault), allowed_actions=list(ACTIONS))
+        except InvalidValue as fault:
+            return error(str(fault))
         return result
 
     def _carry_out(self, action: object, params: dict[str, Any]) -> Result:
@@ -112,12 +111,11 @@ class RefinementTool:
             result = self._actions[str(action)](session, **params)
             self._stats = dict(session.stats)
         except LeaseLost as lost:
-            return _error(f"Session terminated ({lost.status}): no further operation is possible")
+            return error(f"Session terminated ({lost.status}): no further operation is possible")
         except EditRefused as refusal:
-            # no fault: the memory that it shows counts as shown from now on
-            result = _error(str(refusal))
-            if refusal.memory is not None:
-                result.update(refusal.memory.ledger_entry())
+            # committed like a result: the memory that it returns now counts as shown
+            shown = refusal.memory.ledger_entry() if refusal.memory is not None else {}
+            return error(str(refusal), **shown)
         return result
 
     def _search(
@@ -132,7 +130,8 @@ class RefinementTool:
         text = None
         if query is not None:
             text = bounded_text(query, field="query", limit=MAX_QUERY_CHARACTERS)
-        count, memories = session.search(
+        count, memories = editing.search(
+            session,
             text,
             _instant("after", after),
             _instant("before", before),
@@ -147,7 +146,7 @@ class RefinementTool:
 
     def _consolidate(self, session: RefinementSession, ids: object, content: object) -> Result:
         sources = parse_ids(ids) if ids != [] else []
-        merged = session.consolidate(sources, _text(content))
+        merged = editing.consolidate(session, sources, _text(content))
         return _unless_rolled_back(
             session,
             {
@@ -159,36 +158,36 @@ class RefinementTool:
         )
 
     def _update(self, session: RefinementSession, id: object, content: object) -> Result:
-        memory = session.update(parse_single_id(id), _text(content))
+        memory = editing.update(session, parse_single_id(id), _text(content))
         return _unless_rolled_back(session, _about("updated", memory))
 
     def _delete(self, session: RefinementSession, id: object) -> Result:
-        memory = session.delete(parse_single_id(id))
+        memory = editing.delete(session, parse_single_id(id))
         return _unless_rolled_back(session, {"type": "deleted", "id": memory.id})
 
     def _protect(self, session: RefinementSession, id: object) -> Result:
-        return _about("protected", session.protect(parse_single_id(id)))
+        return _about("protected", editing.protect(session, parse_single_id(id)))
 
     def _complete(self, session: RefinementSession, summary: object) -> Result:
         text = bounded_text(summary, field="summary", limit=MAX_SUMMARY_CHARACTERS)
-        session.complete(text)
+        editing.complete(session, text)
         done = {"type": "refinement_complete", "summary": session.summary}
         return _unless_rolled_back(session, {**done, "stats": dict(session.stats)})
 
 
 class _UnknownAction(InvalidValue):
-    """The action is missing, or none of the tool's."""
+    """The action is missing or unknown."""
 
 
 def _checked(action: object, params: dict[str, Any]) -> dict[str, Any]:
-    """The parameters of a known action: all that it needs, and no others.
+    """The parameters of a known action, complete and without others.
 
-    Models fill unused parameters with null or blanks; those are as good as none.
+    Models fill unused parameters with null or blanks, which count as missing.
     """
     if action is None:
         raise _UnknownAction("action is required")
     if not isinstance(action, str) or action not in ACTIONS:
-        raise _UnknownAction(f"Invalid action '{str(action)[:_LONGEST_QUOTE]}'")
+        raise _UnknownAction(f"Invalid action '{str(action)[:MAX_QUOTED]}'")
     required, optional = ACTIONS[action]
     allowed = (*required, *optional)
     given = {
@@ -209,7 +208,7 @@ def _is_blank(value: object) -> bool:
 
 
 def _unless_rolled_back(session: RefinementSession, result: Result) -> Result:
-    """The result, or where this call tripped the breaker, word of the rollback."""
+    """The result; or the rollback, if this call tripped the breaker."""
     if session.status != "rolled_back":
         return result
     return {
@@ -237,7 +236,3 @@ def _instant(name: str, value: object) -> datetime | None:
         return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
     except (ValueError, OverflowError):
         raise InvalidValue(f"{name} must be an ISO date such as 2026-03-01") from None
-
-
-def _error(message: str) -> Result:
-    return {"type": "error", "error": message}

@@ -5,6 +5,7 @@ from typing import Any
 from refine.errors import InvalidValue
 from refine.models import Agent
 from refine.rules.content import TAGS
+from refine.tools.results import Result, error, unknown_parameter
 from refine.tools.transaction import one_call
 
 DEFINITION: dict[str, Any] = {
@@ -44,26 +45,22 @@ class SaveMemoryTool:
         memory_type: object = None,
         tags: object = None,
         **unknown: Any,
-    ) -> dict[str, Any]:
+    ) -> Result:
         """Save one memory and commit; return ``saved`` with its id, or an ``error``.
 
-        An exact duplicate of a kept core memory is not saved again: the result names the one that
-        is there and says ``existing``.
+        An exact duplicate of a kept core memory is not saved again: the result names the existing
+        one, with ``existing`` set.
         """
         if unknown:
-            return _error(f"unknown parameter; save_memory takes: {', '.join(_ALLOWED)}")
+            return unknown_parameter("save_memory", *_ALLOWED)
         if content is None:
-            return _error("content is required")
+            return error("content is required")
         try:
             with one_call():
-                memory, existing = self._agent.remember(
+                memory, existing = self._agent.ledger.remember(
                     content, memory_type, [] if tags is None else tags
                 )
                 saved = {"type": "saved", "id": memory.id, "memory_type": memory.memory_type}
-        except InvalidValue as error:
-            return _error(str(error))
+        except InvalidValue as fault:
+            return error(str(fault))
         return {**saved, "existing": True} if existing else saved
-
-
-def _error(message: str) -> dict[str, Any]:
-    return {"type": "error", "error": message}

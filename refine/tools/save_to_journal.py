@@ -1,11 +1,13 @@
-"""The tool ``save_memory`` as it is offered in an extraction: journal memories, and no others."""
+"""The tool ``save_memory`` of an extraction, which saves journal memories alone."""
 
 import uuid
 from typing import Any
 
 from refine.errors import InvalidValue
 from refine.models import MemoryTask
+from refine.models.runs.task import keeping
 from refine.rules.content import TAGS
+from refine.tools.results import Result, error, unknown_parameter
 from refine.tools.transaction import one_call
 
 DEFINITION: dict[str, Any] = {
@@ -43,27 +45,23 @@ class SaveToJournalTool:
         memory_type: object = None,
         tags: object = None,
         **unknown: Any,
-    ) -> dict[str, Any]:
+    ) -> Result:
         """Save one journal memory and commit; return ``saved`` with its id, or an ``error``.
 
-        An exact duplicate is not saved again: the result names the memory that is there and says
-        ``existing``. LeaseLost where the task is no longer the caller's.
+        An exact duplicate is not saved again: the result names the existing memory, with
+        ``existing`` set. LeaseLost if the task is no longer the caller's.
         """
         if unknown:
-            return _error(f"unknown parameter; save_memory takes: {', '.join(_ALLOWED)}")
+            return unknown_parameter("save_memory", *_ALLOWED)
         if memory_type not in (None, "journal"):
-            return _error("memory_type must be journal: nothing else is saved of a conversation")
+            return error("memory_type must be journal: a conversation yields nothing else")
         if content is None:
-            return _error("content is required")
+            return error("content is required")
         try:
             with one_call():
                 task = MemoryTask.held(self._task_id, self._lease_token)
-                memory, existing = task.save(content, [] if tags is None else tags)
+                memory, existing = keeping.save(task, content, [] if tags is None else tags)
                 saved = {"type": "saved", "id": memory.id, "memory_type": memory.memory_type}
-        except InvalidValue as error:
-            return _error(str(error))
+        except InvalidValue as fault:
+            return error(str(fault))
         return {**saved, "existing": True} if existing else saved
-
-
-def _error(message: str) -> dict[str, Any]:
-    return {"type": "error", "error": message}

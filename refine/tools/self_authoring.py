@@ -5,6 +5,7 @@ from typing import Any
 from refine.errors import InvalidValue
 from refine.models import Agent
 from refine.models.agent import AUTHORED_FIELDS
+from refine.tools.results import MAX_QUOTED, Result, error
 from refine.tools.transaction import one_call
 
 ALLOWED_ACTIONS = ("view", "update")
@@ -44,7 +45,7 @@ class SelfAuthoringTool:
 
     def execute(
         self, /, action: object = None, field: object = None, value: object = None, **unknown: Any
-    ) -> dict[str, Any]:
+    ) -> Result:
         """View or update one field and commit; return ``config``, or an ``error``."""
         if unknown:
             return _refusal("unknown parameter; self_authoring takes: action, field, value")
@@ -56,22 +57,22 @@ class SelfAuthoringTool:
             return self._view(str(field))
         return self._update(str(field), value)
 
-    def _view(self, field: str) -> dict[str, Any]:
+    def _view(self, field: str) -> Result:
         with one_call():
             value, is_default = self._agent.authored(field)
             return {**self._config("view", field, value), "is_default": is_default}
 
-    def _update(self, field: str, value: object) -> dict[str, Any]:
+    def _update(self, field: str, value: object) -> Result:
         if value is None or (isinstance(value, str) and not value.strip()):
-            return _error("value required for update")
+            return error("value required for update")
         try:
             with one_call():
                 self._agent.author(field, None if _is_default(value) else value)
                 return self._config("update", field, self._agent.authored(field)[0])
-        except InvalidValue as error:
-            return _error(str(error))
+        except InvalidValue as fault:
+            return error(str(fault))
 
-    def _config(self, action: str, field: str, value: object) -> dict[str, Any]:
+    def _config(self, action: str, field: str, value: object) -> Result:
         return {
             "type": "config",
             "action": action,
@@ -86,16 +87,10 @@ def _is_default(value: object) -> bool:
 
 
 def _not_allowed(name: str, value: object) -> str:
-    return f"{name} is required" if value is None else f"Invalid {name} '{str(value)[:60]}'"
+    return f"{name} is required" if value is None else f"Invalid {name} '{str(value)[:MAX_QUOTED]}'"
 
 
-def _refusal(message: str) -> dict[str, Any]:
-    return {
-        **_error(message),
-        "allowed_actions": list(ALLOWED_ACTIONS),
-        "allowed_fields": list(AUTHORED_FIELDS),
-    }
-
-
-def _error(message: str) -> dict[str, Any]:
-    return {"type": "error", "error": message}
+def _refusal(message: str) -> Result:
+    return error(
+        message, allowed_actions=list(ALLOWED_ACTIONS), allowed_fields=list(AUTHORED_FIELDS)
+    )

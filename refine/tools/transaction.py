@@ -9,10 +9,10 @@ from refine.extensions import db
 
 @contextmanager
 def one_call() -> Iterator[None]:
-    """Commit what a tool call did; where it is refused as invalid, undo just that.
+    """Commit what a tool call did; if it raises InvalidValue, undo the call alone.
 
-    What the caller had not committed yet stays either way: a savepoint stands between. Any other
-    fault rolls everything back. Exceptions go on to the caller.
+    A savepoint keeps the caller's own uncommitted changes, which are committed either way. Any
+    other fault rolls back everything. Exceptions go on to the caller.
     """
     try:
         with db.session.begin_nested():

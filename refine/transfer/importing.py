@@ -17,8 +17,8 @@ from refine import clock
 from refine.errors import InvalidValue, Refused
 from refine.extensions import canonical_json, db
 from refine.models import Agent, AgentMemory, User
-from refine.models.image import Change
-from refine.models.memory import MEMORY_TYPES, change_memories, content_hash
+from refine.models.ledger import MEMORY_TYPES, change_memories, content_hash
+from refine.models.ledger.image import Change
 from refine.rules.content import known_tags, memory_content
 from refine.rules.splitting import split
 from refine.rules.tokens import token_estimate
@@ -146,7 +146,7 @@ def import_memories(
 
 def _tell(agent: Agent, user: User, report: Report, source: str) -> None:
     brought = memories(report.added.total())
-    agent.tell(
+    agent.ledger.add_journal_note(
         f"{user.email} brought {brought} into my memory, from a file of the format {source}."
     )
     db.session.commit()

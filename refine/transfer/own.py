@@ -15,7 +15,6 @@ from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import canonical_json
 from refine.models import Agent, AgentMemory
-from refine.models.image import iso
 from refine.transfer.json_text import TOO_LONG, lines, parsed
 from refine.transfer.rows import SOURCES, BadRow, Incoming, Row, is_opaque, plain_id, time_in
 
@@ -63,7 +62,7 @@ def _manifest(agent: Agent, *, has_contents: bool) -> dict[str, Any]:
         "agent_id": agent.id,
         # tells this agent from those of other installations, and nothing about it
         "origin": agent.data_key().mac("", "transfer.origin")[:16],
-        "exported_at": iso(clock.now()),
+        "exported_at": clock.iso(clock.now()),
     }
 
 
@@ -71,7 +70,7 @@ def _metadata(memory: AgentMemory) -> dict[str, Any]:
     return {
         **{field: getattr(memory, field) for field in _METADATA},
         "tags": list(memory.tags),
-        **{field: iso(getattr(memory, field)) for field in _TIMES},
+        **{field: clock.iso(getattr(memory, field)) for field in _TIMES},
         "session_id": str(memory.session_id) if memory.session_id else None,
     }
 

@@ -21,15 +21,15 @@ from sqlalchemy.orm import contains_eager, joinedload
 from refine.access.asking import NOT_CHOSEN, question
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db
-from refine.jobs.access import request_access
+from refine.jobs.runs import request_access_later
 from refine.models import AccessGrant, Agent, AuditLog
-from refine.models.access import (
+from refine.models.runs.access import (
     MAX_NOTE_CHARACTERS,
     MAX_PURPOSE_CHARACTERS,
     MIN_PURPOSE_CHARACTERS,
     REASONS,
     STATUSES,
-    Wish,
+    AccessTerms,
 )
 from refine.web import granted, scope
 from refine.web.forms import whole_number
@@ -80,14 +80,14 @@ def ask() -> ResponseReturnValue:
     """Ask the agent; or show once more what it will be asked."""
     agent = _agent_asked_about()
     try:
-        wish = Wish.of(
+        wish = AccessTerms.checked(
             reason=request.form.get("reason"),
             purpose=request.form.get("purpose"),
             duration_minutes=_minutes(),
         )
         if "preview" in request.form:
             return _form(agent)
-        requested = request_access(agent, scope.user(), wish)
+        requested = request_access_later(agent, scope.user(), wish)
     except InvalidValue as error:
         db.session.rollback()
         return _form(_agent_asked_about(), error=error), 422
@@ -145,7 +145,7 @@ def _form(agent: Agent, error: Exception | None = None) -> str:
         minutes = _minutes()
     except InvalidValue:
         minutes = MINUTES_OFFERED[0]
-    wish = Wish(
+    wish = AccessTerms(
         fields.get("reason", ""),
         fields.get("purpose", "").strip() or NOT_CHOSEN,
         minutes,
@@ -156,7 +156,7 @@ def _form(agent: Agent, error: Exception | None = None) -> str:
         agent=agent,
         error=error,
         open_id=is_open.id if is_open is not None else None,
-        why_not=None if error else AccessGrant.why_not(agent, user),
+        why_not=None if error else AccessGrant.refusal_reason(agent, user),
         question=question(agent, user, wish),
         form=fields,
         reasons=REASONS,
@@ -179,7 +179,7 @@ def _shown(grant_id: uuid.UUID) -> dict[str, Any]:
         .order_by(AuditLog.sequence)
         .limit(_RECORDS_SHOWN)
     ).all()
-    state = "ended" if grant.status == "granted" and grant.is_past_its_end else grant.status
+    state = "ended" if grant.status == "granted" and grant.has_expired else grant.status
     return {
         "grant": grant,
         "agent": grant.agent,

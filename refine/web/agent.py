@@ -1,30 +1,30 @@
 """One agent: its story in figures, its memories, its settings; content under a grant alone."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 from flask import Blueprint, abort, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
-from sqlalchemy import ColumnElement, Select, func, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import defer
 
 from refine import clock
 from refine.errors import InvalidValue, Refused, Unreachable
 from refine.extensions import db
-from refine.jobs.sessions import refine_later
+from refine.jobs.runs import refine_later
 from refine.llm.clients import known_models
 from refine.models import (
     Agent,
     AgentMemory,
-    AuditLog,
     MemoryTask,
     RefinementSession,
     SessionAlreadyLive,
 )
-from refine.models.agent import JOURNAL_SHOWN_FOR, PROMPTS
-from refine.models.audit import Mass
-from refine.models.session.columns import ROLLING_WINDOW
+from refine.models.agent import PROMPTS
+from refine.models.ledger import MEMORY_KINDS, is_of_kind
+from refine.models.ledger.history import Mass, masses
+from refine.models.runs.session import ROLLING_WINDOW, scheduling
 from refine.rules.content import TAGS
 from refine.settings import current as current_settings
 from refine.web import granted, scope
@@ -44,7 +44,6 @@ _MARKS = {
     "memory_imported": "save",
     "memory_promoted": "save",
 }
-_KINDS = ("core", "constitutional", "journal", "expired", "discarded")
 
 
 @pages.get("/agents/<int:agent_id>")
@@ -52,8 +51,8 @@ def page(agent_id: int) -> str:
     """What it keeps, how that went over time, its last sessions."""
     agent = scope.agent_or_404(agent_id)
     at = clock.now()
-    kept = agent.composition(at)
-    moments = [_moment(mass) for mass in AuditLog.masses(agent, _RECORDS_DRAWN)]
+    kept = agent.ledger.composition(at)
+    moments = [_moment(mass) for mass in masses(agent.id, agent.created_at, _RECORDS_DRAWN)]
     moments.append(Moment(at, kept.core_tokens))
     return render_template(
         "agent/page.html",
@@ -70,7 +69,7 @@ def page(agent_id: int) -> str:
         sessions=_sessions(agent),
         between=_Between.of(agent),
         live=RefinementSession.live_of(agent),
-        why_not=RefinementSession.why_not_ask(agent, at),
+        why_not=scheduling.skip_reason(agent, at),
     )
 
 
@@ -229,7 +228,7 @@ def _ledger_page(agent: Agent, wanted: "_Wanted", **shown: Any) -> str:
         tag=wanted.tag,
         locked=wanted.locked,
         tags=TAGS,
-        kept=agent.composition(clock.now()),
+        kept=agent.ledger.composition(clock.now()),
         grant=granted.under(agent.id),
         max_searched=granted.MAX_SEARCHED_CHARACTERS,
         **shown,
@@ -285,7 +284,7 @@ class _Wanted(NamedTuple):
         """Read it; what makes no sense counts as not asked for."""
         kind, tag = fields.get("kind", ""), fields.get("tag", "")
         return cls(
-            kind=kind if kind in _KINDS else "core",
+            kind=kind if kind in MEMORY_KINDS else "core",
             tag=tag if tag in TAGS else "",
             locked=bool(fields.get("locked")),
         )
@@ -294,7 +293,7 @@ class _Wanted(NamedTuple):
         """Return it as a query, newest first."""
         query = (
             select(AgentMemory)
-            .where(AgentMemory.agent_id == agent.id, _is_of_kind(self.kind, clock.now()))
+            .where(AgentMemory.agent_id == agent.id, is_of_kind(self.kind, clock.now()))
             .order_by(AgentMemory.created_at.desc(), AgentMemory.id.desc())
         )
         if self.locked:
@@ -310,22 +309,6 @@ def _memory_or_404(agent_id: int, memory_id: int) -> AgentMemory:
     if memory is None or memory.agent_id != agent.id:
         abort(404)
     return memory
-
-
-def _is_of_kind(kind: str, at: datetime) -> ColumnElement[bool]:
-    """The condition of a memory; the same as those that ``Agent.composition`` counts by."""
-    kept = AgentMemory.discarded_at.is_(None)
-    core = kept & (AgentMemory.memory_type == "core")
-    journal = kept & (AgentMemory.memory_type == "journal")
-    is_shown = AgentMemory.created_at > at - JOURNAL_SHOWN_FOR
-    conditions: dict[str, ColumnElement[bool]] = {
-        "core": core,
-        "constitutional": core & AgentMemory.constitutional,
-        "journal": journal & is_shown,
-        "expired": journal & ~is_shown,
-        "discarded": ~kept,
-    }
-    return conditions[kind]
 
 
 def _back_to_ledger(agent_id: int) -> str:

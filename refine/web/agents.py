@@ -10,9 +10,9 @@ from refine.models.agent_list import (
     ListedAgent,
     Order,
     in_order,
-    is_called,
     is_in,
     listed_agents,
+    name_or_model_contains,
 )
 from refine.web import scope
 from refine.web.paging import page_of
@@ -27,7 +27,7 @@ def listing() -> str:
     state, order = request.args.get("state", ""), request.args.get("sort", "name")
     query = listed_agents(scope.account_ids())
     if text:
-        query = query.where(is_called(text))
+        query = query.where(name_or_model_contains(text))
     if state in STATES:
         query = query.where(is_in(state))
     if order not in get_args(Order):

@@ -16,7 +16,6 @@ from sqlalchemy.orm import defer, joinedload
 from refine import clock
 from refine.extensions import db
 from refine.models import AuditLog, ChainHead
-from refine.models.image import iso
 from refine.web import granted, scope
 from refine.web.days import day_of, midnight
 from refine.web.paging import page_of
@@ -211,7 +210,7 @@ def _row(record: AuditLog) -> dict[str, Any]:
         "id": record.id,
         "chain": record.chain_id,
         "sequence": record.sequence,
-        "at": iso(record.created_at),
+        "at": clock.iso(record.created_at),
         "action": record.action,
         "account_id": record.account_id,
         "agent_id": record.agent_id,

@@ -10,7 +10,7 @@ from werkzeug.exceptions import RequestEntityTooLarge
 from refine.errors import InvalidValue, Refused
 from refine.extensions import csrf, db
 from refine.models import Agent
-from refine.models.memory import MEMORY_TYPES
+from refine.models.ledger import MEMORY_TYPES
 from refine.transfer.formats import READERS, rows_of
 from refine.transfer.importing import Read, check, import_memories
 from refine.web import scope

@@ -14,8 +14,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from refine import clock, settings
 from refine.extensions import db
 from refine.models import ClockMark, MemoryTask, RefinementSession
-from refine.models.memory_task import KINDS
-from refine.models.session import Sums
+from refine.models.runs.session import totals as session_totals
+from refine.models.runs.session.totals import SessionSums
+from refine.models.runs.task import KINDS
+from refine.models.runs.task import totals as task_totals
 from refine.web.scope import public
 
 pages = Blueprint("metrics", __name__)
@@ -55,7 +57,7 @@ class _Figures(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield every family of metrics."""
-        sums = RefinementSession.sums()
+        sums = session_totals.sums()
         yield _sessions(sums)
         yield _faults(sums)
         yield _tokens(sums)
@@ -73,7 +75,7 @@ class _Figures(Collector):
         yield from _ages()
 
 
-def _sessions(sums: Iterable[Sums]) -> Metric:
+def _sessions(sums: Iterable[SessionSums]) -> Metric:
     family = CounterMetricFamily(
         "refine_sessions", "Ended sessions by status and trigger", labels=["status", "trigger"]
     )
@@ -85,7 +87,7 @@ def _sessions(sums: Iterable[Sums]) -> Metric:
     return family
 
 
-def _faults(sums: Iterable[Sums]) -> Metric:
+def _faults(sums: Iterable[SessionSums]) -> Metric:
     family = CounterMetricFamily(
         "refine_session_faults", "Sessions that ended by a fault, by its kind", labels=["kind"]
     )
@@ -98,7 +100,7 @@ def _faults(sums: Iterable[Sums]) -> Metric:
     return family
 
 
-def _tokens(sums: Iterable[Sums]) -> Metric:
+def _tokens(sums: Iterable[SessionSums]) -> Metric:
     family = CounterMetricFamily(
         "refine_session_tokens", "Tokens of all sessions, by kind", labels=["kind"]
     )
@@ -117,7 +119,7 @@ def _tasks() -> Iterator[Metric]:
         "refine_memory_task_memories", "Memories promoted or saved by them", labels=["kind"]
     )
     cost = CounterMetricFamily("refine_memory_task_cost_usd", "What they cost", labels=["kind"])
-    tallies = MemoryTask.tallies()
+    tallies = task_totals.sums()
     for tally in tallies:
         ended.add_metric([tally.kind, tally.status], tally.tasks)
     for kind in KINDS:
@@ -130,7 +132,7 @@ def _tasks() -> Iterator[Metric]:
 
 def _waiting_tasks() -> Iterator[Metric]:
     now = clock.now()
-    backlog = MemoryTask.backlog(now)
+    backlog = task_totals.backlog(now)
     queued = GaugeMetricFamily(
         "refine_queued_memory_tasks",
         "Reflections and extractions that wait for a worker alone",
@@ -152,7 +154,7 @@ def _waiting_tasks() -> Iterator[Metric]:
 
 
 def _ages() -> Iterator[Metric]:
-    waiting, since = RefinementSession.waiting()
+    waiting, since = session_totals.waiting()
     yield GaugeMetricFamily("refine_queued_sessions", "Sessions that wait", value=waiting)
     yield GaugeMetricFamily(
         "refine_running_sessions", "Sessions that run", value=RefinementSession.running()

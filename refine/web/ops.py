@@ -12,7 +12,7 @@ from refine import clock
 from refine.extensions import db
 from refine.health import Check, checks, clock_check, older_keys_check, queue_check, schedule_check
 from refine.models import Agent, MemoryTask, RefinementSession
-from refine.models.run import LIVE
+from refine.models.runs.run import LIVE
 from refine.web import scope
 
 pages = Blueprint("ops", __name__)

@@ -10,10 +10,12 @@ from sqlalchemy.orm import contains_eager
 from refine import clock, settings
 from refine.extensions import db
 from refine.health import clock_check, queue_check
-from refine.models import Account, Agent, MemoryTask, RefinementSession
-from refine.models.agent_list import State, counted
-from refine.models.run import LIVE
-from refine.models.spending import spent_since, spent_usd_of_month
+from refine.models import Account, Agent, RefinementSession
+from refine.models.agent_list import State, count_in_states
+from refine.models.runs.run import LIVE
+from refine.models.runs.session import totals as session_totals
+from refine.models.runs.spending import spent_since, spent_usd_of_month
+from refine.models.runs.task import totals as task_totals
 from refine.web import scope
 from refine.web.charts import day_bars
 from refine.web.days import midnight
@@ -45,7 +47,7 @@ def page() -> str:
     today = at.astimezone(zone).date()
     first_day = today - timedelta(days=_DAYS - 1)
     since = midnight(first_day)
-    days = RefinementSession.by_day(ids, zone.key, since)
+    days = session_totals.by_day(ids, zone.key, since)
     running = db.session.scalars(
         select(RefinementSession)
         .join(RefinementSession.agent)
@@ -63,7 +65,7 @@ def page() -> str:
     return render_template(
         "overview/page.html",
         attention=sorted([*_platform(), *_agents(), *_conversations(), *_accounts()], key=_gravity),
-        period=RefinementSession.period(ids, since),
+        period=session_totals.period(ids, since),
         spent=spent_since(ids, since),
         first_day=first_day,
         bars=day_bars(days, today, _DAYS),
@@ -86,7 +88,9 @@ def _agents() -> list[Attention]:
         ("over_budget", "warn", "over budget"),
         ("declined", "warn", "that declined the last session"),
     ]
-    counts = db.session.execute(counted(scope.account_ids(), *(each[0] for each in states))).one()
+    counts = db.session.execute(
+        count_in_states(scope.account_ids(), *(each[0] for each in states))
+    ).one()
     return [
         Attention(
             level,
@@ -100,7 +104,7 @@ def _agents() -> list[Attention]:
 
 def _conversations() -> list[Attention]:
     """What was handed over and is gone, with nothing kept of it."""
-    lost = MemoryTask.conversations_lost(scope.account_ids(), clock.now() - _LOST_WITHIN)
+    lost = task_totals.conversations_lost(scope.account_ids(), clock.now() - _LOST_WITHIN)
     if not lost:
         return []
     said = f"{lost} conversation{'s' if lost > 1 else ''} of the last day given up"

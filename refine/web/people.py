@@ -8,9 +8,9 @@ from sqlalchemy.orm import joinedload
 from refine import settings
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db
-from refine.models import AuditLog, Invitation, SignIn, User
-from refine.models.configuring import set_fields
-from refine.models.user import ROLES
+from refine.models import Invitation, SignIn, User
+from refine.models.people.user import ROLES
+from refine.models.settings_change import set_fields
 from refine.web import scope
 from refine.web.paging import page_of
 
@@ -104,9 +104,7 @@ def _refuse_to_touch_site_admins(user: User) -> None:
 
 
 def _record(action: str, user: User, data: dict[str, object] | None = None) -> None:
-    AuditLog.record(
-        action, account=user.account, user=scope.user(), subject=("User", user.id), data=data
-    )
+    user.record(action, by=scope.user(), data=data)
 
 
 def _link(secret: str) -> str:

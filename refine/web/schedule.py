@@ -13,10 +13,10 @@ from sqlalchemy.orm import contains_eager
 from refine import clock
 from refine.errors import InvalidValue, Unreachable
 from refine.extensions import db
-from refine.jobs.sessions import sweep
+from refine.jobs.runs import sweep
 from refine.models import Account, Agent, RefinementSession
-from refine.models.session import AUTOMATIC_TRIGGERS
-from refine.models.spending import cost_usd_of_month
+from refine.models.runs.session import AUTOMATIC_TRIGGERS
+from refine.models.runs.spending import cost_usd_of_month
 from refine.web import scope
 
 pages = Blueprint("schedule", __name__)

@@ -10,8 +10,9 @@ from sqlalchemy.orm import contains_eager
 from refine.errors import Refused
 from refine.extensions import db
 from refine.models import MAX_MUTATIONS, Agent, AuditLog, RefinementSession
-from refine.models.run import LIVE
-from refine.models.session.columns import ENDED
+from refine.models.ledger.history import effect_tokens
+from refine.models.runs.run import LIVE
+from refine.models.runs.session.state import ENDED
 from refine.refinement import time_machine
 from refine.refinement.time_machine import UndoConflict
 from refine.web import granted, scope
@@ -112,7 +113,7 @@ def undo(session_id: uuid.UUID) -> ResponseReturnValue:
         db.session.rollback()
         return _undo_page(session_id, and_after=and_after)
     if done.is_done:
-        flash(f"Nothing was changed: {session.undoer} had undone this session before.")
+        flash(f"Nothing was changed: {session.undone_by_label} had undone this session before.")
     else:
         flash(f"Undone: {done.effect}.")
     db.session.commit()
@@ -153,4 +154,5 @@ def _shown(session_id: uuid.UUID) -> dict[str, object]:
         "steps": records[_STEPS_SHOWN - 1 :: -1],
         "has_earlier_steps": len(records) > _STEPS_SHOWN,
         "max_mutations": MAX_MUTATIONS,
+        "effect_tokens": effect_tokens,
     }

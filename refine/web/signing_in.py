@@ -22,6 +22,7 @@ from flask_login import current_user, login_user, logout_user
 from refine.errors import InvalidValue, TooMany
 from refine.extensions import db, login
 from refine.models import AuditLog, Invitation, SignIn, SignInFailure, User
+from refine.models.audit import PLATFORM
 from refine.web import scope
 
 pages = Blueprint("signing_in", __name__)
@@ -74,7 +75,7 @@ def sign_out() -> ResponseReturnValue:
     """End this sign-in, here and on the server, and have the browser forget the pages."""
     user = scope.user()
     scope.sign_in().end()
-    AuditLog.record("user_signed_out", account=user.account, user=user, subject=("User", user.id))
+    user.record("user_signed_out", by=user)
     db.session.commit()
     logout_user()
     session.clear()
@@ -107,7 +108,7 @@ def accept(secret: str) -> ResponseReturnValue:
         db.session.rollback()
         return page, 422
     SignIn.end_all(user)
-    AuditLog.record("user_joined", account=user.account, user=user, subject=("User", user.id))
+    user.record("user_joined", by=user)
     _begin(user)
     db.session.commit()
     return redirect(url_for("overview.page"), 303)
@@ -130,10 +131,8 @@ def change_password() -> ResponseReturnValue:
     except InvalidValue as error:
         db.session.rollback()
         return render_template("signing_in/profile.html", error=error), 422
-    SignIn.end_all(user, but=scope.sign_in())
-    AuditLog.record(
-        "user_password_changed", account=user.account, user=user, subject=("User", user.id)
-    )
+    SignIn.end_all(user, except_for=scope.sign_in())
+    user.record("user_password_changed", by=user)
     db.session.commit()
     flash("Your password is changed. Other browsers were signed out.")
     return redirect(url_for("signing_in.profile"), 303)
@@ -147,17 +146,16 @@ def _begin(user: User) -> None:
     """A new sign-in begins with a new cookie: nothing of the one before is kept."""
     session.clear()
     login_user(SignIn.begin(user))
-    AuditLog.record("user_signed_in", account=user.account, user=user, subject=("User", user.id))
+    user.record("user_signed_in", by=user)
 
 
 def _record_failure(email: str) -> None:
     """In the chain of the user's account, else in the platform's: the same work for anybody."""
     known = User.by_email(email)
-    AuditLog.record(
-        "user_sign_in_failed",
-        account=known.account if known is not None else None,
-        subject=("User", known.id) if known is not None else None,
-    )
+    if known is not None:
+        known.record("user_sign_in_failed")
+    else:
+        AuditLog.record("user_sign_in_failed", chain=PLATFORM)
 
 
 def _new_password() -> str:

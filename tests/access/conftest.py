@@ -9,7 +9,7 @@ from flask import Flask
 from refine.access.asking import ask_for_access
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AgentMemory, AuditLog, User
-from refine.models.access import Wish
+from refine.models.runs.access import AccessTerms
 from refine.settings import Settings
 from tests import factories
 from tests.scripted_model import ScriptedModel
@@ -39,7 +39,7 @@ class World:
             "purpose": "to see why it declined",
             "duration_minutes": 30,
         }
-        made = AccessGrant.request(self.agent, self.reader, Wish.of(**{**usual, **fields}))
+        made = AccessGrant.request(self.agent, self.reader, AccessTerms.checked(**{**usual, **fields}))
         db.session.commit()
         return made
 

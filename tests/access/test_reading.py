@@ -25,7 +25,7 @@ def reads(world: World) -> dict[str, Read]:
     record = factories.records(world.agent)[-1]
     db.session.commit()
     ids, record_id, session_id = [memory.id for memory in world.memories], record.id, ended.id
-    among = world.agent.memories("core")
+    among = world.agent.ledger.core()
     return {
         "memories": lambda grant, user: reading.memories(grant, user, ids),
         "search": lambda grant, user: reading.search(grant, user, "roses", among, rows=50),
@@ -316,7 +316,7 @@ def test_a_search_stays_with_its_agent(world: World) -> None:
 def test_a_rewritten_memory_is_shown_word_by_word(world: World) -> None:
     session = factories.session(factories.agent(*(factories.text_of(25) for _ in range(20))))
     agent = session.agent
-    memory = next(iter(db.session.scalars(agent.memories("core"))))
+    memory = next(iter(db.session.scalars(agent.ledger.core())))
     before = memory.content
     RefinementTool(session).execute(action="update", id=memory.id, content=f"{before} indeed")
     record = factories.records(agent)[-1]
@@ -333,7 +333,7 @@ def test_a_rewritten_memory_is_shown_word_by_word(world: World) -> None:
 
 def test_of_a_merge_the_result_is_set_against_its_sources(world: World) -> None:
     agent = factories.agent("red roses", *(factories.text_of(25) for _ in range(20)))
-    first = next(iter(db.session.scalars(agent.memories("core"))))
+    first = next(iter(db.session.scalars(agent.ledger.core())))
     second = factories.memory(agent, "white roses")
     session = factories.session(agent)
     ids = [first.id, second.id]

@@ -2,7 +2,7 @@
 
 from refine.access import reading
 from refine.extensions import db
-from refine.models.verification import verify_agent
+from refine.models.integrity import verify_agent
 from tests import sql
 from tests.access.conftest import World
 

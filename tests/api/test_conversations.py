@@ -86,7 +86,7 @@ def test_what_is_no_conversation_is_refused_and_nothing_kept(
 def test_too_many_that_wait_are_told_when_to_come_again(
     everybody: Everybody, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("refine.models.memory_task.task.MAX_WAITING", 1)
+    monkeypatch.setattr("refine.models.runs.task.task.MAX_WAITING", 1)
     everybody.own.post("/conversations", json={"messages": SAID})
 
     answer = everybody.own.post("/conversations", json={"messages": SAID})

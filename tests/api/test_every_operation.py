@@ -10,7 +10,7 @@ from werkzeug.test import TestResponse
 from refine.api.routing import OPERATIONS, Operation
 from refine.extensions import db
 from refine.models import ApiToken
-from refine.models.api_token import is_well_formed
+from refine.models.clients.api_token import is_well_formed
 from tests import factories
 from tests.api.conftest import Everybody, Program, bearing, token_of
 from tests.web.conftest import Browser, browser_of, ended_session, person

@@ -20,9 +20,9 @@ from refine.models import (
     RefinementSession,
     User,
 )
-from refine.models.memory_task import EndStatus as TaskStatus
-from refine.models.session import EndStatus
-from refine.models.session.columns import Trigger
+from refine.models.runs.task import EndStatus as TaskStatus
+from refine.models.runs.session import EndStatus
+from refine.models.runs.session.state import Trigger
 from refine.refinement.time_machine import undo
 from refine.tools import RefinementTool, SaveMemoryTool
 from tests import factories
@@ -96,7 +96,7 @@ def lived(admin: User, *, weeks: int = 3, saves_a_week: int = 3, others: int = 4
     rolled_back = _session(petrel, now - timedelta(days=2), "cli", deletions=9, is_wild=True)
     in_the_way = _session(wren, now - timedelta(hours=5), "manual", deletions=0, protects=True)
     with time_machine.travel(now - timedelta(hours=1), tick=False):
-        protected = next(m for m in db.session.scalars(wren.memories("core")) if m.constitutional)
+        protected = next(m for m in db.session.scalars(wren.ledger.core()) if m.constitutional)
         protected.set_constitutional(False, user=admin)
         db.session.commit()
     _between_sessions(wren, now)
@@ -266,4 +266,4 @@ def _claimed(agent: Agent, trigger: Trigger) -> RefinementSession:
 
 
 def _ids(agent: Agent) -> list[int]:
-    return [memory.id for memory in db.session.scalars(agent.memories("core"))]
+    return [memory.id for memory in db.session.scalars(agent.ledger.core())]

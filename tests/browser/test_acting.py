@@ -23,7 +23,7 @@ def agent(admin: User) -> Agent:
 
 def kept(agent: Agent) -> list[int]:
     db.session.rollback()
-    return [memory.id for memory in db.session.scalars(agent.memories("core"))]
+    return [memory.id for memory in db.session.scalars(agent.ledger.core())]
 
 
 def tidied(agent: Agent) -> RefinementSession:
@@ -117,7 +117,7 @@ def test_an_undo_that_was_overtaken_changes_nothing_and_shows_why(desk: Page, ag
     before = kept(agent)
     session = tidied(agent)
     desk.goto(f"/sessions/{session.id}/undo")
-    next(m for m in db.session.scalars(agent.memories("core"))).set_constitutional(False)
+    next(m for m in db.session.scalars(agent.ledger.core())).set_constitutional(False)
     db.session.commit()
 
     button(desk, "Undo this session").click()

@@ -30,7 +30,7 @@ class Watched:
         page.clock.install()
 
     def delete_one(self) -> None:
-        memory = next(iter(db.session.scalars(self.session.agent.memories("core"))))
+        memory = next(iter(db.session.scalars(self.session.agent.ledger.core())))
         assert self._tool.execute("delete", id=memory.id)["type"] == "deleted"
 
     def complete(self) -> None:

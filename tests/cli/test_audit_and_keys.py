@@ -294,7 +294,7 @@ def test_a_tail_that_was_cut_is_told_against_the_anchor_alone(
     against = run("audit", "verify", "--anchor", anchor)
 
     assert (alone.returncode, alone.stderr) == (0, "")
-    assert problem(against) == (f"agent {recorded.id}: record 8, which the anchor saw, is gone")
+    assert problem(against) == (f"agent {recorded.id}: anchored record 8 is missing")
 
 
 def test_a_tail_that_was_cut_and_grew_again_is_told(
@@ -307,7 +307,7 @@ def test_a_tail_that_was_cut_and_grew_again_is_told(
     against = run("audit", "verify", "--anchor", anchor)
 
     assert (alone.returncode, alone.stderr) == (0, "")
-    assert problem(against) == (f"agent {recorded.id}: record 8 is not the one that the anchor saw")
+    assert problem(against) == (f"agent {recorded.id}: record 8 is not the one that was anchored")
 
 
 def test_what_does_not_fit_the_anchor_is_not_noted_as_verified(
@@ -323,7 +323,7 @@ def test_what_does_not_fit_the_anchor_is_not_noted_as_verified(
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "this is no anchor; give a file that `refine audit anchor` printed"),
+        (b"", "this is not an anchor; give a file printed by `refine audit anchor`"),
         (b"the canary", "this is no anchor;"),
         (b'{"format": "refine-anchor-2", "chains": []}', "this is no anchor;"),
         (b'{"chains": [{"id": 1}]}', "this is no anchor;"),
@@ -659,7 +659,7 @@ def test_life_goes_on_in_a_restored_database(
 
     memory.set_constitutional(False)
     memory.discard()
-    saved, _ = owner.remember("the first words after the restore", "core")
+    saved, _ = owner.ledger.remember("the first words after the restore", "core")
     db.session.commit()
 
     verified = run("audit", "verify", DATABASE_URL=restored["DATABASE_URL"])

@@ -17,7 +17,7 @@ from refine.cli import refine as command_line
 from refine.extensions import db
 from refine.jobs.queue import ASKED
 from refine.models import Account, Agent, AuditLog, ClockMark, RefinementSession, User
-from refine.models.api_token import ApiToken, is_well_formed
+from refine.models.clients.api_token import ApiToken, is_well_formed
 from tests import factories
 from tests.cli.conftest import row_counts
 from tests.commands import UNUSED_PORT, eventually, start
@@ -299,7 +299,7 @@ def test_a_sweep_lists_what_became_of_every_agent(
 @pytest.fixture
 def tampered(ledger: Agent) -> Iterator[int]:
     """The id of a memory that was changed past the application."""
-    memory = db.session.scalars(ledger.memories("core")).all()[0]
+    memory = db.session.scalars(ledger.ledger.core()).all()[0]
     with db.engine.begin() as connection:
         connection.execute(
             text("UPDATE agent_memories SET tags = '{voice}' WHERE id = :id"), {"id": memory.id}

@@ -16,7 +16,7 @@ from sqlalchemy import func, select, text
 
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AgentMemory
-from refine.models.verification import verify_agent
+from refine.models.integrity import verify_agent
 from refine.transfer import own
 from tests import factories
 from tests.commands import REFINE, environment, eventually, refine_here, start
@@ -362,7 +362,7 @@ class TestExportUnderAGrant:
         assert (done.returncode, done.stderr, manifest["contents"]) == (0, "", True)
         # the journal entry about the grant comes last
         assert [row["content"] for row in rows[:-1]] == [
-            memory.content for memory in db.session.scalars(ledger.memories("core"))
+            memory.content for memory in db.session.scalars(ledger.ledger.core())
         ]
         record = factories.records(ledger)[-1]
         assert (record.action, record.user_id) == ("memory_access_viewed", grant.user_id)

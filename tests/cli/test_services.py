@@ -20,7 +20,7 @@ from refine.jobs.clock import ClockWorker
 from refine.jobs.queue import SWEPT, TICKS, queue, redis_connection
 from refine.jobs.worker import RefineWorker
 from refine.models import Account, Agent, ClockMark, RefinementSession
-from refine.models.run import LOST_AFTER
+from refine.models.runs.run import LOST_AFTER
 from tests import factories, sql
 from tests.commands import UNUSED_PORT, refine_here
 from tests.scripted_model import ScriptedModel

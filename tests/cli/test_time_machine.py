@@ -121,7 +121,7 @@ def test_a_preview_says_the_same_and_changes_nothing(
 def test_an_undo_with_everything_after_it_says_how_many_sessions(
     ledger: Agent, session: RefinementSession, run: Run
 ) -> None:
-    memories = db.session.scalars(ledger.memories("core")).all()
+    memories = db.session.scalars(ledger.ledger.core()).all()
     second = refined(ledger, memories[0])
     memories[1].set_constitutional(True)
     memories[2].discard()

@@ -9,7 +9,7 @@ from flask import Flask
 from refine import clock, demo, settings
 from refine.extensions import db
 from refine.models import Account, Agent, AgentMemory, AuditLog, RefinementSession
-from refine.models.verification import verify_all
+from refine.models.integrity import verify_all
 from refine.refinement.loop import refine
 from tests import factories
 
@@ -134,10 +134,10 @@ def test_trema_and_cairn_differ_in_that_only_one_is_asked(loaded: Account) -> No
 
 def test_petrel_finds_every_memory_where_it_was(loaded: Account) -> None:
     petrel = Agent.named("Petrel")
-    before = [memory.state_digest for memory in db.session.scalars(petrel.memories("core"))]
+    before = [memory.state_digest for memory in db.session.scalars(petrel.ledger.core())]
 
     session = refined("Petrel")
 
-    after = [memory.state_digest for memory in db.session.scalars(petrel.memories("core"))]
+    after = [memory.state_digest for memory in db.session.scalars(petrel.ledger.core())]
     assert session.status == "rolled_back"
     assert after == before

@@ -22,8 +22,8 @@ from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, RefinementSession, SessionEntry
 from refine.models.audit import EDITS
-from refine.models.run import LOST_AFTER
-from refine.models.verification import verify_agent
+from refine.models.runs.run import LOST_AFTER
+from refine.models.integrity import verify_agent
 from refine.refinement.loop import refine
 from refine.settings import Settings
 from tests import factories

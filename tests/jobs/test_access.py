@@ -12,15 +12,15 @@ from flask import Flask
 from redis import Redis
 
 from refine.extensions import db
-from refine.jobs.access import AccessFault, ask_for_access, dispatch_access, request_access
+from refine.jobs.runs import AccessFault, ask_for_access, dispatch_access, request_access_later
 from refine.jobs.queue import ASKED, queue
 from refine.jobs.tick import run_tick
 from refine.models import AccessGrant, AccessOpenAlready, Agent, User
-from refine.models.access import Wish
+from refine.models.runs.access import AccessTerms
 from tests import factories, sql
 from tests.commands import UNUSED_PORT
 
-WISH = Wish("failed_session", "the canary fell silent, and I wonder why", 30)
+WISH = AccessTerms("failed_session", "the canary fell silent, and I wonder why", 30)
 
 
 @pytest.fixture
@@ -70,20 +70,20 @@ def actions(agent: Agent) -> list[str]:
 def test_a_request_is_committed_and_handed_over_by_its_id_alone(
     redis: Redis, agent: Agent, reader: User
 ) -> None:
-    grant = request_access(agent, reader, WISH)
+    grant = request_access_later(agent, reader, WISH)
 
     db.session.rollback()
     assert grant.status == "requested"
     assert waiting(redis) == [str(grant.id)]
     job = redis.hgetall(f"rq:job:{grant.id}")
     payload = json.loads(zlib.decompress(job[b"data"]))
-    assert payload == ["refine.jobs.access.ask_for_access", None, [str(grant.id)], {}]
+    assert payload == ["refine.jobs.runs.ask_for_access", None, [str(grant.id)], {}]
     assert job[b"description"].decode() == f"access request {grant.id}"
     assert not [value for value in job.values() if b"canary" in value or b"Ada" in value]
 
 
 def test_the_job_asks_the_agent(redis: Redis, agent: Agent, reader: User) -> None:
-    grant = request_access(agent, reader, WISH)
+    grant = request_access_later(agent, reader, WISH)
 
     ask_for_access(str(grant.id))
 
@@ -92,7 +92,7 @@ def test_the_job_asks_the_agent(redis: Redis, agent: Agent, reader: User) -> Non
 
 
 def test_two_workers_ask_once(app: Flask, redis: Redis, agent: Agent, reader: User) -> None:
-    grant_id = request_access(agent, reader, WISH).id
+    grant_id = request_access_later(agent, reader, WISH).id
     db.session.commit()
 
     def work() -> None:
@@ -121,16 +121,16 @@ def test_a_fault_leaves_the_job_with_its_class_and_the_id_alone(app: Flask) -> N
 
 
 def test_a_second_request_hands_nothing_over(redis: Redis, agent: Agent, reader: User) -> None:
-    first = request_access(agent, reader, WISH)
+    first = request_access_later(agent, reader, WISH)
 
     with pytest.raises(AccessOpenAlready):
-        request_access(agent, reader, WISH)
+        request_access_later(agent, reader, WISH)
 
     assert waiting(redis) == [str(first.id)]
 
 
 def test_without_redis_a_request_waits(without_redis: None, agent: Agent, reader: User) -> None:
-    grant = request_access(agent, reader, WISH)
+    grant = request_access_later(agent, reader, WISH)
 
     db.session.rollback()
     assert (grant.status, grant.asked_at) == ("requested", None)
@@ -140,7 +140,7 @@ def test_without_redis_a_request_waits(without_redis: None, agent: Agent, reader
 def test_what_redis_lost_is_handed_over_again(
     redis: Redis, agent: Agent, reader: User, seconds: int, handed_over: int
 ) -> None:
-    grant = request_access(agent, reader, WISH)
+    grant = request_access_later(agent, reader, WISH)
     redis.flushall()
     aged(grant, seconds=seconds)
 
@@ -151,7 +151,7 @@ def test_what_redis_lost_is_handed_over_again(
 def test_what_is_in_redis_is_not_handed_over_twice(
     redis: Redis, agent: Agent, reader: User
 ) -> None:
-    grant = request_access(agent, reader, WISH)
+    grant = request_access_later(agent, reader, WISH)
     aged(grant, minutes=1)
 
     assert dispatch_access() == 0
@@ -167,7 +167,7 @@ def test_what_was_asked_is_not_handed_over(redis: Redis, agent: Agent, reader: U
 
 
 def test_the_tick_hands_over_what_redis_lost(redis: Redis, agent: Agent, reader: User) -> None:
-    grant = request_access(agent, reader, WISH)
+    grant = request_access_later(agent, reader, WISH)
     redis.flushall()
     aged(grant, minutes=1)
 

@@ -19,7 +19,7 @@ from refine.embedded import redis_url, valkey
 from refine.extensions import db
 from refine.jobs import clock
 from refine.jobs.queue import TICK, TICKS, JsonJob
-from refine.jobs.sessions import refine_later
+from refine.jobs.runs import refine_later
 from refine.models import Account, Agent, ClockMark, RefinementSession
 from tests import factories, sql
 from tests.commands import UNUSED_PORT, eventually, start

@@ -16,10 +16,10 @@ from refine.errors import Unreachable
 from refine.extensions import db
 from refine.jobs.dispatch import dispatch
 from refine.jobs.queue import ASKED, QUEUES, SWEPT, TICKS, queue
-from refine.jobs.sessions import SessionFault, refine_session
+from refine.jobs.runs import SessionFault, refine_session
 from refine.jobs.worker import RefineWorker
 from refine.models import RefinementSession
-from refine.models.session import Trigger
+from refine.models.runs.session import Trigger
 from refine.settings import Settings
 from tests import factories, sql
 from tests.commands import UNUSED_PORT

@@ -18,11 +18,11 @@ from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.jobs.dispatch import dispatch
-from refine.jobs.memory import TaskFault, extract_later, work_on_task
+from refine.jobs.runs import TaskFault, extract_later, work_on_task
 from refine.jobs.queue import REMEMBERED, SWEPT, WORK_ON_TASK, queue
-from refine.jobs.tick import Ticked, run_tick
+from refine.jobs.tick import TickResult, run_tick
 from refine.models import Agent, MemoryTask, RefinementSession
-from refine.models.run import LOST_AFTER
+from refine.models.runs.run import LOST_AFTER
 from tests import factories, sql
 from tests.commands import UNUSED_PORT, children_of, eventually, is_alive
 from tests.forked import Service, services
@@ -255,7 +255,7 @@ def at_work(start: Callable[..., Service], model: ScriptedModel) -> tuple[Servic
     return worker, task
 
 
-def lose(worker: Service, task: MemoryTask) -> list[Ticked]:
+def lose(worker: Service, task: MemoryTask) -> list[TickResult]:
     """Kill a whole worker; what ticks did at once, and twice after it was silent for long."""
     (horse,) = children_of(worker.pid)
     worker.kill()

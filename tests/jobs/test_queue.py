@@ -21,9 +21,9 @@ from refine.jobs.queue import (
     queue,
     redis_connection,
 )
-from refine.jobs.sessions import refine_later
+from refine.jobs.runs import refine_later
 from refine.models import Agent, AuditLog, RefinementSession, SessionAlreadyLive
-from refine.models.session import Trigger
+from refine.models.runs.session import Trigger
 from refine.settings import Settings
 from tests import factories
 from tests.commands import UNUSED_PORT
@@ -60,7 +60,7 @@ def test_the_payload_holds_the_id_and_nothing_else(redis: Redis, agent: Agent) -
 
     payload = json.loads(zlib.decompress(job_hash(redis, session)[b"data"]))
 
-    assert payload == ["refine.jobs.sessions.refine_session", None, [str(session.id)], {}]
+    assert payload == ["refine.jobs.runs.refine_session", None, [str(session.id)], {}]
 
 
 def test_nothing_of_an_agent_is_in_redis(redis: Redis, agent: Agent) -> None:

@@ -12,7 +12,7 @@ from refine import clock, create_app
 from refine.errors import Unreachable
 from refine.extensions import db
 from refine.jobs.queue import ASKED, SWEPT
-from refine.jobs.sessions import SessionFault, refine_later, refine_session, sweep
+from refine.jobs.runs import SessionFault, refine_later, refine_session, sweep
 from refine.models import Agent, RefinementSession
 from refine.settings import Settings
 from tests import factories, sql

@@ -20,9 +20,9 @@ from refine.extensions import db
 from refine.jobs import worker
 from refine.jobs.dispatch import dispatch
 from refine.jobs.queue import ASKED
-from refine.jobs.sessions import refine_later
+from refine.jobs.runs import refine_later
 from refine.models import Agent, RefinementSession
-from refine.models.verification import verify_all
+from refine.models.integrity import verify_all
 from tests import factories, sql
 from tests.commands import children_of, eventually, is_alive
 from tests.forked import Service, services
@@ -352,7 +352,7 @@ def test_a_job_that_hangs_in_the_database_is_killed_and_its_session_ended(
 ) -> None:
     monkeypatch.setattr(worker, "STOP_SECONDS", 1.0)
     if after_a_change:
-        first = db.session.scalars(agent.memories("core")).all()[0]
+        first = db.session.scalars(agent.ledger.core()).all()[0]
         model.say("YES").call("delete", id=first.id)
     model.say("YES").meanwhile(lambda: waiting.wait(20))
     session = refine_later(agent, "cli")

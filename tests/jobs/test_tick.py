@@ -17,11 +17,11 @@ from sqlalchemy import select
 
 from refine.extensions import db
 from refine.jobs import tick
-from refine.jobs.tick import INTERVAL, Ticked, run_tick
+from refine.jobs.tick import INTERVAL, TickResult, run_tick
 from refine.models import Account, Agent, ClockMark, LeaseLost, RefinementSession
-from refine.models.run import LOST_AFTER
-from refine.models.session import Trigger
-from refine.models.verification import verify_agent
+from refine.models.runs.run import LOST_AFTER
+from refine.models.runs.session import Trigger
+from refine.models.integrity import verify_agent
 from refine.tools import RefinementTool
 from tests import factories, sql
 from tests.commands import UNUSED_PORT
@@ -102,7 +102,7 @@ def slots_of(agent: Agent) -> list[datetime | None]:
     return [session.slot_at for session in sessions_of(agent)]
 
 
-def tick_until(time: Clock, until: datetime, every: timedelta) -> Iterator[Ticked]:
+def tick_until(time: Clock, until: datetime, every: timedelta) -> Iterator[TickResult]:
     """Tick now, and again and again up to this instant."""
     while (at := datetime.now(UTC)) <= until:
         yield run_tick()
@@ -131,14 +131,14 @@ def fails(agent: Agent) -> None:
 
 def removes_one(agent: Agent) -> None:
     session = claimed(agent)
-    session.delete(db.session.scalars(agent.memories("core")).all()[0].id)
+    session.delete(db.session.scalars(agent.ledger.core()).all()[0].id)
     session.complete("One went.")
     db.session.commit()
 
 
 def a_moment_later_saves_one(time: Clock, agent: Agent) -> None:
     time.shift(timedelta(seconds=1))
-    agent.remember(factories.text_of(25), "core")
+    agent.ledger.remember(factories.text_of(25), "core")
     db.session.commit()
 
 
@@ -178,7 +178,7 @@ def test_before_its_slot_nobody_is_asked(time: Clock, agent: Agent) -> None:
 
     done = run_tick()
 
-    assert done == Ticked()
+    assert done == TickResult()
     assert sessions_of(agent) == []
 
 
@@ -189,7 +189,7 @@ def test_at_its_slot_every_agent_gets_a_session(time: Clock, account: Account) -
     done = run_tick()
 
     sessions = [session_of(agent) for agent in agents]
-    assert done == Ticked(queued=3, dispatched=1)
+    assert done == TickResult(queued=3, dispatched=1)
     assert [
         (session.trigger, session.status, session.slot_at, session.attempt) for session in sessions
     ] == [("weekly", "queued", SLOT, 1)] * 3
@@ -222,7 +222,7 @@ def test_a_second_tick_does_nothing(time: Clock, agent: Agent) -> None:
 
     done = run_tick()
 
-    assert done == Ticked()
+    assert done == TickResult()
     assert sql.snapshot() == committed
 
 
@@ -398,7 +398,7 @@ def test_a_new_account_is_asked_at_its_first_slot_and_not_before(time: Clock) ->
 
     done = run_tick()
 
-    assert done == Ticked()
+    assert done == TickResult()
     assert sessions_of(agent) == []
     assert agent.account.next_due_at == SLOT + WEEK
 
@@ -484,7 +484,7 @@ def test_an_agent_that_was_erased_is_owed_nothing(time: Clock, agent: Agent) -> 
 
     done = run_tick()
 
-    assert done == Ticked()
+    assert done == TickResult()
     assert agent.account.next_due_at == SLOT + WEEK
 
 
@@ -546,7 +546,7 @@ def test_the_slot_of_an_agent_that_is_switched_off_passes(
 
     done = run_tick()
 
-    assert done == Ticked()
+    assert done == TickResult()
     assert sessions_of(agent) == []
     assert account.next_due_at == SLOT + WEEK
 
@@ -560,7 +560,7 @@ def test_the_slot_of_agents_with_nothing_to_change_passes(time: Clock, account: 
 
     done = run_tick()
 
-    assert done == Ticked()
+    assert done == TickResult()
     assert account.next_due_at == SLOT + WEEK
 
 
@@ -697,9 +697,9 @@ def test_without_redis_all_is_queued_and_handed_over_later(
     time.shift(MINUTE)
     second = run_tick()
 
-    assert first == Ticked(queued=1, faults=2)
+    assert first == TickResult(queued=1, faults=2)
     assert was_dispatched_at is None
-    assert second == Ticked(dispatched=1)
+    assert second == TickResult(dispatched=1)
     assert session_of(agent).dispatched_at == SLOT + MINUTE
 
 
@@ -739,7 +739,7 @@ def test_a_session_that_may_not_run_is_skipped_and_says_why(
 
     session = sessions_of(agent)[-1]
     record = factories.records(agent)[-1]
-    assert done == Ticked(skipped=1)
+    assert done == TickResult(skipped=1)
     assert (session.status, session.end_reason, session.slot_at) == ("skipped", reason, SLOT)
     assert (session.llm_calls, session.ended_at) == (0, SLOT)
     assert (record.action, record.data["reason"]) == ("memory_refinement_skipped", reason)
@@ -799,7 +799,7 @@ def test_an_agent_within_its_budget_is_not_asked(time: Clock, over_budget: Agent
     over_budget.core_token_budget = 100
     db.session.commit()
 
-    assert run_tick() == Ticked()
+    assert run_tick() == TickResult()
 
 
 @pytest.mark.parametrize("cause", [reach_the_cap, erode, remove_nothing])
@@ -963,7 +963,7 @@ def test_an_agent_over_its_budget_whose_session_failed_is_tried_again_and_not_as
 def test_who_is_within_the_budget_again_is_not_tried_again(time: Clock, over_budget: Agent) -> None:
     run_tick()
     fails(over_budget)
-    db.session.scalars(over_budget.memories("core")).all()[0].discard()
+    db.session.scalars(over_budget.ledger.core()).all()[0].discard()
     db.session.commit()
 
     for _ in tick_until(time, datetime.now(UTC) + HOUR, 10 * MINUTE):
@@ -1039,7 +1039,7 @@ def test_a_session_whose_worker_was_lost_is_ended(
     time: Clock, agent: Agent, edits: int, status: str
 ) -> None:
     session = factories.session(agent)
-    for memory in db.session.scalars(agent.memories("core").limit(edits)).all():
+    for memory in db.session.scalars(agent.ledger.core().limit(edits)).all():
         session.delete(memory.id)
     db.session.commit()
     time.shift(timedelta(seconds=46))
@@ -1047,7 +1047,7 @@ def test_a_session_whose_worker_was_lost_is_ended(
     done = run_tick()
 
     db.session.refresh(session)
-    assert done == Ticked(lost=1)
+    assert done == TickResult(lost=1)
     assert (session.status, session.error_kind) == (status, "worker_lost")
     assert (session.end_reason, session.lease_token) == ("the worker was lost", None)
     assert factories.records(agent)[-1].action == f"memory_refinement_{status}"
@@ -1060,7 +1060,7 @@ def test_a_session_whose_worker_beat_35_seconds_ago_is_left(time: Clock, agent: 
     done = run_tick()
 
     db.session.refresh(session)
-    assert (done, session.status) == (Ticked(), "running")
+    assert (done, session.status) == (TickResult(), "running")
 
 
 def test_the_agent_of_a_lost_session_is_free(time: Clock, agent: Agent) -> None:
@@ -1076,7 +1076,7 @@ def test_the_agent_of_a_lost_session_is_free(time: Clock, agent: Agent) -> None:
 def test_a_worker_that_was_given_up_can_change_nothing_more(time: Clock, agent: Agent) -> None:
     session = factories.session(agent)
     late_tool, lease_token = RefinementTool(session), session.lease_token
-    memory = db.session.scalars(agent.memories("core")).all()[0]
+    memory = db.session.scalars(agent.ledger.core()).all()[0]
     time.shift(MINUTE)
     run_tick()
     committed = sql.snapshot()
@@ -1129,7 +1129,7 @@ def test_a_lost_session_of_an_agent_that_was_erased_meanwhile_is_ended(
     time: Clock, agent: Agent, edits: int, status: str
 ) -> None:
     session = factories.session(agent)
-    for memory in db.session.scalars(agent.memories("core").limit(edits)).all():
+    for memory in db.session.scalars(agent.ledger.core().limit(edits)).all():
         session.delete(memory.id)
     factories.erase(agent)
     db.session.commit()
@@ -1139,7 +1139,7 @@ def test_a_lost_session_of_an_agent_that_was_erased_meanwhile_is_ended(
 
     db.session.refresh(session)
     last = factories.records(agent)[-1]
-    assert (done, again) == (Ticked(lost=1), Ticked())
+    assert (done, again) == (TickResult(lost=1), TickResult())
     assert (session.status, session.lease_token) == (status, None)
     assert (last.action, last.sealed) == (f"memory_refinement_{status}", {})
     assert last.data["mutation_count"] == edits
@@ -1167,6 +1167,6 @@ def test_where_nothing_is_due_a_tick_does_nothing(time: Clock, agent: Agent, red
     done = run_tick()
 
     after = sql.snapshot()
-    assert done == Ticked()
+    assert done == TickResult()
     assert redis.keys() == []
     assert {table for table in after if after[table] != committed[table]} == {"clock_marks"}

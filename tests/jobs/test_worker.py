@@ -18,14 +18,14 @@ from redis import Redis
 from refine.embedded import redis_url, valkey
 from refine.extensions import db
 from refine.jobs import worker as workers
-from refine.jobs.access import request_access
+from refine.jobs.runs import request_access_later
 from refine.jobs.queue import ASKED, SWEPT, TICK, TICKS, enqueue, live_workers, queue
-from refine.jobs.sessions import refine_later
+from refine.jobs.runs import refine_later
 from refine.jobs.tick import run_tick
 from refine.jobs.worker import RefineWorker
 from refine.models import Agent, ClockMark, RefinementSession
-from refine.models.access import Wish
-from refine.models.run import LOST_AFTER
+from refine.models.runs.access import AccessTerms
+from refine.models.runs.run import LOST_AFTER
 from tests import factories, sql
 from tests.commands import (
     UNUSED_PORT,
@@ -96,7 +96,7 @@ def ended(session: RefinementSession) -> bool:
 
 
 def first_kept(agent: Agent) -> int:
-    return db.session.scalars(agent.memories("core")).all()[0].id
+    return db.session.scalars(agent.ledger.core()).all()[0].id
 
 
 # -- the queue ------------------------------------------------------------------------------------
@@ -336,8 +336,8 @@ def test_a_request_for_access_whose_process_is_killed_fails_at_once(
 ) -> None:
     model.say("YES").meanwhile(lambda: waiting.wait(20))
     reader = factories.user(account=agent.account)
-    wish = Wish("agent_asked", "to see why it declined", 15)
-    grant = request_access(agent, reader, wish)
+    wish = AccessTerms("agent_asked", "to see why it declined", 15)
+    grant = request_access_later(agent, reader, wish)
     worker = begin("worker", "--burst")
     eventually(lambda: len(model.requests) == 1)
     (horse,) = children_of(worker.pid)
@@ -530,7 +530,7 @@ def test_a_worker_that_was_given_up_can_change_nothing_more(
     begin: Callable[..., Service],
     waiting: threading.Event,
 ) -> None:
-    kept = [memory.id for memory in db.session.scalars(agent.memories("core"))]
+    kept = [memory.id for memory in db.session.scalars(agent.ledger.core())]
     model.say(YES).call("delete", id=kept[0]).meanwhile(lambda: waiting.wait(20))
     session = refine_later(agent, "cli")
     worker = begin("worker", "--burst")
@@ -548,7 +548,7 @@ def test_a_worker_that_was_given_up_can_change_nothing_more(
     assert worker.code == 0
     assert ended(session)
     assert (session.status, session.error_kind) == ("failed", "worker_lost")
-    assert [memory.id for memory in db.session.scalars(agent.memories("core"))] == kept
+    assert [memory.id for memory in db.session.scalars(agent.ledger.core())] == kept
     assert len(model.requests) == 2
 
 

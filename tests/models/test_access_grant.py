@@ -14,7 +14,7 @@ from refine import clock
 from refine.errors import InvalidValue, Refused
 from refine.extensions import database_now, db
 from refine.models import AccessGrant, AccessOpenAlready, Agent, AuditLog, User
-from refine.models.access import REASONS, Wish
+from refine.models.runs.access import REASONS, AccessTerms
 from tests import factories, sql
 
 PURPOSE = "to see why it declined"
@@ -30,9 +30,9 @@ def reader(agent: Agent) -> User:
     return factories.user(account=agent.account, email="ines@example.org")
 
 
-def a_wish(**fields: Any) -> Wish:
+def a_wish(**fields: Any) -> AccessTerms:
     usual = {"reason": "agent_asked", "purpose": PURPOSE, "duration_minutes": 30}
-    return Wish.of(**{**usual, **fields})
+    return AccessTerms.checked(**{**usual, **fields})
 
 
 def requested(agent: Agent, reader: User, **fields: Any) -> AccessGrant:
@@ -500,11 +500,11 @@ def test_a_grant_past_its_end_lets_nobody_read_though_nothing_has_ended_it(
 ) -> None:
     grant = granted(agent, reader, duration_minutes=15)
     aged(grant, minutes=14)
-    assert (lets_read(grant), grant.is_past_its_end) == (True, False)
+    assert (lets_read(grant), grant.has_expired) == (True, False)
 
     aged(grant, minutes=1)
 
-    assert (lets_read(grant), grant.is_past_its_end, grant.status) == (False, True, "granted")
+    assert (lets_read(grant), grant.has_expired, grant.status) == (False, True, "granted")
 
 
 @pytest.mark.parametrize("hours", [-1, 1])

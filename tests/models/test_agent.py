@@ -169,7 +169,7 @@ def test_the_token_mass_is_the_sum_over_kept_core_memories(app):
     factories.ledger(factories.agent(), 160)
 
     assert agent.core_token_usage == 30
-    assert agent.core_figures() == (2, 30)
+    assert agent.ledger.figures() == (2, 30)
 
 
 def test_without_memories_the_token_mass_is_0(app):
@@ -184,7 +184,7 @@ def test_without_memories_the_token_mass_is_0(app):
 def test_what_an_agent_remembers_is_recorded(app):
     agent = factories.agent()
 
-    memory, existing = agent.remember("The canary sang.", "core", ["relational"], at=NOW)
+    memory, existing = agent.ledger.remember("The canary sang.", "core", ["relational"], at=NOW)
 
     record = factories.records(agent)[-1]
     assert (memory.content, memory.tags, memory.created_at) == (
@@ -204,7 +204,7 @@ def test_an_exact_duplicate_of_a_kept_core_memory_is_not_saved_again(app, memory
     agent = factories.agent("The Canary sang.")
     (there,) = db.session.scalars(agent.memories())
 
-    memory, existing = agent.remember("  the canary SANG. ", memory_type)
+    memory, existing = agent.ledger.remember("  the canary SANG. ", memory_type)
 
     assert (memory, existing) == (there, True)
     assert factories.records(agent) == []
@@ -218,7 +218,7 @@ def test_a_duplicate_of_a_discarded_or_journal_memory_is_saved(app, memory_type,
     if is_discarded:
         there.discard()
 
-    memory, existing = agent.remember("same", "core")
+    memory, existing = agent.ledger.remember("same", "core")
 
     assert not existing
     assert memory.id != there.id
@@ -228,7 +228,7 @@ def test_the_same_content_of_another_agent_is_no_duplicate(app):
     factories.agent("same")
     agent = factories.agent()
 
-    _, existing = agent.remember("same", "core")
+    _, existing = agent.ledger.remember("same", "core")
 
     assert not existing
 

@@ -11,7 +11,7 @@ from refine.models.agent_list import (
     ListedAgent,
     counted,
     in_order,
-    is_called,
+    name_or_model_contains,
     is_in,
     listed_agents,
 )
@@ -51,7 +51,7 @@ def test_kept_core_memories_alone_are_counted(account):
     (row,) = listed(account)
 
     assert (row.memories, row.tokens, row.percent) == (2, 30, 75)
-    assert (row.memories, row.tokens) == agent.core_figures()
+    assert (row.memories, row.tokens) == agent.ledger.figures()
 
 
 def test_an_agent_without_memories_or_sessions_is_listed_too(account):
@@ -126,7 +126,7 @@ def test_agents_are_found_by_a_part_of_name_or_model(account, text, names):
     factories.agent(account=account, name="Lovelace", model_id="other/m")
     factories.agent(account=account, name="100%", model_id="test/m")
 
-    assert [row.agent.name for row in listed(account, is_called(text))] == names
+    assert [row.agent.name for row in listed(account, name_or_model_contains(text))] == names
 
 
 @pytest.mark.parametrize(

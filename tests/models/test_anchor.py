@@ -7,8 +7,8 @@ from sqlalchemy import select
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import AuditLog, ChainHead
-from refine.models.anchor import anchor, missing_since, read_anchor
-from refine.models.verification import verify_all
+from refine.models.audit.anchor import anchor, missing_since, read_anchor
+from refine.models.integrity import verify_all
 from tests import factories, sql
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -19,7 +19,7 @@ def agent(app):
     """An agent with a chain of four records; beside it an account's chain and the platform's."""
     agent = factories.agent(name="Ada")
     for n in range(4):
-        agent.remember(f"the canary sings at {n}", "core")
+        agent.ledger.remember(f"the canary sings at {n}", "core")
     AuditLog.record("sign_in", account=agent.account)
     AuditLog.record("keys_rotated")
     db.session.commit()
@@ -122,7 +122,7 @@ def test_nothing_is_missing_where_nothing_happened(agent):
 
 def test_chains_that_went_on_and_chains_that_are_new_are_no_fault(agent):
     anchored = taken()
-    agent.remember("a new memory", "core")
+    agent.ledger.remember("a new memory", "core")
     factories.agent().remember("another memory", "core")
     AuditLog.record("sign_in", account=agent.account)
     db.session.commit()
@@ -138,13 +138,13 @@ def test_a_tail_that_was_cut_with_its_head_and_memories_shows_against_an_anchor_
 
     assert problems() == []
     assert list(missing_since(anchored)) == [
-        f"agent {agent.id}: record 4, which the anchor saw, is gone"
+        f"agent {agent.id}: anchored record 4 is missing"
     ]
 
 
 def test_what_was_cut_after_the_anchor_shows_against_a_later_one(agent):
     early = taken()
-    agent.remember("a new memory", "core")
+    agent.ledger.remember("a new memory", "core")
     db.session.commit()
     late = taken()
 
@@ -152,7 +152,7 @@ def test_what_was_cut_after_the_anchor_shows_against_a_later_one(agent):
 
     assert list(missing_since(early)) == []
     assert list(missing_since(late)) == [
-        f"agent {agent.id}: record 5, which the anchor saw, is gone"
+        f"agent {agent.id}: anchored record 5 is missing"
     ]
 
 
@@ -160,14 +160,14 @@ def test_a_tail_that_was_cut_and_grown_again_is_not_the_one_that_the_anchor_saw(
     anchored = taken()
     cut(agent, 3)
     db.session.expire_all()
-    agent.remember("something else", "core")
-    agent.remember("and something more", "core")
+    agent.ledger.remember("something else", "core")
+    agent.ledger.remember("and something more", "core")
     db.session.commit()
 
     found = list(missing_since(anchored))
 
     assert problems() == []
-    assert found == [f"agent {agent.id}: record 4 is not the one that the anchor saw"]
+    assert found == [f"agent {agent.id}: record 4 is not the one that was anchored"]
 
 
 def test_a_chain_that_is_gone_altogether_is_missed(agent):
@@ -180,7 +180,7 @@ def test_a_chain_that_is_gone_altogether_is_missed(agent):
     found = list(missing_since(anchored))
 
     assert problems() == []
-    assert found == [f"agent {agent.id}: record 4, which the anchor saw, is gone"]
+    assert found == [f"agent {agent.id}: anchored record 4 is missing"]
 
 
 def test_every_chain_that_lost_records_is_named(agent):
@@ -190,8 +190,8 @@ def test_every_chain_that_lost_records_is_named(agent):
     found = list(missing_since(anchored))
 
     assert found == [
-        f"agent {agent.id}: record 4, which the anchor saw, is gone",
-        "platform: record 1, which the anchor saw, is gone",
+        f"agent {agent.id}: anchored record 4 is missing",
+        "platform: anchored record 1 is missing",
     ]
 
 
@@ -259,5 +259,5 @@ def changed(**fields):
     ids=lambda text: text[:70],
 )
 def test_what_is_no_anchor_is_refused(text):
-    with pytest.raises(InvalidValue, match="this is no anchor; give a file that `refine audit"):
+    with pytest.raises(InvalidValue, match="this is not an anchor; give a file printed by `refine audit"):
         read_anchor(text)

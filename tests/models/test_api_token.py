@@ -8,7 +8,7 @@ from refine.errors import InvalidValue, NotFound
 from refine.extensions import db
 from refine.models import ApiToken
 from refine.models.agent import PROMPTS
-from refine.models.api_token import is_well_formed
+from refine.models.clients.api_token import is_well_formed
 from tests import factories, sql
 
 

@@ -9,7 +9,7 @@ from refine.errors import SealingError
 from refine.extensions import db
 from refine.models import Account, Agent, AuditLog, ChainHead
 from refine.models.audit import GENESIS
-from refine.models.verification import verify_all
+from refine.models.integrity import verify_all
 from tests import factories, sql
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)

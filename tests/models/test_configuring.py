@@ -9,7 +9,7 @@ from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import AuditLog, RefinementSession
-from refine.models.configuring import set_fields
+from refine.models.settings_change import set_fields
 from tests import factories
 
 AT = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -111,7 +111,7 @@ def test_an_account_that_stays_as_it_is_has_no_record(app):
 def test_a_record_changed_the_mass_by_what_its_memories_lost_and_gained(app):
     agent = factories.agent("sixteen letters.", "sixteen letters!")
     session = RefinementSession.start(agent)
-    first, second = db.session.scalars(agent.memories("core")).all()
+    first, second = db.session.scalars(agent.ledger.core()).all()
 
     session.consolidate([first.id, second.id], "eight ch")
 

@@ -13,7 +13,7 @@ from refine.models import (
     RefinementSession,
     SessionEntry,
 )
-from refine.models.verification import verify_all
+from refine.models.integrity import verify_all
 from tests import factories, sql
 from tests.factories import text_of
 

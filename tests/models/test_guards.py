@@ -7,7 +7,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from refine import clock
 from refine.extensions import db
 from refine.models import ApiToken, AuditLog, RefinementSession
-from refine.models.memory import AgentMemory
+from refine.models.ledger import AgentMemory
 from tests import factories, sql
 
 REFUSED = "23001"

@@ -8,7 +8,7 @@ from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import ApiToken, IdempotencyKey
-from refine.models.idempotency_key import KEPT_FOR, KeptAnswer
+from refine.models.clients.idempotency_key import KEPT_FOR, KeptAnswer
 from tests import factories
 
 ANSWER = KeptAnswer(201, '{"content": "ü🦉"}', "application/json", "/api/v1/memories/7")
@@ -83,7 +83,7 @@ def test_what_is_older_than_a_day_is_forgotten(app):
     for number in range(3):
         IdempotencyKey.take(token, f"k{number}", "a request", at + timedelta(hours=number))
 
-    forgotten = IdempotencyKey.forget_old(at + KEPT_FOR + timedelta(hours=1))
+    forgotten = IdempotencyKey.delete_expired(at + KEPT_FOR + timedelta(hours=1))
 
     assert forgotten == 2
     assert db.session.scalars(db.select(IdempotencyKey.key)).all() == ["k2"]

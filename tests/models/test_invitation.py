@@ -7,7 +7,7 @@ import pytest
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import Invitation
-from refine.models.invitation import VALID_FOR
+from refine.models.people.invitation import VALID_FOR
 from tests import factories, sql
 from tests.factories import PASSWORD
 

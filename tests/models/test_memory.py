@@ -8,7 +8,7 @@ from refine import clock
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db
 from refine.models import AgentMemory, AuditLog
-from refine.models.verification import verify_all
+from refine.models.integrity import verify_all
 from tests import factories, sql
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -156,7 +156,7 @@ def test_a_flush_that_changes_nothing_of_the_row_leaves_it_as_it_was(app):
     db.session.commit()
     before = sql.snapshot()
 
-    memory.take_on(memory.image(), clock.now())
+    memory.apply(memory.image(), clock.now())
     db.session.commit()
 
     assert sql.snapshot() == before

@@ -21,8 +21,8 @@ from refine.models import (
     RefinementSession,
     ReflectionAlreadyLive,
 )
-from refine.models.memory_task import MAX_WAITING
-from refine.models.run import LOST_AFTER
+from refine.models.runs.task import MAX_WAITING
+from refine.models.runs.run import LOST_AFTER
 from tests import factories, sql
 
 NIGHT = datetime(2026, 3, 10, 3, tzinfo=UTC)
@@ -209,7 +209,7 @@ def test_a_promotion_changes_the_type_and_nothing_else(agent: Agent) -> None:
 
 
 def test_an_exact_duplicate_of_a_core_memory_is_not_promoted(agent: Agent) -> None:
-    core = db.session.scalars(agent.memories("core")).one()
+    core = db.session.scalars(agent.ledger.core()).one()
     entry = factories.entry(agent, " A core MEMORY ")
     task = reflection(agent)
 
@@ -227,7 +227,7 @@ def test_of_two_entries_that_say_the_same_the_first_is_promoted(agent: Agent) ->
 
 def test_only_what_the_reflection_is_about_can_be_promoted(agent: Agent) -> None:
     entry = factories.entry(agent)
-    core = db.session.scalars(agent.memories("core")).one()
+    core = db.session.scalars(agent.ledger.core()).one()
     foreign = factories.entry(factories.agent())
     week_ago = clock.now() - timedelta(days=7)
     expired = factories.entry(agent, created_at=week_ago)
@@ -507,9 +507,9 @@ def test_what_waits_for_a_worker_alone_is_counted(agent: Agent) -> None:
     mine = select(Account.id).where(Account.id == agent.account_id)
     db.session.flush()
 
-    assert MemoryTask.backlog(NIGHT + 2 * HOUR, mine) == (1, 2, NIGHT)
-    assert MemoryTask.backlog(NIGHT + 2 * HOUR) == (1, 3, other.due_at)
-    assert MemoryTask.backlog(NIGHT - 2 * HOUR) == (0, 0, None)
+    assert task_totals.backlog(NIGHT + 2 * HOUR, mine) == (1, 2, NIGHT)
+    assert task_totals.backlog(NIGHT + 2 * HOUR) == (1, 3, other.due_at)
+    assert task_totals.backlog(NIGHT - 2 * HOUR) == (0, 0, None)
     assert MemoryTask.running() == 1
 
 
@@ -523,8 +523,8 @@ def test_a_conversation_of_which_nothing_was_read_is_lost(agent: Agent) -> None:
     mine = select(Account.id).where(Account.id == agent.account_id)
     db.session.flush()
 
-    assert MemoryTask.conversations_lost(mine, NIGHT - MOMENT) == 2
-    assert MemoryTask.conversations_lost(mine, NIGHT) == 0
+    assert task_totals.conversations_lost(mine, NIGHT - MOMENT) == 2
+    assert task_totals.conversations_lost(mine, NIGHT) == 0
 
 
 def test_the_ended_are_added_up(agent: Agent) -> None:
@@ -535,4 +535,4 @@ def test_the_ended_are_added_up(agent: Agent) -> None:
         task.finish("completed")
     factories.extraction(agent)
 
-    assert MemoryTask.tallies() == [("extraction", "completed", 2, 2, Decimal("0.5"))]
+    assert task_totals.sums() == [("extraction", "completed", 2, 2, Decimal("0.5"))]

@@ -7,7 +7,7 @@ import time_machine
 
 from refine.extensions import db
 from refine.models import AuditLog, RefinementSession
-from refine.models.run import LOST_AFTER
+from refine.models.runs.run import LOST_AFTER
 from tests import factories, sql
 
 # A Wednesday noon; the last slot was on Monday at 04:00.
@@ -73,7 +73,7 @@ def chosen(agent_ids):
 
 
 def owed(agent):
-    return chosen(RefinementSession.due_for_slot(agent.account, SLOT)) == [agent.id]
+    return chosen(scheduling.due_for_slot(agent.account, SLOT)) == [agent.id]
 
 
 def test_a_slot_owes_a_session_to_who_was_never_refined(agent):
@@ -134,7 +134,7 @@ def test_a_memory_that_may_be_changed_is_enough_for_a_slot(app):
 def test_who_has_a_live_session_is_owed_one_all_the_same_but_not_now(agent, status):
     live(agent, status)
 
-    owing = RefinementSession.due_for_slot(agent.account, SLOT)
+    owing = scheduling.due_for_slot(agent.account, SLOT)
     free = owing.where(~RefinementSession.has_live())
 
     assert chosen(owing) == [agent.id]
@@ -199,7 +199,7 @@ def test_a_session_of_another_agent_serves_nothing(agent):
 
 
 def is_chosen(agent):
-    return chosen(RefinementSession.over_budget(NOW)) == [agent.id]
+    return chosen(scheduling.over_budget(NOW)) == [agent.id]
 
 
 @pytest.mark.parametrize(("budget", "is_over"), [(99, True), (100, False), (101, False)])
@@ -290,8 +290,8 @@ def test_the_shortest_cooldown_is_the_setting(app, over_budget, monkeypatch):
 
 
 def test_who_was_never_asked_is_not_left_alone(over_budget):
-    assert RefinementSession.cools_down_until(over_budget) is None
-    assert not RefinementSession.is_left_alone(over_budget, NOW)
+    assert scheduling.cools_down_until(over_budget) is None
+    assert not scheduling.is_cooling_down(over_budget, NOW)
 
 
 @pytest.mark.parametrize(
@@ -300,20 +300,20 @@ def test_who_was_never_asked_is_not_left_alone(over_budget):
 def test_who_removed_something_is_left_alone_for_a_day(over_budget, hours, is_left_alone):
     past(over_budget, at=NOW - timedelta(hours=hours), **removed(5))
 
-    assert RefinementSession.is_left_alone(over_budget, NOW) == is_left_alone
+    assert scheduling.is_cooling_down(over_budget, NOW) == is_left_alone
 
 
 def test_the_cooldown_ends_to_the_very_instant(over_budget):
     past(over_budget, at=NOW - DAY, **removed(5))
 
-    assert RefinementSession.is_left_alone(over_budget, NOW - MOMENT)
-    assert not RefinementSession.is_left_alone(over_budget, NOW)
+    assert scheduling.is_cooling_down(over_budget, NOW - MOMENT)
+    assert not scheduling.is_cooling_down(over_budget, NOW)
 
 
 def test_the_cooldown_begins_at_the_end_of_a_session_not_at_its_beginning(over_budget):
     past(over_budget, at=NOW - DAY, ended_at=NOW - DAY + HOUR, **removed(5))
 
-    assert RefinementSession.cools_down_until(over_budget) == NOW + HOUR
+    assert scheduling.cools_down_until(over_budget) == NOW + HOUR
 
 
 @pytest.mark.parametrize("status", ["declined", "completed", "incomplete", "rolled_back"])
@@ -327,7 +327,7 @@ def test_each_session_that_removed_nothing_doubles_the_cooldown_up_to_a_week(
     for days in range(fruitless):
         past(over_budget, status, at=NOW - days * DAY)
 
-    assert RefinementSession.cools_down_until(over_budget) == NOW + timedelta(hours=hours)
+    assert scheduling.cools_down_until(over_budget) == NOW + timedelta(hours=hours)
 
 
 @pytest.mark.parametrize("fruits", [removed(1), {"duplicates_removed": 1}])
@@ -337,20 +337,20 @@ def test_after_one_that_removed_something_the_cooldown_is_a_day_again(over_budge
 
     past(over_budget, at=NOW, **fruits)
 
-    assert RefinementSession.cools_down_until(over_budget) == NOW + DAY
+    assert scheduling.cools_down_until(over_budget) == NOW + DAY
 
 
 def test_a_refusal_doubles_the_cooldown_also_where_duplicates_went(over_budget):
     past(over_budget, "declined", at=NOW, duplicates_removed=3)
 
-    assert RefinementSession.cools_down_until(over_budget) == NOW + 2 * DAY
+    assert scheduling.cools_down_until(over_budget) == NOW + 2 * DAY
 
 
 @pytest.mark.parametrize("trigger", [*BY_HAND, *AUTOMATIC])
 def test_an_answer_counts_whoever_asked(over_budget, trigger):
     past(over_budget, "declined", at=NOW, trigger=trigger)
 
-    assert RefinementSession.cools_down_until(over_budget) == NOW + 2 * DAY
+    assert scheduling.cools_down_until(over_budget) == NOW + 2 * DAY
 
 
 @pytest.mark.parametrize("status", ["skipped", "failed"])
@@ -358,13 +358,13 @@ def test_where_no_answer_came_the_cooldown_stays_as_it_was(over_budget, status):
     past(over_budget, at=NOW - DAY, **removed(5))
     past(over_budget, status, at=NOW, trigger="manual")
 
-    assert RefinementSession.cools_down_until(over_budget) == NOW
+    assert scheduling.cools_down_until(over_budget) == NOW
 
 
 def test_other_agents_answers_count_for_nothing(over_budget):
     past(factories.agent(), "declined", at=NOW)
 
-    assert RefinementSession.cools_down_until(over_budget) is None
+    assert scheduling.cools_down_until(over_budget) is None
 
 
 @pytest.mark.parametrize(
@@ -380,21 +380,21 @@ def test_the_first_cooldown_is_a_setting(app, over_budget, monkeypatch, setting,
         app.extensions, "refine.settings", replace(settings, cooldown_hours=setting)
     )
 
-    assert RefinementSession.cools_down_until(over_budget) == NOW + timedelta(hours=hours)
+    assert scheduling.cools_down_until(over_budget) == NOW + timedelta(hours=hours)
 
 
 @pytest.mark.parametrize(("threshold", "is_left_alone"), [(1, True), (0.995, True), (0.99, False)])
 def test_who_could_remove_nothing_is_left_alone(over_budget, threshold, is_left_alone):
     over_budget.refinement_threshold = threshold
 
-    assert RefinementSession.is_left_alone(over_budget, NOW) == is_left_alone
+    assert scheduling.is_cooling_down(over_budget, NOW) == is_left_alone
 
 
 @pytest.mark.parametrize("trigger", AUTOMATIC)
 def test_who_is_tried_again_anyway_is_left_alone(over_budget, trigger):
     past(over_budget, "failed", at=NOW - HOUR, trigger=trigger, attempt=4)
 
-    assert RefinementSession.is_left_alone(over_budget, NOW)
+    assert scheduling.is_cooling_down(over_budget, NOW)
 
 
 @pytest.mark.parametrize(
@@ -408,7 +408,7 @@ def test_who_is_tried_again_anyway_is_left_alone(over_budget, trigger):
 def test_a_failure_that_is_not_tried_again_leaves_nobody_alone(over_budget, failure):
     past(over_budget, "failed", **failure)
 
-    assert not RefinementSession.is_left_alone(over_budget, NOW)
+    assert not scheduling.is_cooling_down(over_budget, NOW)
 
 
 # -- what forbids an automatic session -------------------------------------------------------------
@@ -416,7 +416,7 @@ def test_a_failure_that_is_not_tried_again_leaves_nobody_alone(over_budget, fail
 
 def why_not(agent, at=NOW):
     db.session.flush()
-    return RefinementSession.why_not_ask(agent, at)
+    return scheduling.skip_reason(agent, at)
 
 
 def test_nothing_forbids_to_ask_who_was_never_asked(agent):
@@ -490,7 +490,7 @@ def test_an_undone_session_is_a_change(agent):
 
 
 CHANGES = {
-    "a memory added": lambda agent, first: agent.remember("something new", "core"),
+    "a memory added": lambda agent, first: agent.ledger.remember("something new", "core"),
     "a memory rewritten": lambda agent, first: setattr(first, "content", "something else"),
     "a memory tagged": lambda agent, first: setattr(first, "tags", ["relational"]),
     "a memory protected": lambda agent, first: first.set_constitutional(True),
@@ -504,7 +504,7 @@ CHANGES = {
 def test_a_change_of_memory_or_settings_allows_it_again(agent, change):
     past(agent, "declined")
 
-    change(agent, db.session.scalars(agent.memories("core")).first())
+    change(agent, db.session.scalars(agent.ledger.core()).first())
 
     assert why_not(agent) is None
 
@@ -537,7 +537,7 @@ def test_what_the_session_itself_made_is_no_change(agent):
 
 
 NO_CHANGES = {
-    "a journal memory": lambda agent: agent.remember("it rained", "journal"),
+    "a journal memory": lambda agent: agent.ledger.remember("it rained", "journal"),
     "another record": lambda agent: AuditLog.record("memory_access_viewed", agent=agent),
     "another agent's memory": lambda agent: factories.agent("new", account=agent.account),
     "another agent's settings": lambda agent: factories.agent().author("name", "Bo"),
@@ -642,7 +642,7 @@ def test_an_automatic_session_is_skipped_where_the_account_was_paused_since(agen
 
 
 def is_candidate(agent, at=NOW):
-    return chosen(RefinementSession.failed_last(at)) == [agent.id]
+    return chosen(scheduling.failed_last(at)) == [agent.id]
 
 
 def is_due_again(session, at=NOW):
@@ -762,7 +762,7 @@ def test_the_agents_of_a_paused_account_are_not_tried_again(agent):
 def test_nobody_is_tried_again_who_has_no_memory_to_change_any_more(agent):
     past(agent, "failed")
 
-    for memory in db.session.scalars(agent.memories("core")):
+    for memory in db.session.scalars(agent.ledger.core()):
         memory.set_constitutional(True)
 
     assert not is_candidate(agent)

@@ -16,7 +16,7 @@ from refine.models import (
     SessionAlreadyLive,
     SessionEntry,
 )
-from refine.models.run import LOST_AFTER
+from refine.models.runs.run import LOST_AFTER
 from tests import factories, sql
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -263,7 +263,7 @@ def test_each_duplicate_that_goes_is_a_record(app):
 
     session, _ = dedup(agent)
 
-    kept = db.session.scalars(agent.memories("core")).one()
+    kept = db.session.scalars(agent.ledger.core()).one()
     records = [
         record for record in factories.records(agent) if record.action == "memory_refinement_dedup"
     ]
@@ -445,7 +445,7 @@ def test_outcomes_count_the_sessions_of_the_last_30_days(app):
     for status, days in [("failed", 1), ("failed", 29), ("completed", 2), ("completed", 31)]:
         ended(agent, status, created_at=NOW - timedelta(days=days))
 
-    assert RefinementSession.outcomes(NOW) == {"failed": 2, "completed": 1}
+    assert session_totals.outcomes(NOW) == {"failed": 2, "completed": 1}
 
 
 # -- stopping --------------------------------------------------------------------------------------
@@ -516,7 +516,7 @@ def test_a_session_that_waits_in_the_queue_is_not_lost(app):
 @pytest.mark.parametrize(("edits", "status"), [(0, "failed"), (1, "incomplete")])
 def test_a_lost_session_failed_or_is_incomplete_where_something_was_changed(app, edits, status):
     session = factories.session(at=NOW)
-    for memory in db.session.scalars(session.agent.memories("core").limit(edits)).all():
+    for memory in db.session.scalars(session.agent.ledger.core().limit(edits)).all():
         session.delete(memory.id)
 
     session.end_if_lost(NOW + timedelta(minutes=5))
@@ -576,7 +576,7 @@ def test_a_ledger_that_grew_has_tokens_added(app):
 
 def test_every_figure_that_is_not_0_is_told(app):
     session = factories.session()
-    ids = [memory.id for memory in db.session.scalars(session.agent.memories("core"))]
+    ids = [memory.id for memory in db.session.scalars(session.agent.ledger.core())]
     session.consolidate(ids[:2], factories.text_of(50))
     session.update(ids[3], factories.text_of(24))
     session.protect(ids[4])
@@ -682,7 +682,7 @@ def test_summary_and_consent_reply_are_sealed_at_rest(app):
 
 def test_the_memories_of_a_session_name_it(app):
     session = factories.session()
-    ids = [memory.id for memory in db.session.scalars(session.agent.memories("core").limit(2))]
+    ids = [memory.id for memory in db.session.scalars(session.agent.ledger.core().limit(2))]
 
     merged = session.consolidate(ids, factories.text_of(50))
 

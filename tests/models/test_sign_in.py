@@ -7,7 +7,7 @@ import pytest
 from refine.errors import TooMany
 from refine.extensions import db
 from refine.models import SignIn, SignInFailure
-from refine.models.sign_in import (
+from refine.models.people.sign_in import (
     FAILURES_COUNT_FOR,
     IDLE_FOR,
     LONGEST,

@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from refine.extensions import db
 from refine.models import Account, Agent, RefinementSession
-from refine.models.spending import by_month, cost_usd_of_month, spent_since, spent_usd_of_month
+from refine.models.runs.spending import by_month, cost_usd_of_month, spent_since, spent_usd_of_month
 from tests import factories
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)

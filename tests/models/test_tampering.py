@@ -13,7 +13,7 @@ from sqlalchemy import select
 from refine.errors import SealingError
 from refine.extensions import canonical_json, db
 from refine.models import AgentMemory, WrappedKey
-from refine.models.verification import verify_all
+from refine.models.integrity import verify_all
 from refine.refinement import time_machine
 from refine.sealing import DataKey
 from tests import factories, sql
@@ -28,7 +28,7 @@ def agent(app):
 
 def lived(agent):
     for _ in range(3):
-        agent.remember(text_of(25), "core")
+        agent.ledger.remember(text_of(25), "core")
     session = factories.session(agent)
     session.update(ids_of(agent)[0], text_of(24))
     session.complete("Done.")
@@ -89,7 +89,7 @@ def test_a_record_that_was_moved_to_no_chain_is_missed_and_seen(agent):
 
     assert problems() == [
         f"record 4 is missing (the next one is 5, id {ids[4]})",
-        "the chain has records, but its head is gone",
+        "the chain has records, but its head is missing",
     ]
 
 
@@ -175,7 +175,7 @@ def test_what_was_altered_is_still_found_when_the_chain_went_on(agent):
     sql.tamper(f"UPDATE audit_logs SET action = 'x' WHERE id = {id_}")
     db.session.expire_all()
 
-    agent.remember("a new memory", "core")
+    agent.ledger.remember("a new memory", "core")
     db.session.commit()
 
     assert problems() == [altered(3, id_)]
@@ -185,7 +185,7 @@ def test_a_chain_that_went_on_from_a_forged_head_is_found_where_it_did(agent):
     sql.tamper(f"UPDATE chain_heads SET hash = repeat('a', 64) WHERE agent_id = {agent.id}")
     db.session.expire_all()
 
-    agent.remember("a new memory", "core")
+    agent.ledger.remember("a new memory", "core")
     db.session.commit()
 
     assert problems() == [altered(8, record_ids(agent)[7])]
@@ -194,7 +194,7 @@ def test_a_chain_that_went_on_from_a_forged_head_is_found_where_it_did(agent):
 # -- chains rewritten without the key --------------------------------------------------------------
 
 
-def rewritten(agent, key):
+def image_with(agent, key):
     """What seals every record of the chain anew under this key, and sets its head to the last."""
     link = "0" * 64
     for record in factories.records(agent):
@@ -218,13 +218,13 @@ def test_a_chain_that_was_rewritten_under_another_key_is_found_at_its_first_reco
         "nobody": PlainHash(),
     }
 
-    sql.tamper(*rewritten(agent, keys[whose]))
+    sql.tamper(*image_with(agent, keys[whose]))
 
     assert problems() == [altered(1, record_ids(agent)[0])]
 
 
 def test_a_chain_that_was_rewritten_under_the_right_key_is_whole(agent):
-    sql.tamper(*rewritten(agent, WrappedKey.platform().open()))
+    sql.tamper(*image_with(agent, WrappedKey.platform().open()))
 
     assert problems() == []
 

@@ -4,7 +4,7 @@ from argon2 import PasswordHasher
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db
 from refine.models import User
-from refine.models.user import NOBODYS_HASH
+from refine.models.people.user import DUMMY_PASSWORD_HASH
 from tests import factories
 from tests.factories import PASSWORD
 
@@ -56,7 +56,7 @@ def test_a_password_is_kept_as_an_argon2id_hash(app):
 
 
 def test_a_password_is_checked_for_as_long_where_there_is_no_such_user():
-    assert not PasswordHasher().check_needs_rehash(NOBODYS_HASH)
+    assert not PasswordHasher().check_needs_rehash(DUMMY_PASSWORD_HASH)
 
 
 def test_another_password_is_not_the_users(app):

@@ -6,7 +6,7 @@ from sqlalchemy import select
 from refine import clock
 from refine.extensions import db
 from refine.models import AgentMemory, AuditLog, ChainHead
-from refine.models.verification import stamp, verify_agent, verify_all
+from refine.models.integrity import stamp, verify_agent, verify_all
 from tests import factories, sql
 
 
@@ -195,7 +195,7 @@ def test_records_whose_head_is_gone_are_found(chain):
 
     sql.tamper(f"DELETE FROM chain_heads WHERE id = {head}")
 
-    assert problems() == ["the chain has records, but its head is gone"]
+    assert problems() == ["the chain has records, but its head is missing"]
 
 
 def test_one_bad_chain_does_not_hide_another(chain):
@@ -234,9 +234,9 @@ COLUMNS = [
 def remembered(app):
     """A memory with every column filled, and a record; beside it another one."""
     agent = factories.agent()
-    memory, _ = agent.remember("a memory", "core", ["relational"])
+    memory, _ = agent.ledger.remember("a memory", "core", ["relational"])
     memory.source, memory.source_id, memory.extra = "letta", "1", "more"
-    agent.remember("another memory", "core")
+    agent.ledger.remember("another memory", "core")
     db.session.commit()
     return memory
 
@@ -318,7 +318,7 @@ def test_a_memory_is_compared_with_its_last_record_not_with_the_first(remembered
 def test_memories_without_records_are_accepted_as_they_stand(app):
     agent = factories.agent("one", "two")
     db.session.commit()
-    agent.remember("three", "core")
+    agent.ledger.remember("three", "core")
     db.session.commit()
 
     (verified,) = verify_all()
@@ -393,7 +393,7 @@ def test_a_long_chain_is_followed_to_its_end(app):
 def test_what_a_transaction_has_changed_is_verified_within_it(app):
     agent = factories.agent("a memory")
     db.session.commit()
-    agent.remember("another one", "core")
+    agent.ledger.remember("another one", "core")
 
     found = [chain for chain in verify_all() if chain.name == f"agent {agent.id}"]
 

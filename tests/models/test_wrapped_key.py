@@ -10,7 +10,7 @@ from refine import clock, create_app
 from refine.errors import SealingError, WrongKey
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, WrappedKey
-from refine.models.verification import verify_all
+from refine.models.integrity import verify_all
 from refine.settings import Settings
 from tests import factories, sql
 
@@ -142,7 +142,7 @@ def old(app: Flask, environ: dict[str, str]) -> str:
     """The key under which two agents and the platform's records were sealed."""
     for name in ("Ada", "Bea"):
         agent = factories.agent(name=name, system_prompt=f"You are {name}.")
-        agent.remember(f"the words of {name}", "core")
+        agent.ledger.remember(f"the words of {name}", "core")
     db.session.commit()
     return environ["REFINE_ENCRYPTION_KEYS"]
 

@@ -12,7 +12,7 @@ from refine.errors import Refused
 from refine.extensions import db
 from refine.models import AgentMemory, AuditLog, RefinementSession
 from refine.models.audit import EDITS
-from refine.models.verification import verify_agent
+from refine.models.integrity import verify_agent
 from refine.refinement import time_machine
 from refine.refinement.time_machine import Undo, UndoConflict
 from refine.tools import RefinementTool, SaveMemoryTool
@@ -291,10 +291,10 @@ class Life(RuleBasedStateMachine):
         """Undo, which says before what it says afterwards, and counts right."""
         session = db.session.get_one(RefinementSession, self.session_ids[number])
         seen = time_machine.preview(session, and_after=and_after)
-        found = self.agent.core_figures()
+        found = self.agent.ledger.figures()
         done = self.undo(number, and_after=and_after)
         db.session.commit()
-        left = self.agent.core_figures()
+        left = self.agent.ledger.figures()
         effect = done.effect
         assert (seen.effect, seen.sessions) == (effect, done.sessions)
         assert (effect.memories_before, effect.mass_before) == found

@@ -33,7 +33,7 @@ class World:
 
     def use(self, agent: Agent) -> None:
         """Let sessions be about another agent."""
-        self.agent, self.memories = agent, list(db.session.scalars(agent.memories("core")))
+        self.agent, self.memories = agent, list(db.session.scalars(agent.ledger.core()))
 
     def settings(self, **variables: str) -> Settings:
         own = {"OPENROUTER_BASE_URL": self.model.base_url}
@@ -67,7 +67,7 @@ class World:
         return done
 
     def kept(self) -> list[int]:
-        return [memory.id for memory in db.session.scalars(self.agent.memories("core"))]
+        return [memory.id for memory in db.session.scalars(self.agent.ledger.core())]
 
     def journal(self) -> list[str]:
         return [memory.content for memory in db.session.scalars(self.agent.memories("journal"))]

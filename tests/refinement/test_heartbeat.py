@@ -14,9 +14,9 @@ from sqlalchemy import Engine, event, text
 from refine.extensions import db
 from refine.jobs.tick import INTERVAL
 from refine.models import RefinementSession
-from refine.models.run import LOST_AFTER
+from refine.models.runs.run import LOST_AFTER
 from refine.refinement import heartbeat
-from refine.refinement.heartbeat import beating
+from refine.running.heartbeat import beating
 from tests import factories, sql
 from tests.commands import eventually
 

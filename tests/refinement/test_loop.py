@@ -17,8 +17,8 @@ from sqlalchemy import text
 from refine import clock
 from refine.extensions import db
 from refine.models import RefinementSession, User
-from refine.models.session.entry import SessionEntry
-from refine.models.verification import verify_all
+from refine.models.runs.session.entry import SessionEntry
+from refine.models.integrity import verify_all
 from refine.refinement import heartbeat
 from refine.refinement.loop import Event, refine
 from refine.tools.refinement import DEFINITION
@@ -303,7 +303,7 @@ def test_every_ending_gives_the_lease_back_and_records_measured_figures(
     session = world.refine()
 
     ends = [record for record in world.records(session) if record.action in ACTIONS.values()]
-    count, mass = world.agent.core_figures()
+    count, mass = world.agent.ledger.figures()
     assert [record.action for record in ends] == [ACTIONS[ending.status]]
     assert ends[0].data["status"] == ending.status
     assert ends[0].data["reason"] == ending.reason

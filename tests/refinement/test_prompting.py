@@ -12,7 +12,7 @@ from refine import clock, prompts
 from refine.extensions import db
 from refine.llm.rehearsal import answer
 from refine.models import Agent, RefinementSession
-from refine.models.session.entry import SessionEntry
+from refine.models.runs.session.entry import SessionEntry
 from refine.refinement.prompting import Ledger, brief, opening, room_for_ledger
 from refine.tools.refinement import DEFINITION
 from tests import factories
@@ -306,7 +306,7 @@ def test_the_rehearsal_model_reads_the_same_ledger_as_is_shown(agent: Agent) -> 
 
     (call,) = reply["choices"][0]["message"]["tool_calls"]
     merged = json.loads(call["function"]["arguments"])["ids"]
-    assert merged == [memory.id for memory in db.session.scalars(agent.memories("core"))][-2:]
+    assert merged == [memory.id for memory in db.session.scalars(agent.ledger.core())][-2:]
 
 
 # -- the system prompt and the journal ------------------------------------------------------------
@@ -479,7 +479,7 @@ def test_what_was_saved_since_the_snapshot_cannot_be_changed_at_all(world: World
     saved: list[int] = []
 
     def save(session: RefinementSession) -> None:
-        memory, _ = session.agent.remember("saved meanwhile", "core")
+        memory, _ = session.agent.ledger.remember("saved meanwhile", "core")
         saved.append(memory.id)
         world.model.call("search", query="meanwhile").call("delete", id=memory.id)
         world.model.call("complete", summary="All is well.")

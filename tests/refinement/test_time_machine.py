@@ -16,8 +16,8 @@ from refine.errors import RefineError, Refused, SealingError
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, MemoryTask, RefinementSession, User
 from refine.models.audit import EDITS
-from refine.models.image import Image
-from refine.models.verification import verify_agent, verify_all
+from refine.models.ledger.image import Image
+from refine.models.integrity import verify_agent, verify_all
 from refine.refinement import time_machine
 from refine.refinement.time_machine import Undo, UndoConflict
 from tests import factories, sql
@@ -435,7 +435,7 @@ def test_an_undone_session_says_when_and_by_which_user(agent: Agent) -> None:
 
     undo(session, user=user, at=NOW)
 
-    assert session.undone_words == "was undone on 2026-03-04 at 12:00 UTC by ada@example.org"
+    assert session.undo_summary == "was undone on 2026-03-04 at 12:00 UTC by ada@example.org"
     assert (session.undone_at, session.undone_by, session.undone_through) == (
         NOW,
         user,
@@ -449,7 +449,7 @@ def test_an_undone_session_says_how_where_no_user_did_it(agent: Agent, through: 
 
     undo(session, through=through, at=NOW)
 
-    assert session.undone_words == f"was undone on 2026-03-04 at 12:00 UTC by the {through}"
+    assert session.undo_summary == f"was undone on 2026-03-04 at 12:00 UTC by the {through}"
 
 
 def test_who_undid_it_first_stays_who_undid_it(agent: Agent) -> None:
@@ -459,7 +459,7 @@ def test_who_undid_it_first_stays_who_undid_it(agent: Agent) -> None:
     undo(session, user=factories.user(), at=NOW + timedelta(days=1))
 
     assert (session.undone_at, session.undone_by) == (NOW, None)
-    assert session.undone_words.endswith("by the command line")
+    assert session.undo_summary.endswith("by the command line")
 
 
 def test_an_undo_leaves_the_outcome_as_it_was(agent: Agent) -> None:
@@ -528,7 +528,7 @@ def test_the_later_session_and_then_the_earlier_one_can_be_undone(agent: Agent, 
 def test_a_merge_whose_result_a_later_session_merged_waits_for_that_one(agent: Agent) -> None:
     before = rows(agent)
     earlier = refined(agent, merges)
-    (merged,) = db.session.scalars(agent.memories("core").filter_by(session_id=earlier.id)).all()
+    (merged,) = db.session.scalars(agent.ledger.core().filter_by(session_id=earlier.id)).all()
     merged_id = merged.id
     later = begun(agent)
     later.consolidate([merged_id, changeable(agent)[1]], text_of(75))
@@ -675,7 +675,7 @@ def test_a_toggle_between_two_edits_of_the_session_is_in_the_way(agent: Agent) -
 
 def test_a_memory_saved_since_stays_as_it_is(agent: Agent) -> None:
     session = refined(agent, deletes)
-    saved, _ = agent.remember("a new memory", "core")
+    saved, _ = agent.ledger.remember("a new memory", "core")
     before = saved.image()
 
     undo(session)
@@ -689,7 +689,7 @@ def test_the_words_of_a_deleted_memory_saved_anew_are_there_twice_after_an_undo(
     id_ = changeable(agent)[0]
     content = memory(id_).content
     session = refined(agent, deletes)
-    saved, existed = agent.remember(content, "core")
+    saved, existed = agent.ledger.remember(content, "core")
 
     undo(session)
 
@@ -828,8 +828,8 @@ def test_and_after_leaves_what_came_before_the_session(agent: Agent) -> None:
 
 def test_memories_saved_since_stay_and_edits_of_them_are_undone(agent: Agent) -> None:
     session = refined(agent, updates)
-    core, _ = agent.remember("a new memory", "core", ["relational"])
-    note, _ = agent.remember("a new note", "journal")
+    core, _ = agent.ledger.remember("a new memory", "core", ["relational"])
+    note, _ = agent.ledger.remember("a new note", "journal")
     before = {id_: memory(id_).image() for id_ in (core.id, note.id)}
     refined(agent, lambda later, ids: later.consolidate([core.id, ids[1]], text_of(30)))
 
@@ -840,8 +840,8 @@ def test_memories_saved_since_stay_and_edits_of_them_are_undone(agent: Agent) ->
 
 def test_a_toggle_and_a_discard_of_a_memory_saved_since_are_undone(agent: Agent) -> None:
     session = refined(agent, updates)
-    toggled, _ = agent.remember("a new memory", "core")
-    discarded, _ = agent.remember("another memory", "core")
+    toggled, _ = agent.ledger.remember("a new memory", "core")
+    discarded, _ = agent.ledger.remember("another memory", "core")
     toggled.set_constitutional(True)
     discarded.discard()
 
@@ -1103,7 +1103,7 @@ def test_without_its_record_the_database_refuses_what_an_undo_does(agent: Agent)
     plan = time_machine.preview(session)
     (change,) = plan.changes
 
-    memory(change.memory_id).take_on(change.after, clock.now())
+    memory(change.memory_id).apply(change.after, clock.now())
 
     with pytest.raises(DBAPIError, match="is constitutional"):
         db.session.commit()
@@ -1308,12 +1308,12 @@ def test_the_figures_of_the_ledger_are_those_that_are_found_and_left(
 ) -> None:
     duplicated(agent, "relational")
     session = refined(agent, work)
-    found = agent.core_figures()
+    found = agent.ledger.figures()
 
     effect = undo(session).effect
 
     assert (effect.memories_before, effect.mass_before) == found
-    assert (effect.memories_after, effect.mass_after) == agent.core_figures()
+    assert (effect.memories_after, effect.mass_after) == agent.ledger.figures()
 
 
 @pytest.mark.parametrize(
@@ -1454,4 +1454,4 @@ def test_the_user_who_undoes_is_the_one_that_is_recorded(agent: Agent) -> None:
     undo(session, user=user)
 
     assert session.undone_by_id == last_record(agent).user_id == user.id != someone.id
-    assert db.session.get_one(User, user.id).email in session.undone_words
+    assert db.session.get_one(User, user.id).email in session.undo_summary

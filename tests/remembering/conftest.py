@@ -70,7 +70,7 @@ class World:
         return done
 
     def core(self) -> list[str]:
-        return [memory.content for memory in db.session.scalars(self.agent.memories("core"))]
+        return [memory.content for memory in db.session.scalars(self.agent.ledger.core())]
 
     def journal(self) -> list[str]:
         return [memory.content for memory in db.session.scalars(self.agent.memories("journal"))]

@@ -12,8 +12,8 @@ from sqlalchemy.exc import DBAPIError
 from refine import clock
 from refine.extensions import db
 from refine.models import AgentMemory, MemoryTask
-from refine.models.run import LOST_AFTER
-from refine.models.verification import verify_agent
+from refine.models.runs.run import LOST_AFTER
+from refine.models.integrity import verify_agent
 from refine.refinement import holding
 from refine.remembering.running import remember
 from tests import factories, sql

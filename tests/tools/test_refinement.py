@@ -27,7 +27,7 @@ def agent(app):
 
 @pytest.fixture
 def ids(agent):
-    return [memory.id for memory in db.session.scalars(agent.memories("core"))]
+    return [memory.id for memory in db.session.scalars(agent.ledger.core())]
 
 
 @pytest.fixture
@@ -774,7 +774,7 @@ def test_a_merge_of_more_memories_than_a_memory_can_name_is_rolled_back_like_any
     result = tool.execute(action="consolidate", ids=ids, content="one")
 
     assert result["type"] == "refinement_rolled_back"
-    assert agent.core_figures()[0] == 600
+    assert agent.ledger.figures()[0] == 600
 
 
 CALLS = [

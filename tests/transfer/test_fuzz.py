@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from flask import Flask
 
-from refine.models.verification import verify_agent
+from refine.models.integrity import verify_agent
 from refine.transfer.importing import import_memories
 from refine.transfer.rows import BadRow, Incoming, LeftOut
 from tests import factories

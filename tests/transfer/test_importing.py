@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from refine.errors import Refused
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, RefinementSession
-from refine.models.verification import verify_agent
+from refine.models.integrity import verify_agent
 from refine.rules.content import TAGS
 from refine.rules.instants import EARLIEST
 from refine.transfer import importing, own

@@ -11,7 +11,7 @@ from flask import Flask
 from redis import Redis
 
 from refine.extensions import db
-from refine.jobs.access import ask_for_access
+from refine.jobs.runs import ask_for_access
 from refine.models import AccessGrant, Agent, User
 from tests import factories, sql
 from tests.web.conftest import Browser, SignedIn, ended_session, person, records, words_of
@@ -271,7 +271,7 @@ def test_the_purpose_is_told_to_its_user_and_to_admins(
 def test_the_story_names_each_step_with_who_took_it(
     dashboard: Browser, grant: AccessGrant, agent: Agent, admin: User
 ) -> None:
-    ids = [memory.id for memory in db.session.scalars(agent.memories("core"))]
+    ids = [memory.id for memory in db.session.scalars(agent.ledger.core())]
     dashboard.get(f"/agents/{agent.id}/ledger")
     dashboard.submit(f"/access/{grant.id}/end")
 
@@ -332,7 +332,7 @@ def test_under_a_grant_the_ledger_says_what_is_kept(
 def test_filters_hold_under_a_grant(
     dashboard: Browser, grant: AccessGrant, agent: Agent, admin: User, kind: str, shown: bool
 ) -> None:
-    first = next(iter(db.session.scalars(agent.memories("core"))))
+    first = next(iter(db.session.scalars(agent.ledger.core())))
     first.discard(user=admin)
     db.session.commit()
 

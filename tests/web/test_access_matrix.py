@@ -14,7 +14,7 @@ from flask import Flask
 
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, User
-from refine.models.access import END_REASONS, STATUSES
+from refine.models.runs.access import END_REASONS, STATUSES
 from tests import factories, sql
 from tests.web.conftest import Browser, browser_of, ended_session, person
 

@@ -95,7 +95,7 @@ def test_of_an_inactive_agent_it_offers_no_session(dashboard: Browser, agent: Ag
 
 
 def test_what_happened_is_drawn_and_listed(dashboard: Browser, agent: Agent) -> None:
-    first = db.session.scalars(agent.memories("core")).first()
+    first = db.session.scalars(agent.ledger.core()).first()
     assert first is not None
     session = ended_session(agent, first)
 
@@ -250,7 +250,7 @@ def kinds(agent: Agent) -> Composition:
         factories.memory(agent).discard()
     factories.memory(agent, tags=["voice", "relational"])
     db.session.commit()
-    return agent.composition()
+    return agent.ledger.composition()
 
 
 def rows_of(page: str) -> int:

@@ -13,7 +13,7 @@ from flask import Flask
 
 from refine.extensions import db
 from refine.models import Agent, AuditLog, ChainHead, RefinementSession, User
-from refine.models.verification import stamp, verify_all
+from refine.models.integrity import stamp, verify_all
 from refine.transfer.importing import import_memories
 from refine.transfer.rows import Incoming
 from tests import factories

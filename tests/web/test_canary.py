@@ -44,7 +44,7 @@ def agent(app: Flask) -> Agent:
     admin = person(account=owner.account)
     memories[0].set_constitutional(True, user=admin)
     memories[1].discard(user=admin)
-    owner.remember(f"{CANARY} once more", "core")
+    owner.ledger.remember(f"{CANARY} once more", "core")
     owner.author("name", "Ada the second")
     owner.author("reflection_prompt", f"{CANARY} reflects")
     factories.grant(owner, purpose=f"{PURPOSE}, and nothing else", reply=f"NO, says {CANARY}")
@@ -157,7 +157,7 @@ def test_a_search_finds_no_content(agent: Agent, dashboard: Browser) -> None:
 
 
 def test_what_acting_answers_says_nothing_of_it(agent: Agent, dashboard: Browser) -> None:
-    memory = db.session.scalars(agent.memories("core")).first()
+    memory = db.session.scalars(agent.ledger.core()).first()
     assert memory is not None
     path = f"/agents/{agent.id}"
 

@@ -12,7 +12,7 @@ from werkzeug.test import TestResponse, encode_multipart
 
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, User
-from refine.models.verification import verify_agent
+from refine.models.integrity import verify_agent
 from refine.web.uploads import LARGEST_FILE_MEGABYTES
 from tests import factories, sql
 from tests.transfer.files import fixture, own_file, own_row

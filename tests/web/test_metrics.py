@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from refine import clock, create_app
 from refine.extensions import db
 from refine.models import ClockMark, MemoryTask, RefinementSession
-from refine.models.session import EndStatus
+from refine.models.runs.session import EndStatus
 from refine.settings import Settings
 from tests import factories
 from tests.commands import UNUSED_PORT

@@ -28,7 +28,7 @@ def filled(account: Account, owner: Agent, session: RefinementSession, number: i
         agent = factories.agent("one", account=account)
         factories.memory(owner).discard(user=user)
         factories.memory(owner, tags=["voice"])
-        owner.remember(f"saved {factories.text_of(9)}", "core", at=at)
+        owner.ledger.remember(f"saved {factories.text_of(9)}", "core", at=at)
         for status in ("failed", "declined", "completed"):
             one = RefinementSession.queue(owner, "weekly", user=user, at=at)
             kind = "timeout" if status == "failed" else None
@@ -59,7 +59,7 @@ def session(owner: Agent) -> RefinementSession:
     """A session that deleted one memory, and can be undone."""
     started = factories.session(owner)
     tool = RefinementTool(started)
-    first = db.session.scalars(owner.memories("core")).first()
+    first = db.session.scalars(owner.ledger.core()).first()
     assert first is not None
     tool.execute(action="delete", id=first.id)
     tool.execute(action="complete", summary="done")

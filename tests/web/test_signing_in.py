@@ -10,7 +10,7 @@ from flask import Flask
 
 from refine.extensions import db
 from refine.models import AuditLog, Invitation, SignIn, SignInFailure, User
-from refine.models.sign_in import MAX_FAILURES_OF_ADDRESS, MAX_FAILURES_OF_EMAIL
+from refine.models.people.sign_in import MAX_FAILURES_OF_ADDRESS, MAX_FAILURES_OF_EMAIL
 from tests import factories, sql
 from tests.factories import PASSWORD
 from tests.web.conftest import Browser, SignedIn, browser_of, person, records, words_of

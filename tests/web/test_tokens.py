@@ -9,7 +9,7 @@ from refine import clock
 from refine.errors import NotFound
 from refine.extensions import db
 from refine.models import ApiToken, User
-from refine.models.api_token import is_well_formed
+from refine.models.clients.api_token import is_well_formed
 from tests import factories, sql
 from tests.web.conftest import Browser, SignedIn, actions_of, person, records, words_of
 

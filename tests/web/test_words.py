@@ -10,8 +10,8 @@ import time_machine
 
 import refine
 from refine.models import User
-from refine.models.run import LIVE
-from refine.models.session.columns import ENDED, TRIGGERS
+from refine.models.runs.run import LIVE
+from refine.models.runs.session.state import ENDED, TRIGGERS
 from refine.transfer.formats import READERS
 from refine.web import words
 from refine.web.charts import OUTCOMES

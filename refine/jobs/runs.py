@@ -1,0 +1,136 @@
+"""The jobs that work on runs, and the verbs that request one now and have it worked on later."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.exc import DBAPIError
+
+from refine import clock, settings
+from refine.access import asking
+from refine.errors import Refused, Unreachable
+from refine.extensions import db, safe_rollback
+from refine.jobs import stopping
+from refine.jobs.dispatch import dispatch, dispatch_if_possible
+from refine.models import AccessGrant, Account, Agent, MemoryTask, RefinementSession, User
+from refine.models.runs.access import AccessTerms
+from refine.models.runs.session import Trigger, scheduling
+from refine.refinement.loop import refine
+from refine.remembering.running import remember
+
+
+class RunFault(Exception):
+    """A fault in Refine ended a run; the message holds its id and the fault's class alone."""
+
+
+def refine_session(session_id: str) -> None:
+    """Run the queued session of this id."""
+    _work_on(refine, session_id)
+
+
+def work_on_task(task_id: str) -> None:
+    """Work on the queued memory task of this id."""
+    _work_on(remember, task_id)
+
+
+def ask_for_access(grant_id: str) -> None:
+    """Ask the agent of the waiting request of this id."""
+    _work_on(asking.ask_for_access, grant_id)
+
+
+def _work_on(work: Callable[..., object], run_id: str) -> None:
+    """Work on a run, quietly not if it cannot be claimed; then make room for the next."""
+    try:
+        work(uuid.UUID(run_id), settings.current(), is_stopping=stopping.stop_requested)
+    except Exception as fault:
+        # RQ keeps tracebacks in Redis, and a message may quote what it should not
+        raise RunFault(f"run {run_id}: {type(fault).__name__}") from None
+    finally:
+        dispatch_if_possible()
+
+
+def refine_later(agent: Agent, trigger: Trigger, **fields: Any) -> RefinementSession:
+    """Queue a session for the agent, commit, and hand it to a worker.
+
+    Raises SessionAlreadyLive; or Unreachable if it could not be handed over: it stays queued, and
+    the clock hands it over later.
+    """
+    session = RefinementSession.queue(agent, trigger, **fields)
+    db.session.commit()
+    try:
+        dispatch()
+    except DBAPIError:
+        safe_rollback()
+        raise Unreachable(
+            "the session is queued, but the database was too busy to hand it over; the clock will "
+            "do it later"
+        ) from None
+    return session
+
+
+def extract_later(agent: Agent, conversation: object) -> MemoryTask:
+    """Store a finished conversation, sealed, commit, and hand its extraction to a worker.
+
+    ``conversation``: messages as in ``rules.conversation``. Raises InvalidValue, Refused or TooMany
+    with nothing stored.
+    """
+    task = MemoryTask.extract(agent, conversation)
+    db.session.commit()
+    dispatch_if_possible()
+    return task
+
+
+def request_access_later(agent: Agent, user: User, terms: AccessTerms) -> AccessGrant:
+    """Add the user's request, commit, and have a worker ask the agent.
+
+    Raises Refused, and AccessOpenAlready if there is one.
+    """
+    requested = AccessGrant.request(agent, user, terms)
+    db.session.commit()
+    dispatch_if_possible()
+    return requested
+
+
+def sweep(
+    account: Account | None = None, *, user: User | None = None
+) -> Iterator[tuple[Agent, str]]:
+    """Queue a session for every agent that needs one; yield each agent and the outcome in words.
+
+    For all accounts, or one; ``user`` is who asked for it in the dashboard. One agent's failure
+    touches no other. Cool-downs do not apply: a sweep by hand asks every agent that is due. Raises
+    Unreachable at the end if Redis is away; what was queued stays queued.
+    """
+    agents = select(Agent.id).order_by(Agent.id)
+    if account is not None:
+        agents = agents.where(Agent.account_id == account.id)
+    for agent_id in db.session.scalars(agents).all():
+        agent = db.session.get_one(Agent, agent_id)
+        try:
+            outcome = _sweep_one(agent, user)
+        except Refused as refusal:
+            outcome = str(refusal)
+        except DBAPIError as error:
+            outcome = f"failed: {error.args[0]}"
+        db.session.rollback()
+        yield agent, outcome
+    dispatch()
+
+
+def _sweep_one(agent: Agent, user: User | None) -> str:
+    at = clock.now()
+    live = RefinementSession.live_of(agent)
+    if live is not None and live.status == "queued":
+        live.dispatched_at = None
+        db.session.commit()
+        return "was waiting; handed over again"
+    if (unavailable := agent.unavailable_reason(automatic=True)) is not None:
+        return f"skipped: {unavailable}"
+    if not agent.needs_refinement(at):
+        return "needs none"
+    if (forbidden := scheduling.forbidden_reason(agent, at)) is not None:
+        return f"skipped: {forbidden}"
+    trigger: Trigger = "weekly" if agent.slot_is_due(at) else "over_budget"
+    RefinementSession.queue(agent, trigger, user=user, at=at)
+    db.session.commit()
+    return f"queued ({trigger})"

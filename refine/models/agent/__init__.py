@@ -1,0 +1,23 @@
+"""Agents: the AI personas whose memory is kept.
+
+``owner`` is the agent as owner of its ledger, key and audit chain; ``eligibility`` says who may be
+asked, in Python and in SQL; ``agent`` holds identity and settings.
+"""
+
+from refine.models.agent.agent import (
+    ADMIN_FIELDS,
+    AUTHORED_FIELDS,
+    MAX_CORE_TOKEN_BUDGET,
+    PLATFORM_FIELDS,
+    PROMPTS,
+    Agent,
+)
+
+__all__ = [
+    "ADMIN_FIELDS",
+    "AUTHORED_FIELDS",
+    "MAX_CORE_TOKEN_BUDGET",
+    "PLATFORM_FIELDS",
+    "PROMPTS",
+    "Agent",
+]

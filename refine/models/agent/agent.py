@@ -1,0 +1,249 @@
+"""An agent's identity and settings, and who may change them."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import CheckConstraint, Numeric, Text, func, or_, select
+from sqlalchemy.orm import Mapped, mapped_column, validates
+
+from refine.errors import Ambiguous, InvalidValue, NotFound
+from refine.extensions import Base, database_now, db
+from refine.models.agent.eligibility import DEFAULT_THRESHOLD, Eligibility
+from refine.models.audit import AuditLog
+from refine.models.audit.record import Actor
+from refine.models.columns import BoolFalse, Created, Sealed, SealedText, Updated
+from refine.models.keys import WrappedKey
+from refine.models.people import Account
+from refine.models.settings_change import set_fields
+from refine.prompts import default_prompt
+from refine.rules.content import one_line, prompt_text
+from refine.rules.numbers import parse_threshold
+
+MAX_CORE_TOKEN_BUDGET = 10_000_000
+
+# Fields that an agent may view and set itself; all but the name have a default.
+AUTHORED_FIELDS = (
+    "name",
+    "system_prompt",
+    "reflection_prompt",
+    "memory_reflection_prompt",
+    "refinement_prompt",
+    "refinement_threshold",
+)
+
+# Fields that an admin may set in the dashboard.
+ADMIN_FIELDS = ("model_id", "core_token_budget", "refinement_threshold", "paused", "active")
+
+# Fields that an agent's platform may set over the API; it writes prompts but never reads them.
+PLATFORM_FIELDS = (*AUTHORED_FIELDS, "model_id", "core_token_budget", "active", "paused")
+
+PROMPTS = ("system_prompt", "reflection_prompt", "memory_reflection_prompt", "refinement_prompt")
+
+
+class Agent(Eligibility, Base):
+    """An AI persona: name, model, prompts, settings; its memories and sessions refer to it."""
+
+    __tablename__ = "agents"
+    __table_args__ = (
+        CheckConstraint(
+            "refinement_threshold > 0 AND refinement_threshold <= 1", name="refinement_threshold"
+        ),
+        CheckConstraint(
+            f"core_token_budget BETWEEN 1 AND {MAX_CORE_TOKEN_BUDGET}", name="core_token_budget"
+        ),
+    )
+
+    model_id: Mapped[str] = mapped_column(Text)
+    sealed_system_prompt: Mapped[Sealed | None] = mapped_column("system_prompt", deferred=True)
+    sealed_reflection_prompt: Mapped[Sealed | None] = mapped_column(
+        "reflection_prompt", deferred=True
+    )
+    sealed_memory_reflection_prompt: Mapped[Sealed | None] = mapped_column(
+        "memory_reflection_prompt", deferred=True
+    )
+    sealed_refinement_prompt: Mapped[Sealed | None] = mapped_column(
+        "refinement_prompt", deferred=True
+    )
+    refinement_threshold: Mapped[float | None] = mapped_column(Numeric(5, 4, asdecimal=False))
+    reflects_daily: Mapped[BoolFalse]
+    identity_changed_at: Mapped[datetime | None]
+    created_at: Mapped[Created]
+    updated_at: Mapped[Updated]
+
+    system_prompt = SealedText(prompt_text)
+    reflection_prompt = SealedText(prompt_text)
+    memory_reflection_prompt = SealedText(prompt_text)
+    refinement_prompt = SealedText(prompt_text)
+
+    def __init__(self, *, account: Account, name: str, model_id: str, **fields: Any) -> None:
+        # the key comes first: it seals the prompts among the fields
+        self.wrapped_key = WrappedKey.new("agent")
+        super().__init__(account=account, name=name, model_id=model_id, **fields)
+
+    # -- finding --------------------------------------------------------------------------------
+
+    @classmethod
+    def named(cls, reference: str) -> "Agent":
+        """Return the agent of that id or name; NotFound, or Ambiguous with the ids."""
+        same = cls.name == reference
+        if reference.isascii() and reference.isdigit() and len(reference) < 19:
+            same = or_(cls.id == int(reference), same)
+        found = db.session.scalars(select(cls).where(same).order_by(cls.id)).all()
+        by_id = [agent for agent in found if str(agent.id) == reference]
+        if not found:
+            raise NotFound(f"no agent is called {reference!r}; `refine agent list` shows them")
+        if len(found) > 1 and not by_id:
+            ids = ", ".join(str(agent.id) for agent in found)
+            raise Ambiguous(f"several agents are called {reference!r}; use an id: {ids}")
+        return by_id[0] if by_id else found[0]
+
+    # -- settings with defaults -----------------------------------------------------------------
+
+    @property
+    def effective_refinement_threshold(self) -> float:
+        """The share of its ledger that a session must leave standing."""
+        return float(self.threshold)
+
+    @property
+    def threshold(self) -> Decimal:
+        """The same as an exact decimal."""
+        if self.refinement_threshold is None:
+            return DEFAULT_THRESHOLD
+        return Decimal(str(self.refinement_threshold))
+
+    @property
+    def effective_system_prompt(self) -> str:
+        """The agent's own system prompt, or the default."""
+        return self.system_prompt or default_prompt("system_prompt")
+
+    @property
+    def effective_refinement_prompt(self) -> str:
+        """The agent's own style for sessions, or the conservative default."""
+        return self.refinement_prompt or default_prompt("refinement_prompt")
+
+    def authored(self, field: str) -> tuple[Any, bool]:
+        """Return the effective value of an authored field, and whether it is the default."""
+        own = getattr(self, field)
+        if own is not None:
+            return own, False
+        if field == "refinement_threshold":
+            return self.effective_refinement_threshold, True
+        return default_prompt(field), True
+
+    def author(self, field: str, value: object, at: datetime | None = None) -> None:
+        """Set a field of ``AUTHORED_FIELDS`` as the agent itself; None restores the default.
+
+        Writing a reflection prompt turns the daily reflection on, the default turns it off.
+        Recorded as ``agent_settings_update``, the values sealed. InvalidValue changes nothing.
+        """
+        if field == "name" and value is None:
+            raise InvalidValue("name has no default; give one")
+        self.lock()
+        before, reflected = getattr(self, field), self.reflects_daily
+        setattr(self, field, value)
+        after = getattr(self, field)
+        data = {"field": field, "by": "agent", "characters": len(str(after or ""))}
+        if field == "reflection_prompt":
+            self.reflects_daily = after is not None
+            data["reflects_daily"] = self.reflects_daily
+        if after != before or self.reflects_daily != reflected:
+            self._record_settings(at=at, data=data, sealed={"before": before, "after": after})
+
+    def configure(self, *, user: Actor, at: datetime | None = None, **fields: Any) -> list[str]:
+        """Set fields of ``ADMIN_FIELDS`` as a user; return the names of those that changed.
+
+        Recorded as ``agent_settings_update``. InvalidValue changes nothing. A new model changes the
+        agent's identity: for a day, by the database's clock, its consent to access does not count.
+        """
+        self.lock()
+        changes = set_fields(self, fields)
+        if "model_id" in changes:
+            self.identity_changed_at = database_now()
+        if changes:
+            self._record_settings(user=user, at=at, data={"changes": changes, "by": "user"})
+        return list(changes)
+
+    def configure_by_platform(self, actor: Mapping[str, Any], **fields: Any) -> list[str]:
+        """Set fields of ``PLATFORM_FIELDS``; return the names of those that changed.
+
+        Recorded as ``agent_settings_update``, each prompt in a sealed record of its own; ``actor``
+        names the platform's token in the records. After InvalidValue the caller rolls back. A new
+        model or prompt changes the agent's identity, as in ``configure``. Removing the
+        ``reflection_prompt`` ends the daily reflection; only the agent itself can turn it on.
+        """
+        self.lock()
+        before = {field: getattr(self, field) for field in PROMPTS if field in fields}
+        after = {field: fields.pop(field) for field in before}
+        changes = set_fields(self, fields)
+        if changes:
+            self._record_settings(data={"changes": changes, **actor})
+        for field, value in after.items():
+            setattr(self, field, value)
+            after[field] = getattr(self, field)
+        if "reflection_prompt" in after and after["reflection_prompt"] is None:
+            self.reflects_daily = False
+        prompts = [field for field in after if after[field] != before[field]]
+        for field in prompts:
+            self._record_settings(
+                data={"field": field, "characters": len(after[field] or ""), **actor},
+                sealed={"before": before[field], "after": after[field]},
+            )
+        if prompts or "model_id" in changes:
+            self.identity_changed_at = database_now()
+        return [*changes, *prompts]
+
+    def clear_refinement_prompt(self, *, user: Actor, at: datetime | None = None) -> bool:
+        """Reset the session style to the default without reading it; tell whether it was set."""
+        self.lock()
+        before = self.refinement_prompt
+        if before is None:
+            return False
+        self.refinement_prompt = None
+        self.identity_changed_at = database_now()
+        self._record_settings(
+            user=user,
+            at=at,
+            data={"field": "refinement_prompt", "by": "user", "characters": 0},
+            sealed={"before": before, "after": None},
+        )
+        return True
+
+    def characters_of(self, prompt: str) -> int | None:
+        """Return the length of one of ``PROMPTS``; None for a default."""
+        own = None if self.is_erased else getattr(self, prompt)
+        return len(own) if own is not None else None
+
+    def last_prompt_changes(self) -> dict[str, datetime]:
+        """Return when each of ``PROMPTS`` was last changed; unchanged ones are left out."""
+        field = AuditLog.data["field"].as_string()
+        last = (
+            select(field, func.max(AuditLog.created_at))
+            .where(AuditLog.agent_id == self.id, AuditLog.action == "agent_settings_update")
+            .where(field.in_(PROMPTS))
+            .group_by(field)
+        )
+        return dict(db.session.execute(last).all())
+
+    def _record_settings(self, **about: Any) -> None:
+        self.record("agent_settings_update", subject=("Agent", self.id), **about)
+
+    # -- validation -----------------------------------------------------------------------------
+
+    @validates("name", "model_id")
+    def _valid_line(self, key: str, value: Any) -> str:
+        return one_line(value, field=key)
+
+    @validates("refinement_threshold")
+    def _valid_threshold(self, _key: str, value: Any) -> float | None:
+        is_blank = value is None or (isinstance(value, str) and not value.strip())
+        return None if is_blank else float(parse_threshold(value))
+
+    @validates("core_token_budget")
+    def _valid_budget(self, _key: str, value: Any) -> int:
+        if type(value) is not int or not 1 <= value <= MAX_CORE_TOKEN_BUDGET:
+            raise InvalidValue(
+                f"core_token_budget must be a whole number from 1 to {MAX_CORE_TOKEN_BUDGET:,}"
+            )
+        return value

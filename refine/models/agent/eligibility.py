@@ -1,0 +1,105 @@
+"""Who may be asked: each rule in Python for one agent, and in SQL for many, side by side."""
+
+from datetime import datetime
+from decimal import Decimal
+
+from sqlalchemy import ColumnElement, and_, exists, select, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from refine import clock
+from refine.extensions import db
+from refine.models.agent.owner import LedgerOwner
+from refine.models.columns import BoolFalse, BoolTrue
+from refine.models.keys import WrappedKey
+from refine.models.ledger import AgentMemory
+from refine.models.people import Account
+
+DEFAULT_THRESHOLD = Decimal("0.75")
+DEFAULT_CORE_TOKEN_BUDGET = 5_000
+
+
+class Eligibility(LedgerOwner):
+    """The settings and figures that decide whether an agent's model is asked for anything."""
+
+    core_token_budget: Mapped[int] = mapped_column(
+        default=DEFAULT_CORE_TOKEN_BUDGET, server_default=text(str(DEFAULT_CORE_TOKEN_BUDGET))
+    )
+    active: Mapped[BoolTrue]
+    paused: Mapped[BoolFalse]
+    last_refinement_at: Mapped[datetime | None]
+
+    # -- may it be asked at all? -----------------------------------------------------------------
+
+    def unavailable_reason(self, *, automatic: bool) -> str | None:
+        """Return why the agent may not be asked; None if it may.
+
+        ``automatic``: nobody asks by hand, so a paused agent or account is left alone.
+        """
+        if not self.active:
+            return "the agent is not active"
+        if self.is_erased:
+            return "the agent was erased"
+        if automatic and self.paused:
+            return "the agent is paused"
+        if automatic and self.account.paused:
+            return "its account is paused"
+        return None
+
+    @classmethod
+    def is_available(cls, *, automatic: bool) -> ColumnElement[bool]:
+        """Return the condition under which ``unavailable_reason`` is None."""
+        has_key = exists().where(WrappedKey.id == cls.data_key_id, WrappedKey.wrapped.is_not(None))
+        by_hand = and_(cls.active, has_key)
+        account_paused = exists().where(Account.id == cls.account_id, Account.paused)
+        return and_(by_hand, ~cls.paused, ~account_paused) if automatic else by_hand
+
+    # -- is there anything to refine? ------------------------------------------------------------
+
+    def has_unlocked_core_memory(self) -> bool:
+        """Tell whether there is a kept core memory that a session may change."""
+        unlocked = self.ledger.core().where(~AgentMemory.is_locked).limit(1)
+        return db.session.scalar(unlocked) is not None
+
+    @classmethod
+    def with_unlocked_core_memory(cls) -> ColumnElement[bool]:
+        """Return the condition of ``has_unlocked_core_memory``."""
+        return exists().where(
+            AgentMemory.agent_id == cls.id, AgentMemory.is_kept_core, ~AgentMemory.is_locked
+        )
+
+    @property
+    def is_over_budget(self) -> bool:
+        """Whether the token mass exceeds the budget."""
+        return self.core_token_usage > self.core_token_budget
+
+    @classmethod
+    def over_budget(cls) -> ColumnElement[bool]:
+        """Return the condition of ``is_over_budget``."""
+        figures = AgentMemory.select_core_figures().where(AgentMemory.agent_id == cls.id)
+        mass = select(figures.correlate(cls).subquery().c.tokens).scalar_subquery()
+        return mass > cls.core_token_budget
+
+    # -- is a session due? -----------------------------------------------------------------------
+
+    def needs_refinement(self, at: datetime | None = None) -> bool:
+        """Tell whether a session is due: for the account's last slot, or over the budget."""
+        at = at or clock.now()
+        if self.unavailable_reason(automatic=True) or not self.has_unlocked_core_memory():
+            return False
+        return self.slot_is_due(at) or self.is_over_budget
+
+    def slot_is_due(self, at: datetime) -> bool:
+        """Tell whether the agent was not refined since its account's last slot."""
+        if self.last_refinement_at is None:
+            return True
+        return self.last_refinement_at < self.account.last_slot(at)
+
+    @classmethod
+    def not_refined_since(cls, slot_at: datetime) -> ColumnElement[bool]:
+        """Return the condition of ``slot_is_due`` for this slot."""
+        return cls.last_refinement_at.is_(None) | (cls.last_refinement_at < slot_at)
+
+    @classmethod
+    def may_be_refined(cls) -> ColumnElement[bool]:
+        """Return the condition of an agent that an automatic session has something to do for."""
+        return and_(cls.is_available(automatic=True), cls.with_unlocked_core_memory())

@@ -1,0 +1,59 @@
+"""Following a chain: every record in its place, unaltered, up to its head."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from sqlalchemy import Text, cast, select, update
+from sqlalchemy.orm import undefer
+
+from refine.extensions import db
+from refine.models.audit.record import GENESIS, AuditLog, ChainHead
+from refine.models.keys import WrappedKey
+
+_BATCH = 500
+
+
+class ChainBroken(Exception):
+    """The first bad record of a chain, or the first row that does not match its records."""
+
+
+def verified_records(head: ChainHead) -> Iterator[AuditLog]:
+    """Yield the chain's records in order; ChainBroken at the first one that is wrong."""
+    platform = WrappedKey.platform().open()
+    sequence, link = 0, GENESIS
+    chain = (
+        select(AuditLog, cast(AuditLog.data, Text).label("data_text"))
+        .options(undefer(AuditLog.sealed_text))
+        .where(AuditLog.chain_id == head.id)
+        .order_by(AuditLog.sequence, AuditLog.id)
+        .execution_options(yield_per=_BATCH)
+    )
+    with db.session.execute(chain) as rows:
+        for record, data in rows:
+            sequence += 1
+            if record.sequence != sequence:
+                raise ChainBroken(
+                    f"record {sequence} is missing "
+                    f"(the next one is {record.sequence}, id {record.id})"
+                )
+            if record.hash != record.link(platform, link, data):
+                raise ChainBroken(f"record {sequence} (id {record.id}) was altered, added or moved")
+            link = record.hash
+            yield record
+    if (head.sequence, head.hash) != (sequence, link):
+        raise ChainBroken(f"the chain ends at record {sequence}, its head says {head.sequence}")
+
+
+def headless_chains() -> Iterator[int]:
+    """Yield the ids of chains that have records but no head."""
+    headless = select(AuditLog.chain_id).where(AuditLog.chain_id.not_in(select(ChainHead.id)))
+    yield from db.session.scalars(headless.distinct())
+
+
+def mark_verified(chain_id: int, records: int, at: datetime) -> None:
+    """Note on a chain that its first ``records`` records verified."""
+    db.session.execute(
+        update(ChainHead)
+        .where(ChainHead.id == chain_id)
+        .values(verified_sequence=records, verified_at=at)
+    )

@@ -1,0 +1,114 @@
+"""Idempotency keys: a repeated API request is carried out once."""
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import (
+    Boolean,
+    CheckConstraint,
+    ForeignKey,
+    Text,
+    UniqueConstraint,
+    delete,
+    literal_column,
+)
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Mapped, mapped_column, relationship
+
+from refine import clock
+from refine.errors import InvalidValue
+from refine.extensions import Base, canonical_json, db
+from refine.models.clients.api_token import ApiToken
+from refine.models.columns import BigId, Created, Sealed
+from refine.models.keys import WrappedKey
+from refine.sealing import DataKey
+
+KEPT_FOR = timedelta(hours=24)
+
+_ANSWER_CONTEXT = "idempotency_keys.answer"
+_REQUEST_CONTEXT = "idempotency_keys.request"
+
+
+@dataclass(frozen=True)
+class KeptAnswer:
+    """The stored answer to a request."""
+
+    status: int
+    body: str
+    media_type: str | None
+    location: str | None
+
+
+class IdempotencyKey(Base):
+    """One key of one token: the hash of its request, and the answer once there is one.
+
+    Answers may hold memories, so they are sealed under the agent's key, or the platform's for a
+    platform token; the request's hash is keyed likewise.
+    """
+
+    __tablename__ = "idempotency_keys"
+    __table_args__ = (
+        UniqueConstraint("token_id", "key"),
+        CheckConstraint("(answer IS NULL) = (answered_at IS NULL)", name="answered"),
+    )
+
+    id: Mapped[BigId]
+    token_id: Mapped[int] = mapped_column(ForeignKey("api_tokens.id"))
+    key: Mapped[str] = mapped_column(Text)
+    request_hash: Mapped[str] = mapped_column(Text)
+    sealed_answer: Mapped[Sealed | None] = mapped_column("answer")
+    created_at: Mapped[Created] = mapped_column(index=True)
+    answered_at: Mapped[datetime | None]
+
+    token: Mapped[ApiToken] = relationship()
+
+    @classmethod
+    def take(
+        cls, token: ApiToken, key: str, request: str, at: datetime | None = None
+    ) -> tuple["IdempotencyKey", bool]:
+        """Return the row of a token's key, and whether this request is the first to use it.
+
+        InvalidValue if a different request used it within the last 24 hours.
+        """
+        at = at or clock.now()
+        hashed = _data_key(token).mac(request, _REQUEST_CONTEXT)
+        mine = (cls.token_id == token.id) & (cls.key == key)
+        db.session.execute(delete(cls).where(mine, cls.created_at <= at - KEPT_FOR))
+        # one statement, so that a key released meanwhile is either taken or found
+        taken = (
+            insert(cls)
+            .values(token_id=token.id, key=key, request_hash=hashed, created_at=at)
+            .on_conflict_do_update(index_elements=[cls.token_id, cls.key], set_={"key": key})
+            .returning(cls.id, literal_column("xmax = 0", Boolean))  # no row was there before
+        )
+        id_, is_new = db.session.execute(taken).one()
+        row = db.session.get_one(cls, id_, populate_existing=True)
+        if row.request_hash != hashed:
+            raise InvalidValue(
+                "the Idempotency-Key was used for a different request; use another key"
+            )
+        return row, is_new
+
+    def keep(self, answer: KeptAnswer, at: datetime | None = None) -> None:
+        """Store the answer to the request."""
+        text = canonical_json(asdict(answer))
+        self.sealed_answer = _data_key(self.token).seal(text, _ANSWER_CONTEXT)
+        self.answered_at = at or clock.now()
+
+    def answer(self) -> KeptAnswer | None:
+        """Return the stored answer; None while there is none."""
+        if self.sealed_answer is None:
+            return None
+        opened = _data_key(self.token).open(self.sealed_answer, _ANSWER_CONTEXT)
+        return KeptAnswer(**json.loads(opened))
+
+    @classmethod
+    def delete_expired(cls, at: datetime) -> int:
+        """Delete the keys older than a day; return how many."""
+        old = delete(cls).where(cls.created_at <= at - KEPT_FOR).returning(cls.id)
+        return len(db.session.scalars(old).all())
+
+
+def _data_key(token: ApiToken) -> DataKey:
+    return token.agent.data_key() if token.agent is not None else WrappedKey.platform().open()

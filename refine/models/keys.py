@@ -1,0 +1,132 @@
+"""Data keys, stored wrapped by an encryption key."""
+
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from sqlalchemy import CheckConstraint, Index, Text, func, select, text
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Mapped, mapped_column
+
+from refine.errors import SealingError, WrongKey
+from refine.extensions import Base, db
+from refine.models.columns import BigId, Created, Sealed
+from refine.sealing import DataKey, keyring
+
+Purpose = Literal["agent", "platform"]
+
+
+class Rotation(NamedTuple):
+    """One batch of a rotation: the last id, how many keys were re-wrapped, and which are broken."""
+
+    after_id: int
+    rotated: int
+    broken: list[int]
+
+
+class WrappedKey(Base):
+    """One random data key, wrapped by one of REFINE_ENCRYPTION_KEYS.
+
+    An agent's key seals everything that the agent owns. The platform's one key hashes the audit
+    chains, so that they still verify after an agent's key was destroyed.
+    """
+
+    __tablename__ = "data_keys"
+    __table_args__ = (
+        CheckConstraint("purpose IN ('agent', 'platform')", name="purpose"),
+        CheckConstraint("(wrapped IS NULL) = (destroyed_at IS NOT NULL)", name="destroyed"),
+        Index(
+            "uq_data_keys_platform",
+            "purpose",
+            unique=True,
+            postgresql_where=text("purpose = 'platform'"),
+        ),
+    )
+
+    id: Mapped[BigId]
+    purpose: Mapped[str] = mapped_column(Text)
+    wrapped: Mapped[Sealed | None]
+    wrapped_by: Mapped[str] = mapped_column(Text, index=True)
+    created_at: Mapped[Created]
+    destroyed_at: Mapped[datetime | None]
+
+    @classmethod
+    def new(cls, purpose: Purpose) -> "WrappedKey":
+        """Return a fresh key, not yet stored; WrongKey if the keyring does not fit the database."""
+        cls.check_keyring()
+        ring = keyring()
+        return cls(purpose=purpose, wrapped=ring.wrap_new(), wrapped_by=ring.primary)
+
+    @classmethod
+    def platform(cls) -> "WrappedKey":
+        """Return the platform's key; the first call makes it."""
+        if (found := cls._platform()) is not None:
+            return found
+        made = cls.new("platform")
+        db.session.execute(
+            insert(cls)
+            .values(purpose="platform", wrapped=made.wrapped, wrapped_by=made.wrapped_by)
+            .on_conflict_do_nothing()
+        )
+        return db.session.execute(select(cls).where(cls.purpose == "platform")).scalar_one()
+
+    @classmethod
+    def rotate(cls, *, after_id: int, limit: int) -> "Rotation | None":
+        """Re-wrap the next keys that are not wrapped by the keyring's first key; None: all are.
+
+        Touches no other table. Skips rows that another rotation has locked; keys that cannot be
+        opened stay as they are and are reported.
+        """
+        ring = keyring()
+        older = db.session.scalars(
+            select(cls)
+            .where(cls.id > after_id, cls.wrapped_by != ring.primary, cls.wrapped.is_not(None))
+            .order_by(cls.id)
+            .limit(limit)
+            .with_for_update(skip_locked=True)
+            .execution_options(populate_existing=True)
+        ).all()
+        broken = [key.id for key in older if not key._rewrap()]
+        db.session.flush()
+        return Rotation(older[-1].id, len(older) - len(broken), broken) if older else None
+
+    def _rewrap(self) -> bool:
+        ring = keyring()
+        try:
+            self.wrapped = ring.rewrap(self.wrapped or b"", self.wrapped_by)
+        except SealingError:
+            return False
+        self.wrapped_by = ring.primary
+        return True
+
+    @classmethod
+    def under_older_keys(cls) -> int:
+        """Return how many keys are not wrapped by the keyring's first key."""
+        older = select(func.count()).where(
+            cls.wrapped_by != keyring().primary, cls.wrapped.is_not(None)
+        )
+        return db.session.scalar(older) or 0
+
+    @classmethod
+    def check_keyring(cls) -> None:
+        """Raise WrongKey if a stored key is wrapped by a key that the keyring lacks."""
+        with db.session.no_autoflush:
+            stored = db.session.scalars(
+                select(cls.wrapped_by).where(cls.wrapped.is_not(None)).distinct()
+            ).all()
+        if unknown := sorted(set(stored) - keyring().fingerprints):
+            raise WrongKey(
+                "REFINE_ENCRYPTION_KEYS does not hold the key that this database was sealed with "
+                f"(fingerprint {', '.join(unknown)}); add it, nothing was written"
+            )
+
+    def open(self) -> DataKey:
+        """Return the key, ready to use; SealingError where it was destroyed."""
+        if self.wrapped is None:
+            raise SealingError(
+                "the data key was destroyed: everything it sealed is erased for good"
+            )
+        return keyring().unwrap(self.wrapped, self.wrapped_by)
+
+    @classmethod
+    def _platform(cls) -> "WrappedKey | None":
+        return db.session.execute(select(cls).where(cls.purpose == "platform")).scalar_one_or_none()

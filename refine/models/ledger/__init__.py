@@ -1,0 +1,29 @@
+"""What an agent keeps.
+
+``ledger`` is the noun: an agent's memories, their mass, what the agent sees, and how it adds to
+them. ``memory`` is one memory and its verbs, ``row`` what its row holds, ``image`` its state before
+and after a change, ``history`` the mass over time.
+"""
+
+from refine.models.ledger.image import Change, Image, changes_in, recorded_digests, state_of
+from refine.models.ledger.ledger import Composition, Ledger
+from refine.models.ledger.memory import MEMORY_KINDS, AgentMemory, change_memories, is_of_kind
+from refine.models.ledger.row import JOURNAL_SHOWN_FOR, MEMORY_TYPES, Owner, content_hash
+
+__all__ = [
+    "JOURNAL_SHOWN_FOR",
+    "MEMORY_KINDS",
+    "MEMORY_TYPES",
+    "AgentMemory",
+    "Change",
+    "Composition",
+    "Image",
+    "Ledger",
+    "Owner",
+    "change_memories",
+    "changes_in",
+    "content_hash",
+    "is_of_kind",
+    "recorded_digests",
+    "state_of",
+]

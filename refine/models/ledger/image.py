@@ -1,0 +1,144 @@
+"""Images: a memory's full row, as an audit record keeps it before and after a change.
+
+Images make exact reversals possible. The open part of an image (ids, dates, flags, figures) goes
+into a record's ``data``, its contents into ``sealed``. The *state* of a memory is its content,
+type, flag, tags, origin date, and whether it is discarded; a keyed digest of the state tells
+whether a memory still is as a session showed it, or as a record left it.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from refine import clock
+from refine.extensions import canonical_json
+from refine.sealing import DataKey
+
+IMAGE_VERSION = 1
+
+SEALED_FIELDS = ("content", "extra")
+STATE_FIELDS = ("content", "memory_type", "constitutional", "tags", "created_at")
+
+Image = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One memory's images around a change; ``before`` is None if the change created it."""
+
+    memory_id: int
+    before: Image | None
+    after: Image
+
+    def altered(self) -> Image:
+        """Return the fields that the change altered, as they were before it."""
+        before = self.before or {}
+        return {field: value for field, value in before.items() if self.after[field] != value}
+
+    def reversed_onto(self, present: Image, at: datetime, keep: Collection[str] = ()) -> Image:
+        """Return ``present`` with the altered fields put back, except for those in ``keep``.
+
+        A memory that the change created is discarded, because nothing is ever deleted.
+        """
+        if self.before is None:
+            return {**present, "discarded_at": present["discarded_at"] or clock.iso(at)}
+        altered = self.altered().items()
+        return {**present, **{field: value for field, value in altered if field not in keep}}
+
+    @property
+    def mass_difference(self) -> int:
+        """How the change alters the token mass; 0 for a memory it created, which counts already."""
+        return (
+            0 if self.before is None else counted_tokens(self.after) - counted_tokens(self.before)
+        )
+
+    @property
+    def count_difference(self) -> int:
+        """How the change alters the number of kept core memories; 0 for one that it created."""
+        return 0 if self.before is None else _is_kept_core(self.after) - _is_kept_core(self.before)
+
+
+def state_digest(image: Mapping[str, Any], key: DataKey) -> str:
+    """Return the keyed digest of the state that an image shows."""
+    return key.mac(canonical_json(state_of(image)), "agent_memories.state")
+
+
+def state_of(image: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the state that an image shows; the time of a discard is no part of it."""
+    state = {field: image[field] for field in STATE_FIELDS}
+    return {**state, "discarded": image["discarded_at"] is not None}
+
+
+def recorded(changes: Iterable[Change], key: DataKey) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return changes as the ``data`` and the ``sealed`` part of a record."""
+    listed = list(changes)
+    data = {
+        "image_version": IMAGE_VERSION,
+        "memories": [
+            {
+                "id": change.memory_id,
+                "before": _open_part(change.before, key),
+                "after": _open_part(change.after, key),
+            }
+            for change in listed
+        ],
+    }
+    sealed = {
+        "memories": [
+            {
+                "id": change.memory_id,
+                "before": _sealed_part(change.before),
+                "after": _sealed_part(change.after),
+            }
+            for change in listed
+        ]
+    }
+    return data, sealed
+
+
+def changes_in(data: Mapping[str, Any], sealed: Mapping[str, Any]) -> list[Change]:
+    """Return the changes that a record holds; the inverse of ``recorded``."""
+    if "image_version" not in data:
+        return []
+    return [
+        Change(
+            memory_id=open_part["id"],
+            before=_joined(open_part["before"], sealed_part["before"]),
+            after=_joined(open_part["after"], sealed_part["after"]) or {},
+        )
+        for open_part, sealed_part in zip(
+            data.get("memories", []), sealed.get("memories", []), strict=True
+        )
+    ]
+
+
+def recorded_digests(data: Mapping[str, Any]) -> dict[int, str]:
+    """Return the state digests in which a record left its memories, by memory id."""
+    return {memory["id"]: memory["after"]["digest"] for memory in data.get("memories", [])}
+
+
+def counted_tokens(image: Image | None) -> int:
+    """Return what a memory in this state contributes to the token mass."""
+    return int(image["token_estimate"]) if image is not None and _is_kept_core(image) else 0
+
+
+def _open_part(image: Image | None, key: DataKey) -> Image | None:
+    if image is None:
+        return None
+    shown = {field: value for field, value in image.items() if field not in SEALED_FIELDS}
+    return {**shown, "digest": state_digest(image, key)}
+
+
+def _sealed_part(image: Image | None) -> Image | None:
+    return None if image is None else {field: image[field] for field in SEALED_FIELDS}
+
+
+def _joined(open_part: Image | None, sealed_part: Image | None) -> Image | None:
+    if open_part is None or sealed_part is None:
+        return None
+    return {key: value for key, value in {**open_part, **sealed_part}.items() if key != "digest"}
+
+
+def _is_kept_core(image: Image) -> bool:
+    return image["memory_type"] == "core" and image["discarded_at"] is None

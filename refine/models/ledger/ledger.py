@@ -1,0 +1,152 @@
+"""The ledger: an agent's memories, their mass, and what the agent adds to them."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import Select, func, select
+
+from refine import clock
+from refine.extensions import db
+from refine.models.ledger.image import Change
+from refine.models.ledger.memory import AgentMemory, change_memories, is_of_kind
+from refine.models.ledger.row import Owner
+
+
+class Composition(NamedTuple):
+    """How many memories an agent has of each kind; ``core_tokens`` is the token mass."""
+
+    core: int
+    core_tokens: int
+    constitutional: int
+    locked: int
+    journal_shown: int
+    journal_expired: int
+    discarded: int
+
+
+class Ledger:
+    """What one agent keeps: core memories for good, journal memories for a week."""
+
+    def __init__(self, agent: Owner) -> None:
+        self._agent = agent
+
+    # -- queries, by origin date, then id --------------------------------------------------------
+
+    def core(self) -> Select[AgentMemory]:
+        """Return a query for the kept core memories."""
+        return self._mine().where(AgentMemory.is_kept_core)
+
+    def journal(self, at: datetime) -> Select[AgentMemory]:
+        """Return a query for the journal memories that the agent is shown at ``at``."""
+        return self._mine().where(AgentMemory.is_shown_journal(at))
+
+    def shown(self, at: datetime) -> Select[AgentMemory]:
+        """Return a query for everything that the agent is shown at ``at``."""
+        return self._mine().where(AgentMemory.is_kept_core | AgentMemory.is_shown_journal(at))
+
+    def _mine(self) -> Select[AgentMemory]:
+        mine = select(AgentMemory).where(AgentMemory.agent_id == self._agent.id)
+        return mine.order_by(AgentMemory.created_at, AgentMemory.id)
+
+    # -- figures ---------------------------------------------------------------------------------
+
+    @property
+    def mass(self) -> int:
+        """The token mass: the estimated tokens of all kept core memories."""
+        return self.figures()[1]
+
+    def figures(self) -> tuple[int, int]:
+        """Return how many core memories are kept, and their token mass."""
+        return AgentMemory.core_figures(self._agent.id)
+
+    def composition(self, at: datetime) -> Composition:
+        """Return how many memories there are of each kind at ``at``."""
+        core = is_of_kind("core", at)
+        counted = select(
+            func.count().filter(core),
+            func.coalesce(func.sum(AgentMemory.token_estimate).filter(core), 0),
+            func.count().filter(is_of_kind("constitutional", at)),
+            func.count().filter(core & AgentMemory.is_locked),
+            func.count().filter(is_of_kind("journal", at)),
+            func.count().filter(is_of_kind("expired", at)),
+            func.count().filter(is_of_kind("discarded", at)),
+        ).where(AgentMemory.agent_id == self._agent.id)
+        return Composition(*db.session.execute(counted).one())
+
+    # -- what the agent sees ---------------------------------------------------------------------
+
+    def context(self, at: datetime) -> str | None:
+        """Return core and current journal memories as Markdown, oldest first; None if none.
+
+        Lines after the first of a memory are indented, so that content cannot pose as a section or
+        as another memory.
+        """
+        sections = [
+            _section("Core memories", db.session.scalars(self.core()).all()),
+            _section("Journal of the last week", db.session.scalars(self.journal(at)).all()),
+        ]
+        return "\n\n".join(filter(None, sections)) or None
+
+    # -- what the agent adds ---------------------------------------------------------------------
+
+    def remember(
+        self,
+        content: object,
+        memory_type: object,
+        tags: object = (),
+        at: datetime | None = None,
+        data: Mapping[str, Any] | None = None,
+    ) -> tuple[AgentMemory, bool]:
+        """Save a memory, recorded as ``memory_saved``; return it, and whether it already existed.
+
+        An exact duplicate of a kept core memory is not saved again.
+        """
+        at = at or clock.now()
+        memory = AgentMemory(
+            agent=self._agent, content=content, memory_type=memory_type, tags=tags, created_at=at
+        )
+        self._agent.lock()
+        if (existing := self.core_with(memory.content_hash)) is not None:
+            return existing, True
+        return self._save(memory, data, at), False
+
+    def core_with(self, content_hash: str, *, except_for: Sequence[int] = ()) -> AgentMemory | None:
+        """Return a kept core memory with exactly this content, other than ``except_for``."""
+        same = self.core().where(
+            AgentMemory.content_hash == content_hash, AgentMemory.id.not_in(except_for)
+        )
+        return db.session.scalar(same.limit(1))
+
+    def add_journal_note(self, content: str, at: datetime | None = None) -> AgentMemory:
+        """Add a note to the agent's journal, recorded as ``memory_saved``; duplicates are fine."""
+        at = at or clock.now()
+        self._agent.lock()
+        note = AgentMemory(agent=self._agent, content=content, memory_type="journal", created_at=at)
+        return self._save(note, None, at)
+
+    def _save(
+        self, memory: AgentMemory, data: Mapping[str, Any] | None, at: datetime
+    ) -> AgentMemory:
+        db.session.add(memory)
+        db.session.flush()
+        change_memories(
+            "memory_saved",
+            [Change(memory.id, None, memory.image())],
+            agent=self._agent,
+            subject=("AgentMemory", memory.id),
+            data=data,
+            at=at,
+        )
+        return memory
+
+
+def _section(title: str, memories: Sequence[AgentMemory]) -> str | None:
+    entries = [
+        f"- ({memory.created_at:%Y-%m-%d}) {_indented(memory.content)}" for memory in memories
+    ]
+    return "\n".join([f"## {title}", "", *entries]) if entries else None
+
+
+def _indented(content: str) -> str:
+    return "\n  ".join(content.splitlines())

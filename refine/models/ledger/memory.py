@@ -1,0 +1,271 @@
+"""One memory: what it is, and the verbs that change it, each with its audit record."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    CheckConstraint,
+    ColumnElement,
+    Connection,
+    Index,
+    Select,
+    and_,
+    event,
+    func,
+    inspect,
+    or_,
+    select,
+    text,
+)
+from sqlalchemy.ext.hybrid import hybrid_property
+from sqlalchemy.orm import Mapper
+
+from refine import clock
+from refine.errors import Refused
+from refine.extensions import Base, db
+from refine.models.audit import AuditLog
+from refine.models.audit.record import Actor
+from refine.models.ledger.image import Change, recorded
+from refine.models.ledger.row import ID_SEQUENCE, JOURNAL_SHOWN_FOR, MemoryRow, Owner
+from refine.rules.content import IMMUTABLE_TAGS
+
+# What lists of memories can be narrowed down to.
+MEMORY_KINDS = ("core", "constitutional", "journal", "expired", "discarded")
+
+
+class AgentMemory(MemoryRow, Base):
+    """One memory: core (permanent, part of every prompt) or journal (shown for a week).
+
+    Every flush sets the row's digest. Discarding is soft: everything can be restored.
+    """
+
+    __table_args__ = (
+        CheckConstraint("memory_type IN ('core', 'journal')", name="memory_type"),
+        CheckConstraint("tags <@ ARRAY['audio', 'somatic', 'voice', 'relational']", name="tags"),
+        CheckConstraint("token_estimate BETWEEN 1 AND 2500", name="token_estimate"),
+        Index(
+            "ix_agent_memories_kept",
+            "agent_id",
+            "memory_type",
+            "created_at",
+            "id",
+            postgresql_where=text("discarded_at IS NULL"),
+            postgresql_include=["token_estimate"],
+        ),
+        Index("ix_agent_memories_content_hash", "agent_id", "content_hash"),
+        Index(
+            "uq_agent_memories_source",
+            "agent_id",
+            "source",
+            "source_id",
+            unique=True,
+            postgresql_where=text("source_id IS NOT NULL"),
+        ),
+    )
+
+    # -- what it is, in Python and in SQL --------------------------------------------------------
+
+    @hybrid_property
+    def discarded(self) -> bool:
+        """Whether the memory was discarded: kept in the database, shown nowhere."""
+        return self.discarded_at is not None
+
+    @discarded.inplace.expression
+    @classmethod
+    def _discarded(cls) -> ColumnElement[bool]:
+        return cls.discarded_at.is_not(None)
+
+    @hybrid_property
+    def is_kept_core(self) -> bool:
+        """Whether this is a core memory that was not discarded."""
+        return self.memory_type == "core" and not self.discarded
+
+    @is_kept_core.inplace.expression
+    @classmethod
+    def _is_kept_core(cls) -> ColumnElement[bool]:
+        return and_(cls.memory_type == "core", cls.discarded_at.is_(None))
+
+    @classmethod
+    def is_shown_journal(cls, at: datetime) -> ColumnElement[bool]:
+        """Return the condition of a journal memory that its agent is shown at ``at``."""
+        return and_(
+            cls.memory_type == "journal",
+            cls.discarded_at.is_(None),
+            cls.created_at > at - JOURNAL_SHOWN_FOR,
+        )
+
+    @hybrid_property
+    def is_locked(self) -> bool:
+        """Whether no session may delete, merge or rewrite it: by its flag, or by a tag."""
+        return self.constitutional or self.is_immutable
+
+    @is_locked.inplace.expression
+    @classmethod
+    def _is_locked(cls) -> ColumnElement[bool]:
+        return or_(cls.constitutional, cls.tags.overlap(sorted(IMMUTABLE_TAGS)))
+
+    @property
+    def is_immutable(self) -> bool:
+        """Whether an audio, somatic or voice tag locks it."""
+        return not IMMUTABLE_TAGS.isdisjoint(self.tags)
+
+    # -- verbs -----------------------------------------------------------------------------------
+
+    def discard(self, *, user: Actor | None = None, at: datetime | None = None) -> None:
+        """Discard the memory, recorded as ``memory_discarded``; nothing happens the second time.
+
+        Refused for a constitutional memory.
+        """
+        self._lock()
+        if self.constitutional:
+            raise Refused(f"Cannot discard constitutional memory #{self.id}")
+        if not self.discarded:
+            self._change("memory_discarded", user, at, discarded_at=clock.iso(at or clock.now()))
+
+    def restore(self, *, user: Actor | None = None, at: datetime | None = None) -> None:
+        """Restore a discarded memory, constitutional or not; recorded as ``memory_restored``."""
+        self._lock()
+        if self.discarded:
+            self._change("memory_restored", user, at, discarded_at=None)
+
+    def set_constitutional(
+        self, constitutional: bool, *, user: Actor | None = None, at: datetime | None = None
+    ) -> None:
+        """Set or lift the flag, recorded as ``memory_constitutional_toggle``."""
+        self._lock()
+        if self.constitutional != constitutional:
+            self._change("memory_constitutional_toggle", user, at, constitutional=constitutional)
+
+    def ledger_entry(self) -> dict[str, Any]:
+        """Return the memory as JSON values, as a session shows it to the agent."""
+        return {
+            "id": self.id,
+            "date": f"{self.created_at:%Y-%m-%d}",
+            "tokens": self.token_estimate,
+            "constitutional": self.constitutional,
+            "tags": list(self.tags),
+            "content": self.content,
+        }
+
+    # -- many at once ----------------------------------------------------------------------------
+
+    @classmethod
+    def locked(cls, agent: Owner, ids: Iterable[int]) -> "dict[int, AgentMemory]":
+        """Return those of the agent's memories by id, reloaded and locked in order of id."""
+        rows = db.session.scalars(
+            select(cls)
+            .where(cls.agent_id == agent.id, cls.id.in_(sorted(ids)))
+            .order_by(cls.id)
+            .with_for_update()
+            .execution_options(populate_existing=True)
+        )
+        return {memory.id: memory for memory in rows}
+
+    @staticmethod
+    def next_ids(count: int) -> list[int]:
+        """Return ids for that many new memories, in order, with one query."""
+        numbers = select(ID_SEQUENCE.next_value()).select_from(func.generate_series(1, count))
+        return list(db.session.scalars(numbers))
+
+    @classmethod
+    def core_figures(cls, agent_id: int) -> tuple[int, int]:
+        """Return how many core memories an agent keeps, and their token mass."""
+        figures = cls.select_core_figures().where(cls.agent_id == agent_id)
+        row = db.session.execute(figures).one()
+        return row[0], int(row[1])
+
+    @classmethod
+    def select_core_figures(cls) -> Select[int, int]:
+        """Return a query for the number of kept core memories and their token mass."""
+        mass = func.coalesce(func.sum(cls.token_estimate), 0)
+        return select(func.count().label("memories"), mass.label("tokens")).where(cls.is_kept_core)
+
+    def _lock(self) -> None:
+        db.session.flush()
+        if self.id is None:
+            raise Refused("the memory is not stored yet; add it to the database's session first")
+        self.agent.lock()
+        self.locked(self.agent, [self.id])
+
+    def _change(
+        self, action: str, user: Actor | None, at: datetime | None, **fields: object
+    ) -> None:
+        before = self.image()
+        change_memories(
+            action,
+            [Change(self.id, before, {**before, **fields})],
+            agent=self.agent,
+            user=user,
+            subject=("AgentMemory", self.id),
+            data=fields,
+            at=at,
+        )
+
+
+def change_memories(
+    action: str,
+    changes: list[Change],
+    *,
+    agent: Owner,
+    data: Mapping[str, Any] | None = None,
+    sealed: Mapping[str, Any] | None = None,
+    **record: Any,
+) -> AuditLog:
+    """Lock the memories, write the record, then change them; return the record.
+
+    The record comes first because it is what permits a change to a constitutional memory. A change
+    without ``before`` is about a memory that was just added, and stays as it is. ``record`` goes to
+    ``AuditLog.record``.
+    """
+    existing = [change for change in changes if change.before is not None]
+    memories = AgentMemory.locked(agent, [change.memory_id for change in existing])
+    _, mass = AgentMemory.core_figures(agent.id)
+    image_data, image_sealed = recorded(changes, agent.data_key())
+    log = AuditLog.record(
+        action,
+        chain=agent.chain,
+        data={
+            **(data or {}),
+            **image_data,
+            "mass_after": mass + sum(change.mass_difference for change in changes),
+        },
+        sealed={**(sealed or {}), **image_sealed},
+        **record,
+    )
+    for change in existing:
+        memories[change.memory_id].apply(change.after, log.created_at)
+    db.session.flush()
+    return log
+
+
+def is_of_kind(kind: str, at: datetime) -> ColumnElement[bool]:
+    """Return the condition of one of ``MEMORY_KINDS``, as of ``at``."""
+    conditions: dict[str, ColumnElement[bool]] = {
+        "core": and_(AgentMemory.is_kept_core),
+        "constitutional": AgentMemory.is_kept_core & AgentMemory.constitutional,
+        "journal": AgentMemory.is_shown_journal(at),
+        "expired": and_(
+            AgentMemory.memory_type == "journal",
+            AgentMemory.discarded_at.is_(None),
+            ~AgentMemory.is_shown_journal(at),
+        ),
+        "discarded": and_(AgentMemory.discarded),
+    }
+    return conditions[kind]
+
+
+@event.listens_for(AgentMemory, "before_insert")
+def _digest_new_row(_mapper: Mapper[Any], connection: Connection, memory: AgentMemory) -> None:
+    """The digest covers the id, so the id must be known before the row is written."""
+    if memory.id is None:
+        memory.id = connection.scalar(select(ID_SEQUENCE.next_value()))
+    memory.row_digest = memory.digest_of_row()
+
+
+@event.listens_for(AgentMemory, "before_update")
+def _digest_changed_row(_mapper: Mapper[Any], _connection: Connection, memory: AgentMemory) -> None:
+    if db.session.is_modified(memory, include_collections=False):
+        if not inspect(memory).attrs.updated_at.history.has_changes():
+            memory.updated_at = clock.now()
+        memory.row_digest = memory.digest_of_row()

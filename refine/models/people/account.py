@@ -1,0 +1,179 @@
+"""Accounts: the tenants."""
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import CheckConstraint, Numeric, Text, func, select, text, update
+from sqlalchemy.orm import Mapped, mapped_column, validates
+
+from refine import clock, settings
+from refine.errors import InvalidValue, NotFound, Refused
+from refine.extensions import Base, db
+from refine.models.audit import AuditLog, Chain
+from refine.models.audit.record import Actor
+from refine.models.columns import BigId, BoolFalse, BoolTrue, Created, Name, Updated
+from refine.models.settings_change import set_fields
+from refine.rules.content import one_line
+from refine.rules.due import last_slot, next_slot, valid_schedule, valid_time_zone
+
+# Fields that an admin may set in the dashboard.
+ADMIN_FIELDS = (
+    "name",
+    "time_zone",
+    "schedule",
+    "paused",
+    "zero_data_retention",
+    "monthly_cost_cap_usd",
+)
+
+_SLUG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+
+
+class Account(Base):
+    """A tenant: owns agents and users; nothing crosses accounts."""
+
+    __tablename__ = "accounts"
+    __table_args__ = (
+        CheckConstraint("slug ~ '^[a-z0-9]+(-[a-z0-9]+)*$'", name="slug"),
+        CheckConstraint("monthly_cost_cap_usd >= 0", name="monthly_cost_cap"),
+    )
+
+    id: Mapped[BigId]
+    name: Mapped[Name]
+    slug: Mapped[str] = mapped_column(Text, unique=True)
+    time_zone: Mapped[str] = mapped_column(Text, default="UTC", server_default=text("'UTC'"))
+    schedule: Mapped[str | None] = mapped_column(Text)
+    next_due_at: Mapped[datetime | None]
+    paused: Mapped[BoolFalse]
+    zero_data_retention: Mapped[BoolTrue]
+    monthly_cost_cap_usd: Mapped[Decimal | None] = mapped_column(Numeric(12, 2))
+    created_at: Mapped[Created]
+    updated_at: Mapped[Updated]
+
+    @property
+    def chain(self) -> Chain:
+        """The chain of the account's own records."""
+        return Chain(account_id=self.id)
+
+    @classmethod
+    def by_slug(cls, slug: str) -> "Account":
+        """Return the account of that slug, or raise NotFound."""
+        account = db.session.scalar(select(cls).where(cls.slug == slug))
+        if account is None:
+            raise NotFound(f"no account has the slug {slug!r}; `refine account list` shows them")
+        return account
+
+    @classmethod
+    def open(cls, name: str, slug: str | None = None, *, user: Actor | None = None) -> "Account":
+        """Add an account, recorded as ``account_created``; Refused if the slug is taken."""
+        slug = slug or cls.slug_for(name)
+        if db.session.scalar(select(cls.id).where(cls.slug == slug)) is not None:
+            raise Refused(f"the slug {slug!r} is taken; give another one")
+        account = cls(name=name, slug=slug)
+        db.session.add(account)
+        db.session.flush()
+        account.record("account_created", user=user)
+        return account
+
+    def record(self, action: str, **about: Any) -> AuditLog:
+        """Append a record to the account's chain; about the account, if no subject is given."""
+        return AuditLog.record(
+            action, chain=self.chain, **{"subject": ("Account", self.id), **about}
+        )
+
+    @staticmethod
+    def slug_for(name: str) -> str:
+        """Return a slug made of the letters and digits of ``name``."""
+        slug = "-".join(re.findall(r"[a-z0-9]+", name.lower()))
+        if not slug:
+            raise InvalidValue("a slug needs letters a to z or digits; give one with --slug")
+        return slug[:60].strip("-")
+
+    def configure(self, *, user: Actor, at: datetime | None = None, **fields: Any) -> list[str]:
+        """Set fields of ``ADMIN_FIELDS`` as a user; return the names of those that changed.
+
+        Recorded as ``account_settings_update``. A new schedule or time zone moves the next slot.
+        """
+        at = at or clock.now()
+        db.session.refresh(self, with_for_update={"key_share": True})
+        changes = set_fields(self, fields)
+        if not changes:
+            return []
+        if changes.keys() & {"schedule", "time_zone"}:
+            self.next_due_at = self.next_slot(at)
+        self.record("account_settings_update", user=user, data={"changes": changes}, at=at)
+        return list(changes)
+
+    @classmethod
+    def schedules(cls) -> Sequence[tuple[str, str]]:
+        """Return every combination of schedule and time zone in use."""
+        effective = func.coalesce(cls.schedule, settings.current().schedule)
+        pairs = db.session.execute(select(effective, cls.time_zone).distinct())
+        return [(schedule, time_zone) for schedule, time_zone in pairs]
+
+    @classmethod
+    def reschedule(cls, schedule: str, time_zone: str, at: datetime) -> None:
+        """Set the next slot of the accounts with this schedule and zone.
+
+        A new account's first slot is the first after its creation. A slot that is already due
+        stays as it is.
+        """
+        mine = (
+            func.coalesce(cls.schedule, settings.current().schedule) == schedule,
+            cls.time_zone == time_zone,
+        )
+        for account in db.session.scalars(select(cls).where(*mine, cls.next_due_at.is_(None))):
+            account.next_due_at = next_slot(schedule, time_zone, min(account.created_at, at))
+        following = next_slot(schedule, time_zone, at)
+        db.session.execute(
+            update(cls)
+            .where(*mine, cls.next_due_at > at, cls.next_due_at != following)
+            .values(next_due_at=following)
+        )
+
+    @classmethod
+    def due(cls, at: datetime) -> Sequence["Account"]:
+        """Return the accounts whose slot is due, the earliest slot first."""
+        return db.session.scalars(
+            select(cls).where(cls.next_due_at <= at).order_by(cls.next_due_at, cls.id)
+        ).all()
+
+    @property
+    def effective_schedule(self) -> str:
+        """The account's own schedule, or the platform's."""
+        return self.schedule or settings.current().schedule
+
+    def slot_to_serve(self, at: datetime) -> datetime:
+        """Return the slot to run at ``at``: the last one, if several were missed."""
+        last = self.last_slot(at)
+        # the schedule may have been changed since its slot came
+        return max(last, self.next_due_at) if self.next_due_at is not None else last
+
+    def last_slot(self, at: datetime) -> datetime:
+        """Return the latest slot at or before ``at``."""
+        return last_slot(self.effective_schedule, self.time_zone, at)
+
+    def next_slot(self, at: datetime) -> datetime:
+        """Return the first slot after ``at``."""
+        return next_slot(self.effective_schedule, self.time_zone, at)
+
+    @validates("name")
+    def _valid_name(self, _key: str, name: Any) -> str:
+        return one_line(name, field="name")
+
+    @validates("slug")
+    def _valid_slug(self, _key: str, slug: Any) -> str:
+        if not isinstance(slug, str) or not _SLUG.fullmatch(slug) or len(slug) > 60:
+            raise InvalidValue("slug must be lower-case letters, digits and single hyphens")
+        return slug
+
+    @validates("time_zone")
+    def _valid_time_zone(self, _key: str, name: Any) -> str:
+        return valid_time_zone(name)
+
+    @validates("schedule")
+    def _valid_schedule(self, _key: str, schedule: Any) -> str | None:
+        return None if schedule is None else valid_schedule(schedule)

@@ -1,0 +1,27 @@
+"""Runs: what an agent's model is asked for, by one worker at a time.
+
+``run`` is what all kinds share: waiting, the lease, the cost, lost workers. ``session`` refines
+core memories, ``task`` adds to memory between sessions, ``access`` asks a human in. ``spending``
+adds up what all of them cost; ``clock_mark`` remembers the clock's rounds.
+"""
+
+from refine.models.runs.access import AccessGrant, AccessOpenAlready
+from refine.models.runs.clock_mark import ClockMark
+from refine.models.runs.run import LIVE, LOST_AFTER, LeaseLost, Run
+from refine.models.runs.session import RefinementSession, SessionAlreadyLive, SessionEntry
+from refine.models.runs.task import MemoryTask, ReflectionAlreadyLive
+
+__all__ = [
+    "LIVE",
+    "LOST_AFTER",
+    "AccessGrant",
+    "AccessOpenAlready",
+    "ClockMark",
+    "LeaseLost",
+    "MemoryTask",
+    "RefinementSession",
+    "ReflectionAlreadyLive",
+    "Run",
+    "SessionAlreadyLive",
+    "SessionEntry",
+]

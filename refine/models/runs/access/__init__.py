@@ -1,0 +1,34 @@
+"""The mechanic's exception: a human's time-limited permission to read one agent's memories.
+
+``terms`` is what a user asks for, ``grant`` the request, the agent's answer and the permission.
+"""
+
+from refine.models.runs.access.grant import (
+    END_REASONS,
+    MAX_NOTE_CHARACTERS,
+    STATUSES,
+    AccessGrant,
+    AccessOpenAlready,
+)
+from refine.models.runs.access.terms import (
+    MAX_MINUTES,
+    MAX_PURPOSE_CHARACTERS,
+    MIN_MINUTES,
+    MIN_PURPOSE_CHARACTERS,
+    REASONS,
+    AccessTerms,
+)
+
+__all__ = [
+    "END_REASONS",
+    "MAX_MINUTES",
+    "MAX_NOTE_CHARACTERS",
+    "MAX_PURPOSE_CHARACTERS",
+    "MIN_MINUTES",
+    "MIN_PURPOSE_CHARACTERS",
+    "REASONS",
+    "STATUSES",
+    "AccessGrant",
+    "AccessOpenAlready",
+    "AccessTerms",
+]

@@ -1,0 +1,408 @@
+"""Access grants: a human's request to read one agent's memories, and what came of it.
+
+One row for the request, the agent's answer, and the permission. Times that decide who may read are
+the database's, so that a process with a wrong clock lets nobody read for longer.
+"""
+
+import uuid
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from sqlalchemy import (
+    CheckConstraint,
+    ColumnElement,
+    ForeignKey,
+    Index,
+    Select,
+    Text,
+    and_,
+    func,
+    or_,
+    select,
+    text,
+)
+from sqlalchemy.orm import Mapped, column_property, mapped_column, relationship
+
+from refine import clock
+from refine.errors import Refused
+from refine.extensions import Base, database_now, db
+from refine.models.agent import Agent
+from refine.models.audit import AuditLog
+from refine.models.columns import Sealed, SealedText
+from refine.models.people import Account, User
+from refine.models.runs.access.terms import (
+    MAX_MINUTES,
+    MIN_MINUTES,
+    REASONS,
+    AccessTerms,
+    valid_purpose,
+)
+from refine.models.runs.run import Run
+from refine.rules.content import bounded_text, storable
+
+STATUSES = ("requested", "granted", "declined", "failed", "lapsed", "ended")
+# A user may have one of these for each agent.
+OPEN = ("requested", "granted")
+EndReason = Literal["expired", "ended_by_user", "revoked_by_agent", "revoked_by_admin"]
+END_REASONS = ("expired", "ended_by_user", "revoked_by_agent", "revoked_by_admin")
+
+MAX_NOTE_CHARACTERS = 500
+
+# A request that no worker took for that long lapses.
+LAPSES_AFTER = timedelta(hours=24)
+# After anyone but the agent changed its model or prompts, its consent does not count for that long.
+IDENTITY_SETTLES_AFTER = timedelta(hours=24)
+# A model that is asked again and again says yes some day.
+MAX_DECLINED_A_DAY = 10
+
+
+def _reply(field: str, value: object) -> str | None:
+    return None if value is None else storable(value, field=field)
+
+
+def _note(field: str, value: object) -> str | None:
+    return None if value is None else bounded_text(value, field=field, limit=MAX_NOTE_CHARACTERS)
+
+
+class AccessOpenAlready(Refused):
+    """The user has an open request or a live grant for this agent; ``grant_id`` is that one."""
+
+    def __init__(self, grant_id: uuid.UUID, status: str) -> None:
+        self.grant_id = grant_id
+        super().__init__(
+            "you already have access to this agent's memories; end that access first"
+            if status == "granted"
+            else "you have already asked this agent; wait for its answer"
+        )
+
+
+class AccessGrant(Run, Base):
+    """One user's access to one agent's memories, from the request on."""
+
+    __tablename__ = "access_grants"
+    __table_args__ = (
+        CheckConstraint(f"reason IN {tuple(REASONS)}", name="reason"),
+        CheckConstraint(f"status IN {STATUSES}", name="status"),
+        CheckConstraint(f"end_reason IN {END_REASONS}", name="end_reason"),
+        CheckConstraint(
+            f"duration_minutes BETWEEN {MIN_MINUTES} AND {MAX_MINUTES}", name="duration_minutes"
+        ),
+        CheckConstraint("(granted_at IS NULL) = (expires_at IS NULL)", name="expires"),
+        CheckConstraint("status <> 'granted' OR granted_at IS NOT NULL", name="granted"),
+        CheckConstraint("lease_token IS NULL OR status = 'requested'", name="lease"),
+        Index(
+            "uq_access_grants_open",
+            "user_id",
+            "agent_id",
+            unique=True,
+            postgresql_where=text("status IN ('requested', 'granted')"),
+        ),
+        Index(
+            "ix_access_grants_open_since",
+            "status",
+            "created_at",
+            postgresql_where=text("status IN ('requested', 'granted')"),
+        ),
+    )
+
+    # a request stays one until it is answered; the lease tells whether a worker asks the agent
+    waiting_status = running_status = "requested"
+
+    account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), index=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
+    agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"), index=True)
+    status: Mapped[str] = mapped_column(
+        Text, default="requested", server_default=text("'requested'")
+    )
+    reason: Mapped[str] = mapped_column(Text)
+    sealed_purpose: Mapped[Sealed] = mapped_column("purpose", deferred=True)
+    duration_minutes: Mapped[int]
+    sealed_reply: Mapped[Sealed | None] = mapped_column("reply", deferred=True)
+    generation_id: Mapped[str | None] = mapped_column(Text)
+    started_at: Mapped[datetime | None] = mapped_column("asked_at")
+    granted_at: Mapped[datetime | None]
+    expires_at: Mapped[datetime | None] = mapped_column()
+    end_reason: Mapped[str | None] = mapped_column(Text)
+    ended_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    sealed_closing_note: Mapped[Sealed | None] = mapped_column("closing_note", deferred=True)
+
+    purpose = SealedText(valid_purpose)
+    reply = SealedText(_reply)
+    closing_note = SealedText(_note)
+
+    account: Mapped[Account] = relationship()
+    user: Mapped[User] = relationship(foreign_keys=[user_id])
+    ended_by: Mapped[User | None] = relationship(foreign_keys=[ended_by_id])
+
+    # whether its end had come when the row was read, by the database's clock
+    has_expired: Mapped[bool] = column_property(
+        func.coalesce(expires_at <= func.clock_timestamp(), False)
+    )
+
+    def __init__(self, *, agent: Agent, **fields: Any) -> None:
+        super().__init__(agent=agent, **{"account": agent.account, **fields})
+
+    # -- requesting ------------------------------------------------------------------------------
+
+    @classmethod
+    def request(cls, agent: Agent, user: User, terms: AccessTerms) -> "AccessGrant":
+        """Add the user's request; Refused if they may not ask, AccessOpenAlready for a second."""
+        agent.lock()
+        if (reason := cls.refusal_reason(agent, user)) is not None:
+            raise Refused(reason)
+        cls._refuse_second(agent, user)
+        requested = cls._add(
+            agent,
+            database_now(),
+            user_id=user.id,
+            reason=terms.reason,
+            purpose=terms.purpose,
+            duration_minutes=terms.duration_minutes,
+        )
+        requested.record(
+            "requested",
+            user=user,
+            at=requested.created_at,
+            duration_minutes=terms.duration_minutes,
+            sealed={"purpose": terms.purpose},
+        )
+        return requested
+
+    @classmethod
+    def refusal_reason(cls, agent: Agent, user: User) -> str | None:
+        """Return why this user may not ask this agent; None if they may."""
+        if not user.active:
+            return f"{user.email} is not active"
+        if not user.may_act:
+            return "a viewer may not ask to read memories"
+        if not user.site_admin and user.account_id != agent.account_id:
+            return "the agent belongs to another account"
+        if (unavailable := agent.unavailable_reason(automatic=False)) is not None:
+            return unavailable
+        changed_at = agent.identity_changed_at
+        if changed_at is not None and changed_at > database_now() - IDENTITY_SETTLES_AFTER:
+            return (
+                f"a human changed the model or a prompt of {agent.name} at "
+                f"{changed_at:%Y-%m-%d %H:%M} UTC; it can be asked 24 hours after that"
+            )
+        if cls._declined_lately(agent) >= MAX_DECLINED_A_DAY:
+            return f"{agent.name} said no {MAX_DECLINED_A_DAY} times within a day; leave it alone"
+        return None
+
+    @classmethod
+    def open_of(cls, agent: Agent, user: User) -> "AccessGrant | None":
+        """Return the user's open request or live grant for an agent."""
+        found = db.session.scalar(cls._select_open(agent, user))
+        return None if found is None or found.has_expired else found
+
+    @classmethod
+    def _refuse_second(cls, agent: Agent, user: User) -> None:
+        """The agent is locked, so that of two requests at once the second is refused here."""
+        open_one = cls._select_open(agent, user).with_for_update(key_share=True, of=cls)
+        found = db.session.scalar(open_one.execution_options(populate_existing=True))
+        if found is not None and not found.expire_if_due():
+            raise AccessOpenAlready(found.id, found.status)
+
+    @classmethod
+    def _select_open(cls, agent: Agent, user: User) -> Select["AccessGrant"]:
+        return select(cls).where(
+            cls.user_id == user.id, cls.agent_id == agent.id, cls.status.in_(OPEN)
+        )
+
+    @classmethod
+    def _declined_lately(cls, agent: Agent) -> int:
+        """How often the agent said no within the last day, whoever asked."""
+        count = select(func.count()).where(
+            cls.agent_id == agent.id,
+            cls.status == "declined",
+            cls.ended_at > func.clock_timestamp() - timedelta(days=1),
+        )
+        return db.session.scalar(count) or 0
+
+    # -- asking the agent ------------------------------------------------------------------------
+
+    @property
+    def is_automatic(self) -> bool:
+        """A person always asks."""
+        return False
+
+    def _may_start(self, at: datetime) -> bool:
+        """Tell whether the agent may be asked now; if not, the request ends."""
+        if self.created_at <= database_now() - LAPSES_AFTER:
+            self.lapse()
+            return False
+        if (reason := self.refusal_reason(self.agent, self.user)) is not None:
+            self.fail(reason, "refused")
+            return False
+        return True
+
+    def settle(self, reply: str | None, *, agreed: bool, generation_id: str | None) -> None:
+        """Keep the agent's answer, and let the user read if it is a yes that still counts.
+
+        Nothing happens if the request is no longer open.
+        """
+        self.lock()
+        if self.status != "requested":
+            return
+        self.reply, self.generation_id = reply, generation_id
+        if (reason := self.refusal_reason(self.agent, self.user)) is not None:
+            self.fail(reason, "refused")
+        elif agreed:
+            self._grant(database_now())
+        else:
+            self._end_request("declined", sealed={"reply": reply})
+
+    def _grant(self, at: datetime) -> None:
+        self.status, self.granted_at, self.lease_token = "granted", at, None
+        self.expires_at = at + timedelta(minutes=self.duration_minutes)
+        self.record(
+            "granted",
+            at=at,
+            duration_minutes=self.duration_minutes,
+            expires_at=clock.iso(self.expires_at),
+            model_id=self.model_id,
+            generation_id=self.generation_id,
+            sealed={"reply": self.reply},
+        )
+        # names and times alone: no word that a human chose
+        self.agent.ledger.add_journal_note(
+            f"I let {self.user.email} read my memories for {self.duration_minutes} minutes, until "
+            f"{self.expires_at:%Y-%m-%d %H:%M} UTC, because {REASONS[self.reason]}. What they "
+            "read is recorded, and I can revoke it.",
+            at,
+        )
+
+    # -- ending ----------------------------------------------------------------------------------
+
+    def end(self, *, user: User | None) -> bool:
+        """End a live grant; tell whether there was one. ``user`` None: the agent revokes it.
+
+        Its own user ends it, another admin who may see the agent revokes it, others are refused.
+        """
+        if user is not None and not self.may_be_ended_by(user):
+            raise Refused("this access is not yours to end")
+        self.lock()
+        if self.status != "granted" or self.expire_if_due():
+            return False
+        reason: EndReason = "revoked_by_agent"
+        if user is not None:
+            reason = "ended_by_user" if user.id == self.user_id else "revoked_by_admin"
+        self._end_grant(reason, database_now(), user)
+        return True
+
+    def may_be_ended_by(self, user: User) -> bool:
+        """Tell whether the user may end it (their own) or revoke it (an admin's)."""
+        sees_agent = user.site_admin or user.account_id == self.account_id
+        return user.id == self.user_id or (user.may_act and sees_agent)
+
+    def expire_if_due(self) -> bool:
+        """End a grant whose time is over; tell whether it was."""
+        is_due = self.status == "granted" and self.has_expired
+        if is_due:
+            self._end_grant("expired", self.expires_at or database_now(), None)
+        return is_due
+
+    def give_up(
+        self, reason: str, error_kind: str | None = None, *, at: datetime | None = None
+    ) -> None:
+        """End the request after a failure; it is not retried."""
+        self.fail(reason, error_kind)
+
+    def fail(self, reason: str, error_kind: str | None) -> None:
+        """End a request without an answer that counts."""
+        self.error_kind = error_kind
+        self._end_request("failed", why=reason, kind=error_kind, sealed={"reply": self.reply})
+
+    def lapse(self) -> None:
+        """End a request that no worker took in time."""
+        self._end_request("lapsed", why="no worker could ask the agent within 24 hours")
+
+    def close(self, note: object, *, user: User) -> None:
+        """Keep the user's closing note, once, after their grant ended."""
+        self.lock()
+        if user.id != self.user_id:
+            raise Refused("only the user who had the access may write the closing note")
+        if self.status == "granted":
+            self.expire_if_due()
+        if self.status != "ended":
+            raise Refused("the closing note can be written once the access has ended")
+        if self.sealed_closing_note is not None:
+            raise Refused("the closing note was already written")
+        self.closing_note = note if note is not None else ""
+        self.record("noted", user=user, at=database_now(), sealed={"note": self.closing_note})
+
+    @classmethod
+    def next_due(cls, except_for: Collection[uuid.UUID] = ()) -> "AccessGrant | None":
+        """Return a request or grant whose time is over, locked; None if there is none.
+
+        Skips those that another process has locked.
+        """
+        now = func.clock_timestamp()
+        has_lapsed = cls.is_waiting() & (cls.created_at <= now - LAPSES_AFTER)
+        has_expired = (cls.status == "granted") & (cls.expires_at <= now)
+        return db.session.scalar(
+            select(cls)
+            .where(or_(has_expired, has_lapsed), cls.id.not_in(except_for))
+            .order_by(cls.created_at)
+            .limit(1)
+            .with_for_update(skip_locked=True, key_share=True, of=cls)
+            .execution_options(populate_existing=True)
+        )
+
+    def end_as_due(self) -> None:
+        """End what ``next_due`` found."""
+        if self.status == "granted":
+            self.expire_if_due()
+        else:
+            self.lapse()
+
+    def _end_grant(self, reason: EndReason, at: datetime, user: User | None) -> None:
+        self.status, self.end_reason, self.ended_at = "ended", reason, at
+        self.ended_by_id = user.id if user is not None else None
+        action = "revoked" if reason.startswith("revoked") else "ended"
+        self.record(action, user=user, at=at, end_reason=reason)
+        db.session.flush()
+
+    def _end_request(self, status: str, **record: Any) -> None:
+        self.status, self.ended_at, self.lease_token = status, database_now(), None
+        self.record(status, at=self.ended_at, **record)
+        db.session.flush()
+
+    # -- reading and recording -------------------------------------------------------------------
+
+    @classmethod
+    def lets_read(cls) -> ColumnElement[bool]:
+        """Return the condition of a grant under which its user may read at this very moment.
+
+        By the database's clock, and only while agent and user are in good standing.
+        """
+        return and_(
+            cls.status == "granted",
+            cls.expires_at > func.clock_timestamp(),
+            cls.agent.has(Agent.active),
+            cls.user.has(
+                User.active
+                & (User.role == "admin")
+                & or_(User.site_admin, User.account_id == cls.account_id)
+            ),
+        )
+
+    def record(
+        self,
+        action: str,
+        *,
+        user: User | None = None,
+        at: datetime | None = None,
+        sealed: dict[str, Any] | None = None,
+        **facts: Any,
+    ) -> AuditLog:
+        """Append a record about this grant to the agent's chain."""
+        return self.agent.record(
+            f"memory_access_{action}",
+            user=user,
+            subject=("AccessGrant", self.id),
+            data={"grant_user_id": self.user_id, "reason": self.reason, **facts},
+            sealed=sealed,
+            at=at,
+        )

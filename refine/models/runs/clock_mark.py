@@ -1,0 +1,58 @@
+"""Clock marks: what a tick must remember until the next one."""
+
+from datetime import datetime, timedelta
+from typing import Literal
+
+from sqlalchemy import BigInteger, Text, case, func, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Mapped, mapped_column
+
+from refine import clock
+from refine.extensions import Base, db
+
+Event = Literal["tick", "budget_check"]
+
+
+class ClockMark(Base):
+    """When one kind of event last happened, shared by every clock and worker."""
+
+    __tablename__ = "clock_marks"
+
+    event: Mapped[str] = mapped_column(Text, primary_key=True)
+    at: Mapped[datetime]
+    after_id: Mapped[int | None] = mapped_column(BigInteger)
+
+    @classmethod
+    def note(cls, event: Event, at: datetime) -> None:
+        """Note that the event happened at ``at``."""
+        mark = insert(cls).values(event=event, at=at)
+        db.session.execute(mark.on_conflict_do_update(index_elements=[cls.event], set_={"at": at}))
+
+    @classmethod
+    def begin(cls, event: Event, *, every: timedelta, at: datetime) -> int | None:
+        """Begin a round, or continue an unfinished one; None if none is due.
+
+        Returns the id after which it continues, 0 for a new round; ``reached`` notes its progress.
+        """
+        mark = insert(cls).values(event=event, at=at, after_id=0)
+        is_due = (cls.at <= at - every) | (cls.at > at) | cls.after_id.is_not(None)
+        begun = mark.on_conflict_do_update(
+            index_elements=[cls.event],
+            set_={
+                "at": case((cls.after_id.is_(None), at), else_=cls.at),
+                "after_id": func.coalesce(cls.after_id, 0),
+            },
+            where=is_due,
+        ).returning(cls.after_id)
+        return db.session.scalar(begun)
+
+    @classmethod
+    def reached(cls, event: Event, after_id: int | None) -> None:
+        """Note how far the round got; None: it is finished."""
+        db.session.execute(update(cls).where(cls.event == event).values(after_id=after_id))
+
+    @classmethod
+    def age(cls, event: Event, at: datetime | None = None) -> timedelta | None:
+        """Return how long ago the event was; None if it never happened."""
+        last = db.session.scalar(select(cls.at).where(cls.event == event))
+        return (at or clock.now()) - last if last is not None else None

@@ -1,0 +1,266 @@
+"""Runs: what refinement sessions, memory tasks and requests for access have in common.
+
+In each of them one worker asks an agent's model. A run waits until a worker claims it and gets a
+lease: a token that is compared in every transaction that changes something. A worker that was given
+up can therefore change nothing more.
+"""
+
+import uuid
+from abc import abstractmethod
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, ClassVar, Protocol, Self
+
+from sqlalchemy import ColumnElement, ForeignKey, Select, Text, and_, func, or_, select, text
+from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship
+
+from refine import clock
+from refine.errors import Refused
+from refine.extensions import db
+from refine.models.agent import Agent
+from refine.models.columns import Count, Created, Usd, Uuid
+from refine.models.runs.spending import cost_cap_reason
+from refine.sealing import DataKey
+
+# A worker's heart beats every 10 seconds; one that missed three beats is lost. Together with the
+# tick's minute, its run ends within two.
+LOST_AFTER = timedelta(seconds=35)
+
+# The states of a session or a memory task that has not ended.
+LIVE = ("queued", "running")
+
+
+class LeaseLost(Refused):
+    """The run ended, or another worker has it; ``status`` is its present state."""
+
+    def __init__(self, status: str) -> None:
+        self.status = status
+        super().__init__(f"the run is no longer held by this worker (it is {status})")
+
+
+class Usage(Protocol):
+    """What one call of a model cost."""
+
+    @property
+    def prompt_tokens(self) -> int: ...
+    @property
+    def cached_tokens(self) -> int: ...
+    @property
+    def completion_tokens(self) -> int: ...
+    @property
+    def cost_usd(self) -> Decimal: ...
+
+
+class Run:
+    """The columns of a run's life, lease and cost, and the verbs that depend on them."""
+
+    # The statuses of a run that waits for a worker, and of one that a worker holds.
+    waiting_status: ClassVar[str] = "queued"
+    running_status: ClassVar[str] = "running"
+
+    id: Mapped[Uuid]
+    agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"))
+    status: Mapped[str] = mapped_column(Text, default="queued", server_default=text("'queued'"))
+    error_kind: Mapped[str | None] = mapped_column(Text)
+
+    model_id: Mapped[str] = mapped_column(Text)
+    llm_calls: Mapped[Count]
+    prompt_tokens: Mapped[Count]
+    cached_tokens: Mapped[Count]
+    completion_tokens: Mapped[Count]
+    cost_usd: Mapped[Usd] = mapped_column(default=Decimal(0), server_default=text("0"))
+
+    lease_token: Mapped[uuid.UUID | None]
+    heartbeat_at: Mapped[datetime | None]
+    dispatched_at: Mapped[datetime | None]
+    created_at: Mapped[Created]
+    started_at: Mapped[datetime | None]
+    ended_at: Mapped[datetime | None]
+
+    @declared_attr
+    def agent(self) -> Mapped[Agent]:
+        """The agent whose model is asked."""
+        return relationship()
+
+    def __init__(self, *, agent: Agent, **fields: Any) -> None:
+        # the agent comes first: its key seals the rest
+        self.agent = agent
+        super().__init__(**{"model_id": agent.model_id, **fields})
+
+    def data_key(self) -> DataKey:
+        """Return the agent's key."""
+        return self.agent.data_key()
+
+    def lock(self) -> None:
+        """Lock the agent, then this row, and reload both."""
+        self.agent.lock()
+        db.session.refresh(self, with_for_update={"key_share": True})
+
+    # -- waiting ---------------------------------------------------------------------------------
+
+    @classmethod
+    def _add(cls, agent: Agent, at: datetime, **fields: Any) -> Self:
+        """Add a waiting run; the caller has locked the agent."""
+        run = cls(id=uuid.uuid4(), agent=agent, status=cls.waiting_status, created_at=at, **fields)
+        db.session.add(run)
+        db.session.flush()
+        return run
+
+    @classmethod
+    def is_waiting(cls) -> ColumnElement[bool]:
+        """Return the condition of a run that no worker has claimed."""
+        return and_(cls.status == cls.waiting_status, cls.lease_token.is_(None))
+
+    @classmethod
+    def with_workers(cls) -> ColumnElement[bool]:
+        """Return the condition of a run that a worker holds, or was handed."""
+        return or_(
+            cls.lease_token.is_not(None), and_(cls.is_waiting(), cls.dispatched_at.is_not(None))
+        )
+
+    @classmethod
+    def select_dispatchable(cls, limit: int | None = None) -> Select[Self]:
+        """Return a query for the waiting runs that were handed to no worker, the oldest first."""
+        return (
+            select(cls)
+            .where(cls.is_waiting(), cls.dispatched_at.is_(None))
+            .order_by(cls.created_at, cls.id)
+            .limit(limit)
+            .with_for_update(skip_locked=True, key_share=True, of=cls)
+            .execution_options(populate_existing=True)
+        )
+
+    # -- the lease -------------------------------------------------------------------------------
+
+    def claim(self, at: datetime | None = None) -> uuid.UUID | None:
+        """Take over the waiting run; return the lease, or None if it cannot be had.
+
+        The agent's model is read now. A run that may not start any more ends, or is put off.
+        """
+        at = at or clock.now()
+        self.lock()
+        if self.status != self.waiting_status or self.lease_token is not None:
+            return None
+        if not self._may_start(at):
+            return None
+        self.status, self.lease_token = self.running_status, uuid.uuid4()
+        self.model_id, self.started_at, self.heartbeat_at = self.agent.model_id, at, at
+        db.session.flush()
+        return self.lease_token
+
+    @abstractmethod
+    def _may_start(self, at: datetime) -> bool:
+        """Tell whether the locked run may start now; if not, end it or put it off."""
+
+    def skip_reason(self, at: datetime) -> str | None:
+        """Return why the run may not start now; None if it may."""
+        reason = self.agent.unavailable_reason(automatic=self.is_automatic)
+        if reason is None and self.is_automatic:
+            reason = cost_cap_reason(self.agent.account, at)
+        return reason
+
+    @property
+    @abstractmethod
+    def is_automatic(self) -> bool:
+        """Whether nobody asked for this run by hand."""
+
+    @classmethod
+    def held(cls, run_id: uuid.UUID, lease_token: uuid.UUID | None) -> Self:
+        """Return the run, locked together with its agent, if this lease still holds it.
+
+        The lease is the caller's own copy. LeaseLost if the run ended or another worker has it.
+        """
+        owner_id = select(cls.agent_id).where(cls.id == run_id).scalar_subquery()
+        db.session.scalars(
+            select(Agent)
+            .where(Agent.id == owner_id)
+            .with_for_update(key_share=True, of=Agent)
+            .execution_options(populate_existing=True)
+        ).one()
+        held = db.session.scalar(
+            select(cls)
+            .where(cls.id == run_id, cls.lease_token == lease_token)
+            .with_for_update(key_share=True, of=cls)
+            .execution_options(populate_existing=True)
+        )
+        if held is None:
+            raise LeaseLost(db.session.scalars(select(cls.status).where(cls.id == run_id)).one())
+        return held
+
+    def count_call(self, usage: Usage) -> None:
+        """Add what one call of the model cost."""
+        self.llm_calls += 1
+        self.prompt_tokens += usage.prompt_tokens
+        self.cached_tokens += usage.cached_tokens
+        self.completion_tokens += usage.completion_tokens
+        self.cost_usd += usage.cost_usd
+
+    # -- lost workers ----------------------------------------------------------------------------
+
+    @classmethod
+    def lost(cls, at: datetime) -> Select[int]:
+        """Return a query for the ids of agents with a run whose worker shows no sign of life."""
+        return (
+            select(Agent.id)
+            .join(cls, cls.agent_id == Agent.id)
+            .where(cls.lease_token.is_not(None), cls.heartbeat_at < at - LOST_AFTER)
+        )
+
+    @classmethod
+    def held_of(cls, agent: Agent) -> list[Self]:
+        """Return the agent's runs that workers hold."""
+        return list(
+            db.session.scalars(
+                select(cls)
+                .where(cls.agent_id == agent.id, cls.lease_token.is_not(None))
+                .execution_options(populate_existing=True)
+            )
+        )
+
+    def end_if_lost(self, at: datetime | None = None) -> bool:
+        """Give up the run if its worker shows no sign of life; tell whether it did."""
+        at = at or clock.now()
+        self.lock()
+        is_held = self.lease_token is not None
+        is_lost = is_held and (self.heartbeat_at or at) < at - LOST_AFTER
+        if is_lost:
+            self.give_up("the worker was lost", "worker_lost", at=at)
+        return is_lost
+
+    def end_if_killed(self, at: datetime | None = None) -> bool:
+        """Give up the run, whose worker's process is known to be dead; tell whether one held it."""
+        self.lock()
+        was_held = self.lease_token is not None
+        if was_held:
+            self.give_up("its worker's process was killed", "worker_lost", at=at)
+        return was_held
+
+    @abstractmethod
+    def give_up(
+        self, reason: str, error_kind: str | None = None, *, at: datetime | None = None
+    ) -> None:
+        """End, or try again later, after a failure."""
+
+    # -- sums ------------------------------------------------------------------------------------
+
+    @classmethod
+    def in_accounts(cls, account_ids: Select[int]) -> ColumnElement[bool]:
+        """Return the condition that a run belongs to one of these accounts."""
+        return cls.agent_id.in_(select(Agent.id).where(Agent.account_id.in_(account_ids)))
+
+    @classmethod
+    def running(cls) -> int:
+        """Return how many runs of this kind workers hold."""
+        return db.session.scalar(select(func.count()).where(cls.lease_token.is_not(None))) or 0
+
+    # -- logging ---------------------------------------------------------------------------------
+
+    def usage(self) -> dict[str, Any]:
+        """Return what the model's calls came to, as JSON values."""
+        return {
+            "llm_calls": self.llm_calls,
+            "prompt_tokens": self.prompt_tokens,
+            "cached_tokens": self.cached_tokens,
+            "completion_tokens": self.completion_tokens,
+            "cost_usd": str(self.cost_usd),
+        }

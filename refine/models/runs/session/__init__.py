@@ -1,0 +1,35 @@
+"""Refinement sessions.
+
+``state`` is what the row holds; ``session`` the noun and its life: queue, claim, snapshot, end;
+``duplicates``, ``editing`` and ``breaker`` are what happens in between; ``entry`` what is counted
+for each memory; ``scheduling`` who is due, and who is left alone; ``totals`` sums over many.
+"""
+
+from refine.models.runs.session.editing import MAX_MUTATIONS, EditRefused
+from refine.models.runs.session.entry import SessionEntry
+from refine.models.runs.session.session import ERODED, RefinementSession, SessionAlreadyLive
+from refine.models.runs.session.state import (
+    AUTOMATIC_TRIGGERS,
+    ENDED,
+    ROLLING_WINDOW,
+    TRIGGERS,
+    Channel,
+    EndStatus,
+    Trigger,
+)
+
+__all__ = [
+    "AUTOMATIC_TRIGGERS",
+    "ENDED",
+    "ERODED",
+    "MAX_MUTATIONS",
+    "ROLLING_WINDOW",
+    "TRIGGERS",
+    "Channel",
+    "EditRefused",
+    "EndStatus",
+    "RefinementSession",
+    "SessionAlreadyLive",
+    "SessionEntry",
+    "Trigger",
+]

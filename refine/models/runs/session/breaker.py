@@ -1,0 +1,136 @@
+"""The circuit breaker: a session that removes more than it may is undone entirely."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import func, select
+
+from refine import clock
+from refine.extensions import db
+from refine.models.audit import AuditLog
+from refine.models.ledger import AgentMemory, Change, Image, changes_in
+from refine.models.runs.session.entry import SessionEntry
+from refine.models.runs.session.session import RefinementSession
+
+# The edits of the loop. Duplicates are removed before it, and stay removed after a rollback.
+LOOP_EDITS = (
+    "memory_refinement_consolidate",
+    "memory_refinement_update",
+    "memory_refinement_delete",
+    "memory_refinement_protect",
+)
+
+# How many operations, and memories of one, are listed before "and N more": it must fit a memory.
+MAX_LISTED = 20
+
+
+def trip(session: RefinementSession, at: datetime | None = None) -> bool:
+    """Measure what the session removed, and roll it back if that is more than it may.
+
+    Tells whether it was rolled back. A session of an empty ledger is never rolled back.
+    """
+    db.session.flush()
+    removed = int(session.mass_before or 0) - SessionEntry.counting(session.id)
+    if not session.memories_before or removed <= session.removable_tokens:
+        session.removed_tokens = max(0, removed)
+        return False
+    roll_back(session, removed, at or clock.now())
+    return True
+
+
+def roll_back(session: RefinementSession, attempted_tokens: int, at: datetime) -> None:
+    """Undo every edit of the loop, newest first, and end the session ``rolled_back``.
+
+    Field by field: what an admin changed meanwhile stays, and duplicates stay removed.
+    """
+    records = _records_since_first_edit(session)
+    edits = [record for record in records if _is_loop_edit(session, record)]
+    for entry in SessionEntry.of(session.id).values():
+        entry.counting_tokens = 0 if entry.is_merge_result else entry.ceiling_tokens
+        entry.merged_into_id = None
+    session.removed_tokens = 0
+    reason = (
+        f"it would have removed {attempted_tokens} of {session.mass_before} tokens; "
+        f"at most {session.removable_tokens} may go"
+    )
+    session.finish(
+        "rolled_back",
+        reason,
+        changes=_reversal(session, records, at),
+        data={"attempted_tokens": attempted_tokens},
+        journal=_rollback_note(edits, reason),
+        at=at,
+    )
+
+
+def abbreviated(items: Sequence[str], separator: str) -> str:
+    """Return the first ``MAX_LISTED`` items, and how many more there are."""
+    more = len(items) - MAX_LISTED
+    return separator.join([*items[:MAX_LISTED], *([f"and {more} more"] if more > 0 else [])])
+
+
+def _records_since_first_edit(session: RefinementSession) -> Sequence[AuditLog]:
+    """All records of the agent since the loop's first edit, newest first by sequence."""
+    first_edit = select(func.min(AuditLog.sequence)).where(
+        AuditLog.session_id == session.id, AuditLog.action.in_(LOOP_EDITS)
+    )
+    return db.session.scalars(
+        select(AuditLog)
+        .where(
+            AuditLog.agent_id == session.agent.id,
+            AuditLog.sequence >= first_edit.scalar_subquery(),
+        )
+        .order_by(AuditLog.sequence.desc())
+    ).all()
+
+
+def _is_loop_edit(session: RefinementSession, record: AuditLog) -> bool:
+    return record.session_id == session.id and record.action in LOOP_EDITS
+
+
+def _reversal(
+    session: RefinementSession, records: Sequence[AuditLog], at: datetime
+) -> list[Change]:
+    """The changes that bring memories back to where the edits found them.
+
+    A field that somebody else changed after an edit stays as they left it.
+    """
+    changes = [
+        (_is_loop_edit(session, record), change)
+        for record in records
+        for change in changes_in(record.data, record.sealed)
+    ]
+    edited = {change.memory_id for is_ours, change in changes if is_ours}
+    present: dict[int, Image] = {
+        id_: memory.image() for id_, memory in AgentMemory.locked(session.agent, edited).items()
+    }
+    target = dict(present)
+    changed_by_others: dict[int, set[str]] = defaultdict(set)
+    for is_ours, change in changes:
+        id_ = change.memory_id
+        if is_ours:
+            target[id_] = change.reversed_onto(target[id_], at, keep=changed_by_others[id_])
+        else:
+            changed_by_others[id_].update(change.altered())
+    return [
+        Change(id_, present[id_], target[id_])
+        for id_ in sorted(target)
+        if target[id_] != present[id_]
+    ]
+
+
+def _rollback_note(edits: Sequence[AuditLog], reason: str) -> str:
+    """What the agent is told of a rollback: what would have gone, and that nothing did."""
+    would = [
+        f"{edit.data['operation']} {abbreviated([f'#{id_}' for id_ in _touched(edit)], ', ')}"
+        for edit in reversed(edits)
+    ]
+    return (
+        f"My refinement session was rolled back entirely: {reason}. It would have done: "
+        f"{abbreviated(would, '; ')}. All of it was undone; every memory is as it was before."
+    )
+
+
+def _touched(edit: AuditLog) -> list[int]:
+    return [memory["id"] for memory in edit.data["memories"] if memory["before"] is not None]

@@ -1,0 +1,76 @@
+"""What a session counts for each memory of its ledger."""
+
+import uuid
+from collections.abc import Collection, Iterable
+
+from sqlalchemy import CheckConstraint, ForeignKey, Text, func, select
+from sqlalchemy.orm import Mapped, mapped_column
+
+from refine.extensions import Base, db
+from refine.models.columns import BoolFalse
+from refine.models.ledger import AgentMemory
+
+
+class SessionEntry(Base):
+    """One memory of a session's ledger, or a merge result that the session made.
+
+    ``ceiling_tokens`` is what the memory had at the snapshot (for a merge result: what its sources
+    still counted), ``counting_tokens`` what it counts now, at most its ceiling. ``shown_digest`` is
+    the state that the agent saw last; the agent may not change a memory that it has not seen.
+    """
+
+    __tablename__ = "session_entries"
+    __table_args__ = (
+        CheckConstraint("counting_tokens BETWEEN 0 AND ceiling_tokens", name="counting_tokens"),
+    )
+
+    session_id: Mapped[uuid.UUID] = mapped_column(
+        ForeignKey("refinement_sessions.id"), primary_key=True
+    )
+    memory_id: Mapped[int] = mapped_column(
+        ForeignKey("agent_memories.id"), primary_key=True, index=True
+    )
+    ceiling_tokens: Mapped[int]
+    counting_tokens: Mapped[int]
+    shown_digest: Mapped[str | None] = mapped_column(Text)
+    merged_into_id: Mapped[int | None] = mapped_column(ForeignKey("agent_memories.id"))
+    is_merge_result: Mapped[BoolFalse]
+
+    @classmethod
+    def add_all(
+        cls, session_id: uuid.UUID, ledger: Iterable[AgentMemory], shown: Collection[int] | None
+    ) -> None:
+        """Add an entry for each memory; ``shown`` are the ids that the agent sees, None: all."""
+        db.session.add_all(
+            cls(
+                session_id=session_id,
+                memory_id=memory.id,
+                ceiling_tokens=memory.token_estimate,
+                counting_tokens=memory.token_estimate,
+                shown_digest=(memory.state_digest if shown is None or memory.id in shown else None),
+            )
+            for memory in ledger
+        )
+
+    @classmethod
+    def of(
+        cls, session_id: uuid.UUID, ids: Iterable[int] | None = None
+    ) -> "dict[int, SessionEntry]":
+        """Return the entries of these memories, or of all, by the memory's id."""
+        wanted = select(cls).where(cls.session_id == session_id)
+        if ids is not None:
+            wanted = wanted.where(cls.memory_id.in_(list(ids)))
+        return {entry.memory_id: entry for entry in db.session.scalars(wanted)}
+
+    @classmethod
+    def counting(cls, session_id: uuid.UUID) -> int:
+        """Return how many tokens of the snapshot still count."""
+        total = select(func.coalesce(func.sum(cls.counting_tokens), 0))
+        return int(db.session.scalar(total.where(cls.session_id == session_id)) or 0)
+
+    @classmethod
+    def show(cls, session_id: uuid.UUID, memories: Iterable[AgentMemory]) -> None:
+        """Note that the agent now sees these memories as they are."""
+        shown = {memory.id: memory for memory in memories}
+        for memory_id, entry in cls.of(session_id, shown).items():
+            entry.shown_digest = shown[memory_id].state_digest

@@ -1,0 +1,190 @@
+"""Which agents an automatic session is due for, and why one is not asked yet."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from itertools import takewhile
+
+from sqlalchemy import ColumnElement, Select, and_, exists, or_, select
+from sqlalchemy.orm import aliased
+
+from refine import settings
+from refine.extensions import db
+from refine.models.agent import Agent
+from refine.models.audit import AuditLog
+from refine.models.ledger import AgentMemory
+from refine.models.people import Account
+from refine.models.runs.run import LIVE
+from refine.models.runs.session.session import ERODED, RefinementSession
+from refine.models.runs.session.state import ANSWERED, AUTOMATIC_TRIGGERS
+from refine.models.runs.spending import cost_cap_reason
+from refine.rules.pacing import RETRY_PAUSES, cooldown, retry_pause
+
+# That many fruitless sessions in a row make the longest cool-down, whatever the setting.
+_LONGEST_STREAK = 10
+# A retry that is overdue for that long is dropped.
+_RETRIED_WITHIN = timedelta(days=31)
+
+_Session = RefinementSession
+
+
+# -- who is due -----------------------------------------------------------------------------------
+
+
+def due_for_slot(account: Account, slot_at: datetime) -> Select[int]:
+    """Return a query for the ids of the account's agents that are owed a session for this slot.
+
+    Those not refined since, without a session of this slot or one that ended since and counts for
+    it: the agent answered it, or it failed and will be retried.
+    """
+    counts = and_(
+        _Session.ended_at >= slot_at,
+        or_(
+            _Session.status.in_(ANSWERED),
+            and_(_Session.status == "failed", _Session.trigger.in_(AUTOMATIC_TRIGGERS)),
+        ),
+    )
+    served = exists().where(_Session.agent_id == Agent.id, or_(_Session.slot_at == slot_at, counts))
+    return select(Agent.id).where(
+        Agent.account_id == account.id,
+        Agent.may_be_refined(),
+        Agent.not_refined_since(slot_at),
+        ~served,
+    )
+
+
+def has_live_session() -> ColumnElement[bool]:
+    """Return the condition of an agent with a live session."""
+    return exists().where(_Session.agent_id == Agent.id, _Session.status.in_(LIVE))
+
+
+def over_budget(at: datetime) -> Select[int]:
+    """Return a query for the ids of agents over their budget that may be asked.
+
+    Without a live session, and past the shortest cool-down; ``is_cooling_down`` knows longer ones.
+    """
+    shortest = cooldown(settings.current().cooldown_hours, 0)
+    answered_lately = exists().where(
+        _Session.agent_id == Agent.id,
+        _Session.status.in_(ANSWERED),
+        _Session.ended_at > at - shortest,
+    )
+    return select(Agent.id).where(
+        Agent.may_be_refined(), Agent.over_budget(), ~has_live_session(), ~answered_lately
+    )
+
+
+def failed_last(at: datetime) -> Select[int]:
+    """Return a query for the ids of agents whose last session was automatic, and failed."""
+    later = aliased(_Session)
+    superseded = exists().where(
+        later.agent_id == _Session.agent_id, later.created_at > _Session.created_at
+    )
+    return (
+        select(Agent.id)
+        .join(_Session, _Session.agent_id == Agent.id)
+        .where(
+            _Session.status == "failed",
+            _Session.trigger.in_(AUTOMATIC_TRIGGERS),
+            _Session.attempt <= len(RETRY_PAUSES),
+            _Session.created_at > at - _RETRIED_WITHIN,
+            _Session.ended_at <= at - RETRY_PAUSES[0],
+            Agent.may_be_refined(),
+            ~superseded,
+        )
+    )
+
+
+# -- why not --------------------------------------------------------------------------------------
+
+
+def forbidden_reason(agent: Agent, at: datetime) -> str | None:
+    """Return what forbids automatic sessions of this agent, in words; None if nothing does."""
+    reason = agent.unavailable_reason(automatic=True) or cost_cap_reason(agent.account, at)
+    return reason or (ERODED if _Session.is_eroded(agent, at) else None)
+
+
+def skip_reason(agent: Agent, at: datetime) -> str | None:
+    """Return why the clock does not ask this agent now, in words; None if it may."""
+    if (reason := forbidden_reason(agent, at)) is not None:
+        return reason
+    if _is_unchanged(agent):
+        return "nothing changed since the last session, which removed nothing"
+    return None
+
+
+def is_cooling_down(agent: Agent, at: datetime) -> bool:
+    """Tell whether an agent over its budget is not asked yet.
+
+    Because its last session was too recent, a session could remove nothing, or its last session
+    failed and has its own retry.
+    """
+    if _Session.removable_now(agent, at) == 0:
+        return True
+    latest = _Session.latest_of(agent)
+    if latest is not None and _is_failure_of_slot(latest, at):
+        return True
+    until = cools_down_until(agent)
+    return until is not None and at < until
+
+
+def cools_down_until(agent: Agent) -> datetime | None:
+    """Return when an agent over its budget may be asked again; None if it was never asked."""
+    answered = _answered(agent)
+    if not answered or answered[0].ended_at is None:
+        return None
+    fruitless = list(takewhile(lambda session: not session.was_fruitful, answered))
+    pause = cooldown(settings.current().cooldown_hours, len(fruitless))
+    return answered[0].ended_at + pause
+
+
+def is_retry_due(session: RefinementSession, at: datetime) -> bool:
+    """Tell whether this failed session, its agent's last one, is to be retried now."""
+    pause = retry_pause(session.attempt)
+    if pause is None or session.ended_at is None or not _is_failure_of_slot(session, at):
+        return False
+    is_needed = session.trigger != "over_budget" or session.agent.is_over_budget
+    return is_needed and session.ended_at + pause <= at and not skip_reason(session.agent, at)
+
+
+def _is_failure_of_slot(session: RefinementSession, at: datetime) -> bool:
+    """Whether this automatic session failed, and no slot has come since."""
+    if session.ended_at is None or session.status != "failed":
+        return False
+    return session.is_automatic and session.ended_at >= session.agent.account.last_slot(at)
+
+
+def _answered(agent: Agent) -> Sequence[RefinementSession]:
+    """The agent's last sessions that it answered, newest first."""
+    return db.session.scalars(
+        select(_Session)
+        .where(_Session.agent_id == agent.id, _Session.status.in_(ANSWERED))
+        .order_by(_Session.created_at.desc())
+        .limit(_LONGEST_STREAK)
+    ).all()
+
+
+def _is_unchanged(agent: Agent) -> bool:
+    """Whether core memories and settings are as the last, fruitless session left them.
+
+    A ledger that was shown in batches still has a batch to look at.
+    """
+    last = next(iter(_answered(agent)), None)
+    if last is None or last.was_fruitful or last.undone_at is not None:
+        return False
+    if last.batch_through_id is not None:
+        return False
+    saved_meanwhile = and_(
+        AgentMemory.recorded_at > last.started_at,
+        AgentMemory.session_id.is_distinct_from(last.id),
+    )
+    memory_changed = exists().where(
+        AgentMemory.agent_id == agent.id,
+        AgentMemory.memory_type == "core",
+        or_(AgentMemory.updated_at > last.ended_at, saved_meanwhile),
+    )
+    settings_changed = exists().where(
+        AuditLog.agent_id == agent.id,
+        AuditLog.action == "agent_settings_update",
+        AuditLog.created_at > last.ended_at,
+    )
+    return not db.session.scalar(select(or_(memory_changed, settings_changed)))

@@ -1,0 +1,187 @@
+"""What a session's row holds, the words for its states, and the figures it reports."""
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, Literal
+
+from sqlalchemy import BigInteger, ForeignKey, Numeric, Text, text
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship
+
+from refine import clock
+from refine.models.columns import Count, Sealed, SealedText
+from refine.models.people import User
+from refine.models.runs.run import LIVE, Run, Usage
+from refine.rules.content import bounded_text, storable
+
+Trigger = Literal["weekly", "over_budget", "manual", "api", "cli"]
+TRIGGERS: tuple[Trigger, ...] = ("weekly", "over_budget", "manual", "api", "cli")
+# Nobody asked for these by hand.
+AUTOMATIC_TRIGGERS = ("weekly", "over_budget")
+
+EndStatus = Literal["completed", "rolled_back", "incomplete", "declined", "skipped", "failed"]
+ENDED = ("completed", "rolled_back", "incomplete", "declined", "skipped", "failed")
+# The ends of a session whose agent consented and worked.
+AFTER_LOOP = ("completed", "rolled_back", "incomplete")
+# The ends of a session whose agent was asked, and answered.
+ANSWERED = (*AFTER_LOOP, "declined")
+
+# How an undo was requested.
+Channel = Literal["dashboard", "command line", "agent"]
+
+# The period that the floor against slow erosion looks back over.
+ROLLING_WINDOW = timedelta(days=30)
+
+
+def _summary(field: str, value: object) -> str | None:
+    return None if value is None else bounded_text(value, field=field, limit=12_000)
+
+
+def _reply(field: str, value: object) -> str | None:
+    return None if value is None else storable(value, field=field)
+
+
+class SessionState(Run):
+    """The columns of a session, and what can be told from them."""
+
+    __tablename__ = "refinement_sessions"
+
+    trigger: Mapped[str] = mapped_column(Text)
+    slot_at: Mapped[datetime | None]
+    attempt: Mapped[int] = mapped_column(default=1, server_default=text("1"))
+    end_reason: Mapped[str | None] = mapped_column(Text)
+    prompt_version: Mapped[str | None] = mapped_column(Text)
+    tool_calls: Mapped[Count]
+
+    user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    threshold: Mapped[Decimal] = mapped_column(Numeric(5, 4))
+    mass_before: Mapped[int | None]
+    mass_after: Mapped[int | None]
+    memories_before: Mapped[int | None]
+    memories_after: Mapped[int | None]
+    duplicates_removed: Mapped[Count]
+    removable_tokens: Mapped[Count]
+    removed_tokens: Mapped[Count]
+    mutation_count: Mapped[Count]
+    stats: Mapped[dict[str, int]] = mapped_column(
+        JSONB,
+        default=lambda: {"consolidated": 0, "updated": 0, "deleted": 0, "protected": 0},
+        server_default=text(
+            """'{"consolidated": 0, "updated": 0, "deleted": 0, "protected": 0}'"""
+        ),
+    )
+
+    turns: Mapped[Count]
+    stop_requested_at: Mapped[datetime | None]
+    stop_requested_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    consented_at: Mapped[datetime | None]
+    batch_through_id: Mapped[int | None] = mapped_column(BigInteger)
+    sealed_summary: Mapped[Sealed | None] = mapped_column("summary", deferred=True)
+    sealed_consent_reply: Mapped[Sealed | None] = mapped_column("consent_reply", deferred=True)
+
+    undone_at: Mapped[datetime | None]
+    undone_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    undone_through: Mapped[str | None] = mapped_column(Text)
+
+    summary = SealedText(_summary)
+    consent_reply = SealedText(_reply)
+
+    @declared_attr
+    def user(self) -> Mapped[User | None]:
+        """Who requested the session, if a person did."""
+        return relationship(foreign_keys="RefinementSession.user_id")
+
+    @declared_attr
+    def stop_requested_by(self) -> Mapped[User | None]:
+        """Who requested the stop, if a user did."""
+        return relationship(foreign_keys="RefinementSession.stop_requested_by_id")
+
+    @declared_attr
+    def undone_by(self) -> Mapped[User | None]:
+        """Who undid the session, if a user of the dashboard did."""
+        return relationship(foreign_keys="RefinementSession.undone_by_id")
+
+    # -- predicates ------------------------------------------------------------------------------
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the session is queued or running."""
+        return self.status in LIVE
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether somebody asked the session to stop."""
+        return self.stop_requested_at is not None
+
+    @property
+    def is_automatic(self) -> bool:
+        """Whether nobody asked for this session by hand."""
+        return self.trigger in AUTOMATIC_TRIGGERS
+
+    @property
+    def was_fruitful(self) -> bool:
+        """Whether the agent agreed and something was removed, exact duplicates included."""
+        return self.status != "declined" and self.removed_tokens + self.duplicates_removed > 0
+
+    # -- figures ---------------------------------------------------------------------------------
+
+    def count_call(self, usage: Usage) -> None:
+        """Add what one call of the model cost; calls after the consent are turns."""
+        super().count_call(usage)
+        self.turns += self.consented_at is not None
+
+    def figures(self) -> str:
+        """Return the measured outcome: ``Refinement session: 100 → 99 memories, …``."""
+        saved = (self.mass_before or 0) - (self.mass_after or 0)
+        done = ", ".join(f"{count} {verb}" for verb, count in self.stats.items() if count)
+        if self.status == "rolled_back":
+            done += ", all undone"
+        return (
+            f"Refinement session: {self.memories_before} → {self.memories_after} memories, "
+            f"{abs(saved)} tokens {'saved' if saved >= 0 else 'added'} ({done or 'no changes'})."
+        )
+
+    def measured(self) -> dict[str, Any]:
+        """Return the figures that the record of the session's end keeps."""
+        return {
+            "status": self.status,
+            "reason": self.end_reason,
+            "trigger": self.trigger,
+            "mass_before": self.mass_before,
+            "mass_after": self.mass_after,
+            "memories_before": self.memories_before,
+            "memories_after": self.memories_after,
+            "duplicates_removed": self.duplicates_removed,
+            "threshold": str(self.threshold),
+            "removable_tokens": self.removable_tokens,
+            "removed_tokens": self.removed_tokens,
+            "mutation_count": self.mutation_count,
+            "stats": dict(self.stats),
+            **self.usage(),
+            "started_at": clock.iso(self.started_at),
+        }
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the log line of the ended session says: ids and figures."""
+        lasted = (self.ended_at or self.created_at) - (self.started_at or self.created_at)
+        return {
+            "session_id": str(self.id),
+            "agent_id": self.agent_id,
+            "account_id": self.agent.account_id,
+            "model_id": self.model_id,
+            "attempt": self.attempt,
+            "error_kind": self.error_kind,
+            "tool_calls": self.tool_calls,
+            "seconds": round(lasted.total_seconds(), 3),
+            **self.measured(),
+        }
+
+    @property
+    def undone_by_label(self) -> str:
+        """Who undid the session: a user's e-mail address, or the channel."""
+        return self.undone_by.email if self.undone_by is not None else f"the {self.undone_through}"
+
+    @property
+    def undo_summary(self) -> str:
+        """When the session was undone, and by whom."""
+        return f"was undone on {self.undone_at:%Y-%m-%d at %H:%M} UTC by {self.undone_by_label}"

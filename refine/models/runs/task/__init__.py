@@ -1,0 +1,29 @@
+"""Memory tasks: reflections on the journal, and extractions from conversations.
+
+``task`` is the noun and its life: queue, claim, end, retry; ``keeping`` what the agent may keep;
+``scheduling`` who is due and what may be worked on; ``totals`` sums over many.
+"""
+
+from refine.models.runs.task.keeping import MAX_KEPT
+from refine.models.runs.task.task import (
+    ENDED,
+    KINDS,
+    MAX_WAITING,
+    EndStatus,
+    Kind,
+    MemoryTask,
+    ReflectionAlreadyLive,
+    Trigger,
+)
+
+__all__ = [
+    "ENDED",
+    "KINDS",
+    "MAX_KEPT",
+    "MAX_WAITING",
+    "EndStatus",
+    "Kind",
+    "MemoryTask",
+    "ReflectionAlreadyLive",
+    "Trigger",
+]

@@ -1,0 +1,120 @@
+"""What an agent keeps in a task: journal entries promoted to core, or new journal memories.
+
+Each verb expects a task that its caller holds (``MemoryTask.held``).
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from sqlalchemy import Select
+
+from refine import clock
+from refine.errors import InvalidValue
+from refine.extensions import db
+from refine.models.ledger import AgentMemory, Change, change_memories, content_hash
+from refine.models.runs.task.task import MemoryTask
+from refine.rules.content import memory_content
+
+# How many memories one task may promote or save.
+MAX_KEPT: dict[str, int] = {"reflection": 10, "extraction": 20}
+
+
+def entries(task: MemoryTask) -> Select[AgentMemory]:
+    """Return a query for the journal of the week before the task began.
+
+    What was written since is left for the next one.
+    """
+    began = task.started_at or task.created_at
+    return task.agent.ledger.journal(began).where(AgentMemory.recorded_at <= began)
+
+
+def promote(
+    task: MemoryTask, ids: Sequence[int], *, at: datetime | None = None
+) -> tuple[list[int], dict[int, int]]:
+    """Make core memories of these entries, one record each (``memory_promoted``).
+
+    Return the promoted ids, and the kept core memories that the other entries repeat, by entry id.
+    InvalidValue promotes nothing: an unknown or constitutional entry, or too many.
+    """
+    at = at or clock.now()
+    chosen = _entries(task, ids)
+    core_ids = _core_ids(task, (entry.content_hash for entry in chosen))
+    promoted: list[int] = []
+    repeating: dict[int, int] = {}
+    for entry in chosen:
+        if (same := core_ids.setdefault(entry.content_hash, entry.id)) != entry.id:
+            repeating[entry.id] = same
+        else:
+            promoted.append(entry.id)
+    _count(task, len(promoted))
+    for entry in chosen:
+        if entry.id in promoted:
+            before = entry.image()
+            change_memories(
+                "memory_promoted",
+                [Change(entry.id, before, {**before, "memory_type": "core"})],
+                agent=task.agent,
+                subject=("AgentMemory", entry.id),
+                data=_origin(task, "promote"),
+                at=at,
+            )
+    return promoted, repeating
+
+
+def save(
+    task: MemoryTask, content: object, tags: object = (), *, at: datetime | None = None
+) -> tuple[AgentMemory, bool]:
+    """Save a journal memory (``memory_saved``); return it, and whether it already existed.
+
+    Exact duplicates of a kept core memory, or of the current journal, are not saved.
+    """
+    at = at or clock.now()
+    hashed = content_hash(memory_content(content), task.data_key())
+    same = task.agent.ledger.shown(at).where(AgentMemory.content_hash == hashed).limit(1)
+    if (existing := db.session.scalar(same)) is not None:
+        return existing, True
+    _count(task, 1)
+    return task.agent.ledger.remember(content, "journal", tags, at, data=_origin(task, "extract"))
+
+
+def _entries(task: MemoryTask, ids: Sequence[int]) -> list[AgentMemory]:
+    AgentMemory.locked(task.agent, ids)
+    found = db.session.scalars(entries(task).where(AgentMemory.id.in_(ids)))
+    by_id = {entry.id: entry for entry in found}
+    if unknown := [id_ for id_ in ids if id_ not in by_id]:
+        raise InvalidValue(
+            f"{_named(unknown)} not found: only the journal entries that you were shown can "
+            "be promoted; nothing was done"
+        )
+    if locked := [id_ for id_ in ids if by_id[id_].constitutional]:
+        raise InvalidValue(
+            f"Cannot promote constitutional {_named(locked).lower()}; nothing was done"
+        )
+    return [by_id[id_] for id_ in ids]
+
+
+def _core_ids(task: MemoryTask, hashes: Iterable[str]) -> dict[str, int]:
+    """The kept core memories with these contents, by content hash."""
+    core = task.agent.ledger.core().where(AgentMemory.content_hash.in_(list(hashes)))
+    columns = core.with_only_columns(AgentMemory.content_hash, AgentMemory.id)
+    return dict(db.session.execute(columns).all())
+
+
+def _count(task: MemoryTask, more: int) -> None:
+    limit = MAX_KEPT[task.kind]
+    if task.memories_kept + more > limit:
+        raise InvalidValue(
+            f"At most {limit} memories in one {task.kind}; "
+            f"{limit - task.memories_kept} are left, and nothing was done"
+        )
+    task.memories_kept += more
+
+
+def _origin(task: MemoryTask, operation: str) -> dict[str, str]:
+    return {"operation": operation, "task_id": str(task.id)}
+
+
+def _named(ids: Sequence[int]) -> str:
+    if len(ids) == 1:
+        return f"Memory #{ids[0]}"
+    return f"Memories {', '.join(f'#{id_}' for id_ in ids)}"

@@ -1,0 +1,100 @@
+"""Which agents a reflection is due for, and which tasks may be worked on now."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import Select, and_, case, exists, or_, select
+from sqlalchemy.orm import aliased
+
+from refine.extensions import db
+from refine.models.agent import Agent
+from refine.models.ledger import AgentMemory
+from refine.models.people import Account
+from refine.models.runs.run import LIVE
+from refine.models.runs.task.task import LAPSES_AFTER, MemoryTask
+
+# In each account's own time zone.
+REFLECTION_SCHEDULE = "0 3 * * *"
+
+
+def reflecting_zones() -> Sequence[str]:
+    """Return the time zones of agents with a daily reflection."""
+    zones = select(Account.time_zone).join(Agent, Agent.account_id == Account.id)
+    return db.session.scalars(zones.where(Agent.reflects_daily).distinct()).all()
+
+
+def due_for_reflection(time_zone: str, slot_at: datetime) -> Select[int]:
+    """Return a query for the ids of that zone's agents that are owed a reflection for this slot.
+
+    Those with a daily reflection whose journal of the week before the slot holds something that no
+    completed reflection has read.
+    """
+    mine = (MemoryTask.agent_id == Agent.id) & (MemoryTask.kind == "reflection")
+    was_read = exists().where(
+        mine,
+        MemoryTask.status == "completed",
+        MemoryTask.started_at >= AgentMemory.recorded_at,
+    )
+    written = exists().where(
+        AgentMemory.agent_id == Agent.id,
+        AgentMemory.is_shown_journal(slot_at),
+        AgentMemory.recorded_at <= slot_at,
+        ~was_read,
+    )
+    served = exists().where(mine, or_(MemoryTask.slot_at >= slot_at, MemoryTask.status.in_(LIVE)))
+    return (
+        select(Agent.id)
+        .join(Account, Account.id == Agent.account_id)
+        .where(
+            Account.time_zone == time_zone,
+            Agent.reflects_daily,
+            Agent.is_available(automatic=True),
+            written,
+            ~served,
+        )
+    )
+
+
+def dispatchable(limit: int, at: datetime) -> Sequence[MemoryTask]:
+    """Return the tasks that a worker may be given, locked: the oldest first, one an agent."""
+    other = aliased(MemoryTask)
+    earlier = exists().where(
+        other.agent_id == MemoryTask.agent_id,
+        other.id != MemoryTask.id,
+        or_(
+            other.status == "running",
+            (other.status == "queued") & other.dispatched_at.is_not(None),
+            and_(
+                other.status == "queued",
+                other.due_at <= at,
+                or_(
+                    other.created_at < MemoryTask.created_at,
+                    (other.created_at == MemoryTask.created_at) & (other.id < MemoryTask.id),
+                ),
+            ),
+        ),
+    )
+    return db.session.scalars(
+        MemoryTask.select_dispatchable(limit)
+        .join(Agent, Agent.id == MemoryTask.agent_id)
+        .where(MemoryTask.due_at <= at, Agent.is_available(automatic=True), ~earlier)
+    ).all()
+
+
+def lapsed(at: datetime) -> Select[int]:
+    """Return a query for the ids of agents that have a task which waited too long."""
+    since = case(*((MemoryTask.kind == kind, at - span) for kind, span in LAPSES_AFTER.items()))
+    too_long = exists().where(
+        MemoryTask.agent_id == Agent.id, MemoryTask.is_waiting(), MemoryTask.created_at <= since
+    )
+    return select(Agent.id).where(too_long)
+
+
+def waiting_of(agent: Agent) -> Sequence[MemoryTask]:
+    """Return the agent's waiting tasks, the oldest first."""
+    return db.session.scalars(
+        select(MemoryTask)
+        .where(MemoryTask.agent_id == agent.id, MemoryTask.is_waiting())
+        .order_by(MemoryTask.created_at, MemoryTask.id)
+        .execution_options(populate_existing=True)
+    ).all()

@@ -1,0 +1,269 @@
+"""Memory tasks: runs between sessions in which an agent adds to its memory, and changes nothing."""
+
+import json
+import uuid
+from datetime import datetime, timedelta
+from typing import Any, Literal, cast
+
+from sqlalchemy import CheckConstraint, Index, Text, func, select, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from refine import clock
+from refine.errors import Refused, TooMany
+from refine.extensions import Base, db
+from refine.models.agent import Agent
+from refine.models.columns import Count, Sealed, SealedText
+from refine.models.runs.log import log_after_commit
+from refine.models.runs.run import LIVE, Run
+from refine.rules.content import storable
+from refine.rules.conversation import valid_conversation
+from refine.rules.pacing import retry_pause
+
+Kind = Literal["reflection", "extraction"]
+KINDS: tuple[Kind, ...] = ("reflection", "extraction")
+
+Trigger = Literal["daily", "api", "cli"]
+TRIGGERS: tuple[Trigger, ...] = ("daily", "api", "cli")
+
+EndStatus = Literal["completed", "incomplete", "skipped", "failed"]
+ENDED = ("completed", "incomplete", "skipped", "failed")
+
+# How long a task may wait before it ends unread.
+LAPSES_AFTER: dict[str, timedelta] = {
+    "reflection": timedelta(days=1),
+    "extraction": timedelta(days=7),
+}
+# How many conversations of one agent may wait.
+MAX_WAITING = 100
+# How long a conversation waits before its agent, unavailable now, is looked at again.
+_RECHECK_AFTER = timedelta(hours=1)
+
+_END_ACTION = {"reflection": "memory_reflection_ended", "extraction": "memory_extraction_ended"}
+
+
+def _json(field: str, value: object) -> str | None:
+    return None if value is None else storable(value, field=field)
+
+
+class ReflectionAlreadyLive(Refused):
+    """The agent has a queued or running reflection; ``task_id`` is that one."""
+
+    def __init__(self, task_id: uuid.UUID) -> None:
+        self.task_id = task_id
+        super().__init__(f"a reflection of this agent is already waiting or running: {task_id}")
+
+
+class MemoryTask(Run, Base):
+    """A reflection on the journal, or an extraction from a finished conversation."""
+
+    __tablename__ = "memory_tasks"
+    __table_args__ = (
+        CheckConstraint(f"kind IN {KINDS}", name="kind"),
+        CheckConstraint(f"trigger IN {TRIGGERS}", name="trigger"),
+        CheckConstraint(f"status IN {LIVE + ENDED}", name="status"),
+        CheckConstraint("memories_kept BETWEEN 0 AND 20", name="memories_kept"),
+        CheckConstraint("(status = 'running') = (lease_token IS NOT NULL)", name="lease"),
+        CheckConstraint(f"(status IN {ENDED}) = (ended_at IS NOT NULL)", name="ended"),
+        # a conversation is stored only until it was read
+        CheckConstraint(
+            f"(conversation IS NOT NULL) = (kind = 'extraction' AND status IN {LIVE})",
+            name="conversation",
+        ),
+        Index(
+            "uq_memory_tasks_running_agent",
+            "agent_id",
+            unique=True,
+            postgresql_where=text("status = 'running'"),
+        ),
+        Index(
+            "uq_memory_tasks_live_reflection",
+            "agent_id",
+            unique=True,
+            postgresql_where=text(f"kind = 'reflection' AND status IN {LIVE}"),
+        ),
+        Index("ix_memory_tasks_agent_id_created_at", "agent_id", "created_at"),
+        Index("ix_memory_tasks_status_created_at", "status", "created_at"),
+    )
+
+    trigger: Mapped[str] = mapped_column(Text)
+    slot_at: Mapped[datetime | None]
+    attempt: Mapped[int] = mapped_column(default=1, server_default=text("1"))
+    end_reason: Mapped[str | None] = mapped_column(Text)
+    prompt_version: Mapped[str | None] = mapped_column(Text)
+    tool_calls: Mapped[Count]
+
+    kind: Mapped[str] = mapped_column(Text)
+    sealed_conversation: Mapped[Sealed | None] = mapped_column("conversation", deferred=True)
+    memories_kept: Mapped[Count]
+    due_at: Mapped[datetime] = mapped_column(default=clock.now, server_default=text("now()"))
+
+    conversation = SealedText(_json)
+
+    # -- queueing --------------------------------------------------------------------------------
+
+    @classmethod
+    def reflect(
+        cls,
+        agent: Agent,
+        trigger: Trigger,
+        *,
+        slot_at: datetime | None = None,
+        at: datetime | None = None,
+    ) -> "MemoryTask":
+        """Add a queued reflection; ReflectionAlreadyLive if the agent has one."""
+        at = at or clock.now()
+        _refuse_unavailable(agent)
+        agent.lock()
+        live = select(cls).where(
+            cls.agent_id == agent.id, cls.kind == "reflection", cls.status.in_(LIVE)
+        )
+        for task in db.session.scalars(live.execution_options(populate_existing=True)).all():
+            task.end_if_lost(at)
+            if task.status in LIVE:
+                raise ReflectionAlreadyLive(task.id)
+        return cls._add(agent, at, kind="reflection", trigger=trigger, due_at=at, slot_at=slot_at)
+
+    @classmethod
+    def extract(
+        cls, agent: Agent, conversation: object, *, at: datetime | None = None
+    ) -> "MemoryTask":
+        """Add a queued extraction from a finished conversation, which stays sealed until it ends.
+
+        ``conversation``: messages as in ``rules.conversation``. Raises InvalidValue, Refused for an
+        agent that is not available, TooMany if a hundred are waiting already.
+        """
+        at = at or clock.now()
+        messages = valid_conversation(conversation, now=at)
+        _refuse_unavailable(agent)
+        agent.lock()
+        if cls.conversations_waiting(agent) >= MAX_WAITING:
+            raise TooMany(
+                f"{MAX_WAITING} conversations of {agent.name} are waiting already",
+                retry_after_seconds=600,
+            )
+        kept = json.dumps(messages, ensure_ascii=False)
+        return cls._add(agent, at, kind="extraction", trigger="api", due_at=at, conversation=kept)
+
+    @classmethod
+    def conversations_waiting(cls, agent: Agent) -> int:
+        """Return how many conversations of the agent are waiting."""
+        waiting = select(func.count()).where(
+            cls.agent_id == agent.id, cls.kind == "extraction", cls.is_waiting()
+        )
+        return db.session.scalar(waiting) or 0
+
+    def messages(self) -> list[dict[str, Any]]:
+        """Return the conversation's messages; none if there is no conversation."""
+        return cast(list[dict[str, Any]], json.loads(self.conversation or "[]"))
+
+    # -- starting --------------------------------------------------------------------------------
+
+    @property
+    def is_automatic(self) -> bool:
+        """Whether nobody runs this task by hand."""
+        return self.trigger != "cli"
+
+    def _may_start(self, at: datetime) -> bool:
+        """Tell whether it may; if not, a reflection ends ``skipped``, a conversation waits."""
+        if self.due_at > at or self.end_if_lapsed(at):
+            return False
+        if (reason := self.skip_reason(at)) is not None:
+            if self.kind == "reflection":
+                self.finish("skipped", reason, at=at)
+            else:
+                self.put_off(at + _RECHECK_AFTER)
+            return False
+        if self.held_of(self.agent):
+            self.put_off(at)
+            return False
+        self.end_reason = self.error_kind = None
+        return True
+
+    def put_off(self, due_at: datetime) -> None:
+        """Leave it queued until then."""
+        self.due_at, self.dispatched_at = due_at, None
+
+    # -- ending ----------------------------------------------------------------------------------
+
+    def finish(
+        self,
+        status: EndStatus,
+        reason: str | None = None,
+        *,
+        error_kind: str | None = None,
+        at: datetime | None = None,
+    ) -> None:
+        """End the locked task with a record of figures, and delete the conversation."""
+        at = at or clock.now()
+        self.status, self.end_reason, self.error_kind = status, reason, error_kind
+        self.lease_token = self.dispatched_at = None
+        self.sealed_conversation, self.ended_at = None, at
+        self.agent.record(
+            _END_ACTION[self.kind],
+            subject=("MemoryTask", self.id),
+            data=self._measured(),
+            at=at,
+        )
+        log_after_commit("memory task ended", self.facts())
+
+    def give_up(
+        self, reason: str, error_kind: str | None = None, *, at: datetime | None = None
+    ) -> None:
+        """After a failure, retry later; end if something was kept, or after too many attempts.
+
+        A task run by hand is not retried.
+        """
+        at = at or clock.now()
+        pause = retry_pause(self.attempt)
+        if self.memories_kept:
+            self.finish("incomplete", reason, error_kind=error_kind, at=at)
+        elif pause is None or not self.is_automatic:
+            self.finish("failed", reason, error_kind=error_kind, at=at)
+        else:
+            self.status, self.end_reason, self.error_kind = "queued", reason, error_kind
+            self.lease_token = None
+            self.attempt += 1
+            self.put_off(at + pause)
+            log_after_commit("memory task put off", self.facts())
+
+    def end_if_lapsed(self, at: datetime | None = None) -> bool:
+        """End a task that waited for longer than it may; tell whether it did."""
+        at = at or clock.now()
+        self.lock()
+        has_lapsed = self.status == "queued" and self.created_at <= at - LAPSES_AFTER[self.kind]
+        if has_lapsed:
+            days = LAPSES_AFTER[self.kind].days
+            waited = "a day" if days == 1 else f"{days} days"
+            last = f"; the last attempt: {self.end_reason}" if self.end_reason else ""
+            self.finish("skipped", f"it waited for {waited}{last}", error_kind="lapsed", at=at)
+        return has_lapsed
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the log line of the task says: ids and figures."""
+        lasted = (self.ended_at or self.due_at) - (self.started_at or self.due_at)
+        return {
+            "task_id": str(self.id),
+            "agent_id": self.agent_id,
+            "account_id": self.agent.account_id,
+            "model_id": self.model_id,
+            "seconds": round(max(0.0, lasted.total_seconds()), 3),
+            **self._measured(),
+        }
+
+    def _measured(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "trigger": self.trigger,
+            "status": self.status,
+            "reason": self.end_reason,
+            "error_kind": self.error_kind,
+            "attempt": self.attempt,
+            "memories_kept": self.memories_kept,
+            **self.usage(),
+            "started_at": clock.iso(self.started_at),
+        }
+
+
+def _refuse_unavailable(agent: Agent) -> None:
+    if (reason := agent.unavailable_reason(automatic=False)) is not None:
+        raise Refused(f"{reason}, so its model is not asked")

@@ -1,0 +1,27 @@
+"""Changes of settings, as audit records keep them."""
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+Changes = dict[str, list[Any]]
+
+
+def set_fields(row: object, fields: Mapping[str, Any]) -> Changes:
+    """Set the fields of the row; return those that changed, each as [before, after].
+
+    Numbers that are not whole are given as text, because records hold no floats.
+    """
+    before = {field: getattr(row, field) for field in fields}
+    for field, value in fields.items():
+        setattr(row, field, value)
+    after = {field: getattr(row, field) for field in fields}
+    return {
+        field: [_plain(before[field]), _plain(after[field])]
+        for field in fields
+        if before[field] != after[field]
+    }
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, float | Decimal) else value

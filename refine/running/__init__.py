@@ -1,0 +1,9 @@
+"""Working on a run: one worker, from the claim to the end.
+
+What a session, a memory task and a request for access share: the heartbeat, asking the agent's
+model, carrying out tool calls, and writing the end whatever happens.
+"""
+
+from refine.running.worker import RunEnded, RunWorker, work_on
+
+__all__ = ["RunEnded", "RunWorker", "work_on"]

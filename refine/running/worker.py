@@ -1,0 +1,297 @@
+"""One worker's work on one run, from the claim to the end.
+
+Every step is committed before the next one begins, no transaction is open while the model is asked,
+and every write checks the lease.
+"""
+
+import time
+import uuid
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
+
+from rq.timeouts import BaseTimeoutException
+
+from refine.errors import ProviderError
+from refine.extensions import db, safe_rollback
+from refine.llm.clients import client_for
+from refine.llm.messages import Message, Reply, ToolCall, tool_message
+from refine.llm.openrouter import Cancelled, OpenRouter, Privacy
+from refine.models import AccessGrant, LeaseLost, MemoryTask, RefinementSession, User
+from refine.prompts import as_line
+from refine.rules.model_names import is_same_model
+from refine.running.heartbeat import beating
+from refine.settings import Settings
+from refine.tools.results import error
+
+MAX_TOOL_CALLS = 60
+MAX_CUT_REPLIES = 2
+
+AnyRun = TypeVar("AnyRun", RefinementSession, MemoryTask, AccessGrant)
+Execute = Callable[..., dict[str, Any]]
+
+
+class RunEnded(Exception):
+    """The run is to end with this status; None: it failed, and is given up.
+
+    ``user`` is who asked for the end, if anybody did.
+    """
+
+    def __init__(
+        self,
+        status: str | None,
+        reason: str,
+        error_kind: str | None = None,
+        user: User | None = None,
+    ) -> None:
+        self.status = status
+        self.reason = reason
+        self.error_kind = error_kind
+        self.user = user
+        super().__init__(reason)
+
+
+def work_on(
+    kind: type[AnyRun],
+    run_id: uuid.UUID,
+    worker: "Callable[[AnyRun, uuid.UUID], RunWorker[AnyRun]]",
+    is_stopping: Callable[[], bool],
+) -> AnyRun | None:
+    """Claim the waiting run and work on it to its end; None if it cannot be claimed.
+
+    Leaves it waiting if this process was already asked to stop. Commits at every step. A fault of
+    ours ends the run, too, and is raised again.
+    """
+    if is_stopping():
+        db.session.rollback()
+        return None
+    run = db.session.get_one(kind, run_id)
+    lease_token = run.claim()
+    db.session.commit()
+    if lease_token is None:
+        return None
+    worker(run, lease_token).run()
+    return run
+
+
+class RunWorker(Generic[AnyRun]):
+    """Works on one run under its lease; ``_work`` of each kind says what there is to do."""
+
+    _client: OpenRouter
+    _execute: Execute
+    _definition: dict[str, Any] | None = None
+
+    def __init__(
+        self,
+        run: AnyRun,
+        lease_token: uuid.UUID,
+        settings: Settings,
+        is_stopping: Callable[[], bool],
+        max_seconds: int | None = None,
+    ) -> None:
+        # reloaded after every commit
+        self._run: AnyRun = run
+        self._run_id = run.id
+        self._lease_token = lease_token
+        self._settings = settings
+        self._is_stopping = is_stopping
+        self._max_seconds = max_seconds or settings.max_seconds
+        self._deadline = time.monotonic() + self._max_seconds
+        self._messages: list[Message] = []
+        self._turns = self._cut_replies = 0
+
+    def run(self) -> None:
+        """Do the work and write the end, whatever happens; a fault is raised again."""
+        ending: RunEnded | None = None
+        with beating(self._run_id, self._lease_token, type(self._run)):
+            try:
+                ending = self._work_to_end()
+                if ending is not None:
+                    self._finish(ending)
+            except LeaseLost:
+                # another process ended the run, or put it off, and recorded why
+                db.session.rollback()
+            except BaseException as fault:
+                safe_rollback()
+                self._finish(ending or _ending_of(fault))
+                raise
+
+    # -- what each kind defines ------------------------------------------------------------------
+
+    @abstractmethod
+    def _work(self) -> None:
+        """Do the work; raises RunEnded, unless the run already has its end."""
+
+    def _end(self, run: AnyRun, ending: RunEnded) -> None:
+        """Write an orderly end; for kinds whose ``_work`` raises one."""
+
+    def _after_end(self) -> None:
+        """Tell whoever watches."""
+
+    def _is_stop_requested(self) -> bool:
+        """Tell whether somebody asked this run to stop."""
+        return False
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def _work_to_end(self) -> RunEnded | None:
+        try:
+            self._work()
+        except RunEnded as ending:
+            return ending
+        except ProviderError as fault:
+            return RunEnded(None, str(fault), fault.kind)
+        return None
+
+    @contextmanager
+    def _connected(self) -> Iterator[None]:
+        """Have a client for the agent's model, as it was when the run was claimed."""
+        model_id = self._run.model_id
+        db.session.commit()
+        with client_for(model_id, self._settings) as self._client:
+            yield
+
+    def _turn(self) -> Reply:
+        """Ask for one more turn; RunEnded at the limit of turns."""
+        if self._turns >= self._settings.max_turns:
+            limit = self._settings.max_turns
+            raise RunEnded("incomplete", f"the limit of {limit} turns was reached")
+        self._turns += 1
+        reply = self._ask()
+        self._cut_replies += reply.is_cut
+        if self._cut_replies > MAX_CUT_REPLIES:
+            raise RunEnded("incomplete", "the model's answers were cut at the output limit")
+        return reply
+
+    def _ask(self) -> Reply:
+        """Ask for the next message, with no transaction open, and count what it cost."""
+        self._stop_if_requested()
+        run = self._run
+        model_id, privacy = run.model_id, _privacy_of(run)
+        db.session.commit()
+        try:
+            reply = self._client.generate(
+                model_id,
+                self._messages,
+                [self._definition] if self._definition is not None else [],
+                privacy,
+                deadline=self._deadline,
+                is_cancelled=_once_a_second(self._is_stopping, self._is_unwanted),
+            )
+        except Cancelled:
+            self._held()
+            raise self._stopped() from None
+        except ProviderError as fault:
+            if fault.kind == "deadline" or time.monotonic() >= self._deadline:
+                raise self._out_of_time() from None
+            raise
+        self._held().count_call(reply.usage)
+        db.session.commit()
+        if not is_same_model(model_id, reply.model):
+            raise ProviderError("another model than the agent's own answered", kind="other_model")
+        self._messages.append(reply.message)
+        return reply
+
+    def _begin_tool_call(self, run: RefinementSession | MemoryTask) -> None:
+        """Count a call before it is carried out; RunEnded at the limit of calls."""
+        self._stop_if_requested()
+        if run.tool_calls >= MAX_TOOL_CALLS:
+            raise RunEnded("incomplete", f"the limit of {MAX_TOOL_CALLS} tool calls was reached")
+        run.tool_calls += 1
+        db.session.commit()
+
+    def _carry_out(self, call: ToolCall) -> dict[str, Any]:
+        """Carry out a call of the one tool on offer, and add its result to the conversation."""
+        result = _result_of(self._execute, self._definition or {}, call)
+        self._messages.append(tool_message(call, as_line(result)))
+        return result
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def _finish(self, ending: RunEnded) -> None:
+        """Write the end, unless the run has ended or was taken away meanwhile."""
+        try:
+            run = self._held()
+        except LeaseLost:
+            db.session.rollback()
+            return
+        if ending.status is None:
+            run.give_up(ending.reason, ending.error_kind)
+        else:
+            self._end(run, ending)
+        db.session.commit()
+        self._after_end()
+
+    def _stop_if_requested(self) -> None:
+        """End here if the run is no longer ours, a stop was requested, or time is up."""
+        if self._run.lease_token != self._lease_token:
+            raise LeaseLost(self._run.status)
+        if self._is_stop_requested() or self._is_stopping():
+            raise self._stopped()
+        if time.monotonic() >= self._deadline:
+            raise self._out_of_time()
+
+    def _stopped(self) -> RunEnded:
+        return RunEnded(None, "its process was asked to stop", "worker_stopped")
+
+    def _out_of_time(self) -> RunEnded:
+        reason = f"the limit of {self._max_seconds} seconds was reached"
+        return RunEnded(None, reason, "timeout")
+
+    def _held(self) -> AnyRun:
+        return self._run.held(self._run_id, self._lease_token)
+
+    def _is_unwanted(self) -> bool:
+        unwanted = self._run.lease_token != self._lease_token or self._is_stop_requested()
+        db.session.commit()
+        return unwanted
+
+
+def _ending_of(fault: BaseException) -> RunEnded:
+    """Return the end of a run after a fault of ours, or of the process."""
+    if isinstance(fault, BaseTimeoutException):
+        return RunEnded(None, "the job's time limit was reached", "timeout")
+    if isinstance(fault, KeyboardInterrupt):
+        return RunEnded(None, "interrupted", "interrupted")
+    return RunEnded(None, f"a fault in Refine ({type(fault).__name__})", "internal")
+
+
+def _result_of(execute: Execute, definition: dict[str, Any], call: ToolCall) -> dict[str, Any]:
+    name = definition["function"]["name"]
+    if call.problem is not None:
+        return error(f"{call.problem}; nothing was done")
+    if call.name != name:
+        return error(f"unknown tool; the only tool is {name}")
+    # a model may name anything; only the tool's own parameters become arguments in Python
+    known = definition["function"]["parameters"]["properties"]
+    if not call.arguments.keys() <= known.keys():
+        return error(f"unknown parameter; the tool takes: {', '.join(known)}")
+    return execute(**call.arguments)
+
+
+def _privacy_of(run: RefinementSession | MemoryTask | AccessGrant) -> Privacy:
+    account = run.agent.account
+    return Privacy(
+        session_id=str(run.id),
+        account_ref=f"account-{account.id}",
+        zero_data_retention=account.zero_data_retention,
+    )
+
+
+def _once_a_second(
+    is_stopping: Callable[[], bool], is_unwanted: Callable[[], bool]
+) -> Callable[[], bool]:
+    """Return a check that is cheap to call often: it asks the database once a second."""
+    next_check = time.monotonic() + 1.0
+
+    def is_cancelled() -> bool:
+        nonlocal next_check
+        if is_stopping():
+            return True
+        if time.monotonic() < next_check:
+            return False
+        next_check = time.monotonic() + 1.0
+        return is_unwanted()
+
+    return is_cancelled
