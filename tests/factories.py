@@ -20,8 +20,13 @@ from refine.models import (
     RefinementSession,
     User,
 )
+from refine.models.runs import LIVE
 from refine.models.runs.access import AccessTerms
+from refine.models.runs.session.breaker import LOOP_EDITS
 from refine.models.runs.task import EndStatus
+
+# The records of edits that a session makes.
+EDITS = ("memory_refinement_dedup", *LOOP_EDITS)
 
 _number = itertools.count(1)
 
@@ -107,6 +112,18 @@ def extraction(owner: Agent, *contents: str, **fields: Any) -> MemoryTask:
     return task
 
 
+def live_tasks(owner: Agent) -> list[MemoryTask]:
+    """The agent's queued and running tasks, the oldest first."""
+    return list(
+        db.session.scalars(
+            select(MemoryTask)
+            .where(MemoryTask.agent_id == owner.id, MemoryTask.status.in_(LIVE))
+            .order_by(MemoryTask.created_at, MemoryTask.id)
+            .execution_options(populate_existing=True)
+        )
+    )
+
+
 def erase(owner: Agent) -> None:
     """Destroy the agent's data key, and with it all that it sealed."""
     owner.wrapped_key.wrapped, owner.wrapped_key.destroyed_at = None, clock.now()
@@ -135,6 +152,21 @@ def ended_task(
     task.finish(status, reason, error_kind=error_kind, at=at)
     db.session.flush()
     return task
+
+
+def journal(owner: Agent) -> list[AgentMemory]:
+    """The agent's journal, expired entries too, oldest first."""
+    return list(
+        db.session.scalars(
+            select(AgentMemory)
+            .where(
+                AgentMemory.agent_id == owner.id,
+                AgentMemory.memory_type == "journal",
+                AgentMemory.discarded_at.is_(None),
+            )
+            .order_by(AgentMemory.created_at, AgentMemory.id)
+        )
+    )
 
 
 def records(owner: Agent) -> list[AuditLog]:

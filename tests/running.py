@@ -38,7 +38,7 @@ class Up:
         return next(line for line in self.said if " is ready" in line)
 
     def end(self) -> int:
-        """Its exit code, after it was asked to end."""
+        """Its exit code, after it was asked to stop."""
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(timeout=30)
         for reader in self._readers:

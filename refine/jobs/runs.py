@@ -125,7 +125,7 @@ def _sweep_one(agent: Agent, user: User | None) -> str:
         db.session.commit()
         return "was waiting; handed over again"
     if (unavailable := agent.unavailable_reason(automatic=True)) is not None:
-        return f"skipped: {unavailable}"
+        return unavailable
     if not agent.needs_refinement(at):
         return "needs none"
     if (forbidden := scheduling.forbidden_reason(agent, at)) is not None:

@@ -39,7 +39,9 @@ class World:
             "purpose": "to see why it declined",
             "duration_minutes": 30,
         }
-        made = AccessGrant.request(self.agent, self.reader, AccessTerms.checked(**{**usual, **fields}))
+        made = AccessGrant.request(
+            self.agent, self.reader, AccessTerms.checked(**{**usual, **fields})
+        )
         db.session.commit()
         return made
 

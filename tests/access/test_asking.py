@@ -171,21 +171,24 @@ def test_a_human_change_while_it_is_asked_lets_nobody_read(world: World) -> None
     assert (grant.status, grant.granted_at) == ("failed", None)
 
 
-def test_a_worker_that_is_asked_to_end_leaves_no_request_open(world: World) -> None:
+def test_a_worker_that_is_asked_to_stop_leaves_the_request_to_the_next(world: World) -> None:
     world.model.say("YES")
 
     grant = world.ask(is_stopping=lambda: True)
 
-    assert grant.status == "failed"
-    (record,) = world.records("memory_access_failed")
-    assert record.data["kind"] == "worker_stopped"
+    assert (grant.status, grant.lease_token) == ("requested", None)
+    assert not world.model.requests
 
 
 def test_a_job_that_took_too_long_leaves_no_request_open(world: World) -> None:
     world.model.say("YES")
     grant = world.request()
 
+    asked = iter([False])
+
     def too_late() -> bool:
+        for answer in asked:
+            return answer
         raise JobTimeoutException
 
     with pytest.raises(JobTimeoutException):
@@ -194,7 +197,10 @@ def test_a_job_that_took_too_long_leaves_no_request_open(world: World) -> None:
     db.session.refresh(grant)
     assert grant.status == "failed"
     (record,) = world.records("memory_access_failed")
-    assert (record.data["kind"], record.data["why"]) == ("timeout", "it took too long")
+    assert (record.data["kind"], record.data["why"]) == (
+        "timeout",
+        "the job's time limit was reached",
+    )
 
 
 def test_a_fault_of_ours_ends_the_request_and_is_raised_again(world: World) -> None:

@@ -32,7 +32,7 @@ def last_record(agent: Agent, action: str) -> AuditLog:
 
 
 def journal(agent: Agent) -> list[str]:
-    return [memory.content for memory in db.session.scalars(agent.memories("journal"))]
+    return [memory.content for memory in factories.journal(agent)]
 
 
 # -- agents ---------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ def test_a_token_is_minted_shown_once_recorded_and_told(everybody: Everybody, ap
         "token_id": token_of(everybody.platform).id,
     }
     assert journal(agent) == [
-        f"My platform had a token made that speaks as me. It begins with {answer.json['hint']}."
+        f"My platform minted a token that speaks as me. It begins with {answer.json['hint']}."
     ]
 
 
@@ -337,5 +337,5 @@ def test_a_minted_agent_token_is_told_to_the_agent_before_it_reads(
 
     context = bearing(app, minted["token"]).get("/context").json["context"]
 
-    assert "My platform had a token made that speaks as me" in context
+    assert "My platform minted a token that speaks as me" in context
     assert ApiToken.of_secret(minted["token"]).agent_id == everybody.agent.id

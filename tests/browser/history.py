@@ -20,9 +20,9 @@ from refine.models import (
     RefinementSession,
     User,
 )
-from refine.models.runs.task import EndStatus as TaskStatus
 from refine.models.runs.session import EndStatus
 from refine.models.runs.session.state import Trigger
+from refine.models.runs.task import EndStatus as TaskStatus
 from refine.refinement.time_machine import undo
 from refine.tools import RefinementTool, SaveMemoryTool
 from tests import factories

@@ -261,7 +261,7 @@ def test_ctrl_c_ends_the_session_in_order(
     db.session.rollback()
     session = db.session.scalars(db.select(RefinementSession)).one()
     assert running.returncode == 1
-    assert err == "refine: the session failed: its process was asked to end\n"
+    assert err == "refine: the session failed: its process was asked to stop\n"
     assert (session.status, session.error_kind) == ("failed", "worker_stopped")
 
 

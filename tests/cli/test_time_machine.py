@@ -10,6 +10,7 @@ import pytest
 from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, RefinementSession
+from refine.models.runs.session import editing
 from refine.refinement import time_machine
 from tests import factories, sql
 from tests.commands import UNUSED_PORT, refine_here
@@ -48,8 +49,8 @@ def session(ledger: Agent) -> RefinementSession:
 def refined(owner: Agent, *deleted: AgentMemory, at: datetime | None = None) -> RefinementSession:
     session = RefinementSession.start(owner, at=at)
     for memory in deleted:
-        session.delete(memory.id)
-    session.complete("Done.")
+        editing.delete(session, memory.id)
+    editing.complete(session, "Done.")
     db.session.commit()
     return session
 
@@ -174,7 +175,7 @@ def test_a_conflict_is_told_in_one_line_with_what_to_do(
     line = problem(run("undo", session.id, *options))
 
     assert line.startswith(
-        f"refine: nothing was undone: since the session was changed memory #{canary(ledger).id} "
+        f"refine: nothing was undone: changed since the session: memory #{canary(ledger).id} "
         f"by record {record.sequence} (memory_restored, "
     )
     assert line.endswith("; you can undo this session and everything after it")
@@ -204,8 +205,7 @@ def test_a_change_past_the_application_is_told_as_such(
     lines = [problem(run("undo", session.id, *options)) for options in ((), ("--and-after",))]
 
     assert lines == [
-        "refine: nothing was undone: since the session was changed memory "
-        f"#{id_} past the application"
+        f"refine: nothing was undone: changed since the session: memory #{id_} past the application"
     ] * len(lines)
 
 

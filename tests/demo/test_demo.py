@@ -76,7 +76,9 @@ def test_prompts_and_settings_are_taken_over(loaded: Account) -> None:
 def test_ids_follow_dates_and_no_memory_is_of_the_future(loaded: Account) -> None:
     wren = Agent.named("Wren")
 
-    memories = db.session.scalars(wren.memories().order_by(None).order_by(AgentMemory.id)).all()
+    memories = db.session.scalars(
+        wren.ledger.shown(clock.now()).order_by(None).order_by(AgentMemory.id)
+    ).all()
 
     dates = [memory.created_at for memory in memories]
     assert dates == sorted(dates)

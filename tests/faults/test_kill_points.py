@@ -21,12 +21,12 @@ from sqlalchemy import event, select, text
 from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, RefinementSession, SessionEntry
-from refine.models.audit import EDITS
-from refine.models.runs.run import LOST_AFTER
 from refine.models.integrity import verify_agent
+from refine.models.runs.run import LOST_AFTER
 from refine.refinement.loop import refine
 from refine.settings import Settings
 from tests import factories
+from tests.factories import EDITS
 from tests.scripted_model import ScriptedModel
 
 pytestmark = pytest.mark.no_cover

@@ -12,8 +12,9 @@ from flask import Flask
 from redis import Redis
 
 from refine.extensions import db
-from refine.jobs.runs import AccessFault, ask_for_access, dispatch_access, request_access_later
+from refine.jobs.dispatch import dispatch
 from refine.jobs.queue import ASKED, queue
+from refine.jobs.runs import RunFault, ask_for_access, request_access_later
 from refine.jobs.tick import run_tick
 from refine.models import AccessGrant, AccessOpenAlready, Agent, User
 from refine.models.runs.access import AccessTerms
@@ -56,7 +57,10 @@ def aged(grant: AccessGrant, **span: float) -> None:
         *(
             f"UPDATE access_grants SET {column} = {column} - interval '{seconds} seconds' "
             f"WHERE id = '{grant.id}'"
-            for column in ("created_at", "asked_at", "granted_at", "expires_at")
+            for column in (
+                *("created_at", "asked_at", "granted_at", "expires_at"),
+                *("dispatched_at", "heartbeat_at"),
+            )
         )
     )
     db.session.expire_all()
@@ -113,10 +117,10 @@ def test_two_workers_ask_once(app: Flask, redis: Redis, agent: Agent, reader: Us
 def test_a_fault_leaves_the_job_with_its_class_and_the_id_alone(app: Flask) -> None:
     unknown = uuid.uuid4()
 
-    with pytest.raises(AccessFault) as fault:
+    with pytest.raises(RunFault) as fault:
         ask_for_access(str(unknown))
 
-    assert str(fault.value) == f"access {unknown}: NoResultFound"
+    assert str(fault.value) == f"run {unknown}: NoResultFound"
     assert fault.value.__suppress_context__
 
 
@@ -133,7 +137,7 @@ def test_without_redis_a_request_waits(without_redis: None, agent: Agent, reader
     grant = request_access_later(agent, reader, WISH)
 
     db.session.rollback()
-    assert (grant.status, grant.asked_at) == ("requested", None)
+    assert (grant.status, grant.dispatched_at) == ("requested", None)
 
 
 @pytest.mark.parametrize(("seconds", "handed_over"), [(29, 0), (31, 1)])
@@ -144,7 +148,7 @@ def test_what_redis_lost_is_handed_over_again(
     redis.flushall()
     aged(grant, seconds=seconds)
 
-    assert dispatch_access() == handed_over
+    assert dispatch() == handed_over
     assert len(waiting(redis)) == handed_over
 
 
@@ -154,7 +158,7 @@ def test_what_is_in_redis_is_not_handed_over_twice(
     grant = request_access_later(agent, reader, WISH)
     aged(grant, minutes=1)
 
-    assert dispatch_access() == 0
+    assert dispatch() == 0
     assert waiting(redis) == [str(grant.id)]
 
 
@@ -163,7 +167,7 @@ def test_what_was_asked_is_not_handed_over(redis: Redis, agent: Agent, reader: U
     assert grant.claim()
     aged(grant, minutes=1)
 
-    assert dispatch_access() == 0
+    assert dispatch() == 0
 
 
 def test_the_tick_hands_over_what_redis_lost(redis: Redis, agent: Agent, reader: User) -> None:
@@ -173,16 +177,20 @@ def test_the_tick_hands_over_what_redis_lost(redis: Redis, agent: Agent, reader:
 
     done = run_tick()
 
-    assert (done.access_dispatched, done.faults) == (1, 0)
+    assert (done.dispatched, done.faults) == (1, 0)
     assert str(grant.id) in waiting(redis)
 
 
 @pytest.mark.parametrize(
-    ("made", "hours", "status"),
-    [("granted", 1, "ended"), ("asked", 0.1, "failed"), ("requested", 24, "lapsed")],
+    ("made", "hours", "status", "counted"),
+    [
+        ("granted", 1, "ended", "access_ended"),
+        ("asked", 0.1, "failed", "lost"),
+        ("requested", 24, "lapsed", "access_ended"),
+    ],
 )
 def test_the_tick_ends_what_time_has_ended(
-    redis: Redis, agent: Agent, reader: User, made: str, hours: float, status: str
+    redis: Redis, agent: Agent, reader: User, made: str, hours: float, status: str, counted: str
 ) -> None:
     if made == "granted":
         grant = factories.live_grant(agent, reader)
@@ -195,7 +203,8 @@ def test_the_tick_ends_what_time_has_ended(
     done, again = run_tick(), run_tick()
 
     db.session.refresh(grant)
-    assert (done.access_ended, again.access_ended, grant.status) == (1, 0, status)
+    assert (getattr(done, counted), getattr(again, counted)) == (1, 0)
+    assert grant.status == status
 
 
 def test_the_tick_ends_it_though_redis_is_away(

@@ -16,7 +16,7 @@ from refine.errors import Unreachable
 from refine.extensions import db
 from refine.jobs.dispatch import dispatch
 from refine.jobs.queue import ASKED, QUEUES, SWEPT, TICKS, queue
-from refine.jobs.runs import SessionFault, refine_session
+from refine.jobs.runs import RunFault, refine_session
 from refine.jobs.worker import RefineWorker
 from refine.models import RefinementSession
 from refine.models.runs.session import Trigger
@@ -240,7 +240,7 @@ def test_a_session_that_ends_makes_room_for_the_next_one(redis: Redis) -> None:
 def test_a_session_that_breaks_makes_room_all_the_same(redis: Redis) -> None:
     session = queued("weekly")
 
-    with pytest.raises(SessionFault):
+    with pytest.raises(RunFault):
         refine_session(str(uuid.uuid4()))
 
     assert waiting_in(redis, SWEPT) == ids_of(session)
@@ -253,7 +253,7 @@ def test_a_session_that_the_database_refuses_makes_room_all_the_same(
     broken = queued("weekly", dispatched_at=NOW)
     session = queued("weekly")
 
-    with pytest.raises(SessionFault):
+    with pytest.raises(RunFault):
         refine_session(str(broken.id))
 
     assert waiting_in(redis, SWEPT) == ids_of(session)

@@ -18,8 +18,8 @@ from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.jobs.dispatch import dispatch
-from refine.jobs.runs import TaskFault, extract_later, work_on_task
-from refine.jobs.queue import REMEMBERED, SWEPT, WORK_ON_TASK, queue
+from refine.jobs.queue import REMEMBERED, RUN_JOBS, SWEPT, queue
+from refine.jobs.runs import RunFault, extract_later, work_on_task
 from refine.jobs.tick import TickResult, run_tick
 from refine.models import Agent, MemoryTask, RefinementSession
 from refine.models.runs.run import LOST_AFTER
@@ -46,7 +46,7 @@ def waiting(redis: Redis) -> list[str]:
 
 def journal(agent: Agent) -> list[str]:
     db.session.rollback()
-    return [memory.content for memory in db.session.scalars(agent.memories("journal"))]
+    return [memory.content for memory in factories.journal(agent)]
 
 
 def test_a_conversation_is_handed_over_by_its_id_and_is_not_in_redis(
@@ -57,7 +57,7 @@ def test_a_conversation_is_handed_over_by_its_id_and_is_not_in_redis(
     assert waiting(redis) == [str(task.id)]
     job = redis.hgetall(f"rq:job:{task.id}")
     payload = json.loads(zlib.decompress(job[b"data"]))
-    assert payload == [WORK_ON_TASK, None, [str(task.id)], {}]
+    assert payload == [RUN_JOBS[MemoryTask].function, None, [str(task.id)], {}]
     assert (job[b"timeout"], job[b"failure_ttl"]) == (b"1020", b"3600")
     assert b"canary" not in everything_in(redis)
 
@@ -67,7 +67,7 @@ def test_what_is_no_conversation_leaves_nothing(redis: Redis, agent: Agent) -> N
         extract_later(agent, [{"role": "user"}])
 
     db.session.rollback()
-    assert (waiting(redis), list(MemoryTask.live_of(agent))) == ([], [])
+    assert (waiting(redis), list(factories.live_tasks(agent))) == ([], [])
 
 
 def test_the_job_writes_the_memories(redis: Redis, agent: Agent) -> None:
@@ -124,10 +124,10 @@ def test_sessions_that_the_clock_queued_come_first(redis: Redis, agent: Agent) -
 
 
 def test_a_fault_leaves_the_job_with_its_class_and_the_id_alone(redis: Redis, app: Flask) -> None:
-    with pytest.raises(TaskFault) as fault:
+    with pytest.raises(RunFault) as fault:
         work_on_task("00000000-0000-4000-8000-000000000000")
 
-    said = "task 00000000-0000-4000-8000-000000000000: NoResultFound"
+    said = "run 00000000-0000-4000-8000-000000000000: NoResultFound"
     assert (str(fault.value), fault.value.__suppress_context__) == (said, True)
 
 
@@ -149,7 +149,7 @@ def test_the_tick_queues_a_reflection_a_day_in_the_agents_own_night(
     for night in nights:
         for at in (night - MINUTE, night, night, night + MINUTE, night + DAY / 2):
             counted.append(run_tick(at).reflections)
-            for task in MemoryTask.live_of(agent):
+            for task in factories.live_tasks(agent):
                 task.claim(at)
                 task.finish("completed", at=at)
             db.session.commit()
@@ -183,7 +183,7 @@ def test_the_tick_gives_up_what_a_lost_worker_held(redis: Redis, agent: Agent) -
     done, again = run_tick(later), run_tick(later)
 
     db.session.refresh(task)
-    assert (done.tasks_lost, again.tasks_lost) == (1, 0)
+    assert (done.lost, again.lost) == (1, 0)
     assert (task.status, task.error_kind) == ("queued", "worker_lost")
 
 
@@ -321,7 +321,7 @@ def test_a_lost_workers_conversation_stays_sealed_and_is_heard_by_another_one_on
 
     ticks = lose(worker, task)
 
-    assert [ticked.tasks_lost for ticked in ticks] == [0, 1, 0]
+    assert [ticked.lost for ticked in ticks] == [0, 1, 0]
     assert (refreshed(task).status, task.attempt) == ("queued", 2)
     assert (task.error_kind, task.messages(), waiting(redis)) == ("worker_lost", SAID, [])
     assert b"canary" not in task.sealed_conversation + everything_in(redis)
@@ -348,7 +348,7 @@ def test_what_a_lost_worker_kept_stays_and_its_conversation_is_not_heard_again(
 
     ticks = lose(worker, task)
 
-    assert [ticked.tasks_lost for ticked in ticks] == [0, 1, 0]
+    assert [ticked.lost for ticked in ticks] == [0, 1, 0]
     assert (refreshed(task).status, task.error_kind) == ("incomplete", "worker_lost")
     assert (task.sealed_conversation, waiting(redis)) == (None, [])
     assert journal(task.agent) == ["heard"]

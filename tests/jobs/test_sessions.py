@@ -12,7 +12,7 @@ from refine import clock, create_app
 from refine.errors import Unreachable
 from refine.extensions import db
 from refine.jobs.queue import ASKED, SWEPT
-from refine.jobs.runs import SessionFault, refine_later, refine_session, sweep
+from refine.jobs.runs import RunFault, refine_later, refine_session, sweep
 from refine.models import Agent, RefinementSession
 from refine.settings import Settings
 from tests import factories, sql
@@ -51,16 +51,16 @@ def test_a_job_whose_session_was_already_run_does_nothing(redis: Redis, agent: A
 
     db.session.refresh(session)
     assert session.ended_at == ended_at
-    assert len(db.session.scalars(agent.memories("journal")).all()) == 1
+    assert len(factories.journal(agent)) == 1
 
 
 def test_a_fault_leaves_the_job_with_its_class_and_the_id_alone(app: Flask) -> None:
     unknown = uuid.uuid4()
 
-    with pytest.raises(SessionFault) as fault:
+    with pytest.raises(RunFault) as fault:
         refine_session(str(unknown))
 
-    assert str(fault.value) == f"session {unknown}: NoResultFound"
+    assert str(fault.value) == f"run {unknown}: NoResultFound"
     assert fault.value.__suppress_context__
 
 
@@ -75,7 +75,7 @@ def test_a_session_of_the_clock_asks_nothing_where_the_cap_was_reached_since(
 
     db.session.refresh(session)
     assert (session.status, session.llm_calls) == ("skipped", 0)
-    assert session.end_reason == "the account's monthly cost cap is reached"
+    assert session.end_reason == "the account's monthly cost cap of $0.00 is reached"
 
 
 def test_a_session_asked_for_by_hand_runs_whatever_was_spent(redis: Redis, agent: Agent) -> None:
@@ -113,16 +113,16 @@ def test_the_sweep_queues_what_is_over_its_budget(redis: Redis, agent: Agent) ->
 
 
 @pytest.mark.parametrize(
-    "state",
+    ("state", "reason"),
     [
-        {"last_refinement_at": clock.now() + timedelta(minutes=1)},
-        {"paused": True},
-        {"active": False},
+        ({"last_refinement_at": clock.now() + timedelta(minutes=1)}, "needs none"),
+        ({"paused": True}, "the agent is paused"),
+        ({"active": False}, "the agent is not active"),
     ],
     ids=["refined", "paused", "not active"],
 )
-def test_the_sweep_leaves_out_what_needs_none(
-    redis: Redis, agent: Agent, state: dict[str, object]
+def test_the_sweep_leaves_out_agents_that_need_no_session(
+    redis: Redis, agent: Agent, state: dict[str, object], reason: str
 ) -> None:
     for name, value in state.items():
         setattr(agent, name, value)
@@ -130,7 +130,7 @@ def test_the_sweep_leaves_out_what_needs_none(
 
     outcome = swept()
 
-    assert outcome == {agent.name: "needs none"}
+    assert outcome == {agent.name: reason}
     assert redis.keys() == []
 
 

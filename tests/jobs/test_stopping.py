@@ -1,4 +1,4 @@
-"""Workers are asked to end at every kind of moment: sessions end in order, and nothing is left."""
+"""Workers are asked to stop at every kind of moment: sessions end in order, and nothing is left."""
 
 import json
 import os
@@ -38,7 +38,7 @@ TOO_LONG_SECONDS = 10.0
 
 
 class Moment(NamedTuple):
-    """When a session's worker is asked to end: at a question to the model, or after its answer.
+    """When a session's worker is asked to stop: at a question to the model, or after its answer.
 
     ``edits``: as soon as so many are committed.
     """

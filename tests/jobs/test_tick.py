@@ -19,9 +19,9 @@ from refine.extensions import db
 from refine.jobs import tick
 from refine.jobs.tick import INTERVAL, TickResult, run_tick
 from refine.models import Account, Agent, ClockMark, LeaseLost, RefinementSession
-from refine.models.runs.run import LOST_AFTER
-from refine.models.runs.session import Trigger
 from refine.models.integrity import verify_agent
+from refine.models.runs.run import LOST_AFTER
+from refine.models.runs.session import Trigger, editing
 from refine.tools import RefinementTool
 from tests import factories, sql
 from tests.commands import UNUSED_PORT
@@ -131,8 +131,8 @@ def fails(agent: Agent) -> None:
 
 def removes_one(agent: Agent) -> None:
     session = claimed(agent)
-    session.delete(db.session.scalars(agent.ledger.core()).all()[0].id)
-    session.complete("One went.")
+    editing.delete(session, db.session.scalars(agent.ledger.core()).all()[0].id)
+    editing.complete(session, "One went.")
     db.session.commit()
 
 
@@ -717,7 +717,7 @@ def erode(agent: Agent) -> None:
 
 
 def remove_nothing(agent: Agent) -> None:
-    RefinementSession.start(agent).complete("All is well.")
+    editing.complete(RefinementSession.start(agent), "All is well.")
 
 
 @pytest.mark.parametrize(
@@ -1040,7 +1040,7 @@ def test_a_session_whose_worker_was_lost_is_ended(
 ) -> None:
     session = factories.session(agent)
     for memory in db.session.scalars(agent.ledger.core().limit(edits)).all():
-        session.delete(memory.id)
+        editing.delete(session, memory.id)
     db.session.commit()
     time.shift(timedelta(seconds=46))
 
@@ -1130,7 +1130,7 @@ def test_a_lost_session_of_an_agent_that_was_erased_meanwhile_is_ended(
 ) -> None:
     session = factories.session(agent)
     for memory in db.session.scalars(agent.ledger.core().limit(edits)).all():
-        session.delete(memory.id)
+        editing.delete(session, memory.id)
     factories.erase(agent)
     db.session.commit()
     time.shift(MINUTE)

@@ -18,9 +18,8 @@ from redis import Redis
 from refine.embedded import redis_url, valkey
 from refine.extensions import db
 from refine.jobs import worker as workers
-from refine.jobs.runs import request_access_later
 from refine.jobs.queue import ASKED, SWEPT, TICK, TICKS, enqueue, live_workers, queue
-from refine.jobs.runs import refine_later
+from refine.jobs.runs import refine_later, request_access_later
 from refine.jobs.tick import run_tick
 from refine.jobs.worker import RefineWorker
 from refine.models import Agent, ClockMark, RefinementSession
@@ -237,7 +236,7 @@ def test_a_failed_job_leaves_no_content_behind_and_is_forgotten_in_time(
     stored = everything_in(redis)
     kept_for_ever = [key for key in redis.keys("rq:job*") if redis.ttl(key) < 0]
     kept_for_ever += [key for key in redis.keys("rq:results*") if redis.ttl(key) < 0]
-    assert f"session {session.id}: ProgrammingError" in worker.said
+    assert f"run {session.id}: ProgrammingError" in worker.said
     assert "canary" not in worker.said
     assert b"canary" not in stored
     assert kept_for_ever == []
@@ -258,7 +257,7 @@ def test_rqs_own_limit_of_time_fails_the_job_and_ends_its_session(
 
     worker = worked_off(begin)
 
-    assert f"session {session.id}: JobTimeoutException" in worker.said
+    assert f"run {session.id}: JobTimeoutException" in worker.said
     assert ended(session)
     assert (session.status, session.error_kind) == ("failed", "timeout")
     assert session.end_reason == "the time that its job may take is over"
@@ -552,7 +551,7 @@ def test_a_worker_that_was_given_up_can_change_nothing_more(
     assert len(model.requests) == 2
 
 
-# -- being asked to end ---------------------------------------------------------------------------
+# -- being asked to stop ---------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -583,7 +582,7 @@ def test_a_worker_asked_to_end_ends_its_session_in_order(
     assert time.monotonic() - began < 10
     assert worker.returncode == 0
     assert ended(session)
-    assert (session.status, session.end_reason) == ("incomplete", "its process was asked to end")
+    assert (session.status, session.end_reason) == ("incomplete", "its process was asked to stop")
     assert session.mutation_count == 1
 
 

@@ -53,7 +53,7 @@ def aged(grant: AccessGrant, hours: float = 0, minutes: float = 0) -> None:
     """Put all its times back, as if it were so much older."""
     db.session.commit()
     span = timedelta(hours=hours, minutes=minutes).total_seconds()
-    columns = ("created_at", "asked_at", "granted_at", "expires_at")
+    columns = ("created_at", "asked_at", "heartbeat_at", "granted_at", "expires_at")
     moved = ", ".join(f"{name} = {name} - interval '{span} seconds'" for name in columns)
     sql.run(f"UPDATE access_grants SET {moved} WHERE id = '{grant.id}'")
     db.session.expire_all()
@@ -189,14 +189,14 @@ def test_who_may_not_read_may_not_ask(agent: Agent, fields: dict[str, Any], why:
 def test_an_agent_that_is_not_active_is_not_asked(agent: Agent, reader: User) -> None:
     agent.active = False
 
-    with pytest.raises(Refused, match="Ada is not active"):
+    with pytest.raises(Refused, match="the agent is not active"):
         requested(agent, reader)
 
 
 def test_an_agent_that_was_erased_is_not_asked(agent: Agent, reader: User) -> None:
     factories.erase(agent)
 
-    with pytest.raises(Refused, match="Ada was erased: there is nothing left to read"):
+    with pytest.raises(Refused, match="the agent was erased"):
         requested(agent, reader)
 
 
@@ -269,7 +269,11 @@ def test_what_the_agent_changes_of_itself_closes_nothing(agent: Agent, reader: U
 
 
 @pytest.mark.parametrize(
-    ("made", "why"), [(requested, "asked this agent already"), (granted, "may read this agent's")]
+    ("made", "why"),
+    [
+        (requested, "have already asked this agent"),
+        (granted, "already have access to this agent's"),
+    ],
 )
 def test_nobody_has_two_open_requests_for_one_agent(
     agent: Agent, reader: User, made: Callable[..., AccessGrant], why: str
@@ -351,8 +355,10 @@ def test_a_request_is_taken_to_be_asked_once(agent: Agent, reader: User) -> None
     grant = requested(agent, reader)
     agent.model_id = "test/newer"
 
-    assert [grant.claim(), grant.claim()] == [True, False]
-    assert grant.asked_at is not None
+    lease = grant.claim()
+
+    assert (grant.lease_token, grant.claim()) == (lease, None)
+    assert grant.started_at is not None
     assert grant.model_id == "test/newer"
 
 
@@ -396,10 +402,10 @@ def test_a_grant_is_recorded_and_the_agent_keeps_a_note_of_it(agent: Agent, read
     assert record.sealed == {"reply": "YES"}
     assert record.data["generation_id"] == "gen-1"
     assert grant.expires_at is not None
-    (note,) = db.session.scalars(agent.memories("journal"))
+    (note,) = factories.journal(agent)
     assert note.content.startswith(
         "I let ines@example.org read my memories for 60 minutes, until "
-        f"{grant.expires_at:%Y-%m-%d %H:%M} UTC, because I had asked for it."
+        f"{grant.expires_at:%Y-%m-%d %H:%M} UTC, because the agent asked for it."
     )
     assert PURPOSE not in note.content
 
@@ -423,7 +429,7 @@ def _other_account(agent: Agent, reader: User) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda agent, reader: setattr(agent, "active", False), "Ada is not active"),
+        (lambda agent, reader: setattr(agent, "active", False), "the agent is not active"),
         (lambda agent, reader: setattr(reader, "active", False), "ines@example.org is not active"),
         (lambda agent, reader: setattr(reader, "role", "viewer"), "a viewer may not ask"),
         (_other_account, "belongs to another account"),
@@ -631,7 +637,6 @@ def test_a_request_is_not_ended_but_answered(agent: Agent, reader: User) -> None
     ("made", "minutes", "status", "reason", "action"),
     [
         ("granted", 60, "ended", "expired", "memory_access_ended"),
-        ("asked", 5, "failed", None, "memory_access_failed"),
         ("requested", 24 * 60, "lapsed", None, "memory_access_lapsed"),
     ],
 )
@@ -639,8 +644,6 @@ def test_time_ends_what_nobody_ended(
     agent: Agent, reader: User, made: str, minutes: int, status: str, reason: str, action: str
 ) -> None:
     grant = granted(agent, reader) if made == "granted" else requested(agent, reader)
-    if made == "asked":
-        grant.claim()
     aged(grant, minutes=minutes - 0.5)
     assert AccessGrant.next_due() is None
 
@@ -655,15 +658,22 @@ def test_time_ends_what_nobody_ended(
     assert AccessGrant.next_due() is None
 
 
-@pytest.mark.parametrize(
-    ("made", "status"), [("granted", "ended"), ("asked", "failed"), ("requested", "lapsed")]
-)
+def test_a_request_whose_worker_was_lost_fails(agent: Agent, reader: User) -> None:
+    grant = requested(agent, reader)
+    grant.claim()
+    aged(grant, minutes=0.5)
+    is_early = grant.end_if_lost()
+    aged(grant, minutes=0.5)
+
+    assert (is_early, grant.end_if_lost(), grant.status) == (False, True, "failed")
+    assert last_record(agent).data["why"] == "the worker was lost"
+
+
+@pytest.mark.parametrize(("made", "status"), [("granted", "ended"), ("requested", "lapsed")])
 def test_time_ends_the_access_to_an_agent_that_was_erased(
     agent: Agent, reader: User, made: str, status: str
 ) -> None:
     grant = granted(agent, reader) if made == "granted" else requested(agent, reader)
-    if made == "asked":
-        grant.claim()
     factories.erase(agent)
     aged(grant, hours=24)
     assert AccessGrant.next_due() is grant
@@ -681,7 +691,7 @@ def test_what_failed_to_end_is_left_out_of_the_next_look(agent: Agent, reader: U
     aged(second, hours=2)
 
     assert AccessGrant.next_due() is first
-    assert AccessGrant.next_due(but=[first.id]) is second
+    assert AccessGrant.next_due(except_for=[first.id]) is second
 
 
 # -- the note -------------------------------------------------------------------------------------
@@ -703,7 +713,7 @@ def test_after_the_end_its_user_writes_a_note_once(
     record = last_record(agent)
     assert (record.action, record.user_id) == ("memory_access_noted", reader.id)
     assert record.sealed == {"note": "it had merged two greetings"}
-    with pytest.raises(Refused, match="written already"):
+    with pytest.raises(Refused, match="already written"):
         grant.close("and one thing more", user=reader)
 
 
@@ -721,7 +731,7 @@ def test_no_note_before_the_end_or_where_nothing_was_granted(agent: Agent, reade
     asked = requested(factories.agent(account=agent.account), reader)
 
     for grant in (live, asked):
-        with pytest.raises(Refused, match="after the access ended"):
+        with pytest.raises(Refused, match="once the access has ended"):
             grant.close("it had merged two greetings", user=reader)
 
 
@@ -729,5 +739,5 @@ def test_nobody_else_writes_the_note(agent: Agent, reader: User) -> None:
     grant = granted(agent, reader)
     grant.end(user=reader)
 
-    with pytest.raises(Refused, match="by who had the access"):
+    with pytest.raises(Refused, match="only the user who had the access"):
         grant.close("it was nothing", user=factories.user(account=agent.account))

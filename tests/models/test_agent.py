@@ -3,6 +3,7 @@ from decimal import Decimal
 
 import pytest
 
+from refine import clock
 from refine.errors import Ambiguous, InvalidValue, NotFound
 from refine.extensions import db
 from refine.models import Agent
@@ -202,13 +203,13 @@ def test_what_an_agent_remembers_is_recorded(app):
 @pytest.mark.parametrize("memory_type", ["core", "journal"])
 def test_an_exact_duplicate_of_a_kept_core_memory_is_not_saved_again(app, memory_type):
     agent = factories.agent("The Canary sang.")
-    (there,) = db.session.scalars(agent.memories())
+    (there,) = db.session.scalars(agent.ledger.shown(clock.now()))
 
     memory, existing = agent.ledger.remember("  the canary SANG. ", memory_type)
 
     assert (memory, existing) == (there, True)
     assert factories.records(agent) == []
-    assert len(db.session.scalars(agent.memories()).all()) == 1
+    assert len(db.session.scalars(agent.ledger.shown(clock.now())).all()) == 1
 
 
 @pytest.mark.parametrize(("memory_type", "is_discarded"), [("core", True), ("journal", False)])

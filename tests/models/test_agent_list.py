@@ -9,11 +9,11 @@ from refine.models import Account, RefinementSession
 from refine.models.agent_list import (
     STATES,
     ListedAgent,
-    counted,
+    count_in_states,
     in_order,
-    name_or_model_contains,
     is_in,
     listed_agents,
+    name_or_model_contains,
 )
 from tests import factories
 
@@ -95,7 +95,7 @@ def test_each_state_is_counted_as_often_as_it_is_listed(account):
     factories.agent(account=account, paused=True)
     ended(factories.agent("one"), "failed")
 
-    counts = db.session.execute(counted(ids_of(account), *STATES)).one()
+    counts = db.session.execute(count_in_states(ids_of(account), *STATES)).one()
 
     assert dict(zip(STATES, counts, strict=True)) == {
         "over_budget": 1,

@@ -7,6 +7,7 @@ from sqlalchemy import select
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import AuditLog, ChainHead
+from refine.models.audit import PLATFORM
 from refine.models.audit.anchor import anchor, missing_since, read_anchor
 from refine.models.integrity import verify_all
 from tests import factories, sql
@@ -20,8 +21,8 @@ def agent(app):
     agent = factories.agent(name="Ada")
     for n in range(4):
         agent.ledger.remember(f"the canary sings at {n}", "core")
-    AuditLog.record("sign_in", account=agent.account)
-    AuditLog.record("keys_rotated")
+    agent.account.record("sign_in")
+    AuditLog.record("keys_rotated", chain=PLATFORM)
     db.session.commit()
     return agent
 
@@ -98,7 +99,7 @@ def test_an_anchor_holds_no_content_and_no_names(agent):
 def test_a_chain_without_records_is_in_no_anchor(app):
     agent = factories.agent("a memory")
     with db.session.begin_nested():
-        ChainHead.locked(agent=agent, account=None)
+        ChainHead.locked(agent.chain)
     db.session.commit()
 
     assert anchor()["chains"] == []
@@ -123,8 +124,8 @@ def test_nothing_is_missing_where_nothing_happened(agent):
 def test_chains_that_went_on_and_chains_that_are_new_are_no_fault(agent):
     anchored = taken()
     agent.ledger.remember("a new memory", "core")
-    factories.agent().remember("another memory", "core")
-    AuditLog.record("sign_in", account=agent.account)
+    factories.agent().ledger.remember("another memory", "core")
+    agent.account.record("sign_in")
     db.session.commit()
 
     assert list(missing_since(anchored)) == []
@@ -137,9 +138,7 @@ def test_a_tail_that_was_cut_with_its_head_and_memories_shows_against_an_anchor_
     cut(agent, left)
 
     assert problems() == []
-    assert list(missing_since(anchored)) == [
-        f"agent {agent.id}: anchored record 4 is missing"
-    ]
+    assert list(missing_since(anchored)) == [f"agent {agent.id}: anchored record 4 is missing"]
 
 
 def test_what_was_cut_after_the_anchor_shows_against_a_later_one(agent):
@@ -151,9 +150,7 @@ def test_what_was_cut_after_the_anchor_shows_against_a_later_one(agent):
     cut(agent, 4)
 
     assert list(missing_since(early)) == []
-    assert list(missing_since(late)) == [
-        f"agent {agent.id}: anchored record 5 is missing"
-    ]
+    assert list(missing_since(late)) == [f"agent {agent.id}: anchored record 5 is missing"]
 
 
 def test_a_tail_that_was_cut_and_grown_again_is_not_the_one_that_the_anchor_saw(agent):
@@ -199,7 +196,7 @@ def test_a_record_of_another_chain_does_not_stand_in_for_one_that_is_gone(agent)
     anchored = taken()
     other = factories.agent()
     for _ in range(4):
-        other.remember(factories.text_of(5), "core")
+        other.ledger.remember(factories.text_of(5), "core")
     db.session.commit()
 
     cut(agent, 3)
@@ -259,5 +256,5 @@ def changed(**fields):
     ids=lambda text: text[:70],
 )
 def test_what_is_no_anchor_is_refused(text):
-    with pytest.raises(InvalidValue, match="this is not an anchor; give a file printed by `refine audit"):
+    with pytest.raises(InvalidValue, match="this is not an anchor; give a file printed by `refine"):
         read_anchor(text)

@@ -188,7 +188,7 @@ def test_what_a_platform_does_is_recorded_with_its_token_and_told_to_the_agent(a
     token.revoke(by=platform)
 
     hand = {"by": "platform", "token_id": platform.id}
-    told = [memory.content for memory in db.session.scalars(agent.memories("journal"))]
+    told = [memory.content for memory in factories.journal(agent)]
     of_platform = [each for each in factories.records(agent) if each.action != "memory_saved"]
     assert changed == ["core_token_budget", "system_prompt"]
     assert agent.account is platform.account
@@ -202,7 +202,7 @@ def test_what_a_platform_does_is_recorded_with_its_token_and_told_to_the_agent(a
     assert all(hand.items() <= each.data.items() for each in of_platform)
     assert told == [
         "My platform changed my settings: core token budget, system prompt.",
-        f"My platform had a token made that speaks as me. It begins with {token.hint}.",
+        f"My platform minted a token that speaks as me. It begins with {token.hint}.",
     ]
 
 
@@ -236,7 +236,7 @@ def test_an_agent_is_told_also_what_it_remembers_already(app):
 
     platform.change_agent(agent, paused=True)
 
-    told = [memory.content for memory in db.session.scalars(agent.memories("journal"))]
+    told = [memory.content for memory in factories.journal(agent)]
     assert told == ["My platform changed my settings: paused."]
 
 

@@ -8,7 +8,8 @@ from refine import clock
 from refine.errors import SealingError
 from refine.extensions import db
 from refine.models import Account, Agent, AuditLog, ChainHead
-from refine.models.audit import GENESIS
+from refine.models.audit import PLATFORM
+from refine.models.audit.record import GENESIS
 from refine.models.integrity import verify_all
 from tests import factories, sql
 
@@ -19,9 +20,8 @@ def test_a_record_keeps_what_it_was_given(app):
     agent, user = factories.agent(), factories.user()
     session = factories.session(agent)
 
-    AuditLog.record(
+    agent.record(
         "memory_saved",
-        agent=agent,
         user=user,
         session_id=session.id,
         subject=("AgentMemory", 7),
@@ -44,7 +44,7 @@ def test_a_record_keeps_what_it_was_given(app):
 
 
 def test_a_record_without_more_is_of_the_system_and_now(app):
-    record = AuditLog.record("memory_saved")
+    record = AuditLog.record("memory_saved", chain=PLATFORM)
 
     assert (record.agent_id, record.account_id, record.user_id, record.data) == (
         None,
@@ -59,9 +59,9 @@ def test_a_record_without_more_is_of_the_system_and_now(app):
 @pytest.mark.parametrize("owner", ["agent", "account", "platform"])
 def test_the_sealed_part_is_encrypted_at_rest(app, owner):
     agent = factories.agent()
-    owners = {"agent": {"agent": agent}, "account": {"account": agent.account}, "platform": {}}
+    chains = {"agent": agent.chain, "account": agent.account.chain, "platform": PLATFORM}
 
-    record = AuditLog.record("sign_in", sealed={"content": "c4n4ry"}, **owners[owner])
+    record = AuditLog.record("sign_in", chain=chains[owner], sealed={"content": "c4n4ry"})
     db.session.commit()
 
     stored = sql.value("SELECT audit_logs::text FROM audit_logs")
@@ -75,15 +75,14 @@ def test_agent_account_and_platform_have_a_chain_each(app):
     other = factories.agent(account=agent.account)
 
     for _ in range(2):
-        AuditLog.record("x", agent=agent)
-        AuditLog.record("x", agent=other)
-        AuditLog.record("x", account=agent.account)
-        AuditLog.record("x", agent=agent, account=agent.account)
-        AuditLog.record("x")
+        agent.record("x")
+        other.record("x")
+        agent.account.record("x")
+        AuditLog.record("x", chain=PLATFORM)
 
     heads = db.session.scalars(select(ChainHead).order_by(ChainHead.id)).all()
     assert [(head.agent_id, head.account_id, head.sequence) for head in heads] == [
-        (agent.id, None, 4),
+        (agent.id, None, 2),
         (other.id, None, 2),
         (None, agent.account_id, 2),
         (None, None, 2),
@@ -93,7 +92,7 @@ def test_agent_account_and_platform_have_a_chain_each(app):
 def test_sequences_have_no_gap_and_the_head_holds_the_last_hash(app):
     agent = factories.agent()
     for _ in range(3):
-        AuditLog.record("x", agent=agent)
+        agent.record("x")
 
     head = db.session.scalar(select(ChainHead).where(ChainHead.agent_id == agent.id))
 
@@ -105,12 +104,12 @@ def test_sequences_have_no_gap_and_the_head_holds_the_last_hash(app):
 
 def test_what_is_rolled_back_leaves_no_gap(app):
     agent = factories.agent()
-    AuditLog.record("x", agent=agent)
+    agent.record("x")
     db.session.commit()
-    AuditLog.record("lost", agent=agent)
+    agent.record("lost")
     db.session.rollback()
 
-    AuditLog.record("x", agent=agent)
+    agent.record("x")
 
     assert [(record.sequence, record.action) for record in factories.records(agent)] == [
         (1, "x"),
@@ -121,7 +120,7 @@ def test_what_is_rolled_back_leaves_no_gap(app):
 def test_a_time_in_another_zone_makes_the_same_hash(app):
     local = datetime.fromisoformat("2026-03-04T14:00:00+02:00")
 
-    AuditLog.record("x", at=local)
+    AuditLog.record("x", at=local, chain=PLATFORM)
     db.session.commit()
 
     assert [verified.problem for verified in verify_all()] == [None]
@@ -129,12 +128,12 @@ def test_a_time_in_another_zone_makes_the_same_hash(app):
 
 def test_data_holds_no_number_that_json_would_spell_in_two_ways(app):
     with pytest.raises(ValueError, match="JSON compliant"):
-        AuditLog.record("x", data={"share": float("nan")})
+        AuditLog.record("x", data={"share": float("nan")}, chain=PLATFORM)
 
 
 def test_a_destroyed_key_erases_contents_and_leaves_the_skeleton(app):
     agent = factories.agent()
-    record = AuditLog.record("memory_saved", agent=agent, data={"n": 1}, sealed={"content": "x"})
+    record = agent.record("memory_saved", data={"n": 1}, sealed={"content": "x"})
     agent.wrapped_key.wrapped, agent.wrapped_key.destroyed_at = None, clock.now()
     db.session.commit()
 
@@ -176,11 +175,11 @@ def test_threads_that_write_to_one_chain_leave_no_gap_and_no_fork(app, chain):
     def write():
         for _ in range(20):
             owner = {
-                "agent": lambda: {"agent": db.session.get_one(Agent, agent_id)},
-                "account": lambda: {"account": db.session.get_one(Account, account_id)},
-                "platform": dict,
+                "agent": lambda: db.session.get_one(Agent, agent_id).chain,
+                "account": lambda: db.session.get_one(Account, account_id).chain,
+                "platform": lambda: PLATFORM,
             }[chain]()
-            AuditLog.record("x", **owner)
+            AuditLog.record("x", chain=owner)
             db.session.commit()
 
     in_threads(app, write, write)
@@ -199,7 +198,7 @@ def test_threads_that_save_memories_of_one_agent_keep_the_mass_of_every_record_r
     def save(text):
         def work():
             for n in range(10):
-                db.session.get_one(Agent, agent_id).remember(f"{text} {n}", "core")
+                db.session.get_one(Agent, agent_id).ledger.remember(f"{text} {n}", "core")
                 db.session.commit()
 
         return work

@@ -9,6 +9,8 @@ from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import AuditLog, RefinementSession
+from refine.models.ledger.history import effect_tokens
+from refine.models.runs.session import editing
 from refine.models.settings_change import set_fields
 from tests import factories
 
@@ -113,7 +115,7 @@ def test_a_record_changed_the_mass_by_what_its_memories_lost_and_gained(app):
     session = RefinementSession.start(agent)
     first, second = db.session.scalars(agent.ledger.core()).all()
 
-    session.consolidate([first.id, second.id], "eight ch")
+    editing.consolidate(session, [first.id, second.id], "eight ch")
 
     (record,) = [each for each in factories.records(agent) if each.action.endswith("consolidate")]
-    assert record.effect_tokens == 2 - 4 - 4
+    assert effect_tokens(record) == 2 - 4 - 4

@@ -13,7 +13,10 @@ from refine.models import (
     RefinementSession,
     SessionEntry,
 )
+from refine.models.audit import PLATFORM
 from refine.models.integrity import verify_all
+from refine.models.runs.session import breaker, editing
+from refine.models.runs.session.duplicates import remove_duplicates
 from tests import factories, sql
 from tests.factories import text_of
 
@@ -60,7 +63,7 @@ def test_a_merge_is_one_new_memory_dated_as_the_earliest_with_all_the_tags(app):
     ]
     session = factories.session(agent)
 
-    merged = session.consolidate([source.id for source in sources], f"  {text_of(20)} ")
+    merged = editing.consolidate(session, [source.id for source in sources], f"  {text_of(20)} ")
 
     assert merged.content == merged.content.strip()
     assert (merged.memory_type, merged.tags, merged.constitutional) == (
@@ -78,7 +81,7 @@ def test_a_merge_is_one_new_memory_dated_as_the_earliest_with_all_the_tags(app):
 def test_a_merge_is_recorded_with_every_source_and_the_result(app):
     session, ids = begin(10, 10, 100)
 
-    merged = session.consolidate(ids[:2], text_of(20), NOW)
+    merged = editing.consolidate(session, ids[:2], text_of(20), NOW)
 
     record = last_record(session)
     assert (record.action, record.auditable_id) == (
@@ -97,9 +100,9 @@ def test_a_merge_is_recorded_with_every_source_and_the_result(app):
 @pytest.mark.parametrize(
     ("edit", "action", "figure"),
     [
-        (lambda session, id_: session.update(id_, text_of(9)), "update", "updated"),
-        (lambda session, id_: session.delete(id_), "delete", "deleted"),
-        (lambda session, id_: session.protect(id_), "protect", "protected"),
+        (lambda session, id_: editing.update(session, id_, text_of(9)), "update", "updated"),
+        (lambda session, id_: editing.delete(session, id_), "delete", "deleted"),
+        (lambda session, id_: editing.protect(session, id_), "protect", "protected"),
     ],
 )
 def test_an_edit_of_one_memory_is_recorded_before_and_after(app, edit, action, figure):
@@ -126,7 +129,7 @@ def test_an_update_keeps_all_but_the_content(app):
     old = factories.memory(agent, text_of(10), tags=["relational"], created_at=NOW)
     session = factories.session(agent)
 
-    updated = session.update(old.id, "  rewritten " + text_of(10))
+    updated = editing.update(session, old.id, "  rewritten " + text_of(10))
 
     assert updated.content.startswith("rewritten")
     assert (updated.id, updated.tags, updated.created_at) == (old.id, ["relational"], NOW)
@@ -135,10 +138,10 @@ def test_an_update_keeps_all_but_the_content(app):
 
 def test_protecting_what_is_protected_records_nothing(app):
     session, ids = begin(10)
-    session.protect(ids[0])
+    editing.protect(session, ids[0])
     before = len(factories.records(session.agent))
 
-    again = session.protect(ids[0])
+    again = editing.protect(session, ids[0])
 
     assert again.constitutional
     assert len(factories.records(session.agent)) == before
@@ -172,10 +175,10 @@ def test_a_locked_memory_is_not_edited_and_the_refusal_names_it(app, fields, loc
     before = state_of(agent)
 
     for edit, message in [
-        (lambda: session.delete(b.id), f"Cannot delete {lock} memory #{b.id}"),
-        (lambda: session.update(b.id, "new"), f"Cannot update {lock} memory #{b.id}"),
+        (lambda: editing.delete(session, b.id), f"Cannot delete {lock} memory #{b.id}"),
+        (lambda: editing.update(session, b.id, "new"), f"Cannot update {lock} memory #{b.id}"),
         (
-            lambda: session.consolidate([c.id, a.id, b.id], "new"),
+            lambda: editing.consolidate(session, [c.id, a.id, b.id], "new"),
             f"Cannot consolidate {lock} memories: {c.id}, {b.id}",
         ),
     ]:
@@ -188,10 +191,10 @@ def test_a_locked_memory_is_not_edited_and_the_refusal_names_it(app, fields, loc
 
 def test_a_memory_that_the_session_protected_is_locked(app):
     session, ids = begin(10, 90)
-    session.protect(ids[0])
+    editing.protect(session, ids[0])
 
     with pytest.raises(EditRefused, match="constitutional"):
-        session.delete(ids[0])
+        editing.delete(session, ids[0])
 
 
 def test_a_tagged_memory_may_be_protected(app):
@@ -199,7 +202,7 @@ def test_a_tagged_memory_may_be_protected(app):
     voice = factories.memory(agent, tags=["voice"])
     session = factories.session(agent)
 
-    assert session.protect(voice.id).constitutional
+    assert editing.protect(session, voice.id).constitutional
 
 
 @pytest.mark.parametrize("kind", ["unknown", "journal", "discarded", "another agent's"])
@@ -218,7 +221,7 @@ def test_what_is_no_kept_core_memory_of_the_agent_is_not_found(app, kind, verb):
     arguments = {"update": (absent, "new"), "consolidate": ([there.id, absent], "new")}
 
     with pytest.raises(EditRefused, match=f"Memory #{absent} not found"):
-        getattr(session, verb)(*arguments.get(verb, (absent,)))
+        getattr(editing, verb)(session, *arguments.get(verb, (absent,)))
     db.session.commit()
 
     assert sql.snapshot() == before
@@ -228,7 +231,7 @@ def test_every_absent_id_is_named(app):
     session, ids = begin(10)
 
     with pytest.raises(EditRefused, match="Memories #999999991, #999999992 not found"):
-        session.consolidate([999999991, ids[0], 999999992], "new")
+        editing.consolidate(session, [999999991, ids[0], 999999992], "new")
 
 
 @pytest.mark.parametrize("ids", [[], [1], [1, 1]])
@@ -236,14 +239,14 @@ def test_a_merge_needs_two_memories(app, ids):
     session, _ = begin(10)
 
     with pytest.raises(EditRefused, match="consolidate requires at least 2 memory IDs"):
-        session.consolidate(ids, "new")
+        editing.consolidate(session, ids, "new")
 
 
 def test_an_update_must_differ(app):
     session, ids = begin(10)
 
     with pytest.raises(EditRefused, match="already has this content"):
-        session.update(ids[0], f" {memory(ids[0]).content}\n")
+        editing.update(session, ids[0], f" {memory(ids[0]).content}\n")
 
     assert session.mutation_count == 0
 
@@ -254,9 +257,9 @@ def test_content_that_breaks_a_rule_changes_nothing(app, content):
     before = sql.snapshot()
 
     with pytest.raises(InvalidValue):
-        session.update(ids[0], content)
+        editing.update(session, ids[0], content)
     with pytest.raises(InvalidValue):
-        session.consolidate(ids, content)
+        editing.consolidate(session, ids, content)
     db.session.commit()
 
     assert sql.snapshot() == before
@@ -270,9 +273,9 @@ def test_what_was_not_shown_is_changed_only_after_it_was_found(app):
     session.take_snapshot({shown.id})
 
     with pytest.raises(EditRefused, match=f"#{unseen.id} was not shown in this session"):
-        session.delete(unseen.id)
-    session.search(unseen.content[:5], limit=20)
-    session.delete(unseen.id)
+        editing.delete(session, unseen.id)
+    editing.search(session, unseen.content[:5], limit=20)
+    editing.delete(session, unseen.id)
 
     assert unseen.discarded
 
@@ -284,20 +287,20 @@ def test_what_a_search_found_but_did_not_return_counts_as_not_shown(app):
     session.claim()
     session.take_snapshot(set())
 
-    session.search("", limit=9)
+    editing.search(session, "", limit=9)
 
     with pytest.raises(EditRefused, match="was not shown"):
-        session.delete(memories[9].id)
+        editing.delete(session, memories[9].id)
 
 
 @pytest.mark.parametrize("verb", ["delete", "protect", "update"])
 def test_what_was_saved_since_the_snapshot_cannot_be_changed_at_all(app, verb):
     session, _ = begin(100)
     new = factories.memory(session.agent, "a canary sang")
-    session.search("canary", limit=20)
+    editing.search(session, "canary", limit=20)
 
     with pytest.raises(EditRefused, match="was not there when this session began"):
-        getattr(session, verb)(new.id, *(["new"] if verb == "update" else []))
+        getattr(editing, verb)(session, new.id, *(["new"] if verb == "update" else []))
 
     assert not new.discarded
 
@@ -317,9 +320,9 @@ def test_what_changed_since_it_was_shown_is_refused_once_with_its_present_conten
     }.get(verb, (ids[0],))
 
     with pytest.raises(EditRefused, match="has changed since you last saw it") as refusal:
-        getattr(session, verb)(*arguments)
+        getattr(editing, verb)(session, *arguments)
     refused_at = memory(ids[0]).image()
-    getattr(session, verb)(*arguments)
+    getattr(editing, verb)(session, *arguments)
 
     assert refusal.value.memory is memory(ids[0])
     assert refused_at["discarded_at"] is None
@@ -329,10 +332,10 @@ def test_what_changed_since_it_was_shown_is_refused_once_with_its_present_conten
 def test_what_the_session_changed_itself_is_known_to_the_agent(app):
     session, ids = begin(10, 10, 100)
 
-    session.update(ids[0], text_of(10))
-    session.update(ids[0], text_of(10))
-    merged = session.consolidate(ids[:2], text_of(20))
-    session.protect(merged.id)
+    editing.update(session, ids[0], text_of(10))
+    editing.update(session, ids[0], text_of(10))
+    merged = editing.consolidate(session, ids[:2], text_of(20))
+    editing.protect(session, merged.id)
 
     assert session.mutation_count == 3
     assert memory(merged.id).constitutional
@@ -344,14 +347,14 @@ def test_what_the_session_changed_itself_is_known_to_the_agent(app):
 def test_the_eleventh_mutation_is_refused(app):
     session, ids = begin(*([1] * 14), 1000)
     for id_ in ids[:4]:
-        session.delete(id_)
+        editing.delete(session, id_)
     for id_ in ids[4:7]:
-        session.update(id_, text_of(2))
+        editing.update(session, id_, text_of(2))
     for n in (7, 9, 11):
-        session.consolidate(ids[n : n + 2], text_of(2))
+        editing.consolidate(session, ids[n : n + 2], text_of(2))
 
     with pytest.raises(EditRefused, match="Hard cap reached: 10 mutating operations performed"):
-        session.delete(ids[13])
+        editing.delete(session, ids[13])
 
     assert session.mutation_count == MAX_MUTATIONS == 10
     assert not memory(ids[13]).discarded
@@ -360,16 +363,16 @@ def test_the_eleventh_mutation_is_refused(app):
 def test_every_mutating_verb_is_capped_and_protect_is_not(app):
     session, ids = begin(*([1] * 12), 1000)
     for id_ in ids[:10]:
-        session.delete(id_)
+        editing.delete(session, id_)
 
     for edit in (
-        lambda: session.delete(ids[10]),
-        lambda: session.update(ids[10], "new"),
-        lambda: session.consolidate(ids[10:], "new"),
+        lambda: editing.delete(session, ids[10]),
+        lambda: editing.update(session, ids[10], "new"),
+        lambda: editing.consolidate(session, ids[10:], "new"),
     ):
         with pytest.raises(EditRefused, match="Hard cap reached"):
             edit()
-    session.protect(ids[10])
+    editing.protect(session, ids[10])
 
     assert memory(ids[10]).constitutional
     assert session.mutation_count == 10
@@ -378,7 +381,7 @@ def test_every_mutating_verb_is_capped_and_protect_is_not(app):
 def test_protecting_does_not_use_up_the_cap(app):
     session, ids = begin(*([1] * 12), 1000)
     for id_ in ids:
-        session.protect(id_)
+        editing.protect(session, id_)
 
     assert session.mutation_count == 0
     assert session.stats["protected"] == 13
@@ -390,7 +393,7 @@ def test_protecting_does_not_use_up_the_cap(app):
 def test_removing_exactly_what_may_go_stands(app):
     session, ids = begin(25, 75)
 
-    session.delete(ids[0])
+    editing.delete(session, ids[0])
 
     assert (session.status, session.removed_tokens, session.removable_tokens) == ("running", 25, 25)
     assert memory(ids[0]).discarded
@@ -399,9 +402,9 @@ def test_removing_exactly_what_may_go_stands(app):
 def test_one_token_more_undoes_everything(app):
     session, ids = begin(24, 2, 74)
     before = state_of(session.agent)
-    session.delete(ids[0])
+    editing.delete(session, ids[0])
 
-    session.delete(ids[1])
+    editing.delete(session, ids[1])
 
     assert session.removable_tokens == 25
     assert session.status == "rolled_back"
@@ -412,12 +415,12 @@ def test_one_token_more_undoes_everything(app):
 
 def test_padding_hides_no_deletion(app):
     session, ids = begin(*([10] * 10))
-    session.update(ids[9], text_of(1000))
+    editing.update(session, ids[9], text_of(1000))
     for id_ in ids[:2]:
-        session.delete(id_)
+        editing.delete(session, id_)
     assert session.status == "running"
 
-    session.delete(ids[2])
+    editing.delete(session, ids[2])
 
     assert session.status == "rolled_back"
 
@@ -425,9 +428,9 @@ def test_padding_hides_no_deletion(app):
 def test_a_memory_counts_at_most_what_it_had_at_the_snapshot(app):
     session, ids = begin(100, 100)
 
-    session.update(ids[0], text_of(70))
+    editing.update(session, ids[0], text_of(70))
     after_shrinking = session.removed_tokens
-    session.update(ids[0], text_of(300))
+    editing.update(session, ids[0], text_of(300))
     after_growing = session.removed_tokens
 
     assert (after_shrinking, after_growing) == (30, 0)
@@ -435,10 +438,10 @@ def test_a_memory_counts_at_most_what_it_had_at_the_snapshot(app):
 
 def test_a_memory_that_shrank_grows_back_to_what_it_had(app):
     session, ids = begin(40, 60)
-    session.update(ids[0], text_of(15))
-    session.update(ids[0], text_of(40))
+    editing.update(session, ids[0], text_of(15))
+    editing.update(session, ids[0], text_of(40))
 
-    session.delete(ids[0])
+    editing.delete(session, ids[0])
 
     assert session.status == "rolled_back"
     assert "40 of 100 tokens" in session.end_reason
@@ -447,9 +450,9 @@ def test_a_memory_that_shrank_grows_back_to_what_it_had(app):
 def test_a_merge_result_counts_at_most_what_its_sources_counted(app):
     session, ids = begin(10, 10, 80)
 
-    merged = session.consolidate(ids[:2], text_of(500))
+    merged = editing.consolidate(session, ids[:2], text_of(500))
     padded = session.removed_tokens
-    session.update(merged.id, text_of(5))
+    editing.update(session, merged.id, text_of(5))
 
     assert padded == 0
     assert session.removed_tokens == 15
@@ -458,17 +461,17 @@ def test_a_merge_result_counts_at_most_what_its_sources_counted(app):
 def test_a_merge_result_that_is_shorter_removes_the_difference(app):
     session, ids = begin(30, 30, 40)
 
-    session.consolidate(ids[:2], text_of(36))
+    editing.consolidate(session, ids[:2], text_of(36))
 
     assert session.removed_tokens == 24
 
 
 def test_a_merge_of_a_merge_counts_at_most_what_the_first_sources_counted(app):
     session, ids = begin(10, 10, 10, 70)
-    first = session.consolidate(ids[:2], text_of(15))
-    session.update(first.id, text_of(200))
+    first = editing.consolidate(session, ids[:2], text_of(15))
+    editing.update(session, first.id, text_of(200))
 
-    session.consolidate([first.id, ids[2]], text_of(200))
+    editing.consolidate(session, [first.id, ids[2]], text_of(200))
 
     entries = {entry.memory_id: entry for entry in db.session.scalars(select(SessionEntry))}
     result = entries[max(entries)]
@@ -480,18 +483,18 @@ def test_a_merge_of_a_merge_counts_at_most_what_the_first_sources_counted(app):
 
 def test_what_a_source_lost_before_a_merge_is_not_won_back_by_it(app):
     session, ids = begin(20, 20, 60)
-    session.update(ids[0], text_of(5))
+    editing.update(session, ids[0], text_of(5))
 
-    session.consolidate(ids[:2], text_of(500))
+    editing.consolidate(session, ids[:2], text_of(500))
 
     assert session.removed_tokens == 15
 
 
 def test_deleting_a_merge_result_loses_what_its_sources_counted(app):
     session, ids = begin(15, 15, 70)
-    merged = session.consolidate(ids[:2], text_of(30))
+    merged = editing.consolidate(session, ids[:2], text_of(30))
 
-    session.delete(merged.id)
+    editing.delete(session, merged.id)
 
     assert session.status == "rolled_back"
 
@@ -500,7 +503,7 @@ def test_what_others_save_meanwhile_pays_for_nothing(app):
     session, ids = begin(30, 70)
     factories.ledger(session.agent, 1000)
 
-    session.delete(ids[0])
+    editing.delete(session, ids[0])
 
     assert session.status == "rolled_back"
 
@@ -509,7 +512,7 @@ def test_what_others_discard_meanwhile_costs_nothing(app):
     session, ids = begin(20, 50, 30)
     memory(ids[1]).discard()
 
-    session.delete(ids[0])
+    editing.delete(session, ids[0])
 
     assert (session.status, session.removed_tokens) == ("running", 20)
 
@@ -518,8 +521,8 @@ def test_an_empty_snapshot_has_no_breaker(app):
     session, _ = begin()
     factories.ledger(session.agent, 10)
 
-    assert not session.trip_breaker()
-    session.complete("Nothing to do.")
+    assert not breaker.trip(session)
+    editing.complete(session, "Nothing to do.")
 
     assert session.status == "completed"
 
@@ -527,7 +530,7 @@ def test_an_empty_snapshot_has_no_breaker(app):
 def test_where_nothing_may_go_the_first_token_trips(app):
     session, ids = begin(10, 90, refinement_threshold=1)
 
-    session.update(ids[0], text_of(9))
+    editing.update(session, ids[0], text_of(9))
 
     assert session.status == "rolled_back"
 
@@ -535,18 +538,18 @@ def test_where_nothing_may_go_the_first_token_trips(app):
 def test_a_change_that_removes_nothing_stands_where_nothing_may_go(app):
     session, ids = begin(10, 90, refinement_threshold=1)
 
-    session.update(ids[0], text_of(10))
+    editing.update(session, ids[0], text_of(10))
 
     assert session.status == "running"
 
 
 def test_the_breaker_is_checked_again_at_the_end(app):
     session, ids = begin(10, 90)
-    session.delete(ids[0])
+    editing.delete(session, ids[0])
     db.session.commit()
     sql.run("UPDATE session_entries SET counting_tokens = 0")
 
-    session.complete("Done.")
+    editing.complete(session, "Done.")
 
     assert session.status == "rolled_back"
     assert not memory(ids[0]).discarded
@@ -555,7 +558,7 @@ def test_the_breaker_is_checked_again_at_the_end(app):
 def test_protecting_never_trips(app):
     session, ids = begin(10, 90, refinement_threshold=1)
 
-    session.protect(ids[0])
+    editing.protect(session, ids[0])
 
     assert (session.status, session.removed_tokens) == ("running", 0)
 
@@ -567,19 +570,19 @@ def trip(session, ids):
     """Delete one after the other, until the breaker fires."""
     for id_ in ids:
         if session.status == "running":
-            session.delete(id_)
+            editing.delete(session, id_)
     assert session.status == "rolled_back"
 
 
 def test_a_rollback_puts_back_every_kind_of_edit_to_the_letter(app):
     session, ids = begin(*([10] * 10))
     before = state_of(session.agent)
-    session.update(ids[0], text_of(11))
-    session.update(ids[0], text_of(12))
-    session.protect(ids[1])
-    first = session.consolidate(ids[2:4], text_of(20))
-    second = session.consolidate([first.id, ids[0]], text_of(30))
-    session.protect(second.id)
+    editing.update(session, ids[0], text_of(11))
+    editing.update(session, ids[0], text_of(12))
+    editing.protect(session, ids[1])
+    first = editing.consolidate(session, ids[2:4], text_of(20))
+    second = editing.consolidate(session, [first.id, ids[0]], text_of(30))
+    editing.protect(session, second.id)
 
     trip(session, ids[5:])
 
@@ -594,7 +597,7 @@ def test_a_rollback_puts_back_every_kind_of_edit_to_the_letter(app):
 def _verified():
     db.session.commit()
     factories.account()
-    AuditLog.record("memory_saved")
+    AuditLog.record("memory_saved", chain=PLATFORM)
     db.session.commit()
     return list(verify_all())
 
@@ -604,8 +607,8 @@ def test_a_protection_of_the_session_goes_and_an_older_one_stays(app):
     old = factories.memory(agent, text_of(10), constitutional=True)
     young, *rest = factories.ledger(agent, 10, 30, 30)
     session = factories.session(agent)
-    session.protect(old.id)
-    session.protect(young.id)
+    editing.protect(session, old.id)
+    editing.protect(session, young.id)
 
     trip(session, [each.id for each in rest])
 
@@ -614,9 +617,9 @@ def test_a_protection_of_the_session_goes_and_an_older_one_stays(app):
 
 def test_what_an_admin_set_meanwhile_stays(app):
     session, ids = begin(10, 10, 10, 30, 40)
-    session.update(ids[0], text_of(9))
+    editing.update(session, ids[0], text_of(9))
     memory(ids[0]).set_constitutional(True)
-    session.delete(ids[1])
+    editing.delete(session, ids[1])
     memory(ids[1]).restore()
     memory(ids[2]).set_constitutional(True)
 
@@ -630,7 +633,7 @@ def test_what_an_admin_set_meanwhile_stays(app):
 
 def test_a_protection_that_an_admin_lifted_meanwhile_stays_lifted(app):
     session, ids = begin(10, 30, 60)
-    session.protect(ids[0])
+    editing.protect(session, ids[0])
     memory(ids[0]).set_constitutional(False)
 
     trip(session, ids[1:])
@@ -640,7 +643,7 @@ def test_a_protection_that_an_admin_lifted_meanwhile_stays_lifted(app):
 
 def test_what_was_deleted_restored_and_discarded_by_an_admin_stays_discarded(app):
     session, ids = begin(10, 30, 60)
-    session.delete(ids[0])
+    editing.delete(session, ids[0])
     memory(ids[0]).restore()
     memory(ids[0]).discard(at=NOW)
 
@@ -651,7 +654,7 @@ def test_what_was_deleted_restored_and_discarded_by_an_admin_stays_discarded(app
 
 def test_what_the_session_protected_and_an_admin_lifted_and_set_again_stays_protected(app):
     session, ids = begin(10, 30, 60)
-    session.protect(ids[0])
+    editing.protect(session, ids[0])
     memory(ids[0]).set_constitutional(False)
     memory(ids[0]).set_constitutional(True)
 
@@ -663,7 +666,7 @@ def test_what_the_session_protected_and_an_admin_lifted_and_set_again_stays_prot
 def test_a_memory_that_was_discarded_by_an_admin_after_an_update_gets_its_content_back(app):
     session, ids = begin(10, 30, 60)
     was = memory(ids[0]).content
-    session.update(ids[0], text_of(10))
+    editing.update(session, ids[0], text_of(10))
     memory(ids[0]).discard(at=NOW)
 
     trip(session, ids[1:])
@@ -673,7 +676,7 @@ def test_a_memory_that_was_discarded_by_an_admin_after_an_update_gets_its_conten
 
 def test_a_merge_result_that_was_discarded_meanwhile_keeps_its_date(app):
     session, ids = begin(10, 10, 30, 50)
-    merged = session.consolidate(ids[:2], text_of(20))
+    merged = editing.consolidate(session, ids[:2], text_of(20))
     memory(merged.id).discard(at=NOW)
 
     trip(session, ids[2:])
@@ -684,7 +687,7 @@ def test_a_merge_result_that_was_discarded_meanwhile_keeps_its_date(app):
 
 def test_what_the_session_deleted_and_an_admin_protected_comes_back_protected(app):
     session, ids = begin(10, 30, 60)
-    session.delete(ids[0])
+    editing.delete(session, ids[0])
     memory(ids[0]).set_constitutional(True)
 
     trip(session, ids[1:])
@@ -706,7 +709,7 @@ def test_duplicates_stay_removed(app):
     memories = factories.ledger(agent, 50, 50)
     session = RefinementSession.queue(agent, "manual")
     session.claim()
-    session.deduplicate()
+    remove_duplicates(session)
     session.take_snapshot()
 
     trip(session, [each.id for each in memories])
@@ -718,7 +721,7 @@ def test_records_are_reversed_newest_first_by_sequence_not_by_clock(app):
     session, ids = begin(10, 30, 60)
     was = memory(ids[0]).content
     for n in range(3):
-        session.update(ids[0], text_of(10), NOW - timedelta(days=n))
+        editing.update(session, ids[0], text_of(10), NOW - timedelta(days=n))
 
     trip(session, ids[1:])
 
@@ -727,8 +730,8 @@ def test_records_are_reversed_newest_first_by_sequence_not_by_clock(app):
 
 def test_a_rollback_reverses_the_records_of_its_session_alone(app):
     first, ids = begin(10, 40, 50)
-    first.delete(ids[0])
-    first.complete("Done.")
+    editing.delete(first, ids[0])
+    editing.complete(first, "Done.")
     second = factories.session(first.agent)
 
     trip(second, ids[1:])
@@ -739,7 +742,7 @@ def test_a_rollback_reverses_the_records_of_its_session_alone(app):
 
 def test_a_rollback_is_one_record_with_figures(app):
     session, ids = begin(10, 30, 60)
-    session.update(ids[0], text_of(9))
+    editing.update(session, ids[0], text_of(9))
 
     trip(session, ids[1:])
 
@@ -759,11 +762,11 @@ def test_a_rollback_is_one_record_with_figures(app):
 
 def test_the_agent_is_told_what_would_have_gone_and_that_it_was_undone(app):
     session, ids = begin(10, 10, 30, 50)
-    session.consolidate(ids[:2], text_of(20))
+    editing.consolidate(session, ids[:2], text_of(20))
 
     trip(session, ids[2:])
 
-    (told,) = db.session.scalars(session.agent.memories("journal")).all()
+    (told,) = factories.journal(session.agent)
     assert f"consolidate #{ids[0]}, #{ids[1]}; delete #{ids[2]}" in told.content
     assert "30 of 100 tokens; at most 25 may go" in told.content
     assert "All of it was undone" in told.content
@@ -777,9 +780,9 @@ def test_a_rollback_of_a_merge_of_very_many_memories_is_told_in_short(app):
     session = factories.session(agent)
     ids = list(kept(agent))
 
-    session.consolidate(ids, "one")
+    editing.consolidate(session, ids, "one")
 
-    (told,) = db.session.scalars(agent.memories("journal")).all()
+    (told,) = factories.journal(agent)
     assert session.status == "rolled_back"
     assert list(kept(agent)) == ids
     assert f"consolidate #{ids[0]}, " in told.content
@@ -787,7 +790,7 @@ def test_a_rollback_of_a_merge_of_very_many_memories_is_told_in_short(app):
 
 def test_after_a_rollback_the_entries_count_in_full_again(app):
     session, ids = begin(10, 10, 30, 50)
-    session.consolidate(ids[:2], text_of(20))
+    editing.consolidate(session, ids[:2], text_of(20))
 
     trip(session, ids[2:])
 
@@ -810,7 +813,7 @@ def test_a_search_finds_kept_core_memories_of_the_agent_alone(app):
     factories.memory(factories.agent(), "a strasse")
     session = factories.session(agent)
 
-    count, memories = session.search("STRASSE", limit=20)
+    count, memories = editing.search(session, "STRASSE", limit=20)
 
     assert (count, memories) == (1, [found])
 
@@ -822,7 +825,9 @@ def test_a_search_without_a_query_goes_by_date(app):
     ]
     session = factories.session(agent)
 
-    count, found = session.search(None, NOW + timedelta(days=1), NOW + timedelta(days=2), limit=9)
+    count, found = editing.search(
+        session, None, NOW + timedelta(days=1), NOW + timedelta(days=2), limit=9
+    )
 
     assert (count, found) == (1, memories[1:2])
 
@@ -831,11 +836,11 @@ def test_a_rollback_passes_by_what_the_agent_did_to_its_settings_meanwhile(app):
     agent = factories.agent()
     first, *others = factories.ledger(agent, *[25] * 8)
     session = factories.session(agent)
-    session.delete(first.id)
+    editing.delete(session, first.id)
     agent.author("refinement_prompt", "Be brief.")
 
-    session.delete(others[0].id)
-    session.delete(others[1].id)
+    editing.delete(session, others[0].id)
+    editing.delete(session, others[1].id)
 
     assert session.status == "rolled_back"
     assert agent.core_token_usage == 200

@@ -6,7 +6,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from refine import clock
 from refine.extensions import db
-from refine.models import ApiToken, AuditLog, RefinementSession
+from refine.models import ApiToken, RefinementSession
 from refine.models.ledger import AgentMemory
 from tests import factories, sql
 
@@ -40,7 +40,7 @@ REWRITE = "UPDATE agent_memories SET content = 'other' WHERE id = {}"
 def vow(app):
     """A constitutional memory, committed, of an agent that has a chain."""
     memory = factories.memory(factories.agent(), "a vow", constitutional=True)
-    AuditLog.record("memory_saved", agent=memory.agent)
+    memory.agent.record("memory_saved")
     db.session.commit()
     return memory
 
@@ -193,7 +193,7 @@ def test_a_record_of_another_memory_allows_nothing(vow):
 
 def test_a_record_in_the_name_of_another_agent_allows_nothing(vow):
     other = factories.agent()
-    AuditLog.record("memory_saved", agent=other)
+    other.record("memory_saved")
     db.session.commit()
     foreign = RECORD.format("memory_constitutional_toggle", vow.id, "false", other.id)
 
@@ -328,7 +328,7 @@ def row_of_each(app):
     """One row in each table that has a CHECK."""
     session = factories.session()
     factories.grant(session.agent)
-    AuditLog.record("memory_saved", account=session.agent.account)
+    session.agent.account.record("memory_saved")
     from_account = {"account": session.agent.account}
     ApiToken.mint(**from_account)
     factories.user(**from_account)

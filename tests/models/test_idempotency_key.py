@@ -38,7 +38,7 @@ def test_another_request_is_refused(app):
     token = token_of_agent()
     IdempotencyKey.take(token, "k", "a request")
 
-    with pytest.raises(InvalidValue, match="used for another request"):
+    with pytest.raises(InvalidValue, match="used for a different request"):
         IdempotencyKey.take(token, "k", "another request")
 
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 from flask import Flask
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 
 from refine import clock
@@ -18,15 +18,22 @@ from refine.models import (
     AgentMemory,
     LeaseLost,
     MemoryTask,
-    RefinementSession,
     ReflectionAlreadyLive,
 )
-from refine.models.runs.task import MAX_WAITING
 from refine.models.runs.run import LOST_AFTER
+from refine.models.runs.spending import cost_cap_reason
+from refine.models.runs.task import MAX_WAITING, keeping
+from refine.models.runs.task import scheduling as task_scheduling
+from refine.models.runs.task import totals as task_totals
 from tests import factories, sql
 
 NIGHT = datetime(2026, 3, 10, 3, tzinfo=UTC)
 DAY, HOUR, MOMENT = timedelta(days=1), timedelta(hours=1), timedelta(seconds=1)
+
+
+def with_workers() -> int:
+    """How many tasks workers hold or were handed."""
+    return db.session.scalar(select(func.count()).where(MemoryTask.with_workers())) or 0
 
 
 @pytest.fixture
@@ -148,10 +155,10 @@ def test_two_tasks_of_an_agent_do_not_run_at_once(agent: Agent) -> None:
 
 
 REASONS = {
-    "the agent is not active any more": lambda agent: setattr(agent, "active", False),
-    "the agent was paused": lambda agent: setattr(agent, "paused", True),
-    "its account was paused": lambda agent: setattr(agent.account, "paused", True),
-    "the account's monthly cost cap is reached": lambda agent: setattr(
+    "the agent is not active": lambda agent: setattr(agent, "active", False),
+    "the agent is paused": lambda agent: setattr(agent, "paused", True),
+    "its account is paused": lambda agent: setattr(agent.account, "paused", True),
+    "the account's monthly cost cap of $0.00 is reached": lambda agent: setattr(
         agent.account, "monthly_cost_cap_usd", Decimal(0)
     ),
 }
@@ -182,7 +189,7 @@ def test_what_tasks_cost_counts_for_the_cap(agent: Agent) -> None:
     task.cost_usd = Decimal(2)
     db.session.flush()
 
-    assert RefinementSession.is_cost_cap_reached(agent.account, clock.now())
+    assert cost_cap_reason(agent.account, clock.now())
 
 
 def test_the_lease_is_the_claimers_own(agent: Agent) -> None:
@@ -200,7 +207,7 @@ def test_a_promotion_changes_the_type_and_nothing_else(agent: Agent) -> None:
     entry = factories.entry(agent, "the canary sang", tags=["voice"])
     before = entry.image()
 
-    assert reflection(agent).promote([entry.id]) == ([entry.id], {})
+    assert keeping.promote(reflection(agent), [entry.id]) == ([entry.id], {})
 
     assert entry.image() == {**before, "memory_type": "core"}
     record = factories.records(agent)[-1]
@@ -213,14 +220,14 @@ def test_an_exact_duplicate_of_a_core_memory_is_not_promoted(agent: Agent) -> No
     entry = factories.entry(agent, " A core MEMORY ")
     task = reflection(agent)
 
-    assert task.promote([entry.id]) == ([], {entry.id: core.id})
+    assert keeping.promote(task, [entry.id]) == ([], {entry.id: core.id})
     assert (entry.memory_type, task.memories_kept) == ("journal", 0)
 
 
 def test_of_two_entries_that_say_the_same_the_first_is_promoted(agent: Agent) -> None:
     first, second = factories.entry(agent, "twice"), factories.entry(agent, "Twice")
 
-    promoted = reflection(agent).promote([second.id, first.id])
+    promoted = keeping.promote(reflection(agent), [second.id, first.id])
 
     assert promoted == ([second.id], {first.id: second.id})
 
@@ -239,9 +246,9 @@ def test_only_what_the_reflection_is_about_can_be_promoted(agent: Agent) -> None
 
     for id_ in others:
         with pytest.raises(InvalidValue, match=rf"^Memory #{id_} not found: only the journal"):
-            task.promote([entry.id, id_])
+            keeping.promote(task, [entry.id, id_])
     with pytest.raises(InvalidValue, match=rf"^Memories #{core.id}, #{foreign.id} not found"):
-        task.promote([core.id, foreign.id])
+        keeping.promote(task, [core.id, foreign.id])
     assert (entry.memory_type, task.memories_kept) == ("journal", 0)
 
 
@@ -249,17 +256,17 @@ def test_a_constitutional_entry_stays_what_it_is(agent: Agent) -> None:
     entry = factories.entry(agent, constitutional=True)
 
     with pytest.raises(InvalidValue, match=rf"^Cannot promote constitutional memory #{entry.id};"):
-        reflection(agent).promote([entry.id])
+        keeping.promote(reflection(agent), [entry.id])
 
 
 def test_a_reflection_promotes_ten_at_most(agent: Agent) -> None:
     ids = [factories.entry(agent).id for _ in range(11)]
     task = reflection(agent)
-    task.promote(ids[:9])
+    keeping.promote(task, ids[:9])
 
     with pytest.raises(InvalidValue, match="At most 10 memories in one reflection; 1 are left"):
-        task.promote(ids[9:])
-    task.promote(ids[9:10])
+        keeping.promote(task, ids[9:])
+    keeping.promote(task, ids[9:10])
 
     assert task.memories_kept == 10
     assert db.session.get_one(AgentMemory, ids[10]).memory_type == "journal"
@@ -271,7 +278,7 @@ def test_a_reflection_promotes_ten_at_most(agent: Agent) -> None:
 def test_a_conversations_memory_is_of_the_journal(agent: Agent) -> None:
     task = running(factories.extraction(agent))
 
-    memory, existing = task.save("Ada likes tea.", ["relational"])
+    memory, existing = keeping.save(task, "Ada likes tea.", ["relational"])
 
     assert (memory.memory_type, memory.tags, existing) == ("journal", ["relational"], False)
     assert task.memories_kept == 1
@@ -283,19 +290,19 @@ def test_what_is_kept_word_for_word_is_not_saved_again(agent: Agent) -> None:
     factories.entry(agent, "long ago", created_at=week_ago)
     task = running(factories.extraction(agent))
 
-    assert task.save("ada likes TEA.") == (entry, True)
-    assert task.save("A core memory")[1]
-    assert not task.save("long ago")[1]
+    assert keeping.save(task, "ada likes TEA.") == (entry, True)
+    assert keeping.save(task, "A core memory")[1]
+    assert not keeping.save(task, "long ago")[1]
     assert task.memories_kept == 1
 
 
 def test_a_conversation_gives_twenty_memories_at_most(agent: Agent) -> None:
     task = running(factories.extraction(agent))
     for number in range(20):
-        task.save(f"memory {number}")
+        keeping.save(task, f"memory {number}")
 
     with pytest.raises(InvalidValue, match="At most 20 memories in one extraction; 0 are left"):
-        task.save("one more")
+        keeping.save(task, "one more")
 
 
 # -- ending ---------------------------------------------------------------------------------------
@@ -397,7 +404,7 @@ def test_an_erased_agent_is_asked_nothing(agent: Agent) -> None:
     assert waiting.claim(NIGHT) is None
     assert (waiting.status, waiting.due_at) == ("queued", NIGHT + HOUR)
     for begin in (lambda: MemoryTask.reflect(agent, "cli"), lambda: factories.extraction(agent)):
-        with pytest.raises(Refused, match="was erased: nothing is asked of it"):
+        with pytest.raises(Refused, match="was erased, so its model is not asked"):
             begin()
 
 
@@ -414,7 +421,7 @@ def reflecting(agent: Agent) -> Agent:
 
 
 def due(slot_at: datetime = NIGHT, zone: str = "UTC") -> list[int]:
-    return list(db.session.scalars(MemoryTask.due_for_reflection(zone, slot_at)))
+    return list(db.session.scalars(task_scheduling.due_for_reflection(zone, slot_at)))
 
 
 def test_an_agent_that_turned_it_on_is_due_once_a_slot(reflecting: Agent) -> None:
@@ -472,12 +479,12 @@ def test_who_waits_is_handed_over_in_order_one_of_each_agent(agent: Agent) -> No
     paused.agent.paused = True
     db.session.flush()
 
-    assert list(MemoryTask.waiting(9, clock.now())) == [first, other]
-    assert list(MemoryTask.waiting(1, clock.now())) == [first]
+    assert list(task_scheduling.dispatchable(9, clock.now())) == [first, other]
+    assert list(task_scheduling.dispatchable(1, clock.now())) == [first]
 
     first.put_off(clock.now() + HOUR)
     db.session.flush()
-    assert [task.created_at for task in MemoryTask.waiting(9, clock.now())] == [
+    assert [task.created_at for task in task_scheduling.dispatchable(9, clock.now())] == [
         NIGHT + MOMENT,
         NIGHT + 2 * MOMENT,
     ]
@@ -489,10 +496,16 @@ def test_an_agent_whose_task_is_with_a_worker_waits(agent: Agent) -> None:
 
     first.dispatched_at = NIGHT
     db.session.flush()
-    assert (list(MemoryTask.waiting(9, clock.now())), MemoryTask.with_workers()) == ([], 1)
+    assert (list(task_scheduling.dispatchable(9, clock.now())), with_workers()) == (
+        [],
+        1,
+    )
 
     first.claim(NIGHT)
-    assert (list(MemoryTask.waiting(9, clock.now())), MemoryTask.with_workers()) == ([], 1)
+    assert (list(task_scheduling.dispatchable(9, clock.now())), with_workers()) == (
+        [],
+        1,
+    )
 
 
 def test_what_waits_for_a_worker_alone_is_counted(agent: Agent) -> None:
@@ -530,7 +543,7 @@ def test_a_conversation_of_which_nothing_was_read_is_lost(agent: Agent) -> None:
 def test_the_ended_are_added_up(agent: Agent) -> None:
     for _ in range(2):
         task = running(factories.extraction(agent))
-        task.save(f"said {_}")
+        keeping.save(task, f"said {_}")
         task.cost_usd = Decimal("0.25")
         task.finish("completed")
     factories.extraction(agent)

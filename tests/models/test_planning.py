@@ -6,8 +6,10 @@ import pytest
 import time_machine
 
 from refine.extensions import db
-from refine.models import AuditLog, RefinementSession
+from refine.models import RefinementSession
 from refine.models.runs.run import LOST_AFTER
+from refine.models.runs.session import scheduling
+from refine.models.runs.spending import cost_cap_reason
 from tests import factories, sql
 
 # A Wednesday noon; the last slot was on Monday at 04:00.
@@ -135,7 +137,7 @@ def test_who_has_a_live_session_is_owed_one_all_the_same_but_not_now(agent, stat
     live(agent, status)
 
     owing = scheduling.due_for_slot(agent.account, SLOT)
-    free = owing.where(~RefinementSession.has_live())
+    free = owing.where(~scheduling.has_live_session())
 
     assert chosen(owing) == [agent.id]
     assert chosen(free) == []
@@ -496,7 +498,7 @@ CHANGES = {
     "a memory protected": lambda agent, first: first.set_constitutional(True),
     "a memory discarded": lambda agent, first: first.discard(),
     "a style authored": lambda agent, first: agent.author("refinement_prompt", "Be bold."),
-    "a model changed": lambda agent, first: AuditLog.record("agent_settings_update", agent=agent),
+    "a model changed": lambda agent, first: agent.record("agent_settings_update"),
 }
 
 
@@ -538,7 +540,7 @@ def test_what_the_session_itself_made_is_no_change(agent):
 
 NO_CHANGES = {
     "a journal memory": lambda agent: agent.ledger.remember("it rained", "journal"),
-    "another record": lambda agent: AuditLog.record("memory_access_viewed", agent=agent),
+    "another record": lambda agent: agent.record("memory_access_viewed"),
     "another agent's memory": lambda agent: factories.agent("new", account=agent.account),
     "another agent's settings": lambda agent: factories.agent().author("name", "Bo"),
     "a setting kept": lambda agent: agent.author("name", agent.name),
@@ -555,7 +557,7 @@ def test_what_the_agent_would_not_see_is_no_change(agent, event):
 
 
 def test_what_changed_before_the_end_of_the_session_is_no_change(agent):
-    AuditLog.record("agent_settings_update", agent=agent, at=NOW - DAY)
+    agent.record("agent_settings_update", at=NOW - DAY)
     factories.memory(agent, recorded_at=NOW - DAY, updated_at=NOW - DAY)
 
     past(agent, "declined", at=NOW - DAY)
@@ -580,7 +582,7 @@ def test_the_cap_is_reached_by_what_the_sessions_of_the_account_cost(agent, cap,
 
     agent.account.monthly_cost_cap_usd = Decimal(cap) if cap is not None else None
 
-    assert RefinementSession.is_cost_cap_reached(agent.account, NOW) == is_reached
+    assert (cost_cap_reason(agent.account, NOW) is not None) == is_reached
 
 
 def test_a_cap_that_is_reached_forbids_to_ask_and_is_told(agent):
@@ -603,7 +605,7 @@ def test_an_automatic_session_is_skipped_where_the_cap_was_reached_since_it_was_
 
     assert lease_token is None
     assert (session.status, session.llm_calls) == ("skipped", 0)
-    assert session.end_reason == "the account's monthly cost cap is reached"
+    assert session.end_reason == "the account's monthly cost cap of $1.50 is reached"
     assert factories.records(agent)[-1].action == "memory_refinement_skipped"
 
 
@@ -635,7 +637,7 @@ def test_an_automatic_session_is_skipped_where_the_account_was_paused_since(agen
     lease_token = session.claim(NOW)
 
     assert lease_token is None
-    assert (session.status, session.end_reason) == ("skipped", "its account was paused")
+    assert (session.status, session.end_reason) == ("skipped", "its account is paused")
 
 
 # -- what is tried again ---------------------------------------------------------------------------
@@ -646,7 +648,7 @@ def is_candidate(agent, at=NOW):
 
 
 def is_due_again(session, at=NOW):
-    return is_candidate(session.agent, at) and session.is_due_again(at)
+    return is_candidate(session.agent, at) and scheduling.is_retry_due(session, at)
 
 
 @pytest.mark.parametrize("trigger", AUTOMATIC)
@@ -673,7 +675,7 @@ def test_after_three_retries_there_is_no_other(agent, attempt):
     session = past(agent, "failed", attempt=attempt)
 
     assert not is_candidate(agent)
-    assert not session.is_due_again(NOW)
+    assert not scheduling.is_retry_due(session, NOW)
 
 
 @pytest.mark.parametrize("trigger", BY_HAND)
@@ -681,7 +683,7 @@ def test_a_failure_of_a_session_asked_for_by_hand_is_not_tried_again(agent, trig
     session = past(agent, "failed", trigger=trigger)
 
     assert not is_candidate(agent)
-    assert not session.is_due_again(NOW)
+    assert not scheduling.is_retry_due(session, NOW)
 
 
 @pytest.mark.parametrize(
@@ -691,13 +693,13 @@ def test_no_other_end_is_tried_again(agent, status):
     session = past(agent, status)
 
     assert not is_candidate(agent)
-    assert not session.is_due_again(NOW)
+    assert not scheduling.is_retry_due(session, NOW)
 
 
 def test_a_failure_of_before_the_last_slot_is_not_tried_again(agent):
     session = past(agent, "failed", at=SLOT - MOMENT)
 
-    assert session.is_due_again(SLOT - MOMENT + HOUR) is False
+    assert scheduling.is_retry_due(session, SLOT - MOMENT + HOUR) is False
     assert is_due_again(past(agent, "failed", at=SLOT), SLOT + HOUR)
 
 
@@ -756,7 +758,7 @@ def test_the_agents_of_a_paused_account_are_not_tried_again(agent):
     agent.account.paused = True
 
     assert not is_candidate(agent)
-    assert not session.is_due_again(NOW)
+    assert not scheduling.is_retry_due(session, NOW)
 
 
 def test_nobody_is_tried_again_who_has_no_memory_to_change_any_more(agent):

@@ -17,6 +17,9 @@ from refine.models import (
     SessionEntry,
 )
 from refine.models.runs.run import LOST_AFTER
+from refine.models.runs.session import editing
+from refine.models.runs.session import totals as session_totals
+from refine.models.runs.session.duplicates import remove_duplicates
 from tests import factories, sql
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -32,7 +35,7 @@ def ended(owner, status="completed", **fields):
 
 
 def journal(owner):
-    return db.session.scalars(owner.memories("journal")).all()
+    return factories.journal(owner)
 
 
 # -- beginning -------------------------------------------------------------------------------------
@@ -88,7 +91,7 @@ def test_two_agents_may_have_a_live_session_each(app):
 def test_an_inactive_agent_has_no_session(app):
     agent = factories.agent("one", name="Ada", active=False)
 
-    with pytest.raises(Refused, match="Ada is not active"):
+    with pytest.raises(Refused, match="the agent is not active"):
         RefinementSession.queue(agent, "manual")
 
 
@@ -96,7 +99,7 @@ def test_an_erased_agent_has_no_session(app):
     owner = factories.agent("one", name="Ada")
     factories.erase(owner)
 
-    with pytest.raises(Refused, match="Ada was erased: there is nothing left to refine"):
+    with pytest.raises(Refused, match="the agent was erased"):
         RefinementSession.queue(owner, "manual")
 
 
@@ -200,7 +203,7 @@ def test_a_queued_session_is_held_by_nobody(app):
 
 def dedup(owner):
     session = RefinementSession.queue(owner, "manual")
-    removed = session.deduplicate(NOW)
+    removed = remove_duplicates(session, NOW)
     db.session.commit()
     return session, removed
 
@@ -427,7 +430,7 @@ def test_the_last_session_is_the_youngest_that_ran_its_loop(app):
         ended(agent, status, created_at=NOW - timedelta(days=days))
     ended(factories.agent(), created_at=NOW)
 
-    last = RefinementSession.last_of(agent)
+    last = RefinementSession.last_of(agent, before=NOW)
     earlier = RefinementSession.last_of(agent, before=last.created_at)
 
     assert (last.status, earlier.status) == ("incomplete", "completed")
@@ -437,7 +440,7 @@ def test_an_agent_that_never_ran_a_loop_has_no_last_session(app):
     agent = factories.agent()
     ended(agent, "failed")
 
-    assert RefinementSession.last_of(agent) is None
+    assert RefinementSession.last_of(agent, before=NOW) is None
 
 
 def test_outcomes_count_the_sessions_of_the_last_30_days(app):
@@ -489,7 +492,7 @@ def test_the_first_request_to_stop_is_the_one_that_counts(app):
 
 def test_a_session_that_ended_cannot_be_stopped(app):
     session = factories.session()
-    session.complete("done")
+    editing.complete(session, "done")
 
     with pytest.raises(Refused, match="completed"):
         session.request_stop()
@@ -517,7 +520,7 @@ def test_a_session_that_waits_in_the_queue_is_not_lost(app):
 def test_a_lost_session_failed_or_is_incomplete_where_something_was_changed(app, edits, status):
     session = factories.session(at=NOW)
     for memory in db.session.scalars(session.agent.ledger.core().limit(edits)).all():
-        session.delete(memory.id)
+        editing.delete(session, memory.id)
 
     session.end_if_lost(NOW + timedelta(minutes=5))
 
@@ -542,9 +545,9 @@ def test_completing_writes_measured_figures_before_the_agents_words(app):
     agent = factories.agent()
     gone, *_ = factories.ledger(agent, *([100] + [25] * 99))
     session = factories.session(agent)
-    session.delete(gone.id)
+    editing.delete(session, gone.id)
 
-    session.complete("  I deleted them all. ", NOW)
+    editing.complete(session, "  I deleted them all. ", NOW)
 
     assert session.summary == (
         "Refinement session: 100 → 99 memories, 100 tokens saved (1 deleted). I deleted them all."
@@ -558,7 +561,7 @@ def test_completing_writes_measured_figures_before_the_agents_words(app):
 def test_a_session_without_changes_says_so(app):
     session = factories.session()
 
-    session.complete("All is well.")
+    editing.complete(session, "All is well.")
 
     assert session.summary == (
         "Refinement session: 20 → 20 memories, 0 tokens saved (no changes). All is well."
@@ -569,7 +572,7 @@ def test_a_ledger_that_grew_has_tokens_added(app):
     session = factories.session()
     factories.ledger(session.agent, 7)
 
-    session.complete("All is well.")
+    editing.complete(session, "All is well.")
 
     assert "20 → 21 memories, 7 tokens added (no changes)" in session.summary
 
@@ -577,11 +580,11 @@ def test_a_ledger_that_grew_has_tokens_added(app):
 def test_every_figure_that_is_not_0_is_told(app):
     session = factories.session()
     ids = [memory.id for memory in db.session.scalars(session.agent.ledger.core())]
-    session.consolidate(ids[:2], factories.text_of(50))
-    session.update(ids[3], factories.text_of(24))
-    session.protect(ids[4])
+    editing.consolidate(session, ids[:2], factories.text_of(50))
+    editing.update(session, ids[3], factories.text_of(24))
+    editing.protect(session, ids[4])
 
-    session.complete("Done.")
+    editing.complete(session, "Done.")
 
     for figure in ("2 consolidated", "1 updated", "1 protected"):
         assert figure in session.summary
@@ -592,7 +595,7 @@ def test_the_end_is_recorded_with_figures_open_and_words_sealed(app):
     session = factories.session()
     session.consent_reply = "Yes, canary."
 
-    session.complete("The canary stays.", NOW)
+    editing.complete(session, "The canary stays.", NOW)
 
     record = factories.records(session.agent)[-1]
     assert (record.action, record.session_id) == ("memory_refinement_complete", session.id)
@@ -618,7 +621,7 @@ def test_a_summary_has_1_to_2000_characters(app, summary):
     session = factories.session()
 
     with pytest.raises(InvalidValue, match="summary"):
-        session.complete(summary)
+        editing.complete(session, summary)
 
     assert session.status == "running"
 
@@ -671,7 +674,7 @@ def test_every_end_is_one_record(app, status, action):
 def test_summary_and_consent_reply_are_sealed_at_rest(app):
     session = factories.session()
     session.consent_reply = "Yes, c4n4ry."
-    session.complete("The c4n4ry stays.")
+    editing.complete(session, "The c4n4ry stays.")
     db.session.commit()
 
     stored = " ".join(row for rows in sql.snapshot().values() for row in rows)
@@ -684,7 +687,7 @@ def test_the_memories_of_a_session_name_it(app):
     session = factories.session()
     ids = [memory.id for memory in db.session.scalars(session.agent.ledger.core().limit(2))]
 
-    merged = session.consolidate(ids, factories.text_of(50))
+    merged = editing.consolidate(session, ids, factories.text_of(50))
 
     assert merged.session_id == session.id
     assert merged.recorded_at > NOW
@@ -702,8 +705,8 @@ def test_one_agent_has_one_session_for_a_slot_and_attempt(app):
 def test_no_memory_is_ever_deleted_by_a_session(app):
     session = factories.session()
     ids = set(db.session.scalars(select(AgentMemory.id)))
-    session.delete(min(ids))
-    session.complete("Done.")
+    editing.delete(session, min(ids))
+    editing.complete(session, "Done.")
 
     assert ids < set(db.session.scalars(select(AgentMemory.id)))
 
@@ -721,10 +724,10 @@ def test_a_session_asks_the_model_that_its_agent_has_when_it_begins(app):
 @pytest.mark.parametrize(
     ("trigger", "change", "reason"),
     [
-        ("manual", {"active": False}, "the agent is not active any more"),
-        ("weekly", {"active": False}, "the agent is not active any more"),
-        ("weekly", {"paused": True}, "the agent was paused"),
-        ("over_budget", {"paused": True}, "the agent was paused"),
+        ("manual", {"active": False}, "the agent is not active"),
+        ("weekly", {"active": False}, "the agent is not active"),
+        ("weekly", {"paused": True}, "the agent is paused"),
+        ("over_budget", {"paused": True}, "the agent is paused"),
     ],
 )
 def test_what_was_switched_off_meanwhile_is_not_begun(app, trigger, change, reason):

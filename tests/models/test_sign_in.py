@@ -10,7 +10,7 @@ from refine.models import SignIn, SignInFailure
 from refine.models.people.sign_in import (
     FAILURES_COUNT_FOR,
     IDLE_FOR,
-    LONGEST,
+    LASTS_FOR,
     MAX_FAILURES_OF_ADDRESS,
     MAX_FAILURES_OF_EMAIL,
 )
@@ -79,9 +79,9 @@ def test_one_that_is_used_lasts_on_but_not_longer_than_seven_days(begun):
     found = [SignIn.live(begun.secret, AT + timedelta(hours=each)) for each in hours]
 
     assert all(found)
-    assert timedelta(days=7) == LONGEST
-    assert SignIn.live(begun.secret, AT + LONGEST - A_MOMENT) is begun
-    assert SignIn.live(begun.secret, AT + LONGEST) is None
+    assert timedelta(days=7) == LASTS_FOR
+    assert SignIn.live(begun.secret, AT + LASTS_FOR - A_MOMENT) is begun
+    assert SignIn.live(begun.secret, AT + LASTS_FOR) is None
 
 
 def test_its_use_is_noted_once_a_minute(begun):
@@ -95,7 +95,7 @@ def test_its_use_is_noted_once_a_minute(begun):
 def test_all_of_a_user_end_but_one(begun, user):
     other, others = SignIn.begin(user, AT), SignIn.begin(factories.user(), AT)
 
-    SignIn.end_all(user, but=begun, at=AT)
+    SignIn.end_all(user, except_for=begun, at=AT)
 
     assert SignIn.live(begun.secret, AT) is begun
     assert SignIn.live(other.secret, AT) is None

@@ -14,6 +14,7 @@ from refine.errors import SealingError
 from refine.extensions import canonical_json, db
 from refine.models import AgentMemory, WrappedKey
 from refine.models.integrity import verify_all
+from refine.models.runs.session import editing
 from refine.refinement import time_machine
 from refine.sealing import DataKey
 from tests import factories, sql
@@ -30,8 +31,8 @@ def lived(agent):
     for _ in range(3):
         agent.ledger.remember(text_of(25), "core")
     session = factories.session(agent)
-    session.update(ids_of(agent)[0], text_of(24))
-    session.complete("Done.")
+    editing.update(session, ids_of(agent)[0], text_of(24))
+    editing.complete(session, "Done.")
     time_machine.undo(session, through="dashboard")
     db.session.commit()
     assert len(factories.records(agent)) == 7

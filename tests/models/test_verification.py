@@ -6,6 +6,7 @@ from sqlalchemy import select
 from refine import clock
 from refine.extensions import db
 from refine.models import AgentMemory, AuditLog, ChainHead
+from refine.models.audit import PLATFORM
 from refine.models.integrity import stamp, verify_agent, verify_all
 from tests import factories, sql
 
@@ -17,16 +18,15 @@ def chain(app):
     user = factories.user(account=agent.account)
     session = factories.session(agent)
     for n in range(3):
-        AuditLog.record(
+        agent.record(
             "memory_saved",
-            agent=agent,
             user=user,
             session_id=session.id,
             subject=("AgentMemory", n),
             data={"n": n, "word": "a b"},
             sealed={"content": f"secret {n}"},
         )
-    AuditLog.record("sign_in", account=agent.account)
+    agent.account.record("sign_in")
     factories.agent("another memory")
     db.session.commit()
     return agent
@@ -60,7 +60,7 @@ def test_chains_that_nobody_touched_are_whole(chain):
 
 
 def test_the_platforms_chain_is_checked_by_its_name(app):
-    AuditLog.record("sign_in")
+    AuditLog.record("sign_in", chain=PLATFORM)
     db.session.commit()
 
     assert [verified.name for verified in verify_all()] == ["platform"]
@@ -102,7 +102,7 @@ def test_a_changed_column_of_a_record_is_found_and_named(chain, change):
 
 
 def test_an_empty_sealed_part_is_not_the_same_as_none(app):
-    record = AuditLog.record("sign_in")
+    record = AuditLog.record("sign_in", chain=PLATFORM)
     db.session.commit()
 
     sql.tamper("UPDATE audit_logs SET sealed = ''")
@@ -377,7 +377,7 @@ def test_a_broken_chain_is_not_stamped(chain):
 def test_a_long_chain_is_followed_to_its_end(app):
     agent = factories.agent()
     for _ in range(3):
-        AuditLog.record("x", agent=agent)
+        agent.record("x")
     db.session.commit()
     sql.tamper(
         """INSERT INTO audit_logs (chain_id, sequence, agent_id, action, data, created_at, hash)

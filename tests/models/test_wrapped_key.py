@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 from refine import clock, create_app
 from refine.errors import SealingError, WrongKey
 from refine.extensions import db
-from refine.models import Agent, AgentMemory, AuditLog, WrappedKey
+from refine.models import Agent, AgentMemory, WrappedKey
 from refine.models.integrity import verify_all
 from refine.settings import Settings
 from tests import factories, sql
@@ -43,8 +43,10 @@ def test_a_wrong_key_writes_nothing(with_other_keys, use):
     uses = {
         "agent": lambda: factories.agent(account=agent.account),
         "memory": lambda: factories.memory(agent),
-        "content": lambda: setattr(db.session.scalar(agent.memories()), "content", "new"),
-        "record": lambda: AuditLog.record("memory_saved", agent=agent),
+        "content": lambda: setattr(
+            db.session.scalar(agent.ledger.shown(clock.now())), "content", "new"
+        ),
+        "record": lambda: agent.record("memory_saved"),
         "prompt": lambda: setattr(agent, "refinement_prompt", "new"),
         "key": lambda: WrappedKey.new("agent"),
     }
@@ -82,7 +84,7 @@ def test_the_platform_has_one_key(app):
 def test_each_agent_has_a_key_of_its_own(app):
     one, other = factories.agent("same words"), factories.agent("same words")
 
-    sealed = db.session.scalar(one.memories()).sealed_content
+    sealed = db.session.scalar(one.ledger.shown(clock.now())).sealed_content
 
     assert one.data_key_id != other.data_key_id
     with pytest.raises(SealingError):
@@ -91,7 +93,7 @@ def test_each_agent_has_a_key_of_its_own(app):
 
 def test_destroying_a_key_erases_what_it_sealed(app):
     agent = factories.agent("words")
-    memory = db.session.scalar(agent.memories())
+    memory = db.session.scalar(agent.ledger.shown(clock.now()))
     agent.wrapped_key.wrapped, agent.wrapped_key.destroyed_at = None, clock.now()
     db.session.commit()
 
@@ -234,7 +236,7 @@ def test_after_a_rotation_everything_opens_and_verifies(rotating):
     ada = Agent.named("Ada")
     record = factories.records(ada)[0]
     assert ada.system_prompt == "You are Ada."
-    assert db.session.scalar(ada.memories()).content == "the words of Ada"
+    assert db.session.scalar(ada.ledger.shown(clock.now())).content == "the words of Ada"
     assert record.sealed["memories"][0]["after"]["content"] == "the words of Ada"
     assert problems() == [None, None]
 
@@ -265,7 +267,7 @@ def test_during_and_after_a_rotation_the_old_key_alone_writes_nothing(
         for write in (
             WrappedKey.check_keyring,
             factories.agent,
-            lambda: Agent.named("Ada").remember("new words", "core"),
+            lambda: Agent.named("Ada").ledger.remember("new words", "core"),
         ):
             with pytest.raises(WrongKey, match="REFINE_ENCRYPTION_KEYS does not hold the key"):
                 write()
@@ -347,7 +349,7 @@ def test_a_memory_can_be_saved_while_its_agents_key_is_being_wrapped(rotating, a
     WrappedKey.rotate(after_id=0, limit=100)
 
     with app.app_context():
-        saved, _ = Agent.named("Ada").remember("new words", "core")
+        saved, _ = Agent.named("Ada").ledger.remember("new words", "core")
         db.session.commit()
         content = saved.content
     db.session.commit()

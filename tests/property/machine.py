@@ -11,12 +11,13 @@ from sqlalchemy import func, select
 from refine.errors import Refused
 from refine.extensions import db
 from refine.models import AgentMemory, AuditLog, RefinementSession
-from refine.models.audit import EDITS
 from refine.models.integrity import verify_agent
+from refine.models.runs.session.duplicates import remove_duplicates
 from refine.refinement import time_machine
 from refine.refinement.time_machine import Undo, UndoConflict
 from refine.tools import RefinementTool, SaveMemoryTool
 from tests import factories
+from tests.factories import EDITS
 from tests.property.reference import Reference, tokens
 
 picks = st.integers(min_value=0, max_value=40)
@@ -38,7 +39,7 @@ class Life(RuleBasedStateMachine):
         self.foreign = factories.memory(factories.agent()).id
         for position, size in enumerate(sizes):
             given = tags[position] if position < len(tags) else ()
-            self.remember(self.text(size), "core", given)
+            self.ledger.remember(self.text(size), "core", given)
         self.tool: RefinementTool | None = None
         self.session_ids: list[uuid.UUID] = []
         db.session.commit()
@@ -81,7 +82,7 @@ class Life(RuleBasedStateMachine):
     @rule(pick=picks, tags=tag_lists)
     def an_import_brings_a_copy(self, pick: int, tags: tuple[str, ...]) -> None:
         copied = self.reference.memories[self.own(pick)]
-        self.remember(copied["content"].upper(), copied["type"], tags)
+        self.ledger.remember(copied["content"].upper(), copied["type"], tags)
         db.session.commit()
 
     @rule(pick=picks)
@@ -235,7 +236,7 @@ class Life(RuleBasedStateMachine):
         """A session as a worker begins it."""
         session = RefinementSession.queue(self.agent, "cli")
         session.claim()
-        session.deduplicate()
+        remove_duplicates(session)
         session.take_snapshot()
         db.session.commit()
         self.reference.start()

@@ -70,7 +70,7 @@ class World:
         return [memory.id for memory in db.session.scalars(self.agent.ledger.core())]
 
     def journal(self) -> list[str]:
-        return [memory.content for memory in db.session.scalars(self.agent.memories("journal"))]
+        return [memory.content for memory in factories.journal(self.agent)]
 
     def records(self, session: RefinementSession) -> list[AuditLog]:
         """The session's records, oldest first."""

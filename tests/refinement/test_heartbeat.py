@@ -15,7 +15,7 @@ from refine.extensions import db
 from refine.jobs.tick import INTERVAL
 from refine.models import RefinementSession
 from refine.models.runs.run import LOST_AFTER
-from refine.refinement import heartbeat
+from refine.running import heartbeat
 from refine.running.heartbeat import beating
 from tests import factories, sql
 from tests.commands import eventually

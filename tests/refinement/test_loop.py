@@ -17,10 +17,10 @@ from sqlalchemy import text
 from refine import clock
 from refine.extensions import db
 from refine.models import RefinementSession, User
-from refine.models.runs.session.entry import SessionEntry
 from refine.models.integrity import verify_all
-from refine.refinement import heartbeat
+from refine.models.runs.session.entry import SessionEntry
 from refine.refinement.loop import Event, refine
+from refine.running import heartbeat
 from refine.tools.refinement import DEFINITION
 from tests import factories
 from tests.refinement.conftest import World
@@ -161,7 +161,7 @@ def was_eroded(world: World) -> None:
     earlier.finish("completed", "the agent completed it")
     earlier.removable_tokens = earlier.removed_tokens = 1000
     world.agent.last_refinement_at = None
-    for memory in db.session.scalars(world.agent.memories("journal")):
+    for memory in factories.journal(world.agent):
         memory.discard()
     db.session.commit()
 
@@ -224,7 +224,7 @@ ENDINGS = [
     Ending(
         loses_its_worker_after_a_change,
         "incomplete",
-        "its process was asked to end",
+        "its process was asked to stop",
         "worker_stopped",
     ),
     Ending(says_no, "declined", "the agent declined"),
@@ -269,7 +269,7 @@ ENDINGS = [
     Ending(
         loses_its_worker_before_a_change,
         "failed",
-        "its process was asked to end",
+        "its process was asked to stop",
         "worker_stopped",
     ),
     Ending(

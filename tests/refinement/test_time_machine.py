@@ -15,14 +15,16 @@ from refine import clock
 from refine.errors import RefineError, Refused, SealingError
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, MemoryTask, RefinementSession, User
-from refine.models.audit import EDITS
-from refine.models.ledger.image import Image
 from refine.models.integrity import verify_agent, verify_all
+from refine.models.ledger.image import Image
+from refine.models.runs.session import breaker, editing
+from refine.models.runs.session.duplicates import remove_duplicates
+from refine.models.runs.task import keeping
 from refine.refinement import time_machine
 from refine.refinement.time_machine import Undo, UndoConflict
 from tests import factories, sql
 from tests.commands import eventually
-from tests.factories import text_of
+from tests.factories import EDITS, text_of
 from tests.refinement.conftest import World
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -68,60 +70,60 @@ def does_nothing(session: RefinementSession, ids: list[int]) -> None:
 
 
 def updates(session: RefinementSession, ids: list[int]) -> None:
-    session.update(ids[0], text_of(24))
+    editing.update(session, ids[0], text_of(24))
 
 
 def updates_twice(session: RefinementSession, ids: list[int]) -> None:
-    session.update(ids[0], text_of(24))
-    session.update(ids[0], text_of(30))
+    editing.update(session, ids[0], text_of(24))
+    editing.update(session, ids[0], text_of(30))
 
 
 def deletes(session: RefinementSession, ids: list[int]) -> None:
-    session.delete(ids[0])
+    editing.delete(session, ids[0])
 
 
 def updates_and_deletes(session: RefinementSession, ids: list[int]) -> None:
-    session.update(ids[0], text_of(24))
-    session.delete(ids[0])
+    editing.update(session, ids[0], text_of(24))
+    editing.delete(session, ids[0])
 
 
 def merges(session: RefinementSession, ids: list[int]) -> None:
-    session.consolidate([ids[0], ids[-1]], text_of(50))
+    editing.consolidate(session, [ids[0], ids[-1]], text_of(50))
 
 
 def merges_a_merge(session: RefinementSession, ids: list[int]) -> None:
-    merged = session.consolidate(ids[:2], text_of(50))
-    session.consolidate([merged.id, ids[2]], text_of(75))
+    merged = editing.consolidate(session, ids[:2], text_of(50))
+    editing.consolidate(session, [merged.id, ids[2]], text_of(75))
 
 
 def rewrites_and_protects_a_merge(session: RefinementSession, ids: list[int]) -> None:
-    merged = session.consolidate(ids[:2], text_of(50))
-    session.update(merged.id, text_of(49))
-    session.protect(merged.id)
+    merged = editing.consolidate(session, ids[:2], text_of(50))
+    editing.update(session, merged.id, text_of(49))
+    editing.protect(session, merged.id)
 
 
 def deletes_a_merge(session: RefinementSession, ids: list[int]) -> None:
-    merged = session.consolidate(ids[:2], text_of(50))
-    session.delete(merged.id)
+    merged = editing.consolidate(session, ids[:2], text_of(50))
+    editing.delete(session, merged.id)
 
 
 def protects(session: RefinementSession, ids: list[int]) -> None:
-    session.protect(ids[0])
+    editing.protect(session, ids[0])
 
 
 def updates_and_protects(session: RefinementSession, ids: list[int]) -> None:
-    session.update(ids[0], text_of(24))
-    session.protect(ids[0])
+    editing.update(session, ids[0], text_of(24))
+    editing.protect(session, ids[0])
 
 
 def does_everything(session: RefinementSession, ids: list[int]) -> None:
-    session.update(ids[0], text_of(24))
-    session.delete(ids[1])
-    merged = session.consolidate([ids[2], ids[-1]], text_of(49))
-    session.consolidate([merged.id, ids[0]], text_of(72))
-    session.update(ids[3], text_of(20))
-    session.protect(ids[3])
-    session.protect(ids[4])
+    editing.update(session, ids[0], text_of(24))
+    editing.delete(session, ids[1])
+    merged = editing.consolidate(session, [ids[2], ids[-1]], text_of(49))
+    editing.consolidate(session, [merged.id, ids[0]], text_of(72))
+    editing.update(session, ids[3], text_of(20))
+    editing.protect(session, ids[3])
+    editing.protect(session, ids[4])
 
 
 WORKS = [
@@ -146,7 +148,7 @@ def begun(agent: Agent) -> RefinementSession:
     """A session as a worker begins it: duplicates gone, snapshot taken, committed."""
     session = RefinementSession.queue(agent, "cli")
     session.claim()
-    session.deduplicate()
+    remove_duplicates(session)
     session.take_snapshot()
     db.session.commit()
     return session
@@ -157,7 +159,7 @@ def refined(agent: Agent, *works: Work) -> RefinementSession:
     session = begun(agent)
     for work in works:
         work(session, changeable(agent))
-    session.complete("Done.")
+    editing.complete(session, "Done.")
     assert session.status == "completed"
     db.session.commit()
     return session
@@ -218,7 +220,7 @@ def last_record(agent: Agent) -> AuditLog:
 
 
 def journal(agent: Agent) -> list[str]:
-    return [each.content for each in db.session.scalars(agent.memories("journal"))]
+    return [each.content for each in factories.journal(agent)]
 
 
 def problems() -> list[str]:
@@ -321,9 +323,9 @@ def test_a_survivor_that_was_rewritten_and_merged_comes_back_with_its_duplicates
     db.session.commit()
     before = rows(agent)
     session = begun(agent)
-    session.update(survivor.id, text_of(20))
-    session.consolidate([survivor.id, changeable(agent)[0]], text_of(45))
-    session.complete("Done.")
+    editing.update(session, survivor.id, text_of(20))
+    editing.consolidate(session, [survivor.id, changeable(agent)[0]], text_of(45))
+    editing.complete(session, "Done.")
 
     undo(session)
 
@@ -380,7 +382,7 @@ def test_a_session_that_was_rolled_back_can_be_undone_and_gives_back_its_duplica
     session = begun(agent)
     does_everything(session, changeable(agent))
     for id_ in changeable(agent)[5:8]:
-        session.delete(id_)
+        editing.delete(session, id_)
     db.session.commit()
     assert (session.status, memory(duplicate.id).discarded) == ("rolled_back", True)
 
@@ -486,7 +488,7 @@ def test_a_session_after_an_undo_finds_everything_as_before(agent: Agent) -> Non
 
 
 def rewrites(session: RefinementSession, ids: list[int]) -> None:
-    session.update(ids[0], text_of(23))
+    editing.update(session, ids[0], text_of(23))
 
 
 def test_the_earlier_of_two_overlapping_sessions_is_refused_and_the_later_one_named(
@@ -504,7 +506,7 @@ def test_the_earlier_of_two_overlapping_sessions_is_refused_and_the_later_one_na
     assert (obstacle.sequence, obstacle.action) == (edit.sequence, "memory_refinement_update")
     assert (obstacle.at, found.unexplained) == (edit.created_at, set())
     assert str(found) == (
-        f"nothing was undone: since the session was changed memory #{id_} by record "
+        f"nothing was undone: changed since the session: memory #{id_} by record "
         f"{edit.sequence} (memory_refinement_update, {edit.created_at:%Y-%m-%d %H:%M} UTC); "
         "you can undo this session and everything after it"
     )
@@ -531,8 +533,8 @@ def test_a_merge_whose_result_a_later_session_merged_waits_for_that_one(agent: A
     (merged,) = db.session.scalars(agent.ledger.core().filter_by(session_id=earlier.id)).all()
     merged_id = merged.id
     later = begun(agent)
-    later.consolidate([merged_id, changeable(agent)[1]], text_of(75))
-    later.complete("Done.")
+    editing.consolidate(later, [merged_id, changeable(agent)[1]], text_of(75))
+    editing.complete(later, "Done.")
 
     obstacles = conflict(earlier).obstacles
     undo(later)
@@ -546,7 +548,7 @@ def test_sessions_that_touched_other_memories_are_undone_in_any_order(agent: Age
     before = rows(agent)
     earlier = refined(agent, updates)
     ids = changeable(agent)
-    later = refined(agent, lambda session, _: session.delete(ids[5]))
+    later = refined(agent, lambda session, _: editing.delete(session, ids[5]))
 
     undo(earlier)
 
@@ -590,11 +592,11 @@ def restores(agent: Agent, memory_id: int) -> None:
 def test_only_what_came_after_the_sessions_own_edit_of_a_memory_is_named(agent: Agent) -> None:
     session = begun(agent)
     ids = changeable(agent)
-    session.update(ids[0], text_of(24))
+    editing.update(session, ids[0], text_of(24))
     memory(ids[1]).discard()
     memory(ids[1]).restore()
-    session.update(ids[1], text_of(24))
-    session.complete("Done.")
+    editing.update(session, ids[1], text_of(24))
+    editing.complete(session, "Done.")
     memory(ids[1]).set_constitutional(True)
 
     found = conflict(session)
@@ -664,9 +666,9 @@ def test_what_was_done_and_taken_back_since_is_not_in_the_way(
 def test_a_toggle_between_two_edits_of_the_session_is_in_the_way(agent: Agent) -> None:
     session = begun(agent)
     id_ = changeable(agent)[0]
-    session.update(id_, text_of(24))
+    editing.update(session, id_, text_of(24))
     memory(id_).set_constitutional(True)
-    session.complete("Done.")
+    editing.complete(session, "Done.")
 
     found = conflict(session)
 
@@ -723,8 +725,7 @@ def test_a_change_of_any_part_of_the_state_that_no_record_tells_of_is_in_the_way
 
     assert (found.obstacles, found.unexplained) == ([], {changed.id})
     assert str(found) == (
-        f"nothing was undone: since the session was changed memory #{changed.id} past the "
-        "application"
+        f"nothing was undone: changed since the session: memory #{changed.id} past the application"
     )
 
 
@@ -784,7 +785,7 @@ def test_and_after_takes_back_sessions_toggles_discards_and_restores(agent: Agen
     second = refined(agent, rewrites, merges)
     memory(gone).restore()
     memory(ids[8]).discard()
-    third = refined(agent, lambda session, _: session.update(gone, text_of(24)))
+    third = refined(agent, lambda session, _: editing.update(session, gone, text_of(24)))
 
     done = undo(first, and_after=True)
 
@@ -818,7 +819,7 @@ def test_and_after_leaves_what_came_before_the_session(agent: Agent) -> None:
     memory(ids[5]).set_constitutional(True)
     memory(ids[6]).discard()
     before = rows(agent)
-    session = refined(agent, lambda session, _: session.update(ids[1], text_of(24)))
+    session = refined(agent, lambda session, _: editing.update(session, ids[1], text_of(24)))
 
     done = undo(session, and_after=True)
 
@@ -831,7 +832,7 @@ def test_memories_saved_since_stay_and_edits_of_them_are_undone(agent: Agent) ->
     core, _ = agent.ledger.remember("a new memory", "core", ["relational"])
     note, _ = agent.ledger.remember("a new note", "journal")
     before = {id_: memory(id_).image() for id_ in (core.id, note.id)}
-    refined(agent, lambda later, ids: later.consolidate([core.id, ids[1]], text_of(30)))
+    refined(agent, lambda later, ids: editing.consolidate(later, [core.id, ids[1]], text_of(30)))
 
     undo(session, and_after=True)
 
@@ -860,7 +861,7 @@ def test_a_promotion_since_stays_and_what_was_done_before_it_is_undone(agent: Ag
     entry.set_constitutional(False)
     task = MemoryTask.reflect(agent, "cli")
     task.claim()
-    task.promote([entry.id])
+    keeping.promote(task, [entry.id])
     record = factories.records(agent)[-1]
 
     undone = undo(session, and_after=True)
@@ -875,9 +876,9 @@ def test_a_toggle_between_two_edits_goes_with_everything_after(agent: Agent) -> 
     before = rows(agent)
     session = begun(agent)
     id_ = changeable(agent)[0]
-    session.update(id_, text_of(24))
+    editing.update(session, id_, text_of(24))
     memory(id_).set_constitutional(True)
-    session.complete("Done.")
+    editing.complete(session, "Done.")
 
     undo(session, and_after=True)
 
@@ -901,7 +902,7 @@ def test_an_earlier_session_that_was_undone_stays_undone(agent: Agent) -> None:
     ids = changeable(agent)
     before = rows(agent)
     earlier = refined(agent, updates)
-    later = refined(agent, lambda session, _: session.delete(ids[5]))
+    later = refined(agent, lambda session, _: editing.delete(session, ids[5]))
     undo(earlier, at=NOW)
     last = refined(agent, rewrites)
 
@@ -916,7 +917,7 @@ def test_and_after_goes_back_through_another_and_after(agent: Agent) -> None:
     before = rows(agent)
     first = refined(agent, updates)
     second = refined(agent, deletes)
-    third = refined(agent, lambda session, ids: session.delete(ids[1]))
+    third = refined(agent, lambda session, ids: editing.delete(session, ids[1]))
     undo(second, and_after=True, at=NOW)
 
     done = undo(first, and_after=True, at=NOW + timedelta(days=1))
@@ -1170,11 +1171,11 @@ def test_the_record_holds_what_the_agent_is_told_and_no_memory_that_stays_as_it_
 ) -> None:
     session = begun(agent)
     updates_and_deletes(session, changeable(agent))
-    session.roll_back(25, NOW)
+    breaker.roll_back(session, 25, NOW)
 
     undo(session)
 
-    told = db.session.scalars(agent.memories("journal")).all()[-1]
+    told = factories.journal(agent)[-1]
     (only,) = last_record(agent).data["memories"]
     assert (only["id"], only["before"]) == (told.id, None)
     assert (only["after"]["digest"], told.session_id) == (told.state_digest, session.id)
@@ -1216,7 +1217,7 @@ def test_the_agent_is_told_in_its_journal(agent: Agent) -> None:
 
 def test_the_agent_is_told_of_a_wide_undo_and_of_its_own(agent: Agent) -> None:
     first = refined(agent, deletes)
-    second = refined(agent, lambda session, ids: session.delete(ids[1]))
+    second = refined(agent, lambda session, ids: editing.delete(session, ids[1]))
 
     time_machine.undo_own_last(second, at=NOW)
     undo(first, and_after=True, at=NOW)
@@ -1235,7 +1236,7 @@ def test_the_agent_is_told_of_a_wide_undo_and_of_its_own(agent: Agent) -> None:
 
 def test_what_the_agent_was_told_stays_through_later_undos(agent: Agent) -> None:
     first = refined(agent, deletes)
-    second = refined(agent, lambda session, ids: session.delete(ids[1]))
+    second = refined(agent, lambda session, ids: editing.delete(session, ids[1]))
     undo(second)
     before = journal(agent)
 
@@ -1247,7 +1248,7 @@ def test_what_the_agent_was_told_stays_through_later_undos(agent: Agent) -> None
 def test_tokens_that_were_undone_count_as_removed_no_more(agent: Agent) -> None:
     sessions = [
         refined(agent, deletes),
-        refined(agent, lambda session, ids: session.delete(ids[1])),
+        refined(agent, lambda session, ids: editing.delete(session, ids[1])),
     ]
     assert RefinementSession.removed_recently(agent) == 50
 
@@ -1394,7 +1395,7 @@ def test_an_agent_may_undo_its_last_session(agent: Agent) -> None:
 
 def test_an_agent_may_not_undo_an_earlier_session(agent: Agent) -> None:
     earlier = refined(agent, updates)
-    refined(agent, lambda session, ids: session.delete(ids[5]))
+    refined(agent, lambda session, ids: editing.delete(session, ids[5]))
     before = sql.snapshot()
 
     with pytest.raises(Refused, match="its last session only; an admin can"):
@@ -1438,7 +1439,7 @@ def test_an_agent_may_bring_back_what_went_as_duplicates_before_it_declined(
     twice = factories.memory(agent, "Twice said ")
     session = RefinementSession.queue(agent, "api")
     session.claim()
-    session.deduplicate()
+    remove_duplicates(session)
     session.finish(status, "a test")
 
     time_machine.undo_own_last(session)

@@ -63,7 +63,7 @@ class World:
 
         def done() -> None:
             with self.app.app_context():
-                (task,) = MemoryTask.live_of(db.session.get_one(Agent, agent_id))
+                (task,) = factories.live_tasks(db.session.get_one(Agent, agent_id))
                 work(task)
                 db.session.commit()
 
@@ -73,7 +73,7 @@ class World:
         return [memory.content for memory in db.session.scalars(self.agent.ledger.core())]
 
     def journal(self) -> list[str]:
-        return [memory.content for memory in db.session.scalars(self.agent.memories("journal"))]
+        return [memory.content for memory in factories.journal(self.agent)]
 
     def records(self) -> list[AuditLog]:
         return factories.records(self.agent)

@@ -11,11 +11,11 @@ from sqlalchemy.exc import DBAPIError
 
 from refine import clock
 from refine.extensions import db
-from refine.models import AgentMemory, MemoryTask
-from refine.models.runs.run import LOST_AFTER
+from refine.models import AgentMemory, MemoryTask, SessionEntry
 from refine.models.integrity import verify_agent
-from refine.refinement import holding
+from refine.models.runs.run import LOST_AFTER
 from refine.remembering.running import remember
+from refine.running import worker as holding
 from tests import factories, sql
 from tests.remembering.conftest import World
 
@@ -144,7 +144,7 @@ def test_a_session_that_is_live_keeps_nobody_from_reflecting(world: World) -> No
 
     db.session.refresh(session)
     assert (task.memories_kept, session.removed_tokens) == (1, 0)
-    assert session.entries().keys().isdisjoint(world.ids)
+    assert SessionEntry.of(session.id).keys().isdisjoint(world.ids)
 
 
 # -- extraction ---------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
+from refine import clock
 from refine.extensions import db
 from refine.models import AgentMemory, RefinementSession
 from refine.tools import RefinementTool
@@ -599,7 +600,7 @@ def test_a_constitutional_memory_is_refused_by_its_id(tool, ids, call, error):
 def test_a_tagged_memory_is_immutable(app, tag):
     agent = factories.agent("another")
     tagged = factories.memory(agent, tags=[tag]).id
-    other = db.session.scalar(agent.memories()).id
+    other = db.session.scalar(agent.ledger.shown(clock.now())).id
     tool = RefinementTool(factories.session(agent))
 
     errors = [

@@ -5,6 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy.exc import DBAPIError
 
+from refine import clock
 from refine.extensions import db
 from refine.models import AgentMemory
 from refine.tools import SaveMemoryTool
@@ -62,7 +63,7 @@ def test_tags_may_be_left_out(tool):
 def test_an_exact_duplicate_of_a_kept_core_memory_is_the_one_that_is_there(
     tool, agent, memory_type
 ):
-    there = db.session.scalar(agent.memories())
+    there = db.session.scalar(agent.ledger.shown(clock.now()))
     db.session.commit()
     before = sql.snapshot()
 

@@ -14,6 +14,8 @@ from refine.errors import Refused
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, RefinementSession
 from refine.models.integrity import verify_agent
+from refine.models.ledger.history import effect_tokens
+from refine.models.runs.session import editing
 from refine.rules.content import TAGS
 from refine.rules.instants import EARLIEST
 from refine.transfer import importing, own
@@ -113,7 +115,7 @@ class TestAMemoryThatMovesIn:
 
         take_in(owner, row("came meanwhile"))
 
-        session.complete("Done.")
+        editing.complete(session, "Done.")
         assert "came meanwhile" in contents(owner)
 
 
@@ -134,7 +136,7 @@ class TestOneRecordABatch:
         assert facts == {"source": "mem0", "batch": 1, "added": 2, "already_here": 1}
         assert record.data["by"] == "user"
         assert record.data["mass_after"] == 3
-        assert record.effect_tokens == 2
+        assert effect_tokens(record) == 2
 
     def test_is_written_for_each_batch_of_500(self, owner: Agent) -> None:
         report = take_in(owner, *(row(f"memory {number}") for number in range(1_001)))

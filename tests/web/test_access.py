@@ -156,7 +156,7 @@ def test_a_second_request_leads_to_the_first(
 
     (first,) = grants()
     assert answer.status_code == 409
-    assert "You have asked this agent already" in words_of(answer.text)
+    assert "You have have already asked this agent" in words_of(answer.text)
     assert f'href="/access/{first.id}"' in answer.text
 
 

@@ -12,7 +12,7 @@ from refine import clock
 from refine.extensions import db
 from refine.jobs.queue import ASKED
 from refine.models import Agent, AgentMemory, MemoryTask, RefinementSession, User
-from refine.models.agent import Composition
+from refine.models.ledger import Composition
 from refine.web.paging import PAGE_ROWS
 from tests import factories, sql
 from tests.commands import UNUSED_PORT
@@ -412,7 +412,7 @@ def test_refine_now_of_an_inactive_agent_is_refused_in_words(
 
     answer = dashboard.submit(f"/agents/{agent.id}/sessions", follow_redirects=True)
 
-    assert "Ada is not active: no session runs for it." in words_of(answer.text)
+    assert "the agent is not active: no session runs for it." in words_of(answer.text)
     assert records("refinement_queued") == []
 
 

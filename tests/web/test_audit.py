@@ -13,6 +13,7 @@ from flask import Flask
 
 from refine.extensions import db
 from refine.models import Agent, AuditLog, ChainHead, RefinementSession, User
+from refine.models.audit import PLATFORM
 from refine.models.integrity import stamp, verify_all
 from refine.transfer.importing import import_memories
 from refine.transfer.rows import Incoming
@@ -43,7 +44,7 @@ def records(admin: User, agent: Agent, session: RefinementSession) -> list[Audit
     """Records of two agents on several days, beside that of the session."""
     other = factories.agent("one", account=admin.account, name="Bea")
     made = [
-        AuditLog.record(action, agent=owner, user=user, at=NOW - timedelta(days=days))
+        owner.record(action, user=user, at=NOW - timedelta(days=days))
         for action, owner, user, days in (
             ("memory_saved", agent, None, 50),
             ("memory_saved", agent, None, 29),
@@ -161,7 +162,7 @@ def test_an_export_is_a_file_with_all_that_is_in_the_open(
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
 def test_no_cell_of_an_export_is_a_formula(dashboard: Browser, agent: Agent, start: str) -> None:
-    AuditLog.record("memory_saved", agent=agent, subject=("AgentMemory", f"{start}1+1"))
+    agent.record("memory_saved", subject=("AgentMemory", f"{start}1+1"))
     db.session.commit()
 
     exported = dashboard.get("/audit/export.csv?action=memory_saved").text
@@ -172,7 +173,7 @@ def test_no_cell_of_an_export_is_a_formula(dashboard: Browser, agent: Agent, sta
 
 def test_an_export_is_whole_however_long_it_is(dashboard: Browser, agent: Agent) -> None:
     for _ in range(510):
-        AuditLog.record("memory_saved", agent=agent)
+        agent.record("memory_saved")
     db.session.commit()
 
     exported = dashboard.get("/audit/export.jsonl?action=memory_saved").text
@@ -206,8 +207,8 @@ def test_days_are_those_of_the_accounts_zone(
     admin: User, agent: Agent, signed_in: SignedIn
 ) -> None:
     admin.account.time_zone = "Asia/Tokyo"
-    late = AuditLog.record("memory_saved", agent=agent, at=datetime(2026, 3, 9, 15, tzinfo=UTC))
-    early = AuditLog.record("memory_saved", agent=agent, at=late.created_at - timedelta(seconds=1))
+    late = agent.record("memory_saved", at=datetime(2026, 3, 9, 15, tzinfo=UTC))
+    early = agent.record("memory_saved", at=late.created_at - timedelta(seconds=1))
     browser = signed_in(admin)
 
     tenth = listed(browser, "?since=2026-03-10&until=2026-03-10&action=memory_saved")
@@ -308,7 +309,7 @@ def test_how_far_an_agents_chain_was_verified_is_said(
 ) -> None:
     verified()
     whole = words_of(dashboard.get(f"/audit?agent={agent.id}").text)
-    AuditLog.record("memory_saved", agent=agent)
+    agent.record("memory_saved")
     db.session.commit()
 
     later = words_of(dashboard.get(f"/audit?agent={agent.id}").text)
@@ -321,10 +322,10 @@ def test_how_many_of_an_accounts_chains_were_verified_is_said(
     dashboard: Browser, admin: User, records: list[AuditLog]
 ) -> None:
     factories.records(factories.agent())
-    AuditLog.record("memory_saved", agent=factories.agent())
+    factories.agent().record("memory_saved")
     db.session.commit()
     verified()
-    AuditLog.record("memory_saved", agent=factories.agent(account=admin.account))
+    factories.agent(account=admin.account).record("memory_saved")
     db.session.commit()
 
     said = words_of(dashboard.get("/audit").text)
@@ -348,8 +349,8 @@ def test_what_was_never_stamped_counts_as_not_verified(
 def test_another_accounts_records_are_neither_listed_nor_exported(
     dashboard: Browser, records: list[AuditLog]
 ) -> None:
-    theirs = AuditLog.record("memory_saved", agent=factories.agent(name="Eve"))
-    platforms = AuditLog.record("keys_rotated")
+    theirs = factories.agent(name="Eve").record("memory_saved")
+    platforms = AuditLog.record("keys_rotated", chain=PLATFORM)
     db.session.commit()
 
     exported = dashboard.get("/audit/export.jsonl").text
@@ -365,7 +366,7 @@ def test_another_accounts_records_are_neither_listed_nor_exported(
 def test_the_platforms_own_records_are_the_site_admins(
     records: list[AuditLog], signed_in: SignedIn
 ) -> None:
-    platforms = AuditLog.record("keys_rotated")
+    platforms = AuditLog.record("keys_rotated", chain=PLATFORM)
     browser = signed_in(person(site_admin=True))
 
     everything, one = listed(browser), listed(browser, "?account=own")

@@ -10,6 +10,7 @@ from flask import Flask
 from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AuditLog, RefinementSession
+from refine.models.runs.task import keeping
 from refine.tools import RefinementTool
 from tests import factories, sql
 from tests.commands import UNUSED_PORT
@@ -54,7 +55,7 @@ def agent(app: Flask) -> Agent:
     factories.extraction(owner, f"{CANARY} in a conversation")
     task = factories.extraction(owner, f"{CANARY} is read", at=clock.now() - timedelta(hours=1))
     assert task.claim()
-    assert task.save(f"{CANARY} was heard")
+    assert keeping.save(task, f"{CANARY} was heard")
     ended_with(owner, "declined", f"NO, says {CANARY}")
     ended_with(owner, "failed", f"YES, says {CANARY}")
     db.session.commit()

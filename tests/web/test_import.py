@@ -60,7 +60,12 @@ def rows(*contents: str) -> str:
 
 def kept(agent: Agent, memory_type: str = "core") -> list[str]:
     db.session.rollback()
-    return [memory.content for memory in db.session.scalars(agent.memories(memory_type))]
+    kept = (
+        db.session.scalars(agent.ledger.core())
+        if memory_type == "core"
+        else factories.journal(agent)
+    )
+    return [memory.content for memory in kept]
 
 
 def imports(agent: Agent) -> list[AuditLog]:

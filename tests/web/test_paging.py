@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import pytest
 
 from refine.extensions import db
-from refine.models import Agent, AgentMemory, ApiToken, AuditLog, RefinementSession, User
+from refine.models import Agent, AgentMemory, ApiToken, RefinementSession, User
 from refine.web.paging import PAGE_ROWS
 from tests import factories
 from tests.web.conftest import Browser, SignedIn, person
@@ -63,7 +63,7 @@ def memories(admin: User) -> tuple[str, str]:
 
 def audit(admin: User) -> tuple[str, str]:
     for _ in range(ROWS):
-        AuditLog.record("account_created", account=admin.account, at=NOON)
+        admin.account.record("account_created", at=NOON)
     return "/audit?action=account_created", r'<a href="/audit/(\d+)"'
 
 
@@ -130,7 +130,7 @@ def test_a_row_that_comes_meanwhile_moves_no_other(dashboard: Browser, admin: Us
     url, row = audit(admin)
     db.session.commit()
     first = dashboard.get(url).text
-    AuditLog.record("account_created", account=admin.account)
+    admin.account.record("account_created")
     db.session.commit()
 
     older = re.search(r'rel="next" href="([^"]+)"', first)

@@ -162,13 +162,13 @@ def test_what_ran_by_itself_is_listed_and_why_an_agent_was_skipped(
     dashboard: Browser, account: Account
 ) -> None:
     agent = factories.agent("one", account=account)
-    RefinementSession.queue(agent, "weekly").finish("skipped", "the agent was paused")
+    RefinementSession.queue(agent, "weekly").finish("skipped", "the agent is paused")
     RefinementSession.queue(agent, "manual").finish("declined", "the agent said no")
     db.session.commit()
 
     words = said(dashboard)
 
-    assert "skipped the agent was paused" in words
+    assert "skipped the agent is paused" in words
     assert "the agent said no" not in words
 
 

@@ -8,7 +8,7 @@ from flask import Flask
 
 from refine import clock
 from refine.extensions import db
-from refine.models import Agent, AgentMemory, AuditLog, RefinementSession, User
+from refine.models import Agent, AgentMemory, RefinementSession, User
 from refine.tools import RefinementTool
 from tests import factories, sql
 from tests.web.conftest import (
@@ -127,7 +127,7 @@ def test_of_very_many_steps_the_last_are_shown_and_the_way_to_all_of_them(
     dashboard: Browser, ended: RefinementSession
 ) -> None:
     for number in range(100):
-        AuditLog.record("memory_saved", agent=ended.agent, session_id=ended.id, data={"n": number})
+        ended.agent.record("memory_saved", session_id=ended.id, data={"n": number})
     db.session.commit()
 
     page = shown(dashboard, ended)

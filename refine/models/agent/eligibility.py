@@ -49,9 +49,11 @@ class Eligibility(LedgerOwner):
     def is_available(cls, *, automatic: bool) -> ColumnElement[bool]:
         """Return the condition under which ``unavailable_reason`` is None."""
         has_key = exists().where(WrappedKey.id == cls.data_key_id, WrappedKey.wrapped.is_not(None))
-        by_hand = and_(cls.active, has_key)
+        by_hand = and_(cls.active, has_key.correlate(cls))
         account_paused = exists().where(Account.id == cls.account_id, Account.paused)
-        return and_(by_hand, ~cls.paused, ~account_paused) if automatic else by_hand
+        if not automatic:
+            return by_hand
+        return and_(by_hand, ~cls.paused, ~account_paused.correlate(cls))
 
     # -- is there anything to refine? ------------------------------------------------------------
 

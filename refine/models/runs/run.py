@@ -179,7 +179,11 @@ class Run:
         ).one()
         held = db.session.scalar(
             select(cls)
-            .where(cls.id == run_id, cls.lease_token == lease_token)
+            .where(
+                cls.id == run_id,
+                cls.lease_token == lease_token,
+                cls.lease_token.is_not(None),  # a run without a lease is held by nobody
+            )
             .with_for_update(key_share=True, of=cls)
             .execution_options(populate_existing=True)
         )

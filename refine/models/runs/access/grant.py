@@ -365,6 +365,8 @@ class AccessGrant(Run, Base):
         db.session.flush()
 
     def _end_request(self, status: str, **record: Any) -> None:
+        if self.status != "requested":
+            return
         self.status, self.ended_at, self.lease_token = status, database_now(), None
         self.record(status, at=self.ended_at, **record)
         db.session.flush()
