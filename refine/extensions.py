@@ -10,7 +10,7 @@ from flask_sqlalchemy import SQLAlchemy
 from flask_wtf import CSRFProtect
 from sqlalchemy import DateTime, MetaData, event, func, select
 from sqlalchemy.engine import Dialect, Engine, ExceptionContext
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import DeclarativeBase, registry
 from sqlalchemy.types import TypeDecorator
 
@@ -80,7 +80,7 @@ def safe_rollback() -> None:
     """Roll back, even if the connection was lost in the middle of a statement."""
     try:
         db.session.rollback()
-    except SQLAlchemyError:
+    except Exception:  # whatever a driver raises that was interrupted halfway
         db.session().invalidate()
 
 

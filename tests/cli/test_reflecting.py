@@ -3,7 +3,7 @@
 from flask import Flask
 
 from refine.extensions import db
-from refine.models import Agent, MemoryTask
+from refine.models import Agent
 from tests import factories
 from tests.forked import refine
 

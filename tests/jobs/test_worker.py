@@ -260,7 +260,7 @@ def test_rqs_own_limit_of_time_fails_the_job_and_ends_its_session(
     assert f"run {session.id}: JobTimeoutException" in worker.said
     assert ended(session)
     assert (session.status, session.error_kind) == ("failed", "timeout")
-    assert session.end_reason == "the time that its job may take is over"
+    assert session.end_reason == "the job's time limit was reached"
     assert redis.zrange(f"rq:failed:{ASKED}", 0, -1) == [str(session.id).encode()]
     assert started_jobs(redis) == []
 

@@ -39,7 +39,7 @@ class Life(RuleBasedStateMachine):
         self.foreign = factories.memory(factories.agent()).id
         for position, size in enumerate(sizes):
             given = tags[position] if position < len(tags) else ()
-            self.ledger.remember(self.text(size), "core", given)
+            self.remember(self.text(size), "core", given)
         self.tool: RefinementTool | None = None
         self.session_ids: list[uuid.UUID] = []
         db.session.commit()

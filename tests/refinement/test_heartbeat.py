@@ -54,7 +54,7 @@ def beats(app: Flask) -> Iterator[list[int]]:
 @contextmanager
 def beating_for(session: RefinementSession) -> Iterator[None]:
     assert session.lease_token is not None
-    with beating(session.id, session.lease_token):
+    with beating(session.id, session.lease_token, RefinementSession):
         db.session.commit()
         yield
 
@@ -145,7 +145,7 @@ def test_a_beat_under_another_lease_changes_nothing(
 ) -> None:
     before = beaten_at(session)
 
-    with beating(session.id, uuid.uuid4()):
+    with beating(session.id, uuid.uuid4(), RefinementSession):
         eventually(beats_on(beats))
 
     assert set(beats) == {0}

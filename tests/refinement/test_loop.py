@@ -889,7 +889,7 @@ def test_a_job_whose_time_is_over_in_mid_statement_ends_its_session_in_order(wor
 
     ended = db.session.get_one(RefinementSession, session_id)
     assert (ended.status, ended.error_kind) == ("failed", "timeout")
-    assert ended.end_reason == "the time that its job may take is over"
+    assert ended.end_reason == "the job's time limit was reached"
 
 
 def test_a_process_that_is_to_end_begins_no_session(world: World) -> None:
