@@ -33,7 +33,7 @@ class ScriptedModel:
         self._server = _Server(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.02,), daemon=True
+            target=self._server.serve_forever, args=(0.005,), daemon=True
         )
 
     def __enter__(self) -> "ScriptedModel":
