@@ -280,22 +280,8 @@ ENDINGS = [
     ),
 ]
 
-every_ending = pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: ending.play.__name__)
-
-
-@every_ending
-def test_every_ending_is_told_with_its_reason(world: World, ending: Ending) -> None:
-    ending.play(world)
-
-    session = world.refine()
-
-    assert (session.status, session.end_reason) == (ending.status, ending.reason)
-    assert session.error_kind == ending.error_kind
-    assert world.events[-1].kind == "ended"
-
-
-@every_ending
-def test_every_ending_gives_the_lease_back_and_records_measured_figures(
+@pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: ending.play.__name__)
+def test_every_ending_is_recorded_with_its_reason_and_measured_figures(
     world: World, ending: Ending
 ) -> None:
     ending.play(world)
@@ -304,6 +290,10 @@ def test_every_ending_gives_the_lease_back_and_records_measured_figures(
 
     ends = [record for record in world.records(session) if record.action in ACTIONS.values()]
     count, mass = world.agent.ledger.figures()
+    after_loop = ending.status in AFTER_LOOP
+    assert (session.status, session.end_reason) == (ending.status, ending.reason)
+    assert session.error_kind == ending.error_kind
+    assert world.events[-1].kind == "ended"
     assert [record.action for record in ends] == [ACTIONS[ending.status]]
     assert ends[0].data["status"] == ending.status
     assert ends[0].data["reason"] == ending.reason
@@ -311,25 +301,10 @@ def test_every_ending_gives_the_lease_back_and_records_measured_figures(
     assert (session.memories_after, session.mass_after) == (count, mass)
     assert session.lease_token is None
     assert session.ended_at is not None
-    db.session.rollback()
-    assert all(chain.problem is None for chain in verify_all())
-
-
-@pytest.mark.parametrize(
-    "ending",
-    list({ending.status: ending for ending in ENDINGS}.values()),
-    ids=lambda ending: ending.status,
-)
-def test_a_journal_memory_and_the_date_are_left_after_a_loop_alone(
-    world: World, ending: Ending
-) -> None:
-    ending.play(world)
-
-    session = world.refine()
-
-    after_loop = ending.status in AFTER_LOOP
     assert world.agent.last_refinement_at == (session.ended_at if after_loop else None)
     assert len(world.journal()) == after_loop
+    db.session.rollback()
+    assert all(chain.problem is None for chain in verify_all())
 
 
 # -- what the endings leave -----------------------------------------------------------------------
