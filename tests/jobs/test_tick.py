@@ -258,7 +258,7 @@ def test_every_account_has_its_own_slot(time: Clock) -> None:
         for schedule, zone in schedules.items()
     ]
 
-    for _ in tick_until(time, SLOT + HOUR, timedelta(minutes=15)):
+    for _ in tick_until(time, SLOT + HOUR, HOUR / 4):
         pass
 
     assert [slots_of(agent) for agent in agents] == [
@@ -287,7 +287,7 @@ def test_across_a_clock_change_a_slot_is_run_once(
 
     for slot_at in expected:
         time.move_to(slot_at - HOUR)
-        for done in tick_until(time, slot_at + 2 * HOUR, 15 * MINUTE):
+        for done in tick_until(time, slot_at + 2 * HOUR, HOUR / 2):
             if done.queued:
                 declines(agent)
                 a_moment_later_saves_one(time, agent)

@@ -205,26 +205,30 @@ def test_a_tagged_memory_may_be_protected(app):
     assert editing.protect(session, voice.id).constitutional
 
 
-@pytest.mark.parametrize("kind", ["unknown", "journal", "discarded", "another agent's"])
-@pytest.mark.parametrize("verb", ["delete", "update", "protect", "consolidate"])
-def test_what_is_no_kept_core_memory_of_the_agent_is_not_found(app, kind, verb):
+def test_what_is_no_kept_core_memory_of_the_agent_is_not_found(app, subtests):
     agent, other = factories.agent(), factories.agent()
     there = factories.memory(agent)
-    absent = {
+    all_absent = {
         "unknown": 10**15,
         "journal": factories.memory(agent, memory_type="journal").id,
         "discarded": factories.memory(agent, discarded_at=NOW).id,
         "another agent's": factories.memory(other).id,
-    }[kind]
+    }
     session = factories.session(agent)
     before = sql.snapshot()
-    arguments = {"update": (absent, "new"), "consolidate": ([there.id, absent], "new")}
 
-    with pytest.raises(EditRefused, match=f"Memory #{absent} not found"):
-        getattr(editing, verb)(session, *arguments.get(verb, (absent,)))
-    db.session.commit()
-
-    assert sql.snapshot() == before
+    for kind, absent in all_absent.items():
+        for verb, arguments in {
+            "delete": [absent],
+            "update": [absent, "new"],
+            "protect": [absent],
+            "consolidate": [[there.id, absent], "new"],
+        }.items():
+            with subtests.test(kind=kind, verb=verb):
+                with pytest.raises(EditRefused, match=f"Memory #{absent} not found"):
+                    getattr(editing, verb)(session, *arguments)
+                db.session.commit()
+                assert sql.snapshot() == before
 
 
 def test_every_absent_id_is_named(app):

@@ -144,14 +144,16 @@ def test_who_has_a_live_session_is_owed_one_all_the_same_but_not_now(agent, stat
 
 
 @pytest.mark.parametrize("status", ["declined", "completed", "incomplete", "rolled_back"])
-@pytest.mark.parametrize("trigger", [*BY_HAND, *AUTOMATIC])
-@pytest.mark.parametrize(("ended_at", "is_owed"), [(SLOT - MOMENT, True), (SLOT, False)])
-def test_a_session_that_was_answered_since_serves_the_slot(
-    agent, status, trigger, ended_at, is_owed
-):
-    past(agent, status, at=SLOT - HOUR, ended_at=ended_at, trigger=trigger)
-
-    assert owed(agent) == is_owed
+def test_a_session_that_was_answered_since_serves_the_slot(agent, status, subtests):
+    for trigger in [*BY_HAND, *AUTOMATIC]:
+        for ended_at, is_owed in [(SLOT - MOMENT, True), (SLOT, False)]:
+            with (
+                subtests.test(trigger=trigger, ended_at=ended_at),
+                db.session.begin_nested() as past_one,
+            ):
+                past(agent, status, at=SLOT - HOUR, ended_at=ended_at, trigger=trigger)
+                assert owed(agent) == is_owed
+                past_one.rollback()
 
 
 @pytest.mark.parametrize(
@@ -319,17 +321,19 @@ def test_the_cooldown_begins_at_the_end_of_a_session_not_at_its_beginning(over_b
 
 
 @pytest.mark.parametrize("status", ["declined", "completed", "incomplete", "rolled_back"])
-@pytest.mark.parametrize(
-    ("fruitless", "hours"), [(1, 48), (2, 96), (3, 168), (4, 168), (12, 168)], ids=str
-)
 def test_each_session_that_removed_nothing_doubles_the_cooldown_up_to_a_week(
-    over_budget, status, fruitless, hours
+    over_budget, status, subtests
 ):
     past(over_budget, at=NOW - 60 * DAY, **removed(5))
-    for days in range(fruitless):
-        past(over_budget, status, at=NOW - days * DAY)
+    hours = {1: 48, 2: 96, 3: 168, 4: 168, 12: 168}
 
-    assert scheduling.cools_down_until(over_budget) == NOW + timedelta(hours=hours)
+    for fruitless in range(1, 13):
+        ended_at = NOW - (12 - fruitless) * DAY
+        past(over_budget, status, at=ended_at)
+        if fruitless in hours:
+            with subtests.test(fruitless=fruitless):
+                until = ended_at + timedelta(hours=hours[fruitless])
+                assert scheduling.cools_down_until(over_budget) == until
 
 
 @pytest.mark.parametrize("fruits", [removed(1), {"duplicates_removed": 1}])

@@ -280,6 +280,7 @@ ENDINGS = [
     ),
 ]
 
+
 @pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: ending.play.__name__)
 def test_every_ending_is_recorded_with_its_reason_and_measured_figures(
     world: World, ending: Ending

@@ -119,9 +119,8 @@ def test_stats_are_a_copy(tool):
 # -- actions and parameters ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("action", "error"),
-    [
+def test_an_unknown_or_missing_action_names_the_allowed_ones(tool, ids, subtests):
+    for action, error in [
         ("x", "Invalid action 'x'"),
         ("Delete", "Invalid action 'Delete'"),
         ("delete ", "Invalid action 'delete '"),
@@ -133,16 +132,13 @@ def test_stats_are_a_copy(tool):
         (["delete"], "Invalid action '['delete']'"),
         ({}, "Invalid action '{}'"),
         (True, "Invalid action 'True'"),
-    ],
-)
-def test_an_unknown_or_missing_action_names_the_allowed_ones(tool, ids, action, error):
-    result = tool.execute(action=action, id=ids[0])
-
-    assert result == {
-        "type": "error",
-        "error": error,
-        "allowed_actions": ["search", "consolidate", "update", "delete", "protect", "complete"],
-    }
+    ]:
+        with subtests.test(action=action):
+            assert tool.execute(action=action, id=ids[0]) == {
+                "type": "error",
+                "error": error,
+                "allowed_actions": list(ACTIONS),
+            }
 
 
 def test_a_call_without_anything_is_refused(tool):
@@ -153,9 +149,8 @@ def test_a_very_long_action_is_not_repeated_at_length(tool):
     assert len(refused(tool, action="x" * 10_000)) < 100
 
 
-@pytest.mark.parametrize(
-    ("call", "missing"),
-    [
+def test_a_missing_parameter_is_named(tool, subtests):
+    for call, missing in [
         ({"action": "search"}, "query"),
         ({"action": "consolidate"}, "ids"),
         ({"action": "consolidate", "ids": "1, 2"}, "content"),
@@ -164,10 +159,9 @@ def test_a_very_long_action_is_not_repeated_at_length(tool):
         ({"action": "delete"}, "id"),
         ({"action": "protect", "id": None}, "id"),
         ({"action": "complete"}, "summary"),
-    ],
-)
-def test_a_missing_parameter_is_named(tool, call, missing):
-    assert refused(tool, **call).startswith(f"{missing} is required for {call['action']}")
+    ]:
+        with subtests.test(call=call):
+            assert refused(tool, **call).startswith(f"{missing} is required for {call['action']}")
 
 
 @pytest.mark.parametrize(
@@ -181,14 +175,16 @@ def test_a_missing_parameter_is_named(tool, call, missing):
         ("complete", "summary"),
     ],
 )
-@pytest.mark.parametrize("unknown", ["force", "self", "session", "", "Id", "constitutional"])
-def test_an_unknown_parameter_is_refused_with_the_allowed_ones(tool, ids, action, allowed, unknown):
+def test_an_unknown_parameter_is_refused_with_the_allowed_ones(
+    tool, ids, action, allowed, subtests
+):
     call = {"query": "a", "ids": ids[:2], "id": ids[0], "content": "new", "summary": "Fine."}
     taken = {name: call[name] for name in allowed.split(", ") if name in call}
 
-    error = refused(tool, **{"action": action, **taken, unknown: None})
-
-    assert error == f"unknown parameter for {action}; it takes: {allowed}"
+    for unknown in ["force", "self", "session", "", "Id", "constitutional"]:
+        with subtests.test(unknown=unknown):
+            error = refused(tool, **{"action": action, **taken, unknown: None})
+            assert error == f"unknown parameter for {action}; it takes: {allowed}"
 
 
 def test_a_parameter_of_another_action_is_refused(tool, ids):
@@ -231,42 +227,22 @@ def test_several_ids_are_understood_as_models_write_them(tool, ids, spelled):
     assert (result["type"], result["merged_count"]) == ("consolidated", 2)
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        True,
-        False,
-        0,
-        -1,
-        1.0,
-        1e3,
-        10**18,
-        "#",
-        "1abc",
-        "7.0",
-        "seven",
-        "-7",
-        "٧",
-        "7;9",
-        "##7",
-        {},
-        {"id": 7},
-        [[7]],
-        [7, None],
-        [True, 7],
-        "7,",
-        "1" * 400,
-    ],
-)
-def test_what_is_no_id_is_refused_and_never_repaired(tool, bad):
-    errors = [
-        refused(tool, action="delete", id=bad),
-        refused(tool, action="protect", id=bad),
-        refused(tool, action="update", id=bad, content="new"),
-        refused(tool, action="consolidate", ids=bad, content="new"),
-    ]
+NO_IDS = [
+    *(True, False, 0, -1, 1.0, 1e3, 10**18, {}, {"id": 7}, [[7]], [7, None], [True, 7]),
+    *("#", "1abc", "7.0", "seven", "-7", "٧", "7;9", "##7", "7,", "1" * 400),
+]
 
-    assert all("memory id" in error for error in errors)
+
+def test_what_is_no_id_is_refused_and_never_repaired(tool, subtests):
+    for bad in NO_IDS:
+        for call in [
+            {"action": "delete", "id": bad},
+            {"action": "protect", "id": bad},
+            {"action": "update", "id": bad, "content": "new"},
+            {"action": "consolidate", "ids": bad, "content": "new"},
+        ]:
+            with subtests.test(call=call):
+                assert "memory id" in refused(tool, **call)
 
 
 @pytest.mark.parametrize("action", ["delete", "protect", "update"])
@@ -339,9 +315,13 @@ def test_a_search_returns_ledger_entries(app):
     }
 
 
-@pytest.mark.parametrize(
-    ("query", "contents"),
-    [
+def test_a_query_is_found_as_it_stands_whatever_its_case(app, subtests):
+    agent = factories.agent(
+        "100% sure", "snake_case", "back\\slash", "a* b", "a. b", "'; -- x", "l'été", "STRASSE"
+    )
+    tool = RefinementTool(factories.session(agent))
+
+    for query, contents in [
         ("%", ["100% sure"]),
         ("_", ["snake_case"]),
         ("\\", ["back\\slash"]),
@@ -351,17 +331,10 @@ def test_a_search_returns_ledger_entries(app):
         ("'; --", ["'; -- x"]),
         ("ÉTÉ", ["l'été"]),
         ("straße", ["STRASSE"]),
-    ],
-)
-def test_a_query_is_found_as_it_stands_whatever_its_case(app, query, contents):
-    agent = factories.agent(
-        "100% sure", "snake_case", "back\\slash", "a* b", "a. b", "'; -- x", "l'été", "STRASSE"
-    )
-    tool = RefinementTool(factories.session(agent))
-
-    result = searched(tool, query=query)
-
-    assert [entry["content"] for entry in result["results"]] == contents
+    ]:
+        with subtests.test(query=query):
+            found = searched(tool, query=query)["results"]
+            assert [entry["content"] for entry in found] == contents
 
 
 def test_results_come_by_date_then_id_at_most_20_and_all_are_counted(app):
@@ -378,20 +351,7 @@ def test_results_come_by_date_then_id_at_most_20_and_all_are_counted(app):
     assert (result["count"], [entry["id"] for entry in result["results"]]) == (25, expected)
 
 
-@pytest.mark.parametrize(
-    ("after", "before", "hours"),
-    [
-        ("2026-03-04", None, [0, 12, 24]),
-        (None, "2026-03-04", [-12]),
-        ("2026-03-04", "2026-03-05", [0, 12]),
-        ("2026-03-05", "2026-03-05", []),
-        ("2026-03-04T12:00:00", None, [12, 24]),
-        ("2026-03-04T12:00:00Z", None, [12, 24]),
-        (None, "2026-03-04T12:00:00Z", [-12, 0]),
-        ("2026-03-04T14:00:01+02:00", None, [24]),
-    ],
-)
-def test_dates_are_utc_from_inclusive_to_exclusive(app, after, before, hours):
+def test_dates_are_utc_from_inclusive_to_exclusive(app, subtests):
     agent = factories.agent()
     midnight = datetime(2026, 3, 4, tzinfo=UTC)
     made = {
@@ -400,10 +360,20 @@ def test_dates_are_utc_from_inclusive_to_exclusive(app, after, before, hours):
     }
     tool = RefinementTool(factories.session(agent))
 
-    result = searched(tool, after=after, before=before)
-
-    assert [made[entry["id"]] for entry in result["results"]] == hours
-    assert result["query"] is None
+    for after, before, hours in [
+        ("2026-03-04", None, [0, 12, 24]),
+        (None, "2026-03-04", [-12]),
+        ("2026-03-04", "2026-03-05", [0, 12]),
+        ("2026-03-05", "2026-03-05", []),
+        ("2026-03-04T12:00:00", None, [12, 24]),
+        ("2026-03-04T12:00:00Z", None, [12, 24]),
+        (None, "2026-03-04T12:00:00Z", [-12, 0]),
+        ("2026-03-04T14:00:01+02:00", None, [24]),
+    ]:
+        with subtests.test(after=after, before=before):
+            result = searched(tool, after=after, before=before)
+            assert [made[entry["id"]] for entry in result["results"]] == hours
+            assert result["query"] is None
 
 
 def test_query_and_dates_go_together(app):
@@ -419,38 +389,26 @@ def test_query_and_dates_go_together(app):
 
 
 @pytest.mark.parametrize("name", ["after", "before"])
-@pytest.mark.parametrize(
-    "date",
-    [
-        "yesterday",
-        "2026-13-01",
-        "01.03.2026",
-        20260301,
-        True,
-        [],
-        "0001-01-01T00:00:00+23:59",
-        "9999-12-31T23:59:59-23:59",
-        "2026-03-01\x00",
-    ],
-)
-def test_what_is_no_date_is_refused(tool, name, date):
-    error = refused(tool, action="search", **{name: date})
-
-    assert error == f"{name} must be an ISO date such as 2026-03-01"
+def test_what_is_no_date_is_refused(tool, name, subtests):
+    for date in [
+        *("yesterday", "2026-13-01", "01.03.2026", 20260301, True, [], "2026-03-01\x00"),
+        *("0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"),
+    ]:
+        with subtests.test(date=date):
+            error = refused(tool, action="search", **{name: date})
+            assert error == f"{name} must be an ISO date such as 2026-03-01"
 
 
-@pytest.mark.parametrize(
-    ("query", "error"),
-    [
+def test_a_bad_query_is_refused(tool, subtests):
+    for query, error in [
         ("x" * 501, "query has 501 characters; at most 500 are allowed"),
         (7, "query must be text"),
         (["a"], "query must be text"),
         ("\x00", "query must not contain a NUL character"),
         ("\ud800", "query must be valid Unicode"),
-    ],
-)
-def test_a_bad_query_is_refused(tool, query, error):
-    assert refused(tool, action="search", query=query).startswith(error)
+    ]:
+        with subtests.test(error=error):
+            assert refused(tool, action="search", query=query).startswith(error)
 
 
 def test_a_query_may_have_500_characters(tool):
@@ -534,23 +492,17 @@ def test_update_must_differ(tool, ids, margin):
     assert error.startswith(f"Memory #{ids[0]} already has this content")
 
 
-@pytest.mark.parametrize(
-    ("bad", "error"),
-    [
+def test_bad_content_is_refused(tool, ids, subtests):
+    for bad, error in [
         ("x" * 10_001, "content has 10,001 characters; at most 10,000 are allowed"),
         (7, "content must be text"),
         ({"text": "x"}, "content must be text"),
         ("\x00", "content must not contain a NUL character"),
         ("\udfff", "content must be valid Unicode"),
-    ],
-)
-def test_bad_content_is_refused(tool, ids, bad, error):
-    errors = [
-        refused(tool, action="update", id=ids[0], content=bad),
-        refused(tool, action="consolidate", ids=ids[:2], content=bad),
-    ]
-
-    assert all(each.startswith(error) for each in errors)
+    ]:
+        for call in [{"action": "update", "id": ids[0]}, {"action": "consolidate", "ids": ids[:2]}]:
+            with subtests.test(error=error, action=call["action"]):
+                assert refused(tool, **call, content=bad).startswith(error)
 
 
 def test_content_of_10000_characters_is_taken(tool, ids):
@@ -792,9 +744,8 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("end", ["completed", "rolled_back", "given up", "another worker"])
-def test_after_the_end_every_call_is_terminated(tool, ids, call, end):
+def test_after_the_end_every_call_is_terminated(tool, ids, end, subtests):
     if end == "completed":
         tool.execute(action="complete", summary="Done.")
     elif end == "rolled_back":
@@ -805,7 +756,9 @@ def test_after_the_end_every_call_is_terminated(tool, ids, call, end):
     else:
         sql.run("UPDATE refinement_sessions SET lease_token = gen_random_uuid()")
 
-    assert refused(tool, **call).startswith("Session terminated")
+    for call in CALLS:
+        with subtests.test(call=call):
+            assert refused(tool, **call).startswith("Session terminated")
 
 
 def test_a_session_that_waits_in_the_queue_takes_no_calls(agent, ids):
@@ -852,20 +805,17 @@ def test_where_the_rollback_fails_the_call_that_tripped_is_not_committed_either(
     assert sql.snapshot() == before
 
 
-@pytest.mark.parametrize("blank", ["", "  ", "\n", None])
-@pytest.mark.parametrize(
-    ("call", "missing"),
-    [
+def test_a_blank_parameter_is_a_missing_one(tool, subtests):
+    for call, missing in [
         ({"action": "search"}, "query"),
         ({"action": "update", "id": 1}, "content"),
         ({"action": "delete"}, "id"),
         ({"action": "complete"}, "summary"),
-    ],
-)
-def test_a_blank_parameter_is_a_missing_one(tool, call, missing, blank):
-    error = refused(tool, **call, **{missing: blank})
-
-    assert error.startswith(f"{missing} is required for {call['action']}")
+    ]:
+        for blank in ["", "  ", "\n", None]:
+            with subtests.test(action=call["action"], blank=blank):
+                error = refused(tool, **call, **{missing: blank})
+                assert error.startswith(f"{missing} is required for {call['action']}")
 
 
 def test_no_ids_are_too_few(tool):
