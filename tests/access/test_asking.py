@@ -69,12 +69,12 @@ def a_refusal(model: ScriptedModel) -> None:
 
 def no_answer(model: ScriptedModel) -> None:
     for _ in range(3):
-        model.http(503)
+        model.http(503, Retry_After="0")
 
 
 def no_choices(model: ScriptedModel) -> None:
     for _ in range(3):
-        model.http(200, {"id": "gen-1", "choices": []})
+        model.http(200, {"id": "gen-1", "choices": []}, Retry_After="0")
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,6 @@ import signal
 import tempfile
 import uuid
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,7 +29,8 @@ from refine.extensions import db
 from refine.models import AccessGrant, Account, Agent, ApiToken, MemoryTask, RefinementSession
 from refine.settings import Settings
 from tests import factories, sql
-from tests.commands import children_of, eventually, refine_anew
+from tests.commands import children_of, eventually
+from tests.forked import refine
 from tests.privacy import traces
 from tests.privacy.programs import (
     PROMPTS,
@@ -133,15 +132,9 @@ class Installation:
 
     def run(self, *arguments: str, code: int = 0) -> None:
         """Run a command, and keep all that it prints."""
-        done = refine_anew(*arguments, environ=self.up.environ)
+        done = refine(*arguments, environ=self.up.environ)
         assert done.returncode == code, (arguments, done.stdout, done.stderr)
         self.seen[f"command {' '.join(arguments)}"] = (done.stdout + done.stderr).encode()
-
-    def run_together(self, *commands: "partial[None]") -> None:
-        """Run commands that do not mind each other."""
-        with ThreadPoolExecutor(max_workers=3) as threads:
-            for done in [threads.submit(command) for command in commands]:
-                done.result()
 
     def hand_over(self) -> uuid.UUID:
         """Hand a conversation over; return the task."""
@@ -262,26 +255,20 @@ def lived(installation: Installation) -> Installation:
     with tempfile.TemporaryDirectory(prefix="refine-files-") as folder:
         memories, agent = write_import(Path(folder)), str(agent_id)
         mcp = ("import", agent, memories, "--format", "mcp")
-        its.run_together(
-            partial(its.run, *mcp),
-            partial(its.run, *mcp, "--strict", code=1),
-            partial(its.run, "agent", "list"),
-            partial(its.run, "undo", session, "--preview"),
-        )
+        its.run(*mcp)
+        its.run(*mcp, "--strict", code=1)
+    its.run("agent", "list")
+    its.run("undo", session, "--preview")
     its.run("undo", session, "--and-after")
     model.say(f"NO, says the {CANARY} again")
-    its.run_together(
-        partial(its.run, "restore", str(ids[0])),
-        partial(its.run, "run", agent),
-        partial(its.run, "export", agent),
-        partial(its.run, "keys", "rotate"),
-    )
-    its.run_together(
-        partial(its.run, "audit", "verify"),
-        partial(its.run, "audit", "anchor"),
-        partial(its.run, "tick"),
-        partial(its.run, "doctor"),
-    )
+    its.run("restore", str(ids[0]))
+    its.run("run", agent)
+    its.run("export", agent)
+    its.run("keys", "rotate")
+    its.run("audit", "verify")
+    its.run("audit", "anchor")
+    its.run("tick")
+    its.run("doctor")
     its.look("at the end")
     db.session.rollback()  # PostgreSQL ends a transaction that idles for a minute
     return its
