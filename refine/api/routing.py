@@ -22,7 +22,8 @@ from refine.errors import InvalidValue
 from refine.extensions import canonical_json
 from refine.models import ApiToken
 from refine.models.clients.api_token import TokenKind
-from refine.rules.tool_arguments import MAX_ARGUMENT_BYTES, strict_json
+from refine.rules.strict_json import strict_json
+from refine.rules.tool_arguments import MAX_ARGUMENT_BYTES
 
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
 View = Callable[..., Response]
@@ -170,9 +171,7 @@ def _body(asked: Operation, schema: Schema) -> dict[str, Any]:
         raise Problem(415, "Send the body as application/json.")
     try:
         body = (
-            strict_json(raw.decode(), "the body", most_bytes=asked.most_bytes)
-            if raw.strip()
-            else {}
+            strict_json(raw.decode(), "the body", max_bytes=asked.most_bytes) if raw.strip() else {}
         )
     except UnicodeDecodeError:
         raise Problem(400, "The body is not valid UTF-8.") from None

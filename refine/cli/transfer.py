@@ -21,7 +21,8 @@ from refine.models import AccessGrant, Agent, AgentMemory
 from refine.models.ledger import MEMORY_TYPES
 from refine.transfer import own
 from refine.transfer.formats import READERS, rows_of
-from refine.transfer.importing import Report, import_memories, memories
+from refine.transfer.importing import import_memories
+from refine.transfer.report import Report, memories
 
 _EXPORTED_AT_A_TIME = 500
 
@@ -108,11 +109,11 @@ def export(agent_reference: str, grant_id: uuid.UUID | None) -> None:
         agent = Agent.named(agent_reference)
         if grant_id is None:
             every = itertools.chain.from_iterable(_pages_of(agent))
-            lines = own.metadata_of(agent, every)
+            lines = own.metadata_lines(agent, every)
         else:
             opened = _opened(agent, grant_id)
             first = list(itertools.islice(opened, 1))  # refused before anything is printed
-            lines = own.with_contents_of(agent, itertools.chain(first, opened))
+            lines = own.full_lines(agent, itertools.chain(first, opened))
         for line in lines:
             click.echo(line)
 

@@ -1,4 +1,4 @@
-"""The formats that can be read, by the names under which people ask for them."""
+"""The formats that can be read, by the names that people choose them by."""
 
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -15,6 +15,6 @@ READERS: dict[str, Reader] = {
 
 
 def rows_of(stream: BinaryIO, format_: str) -> Iterator[Row]:
-    """Read a file from its beginning, whatever was read of it before."""
+    """Yield the rows of a file, from its beginning."""
     stream.seek(0)
     yield from READERS[format_](stream)

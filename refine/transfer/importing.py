@@ -1,108 +1,37 @@
-"""Memories that move in: validated, split, told apart from those that are here, and recorded.
+"""Adds the memories of a file to an agent, in batches.
 
-Written in batches, each one transaction with one record (``memory_imported``). Whatever ends an
-import between two batches leaves whole ones with their records, and the same import goes on from
-there: a memory that came once is known by its id, or its content, where it came from.
+Each batch is one transaction with one record (``memory_imported``). An import that is interrupted
+between two batches leaves complete ones, and the same import resumes from there: a memory that was
+imported once is recognized by its id at the source, or by its content.
 """
 
-import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from sqlalchemy import select
 
 from refine import clock
-from refine.errors import InvalidValue, Refused
-from refine.extensions import canonical_json, db
+from refine.extensions import db
 from refine.models import Agent, AgentMemory, User
-from refine.models.ledger import MEMORY_TYPES, change_memories, content_hash
 from refine.models.ledger.image import Change
-from refine.rules.content import known_tags, memory_content
-from refine.rules.splitting import split
-from refine.rules.tokens import token_estimate
-from refine.sealing import DataKey
-from refine.transfer.rows import BadRow, Incoming, LeftOut, Row, is_opaque
+from refine.models.ledger import change_memories, content_hash
+from refine.transfer.pieces import Piece, good_rows, refuse_bad_rows
+from refine.transfer.report import Report, memories
+from refine.transfer.rows import Row
 
 BATCH_MEMORIES = 500
 BATCH_CHARACTERS = 1_000_000
 
-# What a report names one by one; of the rest it knows the number.
-MAX_NAMED_BAD_ROWS = 20
-
 Read = Callable[[], Iterable[Row]]
 
 
-@dataclass
-class Report:
-    """What became of the rows, in figures; bad rows by place and reason."""
-
-    added: Counter[str] = field(default_factory=Counter)
-    added_tokens: int = 0
-    already_here: int = 0
-    otherwise_here: int = 0  # of these, under the same id with another text
-    split_rows: int = 0
-    batches: int = 0
-    left_out: Counter[str] = field(default_factory=Counter)
-    bad_rows: int = 0
-    named_bad_rows: list[BadRow] = field(default_factory=list)
-
-    @property
-    def is_failure(self) -> bool:
-        """Whether there was something to read, and nothing of it could be read."""
-        return bool(self.bad_rows) and not (self.added or self.already_here or self.left_out)
-
-    @property
-    def unnamed_bad_rows(self) -> int:
-        """How many bad rows there are beyond those that are named."""
-        return self.bad_rows - len(self.named_bad_rows)
-
-    def headline(self, did: str) -> str:
-        """Say in one line what was added; ``did`` is what happened to it."""
-        types = ", ".join(f"{self.added[type_]:,} {type_}" for type_ in MEMORY_TYPES)
-        return f"{memories(self.added.total())} {did}: {types}; {self.added_tokens:,} tokens"
-
-    def figures(self) -> Iterator[tuple[str, str]]:
-        """Yield what became of the other rows, each with how many there were."""
-        if self.split_rows:
-            yield "split", f"{self.split_rows:,} too long for one memory, the parts tied together"
-        if self.already_here:
-            yield "already here", f"{self.already_here:,}{self._otherwise()}"
-        for kind, count in sorted(self.left_out.items()):
-            yield "left out", f"{count:,} {kind}"
-        if self.bad_rows:
-            yield "bad rows", f"{self.bad_rows:,}"
-
-    def _otherwise(self) -> str:
-        if not self.otherwise_here:
-            return ""
-        return f", {self.otherwise_here:,} of them with another text, left as they are"
-
-    def note_added(self, memory_type: str, content: str) -> None:
-        """Count a memory that was added, or would be."""
-        self.added[memory_type] += 1
-        self.added_tokens += token_estimate(content)
-
-    def note_bad(self, bad: BadRow) -> None:
-        """Count a bad row, and name it if there is room."""
-        self.bad_rows += 1
-        if len(self.named_bad_rows) < MAX_NAMED_BAD_ROWS:
-            self.named_bad_rows.append(bad)
-
-
-def memories(count: int) -> str:
-    """Return so many memories in words."""
-    return f"{count:,} {'memory' if count == 1 else 'memories'}"
-
-
 def check(read: Read, *, memory_type: str = "core") -> Report:
-    """Return what could be added of the rows of ``read``.
+    """Return how many of the rows could be imported, into whatever agent.
 
-    No agent is looked at: whoever may not know what is in a memory learns nothing of it here.
+    No agent's memories are compared, so the report reveals nothing about them.
     """
     report = Report()
-    for pieces in _good_rows(read(), memory_type, report):
+    for pieces in good_rows(read(), memory_type, report):
         for piece in pieces:
             report.note_added(piece.memory_type, piece.content)
     return report
@@ -120,89 +49,36 @@ def import_memories(
     report: Report | None = None,
     progress: Callable[[], None] = lambda: None,
 ) -> Report:
-    """Add the rows of ``read`` to the agent's memories; return what became of them.
+    """Add the rows to the agent's memories; commit each batch and return what happened to the rows.
 
-    Commits each batch. ``read`` is called anew for each pass over the rows. ``strict``: everything
-    is read first, and the first bad row raises Refused before anything is written. ``dry_run``
-    counts and writes nothing; it remembers ids of what it would have written. ``memory_type`` is
-    for rows that do not say it themselves. ``report`` is kept current: whoever passes one has the
-    figures even where the import is broken off.
+    ``read`` is called for each pass over the rows. ``strict`` reads everything first and raises
+    Refused for the first bad row, before anything is written. ``dry_run`` counts and writes
+    nothing, but holds the ids of all rows in memory. ``memory_type`` is for rows without one. A
+    ``report`` that is passed in stays current, so that an interrupted import has figures too.
 
-    A ``user`` learns which memories were here already: each batch of theirs is recorded, also one
-    that added nothing, and the agent is told what was added by a journal memory at the end.
+    A ``user`` learns from the report which memories were already present, so each batch of a user's
+    import is recorded, even one that adds nothing; the agent gets a journal memory at the end.
     """
     report = report if report is not None else Report()
     db.session.commit()  # no transaction is held open while rows are read
     if strict:
-        _refuse_bad_rows(read(), memory_type)
-    batches = _Batches(agent, source, user, report, dry_run=dry_run)
-    for batch in _batched(_good_rows(read(), memory_type, report)):
-        batches.take_in(batch)
+        refuse_bad_rows(read(), memory_type)
+    writer = _BatchWriter(agent, source, user, report, dry_run=dry_run)
+    for batch in _batched(good_rows(read(), memory_type, report)):
+        writer.add(batch)
         progress()
     if user is not None and report.added and not dry_run:
-        _tell(agent, user, report, source)
+        agent.ledger.add_journal_note(
+            f"{user.email} brought {memories(report.added.total())} into my memory, from a file of "
+            f"the format {source}."
+        )
+        db.session.commit()
     return report
 
 
-def _tell(agent: Agent, user: User, report: Report, source: str) -> None:
-    brought = memories(report.added.total())
-    agent.ledger.add_journal_note(
-        f"{user.email} brought {brought} into my memory, from a file of the format {source}."
-    )
-    db.session.commit()
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """A memory as it can be stored: all of a row, or a part of one that was split."""
-
-    row: Incoming
-    content: str
-    memory_type: str
-    tags: list[str]
-    part: int = 1
-    parts: int = 1
-
-
-def _refuse_bad_rows(rows: Iterable[Row], memory_type: str) -> None:
-    for row in rows:
-        if not isinstance(row, LeftOut) and isinstance(bad := _valid(row, memory_type), BadRow):
-            raise Refused(f"nothing was imported: {bad.place}: {bad.reason}")
-
-
-def _good_rows(rows: Iterable[Row], memory_type: str, report: Report) -> Iterator[list[_Piece]]:
-    """Yield what each good row becomes; the report gets the others."""
-    for row in rows:
-        if isinstance(row, LeftOut):
-            report.left_out[row.kind] += 1
-        elif isinstance(pieces := _valid(row, memory_type), BadRow):
-            report.note_bad(pieces)
-        else:
-            report.split_rows += len(pieces) > 1
-            yield pieces
-
-
-def _valid(row: Incoming | BadRow, memory_type: str) -> list[_Piece] | BadRow:
-    """Return the memories that a row becomes, as the model accepts them; or why it does not."""
-    if isinstance(row, BadRow):
-        return row
-    chosen = memory_type if row.memory_type is None else row.memory_type
-    if chosen not in MEMORY_TYPES:
-        return BadRow(row.place, f"memory_type must be one of {', '.join(MEMORY_TYPES)}")
-    try:
-        tags = known_tags(row.tags)
-        contents = [memory_content(part) for part in split(row.content) or [""]]
-    except InvalidValue as error:
-        return BadRow(row.place, str(error))
-    return [
-        _Piece(row, content, chosen, tags, number, len(contents))
-        for number, content in enumerate(contents, 1)
-    ]
-
-
-def _batched(rows: Iterable[list[_Piece]]) -> Iterator[list[_Piece]]:
-    """Yield pieces by the batch; those of one row stay together."""
-    batch: list[_Piece] = []
+def _batched(rows: Iterable[list[Piece]]) -> Iterator[list[Piece]]:
+    """Yield pieces in batches; the pieces of one row stay together."""
+    batch: list[Piece] = []
     characters = 0
     for pieces in rows:
         batch += pieces
@@ -215,22 +91,37 @@ def _batched(rows: Iterable[list[_Piece]]) -> Iterator[list[_Piece]]:
 
 
 @dataclass(frozen=True)
-class _New:
-    """A piece that is not here yet, and by what it will be known."""
+class _Candidate:
+    """A piece with the identity that it is recognized by."""
 
-    piece: _Piece
+    piece: Piece
     source: str
     source_id: str
+    content_hash: str
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        return self.source, self.source_id
 
 
-# By where it came from and its id there, the hash of what it says.
-_Known = dict[tuple[str, str], str]
-# By its hash, whether a content stands here with the flag, and with which tags.
-_Kept = dict[str, list[tuple[bool, frozenset[str]]]]
+@dataclass(frozen=True)
+class _Protection:
+    """The protection of a kept core memory."""
+
+    constitutional: bool
+    tags: frozenset[str]
+
+    def covers(self, piece: Piece) -> bool:
+        """Whether adding the piece would protect no more than the memory that is here."""
+        return self.constitutional >= piece.row.constitutional and self.tags.issuperset(piece.tags)
 
 
-class _Batches:
-    """Writes batch after batch into one agent's memories, or only counts what it would write."""
+_HashByIdentity = dict[tuple[str, str], str]
+_ProtectionsByHash = dict[str, list[_Protection]]
+
+
+class _BatchWriter:
+    """Writes batch after batch into an agent's memories, or only counts in a dry run."""
 
     def __init__(
         self, agent: Agent, source: str, user: User | None, report: Report, *, dry_run: bool
@@ -240,70 +131,83 @@ class _Batches:
         self._user = user
         self._report = report
         self._dry_run = dry_run
-        self._would_be_known: _Known = {}
-        self._would_be_kept: _Kept = {}
+        self._counted_ids: _HashByIdentity = {}
+        self._counted_cores: _ProtectionsByHash = {}
 
-    def take_in(self, batch: Sequence[_Piece]) -> None:
-        """Add what is not here yet, with one record, and commit."""
+    def add(self, batch: Sequence[Piece]) -> None:
+        """Add the memories that are not present yet, with one record, and commit."""
+        is_recorded = self._user is not None
         if self._dry_run:
-            new, otherwise = self._new_among(batch, self._would_be_known, self._would_be_kept)
+            new, conflicting = self._new_in(batch, self._counted_ids, self._counted_cores)
         else:
             self._agent.lock()
-            new, otherwise = self._new_among(batch, {}, {})
-            if new or self._user is not None:
+            new, conflicting = self._new_in(batch, {}, {})
+            if new or is_recorded:
                 self._write(new, len(batch) - len(new))
         db.session.commit()
-        # only now: what is reported is there
-        self._report.already_here += len(batch) - len(new)
-        self._report.otherwise_here += otherwise
-        self._report.batches += bool(new) or self._user is not None
-        for one in new:
-            self._report.note_added(one.piece.memory_type, one.piece.content)
+        # after the commit, so that only what is stored is reported
+        self._report.already_present += len(batch) - len(new)
+        self._report.conflicting += conflicting
+        self._report.batches += bool(new) or is_recorded
+        for candidate in new:
+            self._report.note_added(candidate.piece.memory_type, candidate.piece.content)
 
-    def _new_among(
-        self, batch: Sequence[_Piece], known: _Known, kept: _Kept
-    ) -> tuple[list[_New], int]:
-        """Return what of a batch is new to the agent, and to ``known`` and ``kept``, which grow.
+    def _new_in(
+        self,
+        batch: Sequence[Piece],
+        counted_ids: _HashByIdentity,
+        counted_cores: _ProtectionsByHash,
+    ) -> tuple[list[_Candidate], int]:
+        """Return the batch's new memories, and the number of known ids with another text.
 
-        And of how many of the others the id is known, but the text is another.
+        ``counted_ids`` and ``counted_cores`` hold what earlier pieces added, and grow.
         """
         key = self._agent.data_key()
-        named = [_New(one, one.row.source or self._source, _source_id(one, key)) for one in batch]
-        hashes = [content_hash(one.content, key) for one in batch]
-        here = self._known_here(named)
-        kept_here = self._kept_here(hashes)
-        new, otherwise = [], 0
-        for one, hashed in zip(named, hashes, strict=True):
-            name = (one.source, one.source_id)
-            is_duplicate = one.piece.parts == 1 and any(
-                _covers(memory, one.piece)
-                for memory in (*kept_here.get(hashed, ()), *kept.get(hashed, ()))
+        candidates = [
+            _Candidate(
+                piece,
+                piece.row.source or self._source,
+                piece.source_id(key),
+                content_hash(piece.content, key),
             )
-            same_id = here.get(name) or known.get(name)
-            if same_id is not None or is_duplicate:
-                otherwise += same_id is not None and same_id != hashed
+            for piece in batch
+        ]
+        stored_ids = self._stored_ids(candidates)
+        stored_cores = self._stored_cores(candidates)
+        new, conflicting = [], 0
+        for candidate in candidates:
+            piece, hashed = candidate.piece, candidate.content_hash
+            known_hash = stored_ids.get(candidate.identity) or counted_ids.get(candidate.identity)
+            same_content = [*stored_cores.get(hashed, ()), *counted_cores.get(hashed, ())]
+            is_duplicate = (
+                piece.parts == 1
+                and piece.is_kept_core
+                and any(protection.covers(piece) for protection in same_content)
+            )
+            if known_hash is not None or is_duplicate:
+                conflicting += known_hash is not None and known_hash != hashed
                 continue
-            known[name] = hashed
-            if _is_kept_core(one.piece):
-                standing = (one.piece.row.constitutional, frozenset(one.piece.tags))
-                kept.setdefault(hashed, []).append(standing)
-            new.append(one)
-        return new, otherwise
+            counted_ids[candidate.identity] = hashed
+            if piece.is_kept_core:
+                protection = _Protection(piece.row.constitutional, frozenset(piece.tags))
+                counted_cores.setdefault(hashed, []).append(protection)
+            new.append(candidate)
+        return new, conflicting
 
-    def _known_here(self, named: Sequence[_New]) -> _Known:
-        """Return which of these came before; also where the agent has tidied them away since."""
+    def _stored_ids(self, candidates: Sequence[_Candidate]) -> _HashByIdentity:
+        """Return which ids were imported before, including memories discarded since."""
         rows = db.session.execute(
             select(AgentMemory.source, AgentMemory.source_id, AgentMemory.content_hash).where(
                 AgentMemory.agent_id == self._agent.id,
-                AgentMemory.source.in_({one.source for one in named}),
-                AgentMemory.source_id.in_({one.source_id for one in named}),
+                AgentMemory.source.in_({candidate.source for candidate in candidates}),
+                AgentMemory.source_id.in_({candidate.source_id for candidate in candidates}),
                 AgentMemory.source_id.is_not(None),
             )
         )
         return {(row.source or "", row.source_id or ""): row.content_hash for row in rows}
 
-    def _kept_here(self, hashes: Sequence[str]) -> _Kept:
-        # by the hash alone: asked for kept core ones, PostgreSQL reads them all, in each batch
+    def _stored_cores(self, candidates: Sequence[_Candidate]) -> _ProtectionsByHash:
+        # filtered by hash alone: with type and state in SQL, PostgreSQL scans all core memories
         same = db.session.execute(
             select(
                 AgentMemory.content_hash,
@@ -312,35 +216,36 @@ class _Batches:
                 AgentMemory.memory_type,
                 AgentMemory.discarded_at,
             ).where(
-                AgentMemory.agent_id == self._agent.id, AgentMemory.content_hash.in_(set(hashes))
+                AgentMemory.agent_id == self._agent.id,
+                AgentMemory.content_hash.in_({each.content_hash for each in candidates}),
             )
         )
-        kept: _Kept = {}
+        cores: _ProtectionsByHash = {}
         for hashed, constitutional, tags, memory_type, discarded_at in same:
             if memory_type == "core" and discarded_at is None:
-                kept.setdefault(hashed, []).append((constitutional, frozenset(tags)))
-        return kept
+                cores.setdefault(hashed, []).append(_Protection(constitutional, frozenset(tags)))
+        return cores
 
-    def _write(self, new: Sequence[_New], already_here: int) -> None:
+    def _write(self, new: Sequence[_Candidate], already_present: int) -> None:
         agent, at = self._agent, clock.now()
         ids = AgentMemory.next_ids(len(new))
         added = [
             AgentMemory(
                 id=id_,
                 agent=agent,
-                content=one.piece.content,
-                memory_type=one.piece.memory_type,
-                tags=one.piece.tags,
-                constitutional=one.piece.row.constitutional,
-                created_at=one.piece.row.created_at or at,
+                content=candidate.piece.content,
+                memory_type=candidate.piece.memory_type,
+                tags=candidate.piece.tags,
+                constitutional=candidate.piece.row.constitutional,
+                created_at=candidate.piece.row.created_at or at,
                 recorded_at=at,
                 updated_at=at,
-                discarded_at=one.piece.row.discarded_at,
-                source=one.source,
-                source_id=one.source_id,
-                extra=_extra(one),
+                discarded_at=candidate.piece.row.discarded_at,
+                source=candidate.source,
+                source_id=candidate.source_id,
+                extra=candidate.piece.extra_fields(candidate.source_id),
             )
-            for id_, one in zip(ids, new, strict=True)
+            for id_, candidate in zip(ids, new, strict=True)
         ]
         db.session.add_all(added)
         db.session.flush()
@@ -354,58 +259,8 @@ class _Batches:
                 "source": self._source,
                 "batch": self._report.batches + 1,
                 "added": len(new),
-                "already_here": already_here,
+                "already_here": already_present,
                 "by": "user" if self._user is not None else "command line",
             },
             at=at,
         )
-
-
-def _source_id(piece: _Piece, key: DataKey) -> str:
-    """Return by what a piece is known: its id, if that says nothing; else a keyed hash."""
-    row = piece.row
-    if row.source_id is not None:
-        id_ = row.source_id if is_opaque(row.source_id) else _hashed(key, row.source_id)
-    else:
-        at = row.created_at.isoformat() if row.created_at is not None else None
-        id_ = _hashed(key, row.within, row.content.strip(), at)
-    return id_ if piece.parts == 1 else f"{id_}.{piece.part}"
-
-
-def _hashed(key: DataKey, *words: str | None) -> str:
-    return key.mac(canonical_json(words), "agent_memories.source_id")
-
-
-def _extra(new: _New) -> str | None:
-    """Return the row's other fields; those of a part also say of what it is which part."""
-    extra, piece = new.piece.row.extra, new.piece
-    if piece.parts == 1:
-        return extra
-    whole = new.source_id.removesuffix(f".{piece.part}")
-    part = {"part": piece.part, "parts": piece.parts, "part_of": whole}
-    return json.dumps({**_fields(extra), **part}, ensure_ascii=False, sort_keys=True)
-
-
-def _fields(extra: str | None) -> dict[str, Any]:
-    try:
-        fields = json.loads(extra or "{}")
-    except (ValueError, RecursionError):
-        fields = None
-    return fields if isinstance(fields, dict) else {"extra": extra}
-
-
-def _is_kept_core(piece: _Piece) -> bool:
-    return piece.memory_type == "core" and piece.row.discarded_at is None
-
-
-def _covers(memory: tuple[bool, frozenset[str]], piece: _Piece) -> bool:
-    """Tell whether a kept core memory of the same content makes this one superfluous.
-
-    Not where this one is locked, or tagged, and the other is not.
-    """
-    constitutional, tags = memory
-    return (
-        _is_kept_core(piece)
-        and constitutional >= piece.row.constitutional
-        and tags.issuperset(piece.tags)
-    )

@@ -1,183 +1,161 @@
-"""Values at chosen places of a JSON document, one at a time, however large the document is."""
+"""Values at chosen places of a JSON document, one at a time, however large the document is.
 
-import re
-from collections.abc import Iterator, Sequence
+ijson's Python backend, on purpose: the compiled one turns half a surrogate pair into ``?`` and
+fails with a SystemError on a number of 5,000 digits.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+import ijson
+from ijson.common import ObjectBuilder
 
 from refine.errors import InvalidValue
-from refine.transfer.json_text import BYTE_ORDER_MARK, MAX_ROW_BYTES, parsed
+from refine.rules.strict_json import check_parsed
+from refine.transfer.json_lines import (
+    BYTE_ORDER_MARK,
+    MAX_FIELDS,
+    MAX_ROW_BYTES,
+    TOO_LONG,
+    json_object,
+)
 
 # The way to a value: names of fields, None for each element of a list.
 Place = tuple[str | None, ...]
 Path = tuple[str | int, ...]
+_Events = Iterator[tuple[str, Any]]
 
 _CHUNK_BYTES = 65_536
-_MAX_NAME_BYTES = 1_000
+_MAX_DEPTH_AROUND_ROWS = 200
+_DEPTH_CHANGES = {"start_map": 1, "start_array": 1, "end_map": -1, "end_array": -1}
 
-# No possessive quantifiers: Python 3.11 matches too little with them (python/cpython#106052).
-_SPACE = re.compile(rb"[ \t\r\n]*")
-_IN_STRING = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
-_SCALAR = re.compile(rb'[^\s"{}\[\],:]*')
-# as far as the next bracket, over all strings that end within the buffer
-_NO_BRACKET = re.compile(rb'(?:[^"{}\[\]]+|"[^"\\]*(?:\\.[^"\\]*)*")*', re.DOTALL)
+_backend = ijson.get_backend("python")
 
 
 @dataclass(frozen=True)
-class Found:
-    """A value at a chosen place; ``raw`` None: it is too long."""
+class Element:
+    """A value at a chosen place; ``problem`` says why it cannot be used."""
 
     path: Path
-    raw: bytes | None
+    value: Any
+    problem: str | None
+
+    def object(self) -> dict[str, Any]:
+        """Return the value, a JSON object; InvalidValue says what is wrong with it."""
+        if self.problem is not None:
+            raise InvalidValue(self.problem)
+        return json_object(self.value)
 
 
 class Document:
-    """One document, read once. ``lists`` are the paths of the lists that were looked into.
-
-    Only the way to the chosen places is parsed here; of all else the end is found and no more, so
-    that a bad value spoils no other one.
-    """
+    """One document, read once. ``lists`` holds the paths of the lists whose elements were read."""
 
     def __init__(self, stream: BinaryIO, places: Sequence[Place]) -> None:
         self.lists: set[Path] = set()
         self._stream = stream
-        self._places = list(places)
-        self._buffer = b""
-        self._at = 0
-        self._kept: bytearray | None = None
-        self._kept_from = 0
+        self._places = frozenset(places)
 
-    def values(self) -> Iterator[Found]:
-        """Yield what stands at the chosen places; InvalidValue where it is no JSON any more."""
-        self._fill()
-        if self._buffer.startswith(BYTE_ORDER_MARK):
-            self._at = len(BYTE_ORDER_MARK)
-        yield from self._values((), self._places)
-        if self._peek():
-            raise InvalidValue("is not valid JSON: it goes on after its end")
+    def elements(self) -> Iterator[Element]:
+        """Yield the values at the chosen places; InvalidValue where the document is damaged.
 
-    def _values(self, path: Path, places: list[Place]) -> Iterator[Found]:
-        """The value that comes next lies at ``path``; ``places`` go on from there."""
-        opening = self._peek()
-        if () in places:
-            yield Found(path, self._value(MAX_ROW_BYTES))
-        elif opening == b"[" and (inner := _rests(places, None)):
-            self.lists.add(path)
-            yield from self._elements(path, inner)
-        elif opening == b"{":
-            yield from self._fields(path, places)
-        else:
-            self._skip()
+        A value that breaks a limit or repeats a key is an Element with a ``problem``, and reading
+        goes on. Memory is bounded by the largest row that is allowed.
+        """
+        events = _events(self._stream)
+        path: list[str | int] = []  # where the next value stands
+        for event, value in events:
+            if event == "map_key":
+                path[-1] = value
+                continue
+            if event in ("end_map", "end_array"):
+                path.pop()
+            elif (place := _place(path)) in self._places:
+                yield _element(tuple(path), event, value, events)
+            elif event in ("start_map", "start_array"):
+                if event == "start_array" and (*place, None) in self._places:
+                    self.lists.add(tuple(path))
+                path.append("" if event == "start_map" else 0)
+                if len(path) > _MAX_DEPTH_AROUND_ROWS:
+                    raise InvalidValue("is nested too deep")
+                continue
+            if path and isinstance(path[-1], int):
+                path[-1] += 1
 
-    def _elements(self, path: Path, places: list[Place]) -> Iterator[Found]:
-        self._at += 1
-        if self._peek() == b"]":
-            self._at += 1
-            return
-        position = 0
-        more = True
-        while more:
-            yield from self._values((*path, position), places)
-            position += 1
-            more = self._take(b",]") == b","
 
-    def _fields(self, path: Path, places: list[Place]) -> Iterator[Found]:
-        self._at += 1
-        if self._peek() == b"}":
-            self._at += 1
-            return
-        more = True
-        while more:
-            name = self._name()
-            self._take(b":")
-            if inner := _rests(places, name):
-                yield from self._values((*path, name), inner)
-            else:
-                self._skip()
-            more = self._take(b",}") == b","
+def _events(stream: BinaryIO) -> _Events:
+    """Yield ijson's events. Memory is bounded: no single text or number may exceed a row."""
+    if stream.read(len(BYTE_ORDER_MARK)) != BYTE_ORDER_MARK:
+        stream.seek(0)
+    parsed = ijson.sendable_list()
+    parser = _backend.basic_parse_coro(parsed, use_float=True)
+    pending_bytes, is_damaged = 0, False
+    try:
+        while not is_damaged and (chunk := stream.read(_CHUNK_BYTES)):
+            is_damaged = not _feed(parser.send, chunk)
+            pending_bytes = 0 if parsed else pending_bytes + len(chunk)
+            if pending_bytes > MAX_ROW_BYTES:
+                raise InvalidValue(f"holds a text that {TOO_LONG}")
+            yield from parsed
+            parsed.clear()
+        is_damaged = is_damaged or not _feed(parser.send, b"")
+        yield from parsed
+    finally:
+        # closed here and not by the garbage collector, which would print errors that quote content
+        with suppress(Exception):
+            parser.close()
+    if is_damaged:
+        raise InvalidValue("is not valid JSON: it is damaged or was cut off")
 
-    def _name(self) -> str:
-        if self._peek() != b'"':
-            raise InvalidValue("is not valid JSON")
-        raw = self._value(_MAX_NAME_BYTES)
-        # a name as long as that is none of ours
-        return str(parsed(raw)) if raw is not None else ""
 
-    def _take(self, allowed: bytes) -> bytes:
-        byte = self._peek()
-        if not byte or byte not in allowed:
-            raise InvalidValue("is not valid JSON" if byte else "ends in the middle")
-        self._at += 1
-        return byte
-
-    def _value(self, limit: int) -> bytes | None:
-        """Return the next value as it stands, None where it is longer than ``limit``."""
-        self._kept, self._kept_from = bytearray(), self._at
-        self._skip()
-        self._keep()
-        raw, self._kept = bytes(self._kept), None
-        return raw if len(raw) <= limit else None
-
-    def _skip(self) -> None:
-        """Go to the end of the next value. Which bracket closes which is not looked at here."""
-        depth = 0
-        while True:
-            byte = self._peek()
-            self._at += 1
-            if byte == b'"':
-                self._to_end_of_string()
-            elif byte and byte in b"[{":
-                depth += 1
-            elif byte and byte in b"]}" and depth:
-                depth -= 1
-            elif not byte or byte in b"]},:":
-                raise InvalidValue("is not valid JSON" if byte else "ends in the middle")
-            else:
-                self._run(_SCALAR)
-            if not depth:
-                return
-            self._run(_NO_BRACKET)
-
-    def _to_end_of_string(self) -> None:
-        while True:
-            self._run(_IN_STRING)
-            if self._at == len(self._buffer):
-                raise InvalidValue("ends in the middle")
-            self._at += 1
-            if self._buffer[self._at - 1 : self._at] == b'"':
-                return
-            # a backslash that the buffer ends with: what it escapes comes with the next one
-            self._fill()
-            self._at += 1
-
-    def _run(self, pattern: re.Pattern[bytes]) -> None:
-        """Go as far as the pattern goes, over as many buffers as it takes."""
-        while True:
-            found = pattern.match(self._buffer, min(self._at, len(self._buffer)))
-            self._at = found.end() if found is not None else self._at
-            if self._at < len(self._buffer) or not self._fill():
-                return
-
-    def _peek(self) -> bytes:
-        """Return the next byte that is no blank; nothing at the end of the file."""
-        self._run(_SPACE)
-        return self._buffer[self._at : self._at + 1]
-
-    def _fill(self) -> bool:
-        """Replace the buffer, all of it read, by what comes next; False at the end."""
-        self._keep()
-        chunk = self._stream.read(_CHUNK_BYTES)
-        if not chunk:
-            self._kept_from = self._at
-            return False
-        self._buffer, self._at, self._kept_from = chunk, 0, 0
+def _feed(send: Callable[[bytes], object], chunk: bytes) -> bool:
+    """Parse a chunk (empty: the end); return False if the document is damaged there."""
+    try:
+        send(chunk)
+    except StopIteration:
         return True
-
-    def _keep(self) -> None:
-        # one byte more than is allowed tells that it is too long
-        if self._kept is not None and len(self._kept) <= MAX_ROW_BYTES:
-            self._kept += self._buffer[self._kept_from : self._at]
+    except (ijson.JSONError, ValueError, ArithmeticError):
+        return False
+    return True
 
 
-def _rests(places: list[Place], step: str | None) -> list[Place]:
-    return [place[1:] for place in places if place and place[0] == step]
+def _place(path: list[str | int]) -> Place:
+    return tuple(None if isinstance(step, int) else step for step in path)
+
+
+def _element(path: Path, event: str, value: Any, events: _Events) -> Element:
+    """Build the value that begins with ``event``; read to its end whatever is wrong with it."""
+    builder = ObjectBuilder(map_type=_UniqueKeys)
+    depth, size_bytes = 0, 0
+    problem: str | None = None
+    while True:
+        depth += _DEPTH_CHANGES.get(event, 0)
+        size_bytes += _size_bytes(value)
+        if size_bytes > MAX_ROW_BYTES:
+            problem = TOO_LONG
+        if problem is None:
+            try:
+                builder.event(event, value)
+            except InvalidValue as error:
+                problem = str(error)
+        if depth == 0:
+            break
+        event, value = next(events)
+    try:
+        if problem is None:
+            check_parsed(builder.value, max_fields=MAX_FIELDS)
+    except InvalidValue as error:
+        problem = str(error)
+    return Element(path, None if problem else builder.value, problem)
+
+
+def _size_bytes(value: Any) -> int:
+    return len(value.encode(errors="surrogatepass")) + 3 if isinstance(value, str) else 1
+
+
+class _UniqueKeys(dict[str, Any]):
+    def __setitem__(self, key: str, value: Any) -> None:
+        if key in self:
+            raise InvalidValue("must not repeat a key")
+        super().__setitem__(key, value)

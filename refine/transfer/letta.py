@@ -1,15 +1,14 @@
 """Letta: agent files (.af) of both versions, and archival passages as its API lists them.
 
-Memory blocks become core memories, ``read_only`` ones constitutional. Nothing else of an agent file
-is looked at: not its messages, not its tools, and not the keys that may stand beside them.
+Memory blocks become core memories; ``read_only`` ones become constitutional. The rest of an agent
+file is ignored: messages, tools, and any keys stored with them.
 """
 
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from refine.errors import InvalidValue
-from refine.transfer.json_document import Document, Found, Place
-from refine.transfer.json_text import TOO_LONG, parsed
+from refine.transfer.json_document import Document, Element, Place
 from refine.transfer.rows import (
     BadRow,
     Incoming,
@@ -29,18 +28,21 @@ _AGENTS: Place = ("agents", None, "block_ids")
 
 
 def read(stream: BinaryIO) -> Iterator[Row]:
-    """Yield blocks, or passages; a file of several agents only where they share all their blocks.
+    """Yield the blocks or passages of a file.
 
-    Whose memories the others' are nobody could tell afterwards.
+    A file of several agents is refused unless they share all their blocks: nobody could tell later
+    whose memories they are.
     """
     try:
         if not _is_of_one_agent(stream):
-            yield BadRow("file", "holds several agents with blocks of their own; export one alone")
+            yield BadRow(
+                "file", "holds several agents with their own blocks; export a single agent"
+            )
             return
         stream.seek(0)
         document = Document(stream, [_BLOCKS, _BLOCKS_OF_VERSION_1, _PASSAGES])
-        for found in document.values():
-            yield _row(found)
+        for element in document.elements():
+            yield _row(element)
     except InvalidValue as error:
         yield BadRow("file", str(error))
         return
@@ -49,29 +51,24 @@ def read(stream: BinaryIO) -> Iterator[Row]:
 
 
 def _is_of_one_agent(stream: BinaryIO) -> bool:
-    """Tell whether one agent holds every block that any of them holds: a group may share them."""
+    """Tell whether some agent has all the blocks: the agents of a group may share theirs."""
     try:
-        held = [_ids(found) for found in Document(stream, [_AGENTS]).values()]
+        block_ids = [_ids(element) for element in Document(stream, [_AGENTS]).elements()]
     except InvalidValue:
-        return True  # the rows will say so, at their place
-    everything = set().union(*held)
-    return not held or any(ids == everything for ids in held)
+        return True  # reading the rows reports the same error
+    every_id = set().union(*block_ids)
+    return not block_ids or every_id in block_ids
 
 
-def _ids(found: Found) -> set[str]:
-    ids = parsed(found.raw) if found.raw is not None else None
-    return {str(one) for one in ids} if isinstance(ids, list) else set()
+def _ids(element: Element) -> set[str]:
+    return set(map(str, element.value)) if isinstance(element.value, list) else set()
 
 
-def _row(found: Found) -> Row:
-    kind = "block" if found.path[0] in ("blocks", "core_memory") else "passage"
-    place = f"{kind} {int(found.path[-1]) + 1}"
-    if found.raw is None:
-        return BadRow(place, TOO_LONG)
+def _row(element: Element) -> Row:
+    kind = "block" if element.path[0] in ("blocks", "core_memory") else "passage"
+    place = f"{kind} {int(element.path[-1]) + 1}"
     try:
-        row = parsed(found.raw)
-        if not isinstance(row, dict):
-            raise InvalidValue("is not an object")
+        row = element.object()
         return _block(place, row) if kind == "block" else _passage(place, row)
     except InvalidValue as error:
         return BadRow(place, str(error))
@@ -94,7 +91,7 @@ def _block(place: str, row: dict[str, Any]) -> Row:
         tags=tags,
         constitutional=bool(read_only),
         created_at=time_in(row),
-        # the ids of blocks are numbers within one file
+        # block ids are only unique within one file
         within=first_text(row, "label") or "",
         extra=extra_of({**row, "tags": others}, but=("value", "read_only", "created_at")),
     )

@@ -1,14 +1,14 @@
 """The memory server of the Model Context Protocol: its knowledge graph, as JSON Lines.
 
-Each observation of an entity is a memory; the entity's name and type are kept with it. Relations
-between entities are no memories; they are counted and left out.
+Each observation of an entity becomes a memory that keeps the entity's name and type. Relations
+between entities are not memories; they are counted and left out.
 """
 
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from refine.errors import InvalidValue
-from refine.transfer.json_text import TOO_LONG, all_parsed, lines
+from refine.transfer.json_lines import json_object, line_values, numbered_lines
 from refine.transfer.rows import (
     BadRow,
     Incoming,
@@ -24,14 +24,11 @@ _NAMES = ("name", "entityName", "id")
 
 
 def read(stream: BinaryIO) -> Iterator[Row]:
-    """Yield an entity's observations, line by line; some writers put two objects on one line."""
-    for number, raw in lines(stream):
+    """Yield the observations of each line's entities; some writers put two objects on one line."""
+    for number, line in numbered_lines(stream):
         place = f"line {number}"
-        if raw is None:
-            yield BadRow(place, TOO_LONG)
-            continue
         try:
-            values = all_parsed(raw)
+            values = line_values(line)
         except InvalidValue as error:
             yield BadRow(place, str(error))
             continue
@@ -40,35 +37,38 @@ def read(stream: BinaryIO) -> Iterator[Row]:
 
 
 def _rows(place: str, value: Any) -> Iterator[Row]:
-    if not isinstance(value, dict):
-        yield BadRow(place, "is not an object")
-    elif value.get("type") == "relation":
-        yield LeftOut("relation")
-    elif value.get("type") != "entity":
-        yield BadRow(place, "is neither an entity nor a relation")
-    else:
-        yield from _observations(place, value)
+    try:
+        entity = json_object(value)
+        if entity.get("type") == "relation":
+            yield LeftOut("relation")
+            return
+        name, observations = _named_observations(entity)
+    except InvalidValue as error:
+        yield BadRow(place, str(error))
+        return
+    for number, observation in enumerate(observations, 1):
+        where = f"{place}, observation {number}"
+        try:
+            yield _memory(where, name, entity, observation)
+        except InvalidValue as error:
+            yield BadRow(where, str(error))
 
 
-def _observations(place: str, entity: dict[str, Any]) -> Iterator[Row]:
+def _named_observations(entity: dict[str, Any]) -> tuple[str, list[Any]]:
+    if entity.get("type") != "entity":
+        raise InvalidValue("is neither an entity nor a relation")
     name = first_text(entity, *_NAMES)
-    observations = entity.get("observations")
     if not name:
-        yield BadRow(place, f"has no {', '.join(_NAMES)}")
-    elif not isinstance(observations, list):
-        yield BadRow(place, "has no list of observations")
-    else:
-        for number, observation in enumerate(observations, 1):
-            where = f"{place}, observation {number}"
-            try:
-                yield _memory(where, name, entity, observation)
-            except InvalidValue as error:
-                yield BadRow(where, str(error))
+        raise InvalidValue(f"has no {', '.join(_NAMES)}")
+    observations = entity.get("observations")
+    if not isinstance(observations, list):
+        raise InvalidValue("has no list of observations")
+    return name, observations
 
 
 def _memory(place: str, name: str, entity: dict[str, Any], observation: object) -> Row:
     if not isinstance(observation, str):
-        raise InvalidValue("is not a text")
+        raise InvalidValue("is not text")
     if not observation.strip():
         return LeftOut("blank")
     tags, others = known_and_other_tags(entity.get("tags"))

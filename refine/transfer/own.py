@@ -1,8 +1,8 @@
 """Refine's own format: JSON Lines between two lines that say what they hold.
 
-The first line is the manifest: format, version, whose memories, with contents or without. Then a
-line for each memory with a digest (SHA-256) over the rest of it. The last line has their number and
-a digest over their digests: a line that was altered shows, and so does one that is missing.
+The first line is the manifest: format, version, agent, with or without contents. Then comes a line
+for each memory with a SHA-256 digest of its other fields. The closing line has the number of
+memories and a digest of their digests, so that altered and missing lines are detected.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import canonical_json
 from refine.models import Agent, AgentMemory
-from refine.transfer.json_text import TOO_LONG, lines, parsed
+from refine.transfer.json_lines import line_object, numbered_lines
 from refine.transfer.rows import SOURCES, BadRow, Incoming, Row, is_opaque, plain_id, time_in
 
 VERSION = 1
@@ -29,29 +29,31 @@ _ORIGIN = re.compile(r"[0-9a-f]{16}")
 # -- writing --------------------------------------------------------------------------------------
 
 
-def metadata_of(agent: Agent, memories: Iterable[AgentMemory]) -> Iterator[str]:
-    """Yield the lines of an export without contents: what an admin may see, and no more."""
-    return written(_manifest(agent, has_contents=False), (_metadata(memory) for memory in memories))
+def metadata_lines(agent: Agent, memories: Iterable[AgentMemory]) -> Iterator[str]:
+    """Yield the lines of an export without contents: only what an admin may see."""
+    return file_lines(
+        _manifest(agent, has_contents=False), (_metadata(memory) for memory in memories)
+    )
 
 
-def with_contents_of(
+def full_lines(
     agent: Agent, memories: Iterable[tuple[AgentMemory, Mapping[str, Any]]]
 ) -> Iterator[str]:
-    """Yield the lines of a full export; beside each memory its ``content`` and ``extra``."""
+    """Yield the lines of a full export: each memory with its ``content`` and ``extra``."""
     rows = ({**_metadata(memory), **contents} for memory, contents in memories)
-    return written(_manifest(agent, has_contents=True), rows)
+    return file_lines(_manifest(agent, has_contents=True), rows)
 
 
-def written(manifest: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield manifest, rows with their digests, and the closing line."""
+def file_lines(manifest: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the manifest, the rows with their digests, and the closing line."""
     yield canonical_json(manifest)
-    count, over_all = 0, hashlib.sha256()
+    count, total_digest = 0, hashlib.sha256()
     for row in rows:
         digest = _digest(row)
         count += 1
-        over_all.update(digest.encode())
+        total_digest.update(digest.encode())
         yield canonical_json({**row, "sha256": digest})
-    yield canonical_json({"end": FORMAT, "count": count, "sha256": over_all.hexdigest()})
+    yield canonical_json({"end": FORMAT, "count": count, "sha256": total_digest.hexdigest()})
 
 
 def _manifest(agent: Agent, *, has_contents: bool) -> dict[str, Any]:
@@ -60,7 +62,7 @@ def _manifest(agent: Agent, *, has_contents: bool) -> dict[str, Any]:
         "version": VERSION,
         "contents": has_contents,
         "agent_id": agent.id,
-        # tells this agent from those of other installations, and nothing about it
+        # tells the agent apart from agents of other installations, and reveals nothing about it
         "origin": agent.data_key().mac("", "transfer.origin")[:16],
         "exported_at": clock.iso(clock.now()),
     }
@@ -83,69 +85,60 @@ def _digest(row: Mapping[str, Any]) -> str:
 
 
 def read(stream: BinaryIO) -> Iterator[Row]:
-    """Yield the memories, and a bad row for whatever is altered, missing, or without content."""
-    numbered = lines(stream)
+    """Yield the memories, and a BadRow for each altered, missing or contentless one."""
+    numbered = numbered_lines(stream)
     try:
         origin = _origin(next(numbered, (1, b"null"))[1])
     except InvalidValue as error:
         yield BadRow("line 1", str(error))
         return
-    count, over_all, end = 0, hashlib.sha256(), None
-    for number, raw in numbered:
+    count, total_digest, end = 0, hashlib.sha256(), None
+    for number, line in numbered:
         if end is not None:
-            yield BadRow(f"line {number}", "stands behind the closing line")
+            yield BadRow(f"line {number}", "comes after the closing line")
             continue
         try:
-            row = _object(raw)
+            row = line_object(line)
             if row.get("end") == FORMAT:
                 end = row
                 continue
             count += 1
-            over_all.update(str(row.get("sha256")).encode())
+            total_digest.update(str(row.get("sha256")).encode())
             yield _memory(f"line {number}", row, origin)
         except InvalidValue as error:
             yield BadRow(f"line {number}", str(error))
     if end is None:
         yield BadRow("file", "has no closing line: memories may be missing at its end")
-    elif (end.get("count"), end.get("sha256")) != (count, over_all.hexdigest()):
-        yield BadRow(
-            "file", "lines are missing, added or moved: it is not as its closing line says"
-        )
+    elif (end.get("count"), end.get("sha256")) != (count, total_digest.hexdigest()):
+        yield BadRow("file", "does not match its closing line: lines are missing, added or moved")
 
 
-def _origin(raw: bytes | None) -> str:
-    manifest = _object(raw)
+def _origin(line: bytes | None) -> str:
+    manifest = line_object(line)
     if manifest.get("format") != FORMAT:
         raise InvalidValue(f"is not the manifest of an export (format {FORMAT})")
     if manifest.get("version") != VERSION or isinstance(manifest.get("version"), bool):
-        raise InvalidValue(f"is of another version of the format; this Refine reads {VERSION}")
+        raise InvalidValue(
+            f"has another version of the format; this Refine reads version {VERSION}"
+        )
     if manifest.get("contents") is not True:
-        raise InvalidValue("says that the export is without contents: there is nothing to import")
+        raise InvalidValue("is of an export without contents: there is nothing to import")
     origin = manifest.get("origin")
     if not isinstance(origin, str) or not _ORIGIN.fullmatch(origin):
         raise InvalidValue("has no origin")
     return origin
 
 
-def _object(raw: bytes | None) -> dict[str, Any]:
-    if raw is None:
-        raise InvalidValue(TOO_LONG)
-    value = parsed(raw)
-    if not isinstance(value, dict):
-        raise InvalidValue("is not an object")
-    return value
-
-
 def _memory(place: str, row: dict[str, Any], origin: str) -> Incoming:
     digest = row.pop("sha256", None)
     if digest != _digest(row):
-        raise InvalidValue("was altered: its digest does not fit")
+        raise InvalidValue("was altered: its digest does not match")
     id_ = plain_id(row)
     if id_ is None:
         raise InvalidValue("has no id")
     source, source_id = _text(row, "source"), _text(row, "source_id")
-    # where it came from before, so that the same file of another system still adds nothing
-    came_from_elsewhere = source in SOURCES and source_id is not None and is_opaque(source_id)
+    # keep the original source, so that importing from there again still adds nothing
+    has_other_source = source in SOURCES and source_id is not None and is_opaque(source_id)
     return Incoming(
         place=place,
         content=_text(row, "content") or "",
@@ -154,8 +147,8 @@ def _memory(place: str, row: dict[str, Any], origin: str) -> Incoming:
         constitutional=_flag(row, "constitutional"),
         created_at=_time(row, "created_at"),
         discarded_at=time_in(row, "discarded_at"),
-        source=source if came_from_elsewhere else None,
-        source_id=source_id if came_from_elsewhere else f"{origin}-{id_}",
+        source=source if has_other_source else None,
+        source_id=source_id if has_other_source else f"{origin}-{id_}",
         extra=_text(row, "extra"),
     )
 
@@ -163,7 +156,7 @@ def _memory(place: str, row: dict[str, Any], origin: str) -> Incoming:
 def _text(row: Mapping[str, Any], name: str) -> str | None:
     value = row.get(name)
     if not isinstance(value, str | None):
-        raise InvalidValue(f"{name} is not a text")
+        raise InvalidValue(f"{name} is not text")
     return value
 
 
@@ -177,7 +170,7 @@ def _flag(row: Mapping[str, Any], name: str) -> bool:
 def _tags(row: Mapping[str, Any]) -> tuple[str, ...]:
     tags = row.get("tags")
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        raise InvalidValue("tags is not a list of texts")
+        raise InvalidValue("tags is not a list of strings")
     return tuple(tags)
 
 

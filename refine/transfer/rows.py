@@ -1,4 +1,4 @@
-"""What a reader finds in a file: memories, and places where there is none."""
+"""What the readers of all formats yield, and what they share."""
 
 import json
 import re
@@ -19,10 +19,10 @@ MAX_EXTRA_CHARACTERS = 50_000
 # Numbers, UUIDs, digests, and ``.2`` for the second part of a text that was split.
 _OPAQUE_ID = re.compile(r"[0-9a-fA-F-]{1,64}(\.[0-9]{1,4})?")
 
-# Vectors belong to the index of the system that they come from.
+# Vectors are only of use in the index that they come from.
 _VECTORS = frozenset({"embedding", "embeddings", "vector", "embedding_config"})
 
-# What may hold the key to something else is never taken.
+# Fields that may hold a credential are never imported.
 _SECRET = re.compile(
     r"(?i)(^|[_-])(secrets?|passwords?|passwd|pwd|passphrase|credentials?|cookies?|auth|"
     r"(api|private|secret|access)[_-]?keys?|token|authorization|environment[_-]variables)$"
@@ -32,10 +32,11 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 @dataclass(frozen=True, kw_only=True)
 class Incoming:
-    """A memory as its file has it; its content may still be too long, and its tags unknown ones.
+    """A memory as the file has it; its content may still be too long, and its tags unknown.
 
-    ``source_id`` is its id where it comes from. Where it has none, its content tells it apart,
-    ``within`` the thing that it belongs to. ``memory_type`` None: the importer chooses.
+    ``source_id`` is its id at the source. A memory without one is identified by its content within
+    ``within`` (the label of its block, the name of its entity). ``memory_type`` None: the importer
+    chooses.
     """
 
     place: str
@@ -53,7 +54,7 @@ class Incoming:
 
 @dataclass(frozen=True)
 class BadRow:
-    """A place where a memory should be, and why there is none."""
+    """A row that is not a memory, and why."""
 
     place: str
     reason: str
@@ -61,7 +62,7 @@ class BadRow:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A row that is well formed and no memory; ``kind`` says in a word or two what it is."""
+    """A well-formed row that is not meant to be a memory; ``kind`` says what it is."""
 
     kind: str
 
@@ -70,31 +71,31 @@ Row = Incoming | BadRow | LeftOut
 
 
 class Reader(Protocol):
-    """Reads one format; the stream stands at its beginning."""
+    """Reads one format from the beginning of the stream."""
 
     def __call__(self, stream: BinaryIO) -> Iterator[Row]:
-        """Yield what there is, in order; hold no more than one row of it."""
+        """Yield the rows in order, holding only one of them at a time."""
 
 
 def first_text(row: Mapping[str, Any], *names: str) -> str | None:
-    """Return the first of the fields that is a text with something in it; "" where all are blank.
+    """Return the first of the fields that holds text which is not blank.
 
-    None where none of them is a text.
+    "" if all texts are blank, None if no field holds text.
     """
     texts = [row[name] for name in names if isinstance(row.get(name), str)]
     return next((text for text in texts if text.strip()), "" if texts else None)
 
 
 def plain_id(row: Mapping[str, Any], name: str = "id") -> str | None:
-    """Return an id, a text or a whole number; None where there is none."""
-    given = row.get(name)
-    if isinstance(given, int) and not isinstance(given, bool):
-        return str(given)
-    return given.strip() or None if isinstance(given, str) else None
+    """Return an id that is text or an integer, as text; None if there is none."""
+    value = row.get(name)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value.strip() or None if isinstance(value, str) else None
 
 
 def is_opaque(id_: str) -> bool:
-    """Tell whether an id can be shown: whatever could be words is content."""
+    """Tell whether an id may be shown: anything that could be words counts as content."""
     return _OPAQUE_ID.fullmatch(id_) is not None
 
 
@@ -107,38 +108,38 @@ def time_in(row: Mapping[str, Any], name: str = "created_at") -> datetime | None
 
 
 def known_and_other_tags(tags: object) -> tuple[tuple[str, ...], Any]:
-    """Return the tags that Refine knows, and what else was given (None: nothing)."""
+    """Return the tags that Refine knows, and the rest (None: nothing else)."""
     if not isinstance(tags, list):
         return (), tags
-    spelt = [tag.strip().lower() if isinstance(tag, str) else tag for tag in tags]
-    known = tuple(tag for tag in TAGS if tag in spelt)
-    other = [tag for tag, spelling in zip(tags, spelt, strict=True) if spelling not in TAGS]
+    normalized = [tag.strip().lower() if isinstance(tag, str) else tag for tag in tags]
+    known = tuple(tag for tag in TAGS if tag in normalized)
+    other = [tag for tag, name in zip(tags, normalized, strict=True) if name not in TAGS]
     return known, other or None
 
 
 def extra_of(fields: Mapping[str, Any], *, but: Iterable[str] = ()) -> str | None:
-    """Return the fields that Refine has no column for as JSON, to be kept sealed; None: none.
+    """Return the fields that Refine has no column for as JSON, to be sealed; None if none are left.
 
-    Without vectors, and without whatever may be a secret.
+    Vectors and fields that may hold a secret are dropped.
     """
-    kept = _harmless({name: value for name, value in fields.items() if name not in set(but)})
+    kept = _without_secrets({name: value for name, value in fields.items() if name not in set(but)})
     kept = {name: value for name, value in kept.items() if value not in (None, [], {}, "")}
     if not kept:
         return None
     text = json.dumps(kept, ensure_ascii=False, sort_keys=True)
     if len(text) > MAX_EXTRA_CHARACTERS:
         raise InvalidValue(
-            f"its other fields have {len(text):,} characters; "
-            f"at most {MAX_EXTRA_CHARACTERS:,} are kept"
+            f"has {len(text):,} characters in other fields; at most "
+            f"{MAX_EXTRA_CHARACTERS:,} are kept"
         )
     return text
 
 
-def _harmless(value: Any) -> Any:
+def _without_secrets(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            name: _harmless(inner)
+            name: _without_secrets(inner)
             for name, inner in value.items()
             if name not in _VECTORS and not _SECRET.search(_HUMP.sub("_", name))
         }
-    return [_harmless(inner) for inner in value] if isinstance(value, list) else value
+    return [_without_secrets(inner) for inner in value] if isinstance(value, list) else value

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from refine.transfer.formats import rows_of
-from refine.transfer.own import FORMAT, written
+from refine.transfer.own import FORMAT, file_lines
 from refine.transfer.rows import BadRow, Incoming, Row
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -58,4 +58,4 @@ def own_row(**fields: Any) -> dict[str, Any]:
 
 
 def own_file(*rows: Mapping[str, Any], **manifest: Any) -> str:
-    return "\n".join(written({**MANIFEST, **manifest}, rows)) + "\n"
+    return "\n".join(file_lines({**MANIFEST, **manifest}, rows)) + "\n"

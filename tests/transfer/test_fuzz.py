@@ -1,4 +1,4 @@
-"""Files that were damaged in every way: rows, or a reason; never a fault, never half a batch."""
+"""Damaged files give rows or reasons: no crash, no quoted content, no partial batch."""
 
 import random
 from collections.abc import Callable
@@ -12,27 +12,14 @@ from refine.transfer.rows import BadRow, Incoming, LeftOut
 from tests import factories
 from tests.transfer.files import fixture, own_file, own_row, read, reading
 
-READ = 10_000
+FILES_READ = 10_000
 pytestmark = pytest.mark.slow
 
-IMPORTED = 300
+FILES_IMPORTED = 300
 
 SPLINTERS = (
-    *(
-        b"{",
-        b"}",
-        b"[",
-        b"]",
-        b'"',
-        b",",
-        b":",
-        b"\\",
-        b"\n",
-        b" ",
-        b"\x00",
-        b"\xff",
-        b"\xef\xbb\xbf",
-    ),
+    *(bytes([byte]) for byte in b'{}[]",:\\\n \x00\xff'),
+    b"\xef\xbb\xbf",
     *(b"null", b"true", b"NaN", b"-Infinity", b"1e999", b"-0", b"9" * 200, b"0.1", b"1762096530"),
     *(b"\\u0000", b"\\ud800", b"\\udc00", b"\\u", b"\xc3\x28", "\u2028".encode(), b"\r\n"),
     *(b"[" * 50, b'{"a":' * 50, b"x" * 11_000, b'"id"', b'"value"', b'"memory"', b'"observations"'),
@@ -47,7 +34,7 @@ def files() -> list[tuple[str, bytes]]:
         own_row(id=2, content="another memory", constitutional=True, source="mem0", source_id="7"),
         own_row(id=3, content="a third", memory_type="journal", discarded_at="2026-01-03"),
     ).encode()
-    whole = [
+    intact = [
         ("letta", fixture("agent-v2.af")),
         ("letta", fixture("agent-v1.af")),
         ("letta", fixture("passages.json")),
@@ -55,8 +42,10 @@ def files() -> list[tuple[str, bytes]]:
         ("mcp", fixture("mcp.jsonl")),
         ("refine", own),
     ]
-    strange = [(whole[position - 1][0], content) for position, (_, content) in enumerate(whole)]
-    return [*whole, *whole, *whole, *strange]
+    mislabelled = [
+        (intact[position - 1][0], content) for position, (_, content) in enumerate(intact)
+    ]
+    return [*intact, *intact, *intact, *mislabelled]
 
 
 def cut(file: bytes, chance: random.Random) -> bytes:
@@ -101,7 +90,7 @@ DAMAGES: tuple[Callable[[bytes, random.Random], bytes], ...] = (
 
 
 def damaged(seed: int) -> tuple[str, bytes]:
-    """The same file for the same seed, in every run."""
+    """The same file for the same seed in every run."""
     chance = random.Random(seed)
     format_, file = chance.choice(FILES)
     for _ in range(chance.choice((1, 1, 2, 4))):
@@ -115,7 +104,7 @@ FILES = files()
 def test_ten_thousand_damaged_files_give_rows_or_reasons() -> None:
     kinds = {Incoming: 0, BadRow: 0, LeftOut: 0}
 
-    for seed in range(READ):
+    for seed in range(FILES_READ):
         format_, file = damaged(seed)
         try:
             rows = read(file, format_)
@@ -127,26 +116,25 @@ def test_ten_thousand_damaged_files_give_rows_or_reasons() -> None:
                 assert len(row.place) < 60, seed
                 assert len(row.reason) < 120, seed
 
-    assert all(count > READ / 10 for count in kinds.values()), kinds
+    assert all(count > FILES_READ / 10 for count in kinds.values()), kinds
 
 
-def test_what_is_said_of_a_bad_row_is_one_of_few_things() -> None:
-    """However a file is damaged, nothing of it is in a message."""
-    said = set()
-    for seed in range(READ // 5):
+def test_reasons_never_quote_the_file() -> None:
+    reasons = set()
+    for seed in range(FILES_READ // 5):
         format_, file = damaged(seed)
-        said |= {row.reason for row in read(file, format_) if isinstance(row, BadRow)}
+        reasons |= {row.reason for row in read(file, format_) if isinstance(row, BadRow)}
 
-    # figures apart, the reasons are those that are written in the source
-    words = {"".join(letter for letter in reason if not letter.isdigit()) for reason in said}
+    # without digits, only the messages in the source are left
+    words = {"".join(letter for letter in reason if not letter.isdigit()) for reason in reasons}
     assert len(words) < 60, words
 
 
-def test_damaged_files_are_imported_in_whole_batches_with_a_report(app: Flask) -> None:
+def test_damaged_files_are_imported_in_complete_batches(app: Flask) -> None:
     account = factories.account()
     added = 0
 
-    for seed in range(READ, READ + IMPORTED):
+    for seed in range(FILES_READ, FILES_READ + FILES_IMPORTED):
         format_, file = damaged(seed)
         owner = factories.agent(account=account)
         report = import_memories(owner, reading(file, format_), source=format_)
@@ -159,4 +147,4 @@ def test_damaged_files_are_imported_in_whole_batches_with_a_report(app: Flask) -
         assert again.added.total() == 0, seed
         added += verified.memories
 
-    assert added > IMPORTED
+    assert added > FILES_IMPORTED

@@ -1,4 +1,4 @@
-"""Rows that become memories: once, recorded, and whole or not at all."""
+"""Rows become memories: once each, recorded, in complete batches."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,8 @@ from refine.models.runs.session import editing
 from refine.rules.content import TAGS
 from refine.rules.instants import EARLIEST
 from refine.transfer import importing, own
-from refine.transfer.importing import MAX_NAMED_BAD_ROWS, Report, check, import_memories
+from refine.transfer.importing import check, import_memories
+from refine.transfer.report import MAX_NAMED_BAD_ROWS, Report
 from refine.transfer.rows import BadRow, Incoming, LeftOut, Row
 from tests import factories
 from tests.transfer.files import fixture, own_file, own_row, reading, stream
@@ -38,7 +39,7 @@ def row(content: str = "a memory", place: str = "line 1", **fields: Any) -> Inco
     return Incoming(place=place, content=content, **fields)
 
 
-def take_in(owner: Agent, *rows: Row, **options: Any) -> Report:
+def add(owner: Agent, *rows: Row, **options: Any) -> Report:
     return import_memories(owner, lambda: rows, **{"source": "mem0", **options})
 
 
@@ -52,9 +53,9 @@ def contents(owner: Agent) -> list[str]:
     return [memory.content for memory in all_of(owner)]
 
 
-class TestAMemoryThatMovesIn:
-    def test_has_all_that_its_row_says(self, owner: Agent) -> None:
-        report = take_in(
+class TestImportedMemory:
+    def test_has_every_field_of_its_row(self, owner: Agent) -> None:
+        report = add(
             owner,
             row(
                 " a vow ",
@@ -79,52 +80,52 @@ class TestAMemoryThatMovesIn:
         assert memory.extra == '{"label": "vows"}'
         assert (report.added, report.added_tokens) == ({"core": 1}, 2)
 
-    def test_is_dated_now_where_its_row_has_no_time(self, owner: Agent) -> None:
-        take_in(owner, row())
+    def test_without_a_date_is_dated_now(self, owner: Agent) -> None:
+        add(owner, row())
 
         (memory,) = all_of(owner)
         assert memory.created_at == memory.recorded_at
 
-    def test_is_what_the_caller_chose_unless_its_row_says_otherwise(self, owner: Agent) -> None:
+    def test_has_the_chosen_type_unless_its_row_has_one(self, owner: Agent) -> None:
         rows = [row("chosen"), row("said", memory_type="core")]
 
-        report = take_in(owner, *rows, memory_type="journal")
+        report = add(owner, *rows, memory_type="journal")
 
         assert [memory.memory_type for memory in all_of(owner)] == ["journal", "core"]
         assert report.added == {"journal": 1, "core": 1}
 
-    def test_leaves_nothing_in_clear(self, owner: Agent) -> None:
-        take_in(owner, row("the canary sings", source_id="canary song", extra='{"a": "canary"}'))
+    def test_stores_no_plain_text(self, owner: Agent) -> None:
+        add(owner, row("the canary sings", source_id="canary song", extra='{"a": "canary"}'))
 
         (memory,) = all_of(owner)
         (record,) = factories.records(owner)
         assert "canary" not in f"{vars(memory)} {record.data} {memory.source_id}"
         assert "canary" in record.sealed["memories"][0]["after"]["content"]
 
-    def test_may_be_one_that_was_discarded(self, owner: Agent) -> None:
-        take_in(owner, row(created_at=AT, discarded_at=AT))
+    def test_can_be_a_discarded_one(self, owner: Agent) -> None:
+        add(owner, row(created_at=AT, discarded_at=AT))
 
         (memory,) = all_of(owner)
         assert memory.discarded_at == AT
         assert owner.core_token_usage == 0
 
-    def test_that_a_session_runs_meanwhile_does_not_matter(self, owner: Agent) -> None:
+    def test_can_arrive_during_a_session(self, owner: Agent) -> None:
         factories.ledger(owner, 25, 25)
         session = RefinementSession.start(owner)
         db.session.commit()
 
-        take_in(owner, row("came meanwhile"))
+        add(owner, row("came meanwhile"))
 
         editing.complete(session, "Done.")
         assert "came meanwhile" in contents(owner)
 
 
-class TestOneRecordABatch:
-    def test_names_every_memory_and_how_many_there_are(self, owner: Agent) -> None:
+class TestBatchRecord:
+    def test_lists_the_added_memories_and_counts_the_others(self, owner: Agent) -> None:
         user = factories.user(account=owner.account)
-        take_in(owner, row("a", source_id="1"))
+        add(owner, row("a", source_id="1"))
 
-        take_in(owner, row("a", source_id="1"), row("b"), row("c"), user=user)
+        add(owner, row("a", source_id="1"), row("b"), row("c"), user=user)
 
         _, record, _ = factories.records(owner)
         _, b, c, _ = all_of(owner)
@@ -138,8 +139,8 @@ class TestOneRecordABatch:
         assert record.data["mass_after"] == 3
         assert effect_tokens(record) == 2
 
-    def test_is_written_for_each_batch_of_500(self, owner: Agent) -> None:
-        report = take_in(owner, *(row(f"memory {number}") for number in range(1_001)))
+    def test_is_written_per_500_memories(self, owner: Agent) -> None:
+        report = add(owner, *(row(f"memory {number}") for number in range(1_001)))
 
         assert report.batches == 3
         numbers = [record.data["added"] for record in factories.records(owner)]
@@ -147,39 +148,39 @@ class TestOneRecordABatch:
         assert verify_agent(owner).problem is None
         assert verify_agent(owner).memories == 1_001
 
-    def test_comes_sooner_where_the_contents_are_long(self, owner: Agent) -> None:
-        take_in(owner, *(row(f"{number}" * 10_000) for number in range(100, 300)))
+    def test_covers_fewer_memories_where_contents_are_long(self, owner: Agent) -> None:
+        add(owner, *(row(f"{number}" * 10_000) for number in range(100, 300)))
 
         assert len(factories.records(owner)) > 1
         sizes = [record.data["added"] for record in factories.records(owner)]
         assert max(sizes) * 10_000 <= importing.BATCH_CHARACTERS + 30_000
 
-    def test_is_not_written_where_nothing_is_new(self, owner: Agent) -> None:
-        take_in(owner, row())
+    def test_is_not_written_if_nothing_is_new(self, owner: Agent) -> None:
+        add(owner, row())
 
-        report = take_in(owner, row())
+        report = add(owner, row())
 
         assert len(factories.records(owner)) == 1
-        assert (report.added.total(), report.already_here, report.batches) == (0, 1, 0)
+        assert (report.added.total(), report.already_present, report.batches) == (0, 1, 0)
 
-    def test_is_written_even_so_where_a_user_learns_that_it_is_here(self, owner: Agent) -> None:
+    def test_is_written_for_a_user_even_if_nothing_is_new(self, owner: Agent) -> None:
         user = factories.user(account=owner.account)
-        take_in(owner, row())
+        add(owner, row())
 
-        report = take_in(owner, row(), user=user)
+        report = add(owner, row(), user=user)
 
         _, record = factories.records(owner)
-        assert (report.added.total(), report.already_here, report.batches) == (0, 1, 1)
+        assert (report.added.total(), report.already_present, report.batches) == (0, 1, 1)
         assert (record.user_id, record.data["memories"]) == (user.id, [])
         assert record.data["already_here"] == 1
         assert verify_agent(owner).problem is None
 
 
-class TestTheAgent:
-    def test_is_told_what_a_user_brought_at_the_end(self, owner: Agent) -> None:
+class TestJournalNote:
+    def test_says_what_a_user_imported(self, owner: Agent) -> None:
         user = factories.user(account=owner.account)
 
-        take_in(owner, *(row(f"memory {number}") for number in range(600)), user=user)
+        add(owner, *(row(f"memory {number}") for number in range(600)), user=user)
 
         *_, told = all_of(owner)
         assert told.memory_type == "journal"
@@ -191,24 +192,24 @@ class TestTheAgent:
             "memory_saved",
         ]
 
-    def test_is_told_nothing_where_nothing_was_added(self, owner: Agent) -> None:
+    def test_is_not_written_if_nothing_was_added(self, owner: Agent) -> None:
         user = factories.user(account=owner.account)
 
-        take_in(owner, row(), user=user, dry_run=True)
-        take_in(owner, BadRow("line 1", "is not valid JSON"), user=user)
+        add(owner, row(), user=user, dry_run=True)
+        add(owner, BadRow("line 1", "must be valid JSON"), user=user)
 
         assert all_of(owner) == []
         assert factories.records(owner) == []
 
 
-class TestACheck:
-    def test_counts_what_could_be_added_and_looks_at_no_agent(self) -> None:
+class TestCheck:
+    def test_counts_what_could_be_added_without_an_agent(self) -> None:
         rows = [
             row("a"),
             row("a"),
             row("x" * 10_001),
             row("entry", memory_type="journal"),
-            BadRow("line 9", "is not valid JSON"),
+            BadRow("line 9", "must be valid JSON"),
             LeftOut("blank"),
         ]
 
@@ -219,13 +220,13 @@ class TestACheck:
             "5 memories can be read: 4 core, 1 journal; 2,505 tokens"
         )
         assert list(report.figures()) == [
-            ("split", "1 too long for one memory, the parts tied together"),
+            ("split", "1 too long for one memory, stored as linked parts"),
             ("left out", "1 blank"),
             ("bad rows", "1"),
         ]
 
 
-class TestImportingTwice:
+class TestRepeatedImport:
     @pytest.mark.parametrize(
         ("name", "format_", "count"),
         [
@@ -243,84 +244,84 @@ class TestImportingTwice:
         second = import_memories(owner, read, source=format_)
 
         assert first.added.total() == count
-        assert (second.added.total(), second.already_here) == (0, count)
+        assert (second.added.total(), second.already_present) == (0, count)
         assert len(all_of(owner)) == count
         assert verify_agent(owner).problem is None
 
-    def test_adds_nothing_where_the_agent_has_tidied_it_away(self, owner: Agent) -> None:
+    def test_adds_nothing_that_the_agent_discarded(self, owner: Agent) -> None:
         rows = [row("a", source_id="1"), row("b")]
-        take_in(owner, *rows)
+        add(owner, *rows)
         for memory in all_of(owner):
             memory.discard()
         db.session.commit()
 
-        report = take_in(owner, *rows)
+        report = add(owner, *rows)
 
-        assert report.already_here == 2
+        assert report.already_present == 2
         assert len(all_of(owner)) == 2
 
-    def test_adds_nothing_where_the_text_was_rewritten_since(self, owner: Agent) -> None:
-        take_in(owner, row("wordy", source_id="1"))
+    def test_adds_nothing_that_the_agent_rewrote(self, owner: Agent) -> None:
+        add(owner, row("wordy", source_id="1"))
         (memory,) = all_of(owner)
         memory.content = "terse"
         db.session.commit()
 
-        report = take_in(owner, row("wordy", source_id="1"))
+        report = add(owner, row("wordy", source_id="1"))
 
         assert contents(owner) == ["terse"]
-        assert (report.already_here, report.otherwise_here) == (1, 1)
+        assert (report.already_present, report.conflicting) == (1, 1)
 
     @pytest.mark.parametrize("dry_run", [False, True])
-    def test_says_what_came_under_one_id_with_two_texts(self, owner: Agent, dry_run: bool) -> None:
+    def test_counts_ids_with_conflicting_texts(self, owner: Agent, dry_run: bool) -> None:
         rows = [row("first", source_id="1"), row("second", source_id="1")]
 
-        report = take_in(owner, *rows, row("first", source_id="1"), dry_run=dry_run)
+        report = add(owner, *rows, row("first", source_id="1"), dry_run=dry_run)
 
         assert report.added.total() == 1
-        assert (report.already_here, report.otherwise_here) == (2, 1)
+        assert (report.already_present, report.conflicting) == (2, 1)
         said = dict(report.figures())["already here"]
-        assert said == "2, 1 of them with another text, left as they are"
+        assert said == "2, 1 of them with a different text, kept as it is here"
 
-    def test_adds_nothing_that_another_source_brought_word_for_word(self, owner: Agent) -> None:
+    def test_adds_no_exact_duplicate_from_another_source(self, owner: Agent) -> None:
         factories.memory(owner, "Said before")
         db.session.commit()
 
-        report = take_in(owner, row("said before ", source_id="9"), source="mcp")
+        report = add(owner, row("said before ", source_id="9"), source="mcp")
 
-        assert (report.already_here, contents(owner)) == (1, ["Said before"])
+        assert (report.already_present, contents(owner)) == (1, ["Said before"])
 
-    def test_adds_what_is_there_word_for_word_but_less_protected(self, owner: Agent) -> None:
+    def test_adds_a_duplicate_that_is_better_protected(self, owner: Agent) -> None:
         factories.memory(owner, "a vow")
         db.session.commit()
         locked = row("a vow", source_id="1", constitutional=True)
         tagged = row("a vow", source_id="2", tags=("voice",))
 
-        take_in(owner, locked, tagged)
+        add(owner, locked, tagged)
 
         standing = [(memory.constitutional, memory.tags) for memory in all_of(owner)]
         assert standing == [(False, []), (True, []), (False, ["voice"])]
 
-    def test_tells_repeats_within_one_file_apart_by_their_id(self, owner: Agent) -> None:
-        take_in(owner, row("a", source_id="1"), row("b", source_id="1"), row("a", source_id="2"))
+    def test_recognizes_repeats_within_one_file(self, owner: Agent) -> None:
+        add(owner, row("a", source_id="1"), row("b", source_id="1"), row("a", source_id="2"))
 
         assert contents(owner) == ["a"]
 
-    def test_keeps_journal_entries_of_different_times_apart(self, owner: Agent) -> None:
+    def test_keeps_equal_journal_entries_of_different_times(self, owner: Agent) -> None:
         entries = [row("slept well", created_at=AT + timedelta(days=day)) for day in (0, 1, 1)]
 
-        take_in(owner, *entries, memory_type="journal")
+        add(owner, *entries, memory_type="journal")
 
         assert contents(owner) == ["slept well", "slept well"]
 
-    def test_knows_nothing_of_other_agents_and_accounts(self, owner: Agent) -> None:
+    def test_ignores_other_agents_and_accounts(self, owner: Agent) -> None:
         neighbour = factories.agent(account=owner.account)
         stranger = factories.agent()
         db.session.commit()
         rows = [row("a", source_id="1"), row("b")]
         for other in (neighbour, stranger):
-            take_in(other, *rows)
+            add(other, *rows)
 
-        report = take_in(owner, *rows)
+        report = add(owner, *rows)
 
         assert report.added.total() == 2
         assert [len(all_of(one)) for one in (owner, neighbour, stranger)] == [2, 2, 2]
@@ -329,11 +330,11 @@ class TestImportingTwice:
         assert mine != theirs
 
 
-class TestATextThatIsTooLong:
-    def test_is_split_at_paragraphs_and_its_parts_are_tied_together(self, owner: Agent) -> None:
+class TestTooLongText:
+    def test_is_split_at_paragraphs_into_linked_parts(self, owner: Agent) -> None:
         paragraphs = [f"{letter}" * 6_000 for letter in "abc"]
 
-        report = take_in(
+        report = add(
             owner,
             row(
                 "\n\n".join(paragraphs),
@@ -355,11 +356,11 @@ class TestATextThatIsTooLong:
         assert all(part.created_at == AT for part in parts)
         assert (report.split_rows, report.added.total()) == (1, 3)
 
-    def test_comes_once_too(self, owner: Agent) -> None:
+    def test_is_imported_once(self, owner: Agent) -> None:
         long = row("word " * 5_000)
-        take_in(owner, long)
+        add(owner, long)
 
-        report = take_in(owner, long)
+        report = add(owner, long)
 
         assert report.added.total() == 0
         first, *others = all_of(owner)
@@ -367,8 +368,8 @@ class TestATextThatIsTooLong:
         assert json.loads(first.extra or "")["part_of"] == (first.source_id or "")[:-2]
 
     @pytest.mark.parametrize("extra", ["[1]", "no JSON", "[" * 100_000])
-    def test_keeps_other_fields_that_are_no_object(self, owner: Agent, extra: str) -> None:
-        take_in(owner, row("x" * 10_001, extra=extra))
+    def test_keeps_extra_fields_that_are_not_an_object(self, owner: Agent, extra: str) -> None:
+        add(owner, row("x" * 10_001, extra=extra))
 
         first, second = all_of(owner)
         assert json.loads(first.extra or "")["extra"] == extra
@@ -376,10 +377,10 @@ class TestATextThatIsTooLong:
 
 
 class TestBadRows:
-    def test_are_named_and_stop_no_other(self, owner: Agent) -> None:
-        report = take_in(
+    def test_are_named_and_do_not_stop_the_others(self, owner: Agent) -> None:
+        report = add(
             owner,
-            BadRow("line 1", "is not valid JSON"),
+            BadRow("line 1", "must be valid JSON"),
             row(" ", place="line 2"),
             row("a\x00", place="line 3"),
             row(place="line 4", tags=("smell",)),
@@ -391,7 +392,7 @@ class TestBadRows:
         assert contents(owner) == ["good"]
         assert report.bad_rows == 5
         assert [(bad.place, bad.reason) for bad in report.named_bad_rows] == [
-            ("line 1", "is not valid JSON"),
+            ("line 1", "must be valid JSON"),
             ("line 2", "content must not be empty"),
             ("line 3", "content must not contain a NUL character"),
             ("line 4", "unknown tag; allowed tags: audio, somatic, voice, relational"),
@@ -400,33 +401,33 @@ class TestBadRows:
         assert report.left_out == {"relation": 1}
         assert not report.is_failure
 
-    def test_are_counted_beyond_those_that_are_named(self, owner: Agent) -> None:
-        report = take_in(owner, *[BadRow("line 1", "is not valid JSON")] * 30)
+    def test_are_counted_beyond_the_named_ones(self, owner: Agent) -> None:
+        report = add(owner, *[BadRow("line 1", "must be valid JSON")] * 30)
 
         assert report.bad_rows == 30
         assert len(report.named_bad_rows) == MAX_NAMED_BAD_ROWS
         assert report.is_failure
 
-    def test_stop_everything_before_anything_is_written_if_strict(self, owner: Agent) -> None:
+    def test_stop_a_strict_import_before_anything_is_written(self, owner: Agent) -> None:
         rows = [row(f"memory {number}") for number in range(600)]
         rows.append(row(" ", place="line 601"))
 
         with pytest.raises(Refused) as refusal:
-            take_in(owner, *rows, strict=True)
+            add(owner, *rows, strict=True)
 
         said = "nothing was imported: line 601: content must not be empty"
         assert str(refusal.value) == said
         assert all_of(owner) == []
         assert factories.records(owner) == []
 
-    def test_what_is_left_out_is_no_bad_row_even_if_strict(self, owner: Agent) -> None:
-        report = take_in(owner, LeftOut("blank"), row("good"), strict=True)
+    def test_do_not_include_rows_left_out_even_if_strict(self, owner: Agent) -> None:
+        report = add(owner, LeftOut("blank"), row("good"), strict=True)
 
         assert (contents(owner), report.left_out) == (["good"], {"blank": 1})
 
 
-class TestADryRun:
-    def test_counts_what_would_be_imported_and_writes_nothing(self, owner: Agent) -> None:
+class TestDryRun:
+    def test_counts_exactly_what_the_import_adds(self, owner: Agent) -> None:
         factories.memory(owner, "here already")
         db.session.commit()
         rows = [
@@ -436,44 +437,44 @@ class TestADryRun:
             row("memory 8", source_id="8"),
             row("x" * 10_001),
             row("entry", memory_type="journal"),
-            BadRow("line 9", "is not valid JSON"),
+            BadRow("line 9", "must be valid JSON"),
             LeftOut("blank"),
         ]
-        promised = take_in(owner, *rows, dry_run=True)
+        promised = add(owner, *rows, dry_run=True)
         untouched = len(all_of(owner)), len(factories.records(owner))
 
-        done = take_in(owner, *rows)
+        done = add(owner, *rows)
 
         assert untouched == (1, 0)
         assert promised == done
         assert done.added == {"core": 702, "journal": 1}
-        assert done.already_here == 3
+        assert done.already_present == 3
 
 
-class TestAnImportThatIsBrokenOff:
-    def test_leaves_whole_batches_with_their_records_and_goes_on(self, owner: Agent) -> None:
+class TestInterruptedImport:
+    def test_leaves_complete_batches_and_resumes(self, owner: Agent) -> None:
         rows = [row(f"memory {number}") for number in range(1_200)]
-        broken_off = Report()
+        interrupted = Report()
 
-        def torn() -> Iterator[Row]:
+        def interrupted_read() -> Iterator[Row]:
             yield from rows[:1_100]
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            import_memories(owner, torn, source="mem0", report=broken_off)
+            import_memories(owner, interrupted_read, source="mem0", report=interrupted)
         left = len(all_of(owner))
         added = [record.data["added"] for record in factories.records(owner)]
-        again = take_in(owner, *rows)
+        again = add(owner, *rows)
 
-        assert left == broken_off.added.total() == sum(added) == 1_000
-        assert (again.added.total(), again.already_here) == (200, 1_000)
+        assert left == interrupted.added.total() == sum(added) == 1_000
+        assert (again.added.total(), again.already_present) == (200, 1_000)
         assert len(all_of(owner)) == 1_200
         assert verify_agent(owner).problem is None
 
-    def test_shows_how_far_it_got_after_each_batch(self, owner: Agent) -> None:
+    def test_reports_progress_after_each_batch(self, owner: Agent) -> None:
         report, seen = Report(), []
 
-        take_in(
+        add(
             owner,
             *(row(f"memory {number}") for number in range(600)),
             report=report,
@@ -482,7 +483,7 @@ class TestAnImportThatIsBrokenOff:
 
         assert seen == [500, 600]
 
-    def test_holds_no_transaction_while_it_reads(self, owner: Agent) -> None:
+    def test_holds_no_transaction_while_reading(self, owner: Agent) -> None:
         def watched() -> Iterable[Row]:
             for number in range(1_000):
                 assert not db.session().in_transaction()
@@ -515,10 +516,10 @@ _MEMORIES = st.lists(
 )
 
 
-class TestRefinesOwnFormat:
+class TestOwnFormat:
     @given(_MEMORIES)
     @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    def test_brings_every_memory_back_exactly(
+    def test_round_trip_restores_every_memory(
         self, app: Flask, memories: list[dict[str, Any]]
     ) -> None:
         giver, taker = factories.agent(), factories.agent()
@@ -534,8 +535,8 @@ class TestRefinesOwnFormat:
         assert second.added.total() == 0
         assert states_of(taker) == states_of(giver)
 
-    def test_of_a_copy_is_the_same_file_but_for_what_is_the_copys_own(self, owner: Agent) -> None:
-        take_in(owner, row("from elsewhere", source_id="17", extra='{"a": 1}', created_at=AT))
+    def test_export_of_a_copy_differs_only_in_the_copys_own_fields(self, owner: Agent) -> None:
+        add(owner, row("from elsewhere", source_id="17", extra='{"a": 1}', created_at=AT))
         taker = factories.agent()
         db.session.commit()
 
@@ -549,27 +550,27 @@ class TestRefinesOwnFormat:
         assert given == taken
         assert given["source"] == "mem0"
 
-    def test_of_an_agent_adds_nothing_to_the_agent_itself(self, owner: Agent) -> None:
+    def test_export_adds_nothing_to_its_own_agent(self, owner: Agent) -> None:
         factories.ledger(owner, 5, 10)
         db.session.commit()
 
         report = move(owner, owner)
 
-        assert (report.added.total(), report.already_here) == (0, 2)
+        assert (report.added.total(), report.already_present) == (0, 2)
 
-    def test_without_contents_shows_none_and_cannot_be_imported(self, owner: Agent) -> None:
+    def test_export_without_contents_shows_none_and_cannot_be_imported(self, owner: Agent) -> None:
         factories.memory(owner, "the canary sings", extra='{"a": "canary"}', created_at=AT)
         db.session.commit()
 
-        file = "\n".join(own.metadata_of(owner, all_of(owner)))
+        file = "\n".join(own.metadata_lines(owner, all_of(owner)))
 
         assert "canary" not in file
         assert '"created_at":"2025-11-02T15:15:30.000000+00:00"' in file
         report = import_memories(owner, reading(file, "refine"), source="refine")
         (bad,) = report.named_bad_rows
-        assert bad.reason.startswith("says that the export is without contents")
+        assert bad.reason.startswith("is of an export without contents")
 
-    def test_written_by_hand_is_taken_too(self, owner: Agent) -> None:
+    def test_file_written_by_hand_is_accepted(self, owner: Agent) -> None:
         file = own_file(own_row(content="by hand"))
 
         import_memories(owner, reading(file, "refine"), source="refine")
@@ -588,7 +589,7 @@ def exported(owner: Agent) -> list[str]:
     opened = (
         (memory, {"content": memory.content, "extra": memory.extra}) for memory in all_of(owner)
     )
-    return list(own.with_contents_of(owner, opened))
+    return list(own.full_lines(owner, opened))
 
 
 def states_of(owner: Agent) -> list[tuple[Any, ...]]:

@@ -1,31 +1,29 @@
 """What each format's reader makes of a file."""
 
+import io
 import json
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
-from refine.errors import InvalidValue
 from refine.transfer import json_document
 from refine.transfer.formats import READERS
-from refine.transfer.json_document import Document
-from refine.transfer.json_text import MAX_ROW_BYTES
+from refine.transfer.json_lines import MAX_ROW_BYTES
 from refine.transfer.rows import MAX_EXTRA_CHARACTERS, SOURCES, LeftOut, extra_of
-from tests.transfer.files import (
-    bad,
-    fixture,
-    memories,
-    own_file,
-    own_row,
-    read,
-    stream,
-)
+from tests.transfer.files import bad, fixture, memories, own_file, own_row, read
 
 HUMAN = "Ada keeps bees, and calls the oldest hive the library."
 PERSONA = "I am Wren, and I answer plainly."
+TOO_LONG = "must not be longer than 2,000,000 bytes"
+DAMAGED = "is not valid JSON: it is damaged or was cut off"
 
 
-def test_every_source_can_be_read() -> None:
+def fields(extra: str | None) -> Any:
+    return json.loads(extra or "")
+
+
+def test_every_source_has_a_reader() -> None:
     assert tuple(READERS) == SOURCES
 
 
@@ -40,11 +38,10 @@ class TestLetta:
         assert human.tags == ("relational",)
         assert rows[2] == LeftOut("blank")
 
-    def test_what_refine_has_no_column_for_is_kept(self) -> None:
+    def test_keeps_fields_that_refine_has_no_column_for(self) -> None:
         human, persona = memories(read(fixture("agent-v2.af"), "letta"))
 
-        kept = json.loads(human.extra or "")
-        assert kept == {
+        assert fields(human.extra) == {
             "id": "block-0",
             "label": "human",
             "limit": 5000,
@@ -54,26 +51,22 @@ class TestLetta:
             "is_template": False,
             "preserve_on_migration": False,
         }
-        assert json.loads(persona.extra or "")["label"] == "persona"
+        assert fields(persona.extra)["label"] == "persona"
 
-    @pytest.mark.parametrize("name", ["agent-v2.af", "agent-v1.af"])
-    def test_no_secret_of_an_agent_file_is_taken(self, name: str) -> None:
-        assert b"sk-" in fixture(name)
-        assert "sk-" not in repr(read(fixture(name), "letta"))
+    def test_imports_no_secret_of_an_agent_file(self) -> None:
+        for name in ("agent-v2.af", "agent-v1.af"):
+            assert b"sk-" in fixture(name), name
+            assert "sk-" not in repr(read(fixture(name), "letta")), name
 
-    @pytest.mark.parametrize(
-        "name",
-        [
+    def test_drops_fields_whose_name_suggests_a_secret(self) -> None:
+        for name in (
             *("secret_key", "aws_secret_access_key", "clientSecret", "session_token", "token"),
             *("auth", "cookie", "pwd", "apiKey", "x-api-key", "Authorization", "db_password"),
-        ],
-    )
-    def test_no_field_that_sounds_like_a_secret_is_kept(self, name: str) -> None:
-        kept = extra_of({"metadata": {name: "opens something", "prompt_tokens": 7}})
+        ):
+            kept = extra_of({"metadata": {name: "opens something", "prompt_tokens": 7}})
+            assert fields(kept) == {"metadata": {"prompt_tokens": 7}}, name
 
-        assert json.loads(kept or "") == {"metadata": {"prompt_tokens": 7}}
-
-    def test_version_1_has_its_blocks_in_core_memory_with_dates(self) -> None:
+    def test_reads_version_1_with_its_dates(self) -> None:
         human, persona = memories(read(fixture("agent-v1.af"), "letta"))
 
         assert (human.content, persona.content) == (HUMAN, PERSONA)
@@ -81,7 +74,7 @@ class TestLetta:
         assert persona.created_at == datetime(2025, 3, 2, 6, 31, tzinfo=UTC)
         assert not human.constitutional
 
-    def test_passages_are_read_without_vectors_and_without_deleted_ones(self) -> None:
+    def test_reads_passages_without_vectors_and_leaves_deleted_ones_out(self) -> None:
         rows = read(fixture("passages.json"), "letta")
 
         (passage,) = memories(rows)
@@ -89,10 +82,10 @@ class TestLetta:
         assert passage.memory_type is None
         assert passage.source_id == "passage-6f0a3c1e-58bd-4ad9-9b8e-0b6a6f2f7d11"
         assert "embedding" not in (passage.extra or "")
-        assert json.loads(passage.extra or "")["metadata"] == {"page": 12}
+        assert fields(passage.extra)["metadata"] == {"page": 12}
         assert rows[1] == LeftOut("deleted passage")
 
-    def test_a_group_that_shares_its_blocks_is_one_agents_file(self) -> None:
+    def test_reads_a_group_that_shares_its_blocks(self) -> None:
         blocks = [{"id": "b", "label": "x", "value": "shared"}]
         agents = [{"block_ids": []}, {"block_ids": ["b"]}, {"block_ids": ["b"]}]
 
@@ -100,81 +93,65 @@ class TestLetta:
 
         assert row.content == "shared"
 
-    @pytest.mark.parametrize("order", [("agents", "blocks"), ("blocks", "agents")])
-    def test_a_file_of_several_agents_is_refused_whatever_comes_first(
-        self, order: tuple[str, str]
-    ) -> None:
-        parts = {
-            "agents": [{"block_ids": ["a"]}, {"block_ids": ["b"]}],
-            "blocks": [{"id": "a", "value": "one's"}, {"id": "b", "value": "another's"}],
-        }
+    def test_refuses_several_agents_with_their_own_blocks_in_either_order(self) -> None:
+        agents = {"agents": [{"block_ids": ["a"]}, {"block_ids": ["b"]}]}
+        blocks = {"blocks": [{"id": "a", "value": "one's"}, {"id": "b", "value": "another's"}]}
 
-        rows = read(json.dumps({name: parts[name] for name in order}), "letta")
+        for file in ({**agents, **blocks}, {**blocks, **agents}):
+            rows = read(json.dumps(file), "letta")
 
-        reason = "holds several agents with blocks of their own; export one alone"
-        assert (memories(rows), bad(rows)) == ([], [("file", reason)])
+            reason = "holds several agents with their own blocks; export a single agent"
+            assert (memories(rows), bad(rows)) == ([], [("file", reason)])
 
-    def test_agents_whose_blocks_are_no_list_are_no_reason_to_refuse(self) -> None:
+    def test_ignores_block_ids_that_are_not_a_list(self) -> None:
         file = {"agents": [{"block_ids": "b"}], "blocks": [{"value": "a block"}]}
 
         assert len(memories(read(json.dumps(file), "letta"))) == 1
 
-    @pytest.mark.parametrize(
-        ("block", "reason"),
-        [
+    def test_names_a_bad_block_and_reads_the_next(self) -> None:
+        for block, reason in (
             ("a text", "is not an object"),
             ({"label": "x"}, "has no text in value"),
             ({"value": "x", "read_only": "yes"}, "read_only is neither true nor false"),
             ({"value": "x", "created_at": "tomorrow"}, "created_at is not a time"),
-        ],
-    )
-    def test_a_bad_block_is_named_and_stops_no_other(self, block: object, reason: str) -> None:
-        rows = read(json.dumps({"blocks": [block, {"value": "good"}]}), "letta")
+        ):
+            rows = read(json.dumps({"blocks": [block, {"value": "good"}]}), "letta")
 
-        assert [row.content for row in memories(rows)] == ["good"]
-        ((place, said),) = bad(rows)
-        assert place == "block 1"
-        assert said.startswith(reason)
+            assert [row.content for row in memories(rows)] == ["good"], reason
+            ((place, said),) = bad(rows)
+            assert (place, said.startswith(reason)) == ("block 1", True), said
 
-    def test_a_passage_without_text_is_no_memory(self) -> None:
-        rows = read('[{"text": 7}, {"text": " "}]', "letta")
+    def test_names_a_passage_without_text(self) -> None:
+        rows = read('[{"id": "passage-1"}, {"text": " "}, {"text": "good"}]', "letta")
 
         assert bad(rows) == [("passage 1", "has no text in text")]
         assert rows[1] == LeftOut("blank")
 
-    def test_a_block_that_is_too_long_is_passed_over(self) -> None:
-        blocks = [{"value": "x" * MAX_ROW_BYTES}, {"value": "good"}]
-
-        rows = read(json.dumps({"blocks": blocks}), "letta")
-
-        assert bad(rows) == [("block 1", "has more than 2,000,000 bytes")]
-        assert len(memories(rows)) == 1
-
-    def test_a_file_without_blocks_says_what_was_looked_for(self) -> None:
-        assert bad(read('{"tools": []}', "letta")) == [
-            ("file", "has no list of blocks, core_memory, or archival passages")
-        ]
+    def test_says_what_a_file_without_blocks_lacks(self) -> None:
+        for file in ('{"messages": []}', '{"blocks": {}}', "7"):
+            reason = "has no list of blocks, core_memory, or archival passages"
+            assert bad(read(file, "letta")) == [("file", reason)], file
 
 
 class TestMem0:
-    def test_each_result_is_a_memory_with_its_time_and_its_other_fields(self) -> None:
+    def test_reads_each_result_with_its_time_and_other_fields(self) -> None:
         seat, coffee = memories(read(fixture("mem0.json"), "mem0"))
 
         assert seat.content == "Prefers the window seat on trains"
         assert seat.source_id == "0b9b3a52-8c1c-4d55-9a8e-6f1d0b6c2a01"
         west = timezone(timedelta(hours=-8))
         assert seat.created_at == datetime(2025, 11, 2, 7, 15, 30, 123_456, tzinfo=west)
-        assert json.loads(seat.extra or "")["metadata"] == {"topic": "travel"}
-        assert json.loads(seat.extra or "")["user_id"] == "ada"
+        assert fields(seat.extra)["metadata"] == {"topic": "travel"}
+        assert fields(seat.extra)["user_id"] == "ada"
         assert coffee.created_at == datetime(2025, 11, 2, 15, 15, 30, 123_000, tzinfo=UTC)
 
-    def test_an_empty_alias_hides_no_filled_one(self) -> None:
+    def test_prefers_a_filled_alias_to_an_empty_one(self) -> None:
         _, coffee = memories(read(fixture("mem0.json"), "mem0"))
 
         assert coffee.content == "Drinks no coffee after noon"
-        assert json.loads(coffee.extra or "")["categories"] == ["health"]
+        assert fields(coffee.extra)["categories"] == ["health"]
 
-    def test_bad_rows_are_named_and_blank_ones_left_out(self) -> None:
+    def test_names_bad_rows_and_leaves_blank_ones_out(self) -> None:
         rows = read(fixture("mem0.json"), "mem0")
 
         assert bad(rows) == [
@@ -183,47 +160,42 @@ class TestMem0:
         ]
         assert rows[2] == LeftOut("blank")
 
-    @pytest.mark.parametrize("name", ["results", "memories", "items", "data", None])
-    def test_the_list_may_stand_alone_or_under_another_name(self, name: str | None) -> None:
+    def test_finds_the_list_alone_or_under_any_known_name(self) -> None:
         rows = [{"id": 7, "content": "a memory"}]
-        file = json.dumps(rows if name is None else {"count": 1, name: rows})
+        files = [rows, *({"count": 1, n: rows} for n in ("results", "memories", "items", "data"))]
 
-        (memory,) = memories(read(file, "mem0"))
+        for file in [*files, {"results": [], "memories": rows}]:
+            (memory,) = memories(read(json.dumps(file), "mem0"))
 
-        assert (memory.content, memory.source_id) == ("a memory", "7")
+            assert (memory.content, memory.source_id) == ("a memory", "7"), file
 
-    def test_an_empty_list_hides_no_filled_one(self) -> None:
-        rows = read('{"results": [], "memories": [{"memory": "a memory"}]}', "mem0")
-
-        assert [row.content for row in memories(rows)] == ["a memory"]
-
-    def test_a_file_without_a_list_says_what_was_looked_for(self) -> None:
+    def test_says_what_a_file_without_a_list_lacks(self) -> None:
         ((place, reason),) = bad(read('{"answer": {"memory": "x"}}', "mem0"))
 
         assert place == "file"
         assert reason.startswith("has no list of memories (a list, or one under results,")
 
-    def test_a_list_that_is_empty_is_no_fault(self) -> None:
+    def test_accepts_an_empty_list(self) -> None:
         assert read('{"results": []}', "mem0") == []
 
-    def test_an_id_that_is_no_id_is_none(self) -> None:
+    def test_ignores_ids_that_are_neither_text_nor_integers(self) -> None:
         rows = read('[{"memory": "a", "id": true}, {"memory": "b", "id": " "}]', "mem0")
 
         assert [row.source_id for row in memories(rows)] == [None, None]
 
-    def test_other_fields_are_kept_only_within_a_limit(self) -> None:
+    def test_bounds_the_other_fields(self) -> None:
         row = {"memory": "a", "metadata": "x" * MAX_EXTRA_CHARACTERS}
 
         ((place, reason),) = bad(read(json.dumps([row]), "mem0"))
 
         assert place == "row 1"
-        assert reason.startswith("its other fields have 50,0")
+        assert reason.startswith("has 50,0")
 
-    def test_tags_that_are_no_list_are_kept_as_they_are(self) -> None:
+    def test_keeps_tags_that_are_not_a_list_as_another_field(self) -> None:
         (row,) = memories(read('[{"memory": "a", "tags": "audio"}]', "mem0"))
 
         assert row.tags == ()
-        assert json.loads(row.extra or "") == {"tags": "audio"}
+        assert fields(row.extra) == {"tags": "audio"}
 
 
 class TestMcp:
@@ -237,43 +209,36 @@ class TestMcp:
             "Was named after a bird",
             "Has no newline behind it",
         ]
-        assert json.loads(rows[0].extra or "") == {"name": "Ada_Byrne", "entityType": "person"}
-        assert json.loads(rows[3].extra or "")["name"] == "Wren"
+        assert fields(rows[0].extra) == {"name": "Ada_Byrne", "entityType": "person"}
+        assert fields(rows[3].extra)["name"] == "Wren"
 
-    def test_what_is_wrong_is_named_and_relations_are_left_out(self) -> None:
+    def test_names_bad_lines_and_leaves_relations_out(self) -> None:
         rows = read(fixture("mcp.jsonl"), "mcp")
 
         assert bad(rows) == [
-            ("line 4, observation 2", "is not a text"),
-            ("line 5", "is not valid JSON"),
+            ("line 4, observation 2", "is not text"),
+            ("line 5", "must be valid JSON"),
         ]
         left_out = [row.kind for row in rows if isinstance(row, LeftOut)]
         assert left_out == ["blank", "relation", "relation"]
 
-    @pytest.mark.parametrize(
-        ("line", "reason"),
-        [
+    def test_says_why_a_line_is_not_an_entity_and_reads_the_next(self) -> None:
+        good = '{"type": "entity", "name": "x", "observations": ["good"]}'
+        for line, reason in (
             ("[]", "is not an object"),
             ('{"type": "tool"}', "is neither an entity nor a relation"),
             ('{"type": "entity", "observations": []}', "has no name, entityName, id"),
             ('{"type": "entity", "name": "x"}', "has no list of observations"),
-        ],
-    )
-    def test_a_line_that_is_no_entity_says_so(self, line: str, reason: str) -> None:
-        assert bad(read(line, "mcp")) == [("line 1", reason)]
+            ('{"type": "entity", "name": "' + "x" * 2 * MAX_ROW_BYTES + '"}', TOO_LONG),
+        ):
+            rows = read(f"{line}\n{good}", "mcp")
 
-    def test_a_line_that_is_too_long_is_passed_over(self) -> None:
-        long = '{"type": "entity", "name": "' + "x" * 2 * MAX_ROW_BYTES + '"}\n'
-        good = '{"type": "entity", "name": "x", "observations": ["good"]}'
-
-        rows = read(long + good, "mcp")
-
-        assert bad(rows) == [("line 1", "has more than 2,000,000 bytes")]
-        assert memories(rows)[0].place == "line 2, observation 1"
+            assert bad(rows) == [("line 1", reason)]
+            assert [row.place for row in memories(rows)] == ["line 2, observation 1"]
 
 
 class TestOwn:
-    def test_a_row_is_read_as_it_was_written(self) -> None:
+    def test_reads_a_row_as_it_was_written(self) -> None:
         row = own_row(constitutional=True, tags=["voice"], extra='{"a": 1}')
 
         (memory,) = memories(read(own_file(row), "refine"))
@@ -284,7 +249,7 @@ class TestOwn:
         assert memory.created_at == datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
         assert memory.extra == '{"a": 1}'
 
-    def test_where_a_row_came_from_before_is_kept_if_it_says_nothing(self) -> None:
+    def test_keeps_the_original_source_where_its_id_is_opaque(self) -> None:
         known = own_row(id=1, source="mem0", source_id="17")
         words = own_row(id=2, source="mem0", source_id="loves cats")
         unknown = own_row(id=3, source="a diary", source_id="17")
@@ -297,190 +262,170 @@ class TestOwn:
             (None, "0123456789abcdef-3"),
         ]
 
-    @pytest.mark.parametrize(
-        ("manifest", "reason"),
-        [
+    def test_refuses_another_manifest_at_once(self) -> None:
+        version = "has another version of the format; this Refine reads version 1"
+        for manifest, reason in (
             ({"format": "diary"}, "is not the manifest of an export (format refine-memories)"),
-            ({"version": 2}, "is of another version of the format; this Refine reads 1"),
-            ({"version": True}, "is of another version of the format; this Refine reads 1"),
-            (
-                {"contents": False},
-                "says that the export is without contents: there is nothing to import",
-            ),
+            ({"version": 2}, version),
+            ({"version": True}, version),
+            ({"contents": False}, "is of an export without contents: there is nothing to import"),
             ({"origin": "the diary of Ada"}, "has no origin"),
-        ],
-    )
-    def test_another_manifest_is_refused_at_once(
-        self, manifest: dict[str, object], reason: str
-    ) -> None:
-        rows = read(own_file(own_row(), **manifest), "refine")
+        ):
+            rows = read(own_file(own_row(), **manifest), "refine")
 
-        assert (memories(rows), bad(rows)) == ([], [("line 1", reason)])
+            assert (memories(rows), bad(rows)) == ([], [("line 1", reason)])
 
-    @pytest.mark.parametrize("file", ["", "\n\n", "null\n"])
-    def test_a_file_without_manifest_is_refused(self, file: str) -> None:
-        assert bad(read(file, "refine")) == [("line 1", "is not an object")]
+    def test_refuses_a_file_without_a_manifest(self) -> None:
+        for file in ("", "\n\n", "null\n"):
+            assert bad(read(file, "refine")) == [("line 1", "is not an object")], repr(file)
 
-    @pytest.mark.parametrize(
-        ("fields", "reason"),
-        [
+    def test_names_a_bad_row_and_reads_the_next(self) -> None:
+        for changed, reason in (
             ({"id": None}, "has no id"),
-            ({"content": 7}, "content is not a text"),
+            ({"content": 7}, "content is not text"),
             ({"constitutional": 1}, "constitutional is neither true nor false"),
-            ({"tags": "audio"}, "tags is not a list of texts"),
-            ({"tags": [1]}, "tags is not a list of texts"),
+            ({"tags": "audio"}, "tags is not a list of strings"),
+            ({"tags": [1]}, "tags is not a list of strings"),
             ({"created_at": None}, "has no created_at"),
             ({"created_at": "2199-01-01"}, "created_at lies in the future"),
-        ],
-    )
-    def test_a_bad_row_is_named_and_stops_no_other(
-        self, fields: dict[str, object], reason: str
-    ) -> None:
-        rows = read(own_file(own_row(**fields), own_row(id=2)), "refine")
+        ):
+            rows = read(own_file(own_row(**changed), own_row(id=2)), "refine")
 
-        assert bad(rows) == [("line 2", reason)]
-        assert len(memories(rows)) == 1
+            assert (bad(rows), len(memories(rows))) == ([("line 2", reason)], 1)
 
-    def test_two_rows_in_one_line_are_none(self) -> None:
+    def test_refuses_a_line_that_holds_two_rows_or_too_much(self) -> None:
         manifest, row, *rest = own_file(own_row()).splitlines()
 
-        rows = read("\n".join([manifest, row + row, *rest]), "refine")
+        for line, reason in (
+            (row + row, "must be valid JSON"),
+            (json.dumps({"content": "x" * MAX_ROW_BYTES}), TOO_LONG),
+        ):
+            rows = read("\n".join([manifest, line, *rest]), "refine")
 
-        assert memories(rows) == []
-        assert ("line 2", "is not valid JSON") in bad(rows)
+            assert memories(rows) == []
+            assert ("line 2", reason) in bad(rows)
 
-    def test_an_altered_row_is_found_by_its_digest(self) -> None:
+    def test_detects_an_altered_row(self) -> None:
         rows = read(own_file(own_row()).replace("a memory", "A memory"), "refine")
 
-        assert bad(rows) == [("line 2", "was altered: its digest does not fit")]
+        assert bad(rows) == [("line 2", "was altered: its digest does not match")]
 
-    def test_a_missing_end_is_reported(self) -> None:
+    def test_detects_missing_added_and_moved_lines(self) -> None:
         lines = own_file(own_row(), own_row(id=2)).splitlines()
+        changed = "does not match its closing line: lines are missing, added or moved"
+        cut_off = "has no closing line: memories may be missing at its end"
 
-        rows = read("\n".join(lines[:-1]), "refine")
+        for order, reason in (
+            ((0, 1, 3), changed),
+            ((0, 1, 1, 2, 3), changed),
+            ((0, 2, 1, 3), changed),
+            ((0, 1, 2), cut_off),
+        ):
+            rows = read("\n".join(lines[number] for number in order), "refine")
 
-        assert len(memories(rows)) == 2
-        reason = "has no closing line: memories may be missing at its end"
-        assert bad(rows) == [("file", reason)]
+            assert bad(rows) == [("file", reason)], order
 
-    @pytest.mark.parametrize("order", [(0, 1, 3), (0, 1, 1, 2, 3), (0, 2, 1, 3)])
-    def test_missing_added_and_moved_lines_are_reported(self, order: tuple[int, ...]) -> None:
-        lines = own_file(own_row(), own_row(id=2)).splitlines()
-
-        rows = read("\n".join(lines[number] for number in order), "refine")
-
-        reason = "lines are missing, added or moved: it is not as its closing line says"
-        assert bad(rows) == [("file", reason)]
-
-    def test_what_stands_behind_the_end_is_not_read(self) -> None:
+    def test_reads_nothing_after_the_closing_line(self) -> None:
         rows = read(own_file(own_row()) + json.dumps(own_row(id=2)), "refine")
 
         assert len(memories(rows)) == 1
-        assert bad(rows) == [("line 4", "stands behind the closing line")]
-
-    def test_a_line_that_is_too_long_is_passed_over(self) -> None:
-        manifest, end = own_file().splitlines()
-        long = json.dumps({"content": "x" * MAX_ROW_BYTES})
-
-        rows = read("\n".join([manifest, long, end]), "refine")
-
-        assert bad(rows) == [("line 2", "has more than 2,000,000 bytes")]
+        assert bad(rows) == [("line 4", "comes after the closing line")]
 
 
-class TestStrangeJson:
-    """In one row of a list: it is bad, and the next one is read."""
+class TestDocuments:
+    """JSON files that are one document: mem0's and Letta's."""
 
-    @pytest.mark.parametrize(
-        ("row", "reason"),
-        [
-            (b'{"memory": "a\xff"}', "is not valid UTF-8"),
-            (b'{"memory": "\\u0000"}', "a text in it must not contain a NUL character"),
-            (b'{"memory": "\\ud800"}', "a text in it must be valid Unicode"),
-            (b'{"memory": "a", "\\udfff": 1}', "a text in it must be valid Unicode"),
-            (b'{"memory": "a", "score": NaN}', "has NaN or Infinity, which are not JSON"),
-            (b'{"memory": "a", "score": -Infinity}', "has NaN or Infinity"),
-            (b'{"memory": "a", "score": 1e999}', "has a number that is too large"),
-            (b'{"memory": "a", "id": ' + b"1" * 5_000 + b"}", "has a number of more than 100"),
-            (b'{"memory": "a", "memory": "b"}', "has the same field twice"),
-            (b'{"memory": "a" "id": 1}', "is not valid JSON"),
-            (b'{"memory": "a\nb"}', "is not valid JSON"),
-            (b"nonsense", "is not valid JSON"),
-            (b"[" * 30 + b"]" * 30, "is nested more than 20 levels deep"),
-            (b"[" * 100_000 + b"]" * 100_000, "is nested more than 20 levels deep"),
-            (b'{"memory": "a", "m": [' + b'{"x": 1},' * 1_000 + b"{}]}", "has more than 1,000"),
-            (b'"' + b"x" * MAX_ROW_BYTES + b'"', "has more than 2,000,000 bytes"),
-        ],
-        ids=lambda value: value[:30] if isinstance(value, bytes) else None,
-    )
-    def test_is_a_bad_row(self, row: bytes, reason: str) -> None:
-        rows = read(b"[" + row + b', {"memory": "good"}]', "mem0")
+    def test_names_a_row_that_breaks_a_limit_and_reads_the_next(self) -> None:
+        for row, reason in (
+            (b'{"memory": "\\u0000"}', "must not contain a NUL character"),
+            (b'{"memory": "\\ud800"}', "must be valid Unicode"),
+            (b'{"memory": "a", "\\udfff": 1}', "must be valid Unicode"),
+            (b'{"memory": "a", "id": ' + b"1" * 200 + b"}", "must not contain a number of more"),
+            (b'{"memory": "a", "memory": "b"}', "must not repeat a key"),
+            (b'{"memory": "a", "m": {"x": 1, "x": 1}}', "must not repeat a key"),
+            (b"[" * 30 + b"]" * 30, "must not be nested more than 20 levels deep"),
+            (b"[" * 100_000 + b"]" * 100_000, "must not be nested more than 20 levels deep"),
+            (b'{"memory": "a", "m": [' + b'{"x": 1},' * 1_000 + b"{}]}", "must not have more than"),
+            (b'["' + b"x" * 1_000_000 + b'","' + b"x" * 1_000_000 + b'"]', TOO_LONG),
+            (b"7", "is not an object"),
+        ):
+            rows = read(b"[" + row + b', {"memory": "good"}]', "mem0")
 
-        assert [one.content for one in memories(rows)] == ["good"]
-        ((place, said),) = bad(rows)
-        assert place == "row 1"
-        assert said.startswith(reason)
+            assert [each.content for each in memories(rows)] == ["good"], reason
+            ((place, said),) = bad(rows)
+            assert (place, said.startswith(reason)) == ("row 1", True), said
 
-    def test_rows_without_a_comma_between_them_end_the_file(self) -> None:
-        rows = read('[{"memory": "a"} {"memory": "b"}]', "mem0")
+    def test_damage_ends_the_document_but_not_the_rows_before_it(self) -> None:
+        for row in (
+            *(b"nonsense", b'{"memory": "a\nb"}', b'{"memory": "a" "b": 1}'),
+            *(b'{"score": NaN}', b'{"score": -Infinity}', b'{"score": 1e999}', b"1" * 5_000),
+            *(b'{"score": 1e99999999999999999999}', b'{"memory": "a"} {}', b"\x00", b"01", b"-"),
+        ):
+            rows = read(b'[{"memory": "good"}, ' + row + b', {"memory": "lost"}]', "mem0")
 
-        assert [row.content for row in memories(rows)] == ["a"]
-        assert bad(rows) == [("file", "is not valid JSON")]
+            assert [each.content for each in memories(rows)][:1] == ["good"], row
+            assert bad(rows)[-1] == ("file", DAMAGED), row
+            assert "lost" not in repr(rows), row
 
-    @pytest.mark.parametrize("format_", ["mem0", "letta"])
-    @pytest.mark.parametrize(
-        ("file", "reason"),
-        [
-            (b"", "ends in the middle"),
-            (b"   ", "ends in the middle"),
-            (b"[", "ends in the middle"),
-            (b'["', "ends in the middle"),
-            (b'["\\', "ends in the middle"),
-            (b'["a', "ends in the middle"),
-            (b'{"results"', "ends in the middle"),
-            (b'{"results": [1, ', "ends in the middle"),
-            (b'{"other": [1, {"a": ', "ends in the middle"),
-            (b"[1,]", "is not valid JSON"),
-            (b"[1 2]", "is not valid JSON"),
-            (b"{1: 2}", "is not valid JSON"),
-            (b'{"a" 2}', "is not valid JSON"),
-            (b'{"a": ]', "is not valid JSON"),
-            (b'{"a": 1} {}', "is not valid JSON: it goes on after its end"),
-            (b"\xff\xfe[\x00]\x00", "is not valid JSON: it goes on after its end"),
-        ],
-    )
-    def test_around_the_rows_ends_the_file(self, file: bytes, reason: str, format_: str) -> None:
-        assert ("file", reason) in bad(read(file, format_))
+    def test_damage_around_the_rows_is_reported(self) -> None:
+        for file in (
+            *(b"", b"   ", b"[", b'["', b'["\\', b'["a', b'{"results"', b'{"results": [1, '),
+            *(b'{"other": [1, {"a": ', b"[1,]", b"[1 2]", b"{1: 2}", b'{"a" 2}', b'{"a": ]'),
+            *(b'{"a": 1} {}', b"[] []", b"\xff\xfe[\x00]\x00"),
+        ):
+            for format_ in ("mem0", "letta"):
+                assert ("file", DAMAGED) in bad(read(file, format_)), (format_, file)
 
-    def test_a_byte_order_mark_is_no_fault(self) -> None:
+    def test_a_single_text_never_fills_the_memory(self) -> None:
+        class Endless(io.BytesIO):
+            reads = 0
+
+            def read(self, size: int | None = -1) -> bytes:
+                self.reads += 1
+                return super().read(size) if self.reads == 1 else b"x" * (size or 0)
+
+        for opening in (b'["', b'{"', b'[{"memory": "', b'{"results": ["', b"[1"):
+            stream = Endless(opening)
+            rows = list(READERS["mem0"](stream))
+
+            reason = f"holds a text that {TOO_LONG}"
+            assert bad(rows) == [("file", reason)] or opening == b"[1", opening
+            assert stream.reads < 50, opening
+
+    def test_an_abandoned_document_leaves_no_unraisable_error(self) -> None:
+        rows = READERS["mem0"](io.BytesIO(b'[{"memory": "good"}, "a", 1 "content of a mem'))
+
+        next(rows)
+        del rows  # pytest turns an error in the garbage collector into a failure
+
+    def test_nesting_around_the_rows_is_bounded(self) -> None:
+        file = b'{"x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
+        assert bad(read(file, "mem0")) == [("file", "is nested too deep")]
+
+    def test_a_byte_order_mark_is_skipped(self) -> None:
         row = b'{"type": "entity", "name": "x", "observations": ["good"]}'
 
         assert len(memories(read(b'\xef\xbb\xbf[{"memory": "good"}]', "mem0"))) == 1
         assert len(memories(read(b"\xef\xbb\xbf" + row, "mcp"))) == 1
 
-    @pytest.mark.parametrize("chunk", [1, 2, 3, 7])
-    def test_is_read_the_same_whatever_the_size_of_the_pieces(
-        self, chunk: int, monkeypatch: pytest.MonkeyPatch
+    def test_the_size_of_the_chunks_makes_no_difference(
+        self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         tricky = [{"memory": 'a "quoted" \\ text', "x\\": ["]", "}", "\\"]}, {"memory": "ü\u2028"}]
-        files = [fixture("agent-v2.af"), fixture("agent-v1.af"), fixture("passages.json")]
-        whole = [read(file, "letta") for file in files] + [read(json.dumps(tricky), "mem0")]
+        names = ("agent-v2.af", "agent-v1.af", "passages.json")
 
-        monkeypatch.setattr(json_document, "_CHUNK_BYTES", chunk)
+        def everything() -> list[list[object]]:
+            rows = [read(fixture(name), "letta") for name in names]
+            return [*rows, read(json.dumps(tricky, ensure_ascii=False), "mem0")]
 
-        pieces = [read(file, "letta") for file in files] + [read(json.dumps(tricky), "mem0")]
-        assert pieces == whole
-        assert all(memories(rows) for rows in pieces)
+        expected = everything()
+        for chunk_bytes in (1, 2, 3, 7):
+            monkeypatch.setattr(json_document, "_CHUNK_BYTES", chunk_bytes)
+            assert everything() == expected, chunk_bytes
+        assert all(memories(rows) for rows in expected)
 
-    def test_a_name_of_any_length_is_no_fault(self) -> None:
+    def test_a_long_key_is_skipped(self) -> None:
         file = f'{{"{"x" * 5_000}": 1, "results": [{{"memory": "good"}}]}}'
 
         assert len(memories(read(file, "mem0"))) == 1
-
-    def test_an_empty_object_has_nothing_at_any_place(self) -> None:
-        document = Document(stream("{}"), [("results", None)])
-
-        assert (list(document.values()), document.lists) == ([], set())
-
-    def test_two_documents_are_refused(self) -> None:
-        with pytest.raises(InvalidValue, match="goes on after its end"):
-            list(Document(stream("[] []"), [(None,)]).values())

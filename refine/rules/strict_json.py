@@ -1,0 +1,134 @@
+"""The one strict JSON parser. It never repairs, and its errors never quote the input."""
+
+import json
+import math
+import re
+from typing import Any, NoReturn
+
+from refine.errors import InvalidValue
+
+MAX_DEPTH = 20
+MAX_DIGITS = 100
+
+_BEYOND_DIGITS = 10**MAX_DIGITS
+_NOT_BLANK = re.compile(r"[^ \t\r\n]")
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+def strict_json(
+    text: str | bytes, subject: str = "", *, max_bytes: int, max_fields: int | None = None
+) -> Any:
+    """Return the JSON value in ``text``; ``subject`` names it in error messages.
+
+    Raises InvalidValue unless ``text`` is exactly one JSON value within the limits, without
+    repeated keys, NaN, infinities, NUL characters or lone surrogates.
+    """
+    values = strict_json_values(text, subject, max_bytes=max_bytes, max_fields=max_fields)
+    if len(values) != 1:
+        raise InvalidValue(f"{subject} must be valid JSON".strip())
+    return values[0]
+
+
+def strict_json_values(
+    text: str | bytes, subject: str = "", *, max_bytes: int, max_fields: int | None = None
+) -> list[Any]:
+    """Return the JSON values in ``text``, which may follow one another without a separator."""
+    try:
+        values = _decode(_bounded(text, max_bytes))
+        for value in values:
+            _check(value, max_fields)
+    except _Refusal as refusal:
+        raise InvalidValue(f"{subject} {refusal}".strip()) from None
+    return values
+
+
+def check_parsed(value: Any, *, max_fields: int) -> None:
+    """Raise InvalidValue where another parser's ``value`` breaks the rules of ``strict_json``."""
+    try:
+        _check(value, max_fields)
+    except _Refusal as refusal:
+        raise InvalidValue(str(refusal)) from None
+
+
+class _Refusal(Exception):
+    """Says what is wrong, without the subject."""
+
+
+def _bounded(text: str | bytes, max_bytes: int) -> str:
+    if isinstance(text, str):
+        size = len(text.encode(errors="surrogatepass")) if len(text) * 4 > max_bytes else 0
+    else:
+        size = len(text)
+    if size > max_bytes:
+        raise _Refusal(f"must not be longer than {max_bytes:,} bytes")
+    try:
+        return text if isinstance(text, str) else text.decode()
+    except UnicodeDecodeError:
+        raise _Refusal("must be valid UTF-8") from None
+
+
+def _decode(text: str) -> list[Any]:
+    values, end = [], 0
+    try:
+        while (start := _NOT_BLANK.search(text, end)) is not None:
+            value, end = _DECODER.raw_decode(text, start.start())
+            values.append(value)
+    except ValueError:  # its message has a position, which helps nobody here
+        raise _Refusal("must be valid JSON") from None
+    except RecursionError:
+        raise _Refusal(f"must not be nested more than {MAX_DEPTH} levels deep") from None
+    return values
+
+
+def _check(value: Any, max_fields: int | None) -> None:
+    fields, depth, level = 0, 0, [value]
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise _Refusal(f"must not be nested more than {MAX_DEPTH} levels deep")
+        inner: list[Any] = []
+        for each in level:
+            if isinstance(each, dict):
+                fields += len(each)
+                inner += each.keys()
+                inner += each.values()
+            elif isinstance(each, list):
+                inner += each
+            else:
+                _check_scalar(each)
+        if max_fields is not None and fields > max_fields:
+            raise _Refusal(f"must not have more than {max_fields:,} fields")
+        level = inner
+
+
+def _check_scalar(value: Any) -> None:
+    if isinstance(value, str) and (found := _UNSTORABLE.search(value)):
+        if found.group() == "\x00":
+            raise _Refusal("must not contain a NUL character")
+        raise _Refusal("must be valid Unicode (it contains half of a surrogate pair)")
+    if isinstance(value, int) and abs(value) >= _BEYOND_DIGITS:
+        raise _Refusal(f"must not contain a number of more than {MAX_DIGITS} digits")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _Refusal("must not contain a number that is too large")
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise _Refusal("must not repeat a key")
+    return made
+
+
+def _parse_int(digits: str) -> int:
+    if len(digits) > MAX_DIGITS + 1:  # Python refuses to convert very long ones
+        raise _Refusal(f"must not contain a number of more than {MAX_DIGITS} digits")
+    return int(digits)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise _Refusal(f"must not contain {name}, which is not JSON")
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_unique_keys, parse_int=_parse_int, parse_constant=_refuse_constant
+)

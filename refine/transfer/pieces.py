@@ -1,0 +1,98 @@
+"""Rows as the memories that they become: validated, and split where they are too long."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from refine.errors import InvalidValue, Refused
+from refine.extensions import canonical_json
+from refine.models.memory import MEMORY_TYPES
+from refine.rules.content import known_tags, memory_content
+from refine.rules.splitting import split
+from refine.sealing import DataKey
+from refine.transfer.report import Report
+from refine.transfer.rows import BadRow, Incoming, LeftOut, Row, is_opaque
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A memory to be stored: all of a row, or one part of a row that was split."""
+
+    row: Incoming
+    content: str
+    memory_type: str
+    tags: list[str]
+    part: int = 1
+    parts: int = 1
+
+    @property
+    def is_kept_core(self) -> bool:
+        """Whether it becomes a core memory that is not discarded."""
+        return self.memory_type == "core" and self.row.discarded_at is None
+
+    def source_id(self, key: DataKey) -> str:
+        """Return its id at the source, hashed if the id could be words or there is none."""
+        row = self.row
+        if row.source_id is not None:
+            id_ = row.source_id if is_opaque(row.source_id) else _hashed(key, row.source_id)
+        else:
+            at = row.created_at.isoformat() if row.created_at is not None else None
+            id_ = _hashed(key, row.within, row.content.strip(), at)
+        return id_ if self.parts == 1 else f"{id_}.{self.part}"
+
+    def extra_fields(self, source_id: str) -> str | None:
+        """Return the row's other fields as JSON; a part also says which part of what it is."""
+        if self.parts == 1:
+            return self.row.extra
+        part_of = source_id.removesuffix(f".{self.part}")
+        link = {"part": self.part, "parts": self.parts, "part_of": part_of}
+        return json.dumps({**_fields(self.row.extra), **link}, ensure_ascii=False, sort_keys=True)
+
+
+def refuse_bad_rows(rows: Iterable[Row], memory_type: str) -> None:
+    """Raise Refused for the first bad row."""
+    for row in rows:
+        if not isinstance(row, LeftOut) and isinstance(bad := _pieces(row, memory_type), BadRow):
+            raise Refused(f"nothing was imported: {bad.place}: {bad.reason}")
+
+
+def good_rows(rows: Iterable[Row], memory_type: str, report: Report) -> Iterator[list[Piece]]:
+    """Yield the pieces of each good row; note the other rows in the report."""
+    for row in rows:
+        if isinstance(row, LeftOut):
+            report.left_out[row.kind] += 1
+        elif isinstance(pieces := _pieces(row, memory_type), BadRow):
+            report.note_bad(pieces)
+        else:
+            report.split_rows += len(pieces) > 1
+            yield pieces
+
+
+def _pieces(row: Incoming | BadRow, default_type: str) -> list[Piece] | BadRow:
+    if isinstance(row, BadRow):
+        return row
+    memory_type = default_type if row.memory_type is None else row.memory_type
+    if memory_type not in MEMORY_TYPES:
+        return BadRow(row.place, f"memory_type must be one of {', '.join(MEMORY_TYPES)}")
+    try:
+        tags = known_tags(row.tags)
+        contents = [memory_content(part) for part in split(row.content) or [""]]
+    except InvalidValue as error:
+        return BadRow(row.place, str(error))
+    return [
+        Piece(row, content, memory_type, tags, number, len(contents))
+        for number, content in enumerate(contents, 1)
+    ]
+
+
+def _hashed(key: DataKey, *words: str | None) -> str:
+    return key.mac(canonical_json(words), "agent_memories.source_id")
+
+
+def _fields(extra: str | None) -> dict[str, Any]:
+    try:
+        fields = json.loads(extra or "{}")
+    except (ValueError, RecursionError):
+        fields = None
+    return fields if isinstance(fields, dict) else {"extra": extra}
