@@ -1,13 +1,13 @@
 """Encryption at rest and keyed hashes: the one door to memory content.
 
 Two layers. Every agent has a random data key, and the platform one more for its audit chains;
-contents and keyed hashes hang on those. A data key is stored wrapped by the first of
+contents and keyed hashes depend on those. A data key is stored wrapped by the first of
 REFINE_ENCRYPTION_KEYS, so rotation re-wraps small rows and touches no record, and destroying a
-data key erases all that hangs on it.
+data key erases everything sealed with it.
 
 Sealed bytes: version (1 byte), nonce (12), AES-256-GCM ciphertext with its tag. The context, a
-name such as ``agent_memories.content``, is authenticated with it, so that bytes moved to another
-column do not open.
+name such as ``agent_memories.content``, is authenticated too, so that bytes moved to another
+column cannot be opened.
 """
 
 import hashlib
@@ -44,14 +44,14 @@ class DataKey:
         return _VERSION + nonce + self._cipher.encrypt(nonce, text.encode(), context.encode())
 
     def open(self, sealed: bytes, context: str) -> str:
-        """Return the text; raise SealingError if key, context or bytes are not the ones."""
+        """Return the text; raise SealingError if the key, the context or the bytes do not match."""
         version, nonce, body = sealed[:1], sealed[1 : _NONCE_BYTES + 1], sealed[_NONCE_BYTES + 1 :]
         try:
             if version != _VERSION:
                 raise InvalidTag
             return self._cipher.decrypt(nonce, body, context.encode()).decode()
         except (InvalidTag, ValueError):
-            raise SealingError(f"{context} cannot be opened: it was altered, or moved") from None
+            raise SealingError(f"{context} cannot be opened: it was altered or moved") from None
 
     def mac(self, text: str, context: str) -> str:
         """Return the keyed hash (HMAC-SHA-256, hexadecimal) of ``text`` for ``context``."""
@@ -68,7 +68,7 @@ class Keyring:
 
     @property
     def fingerprints(self) -> frozenset[str]:
-        """The names under which wrapped keys say who wrapped them."""
+        """The names by which a wrapped key refers to the key that wrapped it."""
         return frozenset(self._fernets)
 
     def wrap_new(self) -> bytes:
@@ -86,8 +86,8 @@ class Keyring:
     def _fernet(self, fingerprint: str) -> Fernet:
         if fingerprint not in self._fernets:
             raise WrongKey(
-                "REFINE_ENCRYPTION_KEYS does not hold the key that this database was sealed with "
-                f"(fingerprint {fingerprint}); add it back, nothing was written"
+                "REFINE_ENCRYPTION_KEYS does not hold the key that this database was sealed "
+                f"with (fingerprint {fingerprint}); add it back. Nothing was written"
             )
         return self._fernets[fingerprint]
 

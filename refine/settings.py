@@ -1,5 +1,6 @@
 """Settings: built once from the environment by ``create_app()``; nothing else reads it."""
 
+import dataclasses
 import os
 import re
 import secrets
@@ -7,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from cryptography.fernet import Fernet
@@ -17,90 +18,175 @@ from refine import embedded
 from refine.errors import InvalidValue, SettingsError
 from refine.rules.due import valid_schedule
 
-OPENROUTER_BASE_URL = "https://openrouter.ai/api/v1"
 DEFAULT_DATA_DIR = ".refine"
 
-_LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+# Takes a variable's name and text; raises SettingsError or InvalidValue with the name and a reason.
+_Parse = Callable[[str, str], Any]
+
+
+def _text(_name: str, text: str) -> str:
+    return text
+
+
+def _folder(_name: str, text: str) -> Path:
+    return Path(text).absolute()
+
+
+def _whole_number(minimum: int, maximum: int) -> _Parse:
+    def parse(name: str, text: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,12}", text) or not minimum <= int(text) <= maximum:
+            raise SettingsError(f"{name} must be a whole number from {minimum} to {maximum:,}")
+        return int(text)
+
+    return parse
+
+
+def _share(name: str, text: str) -> Decimal:
+    try:
+        share = Decimal(text)
+    except InvalidOperation:
+        share = Decimal("NaN")
+    if not (share.is_finite() and 0 <= share <= 1):
+        raise SettingsError(f"{name} must be a number from 0 to 1")
+    return share
+
+
+def _switch(name: str, text: str) -> bool:
+    if text not in ("0", "1"):
+        raise SettingsError(f"{name} must be 0 or 1")
+    return text == "1"
+
+
+def _log_level(name: str, text: str) -> str:
+    levels = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+    if text.upper() not in levels:
+        raise SettingsError(f"{name} must be one of {', '.join(levels)}")
+    return text.upper()
+
+
+def _header_value(name: str, text: str) -> str:
+    if not re.fullmatch("[ -~]+", text):
+        raise SettingsError(f"{name} must be printable ASCII: it is sent in an HTTP header")
+    return text
+
+
+def _schedule(name: str, text: str) -> str:
+    return valid_schedule(text, field=name)
+
+
+def _http_url(name: str, text: str) -> str:
+    parts = _url_parts(name, text, ("http", "https"), "http://host or https://host")
+    if not parts.hostname:
+        raise SettingsError(f"{name} must look like http://host or https://host")
+    if parts.username is not None:  # these URLs are shown and recorded
+        raise SettingsError(f"{name} must not contain a user name or password")
+    return text.rstrip("/")
+
+
+def _database_url(name: str, text: str) -> str:
+    """Name the driver: PaaS hosts give ``postgres://``, which SQLAlchemy does not know."""
+    schemes = ("postgres", "postgresql", "postgresql+psycopg")
+    scheme = _url_parts(name, text, schemes, "postgresql://…; Refine needs PostgreSQL").scheme
+    return "postgresql+psycopg" + text[len(scheme) :]
+
+
+def _redis_url(name: str, text: str) -> str:
+    _url_parts(name, text, ("redis", "rediss", "unix"), "redis://…, rediss://… or unix://…")
+    return text
+
+
+def _url_parts(name: str, text: str, schemes: tuple[str, ...], example: str) -> Any:
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        raise SettingsError(f"{name} is not a URL; use {example}") from None
+    if parts.scheme not in schemes or not (parts.netloc or parts.path.strip("/") or parts.query):
+        raise SettingsError(f"{name} must look like {example}")
+    return parts
+
+
+def _encryption_keys(name: str, text: str) -> tuple[str, ...]:
+    keys = tuple(key.strip() for key in text.split(",") if key.strip())
+    try:
+        if all(Fernet(key) for key in keys) and keys:
+            return keys
+    except ValueError:
+        pass
+    raise SettingsError(
+        f"{name} must be one or more Fernet keys (32 bytes in URL-safe base64), separated by "
+        "commas; `refine keys new` prints one"
+    )
+
+
+def _variable(name: str, parse: _Parse, *, is_secret: bool = False, **default: Any) -> Any:
+    return field(**default, repr=not is_secret, metadata={"name": name, "parse": parse})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Everything that an operator can set. Secrets do not show in its ``repr``."""
+    """Everything that an operator can set. Secrets do not appear in its ``repr``."""
 
-    data_dir: Path
-    database_url: str = field(repr=False)
-    redis_url: str = field(repr=False)
+    data_dir: Path = _variable("REFINE_DATA_DIR", _folder)
+    database_url: str = _variable("DATABASE_URL", _database_url, is_secret=True)
+    redis_url: str = _variable("REDIS_URL", _redis_url, is_secret=True)
     embedded_postgres: bool
     embedded_valkey: bool
-    secret_key: str = field(repr=False)
-    encryption_keys: tuple[str, ...] = field(repr=False)
-    openrouter_api_key: str | None = field(default=None, repr=False)
-    openrouter_base_url: str = OPENROUTER_BASE_URL
-    schedule: str = "0 4 * * 1"
-    cooldown_hours: int = 24
-    rolling_floor: Decimal = Decimal("0.5")
-    max_turns: int = 30
-    max_seconds: int = 900
-    context_tokens: int = 128_000
-    plain_openai: bool = False
-    api_reads_per_minute: int = 600
-    api_writes_per_minute: int = 120
-    port: int = 8000
-    public_url: str = "http://localhost:8000"
-    log_level: str = "INFO"
-    metrics_token: str | None = field(default=None, repr=False)
+    secret_key: str = _variable("SECRET_KEY", _text, is_secret=True)
+    encryption_keys: tuple[str, ...] = _variable(
+        "REFINE_ENCRYPTION_KEYS", _encryption_keys, is_secret=True
+    )
+    openrouter_api_key: str | None = _variable(
+        "OPENROUTER_API_KEY", _header_value, is_secret=True, default=None
+    )
+    openrouter_base_url: str = _variable(
+        "OPENROUTER_BASE_URL", _http_url, default="https://openrouter.ai/api/v1"
+    )
+    schedule: str = _variable("REFINE_SCHEDULE", _schedule, default="0 4 * * 1")
+    cooldown_hours: int = _variable("REFINE_COOLDOWN_HOURS", _whole_number(1, 168), default=24)
+    rolling_floor: Decimal = _variable("REFINE_ROLLING_FLOOR", _share, default=Decimal("0.5"))
+    max_turns: int = _variable("REFINE_MAX_TURNS", _whole_number(1, 1_000), default=30)
+    max_seconds: int = _variable("REFINE_MAX_SECONDS", _whole_number(1, 86_400), default=900)
+    context_tokens: int = _variable(
+        "REFINE_CONTEXT_TOKENS", _whole_number(1_000, 100_000_000), default=128_000
+    )
+    plain_openai: bool = _variable("REFINE_PLAIN_OPENAI", _switch, default=False)
+    api_reads_per_minute: int = _variable(
+        "REFINE_API_READS_PER_MINUTE", _whole_number(1, 1_000_000), default=600
+    )
+    api_writes_per_minute: int = _variable(
+        "REFINE_API_WRITES_PER_MINUTE", _whole_number(1, 1_000_000), default=120
+    )
+    port: int = _variable("PORT", _whole_number(1, 65_535), default=8000)
+    public_url: str = _variable("PUBLIC_URL", _http_url)
+    log_level: str = _variable("REFINE_LOG_LEVEL", _log_level, default="INFO")
+    metrics_token: str | None = _variable(
+        "REFINE_METRICS_TOKEN", _header_value, is_secret=True, default=None
+    )
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] = os.environ) -> "Settings":
         """Read every variable; raise SettingsError, with the variable's name, for a bad value.
 
-        Where no ``DATABASE_URL`` is given, the data folder is made and the secrets are kept in it.
+        Without a ``DATABASE_URL`` the data folder is created, and the secrets are kept in it.
         """
-        read = _Reader(environ)
-        data_dir = Path(read.text("REFINE_DATA_DIR", DEFAULT_DATA_DIR)).absolute()
-        database_url = read.optional("DATABASE_URL")
-        redis_url = read.optional("REDIS_URL")
-        keep = embedded.kept_secret if database_url is None else None
-        port = read.integer("PORT", 8000, minimum=1, maximum=65_535)
+        complete = _with_computed(environ, cls.port)
+        values = {
+            each.name: _parsed(each.metadata["name"], each.metadata["parse"], text)
+            for each in dataclasses.fields(cls)
+            if each.metadata and (text := _given(complete, each.metadata["name"]))
+        }
         return cls(
-            data_dir=data_dir,
-            database_url=_database_url(database_url) or embedded.database_url(data_dir),
-            redis_url=_redis_url(redis_url) or embedded.redis_url(data_dir),
-            embedded_postgres=database_url is None,
-            embedded_valkey=redis_url is None,
-            secret_key=read.secret("SECRET_KEY", data_dir, keep, secrets.token_urlsafe),
-            encryption_keys=_encryption_keys(
-                read.secret("REFINE_ENCRYPTION_KEYS", data_dir, keep, _new_encryption_key)
-            ),
-            openrouter_api_key=read.token("OPENROUTER_API_KEY"),
-            openrouter_base_url=read.url("OPENROUTER_BASE_URL", OPENROUTER_BASE_URL),
-            schedule=read.schedule("REFINE_SCHEDULE", cls.schedule),
-            cooldown_hours=read.integer("REFINE_COOLDOWN_HOURS", 24, minimum=1, maximum=168),
-            rolling_floor=read.share("REFINE_ROLLING_FLOOR", cls.rolling_floor),
-            max_turns=read.integer("REFINE_MAX_TURNS", 30, minimum=1, maximum=1_000),
-            max_seconds=read.integer("REFINE_MAX_SECONDS", 900, minimum=1, maximum=86_400),
-            context_tokens=read.integer(
-                "REFINE_CONTEXT_TOKENS", 128_000, minimum=1_000, maximum=100_000_000
-            ),
-            plain_openai=read.switch("REFINE_PLAIN_OPENAI"),
-            api_reads_per_minute=read.integer(
-                "REFINE_API_READS_PER_MINUTE", 600, minimum=1, maximum=1_000_000
-            ),
-            api_writes_per_minute=read.integer(
-                "REFINE_API_WRITES_PER_MINUTE", 120, minimum=1, maximum=1_000_000
-            ),
-            port=port,
-            public_url=read.url("PUBLIC_URL", f"http://localhost:{port}"),
-            log_level=read.choice("REFINE_LOG_LEVEL", "INFO", _LOG_LEVELS),
-            metrics_token=read.token("REFINE_METRICS_TOKEN"),
+            embedded_postgres=not _given(environ, "DATABASE_URL"),
+            embedded_valkey=not _given(environ, "REDIS_URL"),
+            **values,
         )
 
 
 def is_installed(environ: Mapping[str, str] = os.environ) -> bool:
-    """Tell whether there is a database for this environment: a given one, or an embedded one."""
-    read = _Reader(environ)
-    data_dir = Path(read.text("REFINE_DATA_DIR", DEFAULT_DATA_DIR))
-    return read.optional("DATABASE_URL") is not None or (data_dir / "postgres").is_dir()
+    """Tell whether this environment has a database, given by URL or embedded."""
+    has_url = bool(_given(environ, "DATABASE_URL"))
+    return has_url or Path(_data_dir(environ), "postgres").is_dir()
 
 
 def current() -> Settings:
@@ -108,130 +194,39 @@ def current() -> Settings:
     return cast(Settings, current_app.extensions["refine.settings"])
 
 
-class _Reader:
-    """Reads variables of an environment; a blank one counts as not set."""
+def _given(environ: Mapping[str, str], name: str) -> str:
+    """Return the variable's text; a blank one counts as not set."""
+    return environ.get(name, "").strip()
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self._environ = environ
 
-    def optional(self, name: str) -> str | None:
-        return self._environ.get(name, "").strip() or None
+def _data_dir(environ: Mapping[str, str]) -> str:
+    return _given(environ, "REFINE_DATA_DIR") or DEFAULT_DATA_DIR
 
-    def text(self, name: str, default: str) -> str:
-        return self.optional(name) or default
 
-    def token(self, name: str) -> str | None:
-        given = self.optional(name)
-        if given is not None and not re.fullmatch("[ -~]+", given):
-            raise SettingsError(f"{name} must be printable ASCII: it travels in an HTTP header")
-        return given
-
-    def integer(self, name: str, default: int, *, minimum: int, maximum: int) -> int:
-        given = self.optional(name)
-        if given is None:
-            return default
-        if not re.fullmatch(r"[0-9]{1,12}", given) or not minimum <= int(given) <= maximum:
-            raise SettingsError(f"{name} must be a whole number from {minimum} to {maximum:,}")
-        return int(given)
-
-    def share(self, name: str, default: Decimal) -> Decimal:
-        given = self.optional(name)
-        if given is None:
-            return default
-        try:
-            share = Decimal(given)
-        except InvalidOperation:
-            share = Decimal(-1)
-        if not (share.is_finite() and 0 <= share <= 1):
-            raise SettingsError(f"{name} must be a number from 0 to 1")
-        return share
-
-    def switch(self, name: str) -> bool:
-        given = self.text(name, "0")
-        if given not in ("0", "1"):
-            raise SettingsError(f"{name} must be 0 or 1")
-        return given == "1"
-
-    def choice(self, name: str, default: str, choices: tuple[str, ...]) -> str:
-        given = self.text(name, default).upper()
-        if given not in choices:
-            raise SettingsError(f"{name} must be one of {', '.join(choices)}")
-        return given
-
-    def url(self, name: str, default: str) -> str:
-        given = self.text(name, default).rstrip("/")
-        _checked_url(name, given, ("http", "https"), "http://host or https://host")
-        return given
-
-    def schedule(self, name: str, default: str) -> str:
-        try:
-            return valid_schedule(self.text(name, default), field=name)
-        except InvalidValue as error:
-            raise SettingsError(str(error)) from None
-
-    def secret(
-        self,
-        name: str,
-        data_dir: Path,
-        keep: Callable[[Path, str, Callable[[], str]], str] | None,
-        make: Callable[[], str],
-    ) -> str:
-        given = self.optional(name)
-        if given is not None:
-            return given
-        if keep is None:
+def _with_computed(environ: Mapping[str, str], default_port: int) -> dict[str, str]:
+    """Add the variables whose default depends on other variables or on the data folder."""
+    complete = {**environ, "REFINE_DATA_DIR": _data_dir(environ)}
+    data_dir = Path(complete["REFINE_DATA_DIR"]).absolute()
+    for name, make in (
+        ("SECRET_KEY", secrets.token_urlsafe),
+        ("REFINE_ENCRYPTION_KEYS", lambda: Fernet.generate_key().decode()),
+    ):
+        if _given(environ, name):
+            continue
+        if _given(environ, "DATABASE_URL"):
             raise SettingsError(f"{name} must be set when DATABASE_URL is given")
-        return keep(data_dir, name.lower(), make)
+        complete[name] = embedded.kept_secret(data_dir, name.lower(), make)
+    if not _given(environ, "DATABASE_URL"):
+        complete["DATABASE_URL"] = embedded.database_url(data_dir)
+    if not _given(environ, "REDIS_URL"):
+        complete["REDIS_URL"] = embedded.redis_url(data_dir)
+    if not _given(environ, "PUBLIC_URL"):
+        complete["PUBLIC_URL"] = f"http://localhost:{_given(environ, 'PORT') or default_port}"
+    return complete
 
 
-def _new_encryption_key() -> str:
-    return Fernet.generate_key().decode()
-
-
-def _encryption_keys(text: str) -> tuple[str, ...]:
-    keys = tuple(key.strip() for key in text.split(",") if key.strip())
-    for key in keys:
-        try:
-            Fernet(key)
-        except ValueError:
-            keys = ()
-    if not keys:
-        raise SettingsError(
-            "REFINE_ENCRYPTION_KEYS must be one or more Fernet keys (32 bytes in URL-safe base64), "
-            "separated by commas; `refine keys new` prints one"
-        )
-    return keys
-
-
-def _database_url(url: str | None) -> str | None:
-    """Name the driver: PaaS hosts give ``postgres://``, which SQLAlchemy does not know."""
-    if url is None:
-        return None
-    schemes = ("postgres", "postgresql", "postgresql+psycopg")
-    scheme = _checked_url("DATABASE_URL", url, schemes, "postgresql://…; Refine needs PostgreSQL")
-    return "postgresql+psycopg" + url[len(scheme) :]
-
-
-def _redis_url(url: str | None) -> str | None:
-    if url is not None:
-        _checked_url(
-            "REDIS_URL", url, ("redis", "rediss", "unix"), "redis://…, rediss://… or unix://…"
-        )
-    return url
-
-
-def _checked_url(name: str, url: str, schemes: tuple[str, ...], example: str) -> str:
+def _parsed(name: str, parse: _Parse, text: str) -> Any:
     try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError:
-        raise SettingsError(f"{name} is not a URL; use {example}") from None
-    if parts.scheme.startswith("http"):
-        is_complete = bool(parts.hostname)
-        if parts.username is not None:  # these URLs are shown and recorded
-            raise SettingsError(f"{name} must not hold a name or password")
-    else:
-        is_complete = bool(parts.netloc or parts.path.strip("/") or parts.query)
-    if parts.scheme not in schemes or not is_complete:
-        raise SettingsError(f"{name} must look like {example}")
-    return parts.scheme
+        return parse(name, text)
+    except InvalidValue as error:
+        raise SettingsError(str(error)) from None

@@ -7,7 +7,7 @@ from typing import Any
 
 from refine.errors import InvalidValue, ProviderError
 from refine.llm.messages import Message, Reply, ToolCall, Usage
-from refine.rules.content import made_storable
+from refine.rules.content import sanitized
 from refine.rules.tool_arguments import parse_arguments
 
 # No call costs more; a figure above it is not believed.
@@ -93,7 +93,7 @@ def _text(content: Any) -> str | None:
         parts = [part.get("text") for part in content if isinstance(part, dict)]
         content = "".join(part for part in parts if isinstance(part, str)) or None
     # text that is cut in the middle of an emoji ends in half a surrogate pair
-    return made_storable(content) if isinstance(content, str) else None
+    return sanitized(content) if isinstance(content, str) else None
 
 
 def _tool_calls(message: dict[str, Any], *, is_cut: bool) -> tuple[ToolCall, ...]:

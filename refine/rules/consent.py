@@ -1,4 +1,4 @@
-"""What counts as a yes."""
+"""What counts as consent."""
 
 import re
 

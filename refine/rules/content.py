@@ -1,4 +1,4 @@
-"""What may be stored as text, decided once for every entrance."""
+"""Which text may be stored: the one place that decides, for every way in."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -16,14 +16,14 @@ IMMUTABLE_TAGS = frozenset({"audio", "somatic", "voice"})
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-# With what turns the direction of writing around: it makes a name look like another.
+# Includes overrides of the text direction, which make a name look like another.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 def storable(text: object, *, field: str) -> str:
-    """Return ``text`` if PostgreSQL and UTF-8 can hold it as it stands.
+    """Return ``text`` unchanged if PostgreSQL and UTF-8 can hold it.
 
-    Raises InvalidValue for anything but a string, for NUL and for lone surrogates.
+    Raises InvalidValue for anything but a string, and for NUL or lone surrogates in it.
     """
     if not isinstance(text, str):
         raise InvalidValue(f"{field} must be text")
@@ -34,8 +34,8 @@ def storable(text: object, *, field: str) -> str:
     return text
 
 
-def made_storable(text: str) -> str:
-    """Return ``text`` with U+FFFD in place of each NUL and each half of a surrogate pair."""
+def sanitized(text: str) -> str:
+    """Return ``text`` with each NUL and each lone surrogate replaced by U+FFFD."""
     return _UNSTORABLE.sub("\ufffd", text)
 
 
@@ -52,19 +52,19 @@ def bounded_text(text: object, *, field: str, limit: int) -> str:
 
 
 def memory_content(text: object) -> str:
-    """Return the content of a memory as it is stored: trimmed, 1 to 10,000 characters."""
+    """Return a memory's content as stored: trimmed, 1 to 10,000 characters; or InvalidValue."""
     return bounded_text(text, field="content", limit=MAX_CONTENT_CHARACTERS)
 
 
 def prompt_text(field: str, text: object) -> str | None:
-    """Return a prompt, trimmed, at most 10,000 characters; blank or None means the default."""
+    """Return a prompt, trimmed, at most 10,000 characters; None (the default) if it is blank."""
     if text is None or not storable(text, field=field).strip():
         return None
     return bounded_text(text, field=field, limit=MAX_PROMPT_CHARACTERS)
 
 
 def one_line(text: object, *, field: str, limit: int = MAX_NAME_CHARACTERS) -> str:
-    """Return a name: trimmed, one line, no control characters (it goes into prompts and logs)."""
+    """Return a trimmed line without control characters: names appear in prompts and logs."""
     name = bounded_text(text, field=field, limit=limit)
     if _CONTROL.search(name):
         raise InvalidValue(f"{field} must be one line without control characters")
@@ -72,7 +72,7 @@ def one_line(text: object, *, field: str, limit: int = MAX_NAME_CHARACTERS) -> s
 
 
 def known_tags(tags: object) -> list[str]:
-    """Return the tags, each once, in the order of ``TAGS``; InvalidValue names unknown ones."""
+    """Return the tags, each once, in the order of ``TAGS``; InvalidValue if one is unknown."""
     if isinstance(tags, str | bytes | Mapping) or not isinstance(tags, Iterable):
         raise InvalidValue(f"tags must be a list of: {', '.join(TAGS)}")
     given = list(tags)
@@ -83,5 +83,5 @@ def known_tags(tags: object) -> list[str]:
 
 
 def identity(content: str) -> str:
-    """Return the form in which two contents are exact duplicates: trimmed and lower-cased."""
+    """Return the form in which exact duplicates are equal: trimmed and lower-cased."""
     return content.strip().lower()

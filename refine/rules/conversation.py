@@ -1,4 +1,4 @@
-"""A finished conversation as a platform hands it over: messages as chat completions have them."""
+"""A finished conversation as a platform hands it over: chat completion messages."""
 
 from datetime import datetime
 from typing import Any
@@ -10,8 +10,8 @@ from refine.rules.instants import instant
 ROLES = ("system", "developer", "user", "assistant", "tool")
 FIELDS = ("role", "content", "name", "at")
 
-# What messages of chat completions have besides (the last three as servers of reasoning models add
-# them): taken, so that a platform can hand over what it has, and not looked at.
+# Other fields of chat completion messages (the last three are from servers of reasoning models),
+# accepted and ignored so that a platform can hand over messages as it has them.
 IGNORED = (
     *("tool_calls", "tool_call_id", "function_call", "refusal", "annotations", "audio"),
     *("reasoning", "reasoning_details", "reasoning_content"),
@@ -23,17 +23,19 @@ MAX_CONVERSATION_CHARACTERS = 500_000
 
 
 def valid_conversation(messages: object, *, now: datetime) -> list[dict[str, Any]]:
-    """Return the messages as they are kept: role, name and time where given, content as one text.
+    """Return the messages as they are stored: role, name and time if given, content as one text.
 
-    Content is a text, or a list of parts, of which those of text count; a message without any is
-    left out, as are ``IGNORED`` fields. Raises InvalidValue for everything else, for fields that
-    are not known, where no text is left, and for more than 2,000 messages, 50,000 characters in
-    one or 500,000 in all; the error names the place, and does not repeat what stands there.
+    Content is text or a list of parts, of which only text counts; messages without text and
+    ``IGNORED`` fields are dropped. Raises InvalidValue, which names the place and quotes nothing,
+    for anything else, for unknown fields, if no text is left, and beyond 2,000 messages, 50,000
+    characters in a message or 500,000 in all.
     """
     if not isinstance(messages, list) or not messages:
         raise InvalidValue("messages must be a list of at least one message")
     if len(messages) > MAX_MESSAGES:
-        raise InvalidValue(f"messages are {len(messages):,}; at most {MAX_MESSAGES:,} are taken")
+        raise InvalidValue(
+            f"there are {len(messages):,} messages; at most {MAX_MESSAGES:,} are accepted"
+        )
     read = [_message(message, f"messages[{n}]", now) for n, message in enumerate(messages)]
     kept = [message for message in read if message["content"] is not None]
     if not kept:
@@ -42,7 +44,7 @@ def valid_conversation(messages: object, *, now: datetime) -> list[dict[str, Any
     if characters > MAX_CONVERSATION_CHARACTERS:
         raise InvalidValue(
             f"messages have {characters:,} characters; at most "
-            f"{MAX_CONVERSATION_CHARACTERS:,} are taken"
+            f"{MAX_CONVERSATION_CHARACTERS:,} are accepted"
         )
     return kept
 
@@ -51,7 +53,7 @@ def _message(message: object, place: str, now: datetime) -> dict[str, Any]:
     if not isinstance(message, dict):
         raise InvalidValue(f"{place} must be an object with role and content")
     if not message.keys() <= {*FIELDS, *IGNORED}:
-        raise InvalidValue(f"{place} has a field that is not known; it takes: {', '.join(FIELDS)}")
+        raise InvalidValue(f"{place} has an unknown field; known fields: {', '.join(FIELDS)}")
     if message.get("role") not in ROLES:
         raise InvalidValue(f"{place}.role must be one of {', '.join(ROLES)}")
     kept: dict[str, Any] = {"role": message["role"]}
@@ -70,7 +72,7 @@ def _instant(value: object, place: str, now: datetime) -> datetime | None:
 
 
 def _content(content: object, place: str) -> str | None:
-    """None where there is no text: a call of a tool, a picture."""
+    """Return the text; None for a message without text, such as a tool call or a picture."""
     if isinstance(content, list):
         content = "\n".join(text for part in content for text in _texts_of(part, place))
     if content is None or (isinstance(content, str) and not content.strip()):

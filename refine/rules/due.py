@@ -1,7 +1,7 @@
-"""Slots of a schedule: cron in an account's local time, with daylight saving settled.
+"""Slots of a schedule: cron expressions in an account's local time.
 
-A local time that a clock change skips runs at the next valid minute; one that it repeats runs
-once, the first time.
+A local time that a clock change skips runs at the next valid minute; a repeated one runs only the
+first time.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -11,15 +11,15 @@ from croniter import CroniterError, croniter
 
 from refine.errors import InvalidValue
 
-# More than any clock change; how far local time may run ahead of the slots that have passed.
+# Longer than any clock change: how far local time may be ahead of the last slot.
 _WIDEST_CLOCK_CHANGE = timedelta(hours=25)
 
 
 def valid_schedule(schedule: object, *, field: str = "schedule") -> str:
     """Return a cron expression of five fields, or raise InvalidValue.
 
-    One that never comes due (30 February) is refused, and so is croniter's ``R``: a random time,
-    another one whenever it is asked.
+    Refuses expressions that never come due (30 February) and croniter's ``R``, a random time that
+    changes with every call.
     """
     fields = schedule.split() if isinstance(schedule, str) else []
     text = " ".join(fields)
@@ -68,7 +68,7 @@ def _comes_due(schedule: str) -> bool:
 
 
 def _instant(local: datetime, zone: ZoneInfo) -> datetime:
-    """The instant of a naive local time: the first of two, or the next valid minute of none."""
+    """Return the UTC instant of a local time: the first if repeated, the next valid if skipped."""
     while True:
         instant = local.replace(tzinfo=zone, fold=0).astimezone(UTC)
         if instant.astimezone(zone).replace(tzinfo=None) == local:

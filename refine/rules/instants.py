@@ -6,29 +6,30 @@ from refine.errors import InvalidValue
 
 EARLIEST = datetime(1980, 1, 1, tzinfo=UTC)
 
-# A clock that is ahead, or a local time that does not say so, is no reason to refuse a memory.
+# For clocks that are ahead, and for local times without a zone.
 TOLERANCE = timedelta(days=1)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-# Seconds until the year 5138; beyond, each unit begins in 1973, so that none is taken for another.
+# (limit, units per second). Seconds reach the year 5138; each finer unit starts in 1973, so that
+# no two units overlap.
 _UNITS = ((10**11, 1), (10**14, 10**3), (10**17, 10**6), (10**20, 10**9))
 
 
 def instant(value: object, *, now: datetime) -> datetime | None:
-    """Return a time in ISO 8601, or in seconds, ms, µs or ns since 1970; None where it is blank.
+    """Return a time given in ISO 8601 or in s, ms, µs or ns since 1970; None for a blank value.
 
-    A time without a zone is UTC. Raises InvalidValue for what is no time, lies before 1980, or more
-    than a day after ``now``.
+    A time without a zone is UTC. Raises InvalidValue for other values and for times before 1980 or
+    more than a day after ``now``.
     """
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
     try:
-        at = _read(value)
+        at = _parse(value)
     except (ValueError, OverflowError):
         at = None
     if at is None:
-        raise InvalidValue("is not a time in ISO 8601 or since 1970")
+        raise InvalidValue("is not a time in ISO 8601 or a number of seconds since 1970")
     if at < EARLIEST:
         raise InvalidValue(f"lies before {EARLIEST.year}")
     if at > now + TOLERANCE:
@@ -36,7 +37,7 @@ def instant(value: object, *, now: datetime) -> datetime | None:
     return at
 
 
-def _read(value: object) -> datetime | None:
+def _parse(value: object) -> datetime | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):

@@ -1,10 +1,10 @@
-"""Reading memory ids as language models write them."""
+"""Memory ids as language models write them."""
 
 import re
 
 from refine.errors import InvalidValue
 
-# More than anyone merges into one memory, and far below what a database takes in a list.
+# Far more than one merge takes, and far fewer than a database takes in a list.
 MAX_IDS = 1_000
 
 _ID = re.compile(r"#?([0-9]{1,18})")
@@ -12,10 +12,10 @@ _EXPECTED = "use a number such as 7, or a list such as [7, 9]"
 
 
 def parse_ids(value: object) -> list[int]:
-    """Return the distinct ids in the order given: 7, "7", "#7", "7, 9", [7, 9].
+    """Return the distinct ids in their order; accepts 7, "7", "#7", "7, 9" and [7, 9].
 
-    Raises InvalidValue for everything else (``True``, ``1.0``, ``"1abc"``, ``[]``, ids below 1);
-    the message does not repeat what was given.
+    Raises InvalidValue, which quotes nothing, for everything else, such as ``True``, ``1.0``,
+    ``"1abc"``, ``[]`` and ids below 1.
     """
     if isinstance(value, str):
         parts: list[object] = [part.strip() for part in value.split(",")]
@@ -31,7 +31,7 @@ def parse_ids(value: object) -> list[int]:
 
 
 def parse_single_id(value: object) -> int:
-    """Return the one id that ``value`` names; InvalidValue if it names several."""
+    """Return the only id in ``value``; InvalidValue if there are several."""
     ids = parse_ids(value)
     if len(ids) != 1:
         raise InvalidValue("one memory a call: id takes a single memory id")

@@ -3,8 +3,8 @@
 import re
 from typing import NamedTuple
 
-# What OpenRouter appends to choose among the providers of one model; any other ``:tag`` (a size, on
-# local servers) is part of the name.
+# OpenRouter's choice among a model's providers; any other ``:tag``, such as a size on local
+# servers, is part of the name.
 _VARIANT = re.compile(r":(?:free|nitro|floor|extended|exacto|beta)$")
 _MONTH_AND_DAY = r"(?:0[1-9]|1[0-2])-?(?:0[1-9]|[12]\d|3[01])"
 _DATE = re.compile(
@@ -21,24 +21,24 @@ class _Name(NamedTuple):
 
 
 def is_same_model(pinned: str, answered: str | None) -> bool:
-    """Tell whether ``answered`` names the model ``pinned``; a reply that names none is taken as it.
+    """Tell whether ``answered`` names the model ``pinned``; None (not named) counts as a yes.
 
-    A dated or canonical name counts as the model: ``anthropic/claude-4-sonnet-20250522`` is
+    A dated or canonical name is the same model: ``anthropic/claude-4-sonnet-20250522`` is
     ``anthropic/claude-sonnet-4``, ``gpt-4o-2024-08-06`` is ``openai/gpt-4o``, ``gpt-4-0613`` is
-    ``openai/gpt-4``. Words may move, numbers may not: ``gpt-4.5`` is not ``gpt-5.4``. A dated pin
-    is answered by its own date alone, and no model by another author's.
+    ``openai/gpt-4``. Words may change places, numbers may not: ``gpt-4.5`` is not ``gpt-5.4``. Only
+    its own date matches a dated pin. A missing author matches any.
     """
-    if answered is None or answered.casefold() == pinned.casefold():
+    if answered is None:
         return True
-    asked, came = _read(pinned), _read(answered)
-    if asked.author and came.author and asked.author != came.author:
+    asked, replied = _parse(pinned), _parse(answered)
+    if asked.author and replied.author and asked.author != replied.author:
         return False
-    if asked.date is not None and asked.date != came.date:
+    if asked.date is not None and asked.date != replied.date:
         return False
-    return (asked.words, asked.numbers) == (came.words, came.numbers)
+    return (asked.words, asked.numbers) == (replied.words, replied.numbers)
 
 
-def _read(name: str) -> _Name:
+def _parse(name: str) -> _Name:
     author, _, bare = _VARIANT.sub("", name.casefold()).rpartition("/")
     date = _DATE.search(bare)
     if date is not None:

@@ -1,4 +1,4 @@
-"""Numbers with a range, read from people, models and the environment."""
+"""The refinement threshold, as people and models write it."""
 
 import re
 from decimal import Decimal
@@ -13,8 +13,8 @@ _PLAIN = re.compile(r"[0-9]*\.?[0-9]+|[0-9]+\.")
 def parse_threshold(value: object) -> Decimal:
     """Return a refinement threshold: 0 < t <= 1, at most 4 decimals.
 
-    Takes numbers and their plain decimal spelling. Raises InvalidValue for all else, so nothing
-    unreadable can ever become 0.
+    Accepts numbers and their plain decimal spelling. Raises InvalidValue for everything else, so
+    that nothing unreadable ever becomes 0.
     """
     number = _decimal(value)
     if number is None or not 0 < number <= 1 or number != round(number, 4):
@@ -29,6 +29,6 @@ def _decimal(value: object) -> Decimal | None:
         return None
     try:
         number = Decimal(str(value).strip())
-    except ValueError:  # Python spells no int of 5,000 digits
+    except ValueError:  # Python does not convert an int of 5,000 digits
         return None
     return number if number.is_finite() else None

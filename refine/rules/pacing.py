@@ -1,4 +1,4 @@
-"""How often an agent is asked: pauses after refusals, and after failures."""
+"""Pauses between sessions: after refusals, and after failures."""
 
 from datetime import timedelta
 
@@ -9,16 +9,16 @@ RETRY_PAUSES = (timedelta(minutes=5), timedelta(minutes=30), timedelta(hours=2))
 
 
 def cooldown(hours: int, fruitless_sessions: int) -> timedelta:
-    """Return how long an agent over its budget is left alone after its last session.
+    """Return how long an agent over its budget is not asked again after a session.
 
-    ``hours`` (REFINE_COOLDOWN_HOURS) doubles with each refusal or session that removed nothing
-    since the last that removed something; a week is the longest.
+    ``hours`` (REFINE_COOLDOWN_HOURS) doubles, up to a week, with each refusal or session without
+    effect since the last session that removed something.
     """
-    # beyond this exponent it is a week anyway, and the number would grow without end
+    # capped: from 2**8 on it is a week anyway, and the number would grow without end
     doubled = timedelta(hours=hours * 2 ** min(fruitless_sessions, 8))
     return min(doubled, LONGEST_COOLDOWN)
 
 
 def retry_pause(attempt: int) -> timedelta | None:
-    """Return the pause after the failed ``attempt`` (1 is the first); None: not again."""
+    """Return the pause after the failed ``attempt`` (1 is the first); None: no retry."""
     return RETRY_PAUSES[attempt - 1] if attempt <= len(RETRY_PAUSES) else None

@@ -1,7 +1,7 @@
-"""How much a session may remove, and what still counts of a ledger.
+"""How much a session may remove, and how much of a ledger still counts.
 
-Retention is anchored at the snapshot: each entry has a ceiling, and counts at most that. The
-ceiling of a memory of the ledger is what it had at the start; the ceiling of a merge result is
+Retention is anchored at the snapshot: each entry has a ceiling and counts at most that. The ceiling
+of a memory in the ledger is its tokens at the snapshot; the ceiling of a merge result is the sum of
 what its sources still counted. So growth in one place never pays for a loss in another.
 """
 
@@ -9,7 +9,7 @@ from decimal import ROUND_CEILING, Decimal
 
 
 def counting_tokens(ceiling_tokens: int, tokens_now: int) -> int:
-    """Return what a kept memory still counts: its tokens, at most its ceiling."""
+    """Return the tokens that a kept memory counts: those it has, at most its ceiling."""
     return min(ceiling_tokens, tokens_now)
 
 
@@ -27,10 +27,10 @@ def removable_tokens(
 
 
 def removable_under_floor(mass: int, rolling_floor: Decimal, removed_recently: int) -> int:
-    """Return what the floor against slow erosion lets go; 0 or less where nothing may.
+    """Return how many tokens the floor against slow erosion allows to go; 0 or less means none.
 
-    ``removed_recently`` is what the loops of the last 30 days removed and nobody undid: the floor
-    is a share of what there would be without them.
+    ``removed_recently`` is what loops of the last 30 days removed and nobody undid: the floor is a
+    share of the mass without those removals.
     """
     return mass - _ceil(rolling_floor * (mass + removed_recently))
 

@@ -3,8 +3,8 @@
 _DAYS = ("Sundays", "Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays")
 
 
-def in_words(schedule: str) -> str:
-    """Return a cron expression of five fields in words; as it stands where it is not simple."""
+def describe_schedule(schedule: str) -> str:
+    """Return a cron expression of five fields in words, or quoted if it is not a simple one."""
     minute, hour, day, month, weekday = schedule.split()
     is_one_time = minute.isdigit() and hour.isdigit()
     if not is_one_time or month != "*":

@@ -1,4 +1,4 @@
-"""A text that is too long for one memory, cut where a reader would pause."""
+"""Splits a text that is too long for one memory where a reader would pause."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from refine.errors import InvalidValue
 from refine.rules.content import MAX_CONTENT_CHARACTERS
 
-# From the best place for a cut to the worst; a text without any is cut where it is full.
+# From the best place to cut to the worst; a text without any is cut at the limit.
 _PAUSES = (
     re.compile(r"\n[^\S\n]*\n\s*"),  # between paragraphs
     re.compile(r"\n\s*"),  # between lines
@@ -16,10 +16,10 @@ _PAUSES = (
 
 
 def split(text: str, limit: int = MAX_CONTENT_CHARACTERS) -> list[str]:
-    """Return ``text`` in parts of at most ``limit`` characters, trimmed, none of them blank.
+    """Return ``text`` in trimmed parts of 1 to ``limit`` characters; a blank text has none.
 
-    Cut between paragraphs where there are any; else between lines, sentences, words. Nothing but
-    the blanks at the cuts is lost; a blank text has no parts.
+    Cuts between paragraphs if possible, else between lines, sentences or words. Only blanks at the
+    cuts are lost.
     """
     return list(_parts(text.strip(), limit))
 
@@ -34,7 +34,7 @@ def _parts(rest: str, limit: int) -> Iterator[str]:
 
 
 def _cut(text: str, limit: int) -> int:
-    """Return where the first part of ``text`` ends: the last pause of the best kind there is."""
+    """Return where the first part of ``text`` ends: at the last pause of the best kind found."""
     window = text[: limit + 1]
     for pause in _PAUSES:
         starts = [found.start() for found in pause.finditer(window)]
@@ -44,15 +44,15 @@ def _cut(text: str, limit: int) -> int:
 
 
 def packed(lines: Sequence[str], room: int) -> list[list[str]]:
-    """Return the lines in as few parts as their order allows, each of at most ``room`` characters.
+    """Return the lines in order, in as few parts of at most ``room`` characters as possible.
 
-    Raises InvalidValue where a single line is longer than that.
+    Raises InvalidValue if a single line is longer than that.
     """
     parts: list[list[str]] = []
     left = 0
     for line in lines:
         if len(line) > room:
-            raise InvalidValue(f"one line of {len(line):,} characters; there is room for {room:,}")
+            raise InvalidValue(f"a line has {len(line):,} characters; at most {room:,} fit")
         if not parts or len(line) > left:
             parts.append([])
             left = room

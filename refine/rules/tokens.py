@@ -1,8 +1,8 @@
-"""How many tokens a text is reckoned to cost."""
+"""The token estimate that all of Refine counts in."""
 
 CHARACTERS_PER_TOKEN = 4
 
 
 def token_estimate(text: str) -> int:
-    """Return ``ceil(characters / 4)``, the estimate that the whole of Refine counts in."""
+    """Return ``ceil(characters / 4)``."""
     return -(-len(text) // CHARACTERS_PER_TOKEN)

@@ -13,8 +13,7 @@ from markupsafe import Markup, escape
 
 from refine import clock
 from refine.llm.rehearsal import MODEL_PREFIX
-from refine.models.runs.access import REASONS
-from refine.rules.schedules import in_words
+from refine.rules.schedules import describe_schedule
 from refine.web import scope
 
 # Word, and the shape beside it: no state is told by colour alone.
@@ -48,6 +47,14 @@ ACCESS_STATES = {
     "failed": ("failed", "✗", "bad"),
     "lapsed": ("lapsed", "○", "calm"),
     "ended": ("ended", "✓", "ok"),
+}
+
+ACCESS_REASONS = {
+    "failed_session": "a session failed",
+    "suspected_harm": "suspected harm",
+    "agent_asked": "the agent asked for it",
+    "data_subject_request": "a data subject's request",
+    "legal_duty": "a legal duty",
 }
 
 ACCESS_ENDS = {
@@ -129,7 +136,7 @@ _CODE = re.compile("`([^`]+)`")
 def register(app: Flask) -> None:
     """Give the templates their filters and names."""
     for filter_ in (
-        *(when, when_in, day, ago, number, usd, action, in_words),
+        *(when, when_in, day, ago, number, usd, action, describe_schedule),
         *(first_upper, labelled, with_code),
     ):
         app.add_template_filter(filter_)
@@ -230,7 +237,7 @@ def _names() -> dict[str, Any]:
         "TASK_KINDS": TASK_KINDS,
         "TRIGGERS": TRIGGERS,
         "ACCESS_STATES": ACCESS_STATES,
-        "ACCESS_REASONS": REASONS,
+        "ACCESS_REASONS": ACCESS_REASONS,
         "ACCESS_ENDS": ACCESS_ENDS,
         "ACTIONS": ACTIONS,
         "REHEARSAL_PREFIX": MODEL_PREFIX,

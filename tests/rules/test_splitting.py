@@ -1,4 +1,4 @@
-"""A text that is too long for one memory."""
+"""Splitting a text that is too long for one memory."""
 
 import itertools
 
@@ -10,9 +10,8 @@ from refine.errors import InvalidValue
 from refine.rules.splitting import packed, split
 
 
-@pytest.mark.parametrize(
-    ("text", "parts"),
-    [
+def test_cuts_at_the_best_pause() -> None:
+    for text, parts in (
         ("", []),
         (" \n ", []),
         ("  short  ", ["short"]),
@@ -25,21 +24,19 @@ from refine.rules.splitting import packed, split
         ("abcdefghijklm", ["abcdefghij", "klm"]),
         ("one\n \t\n\n two three", ["one", "two three"]),
         ("abcdefghij\n\nk", ["abcdefghij", "k"]),
-    ],
-)
-def test_is_cut_at_the_best_pause_there_is(text: str, parts: list[str]) -> None:
-    assert split(text, 10) == parts
+    ):
+        assert split(text, 10) == parts, text
 
 
 @given(st.text(alphabet="ab .\n\u2028ü", max_size=200), st.integers(1, 30))
-def test_loses_nothing_but_blanks_at_the_cuts(text: str, limit: int) -> None:
+def test_loses_only_blanks_at_the_cuts(text: str, limit: int) -> None:
     parts = split(text, limit)
 
     assert "".join("".join(parts).split()) == "".join(text.split())
     assert all(0 < len(part) <= limit and part == part.strip() for part in parts)
 
 
-def test_a_long_text_is_split_by_the_limit_of_a_memory() -> None:
+def test_default_limit_is_that_of_a_memory() -> None:
     assert [len(part) for part in split("x" * 25_000)] == [10_000, 10_000, 5_000]
 
 
@@ -54,7 +51,7 @@ def test_packed_lines_keep_their_order_and_fit(lines: list[str], room: int) -> N
     )
 
 
-def test_a_line_for_which_there_is_no_room_is_refused() -> None:
+def test_refuses_a_line_that_is_longer_than_a_part() -> None:
     assert packed(["abc", "de", "f"], 3) == [["abc"], ["de", "f"]]
-    with pytest.raises(InvalidValue, match="one line of 4 characters; there is room for 3"):
+    with pytest.raises(InvalidValue, match="a line has 4 characters; at most 3 fit"):
         packed(["abc", "defg"], 3)

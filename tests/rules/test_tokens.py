@@ -1,25 +1,19 @@
-"""What a text is reckoned to cost."""
+"""The token estimate."""
 
 import math
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from refine.rules.tokens import token_estimate
 
 
-@pytest.mark.parametrize(
-    ("characters", "tokens"), [(0, 0), (1, 1), (4, 1), (5, 2), (8, 2), (9, 3), (10_000, 2_500)]
-)
-def test_every_begun_four_characters_cost_a_token(characters: int, tokens: int) -> None:
-    assert token_estimate("x" * characters) == tokens
+def test_four_characters_not_bytes_cost_a_token() -> None:
+    lengths = (0, 1, 4, 5, 8, 9, 10_000)
 
-
-def test_characters_count_not_bytes() -> None:
-    assert token_estimate("🦉🦉🦉🦉") == 1
+    assert [token_estimate("🦉" * length) for length in lengths] == [0, 1, 1, 2, 2, 3, 2_500]
 
 
 @given(st.text())
-def test_the_estimate_is_the_ceiling_of_a_quarter(text: str) -> None:
+def test_estimate_is_the_ceiling_of_a_quarter(text: str) -> None:
     assert token_estimate(text) == math.ceil(len(text) / 4)
