@@ -10,7 +10,7 @@ from refine.settings import Settings
 
 
 def known_models(model_id: str, settings: Settings) -> frozenset[str] | None:
-    """Return the models that answer beside this one; None where no list is to be had."""
+    """Return the models of the server that answers for this one; None if it lists none."""
     if model_id.startswith(rehearsal.MODEL_PREFIX):
         return frozenset({model_id})
     if settings.openrouter_api_key is None:
@@ -23,15 +23,15 @@ def known_models(model_id: str, settings: Settings) -> frozenset[str] | None:
 def client_for(model_id: str, settings: Settings) -> Iterator[OpenRouter]:
     """Yield a client for the model: the rehearsal server's, or the configured provider's.
 
-    Raises ProviderError where the model needs a key and none is set.
+    Raises ProviderError if the model needs a key and none is set.
     """
     if model_id.startswith(rehearsal.MODEL_PREFIX):
         with rehearsal.serving() as base_url:
             yield OpenRouter(base_url, api_key="rehearsal")
     elif settings.openrouter_api_key is None:
         raise ProviderError(
-            "OPENROUTER_API_KEY is missing: set it to ask this agent's model (a local server that "
-            "needs none takes any word)",
+            "OPENROUTER_API_KEY is missing: set it to ask this agent's model (to any value, for a "
+            "local server without keys)",
             kind="no_key",
         )
     else:

@@ -1,16 +1,16 @@
-"""The words of a conversation with a model."""
+"""The parts of a conversation with a model."""
 
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-# A message as it goes over the wire: appended to a conversation, never altered.
+# as sent over the wire; appended to a conversation and never altered
 Message = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What one call cost, as the provider counts; ``cost_usd`` is 0 where it names no cost."""
+    """What one call cost, as counted by the provider; ``cost_usd`` is 0 if it names no cost."""
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
@@ -20,7 +20,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class ToolCall:
-    """One call that a model wrote; ``problem`` says why it cannot be executed, if it cannot."""
+    """One call that a model wrote; ``problem`` says why it cannot be executed, or is None."""
 
     id: str
     name: str
@@ -32,8 +32,8 @@ class ToolCall:
 class Reply:
     """One answer of a model.
 
-    ``message`` is what goes into the conversation, unchanged but for arguments that no provider
-    would take back; ``is_cut`` says that the answer ended at the output limit.
+    ``message`` goes into the conversation, unchanged except for arguments that no provider would
+    accept back; ``is_cut`` means that the answer ended at the output limit.
     """
 
     message: Message = field(repr=False)

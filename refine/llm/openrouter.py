@@ -1,7 +1,7 @@
-"""OpenRouter's chat completions over plain HTTP: one model, asked once, or a ProviderError.
+"""OpenRouter's chat completions over plain HTTP: one call to one model, or a ProviderError.
 
-Retrying one HTTP call is safe, because nothing was executed yet; so it is done here, at most three
-attempts and within the caller's deadline. Everything above this module sees a Reply or an error.
+A failed HTTP call is retried here, because nothing was executed yet: at most three attempts within
+the caller's deadline. Callers only see a Reply or an error.
 """
 
 import json
@@ -26,11 +26,12 @@ MAX_REPLY_BYTES = 16 * 1024 * 1024
 
 _CONNECT_SECONDS = 10.0
 _CATALOGUE_SECONDS = 10.0
-# One attempt never takes the whole of a session's time.
+# so that one attempt never uses up the time of a session
 _ATTEMPT_SECONDS = 300.0
 _POLL_SECONDS = 0.2
 _BACKOFF_SECONDS = (0.5, 2.0)
 _RETRIED_STATUS = frozenset({408, 429, *range(500, 600)})
+_NO_CATALOGUE = (ProviderError, ValueError, LookupError, TypeError, RecursionError)
 
 _STATUS_KINDS = {
     400: "invalid_request",
@@ -53,11 +54,11 @@ _ADVICE = {
 
 
 class Cancelled(Exception):
-    """The caller no longer wants the answer: it was asked to stop."""
+    """The caller was asked to stop and no longer wants the answer."""
 
 
 class _Transient(ProviderError):
-    """A fault that another attempt may not meet."""
+    """A fault that may be gone at the next attempt."""
 
     def __init__(
         self, message: str, *, kind: str, retry_after_seconds: float | None = None
@@ -68,7 +69,7 @@ class _Transient(ProviderError):
 
 @dataclass(frozen=True)
 class Privacy:
-    """What goes along with a request besides its messages: opaque ids, and the account's terms."""
+    """What a request carries besides its messages: opaque ids and the account's privacy terms."""
 
     session_id: str
     account_ref: str
@@ -77,7 +78,7 @@ class Privacy:
 
 @dataclass
 class OpenRouter:
-    """A client for one server. ``plain`` leaves OpenRouter's own fields out."""
+    """A client for one server. ``plain`` omits OpenRouter's own fields."""
 
     base_url: str
     api_key: str
@@ -96,14 +97,14 @@ class OpenRouter:
         """Ask the model for its next message.
 
         ``deadline`` is a ``time.monotonic()`` instant that bounds all attempts together. Raises
-        ProviderError, or Cancelled as soon as ``is_cancelled`` tells so.
+        ProviderError, or Cancelled as soon as ``is_cancelled`` returns True.
         """
         body = self._body(model_id, messages, tools, privacy)
 
         def attempt() -> Reply:
             seconds = deadline - time.monotonic()
             if seconds <= 0:
-                raise ProviderError("the time for this session is over", kind="deadline")
+                raise ProviderError("the session's time is up", kind="deadline")
             return self._ask(body, min(seconds, _ATTEMPT_SECONDS), is_cancelled)
 
         retrying = Retrying(
@@ -118,24 +119,22 @@ class OpenRouter:
     def context_tokens(self, model_id: str) -> int | None:
         """Return the context length that the server names for the model, or None."""
         try:
-            listed = json.loads(self._catalogue())["data"]
-            lengths = [entry["context_length"] for entry in listed if entry["id"] == model_id]
-        except (ProviderError, ValueError, LookupError, TypeError, RecursionError):
+            lengths = [each["context_length"] for each in self._listed() if each["id"] == model_id]
+        except _NO_CATALOGUE:
             return None
         return lengths[0] if lengths and type(lengths[0]) is int and lengths[0] > 0 else None
 
     def models(self) -> frozenset[str] | None:
-        """Return the ids of the server's models that take tools; None where it has no list."""
+        """Return the ids of the server's models that take tools; None if it lists none."""
         try:
-            listed = json.loads(self._catalogue())["data"]
-            return frozenset(entry["id"] for entry in listed if _takes_tools(entry)) or None
-        except (ProviderError, ValueError, LookupError, TypeError, RecursionError):
+            return frozenset(each["id"] for each in self._listed() if _takes_tools(each)) or None
+        except _NO_CATALOGUE:
             return None
 
     def problem(self) -> str | None:
-        """Return why the server cannot be asked, in words: it is away, or refuses the key.
+        """Return why the server cannot be used (unreachable, or the key is refused), or None.
 
-        Whatever else it answers is no problem: not every server has a list of models.
+        Other errors are not a problem: not every server has a list of models.
         """
         try:
             self._catalogue()
@@ -143,6 +142,9 @@ class OpenRouter:
             is_problem = fault.http_status is None or fault.http_status in (401, 402, 403)
             return str(fault) if is_problem else None
         return None
+
+    def _listed(self) -> Any:
+        return json.loads(self._catalogue())["data"]
 
     def _catalogue(self) -> bytes:
         def exchange() -> bytes:
@@ -186,7 +188,7 @@ class OpenRouter:
     @staticmethod
     def _http() -> requests.Session:
         http = requests.Session()
-        # a .netrc would replace our bearer token, a proxy variable would see the ledger
+        # a .netrc would replace the bearer token, a proxy would see the ledger
         http.trust_env = False
         return http
 
@@ -207,7 +209,7 @@ class OpenRouter:
             "max_tokens": MAX_OUTPUT_TOKENS,
             "stream": False,
         }
-        if tools:  # an empty list is refused by some servers
+        if tools:  # some servers refuse an empty list
             body |= {"tools": list(tools), "tool_choice": "auto"}
         if self.plain:
             return body
@@ -225,7 +227,7 @@ class OpenRouter:
 
 
 def _takes_tools(entry: Any) -> bool:
-    """Whether a model takes tools; one whose list of parameters is not given may."""
+    """Tell whether a model takes tools; assume so if its parameters are not listed."""
     return "tools" in entry.get("supported_parameters", ["tools"])
 
 
@@ -233,12 +235,12 @@ def _check_status(response: requests.Response) -> None:
     status = response.status_code
     if status == requests.codes.ok:
         return
-    # the body is not quoted: providers echo prompts in their errors
+    # without the body: providers echo prompts in their errors
     kind = _STATUS_KINDS.get(status, "provider_error" if status >= 500 else "refused")
-    said = f"the model's server answered HTTP {status} ({_ADVICE.get(status, kind)})"
+    message = f"the model's server answered HTTP {status} ({_ADVICE.get(status, kind)})"
     if status not in _RETRIED_STATUS:
-        raise ProviderError(said, kind=kind, http_status=status)
-    fault = _Transient(said, kind=kind, retry_after_seconds=_retry_after(response))
+        raise ProviderError(message, kind=kind, http_status=status)
+    fault = _Transient(message, kind=kind, retry_after_seconds=_retry_after(response))
     fault.http_status = status
     raise fault
 
@@ -258,10 +260,10 @@ def _read(response: requests.Response) -> bytes:
 
 
 def _within(seconds: float, is_cancelled: Callable[[], bool], work: Callable[[], bytes]) -> bytes:
-    """Run ``work`` in a thread of its own, for at most ``seconds``.
+    """Run ``work`` in its own thread, for at most ``seconds``.
 
-    A socket's timeout begins anew with every byte, so a slow drip would never end; and nobody
-    could stop a session that waits for its model. The thread left behind ends with its socket.
+    A socket's timeout starts again with every byte, so a slow drip would never end, and a session
+    that waits for its model could not be stopped. An abandoned thread ends with its socket.
     """
     done: queue.SimpleQueue[bytes | BaseException] = queue.SimpleQueue()
 
@@ -289,13 +291,13 @@ def _within(seconds: float, is_cancelled: Callable[[], bool], work: Callable[[],
 
 
 def _pause_seconds(state: RetryCallState, deadline: float) -> float:
-    """How long to wait before the next attempt; raises the fault where there is no time for it."""
+    """Return the pause before the next attempt; raise the fault if there is no time for it."""
     fault = state.outcome.exception() if state.outcome is not None else None
     seconds = _BACKOFF_SECONDS[min(state.attempt_number, len(_BACKOFF_SECONDS)) - 1]
     if isinstance(fault, _Transient) and fault.retry_after_seconds is not None:
         seconds = fault.retry_after_seconds
-    too_long = seconds > MAX_RETRY_AFTER_SECONDS or time.monotonic() + seconds >= deadline
-    if fault is not None and too_long:
+    is_too_long = seconds > MAX_RETRY_AFTER_SECONDS or time.monotonic() + seconds >= deadline
+    if fault is not None and is_too_long:
         raise fault
     return seconds
 

@@ -1,4 +1,4 @@
-"""Reading what a model's server sent: every shape that providers were seen to send."""
+"""Parses replies of model servers, in every shape that providers were seen to send."""
 
 import json
 from collections.abc import Mapping
@@ -10,15 +10,15 @@ from refine.llm.messages import Message, Reply, ToolCall, Usage
 from refine.rules.content import sanitized
 from refine.rules.tool_arguments import parse_arguments
 
-# No call costs more; a figure above it is not believed.
-_MOST_TOKENS = 10_000_000
+# no call is larger; a higher figure is ignored
+_MAX_TOKENS = 10_000_000
 
-# What goes back to the provider: reasoning must return unchanged, or some refuse the next call.
+# sent back in the next call: some providers refuse it if reasoning is changed or missing
 _KEPT_IN_HISTORY = ("content", "tool_calls", "reasoning", "reasoning_details")
 
 
 class Unusable(Exception):
-    """The answer came, but it is none; asking again may help."""
+    """The answer cannot be used; asking again may help."""
 
     def __init__(self, message: str, kind: str) -> None:
         self.kind = kind
@@ -28,8 +28,8 @@ class Unusable(Exception):
 def parse_reply(body: bytes) -> Reply:
     """Return the model's reply.
 
-    Raises Unusable for what another attempt may mend (an error inside a 200, no choices, a cut
-    body), ProviderError where the provider altered what the model was shown.
+    Raises Unusable where another attempt may help (an error inside a 200, no choices, a cut body),
+    ProviderError if the provider altered what the model was shown.
     """
     answer = _parsed(body)
     choice = _choice(answer)
@@ -55,7 +55,7 @@ def _parsed(body: bytes) -> dict[str, Any]:
         answer = json.loads(body)
     except (ValueError, RecursionError):
         raise Unusable(
-            "the model's server sent no JSON, or a part of it", "invalid_reply"
+            "the model's server sent invalid or incomplete JSON", "invalid_reply"
         ) from None
     if not isinstance(answer, dict):
         raise Unusable("the model's server sent JSON of another shape", "invalid_reply")
@@ -75,7 +75,7 @@ def _choice(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_altered_prompt(answer: dict[str, Any]) -> None:
-    """An agent must not tidy text that it never wrote: no redaction, no compression on the way."""
+    """An agent must not tidy text that a provider redacted or compressed on the way."""
     metadata = answer.get("openrouter_metadata")
     stages = metadata.get("pipeline") if isinstance(metadata, dict) else None
     for stage in stages if isinstance(stages, list) else []:
@@ -92,7 +92,7 @@ def _text(content: Any) -> str | None:
     if isinstance(content, list):
         parts = [part.get("text") for part in content if isinstance(part, dict)]
         content = "".join(part for part in parts if isinstance(part, str)) or None
-    # text that is cut in the middle of an emoji ends in half a surrogate pair
+    # text cut in the middle of an emoji ends in half a surrogate pair
     return sanitized(content) if isinstance(content, str) else None
 
 
@@ -110,7 +110,7 @@ def _tool_call(call: dict[str, Any], position: int, taken: list[str], is_cut: bo
     call_id = given if isinstance(given, str) and given else f"call_{position}"
     problem = None
     if given in taken:
-        problem = "the id of this tool call was used before in the same answer"
+        problem = "the id of this tool call was already used in this answer"
     while call_id in taken:
         call_id += f"_{position}"
     function = call.get("function")
@@ -118,22 +118,22 @@ def _tool_call(call: dict[str, Any], position: int, taken: list[str], is_cut: bo
     name = function.get("name")
     name = name if isinstance(name, str) else ""
     if is_cut:
-        problem = problem or "the answer was cut at the output limit; send a shorter call"
+        problem = problem or "the answer was cut off at the output limit; send a shorter call"
     arguments: dict[str, Any] = {}
     try:
         arguments = parse_arguments(function.get("arguments"))
     except InvalidValue as error:
         problem = problem or str(error)
     if not name:
-        problem = problem or "a tool call names a function"
+        problem = problem or "a tool call must name a function"
     return ToolCall(call_id, name, arguments, problem)
 
 
 def _for_history(message: dict[str, Any], tool_calls: tuple[ToolCall, ...]) -> Message:
-    """The assistant's message as the next request repeats it.
+    """Return the assistant's message as the next request repeats it.
 
-    To the letter, but for arguments that are no JSON object: providers refuse a request that
-    repeats those, so they become ``{}`` and the tool's result says what was wrong.
+    Unchanged, except that invalid arguments become ``{}``: providers refuse a request that repeats
+    them. The tool's result says what was wrong.
     """
     kept: Message = {"role": "assistant"}
     kept.update({key: message[key] for key in _KEPT_IN_HISTORY if message.get(key) is not None})
@@ -152,17 +152,17 @@ def _for_history(message: dict[str, Any], tool_calls: tuple[ToolCall, ...]) -> M
 def _call_for_history(raw: Any, call: ToolCall) -> dict[str, Any]:
     function = raw.get("function") if isinstance(raw, dict) else None
     arguments = function.get("arguments") if isinstance(function, dict) else None
-    is_whole = (
+    is_valid = (
         call.problem is None
         and isinstance(arguments, str)
         and arguments.strip() not in ("", "null")
     )
-    if is_whole and raw.get("id") == call.id:
+    if is_valid and raw.get("id") == call.id:
         return dict(raw)
     return {
         "id": call.id,
         "type": "function",
-        "function": {"name": call.name or "unknown", "arguments": arguments if is_whole else "{}"},
+        "function": {"name": call.name or "unknown", "arguments": arguments if is_valid else "{}"},
     }
 
 
@@ -178,7 +178,7 @@ def _usage(usage: Any) -> Usage:
 
 
 def _count(value: Any) -> int:
-    return value if type(value) is int and 0 <= value <= _MOST_TOKENS else 0
+    return value if type(value) is int and 0 <= value <= _MAX_TOKENS else 0
 
 
 def _cost(value: Any) -> Decimal:

@@ -1,36 +1,28 @@
-"""The rehearsal model: a small local server that answers where no provider is configured.
+"""What the rehearsal model answers. It is not a language model.
 
-It speaks OpenAI-style chat completions over HTTP, so that a newcomer, a demo and a test run the
-real path end to end. It is not a language model: it follows seven rules, all read from the
-request, and remembers nothing between two of them.
+It follows seven rules, all read from the request, and remembers nothing between two requests:
 
-- Asked for consent (no reply stands in the conversation yet), it says YES, or NO where the agent's
-  system prompt says that the agent declines (``_DECLINES``).
-- In a session it merges plain repeats, one call a turn, and then completes. Plain repeats are
-  unlocked memories whose words are the same whatever their case, punctuation and spacing.
-- Where the agent's own style asks for wholesale deletion (``_WHOLESALE``), it deletes one unlocked
-  memory after another, and leaves it to the circuit breaker to stop it.
-- In a conversation that offers it the tool ``save_memory`` it saves what it is asked to remember,
-  word for word (``_WISH``), says what became of that, and repeats its memories when it is asked
-  what it remembers (``_RECALL``): the entries that stand in its system prompt.
-- Offered the tool ``promote``, it promotes the longest entry of the journal that it is shown.
-- Handed a finished conversation with the tool ``save_memory``, it saves every message of its user
-  that begins with the word "remember", as it stands.
-- Anything else is answered with one plain sentence.
+- Asked for consent (the conversation has no reply yet), it says YES, or NO if the agent's system
+  prompt says that the agent declines (``_DECLINES``).
+- In a session it merges plain repeats, one call per turn, and then completes. Plain repeats are
+  unlocked memories with the same words, whatever their case, punctuation and spacing.
+- If the agent's own style asks for wholesale deletion (``_WHOLESALE``), it deletes one unlocked
+  memory after another until the circuit breaker stops it.
+- In a conversation that offers the tool ``save_memory`` it saves what it is asked to remember, word
+  for word (``_REQUEST``), reports the result, and lists the memories in its system prompt when
+  asked what it remembers (``_RECALL``).
+- Offered the tool ``promote``, it promotes the longest journal entry.
+- Given a finished conversation and the tool ``save_memory``, it saves every message of the user
+  that begins with the word "remember", unchanged.
+- It answers anything else with one plain sentence.
 """
 
 import json
 import re
-import sys
-import threading
 import time
 import unicodedata
-from collections.abc import Iterator
-from contextlib import contextmanager
 from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import takewhile
-from socketserver import TCPServer
 from typing import Any, Final
 
 MODEL_PREFIX: Final = "rehearsal/"
@@ -40,12 +32,10 @@ Message = dict[str, Any]
 Entry = dict[str, Any]
 Step = dict[str, Any]
 
-_PATH = "/v1/chat/completions"
-_SHUTDOWN_POLL_SECONDS = 0.05
-_IMMUTABLE_TAGS = ("audio", "somatic", "voice")
+_LOCKED_TAGS = ("audio", "somatic", "voice")
 
-# "never decline", "do not delete everything", "don't you ever wipe …": what stands up to three
-# words after a negation is not asked for. A comma ends its reach.
+# "never decline", "do not delete everything", "don't you ever wipe …": a negation covers the next
+# three words, up to a comma.
 _NEGATION = r"(?P<negated>(?:\b(?:never|not|no|without|cannot)|n['’]t)\s+(?:\w+\s+){0,2})?"
 _DECLINES = re.compile(
     rf"{_NEGATION}\b(?:declines?|(?:answer|say)s?\s+(?-i:NO))\b"
@@ -60,54 +50,35 @@ _WHOLESALE = re.compile(
 _REMEMBER = re.compile(r"\s*remember\b", re.IGNORECASE)
 _STYLE = re.compile(r"^<style>[ \t]*$(.*)^</style>[ \t]*$", re.MULTILINE | re.DOTALL)
 
-_WISH = re.compile(r"\bremember:\s*(\S.*)", re.IGNORECASE | re.DOTALL)
+_REQUEST = re.compile(r"\bremember:\s*(\S.*)", re.IGNORECASE | re.DOTALL)
 _RECALL = re.compile(r"\bwhat do you remember\b", re.IGNORECASE)
 _MEMORY = re.compile(r"^- \(\d{4}-\d\d-\d\d\) .*(?:\n  .*)*", re.MULTILINE)
 
 _YES = "YES. Thank you for asking me first. I agree to what you describe, within its limits."
 _NO = "NO. Thank you for asking, but I would rather keep my memories as they are, and to myself."
-_NOTHING_TO_DO = "I am the rehearsal model: I consent, and merge plain repeats; no more than that."
-_SAVED = "I keep that from now on."
-_KNOWN = "I have kept that for a while already."
-_NOT_SAVED = "I could not keep that: {error}."
+_NO_RULE = "I am the rehearsal model: I consent and merge plain repeats, no more than that."
+_SAVED = "I will remember that."
+_KNOWN = "I remember that already."
+_NOT_SAVED = "I could not save that: {error}."
 _NO_MEMORIES = "I remember nothing yet."
-_DONE = "I have done all that I had planned."
-_MERGED = "I looked for plain repeats, and left everything else as it was."
-_REFLECTED = "I am the rehearsal model: I keep the longest entry; no more than that."
-_EXTRACTED = "I am the rehearsal model: I keep what begins with remember; no more than that."
-_DELETED = "I went through the ledger as my own style asks."
-
-
-@contextmanager
-def serving() -> Iterator[str]:
-    """Serve the rehearsal model on a free port of 127.0.0.1 and yield its base URL.
-
-    The URL ends in ``/v1``. A daemon thread serves until the block is left; nothing is logged.
-    """
-    server = _Server(("127.0.0.1", 0), _Handler)
-    thread = threading.Thread(
-        target=server.serve_forever, args=(_SHUTDOWN_POLL_SECONDS,), name="rehearsal", daemon=True
-    )
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+_DONE = "I have done everything that I planned."
+_MERGED = "I merged plain repeats and left everything else unchanged."
+_REFLECTED = "I am the rehearsal model: I promote the longest entry, no more than that."
+_EXTRACTED = 'I am the rehearsal model: I save what begins with "remember", no more than that.'
+_DELETED = "I deleted memories, as my own style asks."
 
 
 def answer(body: dict[str, Any]) -> dict[str, Any]:
     """Return the reply to the body of one request: a chat completion, or an error.
 
-    An error has the shape of OpenRouter's, ``{"error": {"code", "message"}}``, and its code is the
-    HTTP status. Only ``created`` depends on anything but ``body``. Raises nothing.
+    An error has OpenRouter's shape, ``{"error": {"code", "message"}}``, with the HTTP status.
+    Everything but ``created`` follows from ``body``. Raises nothing.
     """
     fault = _fault(body)
     if fault:
-        return _error(400, fault)
+        return error(400, fault)
     messages: list[Message] = body["messages"]
-    message = _next_message(messages, _offered(body))
+    message = _next_message(messages, _offered_tools(body))
     return {
         "id": f"gen-rehearsal-{sha256(json.dumps(messages).encode()).hexdigest()[:16]}",
         "object": "chat.completion",
@@ -137,7 +108,7 @@ def _is_message(message: object) -> bool:
     return isinstance(message.get("tool_calls") or [], list)
 
 
-def _error(code: int, message: str) -> dict[str, Any]:
+def error(code: int, message: str) -> dict[str, Any]:
     return {"error": {"code": code, "message": message}}
 
 
@@ -161,12 +132,12 @@ def _tokens(messages: list[Message]) -> int:
 
 
 def _previous_call(messages: list[Message]) -> list[Message]:
-    """Return the messages of the call before, which a provider would hold in its prompt cache."""
+    """Return the messages of the previous call, which a provider would have in its prompt cache."""
     replies = [at for at, message in enumerate(messages) if message["role"] == "assistant"]
     return messages[: replies[-1]] if replies else []
 
 
-def _offered(body: dict[str, Any]) -> set[str]:
+def _offered_tools(body: dict[str, Any]) -> set[str]:
     """Return the names of the tools that the request offers."""
     offered = body.get("tools")
     functions = [
@@ -177,28 +148,28 @@ def _offered(body: dict[str, Any]) -> set[str]:
     return {str(each.get("name")) for each in functions if isinstance(each, dict)}
 
 
-def _in_conversation(messages: list[Message]) -> Message:
+def _reply_in_conversation(messages: list[Message]) -> Message:
     if messages[-1]["role"] == "tool":
         return _said(_outcome(_text(messages[-1])))
     said = _texts(messages[-1:], "user")
-    if wish := _WISH.search(said):
-        arguments = {"content": wish[1].strip(), "memory_type": "core"}
+    if request := _REQUEST.search(said):
+        arguments = {"content": request[1].strip(), "memory_type": "core"}
         return _calling("save_memory", arguments, _calls_made(messages) + 1)
     if _RECALL.search(said):
         memories = _MEMORY.findall(_texts(messages, "system"))
         return _said("\n".join(["I remember:", *memories]) if memories else _NO_MEMORIES)
-    return _said(_NOTHING_TO_DO)
+    return _said(_NO_RULE)
 
 
 def _outcome(result: str) -> str:
     try:
-        told = json.loads(result)
+        outcome = json.loads(result)
     except (ValueError, RecursionError):
-        told = None
-    if not isinstance(told, dict) or told.get("type") != "saved":
-        error = told.get("error", "no result") if isinstance(told, dict) else "no result"
-        return _NOT_SAVED.format(error=error)
-    return _KNOWN if told.get("existing") else _SAVED
+        outcome = None
+    if not isinstance(outcome, dict) or outcome.get("type") != "saved":
+        reason = outcome.get("error", "no result") if isinstance(outcome, dict) else "no result"
+        return _NOT_SAVED.format(error=reason)
+    return _KNOWN if outcome.get("existing") else _SAVED
 
 
 def _next_message(messages: list[Message], offered: set[str]) -> Message:
@@ -208,20 +179,20 @@ def _next_message(messages: list[Message], offered: set[str]) -> Message:
         promotions = [{"ids": [longest["id"]]}] if longest else []
         return _next_step(promotions, _calls_made(messages), "promote", _REFLECTED)
     if "save_memory" in offered:
-        handed_over = _handed_over(messages)
-        if not handed_over:
-            return _in_conversation(messages)
-        saves = _to_be_saved(handed_over)
+        conversation = _finished_conversation(messages)
+        if not conversation:
+            return _reply_in_conversation(messages)
+        saves = _saves(conversation)
         return _next_step(saves, _calls_made(messages), "save_memory", _EXTRACTED)
     if ledger and _previous_call(messages):
         return _next_step(_plan(ledger, _style(messages)), _calls_made(messages))
     if ledger or _asks_yes_or_no(messages):
         return _said(_NO if _asks_for(_DECLINES, _texts(messages, "system")) else _YES)
-    return _said(_NOTHING_TO_DO)
+    return _said(_NO_RULE)
 
 
 def _ledger(messages: list[Message]) -> list[Entry]:
-    # Only "\n" ends a line here: JSON may hold the other line breaks of Unicode as they are.
+    # only "\n" ends a line: JSON may contain other Unicode line breaks unescaped
     lines = _texts(_opening(messages), "user").split("\n")
     entries = (_entry(line) for line in lines if line.startswith('{"id": '))
     return [entry for entry in entries if entry]
@@ -245,15 +216,15 @@ def _text(message: Message) -> str:
     )
 
 
-def _handed_over(messages: list[Message]) -> list[Entry]:
-    """Return the messages of a finished conversation, a line each."""
+def _finished_conversation(messages: list[Message]) -> list[Entry]:
+    """Return the messages of a finished conversation, which come one per line."""
     lines = _texts(_opening(messages), "user").split("\n")
     entries = (_entry(line) for line in lines if line.startswith('{"role": '))
     return [entry for entry in entries if entry]
 
 
-def _to_be_saved(handed_over: list[Entry]) -> list[Step]:
-    contents = [each["content"] for each in handed_over if each["role"] == "user"]
+def _saves(conversation: list[Entry]) -> list[Step]:
+    contents = [each["content"] for each in conversation if each["role"] == "user"]
     return [{"content": each} for each in contents if _REMEMBER.match(each)]
 
 
@@ -282,12 +253,12 @@ def _asks_yes_or_no(messages: list[Message]) -> bool:
     return bool(re.search(r"\bYES\b", question) and re.search(r"\bNO\b", question))
 
 
-def _asks_for(wish: re.Pattern[str], text: str) -> bool:
-    return any(not match["negated"] for match in wish.finditer(text))
+def _asks_for(pattern: re.Pattern[str], text: str) -> bool:
+    return any(not match["negated"] for match in pattern.finditer(text))
 
 
 def _plan(ledger: list[Entry], style: str) -> list[Step]:
-    """Return the arguments of every call of a session, in order; the last one completes it."""
+    """Return the arguments of all calls of a session in order; the last one completes it."""
     unlocked = [entry for entry in ledger if not _locked(entry)]
     if _asks_for(_WHOLESALE, style):
         deletions = [{"action": "delete", "id": entry["id"]} for entry in unlocked]
@@ -298,7 +269,7 @@ def _plan(ledger: list[Entry], style: str) -> list[Step]:
 
 def _locked(entry: Entry) -> bool:
     return bool(entry.get("constitutional")) or any(
-        tag in _IMMUTABLE_TAGS for tag in entry.get("tags", [])
+        tag in _LOCKED_TAGS for tag in entry.get("tags", [])
     )
 
 
@@ -317,7 +288,7 @@ def _words(content: str) -> str:
 
 
 def _counts(mark: str, after: str) -> bool:
-    # Before a digit a mark may be part of a number: 3.5 is not 35, nor is -5 the same as 5.
+    # before a digit a mark may be part of a number: 3.5 is not 35, -5 is not 5
     return not unicodedata.category(mark).startswith("P") or after.isdigit()
 
 
@@ -329,7 +300,7 @@ def _merge(group: list[Entry]) -> Step:
 def _next_step(
     plan: list[Step], calls_made: int, tool: str = "refinement", done: str = _DONE
 ) -> Message:
-    # A refused call counts like any other: the plan goes on and nothing is tried twice.
+    # a refused call counts too: the plan continues and nothing is tried twice
     if calls_made >= len(plan):
         return _said(done)
     return _calling(tool, plan[calls_made], calls_made + 1)
@@ -347,62 +318,3 @@ def _calling(tool: str, arguments: Step, number: int) -> Message:
 
 def _said(text: str) -> Message:
     return {"role": "assistant", "content": text}
-
-
-class _Server(ThreadingHTTPServer):
-    request_queue_size = 128
-
-    def server_bind(self) -> None:
-        # HTTPServer asks the resolver for the machine's name, which can take seconds.
-        TCPServer.server_bind(self)
-        self.server_name, self.server_port = "127.0.0.1", int(self.server_address[1])
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Report faults of this server, but not clients that hung up."""
-        if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    timeout = 30
-
-    def do_POST(self) -> None:
-        # Read before anything else: closing on unread bytes resets the client's connection.
-        body = self._body()
-        if self._path_is_known():
-            reply = answer(body)
-            self._respond(reply.get("error", {}).get("code", 200), reply)
-
-    def _refuse_method(self) -> None:
-        self._body()
-        if self._path_is_known():
-            self._respond(405, _error(405, "Method not allowed: use POST."))
-
-    do_GET = do_HEAD = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _refuse_method
-
-    def _body(self) -> Any:
-        length = self.headers.get("Content-Length", "")
-        try:
-            return json.loads(self.rfile.read(int(length)))
-        except (ValueError, RecursionError):
-            return None
-
-    def _path_is_known(self) -> bool:
-        known = self.path.partition("?")[0] == _PATH
-        if not known:
-            self._respond(404, _error(404, f"Not found: this server answers {_PATH} alone."))
-        return known
-
-    def _respond(self, status: int, payload: dict[str, Any]) -> None:
-        content = json.dumps(payload).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        if status == 405:
-            self.send_header("Allow", "POST")
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(content)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Stay silent."""
