@@ -24,14 +24,14 @@ def settings(**variables: str) -> Settings:
     )
 
 
-def test_the_configured_provider_answers_for_its_models() -> None:
+def test_the_configured_provider_is_the_default() -> None:
     configured = settings(OPENROUTER_API_KEY="sk-1", OPENROUTER_BASE_URL="https://llm.example/v1")
 
     with client_for("test/model", configured) as client:
         assert client == OpenRouter("https://llm.example/v1", "sk-1", plain=False)
 
 
-def test_a_plain_server_is_asked_plainly() -> None:
+def test_a_plain_server_gets_a_plain_client() -> None:
     configured = settings(OPENROUTER_API_KEY="sk-1", REFINE_PLAIN_OPENAI="1")
 
     with client_for("test/model", configured) as client:
@@ -39,7 +39,7 @@ def test_a_plain_server_is_asked_plainly() -> None:
 
 
 @pytest.mark.parametrize("model_id", ["test/model", "rehearsal", "my/rehearsal/model"])
-def test_without_a_key_no_provider_is_asked(model_id: str) -> None:
+def test_a_provider_needs_a_key(model_id: str) -> None:
     with (
         pytest.raises(ProviderError, match="OPENROUTER_API_KEY is missing") as fault,
         client_for(model_id, settings()),
@@ -50,7 +50,7 @@ def test_without_a_key_no_provider_is_asked(model_id: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "sk-1"])
-def test_the_rehearsal_model_answers_for_its_own_with_or_without_a_key(key: str) -> None:
+def test_rehearsal_models_need_no_key(key: str) -> None:
     privacy = Privacy(session_id="session", account_ref="account")
 
     with client_for("rehearsal/wren", settings(OPENROUTER_API_KEY=key)) as client:
@@ -66,7 +66,7 @@ def test_the_rehearsal_model_answers_for_its_own_with_or_without_a_key(key: str)
     assert client.api_key == "rehearsal"
 
 
-def test_the_rehearsal_server_is_gone_afterwards() -> None:
+def test_the_rehearsal_server_stops_afterwards() -> None:
     with client_for("rehearsal/wren", settings()) as client:
         base_url = client.base_url
 

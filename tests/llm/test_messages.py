@@ -1,21 +1,17 @@
-"""The words of a conversation."""
+"""The parts of a conversation."""
 
 from refine.llm.messages import Reply, ToolCall, Usage, tool_message, user_message
 
 
-def test_what_refine_says_is_a_users_message() -> None:
-    assert user_message("Do you consent?") == {"role": "user", "content": "Do you consent?"}
-
-
-def test_a_tools_result_answers_the_call_by_its_id() -> None:
+def test_messages_have_the_wire_format() -> None:
     call = ToolCall(id="call-7", name="refinement")
 
-    message = tool_message(call, "done")
+    assert user_message("Do you consent?") == {"role": "user", "content": "Do you consent?"}
+    result = {"role": "tool", "tool_call_id": "call-7", "content": "done"}
+    assert tool_message(call, "done") == result
 
-    assert message == {"role": "tool", "tool_call_id": "call-7", "content": "done"}
 
-
-def test_no_text_of_the_agent_shows_in_the_repr() -> None:
+def test_content_does_not_appear_in_the_repr() -> None:
     call = ToolCall("call-7", "refinement", {"content": "canary"})
 
     reply = Reply(

@@ -33,20 +33,26 @@ def parsed_call(written: Any, **fields: Any) -> ToolCall:
     return only
 
 
-def called(written: dict[str, Any]) -> dict[str, Any]:
-    """The one call as the history repeats it."""
+def repeated_call(written: Any) -> dict[str, Any]:
+    """Return the only call as the history repeats it."""
     history = parsed({"content": None, "tool_calls": [written]}).message
     (only,) = history["tool_calls"]
     return dict(only)
 
 
-# -- words ----------------------------------------------------------------------------------------
+def fault_of(answer: bytes) -> str:
+    """Return the kind of fault that makes an answer unusable."""
+    with pytest.raises(Unusable) as fault:
+        parse_reply(answer)
+    assert "canary" not in str(fault.value)
+    return fault.value.kind
+
+
+# -- text -----------------------------------------------------------------------------------------
 
 
 def test_an_answer_in_words_is_a_reply() -> None:
-    reply = parsed(model="test/model", id="gen-1")
-
-    assert reply == Reply(
+    assert parsed(model="test/model", id="gen-1") == Reply(
         message={"role": "assistant", "content": "YES"},
         text="YES",
         tool_calls=(),
@@ -55,223 +61,113 @@ def test_an_answer_in_words_is_a_reply() -> None:
         usage=Usage(),
         generation_id="gen-1",
     )
+    for blank in (b"\n\n\n", b" \r\n\t", b"\n" * 10_000):  # keeps connections alive
+        assert parse_reply(blank + body() + blank).text == "YES"
+    for odd in (None, 7, ["test/model"], {}):
+        reply = parsed(model=odd, id=odd)
+        assert (reply.model, reply.generation_id) == (None, None), odd
 
 
-@pytest.mark.parametrize("odd", [None, 7, ["test/model"], {}])
-def test_a_model_or_an_id_of_another_shape_counts_as_not_named(odd: Any) -> None:
-    reply = parsed(model=odd, id=odd)
-
-    assert (reply.model, reply.generation_id) == (None, None)
-
-
-@pytest.mark.parametrize("white", [b"\n\n\n", b" \r\n\t", b"\n" * 10_000])
-def test_blank_lines_that_keep_the_connection_alive_are_skipped(white: bytes) -> None:
-    assert parse_reply(white + body() + white).text == "YES"
-
-
-@pytest.mark.parametrize(
-    ("content", "text"),
-    [
-        ("", ""),
-        (None, None),
-        (7, None),
-        ({"text": "YES"}, None),
-        ([], None),
+def test_text_is_joined_from_parts_and_storable() -> None:
+    for content, text in (
+        *(("", ""), (None, None), (7, None), ({"text": "YES"}, None), ([], None)),
         ([{"type": "text", "text": "YES"}], "YES"),
         ([{"type": "text", "text": "Y"}, {"type": "text", "text": "ES"}], "YES"),
         ([{"type": "image_url"}, "NO", None, {"text": 7}, {"text": "YES"}], "YES"),
-        ("cut \ud83d", "cut \ufffd"),
-        ("a\x00b", "a\ufffdb"),
+        *(("cut \ud83d", "cut \ufffd"), ("a\x00b", "a\ufffdb"), ("intact 🦉", "intact 🦉")),
         ([{"text": "\ud83d"}], "\ufffd"),
-        ("whole 🦉", "whole 🦉"),
-    ],
-)
-def test_the_text_is_what_was_said_in_words_that_can_be_stored(content: Any, text: Any) -> None:
-    assert parsed({"content": content}).text == text
-
-
-def test_a_message_without_content_has_no_text() -> None:
+    ):
+        assert parsed({"content": content}).text == text, content
     assert parsed({"role": "assistant"}).text is None
 
 
-# -- what is no answer ----------------------------------------------------------------------------
+# -- unusable answers -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        b"",
-        b"\n\n",
-        b"<html>canary</html>",
-        b'{"choices": [{"message": {"content": "canary',
-        body()[:-1],
-        b"\xff\xfe\xfa canary",
-        b'{"id": ' + b"9" * 5_000 + b"}",
-        b"[" * 100_000,
-        b"[]",
-        b"null",
-        b"7",
-        b'"canary"',
-    ],
-    ids=range(12),
-)
-def test_what_is_no_json_object_may_be_asked_for_again(answer: bytes) -> None:
-    with pytest.raises(Unusable) as fault:
-        parse_reply(answer)
-
-    assert fault.value.kind == "invalid_reply"
-    assert "canary" not in str(fault.value)
+def test_invalid_json_is_unusable() -> None:
+    for answer in (
+        *(b"", b"\n\n", b"<html>canary</html>", b'{"choices": [{"message": {"content": "canary'),
+        *(body()[:-1], b"\xff\xfe\xfa canary", b'{"id": ' + b"9" * 5_000 + b"}", b"[" * 100_000),
+        *(b"[]", b"null", b"7", b'"canary"'),
+    ):
+        assert fault_of(answer) == "invalid_reply", answer[:40]
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {},
-        {"choices": None},
-        {"choices": []},
-        {"choices": {}},
-        {"choices": "canary"},
-        {"choices": [None]},
-        {"choices": ["canary"]},
-        {"choices": [{}]},
-        {"choices": [{"message": None}]},
-        {"choices": [{"message": "canary"}]},
-        {"choices": [{"message": ["canary"]}]},
-    ],
-)
-def test_an_answer_without_a_message_may_be_asked_for_again(fields: dict[str, Any]) -> None:
-    with pytest.raises(Unusable) as fault:
-        parse_reply(json.dumps(fields).encode())
-
-    assert fault.value.kind == "empty_reply"
-    assert "canary" not in str(fault.value)
+def test_an_answer_without_a_message_is_unusable() -> None:
+    for choices in (
+        *(None, [], {}, "canary", [None], ["canary"], [{}], [{"message": None}]),
+        *([{"message": "canary"}], [{"message": ["canary"]}]),
+    ):
+        assert fault_of(json.dumps({"choices": choices}).encode()) == "empty_reply", choices
+    assert fault_of(b"{}") == "empty_reply"
 
 
-@pytest.mark.parametrize("error", [{"code": 502, "message": "canary"}, "canary", 502, True])
-def test_an_error_inside_the_answer_counts_before_all_else(error: Any) -> None:
-    with pytest.raises(Unusable) as fault:
-        parsed(error=error)
-
-    assert fault.value.kind == "provider_error"
-    assert "canary" not in str(fault.value)
-
-
-@pytest.mark.parametrize(
-    "fields", [{"error": {"message": "canary"}}, {"error": "canary"}, {"finish_reason": "error"}]
-)
-def test_calls_of_a_choice_that_failed_are_never_taken(fields: dict[str, Any]) -> None:
-    choice = {"message": {"content": "canary", "tool_calls": [call()]}, **fields}
-
-    with pytest.raises(Unusable) as fault:
-        parse_reply(json.dumps({"choices": [choice]}).encode())
-
-    assert fault.value.kind == "provider_error"
-    assert "canary" not in str(fault.value)
+def test_an_error_inside_the_answer_comes_first() -> None:
+    for error in ({"code": 502, "message": "canary"}, "canary", 502, True):
+        assert fault_of(body(error=error)) == "provider_error", error
+    for failed in ({"error": {"message": "canary"}}, {"error": "c"}, {"finish_reason": "error"}):
+        choice = {"message": {"content": "canary", "tool_calls": [call()]}, **failed}
+        assert fault_of(json.dumps({"choices": [choice]}).encode()) == "provider_error", failed
+    for empty in (None, {}, ""):
+        assert parsed(error=empty).text == "YES", empty
 
 
-@pytest.mark.parametrize("nothing", [None, {}, ""])
-def test_an_empty_error_is_none(nothing: Any) -> None:
-    assert parsed(error=nothing).text == "YES"
+def test_only_the_reason_length_means_cut() -> None:
+    for reason in ("stop", "tool_calls", "content_filter", None, 7, "new"):
+        assert not parsed(finish_reason=reason).is_cut, reason
+    reply = parsed({"content": "YES, bec"}, finish_reason="length")
+    assert (reply.is_cut, reply.text) == (True, "YES, bec")
 
 
-@pytest.mark.parametrize("reason", ["stop", "tool_calls", "content_filter", None, 7, "new"])
-def test_no_other_reason_to_finish_makes_a_difference(reason: Any) -> None:
-    assert not parsed(finish_reason=reason).is_cut
-
-
-# -- what the provider did to the request ---------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "stage",
-    [
+def test_a_request_that_was_altered_on_its_way_is_a_final_error() -> None:
+    for stage in (
         {"type": "guardrail", "data": {"canary": 1}},
         {"type": "plugin", "name": "context-compression"},
-        {"name": "Compressed"},
-        "GUARDRAIL",
-        ["guardrails"],
-    ],
-)
-def test_a_request_that_was_altered_on_its_way_is_an_error_for_good(stage: Any) -> None:
-    metadata = {"pipeline": [{"type": "routing"}, stage]}
+        *({"name": "Compressed"}, "GUARDRAIL", ["guardrails"]),
+    ):
+        with pytest.raises(ProviderError, match="guardrail or compression") as fault:
+            parsed(openrouter_metadata={"pipeline": [{"type": "routing"}, stage]})
 
-    with pytest.raises(ProviderError, match="guardrail or compression") as fault:
-        parsed(openrouter_metadata=metadata)
-
-    assert fault.value.kind == "altered_prompt"
-    assert "canary" not in str(fault.value)
-
-
-@pytest.mark.parametrize(
-    "metadata",
-    [
-        None,
-        "guardrail",
-        [],
-        {},
-        {"pipeline": None},
-        {"pipeline": "guardrail"},
-        {"pipeline": []},
-        {"pipeline": [None, {"type": "routing"}]},
-        {"other": "guardrail"},
-    ],
-)
-def test_metadata_that_names_no_such_stage_is_no_matter(metadata: Any) -> None:
-    assert parsed(openrouter_metadata=metadata).text == "YES"
+        assert fault.value.kind == "altered_prompt"
+        assert "canary" not in str(fault.value)
+    for metadata in (
+        *(None, "guardrail", [], {}, {"pipeline": None}, {"pipeline": "guardrail"}),
+        *({"pipeline": []}, {"pipeline": [None, {"type": "routing"}]}, {"other": "guardrail"}),
+    ):
+        assert parsed(openrouter_metadata=metadata).text == "YES", metadata
 
 
-# -- calls ----------------------------------------------------------------------------------------
+# -- tool calls -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reason", ["tool_calls", "stop", None, "unknown"])
-def test_a_call_counts_whatever_the_reason_to_finish(reason: Any) -> None:
-    written = call('{"action": "delete", "id": 7}')
-
-    assert parsed_call(written, finish_reason=reason) == ToolCall(
-        "call-7", "refinement", {"action": "delete", "id": 7}
-    )
-
-
-def test_calls_keep_their_order() -> None:
+def test_calls_count_in_their_order_whatever_the_reason_to_finish() -> None:
+    for reason in ("tool_calls", "stop", None, "unknown"):
+        written = call('{"action": "delete", "id": 7}')
+        expected = ToolCall("call-7", "refinement", {"action": "delete", "id": 7})
+        assert parsed_call(written, finish_reason=reason) == expected, reason
     written = [call('{"n": 1}', id="b"), call('{"n": 2}', id="a"), call('{"n": 3}', id="c")]
-
-    calls = parsed({"tool_calls": written}).tool_calls
-
-    assert [(each.id, each.arguments["n"]) for each in calls] == [("b", 1), ("a", 2), ("c", 3)]
-
-
-def test_words_may_go_along_with_calls() -> None:
-    reply = parsed({"content": "I will look.", "tool_calls": [call()]})
-
-    assert (reply.text, len(reply.tool_calls)) == ("I will look.", 1)
+    reply = parsed({"content": "I will look.", "tool_calls": written})
+    calls = [(each.id, each.arguments["n"]) for each in reply.tool_calls]
+    assert (reply.text, calls) == ("I will look.", [("b", 1), ("a", 2), ("c", 3)])
 
 
-@pytest.mark.parametrize("nothing", [None, [], {}, "", "refinement", 7])
-def test_tool_calls_of_another_shape_are_none(nothing: Any) -> None:
-    reply = parsed({"content": "YES", "tool_calls": nothing})
-
-    assert reply.tool_calls == ()
-    assert reply.message == {"role": "assistant", "content": "YES"}
-
-
-@pytest.mark.parametrize("nothing", ["", " ", None, "null", "{}", "\n"])
-def test_empty_arguments_are_an_empty_object(nothing: Any) -> None:
-    assert parsed_call(call(nothing)) == ToolCall("call-7", "refinement", {})
+def test_malformed_tool_calls_are_ignored() -> None:
+    for malformed in (None, [], {}, "", "refinement", 7):
+        reply = parsed({"content": "YES", "tool_calls": malformed})
+        assert reply.tool_calls == ()
+        assert reply.message == {"role": "assistant", "content": "YES"}, malformed
 
 
-def test_missing_arguments_are_an_empty_object() -> None:
-    written = call(function={"name": "refinement"})
+def test_missing_or_empty_arguments_are_an_empty_object() -> None:
+    written = [call(empty) for empty in ("", " ", None, "null", "{}", "\n")]
+    for each in [*written, call(function={"name": "refinement"})]:
+        assert parsed_call(each) == ToolCall("call-7", "refinement", {})
 
-    assert parsed_call(written) == ToolCall("call-7", "refinement", {})
 
-
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        ("[]", "one JSON object"),
-        ([], "written as a string"),
+def test_malformed_arguments_are_a_problem() -> None:
+    for arguments, problem in (
+        *(("[]", "one JSON object"), ([], "written as a string"), (7, "written as a string")),
         ({"action": "delete", "id": 7}, "written as a string"),
-        (7, "written as a string"),
         ('{"id": 7', "must be valid JSON"),
         ('{"id": 7}{"id": 8}', "must be valid JSON"),
         ('```json\n{"id": 7}\n```', "must be valid JSON"),
@@ -279,80 +175,47 @@ def test_missing_arguments_are_an_empty_object() -> None:
         ('{"id": NaN}', "not JSON"),
         (r'{"content": "\u0000"}', "NUL"),
         (r'{"content": "\ud800"}', "valid Unicode"),
-    ],
-)
-def test_a_call_with_malformed_arguments_has_a_problem_and_no_arguments(
-    arguments: Any, problem: str
-) -> None:
-    parsed_one = parsed_call(call(arguments))
-
-    assert parsed_one.arguments == {}
-    assert problem in (parsed_one.problem or "")
+    ):
+        tool_call = parsed_call(call(arguments))
+        assert tool_call.arguments == {}
+        assert problem in (tool_call.problem or ""), arguments
 
 
-def test_an_unknown_tool_is_left_to_whoever_executes() -> None:
+def test_a_call_without_a_function_name_has_a_problem() -> None:
+    unnamed = [None, "refinement", {}, *({"name": n, "arguments": "{}"} for n in (None, "", ["r"]))]
+    for written in [*(call(function=each) for each in unnamed), {"id": "call-7"}]:
+        expected = ToolCall("call-7", "", {}, problem="a tool call must name a function")
+        assert parsed_call(written) == expected, written
+    for malformed in (None, 7, "refinement", [], {}):
+        tool_call = parsed_call(malformed)
+        assert (tool_call.id, bool(tool_call.problem)) == ("call_0", True), malformed
+
+
+def test_an_unknown_tool_is_not_a_problem_here() -> None:
     written = call(function={"name": "web_search", "arguments": "{}"})
 
     assert parsed_call(written) == ToolCall("call-7", "web_search", {})
 
 
-@pytest.mark.parametrize(
-    "written",
-    [
-        call(function=None),
-        call(function="refinement"),
-        call(function={}),
-        call(function={"name": None, "arguments": "{}"}),
-        call(function={"name": "", "arguments": "{}"}),
-        call(function={"name": ["refinement"], "arguments": "{}"}),
-        {"id": "call-7"},
-    ],
-)
-def test_a_call_that_names_no_function_has_a_problem(written: dict[str, Any]) -> None:
-    assert parsed_call(written) == ToolCall(
-        "call-7", "", {}, problem="a tool call names a function"
-    )
+def test_a_call_without_an_id_is_given_a_free_one() -> None:
+    for missing in (None, "", 7, ["call-7"], {}):
+        calls = parsed({"tool_calls": [call(id="call-7"), call(id=missing)]}).tool_calls
+        assert [(each.id, each.problem) for each in calls] == [("call-7", None), ("call_1", None)]
+    first, second = parsed({"tool_calls": [call(id="call_1"), call(id=None)]}).tool_calls
+    assert (first.id != second.id, second.problem) == (True, None)
 
 
-@pytest.mark.parametrize("written", [None, 7, "refinement", [], {}])
-def test_a_call_of_another_shape_has_an_id_and_a_problem(written: Any) -> None:
-    parsed_one = parsed_call(written)
-
-    assert parsed_one.id == "call_0"
-    assert parsed_one.problem
-
-
-@pytest.mark.parametrize("missing", [None, "", 7, ["call-7"], {}])
-def test_a_call_without_an_id_is_given_one(missing: Any) -> None:
-    written = [call(id="call-7"), call(id=missing)]
-
-    calls = parsed({"tool_calls": written}).tool_calls
-
-    assert [(each.id, each.problem) for each in calls] == [("call-7", None), ("call_1", None)]
-
-
-def test_the_second_call_of_one_id_has_a_problem_and_an_id_of_its_own() -> None:
-    written = [call('{"n": 1}'), call('{"n": 2}')]
-
-    first, second = parsed({"tool_calls": written}).tool_calls
+def test_a_repeated_id_is_a_problem_of_the_second_call() -> None:
+    first, second = parsed({"tool_calls": [call('{"n": 1}'), call('{"n": 2}')]}).tool_calls
 
     assert (first.id, first.problem) == ("call-7", None)
     assert second.id != "call-7"
-    assert "used before" in (second.problem or "")
-
-
-def test_an_id_that_is_given_to_a_call_is_no_fault_of_that_call() -> None:
-    written = [call(id="call_1"), call(id=None)]
-
-    first, second = parsed({"tool_calls": written}).tool_calls
-
-    assert first.id != second.id
-    assert second.problem is None
+    assert "already used" in (second.problem or "")
 
 
 @given(st.lists(st.sampled_from([None, "a", "a_1", "a_2", "a_2_2", "call_1", "call_2"])))
 @example(["a_2", "a", "a"])
-def test_no_two_calls_ever_share_an_id(ids: list[str | None]) -> None:
+def test_calls_never_share_an_id(ids: list[str | None]) -> None:
     reply = parsed({"tool_calls": [call(id=each) for each in ids]})
 
     parsed_ids = [each.id for each in reply.tool_calls]
@@ -361,24 +224,16 @@ def test_no_two_calls_ever_share_an_id(ids: list[str | None]) -> None:
     assert [each["id"] for each in reply.message.get("tool_calls", [])] == parsed_ids
 
 
-@pytest.mark.parametrize("arguments", ['{"action": "delete", "id": 7}', '{"action": "del'])
-def test_no_call_of_an_answer_that_was_cut_may_be_executed(arguments: str) -> None:
-    reply = parsed({"content": None, "tool_calls": [call(arguments)]}, finish_reason="length")
-
-    assert reply.is_cut
-    assert "cut at the output limit" in (reply.tool_calls[0].problem or "")
-
-
-def test_words_that_were_cut_say_so() -> None:
-    reply = parsed({"content": "YES, bec"}, finish_reason="length")
-
-    assert (reply.is_cut, reply.text) == (True, "YES, bec")
+def test_calls_of_an_answer_that_was_cut_have_a_problem() -> None:
+    for arguments in ('{"action": "delete", "id": 7}', '{"action": "del'):
+        tool_call = parsed_call(call(arguments), finish_reason="length")
+        assert "cut off at the output limit" in (tool_call.problem or ""), arguments
 
 
 # -- the history ----------------------------------------------------------------------------------
 
 
-def test_the_history_repeats_a_message_to_the_letter() -> None:
+def test_history_repeats_a_message_exactly() -> None:
     message = {
         "role": "assistant",
         "content": "I will look.",
@@ -395,17 +250,11 @@ def test_the_history_repeats_a_message_to_the_letter() -> None:
     assert parsed(message).message == message
 
 
-@pytest.mark.parametrize("content", ["", "YES", [{"type": "text", "text": "YES"}], "half \ud83d"])
-def test_the_history_keeps_the_content_in_the_form_it_came_in(content: Any) -> None:
-    assert parsed({"content": content}).message == {"role": "assistant", "content": content}
-
-
-@pytest.mark.parametrize("message", [{}, {"content": None}])
-def test_a_message_without_words_and_calls_has_empty_content_in_the_history(message: Any) -> None:
-    assert parsed(message).message == {"role": "assistant", "content": ""}
-
-
-def test_a_message_of_calls_alone_has_null_content_in_the_history() -> None:
+def test_history_keeps_the_form_of_the_content() -> None:
+    for content in ("", "YES", [{"type": "text", "text": "YES"}], "half \ud83d"):
+        assert parsed({"content": content}).message == {"role": "assistant", "content": content}
+    for empty in ({}, {"content": None}):
+        assert parsed(empty).message == {"role": "assistant", "content": ""}
     assert parsed({"tool_calls": [call()]}).message == {
         "role": "assistant",
         "content": None,
@@ -413,51 +262,28 @@ def test_a_message_of_calls_alone_has_null_content_in_the_history() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        {"role": "system"},
-        {"refusal": "no"},
-        {"annotations": []},
-        {"reasoning": None},
-        {"reasoning_details": None},
-        {"audio": {}},
-    ],
-)
-def test_nothing_else_goes_into_the_history(message: dict[str, Any]) -> None:
-    history = parsed({"content": "YES", **message}).message
-
-    assert history == {"role": "assistant", "content": "YES"}
+def test_history_drops_other_fields() -> None:
+    for field in (
+        *({"role": "system"}, {"refusal": "no"}, {"annotations": []}, {"reasoning": None}),
+        *({"reasoning_details": None}, {"audio": {}}),
+    ):
+        history = parsed({"content": "YES", **field}).message
+        assert history == {"role": "assistant", "content": "YES"}, field
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    ["", " ", None, "null", " null\n", "[]", [], {"id": 7}, '{"id": 7', '{"id": 7} {}', "7"],
-)
-def test_arguments_that_are_no_object_are_an_empty_one_in_the_history(arguments: Any) -> None:
-    assert called(call(arguments)) == call("{}")
-
-
-@pytest.mark.parametrize("function", [None, {}, {"name": 7}, {"name": ""}])
-def test_a_call_without_a_function_has_a_name_in_the_history(function: Any) -> None:
-    history = called(call(function=function))
-
-    assert history["function"] == {"name": "unknown", "arguments": "{}"}
-
-
-def test_a_call_without_an_id_has_one_in_the_history_and_keeps_its_arguments() -> None:
+def test_history_holds_only_valid_calls() -> None:
+    for arguments in (
+        *("", " ", None, "null", " null\n", "[]", [], {"id": 7}, '{"id": 7', '{"id": 7} {}', "7"),
+    ):
+        assert repeated_call(call(arguments)) == call("{}"), arguments
+    unknown = {"name": "unknown", "arguments": "{}"}
+    for function in (None, {}, {"name": 7}, {"name": ""}):
+        assert repeated_call(call(function=function))["function"] == unknown, function
+    for malformed in (None, "refinement", 7):
+        expected = {"id": "call_0", "type": "function", "function": unknown}
+        assert repeated_call(malformed) == expected, malformed
     arguments = '{ "action":"search" }'
-
-    assert called(call(arguments, id=None)) == call(arguments, id="call_0")
-
-
-@pytest.mark.parametrize("written", [None, "refinement", 7])
-def test_a_call_of_another_shape_is_a_whole_one_in_the_history(written: Any) -> None:
-    assert called(written) == {
-        "id": "call_0",
-        "type": "function",
-        "function": {"name": "unknown", "arguments": "{}"},
-    }
+    assert repeated_call(call(arguments, id=None)) == call(arguments, id="call_0")
 
 
 json_values = st.recursive(
@@ -480,7 +306,7 @@ odd_messages = json_values | st.fixed_dictionaries(
 
 
 @given(odd_messages, json_values, json_values, json_values)
-def test_whatever_is_sent_it_gives_a_reply_or_a_fault_that_callers_know(
+def test_every_answer_gives_a_reply_or_a_known_fault(
     message: Any, finish_reason: Any, usage: Any, metadata: Any
 ) -> None:
     sent = body(
@@ -497,7 +323,7 @@ def test_whatever_is_sent_it_gives_a_reply_or_a_fault_that_callers_know(
         assert isinstance(json.loads(each["function"]["arguments"]), dict)
 
 
-# -- figures --------------------------------------------------------------------------------------
+# -- usage ----------------------------------------------------------------------------------------
 
 
 def test_usage_is_what_the_provider_counts() -> None:
@@ -511,45 +337,22 @@ def test_usage_is_what_the_provider_counts() -> None:
     assert parsed(usage=usage).usage == Usage(10_000_000, 900, 20, Decimal("0.00012"))
 
 
-@pytest.mark.parametrize("usage", [None, [], "much", 7, {}, {"prompt_tokens_details": None}])
-def test_usage_that_is_missing_or_of_another_shape_is_nothing(usage: Any) -> None:
-    assert parsed(usage=usage).usage == Usage()
+def test_missing_or_malformed_usage_counts_as_zero() -> None:
+    for usage in (None, [], "much", 7, {}, {"prompt_tokens_details": None}):
+        assert parsed(usage=usage).usage == Usage(), usage
+    for count in (None, "100", 100.5, -1, True, 10_000_001, [1], {}):
+        details = {"cached_tokens": count}
+        usage = {"prompt_tokens": count, "completion_tokens": count}
+        assert parsed(usage={**usage, "prompt_tokens_details": details}).usage == Usage(), count
+    for malformed in (None, [], "many", 7, {}):
+        usage = {"prompt_tokens": 7, "prompt_tokens_details": malformed}
+        assert parsed(usage=usage).usage == Usage(prompt_tokens=7), malformed
 
 
-@pytest.mark.parametrize("count", [None, "100", 100.5, -1, True, 10_000_001, [1], {}])
-def test_counts_of_another_shape_are_nothing(count: Any) -> None:
-    usage = {
-        "prompt_tokens": count,
-        "completion_tokens": count,
-        "prompt_tokens_details": {"cached_tokens": count},
-    }
-
-    assert parsed(usage=usage).usage == Usage()
-
-
-@pytest.mark.parametrize("details", [None, [], "many", 7, {}])
-def test_details_of_another_shape_leave_the_rest(details: Any) -> None:
-    usage = {"prompt_tokens": 7, "prompt_tokens_details": details}
-
-    assert parsed(usage=usage).usage == Usage(prompt_tokens=7)
-
-
-@pytest.mark.parametrize(
-    ("cost", "cost_usd"),
-    [
-        (1, "1"),
-        (0.1, "0.1"),
-        ("0.0123", "0.0123"),
-        (1e-7, "0.0000001"),
-        (99_999, "99999"),
-    ],
-)
-def test_the_cost_is_exact(cost: Any, cost_usd: str) -> None:
-    assert parsed(usage={"cost": cost}).usage.cost_usd == Decimal(cost_usd)
-
-
-@pytest.mark.parametrize(
-    "cost", [None, "", "free", "NaN", "-1", -0.1, 10**5, "Infinity", True, [], {}, float("nan")]
-)
-def test_a_cost_of_another_shape_is_nothing(cost: Any) -> None:
-    assert parsed(usage={"cost": cost}).usage.cost_usd == 0
+def test_the_cost_is_exact_or_zero() -> None:
+    for cost, cost_usd in (
+        *((1, "1"), (0.1, "0.1"), ("0.0123", "0.0123"), (1e-7, "0.0000001"), (99_999, "99999")),
+        *((None, "0"), ("", "0"), ("free", "0"), ("NaN", "0"), ("-1", "0"), (-0.1, "0")),
+        *((10**5, "0"), ("Infinity", "0"), (True, "0"), ([], "0"), ({}, "0"), (float("nan"), "0")),
+    ):
+        assert parsed(usage={"cost": cost}).usage.cost_usd == Decimal(cost_usd), cost

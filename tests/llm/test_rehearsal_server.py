@@ -1,0 +1,87 @@
+"""The rehearsal model over HTTP."""
+
+import json
+import threading
+from typing import Any
+
+import pytest
+import requests
+
+from refine.llm.rehearsal import serving
+
+QUESTION = {"role": "user", "content": "Do you consent? Answer YES or NO."}
+BODY: dict[str, Any] = {"model": "rehearsal/wren", "messages": [QUESTION]}
+
+
+def ask(url: str, data: str | None = None) -> requests.Response:
+    return requests.post(f"{url}/chat/completions", data=data or json.dumps(BODY), timeout=10)
+
+
+def test_serves_chat_completions_on_loopback_and_logs_nothing(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with serving() as url, serving() as other:
+        response = ask(url)
+
+    assert url.startswith("http://127.0.0.1:")
+    assert url != other
+    assert response.status_code == 200
+    assert response.json()["choices"][0]["message"]["content"].startswith("YES")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_keeps_every_character() -> None:
+    content = "Ça ira, Bożena 🐟\u2028\ud83d"
+    entries = [{"id": 1, "content": content}, {"id": 2, "content": content.upper()}]
+    ledger = "\n".join(json.dumps(each, ensure_ascii=False) for each in entries)
+    messages = [
+        {"role": "user", "content": ledger},
+        {"role": "assistant", "content": "YES."},
+        {"role": "user", "content": "Begin."},
+    ]
+
+    with serving() as url:
+        response = ask(url, json.dumps({**BODY, "messages": messages}))
+
+    call = response.json()["choices"][0]["message"]["tool_calls"][0]
+    assert json.loads(call["function"]["arguments"])["content"] == content
+
+
+def test_refuses_in_the_shape_of_openrouter() -> None:
+    completions = "/chat/completions"
+    with serving() as url:
+        for method, path, data, status in (
+            *(("POST", completions, data, 400) for data in ("", "no json", "[]", "[" * 100_000)),
+            ("POST", completions, '{"model": "other/model", "messages": []}', 400),
+            *(("POST", "/completions", "{}", 404), ("GET", "/models", "", 404)),
+            *((method, completions, "{}", 405) for method in ("GET", "PUT", "DELETE")),
+        ):
+            response = requests.request(method, url + path, data=data, timeout=5)
+
+            error = response.json()["error"]
+            assert (response.status_code, error["code"]) == (status, status), (method, path)
+            assert error["message"]
+
+
+def test_answers_many_requests_at_once() -> None:
+    statuses: list[int] = []
+    with serving() as url:
+        clients = [
+            threading.Thread(target=lambda: statuses.append(ask(url).status_code))
+            for _ in range(20)
+        ]
+        for client in clients:
+            client.start()
+        for client in clients:
+            client.join()
+
+    assert statuses == [200] * 20
+
+
+def test_stops_when_the_block_ends_or_fails() -> None:
+    with pytest.raises(RuntimeError), serving() as url:
+        raise RuntimeError
+
+    assert not [thread for thread in threading.enumerate() if thread.name == "rehearsal"]
+    with pytest.raises(requests.ConnectionError):
+        ask(url)
