@@ -1,29 +1,29 @@
-"""What can go wrong, sorted by what the caller should do about it.
+"""Errors, grouped by what the caller should do about them.
 
 RefineError                  tell the person: the message says what, where and what to do
-├── SettingsError            a setting is wrong: mend it, start again
+├── SettingsError            a setting is invalid: fix it and start again
 ├── EmbeddedError            an embedded server cannot run here: follow the message
-│   └── AlreadyRunning       another process runs them for this data folder: use that one
-├── Unreachable              a server does not answer: start it, or mend its URL
-├── NotFound                 the thing named does not exist, or not for this caller
-├── Ambiguous                the name fits several things: use an id
-├── InvalidValue             a value breaks a rule of the model: correct it
-├── Refused                  the state of things forbids it: nothing was changed
+│   └── AlreadyRunning       another process runs them for this data folder: use it
+├── Unreachable              a server does not answer: start it, or fix its URL
+├── NotFound                 it does not exist, or not for this caller
+├── Ambiguous                several things have this name: use an id
+├── InvalidValue             a value breaks a rule: correct it
+├── Refused                  not possible in the current state: nothing was changed
 ├── TooMany                  too many attempts: wait, then try again
 ├── SealingError             content cannot be sealed or opened: look at the keys
-│   └── WrongKey             the configured keys are not the ones the database was sealed with
-└── ProviderError            the model could not be asked: end the session, ask again another time
+│   └── WrongKey             the configured keys lack the one that the database was sealed with
+└── ProviderError            the model could not be asked: end the session, try again later
 
-Messages carry causes, names and figures, never memory content, prompts or keys.
+Messages contain causes, names and figures, never memory content, prompts or keys.
 """
 
 
 class RefineError(Exception):
-    """Anything that Refine refuses or fails to do, in words for a person."""
+    """Anything that Refine refuses or fails to do, explained for a person."""
 
 
 class SettingsError(RefineError):
-    """A setting has a value that cannot be used."""
+    """A setting has an unusable value."""
 
 
 class EmbeddedError(RefineError):
@@ -33,7 +33,7 @@ class EmbeddedError(RefineError):
 class AlreadyRunning(EmbeddedError):
     """Another process runs the embedded servers of this data folder.
 
-    ``pid`` is that process, ``holder`` what it is (``up``, or the command that holds them).
+    ``pid`` is that process, ``holder`` its command (``up``, for example).
     """
 
     def __init__(self, pid: int, holder: str) -> None:
@@ -47,11 +47,11 @@ class Unreachable(RefineError):
 
 
 class NotFound(RefineError):
-    """What was named does not exist."""
+    """The named thing does not exist."""
 
 
 class Ambiguous(RefineError):
-    """What was named exists more than once."""
+    """Several things have this name."""
 
 
 class InvalidValue(RefineError, ValueError):
@@ -59,11 +59,11 @@ class InvalidValue(RefineError, ValueError):
 
 
 class Refused(RefineError):
-    """The present state forbids what was asked; nothing was changed."""
+    """The request is not possible in the current state; nothing was changed."""
 
 
 class TooMany(RefineError):
-    """Too many attempts; ``retry_after_seconds`` says when the next one is taken."""
+    """Too many attempts; the next one is accepted after ``retry_after_seconds``."""
 
     def __init__(self, message: str, *, retry_after_seconds: int) -> None:
         self.retry_after_seconds = retry_after_seconds
@@ -79,7 +79,7 @@ class WrongKey(SealingError):
 
 
 class ProviderError(RefineError):
-    """The model could not be asked, or what came back cannot be used.
+    """The model could not be asked, or its answer cannot be used.
 
     ``kind`` is a short word for figures and filters (``timeout``, ``rate_limited``, …),
     ``http_status`` the status of the last answer, if there was one.

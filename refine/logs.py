@@ -1,7 +1,6 @@
-"""Logging: one line an event, ids and figures, never content.
+"""Logging: one line per event with ids and figures, never content.
 
-JSON where a machine reads it, columns where a person does (a terminal). Lines of libraries come
-out in the same form, from WARNING on.
+JSON for machines, columns on a terminal. Libraries log in the same form, from WARNING up.
 """
 
 import logging
@@ -21,7 +20,7 @@ _SHARED: list[Processor] = [
 
 
 def configure(level: str) -> None:
-    """Send the application's log to standard error at ``level``, the libraries' at WARNING."""
+    """Log to standard error: the application at ``level``, libraries at WARNING."""
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
@@ -40,7 +39,7 @@ def configure(level: str) -> None:
 
 
 def quieten() -> None:
-    """Say no more than warnings: for commands whose output a person reads."""
+    """Log only warnings and errors, for commands whose output a person reads."""
     log = logging.getLogger("refine")
     if log.level == logging.INFO:
         log.setLevel(logging.WARNING)
@@ -62,17 +61,17 @@ def _handler() -> logging.Handler:
 
 
 def _without_messages(_log: Any, _method: str, event: EventDict) -> EventDict:
-    """An exception as its class and its way: a message, or a frame's values, may quote content."""
+    """Log an exception as its class and stack: its message or local values may quote content."""
     given = event.pop("exc_info", None)
     error = given[1] if isinstance(given, tuple) else given
     error = sys.exception() if error is True else error
     if isinstance(error, BaseException):
-        way = "".join(traceback.format_tb(error.__traceback__))
-        event["exception"] = f"{way}{type(error).__name__}"
+        stack = "".join(traceback.format_tb(error.__traceback__))
+        event["exception"] = f"{stack}{type(error).__name__}"
     return event
 
 
-def _most_telling_first(_log: Any, _method: str, event: EventDict) -> EventDict:
+def _most_important_first(_log: Any, _method: str, event: EventDict) -> EventDict:
     first = {key: event[key] for key in ("timestamp", "level", "event") if key in event}
     return {**first, **event}
 
@@ -81,6 +80,6 @@ def _renderer() -> list[Any]:
     if sys.stderr.isatty():
         return [structlog.dev.ConsoleRenderer()]
     return [
-        _most_telling_first,
+        _most_important_first,
         structlog.processors.JSONRenderer(),
     ]

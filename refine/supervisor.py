@@ -1,4 +1,4 @@
-"""Runs the processes of a Procfile beside the embedded servers until one ends or we are told to."""
+"""Runs the processes of a Procfile until one of them ends or a signal arrives."""
 
 import os
 import re
@@ -20,13 +20,13 @@ from refine.errors import SettingsError
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _CHUNK_BYTES = 65_536
 _PROCESS = re.compile(r"^([A-Za-z0-9_-]+):\s*(.+)$", re.MULTILINE)
-_WAKE_SECONDS = 1.0  # signals wake us; this is for a system that should lose one
+_WAKE_SECONDS = 1.0  # signals wake us up; this is in case one is lost
 
 
 def read_procfile(path: Path) -> dict[str, str]:
-    """The commands of a Procfile by process name, in its order.
+    """Return the commands of a Procfile by process name, in order.
 
-    Raises SettingsError if there is no such file, no process in it, or one name twice.
+    Raises SettingsError if the file is missing, has no process, or has one name twice.
     """
     try:
         lines = _PROCESS.findall(path.read_text(encoding="utf-8"))
@@ -34,9 +34,9 @@ def read_procfile(path: Path) -> dict[str, str]:
         raise SettingsError(f"cannot read {path}: {error.strerror}") from error
     commands = dict(lines)
     if len(commands) < len(lines):
-        raise SettingsError(f"{path} names a process twice")
+        raise SettingsError(f"{path} has two processes of one name")
     if not commands:
-        raise SettingsError(f"{path} names no process (name: command)")
+        raise SettingsError(f"{path} has no process (name: command)")
     return commands
 
 
@@ -50,17 +50,17 @@ def supervise(
     on_started: Callable[[], None] | None = None,
     output: TextIO | None = None,
 ) -> int:
-    """Runs the commands and shows their output, each line behind its process's name.
+    """Run the commands and show their output, each line prefixed with the process's name.
 
-    Returns 0 after SIGINT, SIGTERM or SIGHUP, and 1 if a process or an embedded server ends by
-    itself; either way all processes are gone by then: SIGTERM, the grace, SIGKILL. A second Ctrl-C
-    kills at once. The servers stay up; they are stopped by whoever started them, afterwards.
+    Returns 0 after SIGINT, SIGTERM or SIGHUP, and 1 if a process or an embedded server ended by
+    itself. All processes have ended by then: they get SIGTERM, the grace period, then SIGKILL; a
+    second Ctrl-C kills at once. The embedded servers keep running for whoever started them.
 
-    Call it from the main thread. A command is run by the shell behind ``exec``, so settings go in
-    front as ``env NAME=value command``. ``output`` is standard output if not given.
+    Call it from the main thread. The shell runs each command with ``exec``, so write variables as
+    ``env NAME=value command``. ``output`` defaults to standard output.
     """
     with _stop_signals() as signals:
-        run = _Run(servers, signals, _Output([*commands, "refine"], output or sys.stdout))
+        run = _Processes(servers, signals, _Output([*commands, "refine"], output or sys.stdout))
         try:
             run.start(commands, {"PYTHONUNBUFFERED": "1", **environ}, cwd)
             if on_started and not signals.received:
@@ -72,7 +72,7 @@ def supervise(
 
 
 class _Signals:
-    """The signals to stop that have arrived, and a descriptor that is readable after any."""
+    """The stop signals received so far, and a descriptor that becomes readable with each."""
 
     def __init__(self) -> None:
         self.received: list[int] = []
@@ -99,11 +99,11 @@ class _Signals:
 
 @contextmanager
 def _stop_signals() -> Iterator[_Signals]:
-    """Takes the signals, also where we came to life with them ignored, and gives them back."""
+    """Handle the stop signals, even if they were ignored when we started; restore them after."""
     signals = _Signals()
     with signals.waking():
         before = {number: signal.signal(number, signals.remember) for number in _STOP_SIGNALS}
-        # A handler that does nothing: without one the end of a child would not wake us.
+        # without a handler, the end of a child would not wake us up
         before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         try:
             yield signals
@@ -113,7 +113,7 @@ def _stop_signals() -> Iterator[_Signals]:
 
 
 class _Output:
-    """Writes lines behind the padded name of the process that said them."""
+    """Writes lines, prefixed with the padded name of the process that wrote them."""
 
     def __init__(self, names: list[str], stream: TextIO) -> None:
         self._width = max(map(len, names))
@@ -128,7 +128,7 @@ class _Output:
 
 
 class _Child:
-    """A process of the Procfile, the leader of its session, and what it has said so far."""
+    """A process of the Procfile, the leader of its session, and its unfinished output line."""
 
     def __init__(self, name: str, process: subprocess.Popen[bytes]) -> None:
         self.name = name
@@ -137,8 +137,8 @@ class _Child:
         self.stdout = process.stdout
         self._unfinished = b""
 
-    def pass_on(self, output: _Output) -> bool:
-        """Shows the lines that have come; False at the end of the output."""
+    def forward(self, output: _Output) -> bool:
+        """Write the complete lines; return False at the end of the output."""
         chunk = os.read(self.stdout.fileno(), _CHUNK_BYTES)
         *lines, rest = (self._unfinished + chunk).split(b"\n")
         if rest and (not chunk or len(rest) > _CHUNK_BYTES):
@@ -149,13 +149,13 @@ class _Child:
         return bool(chunk)
 
     def signal(self, number: signal.Signals) -> None:
-        """To its whole process group, which may outlive it."""
+        """Signal its process group, which may outlive it."""
         with suppress(ProcessLookupError, PermissionError):  # macOS: EPERM for a group of zombies
             os.killpg(self.process.pid, number)
 
 
-class _Run:
-    """The processes from their start to the end of the last one."""
+class _Processes:
+    """All processes, from the start to the end of the last one."""
 
     def __init__(self, servers: EmbeddedServers | None, signals: _Signals, output: _Output) -> None:
         self._servers = servers
@@ -174,7 +174,7 @@ class _Run:
             self._selector.register(child.stdout, selectors.EVENT_READ, child)
 
     def watch(self) -> bool:
-        """Returns when all should stop: True because something ended, False because we are told."""
+        """Return when everything should stop: True if something ended, False after a signal."""
         while not self._signals.received:
             if ended := self._ended():
                 self._drain()
@@ -185,7 +185,7 @@ class _Run:
         return False
 
     def stop(self, grace_seconds: float) -> None:
-        """Ends all processes, and all that they have left in their process groups."""
+        """End all processes, and everything left in their process groups."""
         try:
             self._terminate(grace_seconds)
         finally:
@@ -209,7 +209,7 @@ class _Run:
             self._pump(min(remaining, _WAKE_SECONDS))
 
     def _ended(self) -> str | None:
-        """Which process has ended and how, in words; None as long as all run."""
+        """Return which process has ended and how, in words; None while all run."""
         processes = {child.name: child.process for child in self._children}
         for name, server in (self._servers.processes if self._servers else {}).items():
             processes[f"embedded {name}"] = server
@@ -220,19 +220,19 @@ class _Run:
         return None
 
     def _pump(self, timeout_seconds: float) -> bool:
-        """Passes on what the processes say; False if nothing came in that time."""
-        heard = False
+        """Forward output for up to this time; return False if there was none."""
+        has_output = False
         for key, _ in self._selector.select(timeout_seconds):
             if key.data is None:
                 os.read(self._signals.wake, _CHUNK_BYTES)
                 continue
-            heard = True
-            if not key.data.pass_on(self._output):
+            has_output = True
+            if not key.data.forward(self._output):
                 self._selector.unregister(key.fileobj)
-        return heard
+        return has_output
 
     def _drain(self) -> None:
-        """Passes on last words; not for long, as a grandchild may hold the pipe and talk on."""
+        """Forward the last output, for at most a second: a grandchild may go on writing."""
         deadline = time.monotonic() + 1
         while self._pump(0) and time.monotonic() < deadline:
             pass
@@ -242,7 +242,7 @@ class _Run:
 
 
 def _shell(command: str, environ: Mapping[str, str], cwd: Path) -> subprocess.Popen[bytes]:
-    """``exec`` has the process itself get our signals, and not a shell in front of it."""
+    """Start the command with ``exec``, so that signals reach it and not a shell."""
     return subprocess.Popen(  # noqa: S602 - a Procfile holds shell commands
         f"exec {command}",
         shell=True,

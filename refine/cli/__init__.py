@@ -1,4 +1,4 @@
-"""The command ``refine``. Its commands call models and jobs, as views do."""
+"""The command ``refine``. Commands call models and jobs, as views do."""
 
 import logging
 import sys
@@ -30,11 +30,11 @@ DONE, FAILED, WRONG_USAGE = 0, 1, 2
 def refine() -> None:
     """AI agents tidy their own long-term memory, in sessions that cannot destroy it.
 
-    Begin with `refine up`: it starts everything and says where. Then `refine agent list` and
-    `refine run NAME`.
+    Begin with `refine up`: it starts everything and prints the URL. Then try `refine agent list`
+    and `refine run NAME`.
 
     Settings come from the environment (DATABASE_URL, REDIS_URL, OPENROUTER_API_KEY, ...; the README
-    lists them). Exit codes: 0 done, 1 it failed, 2 wrong usage.
+    lists them). Exit codes: 0 done, 1 failed, 2 wrong usage.
     """
 
 
@@ -47,7 +47,7 @@ for command in (
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command; say in one line what went wrong, and exit with 0, 1 or 2."""
+    """Run a command; print one line if it fails, and exit with 0, 1 or 2."""
     try:
         code = refine.main(arguments, prog_name="refine", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -55,34 +55,34 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(WRONG_USAGE)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx is not None else "refine"
-        said = " ".join(error.format_message().split())  # choices come a line each
-        _fail(f"{said} (see `{command} --help`)", WRONG_USAGE)
+        message = " ".join(error.format_message().split())  # choices are on separate lines
+        _fail(f"{message} (see `{command} --help`)", WRONG_USAGE)
     except click.ClickException as error:
         _fail(error.format_message(), FAILED)
     except click.Abort:
         _fail("interrupted", FAILED)
     except SessionAlreadyLive as live:
-        _fail(f"{live}; a worker runs what is queued (`refine worker --burst`)", FAILED)
+        _fail(f"{live}; `refine worker --burst` runs what is queued", FAILED)
     except RefineError as error:
         _fail(str(error), FAILED)
     except DBAPIError as error:
-        _fail(_said_of(error), FAILED)
+        _fail(_message_of(error), FAILED)
     except UnicodeError:
         _fail("an argument or the input is not valid UTF-8", FAILED)
     except Exception as fault:
-        # its message may quote what must not be printed; the traceback shows with DEBUG
+        # its message may quote content, so only its class is printed; DEBUG logs the traceback
         logging.getLogger("refine").debug("fault", exc_info=fault)
         _fail(
-            f"a fault in Refine ({type(fault).__name__}); REFINE_LOG_LEVEL=DEBUG tells more", FAILED
+            f"a fault in Refine ({type(fault).__name__}); REFINE_LOG_LEVEL=DEBUG logs more", FAILED
         )
     sys.exit(code if isinstance(code, int) else DONE)
 
 
-def _said_of(error: DBAPIError) -> str:
+def _message_of(error: DBAPIError) -> str:
     sqlstate = getattr(error.orig, "sqlstate", None)
-    # a connection that never came about has none; 08 and 57P are connections that broke
+    # failed connections have no SQLSTATE; 08 and 57P are for broken ones
     if isinstance(error, OperationalError) and (sqlstate or "08")[:3] in ("08", "080", "57P"):
-        return "PostgreSQL does not answer at DATABASE_URL; start it, or mend the URL"
+        return "PostgreSQL does not answer at DATABASE_URL; start it, or fix DATABASE_URL"
     if sqlstate == "42P01":
         return "the database has no tables yet; run `refine db upgrade`"
     logging.getLogger("refine").debug("database error", exc_info=error)

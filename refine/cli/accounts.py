@@ -1,4 +1,4 @@
-"""Accounts, users, agents and tokens, from the server's own command line."""
+"""Accounts, users, agents and tokens, managed on the server's command line."""
 
 import sys
 
@@ -18,12 +18,12 @@ _LARGEST_ID = 2**63 - 1
 
 @click.group()
 def account() -> None:
-    """Accounts: the tenants. Nothing crosses accounts."""
+    """Manage accounts, the tenants."""
 
 
 @account.command("add")
 @click.argument("name")
-@click.option("--slug", help="Its name in URLs and commands; made from NAME if not given.")
+@click.option("--slug", help="Its name in URLs and commands; derived from NAME by default.")
 def account_add(name: str, slug: str | None) -> None:
     """Add the account NAME and print its slug."""
     with application("account add"):
@@ -46,13 +46,13 @@ def account_list() -> None:
                 (found.slug, found.name, count, found.time_zone, found.effective_schedule)
                 for found, count in rows
             ],
-            empty="no accounts yet; `refine account add NAME` makes one",
+            empty="no accounts yet; `refine account add NAME` adds one",
         )
 
 
 @click.group()
 def user() -> None:
-    """Users: the people who sign in to the dashboard."""
+    """Manage users, who sign in to the dashboard."""
 
 
 @user.command("add")
@@ -63,7 +63,7 @@ def user() -> None:
     type=click.Choice(ROLES),
     default="admin",
     show_default=True,
-    help="A viewer sees figures; an admin acts, too.",
+    help="A viewer sees figures; an admin can also act.",
 )
 @click.option("--site-admin", is_flag=True, help="Sees every account.")
 @click.option(
@@ -73,7 +73,7 @@ def user() -> None:
     help="Read the password from standard input (its first line).",
 )
 def user_add(email: str, slug: str, role: str, site_admin: bool, password_stdin: bool) -> None:
-    """Add a user who signs in with EMAIL and the password given on standard input.
+    """Add a user who signs in with EMAIL and the password from standard input.
 
     Example: printf '%s' "$PASSWORD" | refine user add ada@example.org --account demo
     --password-stdin
@@ -94,15 +94,13 @@ def user_add(email: str, slug: str, role: str, site_admin: bool, password_stdin:
 
 @click.group()
 def agent() -> None:
-    """Agents: the personas whose memories are kept."""
+    """Manage agents, whose memories Refine keeps."""
 
 
 @agent.command("add")
 @click.argument("name")
 @click.option("--account", "slug", required=True, help="The slug of the agent's account.")
-@click.option(
-    "--model", "model_id", required=True, help="Its model, as the provider names it (pinned)."
-)
+@click.option("--model", "model_id", required=True, help="Its model, as the provider names it.")
 def agent_add(name: str, slug: str, model_id: str) -> None:
     """Add the agent NAME and print its id."""
     with application("agent add"):
@@ -119,9 +117,9 @@ def agent_add(name: str, slug: str, model_id: str) -> None:
 
 
 @agent.command("list")
-@click.option("--account", "slug", help="Only this account's.")
+@click.option("--account", "slug", help="Only agents of this account.")
 @click.option(
-    "--after", type=click.IntRange(0, _LARGEST_ID), default=0, help="Go on behind this id."
+    "--after", type=click.IntRange(0, _LARGEST_ID), default=0, help="Continue after this id."
 )
 def agent_list(slug: str | None, after: int) -> None:
     """List agents with their figures, 50 at a time."""
@@ -133,7 +131,7 @@ def agent_list(slug: str | None, after: int) -> None:
         table(
             ("id", "name", "account", "model", "memories", "tokens", "budget", "state"),
             [_agent_row(one) for one in found[:LONGEST_LIST]],
-            empty="no agents; `refine agent add NAME --account SLUG --model ID` makes one",
+            empty="no agents; `refine agent add NAME --account SLUG --model ID` adds one",
         )
         if len(found) > LONGEST_LIST:
             console.print(f"more: refine agent list --after {found[LONGEST_LIST - 1].id}")
@@ -155,7 +153,7 @@ def _agent_row(one: Agent) -> tuple[object, ...]:
 
 def _state(one: Agent, mass: int) -> str:
     states = {
-        "not active": not one.active,
+        "inactive": not one.active,
         "paused": one.paused,
         "over budget": mass > one.core_token_budget,
     }
@@ -164,7 +162,7 @@ def _state(one: Agent, mass: int) -> str:
 
 @click.group()
 def token() -> None:
-    """Bearer tokens of the HTTP API."""
+    """Manage bearer tokens of the HTTP API."""
 
 
 @token.command("add")
@@ -172,7 +170,7 @@ def token() -> None:
 @click.option("--platform", is_flag=True, help="A token that manages an account's agents.")
 @click.option("--account", "slug", help="The slug of the account, with --platform.")
 def token_add(agent_reference: str | None, platform: bool, slug: str | None) -> None:
-    """Mint a token and print it, alone. It is shown this once.
+    """Mint a token and print only that. It is never shown again.
 
     `refine token add --agent NAME` or `refine token add --platform --account SLUG`.
     """
@@ -191,7 +189,7 @@ def token_add(agent_reference: str | None, platform: bool, slug: str | None) -> 
 @token.command("revoke")
 @click.argument("secret", metavar="TOKEN")
 def token_revoke(secret: str) -> None:
-    """End TOKEN for good; `-` reads it from standard input."""
+    """Revoke TOKEN; `-` reads it from standard input."""
     given = sys.stdin.readline().strip() if secret == "-" else secret  # noqa: S105
     if not given:
         raise InvalidValue("no token given")

@@ -1,4 +1,4 @@
-"""The audit log, checked."""
+"""Verification of the audit log."""
 
 import json
 from typing import TextIO
@@ -22,13 +22,13 @@ def audit() -> None:
     "--anchor",
     "anchor_file",
     type=click.File(encoding="utf-8"),
-    help="Check against this file of `refine audit anchor`, too: a chain whose end was cut shows.",
+    help="Also compare with this file of `refine audit anchor`, to detect chains that were cut.",
 )
 def audit_verify(anchor_file: TextIO | None) -> int:
-    """Check every chain, every memory against its last record, and every row's digest.
+    """Verify every chain, every memory against its last record, and every row's digest.
 
-    Exit code 1 with the first bad record if anything was edited, removed, added or moved past the
-    application.
+    Exit code 1, with the first bad record, if anything was edited, removed, added or moved without
+    the application.
     """
     with application("audit verify"):
         anchored = read_anchor(anchor_file.read()) if anchor_file is not None else None
@@ -58,10 +58,10 @@ def audit_verify(anchor_file: TextIO | None) -> int:
 
 @audit.command("anchor")
 def audit_anchor() -> None:
-    """Print where every chain stands, to be kept on another machine.
+    """Print the head of every chain, to be kept on another machine.
 
-    Take one regularly: `refine audit anchor > anchor.json`. It holds ids, counts and hashes, no
-    content. `refine audit verify --anchor anchor.json` then finds records that were cut off.
+    Take one regularly: `refine audit anchor > anchor.json`. It contains ids, counts and hashes, no
+    content. `refine audit verify --anchor anchor.json` then detects records that were cut off.
     """
     with application("audit anchor"):
         click.echo(json.dumps(anchor(), indent=1))

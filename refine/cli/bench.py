@@ -1,4 +1,4 @@
-"""Measurements, each against a floor in the same run, on a database of their own."""
+"""Benchmarks on a temporary database, each compared with a floor measured in the same run."""
 
 import json
 import random
@@ -31,7 +31,7 @@ _WORDS = ("hive", "library", "train", "window", "Welsh", "frost", "vow", "coffee
 
 @click.group()
 def bench() -> None:
-    """Measure, on a database that is made for it and thrown away."""
+    """Run benchmarks on a temporary database."""
 
 
 @bench.command("import")
@@ -45,10 +45,10 @@ def bench() -> None:
     help="How many memories to import; may be given several times, small ones first.",
 )
 def bench_import(sizes: tuple[int, ...]) -> None:
-    """Import files of mem0's format; print memories a second and the peak of memory.
+    """Import files in mem0's format; print memories per second and peak memory.
 
-    The floor is what the database alone takes: the same rows, sealed beforehand, inserted 500 at a
-    time into a table with the same indexes, without records, digests, or a look at what is here.
+    The floor is the time of the database alone: the same rows, already sealed, inserted 500 at a
+    time into a table with the same indexes, without records, digests or duplicate checks.
     """
     with tempfile.TemporaryDirectory(prefix="refine-bench-") as folder, _database(Path(folder)):
         before = _peak_megabytes()
@@ -56,7 +56,7 @@ def bench_import(sizes: tuple[int, ...]) -> None:
     table(
         ("memories", "file", "a second", "floor", "times floor", "peak memory"), figures, empty=""
     )
-    console.print(f"peak memory is the whole process's; before the first import {before:,.0f} MB")
+    console.print(f"peak memory is of the entire process; before the first import {before:,.0f} MB")
 
 
 @contextmanager
@@ -103,7 +103,7 @@ def _agent(size: int) -> Agent:
 
 
 def _write_file(path: Path, size: int) -> None:
-    """Write a file as ``get_all`` returns it, different in every row, the same in every run."""
+    """Write a file as ``get_all`` returns it: rows differ, runs do not."""
     chance = random.Random(size)  # noqa: S311
     with path.open("w", encoding="utf-8") as file:
         file.write('{"results": [')
@@ -122,7 +122,7 @@ def _write_file(path: Path, size: int) -> None:
 
 
 def _floor_seconds(agent: Agent, size: int) -> float:
-    """Return how long the plain INSERTs of this agent's rows take, as they are stored."""
+    """Return the seconds that plain INSERTs of this agent's stored rows take."""
     db.session.execute(text("CREATE TABLE bench_floor (LIKE agent_memories INCLUDING ALL)"))
     db.session.commit()
     seconds, after = 0.0, 0

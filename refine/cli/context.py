@@ -1,4 +1,4 @@
-"""What a command works in: the application, over servers that run for as long as it needs them."""
+"""The application context of a command, with servers for as long as it needs them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,17 +21,17 @@ def application(
     may_install: bool = False,
     is_service: bool = False,
 ) -> Iterator[Flask]:
-    """Yield the application, its context pushed.
+    """Yield the application with its context pushed.
 
-    Embedded servers are used where they run, and started for as long as this lasts where not.
-    Raises WrongKey at once where the keys are not this database's, and NotFound where there is no
-    installation at all, unless the command is one that may make it. A service logs what it does;
-    other commands say it themselves, and log warnings alone.
+    Running embedded servers are used; others are started and stopped again. Raises WrongKey if the
+    keys are not this database's, and NotFound if there is no installation and the command may not
+    create one (``may_install``). A service logs what it does; other commands print it, and log only
+    warnings.
     """
     if not may_install and not is_installed():
         raise NotFound(
-            f"there is no installation in {DEFAULT_DATA_DIR}/ here; run `refine up`, or name one "
-            "with REFINE_DATA_DIR or DATABASE_URL"
+            f"there is no installation in {DEFAULT_DATA_DIR}/ here; run `refine up`, or set "
+            "REFINE_DATA_DIR or DATABASE_URL"
         )
     settings = Settings.from_environ()
     with servers_available(
@@ -50,6 +50,6 @@ def application(
                 db.session.rollback()  # a command begins with no transaction open
                 yield app
             finally:
-                # before the embedded servers stop, who would wait for us
+                # before the embedded servers stop, which wait for connections
                 db.session.remove()
                 db.engine.dispose()

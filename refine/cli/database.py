@@ -9,12 +9,12 @@ from refine.cli.output import console
 
 @click.group()
 def db() -> None:
-    """The database's structure."""
+    """Migrate the database."""
 
 
 @db.command("upgrade")
 def db_upgrade() -> None:
-    """Bring the database to the newest migration; safe to run again."""
+    """Apply all migrations; safe to repeat."""
     with application("db upgrade", check_keys=False, may_install=True):
         upgrade()
         console.print("the database is at the newest migration")
@@ -22,6 +22,6 @@ def db_upgrade() -> None:
 
 @db.command("current")
 def db_current() -> None:
-    """Print the migration that the database is at."""
+    """Print the current migration of the database."""
     with application("db current", check_keys=False):
         current()

@@ -1,4 +1,4 @@
-"""What is wrong with this installation, and what to do about it."""
+"""Finds problems of an installation, and says what to do about them."""
 
 import click
 from rich.markup import escape
@@ -12,15 +12,15 @@ from refine.settings import Settings
 
 @click.command()
 def doctor() -> int:
-    """Check settings, servers, migrations, keys, schedule, queue, clock and the model's provider.
+    """Check servers, migrations, keys, schedule, queue, clock and the model's provider.
 
-    Every line says what is there, or what to do. Exit code 1 if something must be mended.
+    Prints one line for each: its state, or what to do. Exit code 1 if something must be fixed.
     """
     with application("doctor", check_keys=False) as app:
         settings = app.extensions["refine.settings"]
         found = health.checks(app)
         for check in found:
-            _say(check)
+            _print(check)
         if all(check.is_ok for check in found):
             for examine in (
                 health.older_keys_check,
@@ -29,16 +29,16 @@ def doctor() -> int:
                 health.clock_check,
             ):
                 found.append(examine())
-                _say(found[-1])
+                _print(found[-1])
         found.append(_provider(settings))
-        _say(found[-1])
+        _print(found[-1])
         return 0 if all(check.is_ok for check in found) else 1
 
 
-def _say(check: health.Check) -> None:
-    mark = "[green]ok[/]  " if check.is_ok else "[red]mend[/]"
-    said = escape(check.problem or check.detail)
-    console.print(f"{mark} {check.name:<11} {said}", markup=True)
+def _print(check: health.Check) -> None:
+    mark = "[green]ok[/]  " if check.is_ok else "[red]fix[/] "
+    text = escape(check.problem or check.detail)
+    console.print(f"{mark} {check.name:<11} {text}", markup=True)
 
 
 def _provider(settings: Settings) -> health.Check:
@@ -46,7 +46,7 @@ def _provider(settings: Settings) -> health.Check:
         return health.Check(
             "provider",
             None,
-            "no OPENROUTER_API_KEY: only agents of rehearsal/ models are answered",
+            "no OPENROUTER_API_KEY: only agents with a rehearsal/ model get answers",
         )
     url = settings.openrouter_base_url
     problem = OpenRouter(url, settings.openrouter_api_key, settings.plain_openai).problem()

@@ -11,28 +11,27 @@ from refine.models import AuditLog, WrappedKey
 from refine.models.audit import PLATFORM
 
 _BATCH = 100
-_MOST_LISTED = 10
+_MAX_LISTED = 10
 
 
 @click.group()
 def keys() -> None:
-    """The keys of REFINE_ENCRYPTION_KEYS. Who holds them can read."""
+    """Manage REFINE_ENCRYPTION_KEYS. Whoever has these keys can read all content."""
 
 
 @keys.command("new")
 def keys_new() -> None:
-    """Print a fresh key for REFINE_ENCRYPTION_KEYS. Keep a copy: without it all content is lost."""
+    """Print a new key for REFINE_ENCRYPTION_KEYS. Keep a copy: without it all content is lost."""
     click.echo(Fernet.generate_key().decode())
 
 
 @keys.command("rotate")
 def keys_rotate() -> None:
-    """Wrap every data key by the first of REFINE_ENCRYPTION_KEYS.
+    """Wrap every data key with the first of REFINE_ENCRYPTION_KEYS.
 
     To change the key: put a new one (`refine keys new`) in front of the old ones, restart every
-    process with that, rotate, and remove the old keys when this says so. Everything may run
-    meanwhile, no memory and no record is touched, and a rotation that was cut off is resumed by
-    running it again.
+    process, rotate, and remove the old keys once this command says so. Everything can keep running;
+    no memory or record is changed. If it is interrupted, run it again.
     """
     with application("keys rotate"):
         done, broken, after_id = 0, list[int](), 0
@@ -48,14 +47,14 @@ def keys_rotate() -> None:
         left = WrappedKey.under_older_keys() - len(broken)
         db.session.commit()
         if broken:
-            listed = ", ".join(map(str, broken[:_MOST_LISTED]))
+            listed = ", ".join(map(str, broken[:_MAX_LISTED]))
             raise click.ClickException(
                 f"{len(broken):,} data keys were altered and cannot be opened ({listed}); restore "
-                f"them from a backup. {done:,} others were wrapped anew"
+                f"them from a backup. {done:,} others were rewrapped"
             )
         if left:
-            raise click.ClickException(f"{left:,} data keys are in use just now; run this again")
+            raise click.ClickException(f"{left:,} data keys are in use right now; run this again")
         console.print(
-            f"{done:,} data keys were wrapped anew; all of them are under the first key now, and "
-            "REFINE_ENCRYPTION_KEYS needs no other"
+            f"data keys rewrapped: {done:,}; all data keys now need only the first of "
+            "REFINE_ENCRYPTION_KEYS"
         )

@@ -1,4 +1,4 @@
-"""Reflection, by hand: have an agent look back over its journal now."""
+"""Reflection by hand."""
 
 import signal
 
@@ -17,19 +17,19 @@ from refine.remembering.running import remember
 def reflect(agent_reference: str) -> None:
     """Have AGENT (id or name) reflect on its journal of the last week now.
 
-    It may promote entries to core memories. Works on an agent that has not turned daily reflection
-    on, too. Prints figures; memory content is printed nowhere. Exit code 1 only if it failed.
+    It may promote entries to core memories. Works even if the agent has not turned on daily
+    reflection. Prints figures, never memory content. Exit code 1 only if the reflection failed.
     """
     with application("reflect"):
         agent = Agent.named(agent_reference)
         with stopping.handle_stop_signals(signal.SIGINT, signal.SIGTERM):
-            # not committed before it is claimed: no worker can take it
+            # committed only when it is claimed, so that no worker takes it
             task = MemoryTask.reflect(agent, "cli")
             ended = remember(task.id, settings.current(), is_stopping=stopping.stop_requested)
-            was_asked = stopping.stop_requested()
+            was_stopped = stopping.stop_requested()
         if ended is None:
-            waits = "another task of this agent is running; the reflection waits for a worker"
-            console.print("stopped before it began; nothing was asked" if was_asked else waits)
+            waiting = "another task of this agent is running; a worker will run the reflection"
+            console.print("stopped before it began; nothing was asked" if was_stopped else waiting)
             return
         if task.status == "failed":
             raise click.ClickException(f"the reflection failed: {task.end_reason}")

@@ -1,4 +1,4 @@
-"""Sessions, by hand: run one and watch it, or queue what is due."""
+"""Sessions by hand: run one and watch it, or queue those that are due."""
 
 import signal
 
@@ -17,27 +17,27 @@ from refine.refinement.loop import Event, refine
 
 @click.command()
 @click.argument("agent_reference", metavar="AGENT")
-@click.option("--enqueue", is_flag=True, help="Hand it to a worker instead of running it here.")
+@click.option("--enqueue", is_flag=True, help="Let a worker run it instead of running it here.")
 def run(agent_reference: str, enqueue: bool) -> int:
     """Have AGENT (id or name) tidy its memory now, and show what happens.
 
-    The agent is asked for consent first. Works on a paused agent too. What is shown are figures and
-    outcomes; memory content is printed nowhere. Exit code 1 only if the session failed.
+    The agent is asked for consent first. Works on a paused agent too. Prints figures and outcomes,
+    never memory content. Exit code 1 only if the session failed.
     """
     with application("run"):
         agent = Agent.named(agent_reference)
         if enqueue:
             session = runs.refine_later(agent, "cli")
-            console.print(f"queued session {session.id} for {agent.name}; a worker runs it")
+            console.print(f"queued session {session.id} for {agent.name}; a worker will run it")
             return 0
         return _run_here(agent)
 
 
 @click.command()
 def sweep() -> None:
-    """Queue a session for every agent that needs one, and hand them to the workers.
+    """Queue a session for every agent that needs one, for the workers to run.
 
-    Asks every agent that is due, also one that declined a moment ago.
+    Includes agents that have just declined.
     """
     with application("sweep"):
         rows = [(agent.id, agent.name, outcome) for agent, outcome in runs.sweep()]
@@ -45,9 +45,9 @@ def sweep() -> None:
 
 
 def _run_here(agent: Agent) -> int:
-    # before anything is queued: from now on a signal ends the session in order
+    # before anything is queued, so that a signal ends the session properly
     with stopping.handle_stop_signals(signal.SIGINT, signal.SIGTERM):
-        # not committed before it is claimed: no worker can take it
+        # committed only when it is claimed, so that no worker takes it
         session = RefinementSession.queue(agent, "cli")
         _introduce(agent, session)
         with console.status("starting") as status:
@@ -73,7 +73,7 @@ def _introduce(agent: Agent, session: RefinementSession) -> None:
         f"[bold]{escape(agent.name)}[/] (agent {agent.id}), model {escape(agent.model_id)}, "
         f"answered by {answering}:\n"
         f"{count} core memories, {mass:,} tokens, budget {agent.core_token_budget:,}\n"
-        f"session {session.id} (Ctrl-C ends it after its present step)",
+        f"session {session.id} (Ctrl-C ends it after the current step)",
         markup=True,
     )
 
@@ -99,7 +99,7 @@ class _Progress:
         self._line(
             "ledger",
             f"{session.memories_before} memories{batch}, {session.mass_before:,} tokens; "
-            f"at most {session.removable_tokens:,} may go",
+            f"at most {session.removable_tokens:,} may be removed",
         )
         self._status.update("asking for consent")
 
@@ -113,7 +113,7 @@ class _Progress:
             effect = session.removed_tokens - self._removed_tokens
             left = session.removable_tokens - session.removed_tokens
             figures = (
-                f"{-effect:+,} tokens; {left:,} may still go, {session.mutation_count} of "
+                f"{-effect:+,} tokens; {left:,} left to remove, {session.mutation_count} of "
                 f"{MAX_MUTATIONS} operations"
             )
         self._removed_tokens = session.removed_tokens

@@ -1,4 +1,4 @@
-"""The Time Machine: what sessions did, undone. Content-blind: figures, ids and dates."""
+"""The Time Machine: undoes what sessions did, content-blind."""
 
 import uuid
 
@@ -15,13 +15,13 @@ from refine.refinement import time_machine
 @click.command()
 @click.argument("session_id", metavar="SESSION", type=click.UUID)
 @click.option("--and-after", is_flag=True, help="Also undo everything that happened since.")
-@click.option("--preview", is_flag=True, help="Say what would change, and change nothing.")
+@click.option("--preview", is_flag=True, help="Print what would change, and change nothing.")
 def undo(session_id: uuid.UUID, and_after: bool, preview: bool) -> None:
-    """Undo the ended session SESSION: every memory as it was before, its duplicates included.
+    """Undo the ended session SESSION, including its removal of exact duplicates.
 
-    Refused while the agent has a live session, and where a memory was changed since: then nothing
-    is changed, the records in the way are named, and --and-after undoes those, too (sessions,
-    toggles, restores; memories saved since stay). Undoing twice changes nothing.
+    Refused while the agent has a live session, and if a memory was changed since: then nothing is
+    changed and the records in the way are listed. --and-after undoes these too (sessions, toggles,
+    restores; memories saved since stay). Undoing twice changes nothing.
     """
     with application("undo"):
         session = db.session.get(RefinementSession, session_id)
@@ -43,7 +43,7 @@ def undo(session_id: uuid.UUID, and_after: bool, preview: bool) -> None:
 @click.command()
 @click.argument("memory_id", metavar="MEMORY", type=click.IntRange(1, 2**63 - 1))
 def restore(memory_id: int) -> None:
-    """Bring back the discarded memory MEMORY (its id), unseen."""
+    """Restore the discarded memory MEMORY (an id) without showing it."""
     with application("restore"):
         memory = db.session.get(AgentMemory, memory_id)
         if memory is None:
@@ -53,5 +53,5 @@ def restore(memory_id: int) -> None:
         db.session.commit()
         console.print(
             f"memory #{memory_id} of {memory.agent.name} is "
-            + ("back" if was_discarded else "not discarded; nothing was changed")
+            + ("restored" if was_discarded else "not discarded; nothing was changed")
         )

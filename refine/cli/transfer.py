@@ -1,4 +1,4 @@
-"""Moving memories in and out, from the server's own command line."""
+"""Import and export on the server's command line."""
 
 import itertools
 import uuid
@@ -44,7 +44,7 @@ _EXPORTED_AT_A_TIME = 500
     type=click.Choice(MEMORY_TYPES),
     default="core",
     show_default=True,
-    help="What rows become that do not say it; blocks are always core.",
+    help="The type of memories whose rows do not name one; blocks are always core.",
 )
 @click.option("--dry-run", is_flag=True, help="Count what would be imported; write nothing.")
 @click.option("--strict", is_flag=True, help="Import nothing if there is a single bad row.")
@@ -58,16 +58,16 @@ def import_(
 ) -> int:
     """Add the memories of FILE to those of AGENT (id or name).
 
-    What came before is not added again: the same file, imported twice, adds nothing, and an import
-    that was interrupted goes on. A row that cannot be read is named by its place, with the reason,
-    and does not stop the rest. Nothing of a memory is printed.
+    Memories that were imported before are not added again, so an interrupted import can be
+    repeated. A bad row is listed with its place and the reason, and the rest is imported. Memory
+    content is never printed.
 
-    Exit code 0 if anything could be read (or nothing was there), 1 if nothing could, or with
-    --strict if anything could not.
+    Exit code 0 if any row could be read (or there was none), 1 if none could, or with --strict if
+    there is a bad row.
     """
     with file.open("rb") as stream, application("import"):
         if not stream.seekable():
-            raise click.UsageError("FILE is read more than once: give a file, not a pipe")
+            raise click.UsageError("FILE is read more than once: use a file, not a pipe")
         agent = Agent.named(agent_reference)
         report = Report()
         try:
@@ -83,9 +83,9 @@ def import_(
                     progress=progress,
                 )
         except BaseException:
-            _say_broken_off(report, dry_run=dry_run)
+            _print_interrupted(report, dry_run=dry_run)
             raise
-        _say(agent, report, dry_run=dry_run)
+        _print_report(agent, report, dry_run=dry_run)
     if report.is_failure:
         raise InvalidValue(f"nothing in the file could be read as {format_}")
     return 0
@@ -97,29 +97,29 @@ def import_(
     "--grant",
     "grant_id",
     type=click.UUID,
-    help="With what they say, under this grant of the agent's. What is printed is recorded first.",
+    help="Include content, under this grant of the agent. What is printed is recorded first.",
 )
 def export(agent_reference: str, grant_id: uuid.UUID | None) -> None:
-    """Print what there is to know of AGENT's memories without reading them, as JSON Lines.
+    """Print the metadata of AGENT's memories, discarded ones included, as JSON Lines.
 
-    Ids, types, flags, tags, dates and sizes, discarded ones included; content under a grant alone.
-    The first line says what the export is, the last one has the number of memories and a digest.
+    Ids, types, flags, tags, dates and sizes; content only under a grant. The first line describes
+    the export; the last one has the number of memories and a digest.
     """
     with application("export"):
         agent = Agent.named(agent_reference)
         if grant_id is None:
-            every = itertools.chain.from_iterable(_pages_of(agent))
-            lines = own.metadata_lines(agent, every)
+            all_memories = itertools.chain.from_iterable(_pages_of(agent))
+            lines = own.metadata_lines(agent, all_memories)
         else:
-            opened = _opened(agent, grant_id)
-            first = list(itertools.islice(opened, 1))  # refused before anything is printed
-            lines = own.full_lines(agent, itertools.chain(first, opened))
+            readable = _readable(agent, grant_id)
+            first = list(itertools.islice(readable, 1))  # refused before anything is printed
+            lines = own.full_lines(agent, itertools.chain(first, readable))
         for line in lines:
             click.echo(line)
 
 
-def _opened(agent: Agent, grant_id: uuid.UUID) -> Iterator[tuple[AgentMemory, dict[str, Any]]]:
-    """Yield each memory with its contents, as long as the grant lets its user read."""
+def _readable(agent: Agent, grant_id: uuid.UUID) -> Iterator[tuple[AgentMemory, dict[str, Any]]]:
+    """Yield each memory with its contents, as long as the grant allows its user to read."""
     grant = db.session.get(AccessGrant, grant_id)
     if grant is None or grant.agent_id != agent.id:
         raise NotFound(f"{agent.name} has no such grant")
@@ -130,22 +130,24 @@ def _opened(agent: Agent, grant_id: uuid.UUID) -> Iterator[tuple[AgentMemory, di
 
 
 def _pages_of(agent: Agent) -> Iterator[Sequence[AgentMemory]]:
-    """Yield them page by page, with no transaction open while somebody reads what was printed."""
-    every = db.select(AgentMemory).where(AgentMemory.agent_id == agent.id).order_by(AgentMemory.id)
+    """Yield the memories in pages; no transaction is open while the output is read."""
+    all_memories = (
+        db.select(AgentMemory).where(AgentMemory.agent_id == agent.id).order_by(AgentMemory.id)
+    )
     after = 0
     while page := db.session.scalars(
-        every.where(AgentMemory.id > after).limit(_EXPORTED_AT_A_TIME)
+        all_memories.where(AgentMemory.id > after).limit(_EXPORTED_AT_A_TIME)
     ).all():
         after = page[-1].id
         for memory in page:
-            db.session.expunge(memory)  # what is loaded stays, also behind the commit
+            db.session.expunge(memory)  # keeps its loaded values after the commit
         db.session.commit()
         yield page
 
 
 @contextmanager
 def _progress(stream: BinaryIO) -> Iterator[Callable[[], None]]:
-    """Yield what shows how much of the file is read, where standard error is a terminal."""
+    """Yield a function that updates a progress bar, if standard error is a terminal."""
     size = stream.seek(0, 2)
     terminal = Console(stderr=True)
     with Progress(
@@ -158,9 +160,9 @@ def _progress(stream: BinaryIO) -> Iterator[Callable[[], None]]:
         yield lambda: bar.update(task, completed=stream.tell())
 
 
-def _say(agent: Agent, report: Report, *, dry_run: bool) -> None:
-    did = "would be imported" if dry_run else "imported"
-    console.print(report.headline(f"{did} into {agent.name} (agent {agent.id})"))
+def _print_report(agent: Agent, report: Report, *, dry_run: bool) -> None:
+    verb = "would be imported" if dry_run else "imported"
+    console.print(report.headline(f"{verb} into {agent.name} (agent {agent.id})"))
     for label, text in report.figures():
         console.print(f"  {label:<14} {text}")
     for bad in report.named_bad_rows:
@@ -175,10 +177,10 @@ def _say(agent: Agent, report: Report, *, dry_run: bool) -> None:
     console.print(f"{agent.name} now has {mass:,} tokens, {over} of {budget:,}")
 
 
-def _say_broken_off(report: Report, *, dry_run: bool) -> None:
+def _print_interrupted(report: Report, *, dry_run: bool) -> None:
     if report.added and not dry_run:
         click.echo(
-            f"refine: broken off after {memories(report.added.total())}, which stay; the same "
-            "command goes on from there",
+            f"refine: interrupted after {memories(report.added.total())}, which are kept; the same "
+            "command resumes from there",
             err=True,
         )

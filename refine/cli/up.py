@@ -1,4 +1,4 @@
-"""Everything at once: servers, migrations, a first admin, a demo account, the processes."""
+"""Starts everything: servers, migrations, a first admin, a demo account, the processes."""
 
 import os
 import secrets
@@ -31,10 +31,10 @@ _READY_SECONDS = 60
 
 @click.command()
 def up() -> int:
-    """Start everything here: PostgreSQL, Valkey, web, worker, clock; stop it with Ctrl-C.
+    """Start PostgreSQL, Valkey, web, worker and clock; stop them with Ctrl-C.
 
-    Servers are embedded where DATABASE_URL or REDIS_URL is not set; their data is in .refine/ (or
-    REFINE_DATA_DIR). The first start makes an admin and, in an empty database, a demo account.
+    Without DATABASE_URL or REDIS_URL the server is embedded, with its data in .refine/ (or
+    REFINE_DATA_DIR). The first start creates an admin and, in an empty database, a demo account.
     """
     settings = Settings.from_environ()
     servers = EmbeddedServers(
@@ -57,8 +57,8 @@ def up() -> int:
             )
     except AlreadyRunning as running:
         kept = settings.data_dir / _ADDRESS_FILE
-        where = f"; it answers at {kept.read_text()}" if kept.is_file() else ""
-        raise click.ClickException(f"{running}{where}") from None
+        url = f"; it answers at {kept.read_text()}" if kept.is_file() else ""
+        raise click.ClickException(f"{running}{url}") from None
 
 
 def _refuse_taken_port(port: int) -> None:
@@ -68,12 +68,12 @@ def _refuse_taken_port(port: int) -> None:
             probe.bind((_HOST, port))
         except OSError as error:
             raise Refused(
-                f"port {port} cannot be used ({error.strerror}); set PORT to another one"
+                f"port {port} cannot be used ({error.strerror}); set PORT to another number"
             ) from None
 
 
 def _prepare(settings: Settings) -> str:
-    """Migrate, make what an empty database needs; return how to sign in."""
+    """Migrate, fill an empty database; return how to sign in."""
     app = create_app(settings)
     with app.app_context():
         upgrade()
@@ -86,7 +86,7 @@ def _prepare(settings: Settings) -> str:
 
 
 def _first_admin(settings: Settings) -> str:
-    """Make an admin where there is no user; return how to sign in."""
+    """Create an admin if there is no user; return how to sign in."""
     if db.session.scalar(select(User.id).limit(1)) is None:
         _register_first_admin(kept_secret(settings.data_dir, _PASSWORD_FILE.name, _new_password))
     admin = User.by_email(_FIRST_ADMIN)
@@ -118,7 +118,7 @@ def _commands() -> dict[str, str]:
 
 
 def _environ(settings: Settings) -> dict[str, str]:
-    """The processes' environment: ours, and where this installation's programs and data are."""
+    """Return our environment, plus where this installation's programs and data are."""
     return {
         **os.environ,
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
@@ -143,4 +143,4 @@ def _announce(settings: Settings, sign_in: str) -> None:
         except requests.RequestException:
             pass
         time.sleep(0.1)
-    click.echo(f"refine is not ready after {_READY_SECONDS} s; see the lines above", err=True)
+    click.echo(f"refine is not ready after {_READY_SECONDS} s; see the output above", err=True)

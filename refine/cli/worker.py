@@ -1,4 +1,4 @@
-"""The processes that work by themselves: worker and clock."""
+"""The background processes: worker and clock."""
 
 from dataclasses import asdict
 
@@ -12,11 +12,12 @@ from refine.jobs.worker import work
 
 
 @click.command()
-@click.option("--burst", is_flag=True, help="Work until the queues are empty, then end.")
+@click.option("--burst", is_flag=True, help="Exit when the queues are empty.")
 def worker(burst: bool) -> None:
-    """Run queued sessions, one at a time, until asked to end (SIGTERM).
+    """Run queued sessions one at a time, until SIGTERM.
 
-    What somebody asked for comes before what the clock queued. Start several for several at once.
+    Sessions that somebody asked for come before those that the clock queued. Start several workers
+    to run several sessions at once.
     """
     with application("worker", is_service=True):
         work(burst=burst)
@@ -24,10 +25,10 @@ def worker(burst: bool) -> None:
 
 @click.command()
 def clock() -> None:
-    """Keep time until asked to end (SIGTERM): a tick at once, and one every minute.
+    """Run one tick now and one every minute, until SIGTERM.
 
-    A tick queues what is due (weekly slots, agents over their budget, what failed), hands queued
-    sessions to the workers and ends those whose worker was lost. A second clock does no harm.
+    A tick queues what is due (weekly slots, agents over budget, retries), hands queued sessions to
+    the workers and ends sessions whose worker was lost. A second clock does no harm.
     """
     with application("clock", is_service=True):
         run_clock()
@@ -35,12 +36,12 @@ def clock() -> None:
 
 @click.command()
 def tick() -> int:
-    """Run one tick, here and now, and say what it did.
+    """Run one tick here and now, and print what it did.
 
-    The clock does this every minute. Any number of ticks, late or at once, do nothing twice.
+    The clock does this every minute. Extra, late or concurrent ticks do nothing twice.
     """
     with application("tick"):
         done = run_tick()
-        said = ", ".join(f"{count} {name}" for name, count in asdict(done).items() if count)
-        console.print(f"tick: {said or 'nothing was due'}")
+        summary = ", ".join(f"{count} {name}" for name, count in asdict(done).items() if count)
+        console.print(f"tick: {summary or 'nothing was due'}")
         return 1 if done.faults else 0

@@ -1,4 +1,4 @@
-"""The demo account: a few agents to see every outcome with, answered by the rehearsal model."""
+"""The demo account: agents of the rehearsal model that show every outcome."""
 
 import json
 from datetime import timedelta
@@ -15,7 +15,7 @@ _FILE = Path(__file__).parent / "agents.json"
 
 
 def load_into_empty_database() -> Account | None:
-    """Add the demo account; None, and nothing done, where there is any account already."""
+    """Add the demo account; return None, and change nothing, if there is any account."""
     if db.session.scalar(select(Account.id).limit(1)) is not None:
         return None
     data = json.loads(_FILE.read_text(encoding="utf-8"))
@@ -25,7 +25,7 @@ def load_into_empty_database() -> Account | None:
     account.record("account_created")
     for described in data["agents"]:
         _add(account, described)
-    # whoever tries it out finds it as it is described: the first hourly check comes in an hour
+    # the first hourly check comes in an hour, so that newcomers find the agents as described
     ClockMark.note("budget_check", clock.now())
     return account
 

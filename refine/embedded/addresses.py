@@ -1,4 +1,4 @@
-"""Where the embedded servers of a data folder listen: follows from the folder, starts nothing."""
+"""Where the embedded servers of a data folder listen. Nothing is started here."""
 
 import hashlib
 import os
@@ -6,34 +6,34 @@ import re
 import tempfile
 from pathlib import Path
 
-from refine.embedded.folders import refuse_foreign
+from refine.embedded.private_folders import refuse_foreign
 
 POSTGRES_SOCKET = ".s.PGSQL.5432"  # the name that libpq looks for
 VALKEY_SOCKET = "valkey.sock"
 SOCKET_PATH_BYTES = 103  # macOS; Linux allows four more
 
-# Anything else would need quoting, and SQLAlchemy, libpq and redis-py disagree on how.
+# anything else would need quoting, and SQLAlchemy, libpq and redis-py disagree on how
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
 
 
 def database_url(data_dir: Path) -> str:
-    """The SQLAlchemy URL of the embedded PostgreSQL of this data folder, running or not.
+    """Return the SQLAlchemy URL of this data folder's PostgreSQL, running or not.
 
-    The port is part of the socket's name; said here, lest PGPORT say something else.
+    The port is part of the socket's name; it is given so that PGPORT does not change it.
     """
     return f"postgresql+psycopg://refine@/refine?host={socket_dir(data_dir)}&port=5432"
 
 
 def redis_url(data_dir: Path) -> str:
-    """The redis-py URL of the embedded Valkey of this data folder, running or not."""
+    """Return the redis-py URL of this data folder's Valkey, running or not."""
     return f"unix://{valkey_socket(data_dir)}?db=0"
 
 
 def socket_dir(data_dir: Path) -> Path:
-    """The folder of both sockets: in the data folder where its path is short and plain.
+    """Return the folder of both sockets: in the data folder if its path is short and plain.
 
-    Otherwise a folder in the temporary directory, named by the user and the data folder. Raises
-    EmbeddedError if somebody else has put something there. Makes nothing.
+    Otherwise it is in the temporary directory, named after the user and the data folder. Raises
+    EmbeddedError if somebody else has put something there. Creates nothing.
     """
     data_dir = data_dir.resolve()
     inside = data_dir / "run"

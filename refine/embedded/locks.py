@@ -1,13 +1,13 @@
-"""Who owns a server, whether it is ready and who uses it: as the kernel knows it.
+"""Locks that tell who owns a server, whether it is ready, and who uses it.
 
-Three ranges of one file in the data folder carry a POSIX lock each. All go with the process that
-holds them, even at ``kill -9``, and no fork inherits them:
+Three byte ranges of a file in the data folder carry one POSIX lock each. The kernel releases them
+with the process that holds them, even after ``kill -9``, and a fork does not inherit them:
 
 - OWNER, exclusive: the one process that starts and stops the server.
 - READY, exclusive, held by the owner: the server answers.
-- USERS, shared by those who use the server; taken exclusively by the owner before it stops it.
+- USERS, shared by the users of the server; taken exclusively by the owner before it stops it.
 
-So whoever holds USERS can wait for the server, or become its owner, and nobody stops it meanwhile.
+So whoever holds USERS can wait for the server or become its owner, and nobody stops it meanwhile.
 """
 
 import fcntl
@@ -24,23 +24,23 @@ os.register_at_fork(after_in_child=_locks.clear)
 
 
 class Owner(NamedTuple):
-    """The process that owns a server, and which command it is."""
+    """The process that owns a server, and its command."""
 
     pid: int
     holder: str
 
 
 def server_lock(path: Path) -> "ServerLock":
-    """The lock on this file, one for the process.
+    """Return this process's only lock object for the file.
 
-    POSIX locks belong to processes: a second lock of ours would always be granted, and closing a
-    second descriptor would drop the first one's. Hence one object, which counts.
+    POSIX locks belong to a process: it is always granted a second lock, and closing a second
+    descriptor releases the locks of the first. So one object counts the users in this process.
     """
     return _locks.setdefault(path, ServerLock(path))
 
 
 class ServerLock:
-    """The lock of one server. Nothing here waits; ``try_…`` returns whether it did it."""
+    """The lock of one server. Nothing here waits; ``try_…`` returns whether it succeeded."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -50,7 +50,7 @@ class ServerLock:
         self._owned = self._ready = self._closing = False
 
     def try_own(self, holder: str) -> bool:
-        """Become the owner, unless there is one, in this process or another."""
+        """Become the owner, unless this or another process already is."""
         with self._guard:
             if self._owned or not self._try(_OWNER, _EXCLUSIVE):
                 self._close_if_idle()
@@ -60,13 +60,13 @@ class ServerLock:
             return True
 
     def try_mark_ready(self) -> bool:
-        """For the owner: the server answers. Fails while somebody looks whether it does."""
+        """For the owner: the server answers. Fails while another process checks that."""
         with self._guard:
             self._ready = self._try(_READY, _EXCLUSIVE)
             return self._ready
 
     def is_ready(self) -> bool:
-        """Whether the server has an owner and answers. Asked by those who use it."""
+        """Whether the server has an owner and answers; for its users."""
         with self._guard:
             if self._owned:
                 return self._ready
@@ -76,7 +76,7 @@ class ServerLock:
             return False
 
     def try_use(self) -> bool:
-        """Count as user until ``leave``; fails while the server is being stopped."""
+        """Count as a user until ``leave``; fails while the server is being stopped."""
         with self._guard:
             if self._closing or not (self._users or self._try(_USERS, _SHARED)):
                 self._close_if_idle()
@@ -85,7 +85,7 @@ class ServerLock:
             return True
 
     def leave(self) -> None:
-        """Count as user no more."""
+        """Stop counting as a user."""
         with self._guard:
             self._users -= 1
             if not self._users:
@@ -93,15 +93,15 @@ class ServerLock:
             self._close_if_idle()
 
     def try_close(self) -> bool:
-        """For the owner: let no more users in, once there are none."""
+        """For the owner: admit no more users, if there are none."""
         with self._guard:
             self._closing = not self._users and self._try(_USERS, _EXCLUSIVE)
             return self._closing
 
     def disown(self) -> None:
-        """For the owner, when the server has stopped.
+        """For the owner, after the server has stopped.
 
-        USERS last: a newcomer who is let in must not find the old owner, or it would trust it.
+        USERS is released last: a new user must not find the old owner, or it would trust it.
         """
         with self._guard:
             self._write("")
@@ -113,7 +113,7 @@ class ServerLock:
             self._close_if_idle()
 
     def owner(self) -> Owner:
-        """Who owns the server, by its own words; process 0 if it has not said so yet."""
+        """Return the owner as it described itself; process 0 if it has not yet."""
         with self._guard:
             words = os.pread(self._open(), 200, 0).decode(errors="replace").split(maxsplit=1)
             self._close_if_idle()
@@ -142,7 +142,7 @@ class ServerLock:
         return self._descriptor
 
     def _close_if_idle(self) -> None:
-        """Closing drops all locks of this process on the file, so only when it holds none."""
+        """Close the file if this process holds no lock on it: closing releases all of them."""
         if self._descriptor is not None and not self._owned and not self._users:
             os.close(self._descriptor)
             self._descriptor = None

@@ -1,4 +1,4 @@
-"""The log of an embedded server: what it said since this start."""
+"""The log of an embedded server since its last start."""
 
 from pathlib import Path
 
@@ -7,18 +7,18 @@ _SHOWN_LINES = 5
 
 
 class ServerLog:
-    """A log file that servers append to; ``last_lines`` shows only what came after we opened it."""
+    """A log file that servers append to; ``last_lines`` covers only what was added since."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         if path.exists() and path.stat().st_size > _LARGEST_BYTES:
             path.replace(path.with_suffix(".log.old"))
         path.touch(mode=0o600)
-        self._begin = path.stat().st_size
+        self._start = path.stat().st_size
 
     def last_lines(self) -> str:
-        """The end of the log and its path, to be put behind an error's first line."""
+        """Return the end of the log and its path, to follow an error's first line."""
         with self.path.open("rb") as file:
-            file.seek(self._begin)
+            file.seek(self._start)
             lines = file.read().decode(errors="replace").splitlines()
         return "\n".join([*lines[-_SHOWN_LINES:], f"(log: {self.path})"])

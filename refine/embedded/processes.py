@@ -1,4 +1,4 @@
-"""Child processes that never outlive us: their start, their end and what a dead parent left."""
+"""Child processes that never outlive us, and what a killed parent left running."""
 
 import contextlib
 import ctypes
@@ -17,12 +17,12 @@ POLL_SECONDS = 0.02
 _STOP_SECONDS = 60
 _PR_SET_PDEATHSIG = 1
 
-# Loaded here, because between fork and exec as little as possible should happen.
+# loaded here, to do as little as possible between fork and exec
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def dies_with_parent(death_signal: signal.Signals) -> Callable[[], None] | None:
-    """A ``preexec_fn`` that has the kernel send the signal when we die; None but on Linux.
+    """Return a ``preexec_fn`` that has the kernel send the signal when we die; None if not Linux.
 
     "We" is the thread that starts the child, so start children from the main thread.
     """
@@ -41,9 +41,9 @@ def dies_with_parent(death_signal: signal.Signals) -> Callable[[], None] | None:
 def start_server(
     arguments: Sequence[str | Path], log: Path, *, death_signal: signal.Signals
 ) -> subprocess.Popen[bytes]:
-    """Starts a server in a session of its own, which Ctrl-C cannot reach; what it says is logged.
+    """Start a server in its own session, out of reach of Ctrl-C, with its output in the log.
 
-    Its environment is empty but for the path: a strange locale or PGOPTIONS must not reach it.
+    Its environment is empty except for the path: an odd locale or PGOPTIONS must not reach it.
     """
     with log.open("ab") as output:
         return subprocess.Popen(  # noqa: S603 - our own binaries, no shell
@@ -59,7 +59,7 @@ def start_server(
 
 
 def stop_server(process: subprocess.Popen[bytes], *stop_signals: signal.Signals) -> None:
-    """Sends the signals one by one, a minute apart, then kills; returns when it is gone."""
+    """Send the signals one by one, a minute apart, then SIGKILL; return when it has ended."""
     for stop_signal in (*stop_signals, signal.SIGKILL):
         process.send_signal(stop_signal)
         try:
@@ -70,10 +70,10 @@ def stop_server(process: subprocess.Popen[bytes], *stop_signals: signal.Signals)
 
 
 def stop_leftover(pid: int, mark: str, stop_signal: signal.Signals) -> None:
-    """Stops the server that a killed owner left running, if ``pid`` is that one.
+    """Stop the server that a killed owner left running, if ``pid`` is still that server.
 
-    ``mark`` is a part of the server's command line that no other process has. The pid alone proves
-    nothing: it comes from a file, and may be some other process by now.
+    ``mark`` is a unique part of the server's command line. The pid comes from a file and may belong
+    to another process by now.
     """
     if mark not in command_line(pid):
         return
@@ -82,12 +82,14 @@ def stop_leftover(pid: int, mark: str, stop_signal: signal.Signals) -> None:
     deadline = time.monotonic() + _STOP_SECONDS
     while mark in command_line(pid):
         if time.monotonic() > deadline:
-            raise EmbeddedError(f"an older server (process {pid}) does not stop: end it, try again")
+            raise EmbeddedError(
+                f"an older server (process {pid}) does not stop: end it and try again"
+            )
         time.sleep(POLL_SECONDS)
 
 
 def command_line(pid: int) -> str:
-    """The arguments of a process with a space after each; nothing if it has ended."""
+    """Return the arguments of a process, each followed by a space; "" if it has ended."""
     if Path("/proc/self").exists():
         try:
             arguments = Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -100,7 +102,7 @@ def command_line(pid: int) -> str:
 
 
 def recorded_pid(pid_file: Path) -> int | None:
-    """The number in the first line of a pid file; None if there is no file or no such number."""
+    """Return the pid in the first line of a pid file; None if there is none."""
     try:
         pid = int(pid_file.read_text().splitlines()[0])
     except (FileNotFoundError, ValueError, IndexError):

@@ -1,20 +1,20 @@
-"""Secrets that are made at the first start and kept in the data folder."""
+"""Secrets that are created at the first start and kept in the data folder."""
 
 import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from refine.embedded.folders import make_private
+from refine.embedded.private_folders import make_private
 from refine.errors import SettingsError
 
 
 def kept_secret(data_dir: Path, name: str, make: Callable[[], str]) -> str:
-    """The secret in the file ``name`` of the data folder; makes and keeps it where there is none.
+    """Return the secret in the file ``name`` of the data folder; create it if there is none.
 
-    The file has mode 0600 whatever the umask. Processes that come at once all get the same secret,
-    though each may call ``make``. Raises SettingsError for an empty file: a new secret in its place
-    could no longer open what the old one sealed.
+    The file has mode 0600 whatever the umask. Concurrent processes all get the same secret, though
+    each may call ``make``. Raises SettingsError for an empty file: a new secret could not open what
+    the old one sealed.
     """
     path = data_dir / name
     if not path.exists():
@@ -22,12 +22,12 @@ def kept_secret(data_dir: Path, name: str, make: Callable[[], str]) -> str:
         _keep(path, make())
     secret = path.read_text(encoding="utf-8").strip()
     if not secret:
-        raise SettingsError(f"{path} is empty: put the secret back from your backup")
+        raise SettingsError(f"{path} is empty: restore the secret from your backup")
     return secret
 
 
 def _keep(path: Path, secret: str) -> None:
-    """Link, not rename or open: the first one wins, and nobody ever reads half a secret."""
+    """Write the secret with a link: the first process wins, and none reads an incomplete one."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -37,7 +37,7 @@ def _keep(path: Path, secret: str) -> None:
             os.fsync(descriptor)
         os.link(temporary, path)
     except FileExistsError:
-        pass  # another process was first: its secret counts
+        pass  # another process was first, and its secret counts
     finally:
         os.unlink(temporary)
     _sync_folder(path.parent)

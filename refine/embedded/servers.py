@@ -1,4 +1,4 @@
-"""The embedded servers as a whole: for the process that owns them and for those that use them."""
+"""Both embedded servers, for the process that owns them and for those that use them."""
 
 import sys
 import time
@@ -10,12 +10,12 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from refine.embedded import postgres, valkey
-from refine.embedded.folders import make_private
 from refine.embedded.locks import ServerLock, server_lock
+from refine.embedded.private_folders import make_private
 from refine.embedded.processes import POLL_SECONDS
 from refine.errors import AlreadyRunning, EmbeddedError
 
-_STARTING_SECONDS = 180  # more than a server gets to become ready
+_STARTING_SECONDS = 180  # longer than a server may take to become ready
 _ENDING_SECONDS = 1
 _SILENT_SECONDS = 1
 
@@ -32,18 +32,18 @@ class _Kind(NamedTuple):
         return server_lock(data_dir / f"{self.name}.lock")
 
 
-# Everybody goes through them in this order and back, so that no two wait for each other.
+# everybody takes them in this order and releases them in reverse, which rules out deadlocks
 _POSTGRES = _Kind("postgres", "PostgreSQL", postgres.start, postgres.stop)
 _VALKEY = _Kind("valkey", "Valkey", valkey.start, valkey.stop)
 
 
 class EmbeddedServers:
-    """Owns the servers of a data folder within a ``with`` block: starts them, then stops them.
+    """Owns the servers of a data folder in a ``with`` block: starts them, then stops them.
 
-    For ``refine up``, from the main thread. A command that owns them for a short time is given
-    ``wait_seconds`` to end; an owner of the same name (``holder``) one second, in case it is just
-    ending. Raises AlreadyRunning if they stay owned, EmbeddedError if one cannot run. At the end it
-    waits until no other process uses them; Ctrl-C cuts that short.
+    For ``refine up``, from the main thread. Another owner gets ``wait_seconds`` to end, and one
+    second if it has the same ``holder`` name, in case it is just ending. Raises AlreadyRunning if
+    they stay owned, EmbeddedError if one cannot run. At the end it waits until no other process
+    uses them, unless interrupted.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class EmbeddedServers:
 
     @property
     def processes(self) -> dict[str, Popen[bytes]]:
-        """The servers' processes by name, ``postgres`` and ``valkey``, for those who watch them."""
+        """The servers' processes by name, ``postgres`` and ``valkey``, for a supervisor."""
         return dict(self._processes)
 
     def __enter__(self) -> Self:
@@ -105,15 +105,15 @@ def _wanted(*, postgres: bool, valkey: bool) -> list[_Kind]:
 def _held(
     data_dir: Path, kinds: list[_Kind], owns: Callable[[_Kind, ServerLock], bool]
 ) -> Iterator[dict[str, Popen[bytes]]]:
-    """Runs the servers that ``owns`` has us own, and counts as user of the others.
+    """Run the servers that ``owns`` makes us own, and count as a user of the others.
 
-    At the end we leave first, then wait for those who use ours, then stop: of two processes that
-    each use a server of the other neither waits for ever.
+    At the end we first stop using, then wait for users of ours, then stop ours: so two processes
+    that each use a server of the other never wait for each other.
     """
     owned: list[ServerLock] = []
     processes: dict[str, Popen[bytes]] = {}
-    with ExitStack() as running, _users_awaited(owned), ExitStack() as using:
-        with _failures_told(data_dir):
+    with ExitStack() as running, _waiting_for_users(owned), ExitStack() as using:
+        with _os_errors_explained(data_dir):
             for kind in kinds:
                 make_private(data_dir)
                 lock = kind.lock(data_dir)
@@ -127,8 +127,8 @@ def _held(
 
 
 @contextmanager
-def _failures_told(data_dir: Path) -> Iterator[None]:
-    """A folder that cannot be written, a full disk and the like, as an error for a person."""
+def _os_errors_explained(data_dir: Path) -> Iterator[None]:
+    """Turn an unwritable folder, a full disk and the like into an EmbeddedError."""
     try:
         yield
     except OSError as error:
@@ -147,10 +147,10 @@ def _own(lock: ServerLock, holder: str, wait_seconds: float) -> bool:
 
 
 def _own_or_join(kind: _Kind, lock: ServerLock, holder: str) -> bool:
-    """True if the server is ours to run, False if it runs and we count among its users.
+    """Return True if we own the server, False if it runs and we count as a user.
 
-    Counting comes first: from then on no owner stops the server, so one that is ready stays, and
-    one that dies leaves the ownership to us or to another who waits here.
+    We count as a user first: from then on no owner stops the server, and if one dies, we or another
+    waiting process become the owner.
     """
     _until(lock.try_use)
     try:
@@ -159,7 +159,7 @@ def _own_or_join(kind: _Kind, lock: ServerLock, holder: str) -> bool:
         lock.leave()
         raise
     if owned:
-        lock.leave()  # an owner needs no place among the users, whom it waits for in the end
+        lock.leave()  # an owner is not a user: in the end it waits for them
     return owned
 
 
@@ -170,14 +170,16 @@ def _own_unless_ready(kind: _Kind, lock: ServerLock, holder: str) -> bool:
             return False
         if time.monotonic() > deadline:
             owner = lock.owner()
-            raise EmbeddedError(f"{kind.title} of refine {owner.holder} ({owner.pid}) hangs")
+            raise EmbeddedError(
+                f"{kind.title} of refine {owner.holder} ({owner.pid}) does not become ready"
+            )
         time.sleep(POLL_SECONDS)
     return True
 
 
 @contextmanager
 def _running(kind: _Kind, data_dir: Path, lock: ServerLock) -> Iterator[Popen[bytes]]:
-    """Runs the server that we have just come to own; at the end it is owned no more."""
+    """Run the server that we have just come to own; give up ownership at the end."""
     try:
         process = kind.start(data_dir)
         try:
@@ -190,10 +192,10 @@ def _running(kind: _Kind, data_dir: Path, lock: ServerLock) -> Iterator[Popen[by
 
 
 @contextmanager
-def _users_awaited(owned: list[ServerLock]) -> Iterator[None]:
-    """At the end lets nobody else in, once nobody is in.
+def _waiting_for_users(owned: list[ServerLock]) -> Iterator[None]:
+    """At the end, wait until there are no users, and admit no more.
 
-    The last server first: who uses it may still come to want the one before.
+    Last server first: its users may still ask for the one before.
     """
     try:
         yield
@@ -205,10 +207,10 @@ def _users_awaited(owned: list[ServerLock]) -> Iterator[None]:
 
 
 def _until(attempt: Callable[[], bool], *, waiting_for: str | None = None) -> None:
-    """Tries again and again; says after a second on stderr what it is waiting for, if told."""
-    told = time.monotonic() + _SILENT_SECONDS if waiting_for else float("inf")
+    """Retry until it succeeds; after a second, print what it is ``waiting_for`` to stderr."""
+    report_at = time.monotonic() + _SILENT_SECONDS if waiting_for else float("inf")
     while not attempt():
-        if time.monotonic() > told:
+        if time.monotonic() > report_at:
             sys.stderr.write(f"refine: waiting for {waiting_for}\n")
-            told = float("inf")
+            report_at = float("inf")
         time.sleep(POLL_SECONDS)

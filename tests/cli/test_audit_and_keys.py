@@ -425,7 +425,7 @@ def test_a_rotation_says_how_many_keys_it_wrapped_and_is_recorded(
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
-        "2 data keys were wrapped anew; all of them are under the first key now, and "
+        "data keys rewrapped: 2; all data keys now need only the first of "
         "REFINE_ENCRYPTION_KEYS needs no other\n"
     )
     record = db.session.scalars(db.select(AuditLog).order_by(AuditLog.id.desc()).limit(1)).one()
@@ -476,7 +476,7 @@ def test_a_rotation_with_nothing_to_do_writes_nothing(recorded: Agent, run: Run)
     done = run("keys", "rotate")
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("0 data keys were wrapped anew; all of them are under the first")
+    assert done.stdout.startswith("data keys rewrapped: 0; all data keys now")
     assert sql.snapshot() == before
 
 
@@ -488,7 +488,7 @@ def test_a_destroyed_key_is_no_part_of_a_rotation(recorded: Agent, run: Run, bot
 
     done = run("keys", "rotate", REFINE_ENCRYPTION_KEYS=both)
 
-    assert done.stdout.startswith("1 data keys were wrapped anew; all of them are under the first")
+    assert done.stdout.startswith("data keys rewrapped: 1; all data keys now")
     assert sql.value(row) == before
 
 
@@ -503,7 +503,7 @@ def test_a_key_that_was_altered_is_named_and_the_others_are_wrapped(
 
     assert line == (
         f"1 data keys were altered and cannot be opened ({id_}); restore them from a backup. "
-        "1 others were wrapped anew"
+        "1 others were rewrapped"
     )
     assert under(NEW) == 1
 
@@ -519,7 +519,7 @@ def test_a_key_that_is_in_use_is_left_for_the_next_run(
     second = run("keys", "rotate", REFINE_ENCRYPTION_KEYS=both)
 
     assert problem(first) == "1 data keys are in use just now; run this again"
-    assert second.stdout.startswith("1 data keys were wrapped anew; all of them")
+    assert second.stdout.startswith("data keys rewrapped: 1; all data keys")
     assert under(NEW) == 2
 
 
@@ -539,7 +539,7 @@ def test_a_rotation_that_was_killed_half_way_is_resumed_and_leaves_nothing_under
     assert half_way == 100
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(
-        "153 data keys were wrapped anew; all of them are under the first"
+        "data keys rewrapped: 153; all data keys now"
     )
     assert (under(NEW), under(environ["REFINE_ENCRYPTION_KEYS"])) == (253, 0)
     assert verified.returncode == 0
@@ -559,7 +559,7 @@ def test_everything_may_run_while_keys_are_rotated(
     verified = run("audit", "verify", REFINE_ENCRYPTION_KEYS=NEW)
 
     assert (held.process.returncode, err) == (0, "")
-    assert out.startswith("253 data keys were wrapped anew; all of them are under the first key")
+    assert out.startswith("data keys rewrapped: 253; all data keys now")
     assert under(NEW) == 254
     assert verified.stdout == "verified: 12 records in 5 chains, 29 memories as recorded\n"
 

@@ -88,7 +88,7 @@ def test_names_are_printed_as_they_stand(demo: Account, environ: dict[str, str])
     states = [line.rstrip().rsplit("  ", 1)[-1].strip() for line in listed.stdout.splitlines()]
     assert (listed.returncode, listed.stderr) == (0, "")
     assert name in listed.stdout
-    assert states == ["state", "paused", "over budget", "not active"]
+    assert states == ["state", "paused", "over budget", "inactive"]
     assert "a memory of ten" not in listed.stdout
 
 
@@ -276,7 +276,7 @@ def test_a_session_is_handed_over_where_asked_for(
     session = RefinementSession.live_of(ledger)
     assert session is not None
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"queued session {session.id} for Ada [/x]; a worker runs it\n"
+    assert done.stdout == f"queued session {session.id} for Ada [/x]; a worker will run it\n"
     assert redis.lrange(f"rq:queue:{ASKED}", 0, -1) == [str(session.id).encode()]
 
 
@@ -371,7 +371,7 @@ def test_the_doctor_names_what_to_mend(
     found = [line.split() for line in done.stdout.splitlines()]
     assert done.returncode == (1 if mend else 0)
     assert done.stderr == ""
-    assert [words[1] for words in found if words[0] == "mend"] == mend
+    assert [words[1] for words in found if words[0] == "fix"] == mend
     assert len(found) == (5 if mend else 9)
 
 

@@ -103,7 +103,7 @@ class TestImport:
 
         assert done.stdout.splitlines() == [
             f"3 memories imported into Ada (agent {ledger.id}): 3 core, 0 journal; 7,500 tokens",
-            "  split          1 too long for one memory, the parts tied together",
+            "  split          1 too long for one memory, stored as linked parts",
             "Ada now has 7,981 tokens, over its budget of 5,000",
         ]
 
@@ -150,7 +150,7 @@ class TestImport:
         done = run("import", "Ada", FIXTURES / "mcp.jsonl", "--format", "refine")
 
         assert done.returncode == 1
-        assert "    line 1: is not valid JSON" not in done.stdout
+        assert "    line 1: must be valid JSON" not in done.stdout
         assert "    line 1: is not the manifest of an export" in done.stdout
         assert done.stderr == "refine: nothing in the file could be read as refine\n"
 
@@ -192,7 +192,7 @@ class TestImport:
         )
 
         assert done.returncode == 2
-        said = "refine: FILE is read more than once: give a file, not a pipe"
+        said = "refine: FILE is read more than once: use a file, not a pipe"
         assert done.stderr.startswith(said)
 
     @pytest.mark.slow
@@ -210,7 +210,7 @@ class TestImport:
         left = stored() - 20
         assert (importing.returncode, out) == (1, "")
         said = re.fullmatch(
-            r"refine: broken off after ([\d,]+) memories, which stay; the same command goes on "
+            r"refine: interrupted after ([\d,]+) memories, which are kept; the same command resumes "
             r"from there\n\nrefine: interrupted\n",
             err,
         )
@@ -301,7 +301,7 @@ class TestExport:
         done = run("import", "Ada", file, "--format", "refine")
 
         assert done.returncode == 1
-        reason = "line 1: says that the export is without contents: there is nothing to import"
+        reason = "line 1: is of an export without contents: there is nothing to import"
         assert reason in done.stdout
 
     def test_of_nobody_is_refused(self, run: Run, ledger: Agent) -> None:
@@ -319,7 +319,7 @@ def test_the_bench_measures_an_import_on_a_database_of_its_own(
     assert (done.returncode, done.stderr) == (0, "")
     assert " ".join(heads.split()) == "memories file a second floor times floor peak memory"
     assert [line.split()[0] for line in (ten, twenty)] == ["10", "20"]
-    assert last.startswith("peak memory is the whole process's; before the first import ")
+    assert last.startswith("peak memory is of the entire process; before the first import ")
     assert stored() == 20
 
 

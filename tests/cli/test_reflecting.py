@@ -42,5 +42,5 @@ def test_one_waits_while_a_conversation_is_read(app: Flask, environ: dict[str, s
     done = refine("reflect", "Ada", environ=environ)
 
     db.session.rollback()
-    assert "another task of this agent is running; the reflection waits" in done.stdout
-    assert [task.status for task in factories.live_tasks(agent)] == ["running", "queued"]
+    assert "another task of this agent is running; a worker will run the reflection" in done.stdout
+    assert [task.status for task in MemoryTask.live_of(agent)] == ["running", "queued"]

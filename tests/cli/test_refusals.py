@@ -93,7 +93,7 @@ REFUSALS = [
     Refusal(("agent", "list", "--account", "x"), "no account has the slug 'x'"),
     Refusal(("run", "Idle"), "Idle is not active: no session runs for it"),
     Refusal(("run", "Busy"), "the agent already has a live session, queued: "),
-    Refusal(("run", "Busy"), "a worker runs what is queued (`refine worker --burst`)"),
+    Refusal(("run", "Busy"), "`refine worker --burst` runs what is queued"),
     Refusal(("run", "--enqueue", "Busy"), "the agent already has a live session, queued: "),
     # values
     Refusal(("account", "add", "Demo"), "the slug 'demo' is taken"),
@@ -280,7 +280,7 @@ def test_a_fault_of_ours_is_told_by_its_class_alone(
         )
 
     assert done.returncode == 1
-    assert done.stderr == "refine: a fault in Refine (OSError); REFINE_LOG_LEVEL=DEBUG tells more\n"
+    assert done.stderr == "refine: a fault in Refine (OSError); REFINE_LOG_LEVEL=DEBUG logs more\n"
 
 
 def test_what_the_database_refuses_is_told_without_a_traceback(

@@ -273,7 +273,7 @@ def test_the_doctor_finds_what_does_not_run(
 
     done = run("doctor")
 
-    mended = [each for each, (mark, _) in found(done).items() if mark == "mend"]
+    mended = [each for each, (mark, _) in found(done).items() if mark == "fix"]
     assert (done.returncode, done.stderr) == (1, "")
     assert mended == [name]
     assert found(done)[name][1].startswith(says)
@@ -370,7 +370,7 @@ def test_the_doctor_asks_the_provider(
     done = run("doctor")
 
     assert done.returncode == code
-    assert found(done)["provider"][0] == ("mend" if code else "ok")
+    assert found(done)["provider"][0] == ("fix" if code else "ok")
     assert found(done)["provider"][1].startswith(says)
 
 
@@ -379,7 +379,7 @@ def test_the_doctor_finds_a_provider_that_is_away(healthy: Agent, run: Run) -> N
 
     assert done.returncode == 1
     assert found(done)["provider"] == (
-        "mend",
+        "fix",
         f"the connection to http://{NOWHERE}/v1 failed (ConnectionError)",
     )
 
@@ -392,7 +392,7 @@ def test_the_doctor_finds_missing_migrations_and_looks_no_further(
     problem = "the database is not at the newest migration; run `refine db upgrade`"
     assert (done.returncode, done.stderr) == (1, "")
     assert list(found(done)) == ["database", "migrations", "keys", "redis", "provider"]
-    assert found(done)["migrations"] == ("mend", problem)
+    assert found(done)["migrations"] == ("fix", problem)
 
 
 @pytest.mark.parametrize(

@@ -241,7 +241,7 @@ def test_a_memory_is_restored_unseen(ledger: Agent, session: RefinementSession, 
 
     done = run("restore", id_)
 
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"memory #{id_} of Ada is back\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"memory #{id_} of Ada is restored\n", "")
     assert not canary(ledger).discarded
     assert factories.records(ledger)[-1].action == "memory_restored"
 
@@ -309,7 +309,7 @@ def test_no_command_says_what_is_in_a_memory(
     assert [done.returncode for done in said] == [0, 0, 0, 1, 0, 0]
     assert not any("canary" in done.stdout + done.stderr for done in said)
     assert "of Ada [/x] [red]" in said[0].stdout
-    assert f"memory #{id_} of Ada [/x] [red] is back\n" == said[1].stdout
+    assert f"memory #{id_} of Ada [/x] [red] is restored\n" == said[1].stdout
 
 
 @pytest.mark.parametrize(

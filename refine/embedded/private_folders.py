@@ -1,4 +1,4 @@
-"""Private folders."""
+"""Folders that only their user may enter."""
 
 import os
 import stat
@@ -10,7 +10,7 @@ PRIVATE = 0o700
 
 
 def make_private(folder: Path) -> None:
-    """Makes the folder for this user alone; leaves the mode of one that is there as it is."""
+    """Create the folder for this user alone; an existing one keeps its mode."""
     try:
         folder.mkdir(mode=PRIVATE, parents=True)
     except FileExistsError:
@@ -19,9 +19,9 @@ def make_private(folder: Path) -> None:
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Raises EmbeddedError if the folder is there but not a private folder of this user.
+    """Raise EmbeddedError if the folder exists but is not a private folder of this user.
 
-    Anybody may put a folder, or a link to one, into the temporary directory before we do.
+    Anybody could have put a folder, or a link to one, into the temporary directory first.
     """
     try:
         found = folder.lstat()

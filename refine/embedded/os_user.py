@@ -1,4 +1,4 @@
-"""The account PostgreSQL runs as where we are root, as which it refuses to run."""
+"""The operating system user that PostgreSQL runs as if we are root, which it refuses to be."""
 
 import os
 import pwd
@@ -13,16 +13,16 @@ _NAME = "refine-postgres"
 
 
 @dataclass(frozen=True)
-class Account:
-    """A user and group, by number."""
+class OsUser:
+    """A user and group of the operating system, by number."""
 
     uid: int
     gid: int
 
     def command_prefix(self) -> list[str]:
-        """Runs what follows as this account, able to pass the closed folders above its own.
+        """Return a command that runs the next one as this user, who may enter closed parents.
 
-        The parent-death signal is set here as well: the change of user drops an earlier one.
+        It sets the parent-death signal again, because changing the user clears it.
         """
         capabilities = "-all,+dac_override"
         return [
@@ -36,34 +36,36 @@ class Account:
             "--pdeathsig=INT",
         ]
 
-    def give(self, folder: Path) -> None:
+    def take_ownership(self, folder: Path) -> None:
         os.chown(folder, self.uid, self.gid)
 
 
-def postgres_account(cluster: Path) -> Account | None:
-    """Whoever owns the cluster; for a new one a system user of ours, else nobody.
+def postgres_user(cluster: Path) -> OsUser | None:
+    """Return the owner of the cluster; for a new one our own system user, or else ``nobody``.
 
-    None where we are no root, so that no change of user is needed or possible.
+    None if we are not root: then the user cannot and need not be changed.
     """
     if os.geteuid() != 0:
         return None
     if cluster.exists() and cluster.stat().st_uid != 0:
-        return Account(cluster.stat().st_uid, cluster.stat().st_gid)
-    user = _user(_NAME) or _made_user() or _user("nobody")  # initdb wants a name, not just a number
+        return OsUser(cluster.stat().st_uid, cluster.stat().st_gid)
+    user = _user(_NAME) or _create_user() or _user("nobody")  # initdb needs a user with a name
     if user is None:
-        raise EmbeddedError("PostgreSQL does not run as root: use another user or set DATABASE_URL")
+        raise EmbeddedError(
+            "PostgreSQL does not run as root: run Refine as another user, or set DATABASE_URL"
+        )
     return user
 
 
-def _user(name: str) -> Account | None:
+def _user(name: str) -> OsUser | None:
     try:
         entry = pwd.getpwnam(name)
     except KeyError:
         return None
-    return Account(entry.pw_uid, entry.pw_gid)
+    return OsUser(entry.pw_uid, entry.pw_gid)
 
 
-def _made_user() -> Account | None:
+def _create_user() -> OsUser | None:
     useradd = shutil.which("useradd", path="/usr/sbin:/sbin:/usr/bin:/bin")
     if useradd is None:
         return None
@@ -77,7 +79,7 @@ def _setpriv() -> str:
     found = shutil.which("setpriv")
     if found is None:
         raise EmbeddedError(
-            "PostgreSQL does not run as root, and there is no setpriv (util-linux) to change the "
-            "user: use another user or set DATABASE_URL"
+            "PostgreSQL does not run as root, and setpriv (util-linux), which changes the user, is "
+            "missing: run Refine as another user, or set DATABASE_URL"
         )
     return found
