@@ -1,5 +1,8 @@
 """What the commands' tests share."""
 
+import subprocess
+from collections.abc import Callable
+
 import pytest
 from flask import Flask
 from sqlalchemy import func, select
@@ -7,6 +10,9 @@ from sqlalchemy import func, select
 from refine.extensions import db
 from refine.models import Account, Agent
 from tests import factories
+from tests.commands import refine_here
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
@@ -27,8 +33,39 @@ def demo(app: Flask) -> Account:
     return account
 
 
+@pytest.fixture
+def run(
+    environ: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Run:
+    """Run a command in this process on what is committed; variables override the environment."""
+
+    def run(
+        *arguments: object, stdin: str | bytes = "", **variables: str
+    ) -> "subprocess.CompletedProcess[str]":
+        db.session.commit()
+        return refine_here(
+            *(each if isinstance(each, bytes) else str(each) for each in arguments),
+            environ={**environ, **variables},
+            stdin=stdin,
+            monkeypatch=monkeypatch,
+            capsys=capsys,
+        )
+
+    return run
+
+
+def problem(done: "subprocess.CompletedProcess[str]", code: int = 1) -> str:
+    """Return the only line that a failed command printed, without "refine: "."""
+    (line,) = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (code, "")
+    assert line.startswith("refine: ")
+    return line.removeprefix("refine: ")
+
+
 def row_counts() -> dict[str, int]:
-    """How many rows every table holds, as they are committed."""
+    """Return the number of committed rows of every table."""
     db.session.rollback()
     counts = {
         table.name: db.session.scalar(select(func.count()).select_from(table)) or 0

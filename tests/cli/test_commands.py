@@ -1,4 +1,4 @@
-"""What the commands do when all is well."""
+"""What the commands do if nothing is wrong."""
 
 import re
 import signal
@@ -19,7 +19,7 @@ from refine.jobs.queue import ASKED
 from refine.models import Account, Agent, AuditLog, ClockMark, RefinementSession, User
 from refine.models.clients.api_token import ApiToken, is_well_formed
 from tests import factories
-from tests.cli.conftest import row_counts
+from tests.cli.conftest import Run
 from tests.commands import UNUSED_PORT, eventually, start
 from tests.forked import refine
 from tests.scripted_model import ScriptedModel
@@ -35,9 +35,7 @@ def actions() -> list[str]:
 # -- accounts, users, agents, tokens --------------------------------------------------------------
 
 
-def test_an_account_is_added_with_a_slug_of_its_name_and_listed(
-    app: Flask, environ: dict[str, str]
-) -> None:
+def test_account_add_derives_the_slug_from_the_name(app: Flask, environ: dict[str, str]) -> None:
     added = refine("account", "add", "Hollin [/House] & Sons", environ=environ)
     listed = refine("account", "list", environ=environ)
 
@@ -46,7 +44,7 @@ def test_an_account_is_added_with_a_slug_of_its_name_and_listed(
     assert actions() == ["account_created"]
 
 
-def test_a_user_is_added_with_the_password_of_standard_input(
+def test_user_add_reads_the_password_from_standard_input(
     demo: Account, environ: dict[str, str]
 ) -> None:
     added = refine(
@@ -65,7 +63,7 @@ def test_a_user_is_added_with_the_password_of_standard_input(
     assert actions() == ["user_created"]
 
 
-def test_an_agent_is_added_and_its_id_is_printed(demo: Account, environ: dict[str, str]) -> None:
+def test_agent_add_prints_the_id(demo: Account, environ: dict[str, str]) -> None:
     added = refine(
         "agent", "add", "Ada", "--account", "demo", "--model", "rehearsal/x", environ=environ
     )
@@ -76,7 +74,7 @@ def test_an_agent_is_added_and_its_id_is_printed(demo: Account, environ: dict[st
     assert actions() == ["agent_created"]
 
 
-def test_names_are_printed_as_they_stand(demo: Account, environ: dict[str, str]) -> None:
+def test_names_are_printed_unchanged(demo: Account, environ: dict[str, str]) -> None:
     name = "Ada [red]x[/] [/y] :warning: \\ " + "x" * 120
     factories.agent(account=demo, name=name, core_token_budget=1, paused=True)
     factories.agent("a memory of ten", account=demo, name="Bea", core_token_budget=1)
@@ -92,7 +90,7 @@ def test_names_are_printed_as_they_stand(demo: Account, environ: dict[str, str])
     assert "a memory of ten" not in listed.stdout
 
 
-def test_long_lists_of_agents_come_in_parts(demo: Account, environ: dict[str, str]) -> None:
+def test_agent_list_has_pages(demo: Account, environ: dict[str, str]) -> None:
     ids = [factories.agent(account=demo).id for _ in range(52)]
     db.session.commit()
 
@@ -110,7 +108,7 @@ def test_long_lists_of_agents_come_in_parts(demo: Account, environ: dict[str, st
     ("arguments", "kind"),
     [(("--agent", "Ada"), "agent"), (("--platform", "--account", "demo"), "platform")],
 )
-def test_a_token_is_printed_alone_and_can_be_revoked(
+def test_token_add_prints_only_the_token(
     ledger: Agent, environ: dict[str, str], arguments: tuple[str, ...], kind: str
 ) -> None:
     added = refine("token", "add", *arguments, environ=environ)
@@ -126,9 +124,7 @@ def test_a_token_is_printed_alone_and_can_be_revoked(
     assert actions() == ["token_minted", "token_revoked"]
 
 
-def test_a_token_can_be_revoked_as_an_argument_and_twice(
-    ledger: Agent, environ: dict[str, str]
-) -> None:
+def test_token_revoke_can_be_repeated(ledger: Agent, environ: dict[str, str]) -> None:
     token, secret = ApiToken.mint(account=ledger.account, agent=ledger)
     db.session.commit()
 
@@ -140,7 +136,7 @@ def test_a_token_can_be_revoked_as_an_argument_and_twice(
     assert actions() == ["token_minted", "token_revoked"]
 
 
-def test_a_fresh_key_is_printed_alone(environ: dict[str, str]) -> None:
+def test_keys_new_prints_only_the_key(environ: dict[str, str]) -> None:
     printed = refine("keys", "new", environ={}).stdout
 
     assert Fernet(printed.removesuffix("\n"))
@@ -150,9 +146,7 @@ def test_a_fresh_key_is_printed_alone(environ: dict[str, str]) -> None:
 # -- sessions -------------------------------------------------------------------------------------
 
 
-def test_a_completed_session_is_shown_step_by_step_and_without_content(
-    ledger: Agent, environ: dict[str, str]
-) -> None:
+def test_run_prints_each_step_without_content(ledger: Agent, environ: dict[str, str]) -> None:
     factories.memory(ledger, "The canary, sings at dawn!")
     factories.memory(ledger, "THE CANARY SINGS AT DAWN")
     db.session.commit()
@@ -179,7 +173,7 @@ def test_a_completed_session_is_shown_step_by_step_and_without_content(
         ({"refinement_threshold": 1.0}, "skipped: nothing may be removed"),
     ],
 )
-def test_an_orderly_end_of_any_kind_is_done(
+def test_run_exits_with_0_after_any_orderly_end(
     ledger: Agent, environ: dict[str, str], fields: dict[str, object], outcome: str
 ) -> None:
     for name, value in fields.items():
@@ -193,7 +187,7 @@ def test_an_orderly_end_of_any_kind_is_done(
     assert "canary" not in done.stdout
 
 
-def test_an_incomplete_session_is_done(
+def test_run_exits_with_0_after_an_incomplete_session(
     ledger: Agent, environ: dict[str, str], model: ScriptedModel
 ) -> None:
     ledger.model_id = "test/model"
@@ -207,7 +201,7 @@ def test_an_incomplete_session_is_done(
     assert "canary" not in done.stdout
 
 
-def test_a_batch_is_told(ledger: Agent, environ: dict[str, str]) -> None:
+def test_run_says_that_the_ledger_is_a_batch(ledger: Agent, environ: dict[str, str]) -> None:
     factories.ledger(ledger, *[1000] * 6)
     db.session.commit()
 
@@ -216,9 +210,7 @@ def test_a_batch_is_told(ledger: Agent, environ: dict[str, str]) -> None:
     assert re.search(r"ledger {12}26 memories, \d+ of them shown", done.stdout)
 
 
-def test_a_failed_session_is_a_failure_told_in_one_line(
-    ledger: Agent, environ: dict[str, str]
-) -> None:
+def test_run_exits_with_1_after_a_failed_session(ledger: Agent, environ: dict[str, str]) -> None:
     ledger.model_id = "test/model"
     db.session.commit()
 
@@ -230,7 +222,7 @@ def test_a_failed_session_is_a_failure_told_in_one_line(
     assert "outcome           failed" in done.stdout
 
 
-def test_a_session_runs_on_a_paused_agent_whose_name_looks_like_markup(
+def test_run_works_for_a_paused_agent_named_like_markup(
     ledger: Agent, environ: dict[str, str]
 ) -> None:
     ledger.paused = True
@@ -244,7 +236,7 @@ def test_a_session_runs_on_a_paused_agent_whose_name_looks_like_markup(
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_the_session_in_order(
+def test_ctrl_c_ends_the_session_properly(
     ledger: Agent, environ: dict[str, str], model: ScriptedModel
 ) -> None:
     ledger.model_id = "test/model"
@@ -265,7 +257,7 @@ def test_ctrl_c_ends_the_session_in_order(
     assert (session.status, session.error_kind) == ("failed", "worker_stopped")
 
 
-def test_a_session_is_handed_over_where_asked_for(
+def test_run_enqueue_queues_the_session(
     ledger: Agent, environ: dict[str, str], redis: Redis
 ) -> None:
     ledger.name = "Ada [/x]"
@@ -280,7 +272,7 @@ def test_a_session_is_handed_over_where_asked_for(
     assert redis.lrange(f"rq:queue:{ASKED}", 0, -1) == [str(session.id).encode()]
 
 
-def test_a_sweep_lists_what_became_of_every_agent(
+def test_sweep_lists_the_outcome_for_every_agent(
     ledger: Agent, environ: dict[str, str], redis: Redis
 ) -> None:
     factories.agent(account=ledger.account, name="Empty [/x]")
@@ -298,7 +290,7 @@ def test_a_sweep_lists_what_became_of_every_agent(
 
 @pytest.fixture
 def tampered(ledger: Agent) -> Iterator[int]:
-    """The id of a memory that was changed past the application."""
+    """The id of a memory that was changed without the application."""
     memory = db.session.scalars(ledger.ledger.core()).all()[0]
     with db.engine.begin() as connection:
         connection.execute(
@@ -308,7 +300,7 @@ def tampered(ledger: Agent) -> Iterator[int]:
     return memory.id
 
 
-def test_an_untouched_log_is_verified(ledger: Agent, environ: dict[str, str]) -> None:
+def test_audit_verify_accepts_an_untouched_log(ledger: Agent, environ: dict[str, str]) -> None:
     refine("run", "Ada", environ=environ)
 
     done = refine("audit", "verify", environ=environ)
@@ -317,7 +309,7 @@ def test_an_untouched_log_is_verified(ledger: Agent, environ: dict[str, str]) ->
     assert done.stdout == "verified: 2 records in 1 chains, 21 memories as recorded\n"
 
 
-def test_a_change_past_the_application_is_found(tampered: int, environ: dict[str, str]) -> None:
+def test_audit_verify_detects_tampering(tampered: int, environ: dict[str, str]) -> None:
     done = refine("audit", "verify", environ=environ)
 
     (line,) = done.stderr.splitlines()
@@ -333,7 +325,7 @@ def healthy(ledger: Agent, environ: dict[str, str], model: ScriptedModel) -> dic
     return {**environ, "OPENROUTER_BASE_URL": model.base_url}
 
 
-def test_the_doctor_finds_nothing_to_mend(healthy: dict[str, str], redis: Redis) -> None:
+def test_doctor_finds_nothing_to_fix(healthy: dict[str, str], redis: Redis) -> None:
     done = refine("doctor", environ=healthy)
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -350,29 +342,20 @@ def test_the_doctor_finds_nothing_to_mend(healthy: dict[str, str], redis: Redis)
     ]
 
 
-@pytest.mark.parametrize(
-    ("variables", "mend"),
-    [
-        ({"REDIS_URL": f"redis://127.0.0.1:{UNUSED_PORT}/0"}, ["redis"]),
+def test_doctor_names_what_to_fix(healthy: dict[str, str]) -> None:
+    nowhere = f"127.0.0.1:{UNUSED_PORT}"
+    for variables, to_fix in (
+        ({"REDIS_URL": f"redis://{nowhere}/0"}, ["redis"]),
         ({"REFINE_ENCRYPTION_KEYS": "A" * 43 + "="}, ["keys"]),
-        (
-            {"DATABASE_URL": f"postgresql://127.0.0.1:{UNUSED_PORT}/x"},
-            ["database", "migrations", "keys"],
-        ),
+        ({"DATABASE_URL": f"postgresql://{nowhere}/x"}, ["database", "migrations", "keys"]),
         ({"OPENROUTER_API_KEY": ""}, []),
-    ],
-    ids=lambda value: "+".join(value) or "nothing",
-)
-def test_the_doctor_names_what_to_mend(
-    healthy: dict[str, str], variables: dict[str, str], mend: list[str]
-) -> None:
-    done = refine("doctor", environ={**healthy, **variables})
+    ):
+        done = refine("doctor", environ={**healthy, **variables})
 
-    found = [line.split() for line in done.stdout.splitlines()]
-    assert done.returncode == (1 if mend else 0)
-    assert done.stderr == ""
-    assert [words[1] for words in found if words[0] == "fix"] == mend
-    assert len(found) == (5 if mend else 9)
+        lines = [line.split() for line in done.stdout.splitlines()]
+        assert (done.returncode, done.stderr) == (1 if to_fix else 0, ""), variables
+        assert [words[1] for words in lines if words[0] == "fix"] == to_fix
+        assert len(lines) == (5 if to_fix else 9)
 
 
 # -- help -----------------------------------------------------------------------------------------
@@ -387,33 +370,21 @@ def commands(
             yield from commands(below, f"{path} {name}")
 
 
-@pytest.mark.parametrize(("path", "command"), list(commands()), ids=str)
-def test_every_command_and_every_option_is_explained(path: str, command: click.Command) -> None:
-    options = [option for option in command.params if isinstance(option, click.Option)]
+def test_every_command_and_option_has_help(run: Run) -> None:
+    for path, command in commands():
+        options = [option for option in command.params if isinstance(option, click.Option)]
+        assert (command.help or "").strip().endswith((".", "`.", "-stdin")), path
+        assert [option.name for option in options if not option.help] == [], path
 
-    silent = [option.name for option in options if not option.help]
+        done = run(*path.split()[1:], "--help", DATABASE_URL="postgresql://127.0.0.1:1/x")
+        assert (done.returncode, done.stderr) == (0, ""), path
+        assert done.stdout.startswith(f"Usage: {path} "), path
 
-    assert (command.help or "").strip().endswith((".", "`.", "-stdin"))
-    assert silent == []
 
-
-def test_help_is_given_where_it_is_asked_for(environ: dict[str, str]) -> None:
-    asked = refine("run", "--help", environ={})
+def test_bare_command_prints_help_and_version() -> None:
     bare = refine(environ={})
     version = refine("--version", environ={})
 
-    assert (asked.returncode, asked.stderr) == (0, "")
-    assert asked.stdout.startswith("Usage: refine run [OPTIONS] AGENT\n")
-    assert "--enqueue" in asked.stdout
     assert bare.returncode == 2
     assert bare.stdout.startswith("Usage: refine [OPTIONS] COMMAND")
     assert version.stdout == f"refine, version {__version__}\n"
-
-
-def test_nothing_is_done_where_help_is_asked_for(ledger: Agent, environ: dict[str, str]) -> None:
-    before = row_counts()
-
-    done = refine("run", "Ada", "--help", environ=environ)
-
-    assert done.returncode == 0
-    assert row_counts() == before

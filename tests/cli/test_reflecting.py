@@ -1,4 +1,4 @@
-"""``refine reflect``: a reflection by hand, in figures."""
+"""`refine reflect`."""
 
 from flask import Flask
 
@@ -15,7 +15,7 @@ def reflecting(app: Flask, model_id: str = "rehearsal/ada") -> Agent:
     return agent
 
 
-def test_a_reflection_is_run_and_told_in_figures(app: Flask, environ: dict[str, str]) -> None:
+def test_reflect_prints_figures(app: Flask, environ: dict[str, str]) -> None:
     agent = reflecting(app)
 
     done = refine("reflect", "Ada", environ=environ)
@@ -25,7 +25,7 @@ def test_a_reflection_is_run_and_told_in_figures(app: Flask, environ: dict[str, 
     assert "canary" not in done.stdout + done.stderr
 
 
-def test_one_that_failed_says_why(app: Flask, environ: dict[str, str]) -> None:
+def test_reflect_says_why_it_failed(app: Flask, environ: dict[str, str]) -> None:
     reflecting(app, "test/model")
 
     done = refine("reflect", "Ada", environ={**environ, "OPENROUTER_API_KEY": ""})
@@ -34,7 +34,7 @@ def test_one_that_failed_says_why(app: Flask, environ: dict[str, str]) -> None:
     assert "refine: the reflection failed: OPENROUTER_API_KEY is missing" in done.stderr
 
 
-def test_one_waits_while_a_conversation_is_read(app: Flask, environ: dict[str, str]) -> None:
+def test_reflect_waits_while_another_task_runs(app: Flask, environ: dict[str, str]) -> None:
     agent = reflecting(app)
     factories.extraction(agent).claim()
     db.session.commit()

@@ -1,4 +1,4 @@
-"""Bad input to every command and setting: one line that says what is wrong, nothing half done."""
+"""Bad input to every command: one line that says what is wrong, and nothing is changed."""
 
 import signal
 import subprocess
@@ -16,12 +16,16 @@ from sqlalchemy import make_url
 from refine.extensions import db
 from refine.models import Agent, RefinementSession
 from tests import factories
-from tests.cli.conftest import row_counts
+from tests.cli.conftest import Run, row_counts
 from tests.commands import UNUSED_PORT, eventually, refine_anew, refine_here, start, waits_for_input
 from tests.forked import refine
+from tests.transfer.files import FIXTURES
 
 ANOTHER_KEY = "A" * 43 + "="
 NOWHERE = f"127.0.0.1:{UNUSED_PORT}"
+AWAY = f"postgresql://{NOWHERE}/x"
+SEVENTH = str(uuid.UUID(int=7))
+MEM0 = str(FIXTURES / "mem0.json")
 PASSWORD = ("--password-stdin",)
 USER = ("user", "add", "ada@example.org", "--account", "demo", *PASSWORD)
 GOOD_PASSWORD = "correct horse battery"
@@ -76,7 +80,7 @@ REFUSALS = [
     usage("db", "downgrade", says="No such command 'downgrade'"),
     usage("keys", "old", says="No such command 'old'"),
     usage("up", "--port", "1", says="No such option"),
-    # what is not there, or there twice
+    # missing or ambiguous things
     Refusal(("run", "Nobody"), "no agent is called 'Nobody'"),
     Refusal(("run", "999999"), "no agent is called '999999'"),
     Refusal(("run", "9" * 40), "no agent is called"),
@@ -114,51 +118,57 @@ REFUSALS = [
     Refusal(USER, "the password must have 10 to 1,000 characters", stdin="short\n"),
     Refusal(USER, "the password must have 10 to 1,000 characters", stdin=""),
     Refusal(USER, "not valid UTF-8", stdin=b"\xff\xfe correct horse"),
-    # settings
+    # audit, keys, undo, restore, import, export
+    usage("audit", "anchor", "x", says="unexpected extra argument"),
+    usage("audit", "anchor", "--chain", "1", says="No such option"),
+    usage("audit", "verify", "--anchor", says="requires an argument"),
+    usage("audit", "verify", "--anchor", "/no/such/file", says="No such file or directory"),
+    usage("audit", "verify", "--anchor", "/", says="Is a directory"),
+    usage("audit", "prove", says="No such command 'prove'"),
+    usage("keys", "rotate", "x", says="unexpected extra argument"),
+    usage("keys", "rotate", "--all", says="No such option"),
+    usage("undo", says="Missing argument 'SESSION'"),
+    usage("undo", "x", says="'x' is not a valid UUID"),
+    usage("undo", "7", says="'7' is not a valid UUID"),
+    usage("undo", "", says="'' is not a valid UUID"),
+    usage("undo", SEVENTH, "x", says="unexpected extra argument"),
+    usage("undo", SEVENTH, "--all", says="No such option"),
+    Refusal(("undo", SEVENTH), f"there is no session {SEVENTH}"),
+    Refusal(("undo", SEVENTH, "--preview"), "there is no session"),
+    usage("restore", says="Missing argument 'MEMORY'"),
+    usage("restore", "x", says="'x' is not a valid integer"),
+    usage("restore", "#7", says="'#7' is not a valid integer"),
+    usage("restore", "0", says="0 is not in the range"),
+    usage("restore", "9" * 30, says="is not in the range"),
+    usage("restore", "1", "2", says="unexpected extra argument"),
+    Refusal(("restore", "999999999"), "there is no memory #999999999"),
+    Refusal(("import", "Nobody", MEM0, "--format", "mem0"), "no agent is called 'Nobody'"),
+    usage("import", "Idle", "/no", "--format", "mem0", says="File '/no' does not exist"),
+    usage("import", "Idle", "/", "--format", "mem0", says="File '/' is a directory"),
+    usage("import", "Idle", MEM0, says="Missing option '--format'"),
+    usage("import", "Idle", MEM0, "--format", "zep", says="'zep' is not one of 'letta', 'mem0'"),
+    usage("import", "Idle", MEM0, "--format", "mem0", "--as", "vow", says="'vow' is not one of"),
+    Refusal(("export", "Nobody"), "no agent is called 'Nobody'"),
+    # settings (each bad value is tested with Settings itself)
     setting("REFINE_ENCRYPTION_KEYS", "", "REFINE_ENCRYPTION_KEYS must be set"),
-    setting("REFINE_ENCRYPTION_KEYS", "x", "REFINE_ENCRYPTION_KEYS must be one or more Fernet"),
-    setting(
-        "REFINE_ENCRYPTION_KEYS",
-        ANOTHER_KEY,
-        "REFINE_ENCRYPTION_KEYS does not hold the key",
-    ),
-    setting("SECRET_KEY", "", "SECRET_KEY must be set when DATABASE_URL is given"),
-    setting("DATABASE_URL", "mysql://x/y", "DATABASE_URL must look like postgresql://"),
+    setting("REFINE_SCHEDULE", "mondays", "REFINE_SCHEDULE must be a cron expression"),
     setting("DATABASE_URL", "postgresql://[x/y", "DATABASE_URL is not a URL"),
     setting("DATABASE_URL", f"postgresql://u:secret@{NOWHERE}/x", "PostgreSQL does not answer"),
-    setting("REDIS_URL", "http://x", "REDIS_URL must look like redis://"),
-    setting("OPENROUTER_BASE_URL", "ftp://x", "OPENROUTER_BASE_URL must look like http"),
-    setting("REFINE_SCHEDULE", "mondays", "REFINE_SCHEDULE must be a cron expression"),
-    setting("REFINE_COOLDOWN_HOURS", "0", "REFINE_COOLDOWN_HOURS must be a whole number from 1"),
-    setting("REFINE_ROLLING_FLOOR", "half", "REFINE_ROLLING_FLOOR must be a number from 0 to 1"),
-    setting("REFINE_ROLLING_FLOOR", "nan", "REFINE_ROLLING_FLOOR must be a number from 0 to 1"),
-    setting("REFINE_MAX_TURNS", "1e3", "REFINE_MAX_TURNS must be a whole number from 1"),
-    setting("REFINE_MAX_SECONDS", "-5", "REFINE_MAX_SECONDS must be a whole number from 1"),
-    setting("REFINE_CONTEXT_TOKENS", "12", "REFINE_CONTEXT_TOKENS must be a whole number from"),
-    setting("REFINE_PLAIN_OPENAI", "yes", "REFINE_PLAIN_OPENAI must be 0 or 1"),
-    setting("PORT", "99999", "PORT must be a whole number from 1 to 65,535"),
-    setting("PUBLIC_URL", "localhost", "PUBLIC_URL must look like http"),
-    setting("REFINE_LOG_LEVEL", "LOUD", "REFINE_LOG_LEVEL must be one of"),
-    Refusal(
-        ("run", "--enqueue", "Nobody"),
-        "PostgreSQL does not answer",
-        variables={"DATABASE_URL": f"postgres://{NOWHERE}/x"},
+    *(
+        Refusal(arguments, says, variables={name: value})
+        for arguments in (
+            *(("agent", "list"), ("run", "--enqueue", "Idle"), ("audit", "verify"), ("sweep",)),
+            *(("audit", "anchor"), ("keys", "rotate"), ("undo", SEVENTH), ("restore", "7")),
+            *(("token", "revoke", "x"), ("account", "add", "New"), USER),
+        )
+        for name, value, says in (
+            ("DATABASE_URL", f"postgres://{NOWHERE}/x", "PostgreSQL does not answer"),
+            ("REFINE_ENCRYPTION_KEYS", ANOTHER_KEY, "REFINE_ENCRYPTION_KEYS does not hold the key"),
+        )
     ),
     *(
-        Refusal(
-            arguments,
-            "PostgreSQL does not answer",
-            variables={"DATABASE_URL": f"postgresql://{NOWHERE}/x"},
-        )
-        for arguments in (
-            ("audit", "verify"),
-            ("db", "upgrade"),
-            ("db", "current"),
-            ("sweep",),
-            ("token", "revoke", "x"),
-            ("account", "add", "New"),
-            USER,
-        )
+        Refusal(arguments, "PostgreSQL does not answer", variables={"DATABASE_URL": AWAY})
+        for arguments in (("db", "upgrade"), ("db", "current"))
     ),
 ]
 
@@ -176,31 +186,18 @@ def populated(app: Flask) -> Iterator[None]:
     return
 
 
-@pytest.mark.parametrize("refusal", REFUSALS, ids=str)
-def test_bad_input_is_refused_in_one_line_and_changes_nothing(
-    populated: None,
-    environ: dict[str, str],
-    refusal: Refusal,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_bad_input_is_refused_in_one_line_and_changes_nothing(populated: None, run: Run) -> None:
     before = row_counts()
 
-    done = refine_here(
-        *refusal.arguments,
-        environ={**environ, **refusal.variables},
-        stdin=refusal.stdin,
-        monkeypatch=monkeypatch,
-        capsys=capsys,
-    )
+    for refusal in REFUSALS:
+        done = run(*refusal.arguments, stdin=refusal.stdin, **refusal.variables)
 
-    (line,) = done.stderr.splitlines()
-    assert done.returncode == refusal.code
-    assert line.startswith("refine: ")
-    assert refusal.says in line
-    assert "secret" not in line
-    assert done.stdout == ""
-    assert row_counts() == before
+        assert (done.returncode, done.stdout) == (refusal.code, ""), f"{refusal}: {done}"
+        assert len(done.stderr.splitlines()) == 1, f"{refusal}: {done.stderr}"
+        assert done.stderr.startswith("refine: "), refusal
+        assert refusal.says in done.stderr, f"{refusal}: {done.stderr}"
+        assert "secret" not in done.stderr, refusal
+        assert row_counts() == before, refusal
 
 
 @pytest.mark.parametrize(
@@ -215,7 +212,7 @@ def test_bad_input_is_refused_in_one_line_and_changes_nothing(
     ],
     ids=str,
 )
-def test_a_process_of_its_own_refuses_the_same(
+def test_refusals_in_their_own_process(
     populated: None, environ: dict[str, str], refusal: Refusal
 ) -> None:
     before = row_counts()
@@ -229,9 +226,7 @@ def test_a_process_of_its_own_refuses_the_same(
     assert row_counts() == before
 
 
-def test_an_ambiguous_name_is_answered_with_the_ids(
-    populated: None, environ: dict[str, str]
-) -> None:
+def test_an_ambiguous_name_lists_the_ids(populated: None, environ: dict[str, str]) -> None:
     ids = [str(agent.id) for agent in db.session.scalars(db.select(Agent).filter_by(name="Twin"))]
 
     done = refine("run", "Twin", environ=environ)
@@ -240,7 +235,7 @@ def test_an_ambiguous_name_is_answered_with_the_ids(
 
 
 @pytest.mark.parametrize("arguments", [("run", "Ada", "--enqueue"), ("sweep",)], ids=" ".join)
-def test_without_redis_a_session_is_kept_and_the_fault_is_told(
+def test_without_redis_the_session_stays_queued(
     ledger: Agent, environ: dict[str, str], arguments: tuple[str, ...]
 ) -> None:
     away = {**environ, "REDIS_URL": f"redis://{NOWHERE}/0"}
@@ -257,7 +252,7 @@ def test_without_redis_a_session_is_kept_and_the_fault_is_told(
 
 
 @pytest.mark.slow
-def test_ctrl_c_is_told_as_such(app: Flask, environ: dict[str, str]) -> None:
+def test_ctrl_c_prints_interrupted(app: Flask, environ: dict[str, str]) -> None:
     waiting = start("token", "revoke", "-", environ=environ, stdin=subprocess.PIPE)
     eventually(lambda: waits_for_input(waiting.pid))
 
@@ -268,7 +263,7 @@ def test_ctrl_c_is_told_as_such(app: Flask, environ: dict[str, str]) -> None:
     assert err.split("\n") == ["", "refine: interrupted", ""]
 
 
-def test_a_fault_of_ours_is_told_by_its_class_alone(
+def test_an_unexpected_error_is_named_by_its_class(
     environ: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -283,7 +278,7 @@ def test_a_fault_of_ours_is_told_by_its_class_alone(
     assert done.stderr == "refine: a fault in Refine (OSError); REFINE_LOG_LEVEL=DEBUG logs more\n"
 
 
-def test_what_the_database_refuses_is_told_without_a_traceback(
+def test_a_database_error_has_no_traceback(
     populated: None,
     environ: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
@@ -307,7 +302,7 @@ def test_what_the_database_refuses_is_told_without_a_traceback(
 
 @pytest.fixture
 def no_tables(app: Flask, environ: dict[str, str]) -> Iterator[dict[str, str]]:
-    """The environment of a database in which nothing is yet."""
+    """The environment of an empty database."""
     name = f"empty_{uuid.uuid4().hex}"
     url = make_url(environ["DATABASE_URL"])
     address = url.set(drivername="postgresql").render_as_string(hide_password=False)
@@ -318,24 +313,19 @@ def no_tables(app: Flask, environ: dict[str, str]) -> Iterator[dict[str, str]]:
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [("agent", "list"), ("run", "Ada"), ("sweep",), ("audit", "verify"), ("account", "add", "New")],
-    ids=" ".join,
-)
-def test_a_database_without_tables_is_told_with_what_to_do(
-    no_tables: dict[str, str], arguments: tuple[str, ...]
-) -> None:
-    done = refine(*arguments, environ=no_tables)
+def test_a_database_without_tables_says_what_to_do(no_tables: dict[str, str]) -> None:
+    for arguments in (
+        *(("agent", "list"), ("run", "Ada"), ("sweep",), ("audit", "verify")),
+        ("account", "add", "New"),
+    ):
+        done = refine(*arguments, environ=no_tables)
 
-    assert done.returncode == 1
-    assert done.stderr.splitlines() == [
-        "refine: the database has no tables yet; run `refine db upgrade`"
-    ]
+        expected = "refine: the database has no tables yet; run `refine db upgrade`\n"
+        assert (done.returncode, done.stderr) == (1, expected), arguments
 
 
 @pytest.mark.slow
-def test_upgrading_makes_an_empty_database_usable_and_may_be_repeated(
+def test_db_upgrade_creates_the_tables_and_can_be_repeated(
     no_tables: dict[str, str],
 ) -> None:
     first = refine("db", "upgrade", environ=no_tables)
@@ -349,7 +339,7 @@ def test_upgrading_makes_an_empty_database_usable_and_may_be_repeated(
     assert listed.stdout.startswith("no agents;")
 
 
-def test_where_nothing_is_installed_nothing_is_made(tmp_path: Path) -> None:
+def test_commands_do_not_create_an_installation(tmp_path: Path) -> None:
     done = refine("agent", "list", environ={"REFINE_DATA_DIR": str(tmp_path / "none")})
 
     assert done.returncode == 1

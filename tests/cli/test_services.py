@@ -1,10 +1,11 @@
-"""The commands of those who run an installation: one tick by hand, and the doctor."""
+"""`refine tick` and `refine doctor`."""
 
 import json
 import re
 import subprocess
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -22,32 +23,18 @@ from refine.jobs.worker import RefineWorker
 from refine.models import Account, Agent, ClockMark, RefinementSession
 from refine.models.runs.run import LOST_AFTER
 from tests import factories, sql
+from tests.cli.conftest import Run
 from tests.commands import UNUSED_PORT, refine_here
 from tests.scripted_model import ScriptedModel
 
 NOWHERE = f"127.0.0.1:{UNUSED_PORT}"
 FAR_AWAY = datetime.fromisoformat("2999-01-01T00:00Z")
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
 
 @pytest.fixture
-def run(
-    environ: dict[str, str],
-    redis: Redis,
-    model: ScriptedModel,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Run:
-    """Runs a command; its settings are the installation's, but for those that are given."""
-
-    def done(*arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
-        own = {**environ, "OPENROUTER_BASE_URL": model.base_url, **variables}
-        return refine_here(
-            *arguments, environ=own, stdin="", monkeypatch=monkeypatch, capsys=capsys
-        )
-
-    return done
+def run(run: Run, redis: Redis, model: ScriptedModel) -> Run:
+    """Run a command of an installation with Redis and a provider."""
+    return partial(run, OPENROUTER_BASE_URL=model.base_url)
 
 
 @pytest.fixture
@@ -114,7 +101,7 @@ def has_a_session_that_waits(agent: Agent) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_a_tick_says_what_it_did(
+def test_tick_prints_what_it_did(
     agent: Agent, run: Run, state: Callable[[Agent], None], did: str
 ) -> None:
     state(agent)
@@ -125,7 +112,7 @@ def test_a_tick_says_what_it_did(
     assert done.stdout == f"tick: {did}\n"
 
 
-def test_a_second_tick_has_nothing_to_do(agent: Agent, run: Run) -> None:
+def test_second_tick_has_nothing_to_do(agent: Agent, run: Run) -> None:
     is_due(agent)
     run("tick")
 
@@ -134,7 +121,7 @@ def test_a_second_tick_has_nothing_to_do(agent: Agent, run: Run) -> None:
     assert (done.returncode, done.stdout) == (0, "tick: nothing was due\n")
 
 
-def test_a_tick_without_redis_queues_all_the_same_and_is_a_failure(agent: Agent, run: Run) -> None:
+def test_tick_without_redis_queues_sessions_but_fails(agent: Agent, run: Run) -> None:
     is_due(agent)
 
     done = run("tick", REDIS_URL=f"redis://{NOWHERE}/0")
@@ -150,9 +137,7 @@ def test_a_tick_without_redis_queues_all_the_same_and_is_a_failure(agent: Agent,
     assert (session.status, session.dispatched_at) == ("queued", None)
 
 
-def test_what_a_tick_could_not_hand_over_the_next_one_does(
-    agent: Agent, redis: Redis, run: Run
-) -> None:
+def test_next_tick_dispatches_what_the_last_could_not(agent: Agent, redis: Redis, run: Run) -> None:
     is_due(agent)
     run("tick", REDIS_URL=f"redis://{NOWHERE}/0")
 
@@ -162,28 +147,25 @@ def test_what_a_tick_could_not_hand_over_the_next_one_does(
     assert redis.llen("rq:queue:refine-swept") == 1
 
 
-def test_a_tick_without_the_database_says_what_is_missing(app: Flask, run: Run) -> None:
+def test_tick_without_a_database_says_so(app: Flask, run: Run) -> None:
     done = run("tick", DATABASE_URL=f"postgresql://user:secret@{NOWHERE}/x")
 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "refine: PostgreSQL does not answer at DATABASE_URL; start it, or mend the URL\n"
+        "refine: PostgreSQL does not answer at DATABASE_URL; start it, or fix DATABASE_URL\n"
     )
 
 
-@pytest.mark.parametrize("command", ["worker", "clock", "tick", "doctor"])
-def test_where_nothing_is_installed_nothing_is_started(
-    command: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_services_need_an_installation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    done = refine_here(command, environ={}, stdin="", monkeypatch=monkeypatch, capsys=capsys)
+    for command in ("worker", "clock", "tick", "doctor"):
+        done = refine_here(command, environ={}, stdin="", monkeypatch=monkeypatch, capsys=capsys)
 
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("refine: there is no installation in .refine/ here")
+        assert (done.returncode, done.stdout) == (1, ""), command
+        assert done.stderr.startswith("refine: there is no installation in .refine/ here")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -192,7 +174,7 @@ def test_where_nothing_is_installed_nothing_is_started(
 
 @pytest.fixture
 def healthy(agent: Agent) -> Agent:
-    """An agent of an installation in which all is well."""
+    """An agent of an installation without problems."""
     ClockMark.note("tick", clock.now())
     db.session.commit()
     return agent
@@ -200,7 +182,7 @@ def healthy(agent: Agent) -> Agent:
 
 @pytest.fixture
 def not_migrated(environ: dict[str, str]) -> Iterator[str]:
-    """The address of a database in which nothing is yet."""
+    """The URL of an empty database."""
     url = make_url(environ["DATABASE_URL"])
     address = url.set(drivername="postgresql").render_as_string(hide_password=False)
     with psycopg.connect(address, autocommit=True) as connection:
@@ -210,12 +192,12 @@ def not_migrated(environ: dict[str, str]) -> Iterator[str]:
 
 
 def found(done: "subprocess.CompletedProcess[str]") -> dict[str, tuple[str, str]]:
-    """What the doctor says of each thing: ok or mend, and in words."""
+    """Return the mark (ok or fix) and the text of each check."""
     parted = [line.split(maxsplit=2) for line in done.stdout.splitlines()]
     return {name: (mark, words) for mark, name, words in parted}
 
 
-def a_worker_comes() -> None:
+def register_worker() -> None:
     with redis_connection() as connection:
         RefineWorker([queue(SWEPT, connection)], connection=connection).register_birth()
 
@@ -246,7 +228,7 @@ def session_waits_in_vain(agent: Agent) -> None:
 
 
 def session_waits_for_long(agent: Agent) -> None:
-    a_worker_comes()
+    register_worker()
     session_waits(agent, hours=2, minutes=1)
 
 
@@ -266,16 +248,16 @@ def session_waits_for_long(agent: Agent) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_the_doctor_finds_what_does_not_run(
+def test_doctor_reports_what_does_not_run(
     healthy: Agent, run: Run, state: Callable[[Agent], None], name: str, says: str
 ) -> None:
     state(healthy)
 
     done = run("doctor")
 
-    mended = [each for each, (mark, _) in found(done).items() if mark == "fix"]
+    faulty = [each for each, (mark, _) in found(done).items() if mark == "fix"]
     assert (done.returncode, done.stderr) == (1, "")
-    assert mended == [name]
+    assert faulty == [name]
     assert found(done)[name][1].startswith(says)
 
 
@@ -288,7 +270,7 @@ def slot_of_a_paused_account_passed(_agent: Agent) -> None:
 
 
 def session_waits_for_a_moment(agent: Agent) -> None:
-    a_worker_comes()
+    register_worker()
     session_waits(agent, minutes=59)
 
 
@@ -308,7 +290,7 @@ def ticked_a_while_ago(_agent: Agent) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_the_doctor_leaves_alone_what_is_in_time(
+def test_doctor_accepts_what_is_in_time(
     healthy: Agent, run: Run, state: Callable[[Agent], None], name: str, says: str
 ) -> None:
     state(healthy)
@@ -320,10 +302,8 @@ def test_the_doctor_leaves_alone_what_is_in_time(
     assert found(done)[name][1].startswith(says)
 
 
-def test_the_doctor_counts_workers_of_sessions_and_what_waits(
-    healthy: Agent, redis: Redis, run: Run
-) -> None:
-    a_worker_comes()
+def test_doctor_counts_workers_and_waiting_sessions(healthy: Agent, redis: Redis, run: Run) -> None:
+    register_worker()
     ClockWorker([queue(TICKS, redis)], connection=redis).register_birth()
     for agent in (healthy, factories.agent("a memory", account=healthy.account)):
         session_waits(agent, seconds=1)
@@ -333,7 +313,7 @@ def test_the_doctor_counts_workers_of_sessions_and_what_waits(
     assert found(done)["queue"] == ("ok", "1 worker, 2 sessions waiting")
 
 
-def test_keys_under_an_older_key_are_told_and_are_no_fault(
+def test_doctor_mentions_data_keys_under_an_older_key(
     healthy: Agent, environ: dict[str, str], run: Run
 ) -> None:
     keys = f"{Fernet.generate_key().decode()},{environ['REFINE_ENCRYPTION_KEYS']}"
@@ -349,32 +329,26 @@ def test_keys_under_an_older_key_are_told_and_are_no_fault(
     )
 
 
-@pytest.mark.parametrize(
-    ("answer", "code", "says"),
-    [
+def test_doctor_asks_the_provider(healthy: Agent, run: Run, model: ScriptedModel) -> None:
+    for answer, code, says in (
         (401, 1, "the model's server answered HTTP 401 (check OPENROUTER_API_KEY)"),
         (402, 1, "the model's server answered HTTP 402 (the key has no credit left)"),
         (403, 1, "the model's server answered HTTP 403 ("),
         (404, 0, "http://127.0.0.1:"),
         (200, 0, "http://127.0.0.1:"),
-    ],
-)
-def test_the_doctor_asks_the_provider(
-    healthy: Agent, run: Run, model: ScriptedModel, answer: int, code: int, says: str
-) -> None:
-    if answer == 200:
-        model.catalogue = []
-    else:
-        model.catalogue = lambda handler: handler.send_error(answer)
+    ):
+        model.catalogue = (
+            [] if answer == 200 else lambda handler, answer=answer: handler.send_error(answer)
+        )
 
-    done = run("doctor")
+        done = run("doctor")
 
-    assert done.returncode == code
-    assert found(done)["provider"][0] == ("fix" if code else "ok")
-    assert found(done)["provider"][1].startswith(says)
+        assert done.returncode == code, answer
+        assert found(done)["provider"][0] == ("fix" if code else "ok")
+        assert found(done)["provider"][1].startswith(says)
 
 
-def test_the_doctor_finds_a_provider_that_is_away(healthy: Agent, run: Run) -> None:
+def test_doctor_reports_an_unreachable_provider(healthy: Agent, run: Run) -> None:
     done = run("doctor", OPENROUTER_BASE_URL=f"http://{NOWHERE}/v1")
 
     assert done.returncode == 1
@@ -384,9 +358,7 @@ def test_the_doctor_finds_a_provider_that_is_away(healthy: Agent, run: Run) -> N
     )
 
 
-def test_the_doctor_finds_missing_migrations_and_looks_no_further(
-    healthy: Agent, not_migrated: str, run: Run
-) -> None:
+def test_doctor_stops_at_missing_migrations(healthy: Agent, not_migrated: str, run: Run) -> None:
     done = run("doctor", DATABASE_URL=not_migrated)
 
     problem = "the database is not at the newest migration; run `refine db upgrade`"
@@ -395,27 +367,21 @@ def test_the_doctor_finds_missing_migrations_and_looks_no_further(
     assert found(done)["migrations"] == ("fix", problem)
 
 
-@pytest.mark.parametrize(
-    "variables",
-    [
+def test_doctor_prints_no_secret_and_no_content(
+    healthy: Agent, environ: dict[str, str], run: Run
+) -> None:
+    for variables in (
         {},
         {"DATABASE_URL": f"postgresql://user:secret-1@{NOWHERE}/x"},
         {"REDIS_URL": f"redis://:secret-2@{NOWHERE}/0"},
         {"REFINE_ENCRYPTION_KEYS": "A" * 43 + "="},
         {"OPENROUTER_BASE_URL": f"http://{NOWHERE}/v1"},
-    ],
-    ids=lambda variables: "+".join(variables) or "all is well",
-)
-def test_the_doctor_tells_no_secret_and_no_content(
-    healthy: Agent, environ: dict[str, str], run: Run, variables: dict[str, str]
-) -> None:
-    own = {"OPENROUTER_API_KEY": "secret-3", "SECRET_KEY": "secret-4", **variables}
+    ):
+        own = {"OPENROUTER_API_KEY": "secret-3", "SECRET_KEY": "secret-4", **variables}
 
-    done = run("doctor", **own)
+        done = run("doctor", **own)
 
-    told = done.stdout + done.stderr
-    assert len(done.stdout.splitlines()) >= 5
-    assert "secret" not in told
-    assert "canary" not in told
-    assert environ["REFINE_ENCRYPTION_KEYS"] not in told
-    assert "A" * 43 not in told
+        output = done.stdout + done.stderr
+        assert len(done.stdout.splitlines()) >= 5, variables
+        for word in ("secret", "canary", environ["REFINE_ENCRYPTION_KEYS"], "A" * 43):
+            assert word not in output, variables
