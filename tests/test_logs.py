@@ -1,4 +1,4 @@
-"""The log: one line an event, ids and figures, never content."""
+"""The log: one line per event with ids and figures, never content."""
 
 import json
 import logging
@@ -28,7 +28,7 @@ Lines = list[MutableMapping[str, Any]]
 
 @pytest.fixture
 def lines(app: Flask) -> Iterator[Lines]:
-    """What is logged, as it is logged."""
+    """The lines that are logged."""
     with capture_logs() as captured:
         yield captured
 
@@ -43,7 +43,7 @@ def python(script: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_a_session_that_ended_is_one_line_of_ids_and_figures(lines: Lines) -> None:
+def test_an_ended_session_is_one_line_of_ids_and_figures(lines: Lines) -> None:
     owner = factories.agent("the canary sings", "a canary", system_prompt="You are a canary.")
     session = RefinementSession.start(owner)
     session.finish("completed", "the agent completed it", summary="a canary")
@@ -59,7 +59,7 @@ def test_a_session_that_ended_is_one_line_of_ids_and_figures(lines: Lines) -> No
     assert "canary" not in json.dumps(line)
 
 
-def test_an_end_that_was_rolled_back_is_no_line(lines: Lines) -> None:
+def test_a_rolled_back_end_is_not_logged(lines: Lines) -> None:
     session = RefinementSession.start(factories.agent("a memory"))
     db.session.commit()
     session.finish("completed", "the agent completed it")
@@ -70,7 +70,7 @@ def test_an_end_that_was_rolled_back_is_no_line(lines: Lines) -> None:
     assert lines == []
 
 
-def test_the_line_waits_for_the_whole_transaction(lines: Lines) -> None:
+def test_the_line_is_written_after_the_outer_commit(lines: Lines) -> None:
     session = RefinementSession.start(factories.agent("a memory"))
     with db.session.begin_nested():
         session.finish("declined", "the agent declined")
@@ -82,7 +82,7 @@ def test_the_line_waits_for_the_whole_transaction(lines: Lines) -> None:
     assert [line["status"] for line in lines] == ["declined"]
 
 
-def test_a_line_is_json_with_the_most_telling_first() -> None:
+def test_lines_are_json_with_the_event_first() -> None:
     done = python(
         "import structlog; from refine import logs; logs.configure('INFO')\n"
         "structlog.get_logger('refine.x').info('hello', tokens=7)\n"
@@ -93,7 +93,7 @@ def test_a_line_is_json_with_the_most_telling_first() -> None:
     assert (line["event"], line["level"], line["tokens"]) == ("hello", "info", 7)
 
 
-def test_a_session_that_a_tick_gives_up_is_a_line_as_any_other(lines: Lines) -> None:
+def test_a_lost_session_is_logged_like_any_other(lines: Lines) -> None:
     session = factories.session(factories.agent("the canary sings"))
     session.heartbeat_at = clock.now() - LOST_AFTER - timedelta(seconds=1)
     db.session.commit()
@@ -106,9 +106,7 @@ def test_a_session_that_a_tick_gives_up_is_a_line_as_any_other(lines: Lines) -> 
     assert "canary" not in json.dumps(lines)
 
 
-def test_a_tick_that_did_something_is_a_line_and_one_that_did_nothing_is_none(
-    redis: Redis, lines: Lines
-) -> None:
+def test_only_a_tick_that_did_something_is_logged(redis: Redis, lines: Lines) -> None:
     RefinementSession.queue(factories.agent("a memory"), "cli")
     db.session.commit()
 
@@ -122,7 +120,7 @@ def test_a_tick_that_did_something_is_a_line_and_one_that_did_nothing_is_none(
 
 @pytest.fixture
 def kept_log(app: Flask) -> Iterator[None]:
-    """The application's log is afterwards as it was."""
+    """Restore the application's log afterwards."""
     log = logging.getLogger("refine")
     level, handlers = log.level, log.handlers
     yield
@@ -130,7 +128,7 @@ def kept_log(app: Flask) -> Iterator[None]:
     log.handlers = handlers
 
 
-def test_the_level_is_that_of_the_settings(
+def test_the_level_comes_from_the_settings(
     kept_log: None, environ: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     create_app(Settings.from_environ({**environ, "REFINE_LOG_LEVEL": "error"}))
@@ -142,7 +140,7 @@ def test_the_level_is_that_of_the_settings(
     assert json.loads(line)["event"] == "an error"
 
 
-def test_a_fault_in_a_request_is_a_line_that_names_its_class_and_not_what_it_says(
+def test_a_fault_in_a_request_is_logged_without_its_message(
     kept_log: None, environ: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     own = create_app(Settings.from_environ(environ))
@@ -161,7 +159,7 @@ def test_a_fault_in_a_request_is_a_line_that_names_its_class_and_not_what_it_say
     assert "canary" not in json.dumps(line)
 
 
-def test_libraries_speak_in_the_same_form_from_warnings_on() -> None:
+def test_libraries_log_warnings_in_the_same_form() -> None:
     done = python(
         "import logging; from refine import logs; logs.configure('DEBUG')\n"
         "for name in ('rq.worker', 'rq_scheduler.scheduler', 'sqlalchemy.pool', 'alembic'):\n"
@@ -176,9 +174,7 @@ def test_libraries_speak_in_the_same_form_from_warnings_on() -> None:
     ("level", "events"),
     [("DEBUG", ["debug", "info", "warning"]), ("INFO", ["warning"]), ("ERROR", [])],
 )
-def test_a_command_for_people_says_warnings_alone_unless_all_is_asked_for(
-    level: str, events: list[str]
-) -> None:
+def test_quiet_commands_log_only_warnings_unless_debugging(level: str, events: list[str]) -> None:
     done = python(
         f"import structlog; from refine import logs; logs.configure({level!r}); logs.quieten()\n"
         "log = structlog.get_logger('refine.tests')\n"
@@ -189,7 +185,7 @@ def test_a_command_for_people_says_warnings_alone_unless_all_is_asked_for(
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])
-def test_an_exception_is_its_class_and_its_way_and_nothing_that_it_held(is_terminal: bool) -> None:
+def test_an_exception_is_logged_without_message_or_values(is_terminal: bool) -> None:
     done = python(
         "import sys, logging, structlog\n"
         f"sys.stderr.isatty = lambda: {is_terminal}\n"
@@ -210,7 +206,7 @@ def test_an_exception_is_its_class_and_its_way_and_nothing_that_it_held(is_termi
     assert "canary" not in done.stderr
 
 
-def test_on_a_terminal_a_person_reads_columns() -> None:
+def test_a_terminal_shows_columns() -> None:
     done = python(
         "import os, pty\n"
         "pid, terminal = pty.fork()\n"

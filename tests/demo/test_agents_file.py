@@ -139,7 +139,7 @@ def plain_repeats(memories: list[Memory]) -> int:
 # What each agent is there to show
 
 
-def test_wren_is_over_budget_and_comes_within_it_by_merging_plain_repeats() -> None:
+def test_wren_gets_within_its_budget_by_merging_plain_repeats() -> None:
     whole, ledger = core("Wren"), without_exact_duplicates(core("Wren"))
 
     merges, removed = operations("Wren"), removed_by_merges("Wren")
@@ -163,7 +163,7 @@ def test_wren_merges_every_plain_repeat_and_nothing_else() -> None:
     assert any("relational" in m.get("tags", []) for group in groups for m in group)
 
 
-def test_wren_keeps_look_alikes_that_are_no_repeats() -> None:
+def test_wren_keeps_similar_memories() -> None:
     ledger = without_exact_duplicates(core("Wren"))
 
     merged = {number for call in operations("Wren") for number in call["ids"]}
@@ -188,7 +188,7 @@ def test_halyard_is_within_budget_and_merges_a_few_repeats() -> None:
     assert 0 < removed_by_merges("Halyard") <= removable("Halyard")
 
 
-def test_fathom_is_within_budget_and_completes_with_no_operation() -> None:
+def test_fathom_is_within_budget_and_changes_nothing() -> None:
     assert mass(core("Fathom")) <= budget("Fathom")
     assert consents("Fathom")
     assert operations("Fathom") == []
@@ -211,13 +211,13 @@ def test_cairn_is_skipped_because_all_its_core_memories_are_constitutional() -> 
     assert all(memory.get("constitutional") for memory in core("Cairn"))
 
 
-def test_only_cairn_and_crumb_leave_a_session_nothing_to_look_at() -> None:
+def test_only_cairn_and_crumb_have_nothing_to_refine() -> None:
     nothing = [name for name in AGENTS if all(map(locked, core(name)))]
 
     assert nothing == ["Cairn", "Crumb"]
 
 
-def test_loam_alone_is_paused_and_has_work_for_a_run_by_hand() -> None:
+def test_only_loam_is_paused_with_work_for_a_manual_run() -> None:
     assert [name for name, agent in AGENTS.items() if agent.get("paused")] == ["Loam"]
     assert len(operations("Loam")) == 2
     assert 0 < removed_by_merges("Loam") <= removable("Loam")
@@ -240,11 +240,11 @@ def test_crumb_has_a_journal_and_no_core_memory() -> None:
     assert AGENTS["Crumb"]["memories"]
 
 
-def test_no_agent_but_wren_is_over_budget() -> None:
+def test_only_wren_is_over_budget() -> None:
     assert [name for name in AGENTS if mass(core(name)) > budget(name)] == ["Wren"]
 
 
-def test_some_journal_memories_are_of_this_week_and_some_are_expired() -> None:
+def test_some_journal_memories_are_recent_and_some_expired() -> None:
     ages = [memory["days_ago"] for memory in MEMORIES if memory["memory_type"] == "journal"]
 
     assert any(days < 7 for days in ages)
@@ -254,18 +254,18 @@ def test_some_journal_memories_are_of_this_week_and_some_are_expired() -> None:
 # What the file may hold
 
 
-def test_the_account_can_be_written_as_it_stands() -> None:
+def test_the_account_is_valid() -> None:
     assert DEMO["account"]["slug"] == "demo"
     assert DEMO["account"]["name"].strip() == DEMO["account"]["name"] != ""
     assert ZoneInfo(DEMO["account"]["time_zone"])
 
 
-def test_agents_have_names_of_their_own() -> None:
+def test_agent_names_are_unique() -> None:
     assert len(AGENTS) == len(DEMO["agents"]) >= 6
 
 
 @pytest.mark.parametrize("agent", DEMO["agents"], ids=lambda agent: agent["name"])
-def test_an_agent_can_be_written_as_it_stands(agent: dict[str, Any]) -> None:
+def test_agents_are_valid(agent: dict[str, Any]) -> None:
     named = ("system_prompt", "reflection_prompt", "refinement_prompt")
     prompts = [agent.get(name, "none") for name in named]
 
@@ -278,7 +278,7 @@ def test_an_agent_can_be_written_as_it_stands(agent: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("memory", MEMORIES, ids=lambda memory: memory["content"][:24])
-def test_a_memory_can_be_written_as_it_stands(memory: Memory) -> None:
+def test_memories_are_valid(memory: Memory) -> None:
     content = memory["content"]
 
     assert set(memory) <= MEMORY_FIELDS
@@ -291,18 +291,18 @@ def test_a_memory_can_be_written_as_it_stands(memory: Memory) -> None:
     assert set(memory.get("tags", [])) <= TAGS
 
 
-def test_core_memories_of_wren_are_neither_scraps_nor_essays() -> None:
+def test_core_memories_of_wren_have_a_sensible_length() -> None:
     assert all(30 <= len(memory["content"]) <= 400 for memory in core("Wren"))
 
 
-def test_the_file_speaks_more_than_ascii() -> None:
+def test_the_file_has_more_than_ascii() -> None:
     contents = "".join(memory["content"] for memory in MEMORIES)
 
     assert any(ord(character) > 0xFFFF for character in contents)
     assert "Bożena" in contents
 
 
-def test_no_style_but_that_of_petrel_asks_for_deletion() -> None:
+def test_only_the_style_of_petrel_asks_for_deletion() -> None:
     deleting = [
         name
         for name in AGENTS

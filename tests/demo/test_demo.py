@@ -1,4 +1,4 @@
-"""The demo account, loaded and run: every agent ends as it was written to end."""
+"""The demo account, loaded and run: every agent ends as intended."""
 
 import json
 from pathlib import Path
@@ -42,7 +42,7 @@ def refined(name: str) -> RefinementSession:
     return ended
 
 
-def test_every_agent_of_the_file_is_made(loaded: Account) -> None:
+def test_creates_every_agent_of_the_file(loaded: Account) -> None:
     agents = db.session.scalars(db.select(Agent)).all()
 
     held = {
@@ -61,7 +61,7 @@ def test_every_agent_of_the_file_is_made(loaded: Account) -> None:
     assert held.keys() == ENDINGS.keys()
 
 
-def test_prompts_and_settings_are_taken_over(loaded: Account) -> None:
+def test_agents_have_their_prompts_and_settings(loaded: Account) -> None:
     described = {agent["name"]: agent for agent in FILE["agents"]}
 
     halyard, loam = Agent.named("Halyard"), Agent.named("Loam")
@@ -73,7 +73,7 @@ def test_prompts_and_settings_are_taken_over(loaded: Account) -> None:
     assert not halyard.reflects_daily
 
 
-def test_ids_follow_dates_and_no_memory_is_of_the_future(loaded: Account) -> None:
+def test_ids_follow_dates_and_no_memory_is_in_the_future(loaded: Account) -> None:
     wren = Agent.named("Wren")
 
     memories = db.session.scalars(
@@ -85,13 +85,13 @@ def test_ids_follow_dates_and_no_memory_is_of_the_future(loaded: Account) -> Non
     assert dates[-1] <= clock.now()
 
 
-def test_the_making_of_the_account_is_recorded(loaded: Account) -> None:
+def test_records_the_creation_of_the_account(loaded: Account) -> None:
     records = db.session.scalars(db.select(AuditLog.action)).all()
 
     assert records == ["account_created"]
 
 
-def test_nothing_is_loaded_beside_an_account(app: Flask) -> None:
+def test_loads_nothing_if_there_is_an_account(app: Flask) -> None:
     factories.account()
     db.session.commit()
 
@@ -101,7 +101,7 @@ def test_nothing_is_loaded_beside_an_account(app: Flask) -> None:
     assert db.session.scalars(db.select(Agent)).all() == []
 
 
-def test_loading_twice_in_one_process_gives_the_same_twice(app: Flask) -> None:
+def test_loading_twice_in_one_process_gives_the_same(app: Flask) -> None:
     first = demo.load_into_empty_database()
     db.session.rollback()
 
@@ -113,7 +113,7 @@ def test_loading_twice_in_one_process_gives_the_same_twice(app: Flask) -> None:
 
 
 @pytest.mark.parametrize(("name", "status"), ENDINGS.items())
-def test_every_agent_ends_as_it_was_written_to(loaded: Account, name: str, status: str) -> None:
+def test_every_agent_ends_as_intended(loaded: Account, name: str, status: str) -> None:
     session = refined(name)
 
     assert (session.status, session.error_kind) == (status, None)
@@ -128,13 +128,13 @@ def test_fathom_completes_without_a_change(loaded: Account) -> None:
     assert session.memories_before == session.memories_after
 
 
-def test_trema_and_cairn_differ_in_that_only_one_is_asked(loaded: Account) -> None:
+def test_trema_is_asked_and_cairn_is_not(loaded: Account) -> None:
     declined, skipped = refined("Trema"), refined("Cairn")
 
     assert (declined.llm_calls, skipped.llm_calls) == (1, 0)
 
 
-def test_petrel_finds_every_memory_where_it_was(loaded: Account) -> None:
+def test_petrel_keeps_every_memory(loaded: Account) -> None:
     petrel = Agent.named("Petrel")
     before = [memory.state_digest for memory in db.session.scalars(petrel.ledger.core())]
 

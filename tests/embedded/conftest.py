@@ -1,4 +1,4 @@
-"""Real servers in folders of their own, and processes that hold them."""
+"""Real servers in temporary folders, and helper processes that own them."""
 
 import shutil
 import subprocess
@@ -14,8 +14,8 @@ from .processes import Script, eventually, processes_of
 
 
 @pytest.fixture(autouse=True)
-def sockets_near_by(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A temporary directory for the sockets of long paths: short itself, and gone afterwards."""
+def short_temporary_directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A short temporary directory for sockets whose own path is too long."""
     folder = tempfile.mkdtemp(prefix="refine-t-")
     monkeypatch.setenv("TMPDIR", folder)
     monkeypatch.setattr(tempfile, "tempdir", None)
@@ -25,7 +25,7 @@ def sockets_near_by(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
-    """In memory where there is room: forty megabytes a database keep a disk busy."""
+    """In memory if there is room: a database of forty megabytes keeps a disk busy."""
     memory = Path("/dev/shm")  # noqa: S108 - mkdtemp makes a private folder
     roomy = memory.is_dir() and shutil.disk_usage(memory).free > 1_000_000_000
     folder = tempfile.mkdtemp(prefix="refine-test-", dir=memory if roomy else None)
@@ -35,13 +35,13 @@ def tmp_path() -> Iterator[Path]:
 
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
-    """Not there yet."""
+    """A data folder that does not exist yet."""
     return tmp_path / "data"
 
 
 @pytest.fixture(scope="session")
 def first_start(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a first start leaves in the data folder."""
+    """A data folder after a first start."""
     folder = tmp_path_factory.mktemp("first") / "data"
     with EmbeddedServers(folder):
         pass
@@ -50,14 +50,14 @@ def first_start(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def used_dir(first_start: Path, data_dir: Path) -> Path:
-    """A data folder after a first start; saves the time of one."""
+    """A copy of the folder after a first start, which saves the time of one."""
     subprocess.run(["/usr/bin/env", "cp", "-a", first_start, data_dir], check=True)  # noqa: S603
     return data_dir
 
 
 @pytest.fixture(autouse=True)
-def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No test leaves a process that knows its folder, by its arguments or its environment."""
+def no_process_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fail if a process with the folder in its arguments or environment is left."""
     monkeypatch.setenv("REFINE_TEST_RUN", str(tmp_path))
     yield
     eventually(lambda: not processes_of(tmp_path))
@@ -65,7 +65,7 @@ def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
 
 @pytest.fixture
 def script(tmp_path: Path) -> Iterator[Callable[..., Script]]:
-    """Starts ``scripts/<name>.py`` with these arguments; kills it if the test does not end it."""
+    """Start ``scripts/<name>.py`` with these arguments; kill it if the test does not end it."""
     started: list[Script] = []
 
     def start(name: str, *arguments: object, prefix: tuple[str, ...] = ()) -> Script:

@@ -1,4 +1,4 @@
-"""Helper processes, and what there is to ask about processes."""
+"""Helper processes, and queries about processes."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ _ROOT = _HERE.parents[1]
 
 
 class Script(subprocess.Popen[str]):
-    """A helper process; it works until its standard input ends."""
+    """A helper process that runs until its standard input ends."""
 
     stdin: IO[str] | None
     stdout: IO[str]
@@ -36,25 +36,25 @@ class Script(subprocess.Popen[str]):
         )
 
     def said(self, text: str) -> str:
-        """The line with this text, once it has come; fails with all that came if it does not."""
+        """Return the first line with this text; fail with all lines if there is none in 15 s."""
         lines = []
-        impatience = threading.Timer(15, super().kill)
-        impatience.start()
+        timeout = threading.Timer(15, super().kill)
+        timeout.start()
         for line in self.stdout:
             lines.append(line)
             if text in line:
-                impatience.cancel()
+                timeout.cancel()
                 return line
-        impatience.cancel()
+        timeout.cancel()
         pytest.fail(f"no {text!r} in: {''.join(lines)}")
 
     def end(self) -> tuple[int, str]:
-        """Ends its input; its exit status and what else it said."""
+        """End its input; return its exit status and the rest of its output."""
         rest, _ = self.communicate(timeout=30)
         return self.returncode, rest
 
     def release(self) -> None:
-        """Ends its input and does not wait."""
+        """End its input without waiting."""
         if self.stdin:
             self.stdin.close()
         self.stdin = None
@@ -64,16 +64,16 @@ class Script(subprocess.Popen[str]):
         self.communicate()
 
 
-def eventually(true: Callable[[], object], *, seconds: float = 10) -> None:
-    """Passes as soon as it is true."""
+def eventually(condition: Callable[[], object], *, seconds: float = 10) -> None:
+    """Return as soon as it is true; fail after ``seconds``."""
     deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "still not so"
+    while not condition():
+        assert time.monotonic() < deadline, "still false"
         time.sleep(0.02)
 
 
 def processes_of(folder: Path) -> list[str]:
-    """The command lines of all other processes that name the folder."""
+    """Return the command lines of all other processes that name the folder."""
     return [
         (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         for process in Path("/proc").glob("[0-9]*")
@@ -90,7 +90,7 @@ def _names(process: Path, folder: bytes) -> bool:
 
 
 def sql(data_dir: Path, statement: str) -> list[tuple[object, ...]]:
-    """The rows of one statement, committed, over a connection of its own."""
+    """Run and commit one statement on a new connection; return its rows."""
     address = database_url(data_dir).replace("+psycopg", "")
     with psycopg.connect(address, autocommit=True) as connection:
         cursor = connection.execute(statement)

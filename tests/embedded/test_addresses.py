@@ -13,13 +13,13 @@ def folder_of_length(base: Path, length: int) -> Path:
     return base / ("x" * (length - len(str(base)) - 1))
 
 
-def test_addresses_lie_in_the_data_folder_and_start_nothing(data_dir: Path) -> None:
+def test_addresses_are_in_the_data_folder_and_start_nothing(data_dir: Path) -> None:
     assert database_url(data_dir).endswith(f"?host={data_dir}/run&port=5432")
     assert redis_url(data_dir) == f"unix://{data_dir}/run/valkey.sock?db=0"
     assert not data_dir.exists()
 
 
-def test_sqlalchemy_reads_user_database_and_folder_from_the_address(data_dir: Path) -> None:
+def test_sqlalchemy_parses_the_address(data_dir: Path) -> None:
     url = make_url(database_url(data_dir))
 
     assert (url.drivername, url.username, url.database) == (
@@ -30,7 +30,7 @@ def test_sqlalchemy_reads_user_database_and_folder_from_the_address(data_dir: Pa
     assert url.query["host"] == str(data_dir / "run")
 
 
-def test_a_relative_path_and_a_link_lead_to_the_same_address(
+def test_relative_paths_and_links_give_the_same_address(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data_dir.mkdir()
@@ -40,7 +40,7 @@ def test_a_relative_path_and_a_link_lead_to_the_same_address(
     assert database_url(Path("data")) == database_url(Path("link")) == database_url(data_dir)
 
 
-def test_the_longest_path_that_fits_is_used_and_one_byte_more_is_not() -> None:
+def test_a_path_that_is_too_long_is_replaced() -> None:
     rest = len("/run/.s.PGSQL.5432")
     fits = folder_of_length(Path("/srv"), 103 - rest)
     too_long = folder_of_length(Path("/srv"), 104 - rest)
@@ -50,18 +50,18 @@ def test_the_longest_path_that_fits_is_used_and_one_byte_more_is_not() -> None:
 
 
 @pytest.mark.parametrize("name", ["a space", "a'quote", 'a"quote', "ümlaut", "50%", "a?b", "a&b"])
-def test_a_path_that_would_need_quoting_is_replaced_by_a_plain_one(name: str) -> None:
+def test_a_path_that_needs_quoting_is_replaced(name: str) -> None:
     folder = socket_dir(Path("/srv") / name)
 
     assert folder.parent == Path(tempfile.gettempdir())
     assert folder.name.startswith(f"refine-{os.geteuid()}-")
 
 
-def test_two_data_folders_never_share_a_socket_folder() -> None:
+def test_data_folders_do_not_share_a_socket_folder() -> None:
     assert socket_dir(Path("/srv/a b")) != socket_dir(Path("/srv/a c"))
 
 
-def test_a_temporary_directory_that_is_too_long_itself_is_left_aside(
+def test_a_temporary_directory_that_is_too_long_is_not_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/srv/" + "x" * 100)
@@ -69,7 +69,7 @@ def test_a_temporary_directory_that_is_too_long_itself_is_left_aside(
     assert socket_dir(Path("/srv/a b")).parent == Path("/tmp")  # noqa: S108
 
 
-def test_a_folder_that_others_may_enter_is_refused() -> None:
+def test_refuses_a_folder_that_others_may_enter() -> None:
     planted = socket_dir(Path("/srv/a b"))
     planted.mkdir()
     planted.chmod(0o755)
@@ -78,7 +78,7 @@ def test_a_folder_that_others_may_enter_is_refused() -> None:
         database_url(Path("/srv/a b"))
 
 
-def test_a_link_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+def test_refuses_a_link_instead_of_the_folder(tmp_path: Path) -> None:
     socket_dir(Path("/srv/a b")).symlink_to(tmp_path)
 
     with pytest.raises(EmbeddedError, match="not a private folder"):
@@ -86,7 +86,7 @@ def test_a_link_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
-def test_a_folder_of_somebody_else_is_refused() -> None:
+def test_refuses_a_folder_of_another_user() -> None:
     planted = socket_dir(Path("/srv/a b"))
     planted.mkdir(mode=0o700)
     os.chown(planted, 65534, 65534)

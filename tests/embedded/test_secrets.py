@@ -22,27 +22,27 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
     os.umask(before)
 
 
-def test_a_secret_is_made_once_and_kept(data_dir: Path) -> None:
+def test_a_secret_is_created_once_and_kept(data_dir: Path) -> None:
     made = iter(["first", "second"])
 
     assert kept_secret(data_dir, "key", lambda: next(made)) == "first"
     assert kept_secret(data_dir, "key", lambda: next(made)) == "first"
 
 
-def test_secrets_of_other_names_are_others(data_dir: Path) -> None:
+def test_names_have_their_own_secrets(data_dir: Path) -> None:
     assert kept_secret(data_dir, "key", lambda: "a") == "a"
     assert kept_secret(data_dir, "other", lambda: "b") == "b"
 
 
 @pytest.mark.usefixtures("umask")
-def test_secret_and_folder_are_for_this_user_alone_whatever_the_umask(data_dir: Path) -> None:
+def test_secret_and_folder_are_private_whatever_the_umask(data_dir: Path) -> None:
     kept_secret(data_dir, "key", lambda: "secret")
 
     assert mode(data_dir) == 0o700
     assert mode(data_dir / "key") == 0o600
 
 
-def test_the_mode_of_a_folder_that_was_there_stays(data_dir: Path) -> None:
+def test_an_existing_folder_keeps_its_mode(data_dir: Path) -> None:
     data_dir.mkdir()
     data_dir.chmod(0o750)
 
@@ -51,20 +51,20 @@ def test_the_mode_of_a_folder_that_was_there_stays(data_dir: Path) -> None:
     assert mode(data_dir) == 0o750
 
 
-def test_nothing_else_is_left_in_the_folder(data_dir: Path) -> None:
+def test_no_temporary_file_is_left(data_dir: Path) -> None:
     kept_secret(data_dir, "key", lambda: "secret")
 
     assert [path.name for path in data_dir.iterdir()] == ["key"]
 
 
-def test_a_line_end_that_an_editor_added_is_no_part_of_the_secret(data_dir: Path) -> None:
+def test_a_trailing_newline_is_ignored(data_dir: Path) -> None:
     data_dir.mkdir()
     (data_dir / "key").write_text("secret\n")
 
     assert kept_secret(data_dir, "key", lambda: "other") == "secret"
 
 
-def test_an_empty_file_is_refused_and_left_as_it_is(data_dir: Path) -> None:
+def test_an_empty_file_is_refused_and_kept(data_dir: Path) -> None:
     data_dir.mkdir()
     (data_dir / "key").touch()
 
@@ -73,7 +73,7 @@ def test_an_empty_file_is_refused_and_left_as_it_is(data_dir: Path) -> None:
     assert (data_dir / "key").read_text() == ""
 
 
-def test_processes_that_come_at_once_all_get_the_same_secrets(
+def test_concurrent_processes_get_the_same_secrets(
     script: Callable[..., Script], data_dir: Path
 ) -> None:
     processes = [script("keep_secret", data_dir, 50) for _ in range(6)]

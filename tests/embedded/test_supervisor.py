@@ -24,7 +24,7 @@ IGNORES_SIGTERM = "sh -c \"trap '' TERM; echo deaf; while :; do sleep 1; done\""
 
 @pytest.fixture
 def procfile(tmp_path: Path) -> Callable[..., Path]:
-    """A Procfile with these processes."""
+    """Write a Procfile with these processes."""
 
     def write(**commands: str) -> Path:
         path = tmp_path / "Procfile"
@@ -35,7 +35,7 @@ def procfile(tmp_path: Path) -> Callable[..., Path]:
 
 
 def assert_all_gone(tmp_path: Path) -> None:
-    """At once, and not after a while: the supervisor must not end before its processes."""
+    """Assert it without waiting: the supervisor must not end before its processes."""
     assert processes_of(tmp_path) == []
 
 
@@ -45,7 +45,7 @@ def pid_of(folder: Path, server: str) -> int:
 
 
 class TestProcfile:
-    def test_it_is_read_in_its_order(self, procfile: Callable[..., Path]) -> None:
+    def test_keeps_its_order(self, procfile: Callable[..., Path]) -> None:
         path = procfile(web="gunicorn app:app", worker="rq worker")
 
         assert list(read_procfile(path).items()) == [
@@ -54,20 +54,20 @@ class TestProcfile:
         ]
 
     @pytest.mark.parametrize("text", ["", "# nothing\n", "web gunicorn\n", "web: a\nweb: b\n"])
-    def test_one_that_makes_no_sense_is_a_settings_error(self, tmp_path: Path, text: str) -> None:
+    def test_must_be_valid(self, tmp_path: Path, text: str) -> None:
         (tmp_path / "Procfile").write_text(text)
 
         with pytest.raises(SettingsError, match="Procfile"):
             read_procfile(tmp_path / "Procfile")
 
-    def test_one_that_is_not_there_is_a_settings_error(self, tmp_path: Path) -> None:
+    def test_must_exist(self, tmp_path: Path) -> None:
         with pytest.raises(SettingsError, match="No such file"):
             read_procfile(tmp_path / "Procfile")
 
 
-class TestBeingTold:
+class TestSignals:
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-    def test_a_signal_stops_all_and_the_exit_status_is_0(
+    def test_stop_everything_with_exit_status_0(
         self, script: Start, procfile: Callable[..., Path], tmp_path: Path, number: signal.Signals
     ) -> None:
         run = script("run_procfile", procfile(web="sleep 60", worker="sleep 60"), 10)
@@ -79,7 +79,7 @@ class TestBeingTold:
         assert_all_gone(tmp_path)
         run.said(f"{number.name}: stopping")
 
-    def test_servers_stop_after_the_processes(
+    def test_stop_servers_after_the_processes(
         self, script: Start, procfile: Callable[..., Path], tmp_path: Path, used_dir: Path
     ) -> None:
         socket = socket_dir(used_dir) / "valkey.sock"
@@ -93,7 +93,7 @@ class TestBeingTold:
         assert run.wait(5) == 0
         assert_all_gone(tmp_path)
 
-    def test_a_process_that_ignores_sigterm_is_killed_after_the_grace(
+    def test_kill_a_process_that_ignores_sigterm_after_the_grace_period(
         self, script: Start, procfile: Callable[..., Path], tmp_path: Path
     ) -> None:
         run = script("run_procfile", procfile(web="sleep 60", deaf=IGNORES_SIGTERM), 0.5)
@@ -107,7 +107,7 @@ class TestBeingTold:
         assert_all_gone(tmp_path)
         run.said("killing deaf")
 
-    def test_a_second_ctrl_c_kills_at_once(
+    def test_second_ctrl_c_kills_at_once(
         self, script: Start, procfile: Callable[..., Path], tmp_path: Path
     ) -> None:
         run = script("run_procfile", procfile(deaf=IGNORES_SIGTERM), 60)
@@ -120,7 +120,7 @@ class TestBeingTold:
         assert run.wait(5) == 0
         assert_all_gone(tmp_path)
 
-    def test_a_signal_before_the_first_process_is_not_lost(self, tmp_path: Path) -> None:
+    def test_before_the_first_process_are_not_lost(self, tmp_path: Path) -> None:
         class Commands(dict[str, str]):
             def items(self) -> object:  # type: ignore[override]
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -139,7 +139,7 @@ class TestBeingTold:
         assert status == 0
         assert time.monotonic() - began < 2
 
-    def test_sigint_works_where_it_was_ignored_and_is_ignored_again(self, tmp_path: Path) -> None:
+    def test_work_if_ignored_by_the_parent_and_are_restored(self, tmp_path: Path) -> None:
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             status = supervise(
@@ -158,7 +158,7 @@ class TestBeingTold:
 
 class TestEndings:
     @pytest.mark.parametrize(
-        ("command", "told"),
+        ("command", "message"),
         [
             ("sh -c 'exit 3'", "worker ended with exit status 3"),
             ("true", "worker ended with exit status 0"),
@@ -166,22 +166,22 @@ class TestEndings:
             ("/no/such/command", "worker ended with exit status 127"),
         ],
     )
-    def test_a_process_that_ends_by_itself_stops_all_and_the_exit_status_is_1(
+    def test_a_process_that_ends_stops_everything_with_exit_status_1(
         self,
         script: Start,
         procfile: Callable[..., Path],
         tmp_path: Path,
         command: str,
-        told: str,
+        message: str,
     ) -> None:
         run = script("run_procfile", procfile(web="sleep 60", worker=command), 10)
 
         assert run.wait(5) == 1
         assert_all_gone(tmp_path)
-        run.said(f"refine | {told}; stopping everything")
+        run.said(f"refine | {message}; stopping everything")
 
     @pytest.mark.parametrize("server", ["postgres", "valkey"])
-    def test_an_embedded_server_that_dies_stops_all_and_the_exit_status_is_1(
+    def test_a_server_that_dies_stops_everything_with_exit_status_1(
         self,
         script: Start,
         procfile: Callable[..., Path],
@@ -198,7 +198,7 @@ class TestEndings:
         run.said(f"embedded {server} was killed by SIGKILL")
         eventually(lambda: not processes_of(tmp_path), seconds=2)
 
-    def test_what_a_process_leaves_in_its_group_is_killed(
+    def test_leftovers_in_a_process_group_are_killed(
         self, script: Start, procfile: Callable[..., Path], tmp_path: Path
     ) -> None:
         run = script("run_procfile", procfile(web="sh -c 'sleep 60 & echo up; sleep 0.1'"), 10)
@@ -206,7 +206,7 @@ class TestEndings:
         assert run.wait(5) == 1
         eventually(lambda: not processes_of(tmp_path), seconds=2)
 
-    def test_a_killed_supervisor_takes_all_along(
+    def test_a_killed_supervisor_leaves_nothing_running(
         self, script: Start, procfile: Callable[..., Path], tmp_path: Path, used_dir: Path
     ) -> None:
         run = script("run_procfile", procfile(web="sleep 60"), 10, used_dir)
@@ -216,7 +216,7 @@ class TestEndings:
 
         eventually(lambda: not processes_of(tmp_path), seconds=5)
 
-    def test_an_error_after_the_start_ends_the_processes_too(self, tmp_path: Path) -> None:
+    def test_an_error_after_the_start_ends_the_processes(self, tmp_path: Path) -> None:
         def fail() -> None:
             raise RuntimeError("from on_started")
 
@@ -237,7 +237,7 @@ class TestOutput:
     def shown(self, tmp_path: Path, output: io.TextIOWrapper | io.StringIO, **commands: str) -> int:
         return supervise(commands, environ=os.environ, cwd=tmp_path, servers=None, output=output)
 
-    def test_each_line_stands_behind_the_padded_name(self, tmp_path: Path) -> None:
+    def test_lines_are_prefixed_with_the_padded_name(self, tmp_path: Path) -> None:
         output = io.StringIO()
 
         self.shown(tmp_path, output, a="sleep 60", worker="printf 'one\\ntwo\\nno line end'")
@@ -248,21 +248,21 @@ class TestOutput:
             "worker | no line end",
         ]
 
-    def test_standard_error_is_shown_too(self, tmp_path: Path) -> None:
+    def test_standard_error_is_included(self, tmp_path: Path) -> None:
         output = io.StringIO()
 
         self.shown(tmp_path, output, web="sh -c 'echo wrong >&2'")
 
         assert "web    | wrong\n" in output.getvalue()
 
-    def test_a_line_that_comes_in_pieces_is_one_line(self, tmp_path: Path) -> None:
+    def test_a_line_written_in_pieces_is_one_line(self, tmp_path: Path) -> None:
         output = io.StringIO()
 
         self.shown(tmp_path, output, web="sh -c 'printf a; sleep 0.1; printf b; sleep 0.1; echo c'")
 
         assert "web    | abc\n" in output.getvalue()
 
-    def test_much_output_comes_whole_and_in_order(self, tmp_path: Path) -> None:
+    def test_long_output_is_complete_and_in_order(self, tmp_path: Path) -> None:
         output = io.StringIO()
 
         self.shown(tmp_path, output, web="seq 50000")
@@ -270,7 +270,7 @@ class TestOutput:
         numbers = [line.removeprefix("web    | ") for line in output.getvalue().splitlines()[:-1]]
         assert numbers == [str(number) for number in range(1, 50001)]
 
-    def test_what_the_terminal_cannot_show_is_replaced(self, tmp_path: Path) -> None:
+    def test_undisplayable_characters_are_replaced(self, tmp_path: Path) -> None:
         ascii_only = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
 
         assert self.shown(tmp_path, ascii_only, web="printf 'gr\\303\\274n \\377\\n'") == 1
@@ -278,7 +278,7 @@ class TestOutput:
         ascii_only.seek(0)
         assert ascii_only.readline() == "web    | gr?n ?\n"
 
-    def test_output_that_nobody_reads_any_more_ends_nothing(self, tmp_path: Path) -> None:
+    def test_a_closed_pipe_ends_nothing(self, tmp_path: Path) -> None:
         reader, writer = os.pipe()
         os.close(reader)
         with open(writer, "w", closefd=True) as closed:
@@ -287,7 +287,7 @@ class TestOutput:
             assert time.monotonic() - began >= 0.3
             os.dup2(os.open(os.devnull, os.O_WRONLY), closed.fileno())
 
-    def test_a_python_process_is_not_buffered(self, tmp_path: Path) -> None:
+    def test_python_processes_are_unbuffered(self, tmp_path: Path) -> None:
         output = io.StringIO()
         code = "import os; print('first'); os._exit(0)"
 
