@@ -13,8 +13,8 @@ from sqlalchemy import select
 from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, User
-from refine.models.ledger.image import Change
 from refine.models.ledger import change_memories, content_hash
+from refine.models.ledger.image import Change
 from refine.transfer.pieces import Piece, good_rows, refuse_bad_rows
 from refine.transfer.report import Report, memories
 from refine.transfer.rows import Row

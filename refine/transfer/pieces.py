@@ -7,7 +7,7 @@ from typing import Any
 
 from refine.errors import InvalidValue, Refused
 from refine.extensions import canonical_json
-from refine.models.memory import MEMORY_TYPES
+from refine.models.ledger import MEMORY_TYPES
 from refine.rules.content import known_tags, memory_content
 from refine.rules.splitting import split
 from refine.sealing import DataKey

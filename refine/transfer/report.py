@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from refine.models.memory import MEMORY_TYPES
+from refine.models.ledger import MEMORY_TYPES
 from refine.rules.tokens import token_estimate
 from refine.transfer.rows import BadRow
 

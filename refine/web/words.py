@@ -13,6 +13,7 @@ from markupsafe import Markup, escape
 
 from refine import clock
 from refine.llm.rehearsal import MODEL_PREFIX
+from refine.models.runs.access import REASONS
 from refine.rules.schedules import describe_schedule
 from refine.web import scope
 
@@ -47,14 +48,6 @@ ACCESS_STATES = {
     "failed": ("failed", "✗", "bad"),
     "lapsed": ("lapsed", "○", "calm"),
     "ended": ("ended", "✓", "ok"),
-}
-
-ACCESS_REASONS = {
-    "failed_session": "a session failed",
-    "suspected_harm": "suspected harm",
-    "agent_asked": "the agent asked for it",
-    "data_subject_request": "a data subject's request",
-    "legal_duty": "a legal duty",
 }
 
 ACCESS_ENDS = {
@@ -237,7 +230,7 @@ def _names() -> dict[str, Any]:
         "TASK_KINDS": TASK_KINDS,
         "TRIGGERS": TRIGGERS,
         "ACCESS_STATES": ACCESS_STATES,
-        "ACCESS_REASONS": ACCESS_REASONS,
+        "ACCESS_REASONS": REASONS,
         "ACCESS_ENDS": ACCESS_ENDS,
         "ACTIONS": ACTIONS,
         "REHEARSAL_PREFIX": MODEL_PREFIX,

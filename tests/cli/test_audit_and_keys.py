@@ -256,7 +256,7 @@ def test_only_the_anchor_detects_a_cut_tail(recorded: Agent, anchor: Path, run: 
     against = run("audit", "verify", "--anchor", anchor)
 
     assert (alone.returncode, alone.stderr) == (0, "")
-    assert problem(against) == (f"agent {recorded.id}: record 8, which the anchor saw, is gone")
+    assert problem(against) == (f"agent {recorded.id}: anchored record 8 is missing")
 
 
 def test_the_anchor_detects_a_replaced_tail(recorded: Agent, anchor: Path, run: Run) -> None:
@@ -267,7 +267,7 @@ def test_the_anchor_detects_a_replaced_tail(recorded: Agent, anchor: Path, run: 
     against = run("audit", "verify", "--anchor", anchor)
 
     assert (alone.returncode, alone.stderr) == (0, "")
-    assert problem(against) == (f"agent {recorded.id}: record 8 is not the one that the anchor saw")
+    assert problem(against) == (f"agent {recorded.id}: record 8 is not the one that was anchored")
 
 
 def test_a_mismatch_with_the_anchor_is_not_noted_as_verified(
@@ -282,10 +282,10 @@ def test_a_mismatch_with_the_anchor_is_not_noted_as_verified(
 
 def test_a_file_that_is_not_an_anchor_is_refused(recorded: Agent, run: Run, tmp_path: Path) -> None:
     for content, says in (
-        (b"", "this is no anchor; give a file that `refine audit anchor` printed"),
-        (b"the canary", "this is no anchor;"),
-        (b'{"format": "refine-anchor-2", "chains": []}', "this is no anchor;"),
-        (b'{"chains": [{"id": 1}]}', "this is no anchor;"),
+        (b"", "this is not an anchor; give a file printed by `refine audit anchor`"),
+        (b"the canary", "this is not an anchor;"),
+        (b'{"format": "refine-anchor-2", "chains": []}', "this is not an anchor;"),
+        (b'{"chains": [{"id": 1}]}', "this is not an anchor;"),
         (b"\xff\xfe", "not valid UTF-8"),
     ):
         (tmp_path / "file").write_bytes(content)
@@ -600,7 +600,7 @@ def test_a_restored_database_can_be_used(
 
     memory.set_constitutional(False)
     memory.discard()
-    saved, _ = owner.remember("the first words after the restore", "core")
+    saved, _ = owner.ledger.remember("the first words after the restore", "core")
     db.session.commit()
 
     verified = run("audit", "verify", DATABASE_URL=restored["DATABASE_URL"])
