@@ -71,7 +71,7 @@ def test_the_example_agent_saves_is_refined_and_reads_its_smaller_context(up: Up
         recalled = talk(environ, "What do you remember?")
 
     session = of_agent("/sessions")["sessions"][0]
-    assert saved == ["I keep that from now on."] * 6 + ["I have kept that for a while already."]
+    assert saved == ["I will remember that."] * 6 + ["I remember that already."]
     assert asked.status_code == 202
     assert (session["status"], session["trigger"]) == ("completed", "api")
     assert session["stats"]["consolidated"] == 2

@@ -16,6 +16,8 @@ from refine import clock, create_app
 from refine.embedded import postgres
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, ChainHead, RefinementSession
+from refine.models.audit import PLATFORM
+from refine.models.runs.session import editing
 from refine.refinement import time_machine
 from refine.sealing import Keyring
 from refine.settings import Settings
@@ -31,13 +33,13 @@ NEW = Fernet.generate_key().decode()
 def recorded(ledger: Agent) -> Agent:
     """Ada, with a chain of seven records, beside the chains of her account and the platform."""
     for n in range(3):
-        ledger.remember(f"the canary sang {n} times", "core")
+        ledger.ledger.remember(f"the canary sang {n} times", "core")
     session = RefinementSession.start(ledger)
-    session.update(ids_of(ledger)[-1], text_of(5))
-    session.complete("Done.")
+    editing.update(session, ids_of(ledger)[-1], text_of(5))
+    editing.complete(session, "Done.")
     time_machine.undo(session, through="dashboard")
-    AuditLog.record("sign_in", account=ledger.account)
-    AuditLog.record("keys_rotated")
+    AuditLog.record("sign_in", chain=ledger.account.chain)
+    AuditLog.record("keys_rotated", chain=PLATFORM)
     db.session.commit()
     assert len(factories.records(ledger)) == 7
     return ledger
@@ -178,7 +180,7 @@ def test_verify_accepts_an_installation_without_records(app: Flask, run: Run) ->
 @pytest.fixture
 def anchor(recorded: Agent, run: Run, tmp_path: Path) -> Path:
     """What `refine audit anchor` printed when Ada's last record was a memory that she saved."""
-    recorded.remember("the canary's last words", "core")
+    recorded.ledger.remember("the canary's last words", "core")
     kept = tmp_path / "anchor.json"
     kept.write_text(run("audit", "anchor").stdout)
     return kept
@@ -230,7 +232,7 @@ def test_anchor_of_an_installation_without_records_is_empty(
 
 
 def test_verify_accepts_records_after_the_anchor(recorded: Agent, anchor: Path, run: Run) -> None:
-    recorded.remember("a new memory", "core")
+    recorded.ledger.remember("a new memory", "core")
 
     done = run("audit", "verify", "--anchor", anchor)
 
@@ -261,7 +263,7 @@ def test_only_the_anchor_detects_a_cut_tail(recorded: Agent, anchor: Path, run: 
 
 def test_the_anchor_detects_a_replaced_tail(recorded: Agent, anchor: Path, run: Run) -> None:
     cut(recorded)
-    recorded.remember("other last words", "core")
+    recorded.ledger.remember("other last words", "core")
 
     alone = run("audit", "verify")
     against = run("audit", "verify", "--anchor", anchor)
@@ -496,7 +498,7 @@ def test_a_killed_rotation_is_resumed(
 @pytest.mark.slow
 def test_everything_else_works_during_a_rotation(held: Held, app_with_both: None, run: Run) -> None:
     for name in ("Ada", "Bea"):
-        Agent.named(name).remember("words that were saved meanwhile", "core")
+        Agent.named(name).ledger.remember("words that were saved meanwhile", "core")
     factories.agent("the words of Cid", name="Cid")
     db.session.commit()
     held.resume()

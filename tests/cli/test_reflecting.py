@@ -43,4 +43,8 @@ def test_reflect_waits_while_another_task_runs(app: Flask, environ: dict[str, st
 
     db.session.rollback()
     assert "another task of this agent is running; a worker will run the reflection" in done.stdout
-    assert [task.status for task in MemoryTask.live_of(agent)] == ["running", "queued"]
+    tasks = db.session.scalars(db.select(MemoryTask).order_by(MemoryTask.created_at))
+    assert [(task.agent_id, task.status) for task in tasks] == [
+        (agent.id, "running"),
+        (agent.id, "queued"),
+    ]

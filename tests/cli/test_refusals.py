@@ -95,7 +95,7 @@ REFUSALS = [
     Refusal(("token", "revoke", "refine_agent_x"), "no such token"),
     Refusal(("token", "revoke", "-"), "no token given", stdin=""),
     Refusal(("agent", "list", "--account", "x"), "no account has the slug 'x'"),
-    Refusal(("run", "Idle"), "Idle is not active: no session runs for it"),
+    Refusal(("run", "Idle"), "the agent is not active, so no session can run"),
     Refusal(("run", "Busy"), "the agent already has a live session, queued: "),
     Refusal(("run", "Busy"), "`refine worker --burst` runs what is queued"),
     Refusal(("run", "--enqueue", "Busy"), "the agent already has a live session, queued: "),
@@ -245,7 +245,7 @@ def test_without_redis_the_session_stays_queued(
     session = RefinementSession.live_of(ledger)
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
-        "refine: Redis does not answer at REDIS_URL; start it, or mend the URL (ConnectionError)"
+        "refine: Redis does not answer at REDIS_URL; start it, or fix REDIS_URL (ConnectionError)"
     ]
     assert session is not None
     assert session.status == "queued"

@@ -7,6 +7,7 @@ import pytest
 from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, RefinementSession
+from refine.models.runs.session import editing
 from refine.refinement import time_machine
 from tests import factories, sql
 from tests.cli.conftest import Run, problem
@@ -25,8 +26,8 @@ def session(ledger: Agent) -> RefinementSession:
 def refined(owner: Agent, *deleted: AgentMemory, at: datetime | None = None) -> RefinementSession:
     session = RefinementSession.start(owner, at=at)
     for memory in deleted:
-        session.delete(memory.id)
-    session.complete("Done.")
+        editing.delete(session, memory.id)
+    editing.complete(session, "Done.")
     db.session.commit()
     return session
 
@@ -139,7 +140,7 @@ def test_conflict_names_the_record_and_the_wider_undo(
     line = problem(run("undo", session.id, *options))
 
     assert line.startswith(
-        f"nothing was undone: since the session was changed memory #{canary(ledger).id} "
+        f"nothing was undone: changed since the session: memory #{canary(ledger).id} "
         f"by record {record.sequence} (memory_restored, "
     )
     assert line.endswith("; you can undo this session and everything after it")

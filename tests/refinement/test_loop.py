@@ -255,8 +255,8 @@ ENDINGS = [
     Ending(
         has_no_key,
         "failed",
-        "OPENROUTER_API_KEY is missing: set it to ask this agent's model (a local server that "
-        "needs none takes any word)",
+        "OPENROUTER_API_KEY is missing: set it to ask this agent's model (to any value, for a "
+        "local server without keys)",
         "no_key",
     ),
     Ending(
