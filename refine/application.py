@@ -2,13 +2,17 @@
 
 from pathlib import Path
 
-from flask import Flask
+from flask import Flask, Response, request
 from werkzeug.middleware.proxy_fix import ProxyFix
+from werkzeug.routing import IntegerConverter, Map
 
-from refine import api, logs, models, web
+from refine import api, headers, logs, models, web
+from refine.api import problems
 from refine.extensions import db, migrate
+from refine.models.columns import MAX_ID
 from refine.sealing import Keyring
 from refine.settings import Settings
+from refine.web import errors
 
 _LARGEST_REQUEST_BYTES = 16 * 1024 * 1024
 
@@ -16,7 +20,7 @@ _ROOT = Path(__file__).parent.parent
 
 
 def build(settings: Settings) -> Flask:
-    """Return the application: settings, keys, extensions, pages."""
+    """Return the application: settings, keys, extensions, pages, API."""
     is_https = settings.public_url.startswith("https://")
     app = Flask(
         "refine",
@@ -33,14 +37,31 @@ def build(settings: Settings) -> Flask:
         WTF_CSRF_SSL_STRICT=False,  # we send no referrer; Sec-Fetch-Site is looked at instead
         MAX_CONTENT_LENGTH=_LARGEST_REQUEST_BYTES,
     )
-    if is_https:  # whatever speaks it stands in front of us, and says who asks
+    if is_https:  # a proxy in front of us speaks it, and forwards the client's address
         app.wsgi_app = ProxyFix(app.wsgi_app, x_for=1, x_proto=1)  # type: ignore[method-assign]
     app.extensions["refine.settings"] = settings
     app.extensions["refine.keyring"] = Keyring(settings.encryption_keys)
     logs.configure(settings.log_level)
     db.init_app(app)
     migrate.init_app(app, db, directory=str(_ROOT / "migrations"))
+    headers.register(app)
+    app.url_map.converters["int"] = _IdConverter
+    app.register_error_handler(Exception, _answer_error)
     web.register(app)
     api.register(app, settings)
     models.configure()
     return app
+
+
+class _IdConverter(IntegerConverter):
+    """An integer in a path is an id; larger ones than a column holds are not found."""
+
+    regex = r"\d{1,19}"
+
+    def __init__(self, map: Map) -> None:
+        super().__init__(map, max=MAX_ID)
+
+
+def _answer_error(error: Exception) -> Response:
+    """Answer with a problem below the API's address, routed or not, and with a page elsewhere."""
+    return problems.answer(error) if request.path.startswith("/api/") else errors.page(error)

@@ -1,9 +1,9 @@
-"""The agent's side: ``/api/v1``, for programs that bear a token.
+"""The HTTP API: ``/api/v1``, for programs that bear a token.
 
-``routing`` has the way of every request: ``authenticating``, ``limiting``, ``checking``, and for
-what is sent again, ``once``. ``schemas`` say what is taken and given; ``document`` shows it. Of the
-rest each module answers for one kind of thing. What a human may not read, an agent may: it is the
-agent's own. The modules of platform tokens read none of it.
+``routing`` takes every request through ``authenticating`` and ``limiting``, has ``schemas`` check
+it, and ``idempotency`` recognize one that is sent again; ``problems`` are its errors, ``document``
+describes it. Each other module is about one kind of thing. What no human may read, the agent may:
+it is the agent's own. The modules of platform tokens read none of it.
 """
 
 from flask import Flask
@@ -17,14 +17,12 @@ from refine.api import (
     grants,
     limiting,
     memories,
-    problems,
     sessions,
     tokens,
     tools,
     usage,
 )
 from refine.api.routing import api
-from refine.extensions import csrf
 from refine.settings import Settings
 
 __all__ = [
@@ -44,8 +42,6 @@ __all__ = [
 
 
 def register(app: Flask, settings: Settings) -> None:
-    """Add every operation. No cookie counts here, so no form of another site can do harm."""
+    """Add every operation."""
     limiting.register(app, settings)
-    problems.register(app)
-    csrf.exempt(api)
     app.register_blueprint(api)

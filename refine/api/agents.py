@@ -1,88 +1,134 @@
-"""Agents, as the platform that hosts them manages them: figures and settings, and no content."""
+"""Agents as the platform that hosts them manages them: figures and settings, but no content."""
 
-from typing import Any
+from typing import Annotated
 
 from flask import Response
+from pydantic import Field
 from sqlalchemy import select
 
-from refine import clock
-from refine.api.paging import PAGED, page_of
+from refine.api.paging import Page, PageQuery, page_response
 from refine.api.problems import Problem
-from refine.api.routing import Answer, given, operation
+from refine.api.routing import Answer, json_response, operation
+from refine.api.schemas import Body, Omittable, Resource, Time
 from refine.extensions import db
 from refine.models import Agent, ApiToken
+from refine.models.agent import MAX_CORE_TOKEN_BUDGET
+from refine.rules.content import MAX_PROMPT_CHARACTERS
 
-_LARGEST_ID = 2**63 - 1
+_NO_AGENT = "The account has no such agent."
+
+Name = Annotated[str, Field(min_length=1, examples=["Wren"])]
+ModelId = Annotated[str, Field(min_length=1, examples=["rehearsal/wren"])]
+_PROMPT = f"At most {MAX_PROMPT_CHARACTERS:,} characters; null: the default. Can never be read."
+Prompt = Annotated[str | None, Field(description=_PROMPT)]
+
+
+class AgentChanges(Body):
+    """The settings to change; the others stay as they are."""
+
+    name: Annotated[Name, Omittable]
+    model_id: Annotated[ModelId, Omittable]
+    system_prompt: Annotated[Prompt, Omittable]
+    reflection_prompt: Annotated[
+        Prompt,
+        Omittable,
+        Field(
+            description=f"{_PROMPT} Does not turn on the daily reflection, which is the agent's "
+            "to turn on; null turns it off."
+        ),
+    ]
+    memory_reflection_prompt: Annotated[Prompt, Omittable]
+    refinement_prompt: Annotated[Prompt, Omittable]
+    refinement_threshold: Annotated[float | None, Field(gt=0, le=1), Omittable]
+    """The share of its ledger that a session must leave; at most 4 decimals; null: 0.75."""
+    core_token_budget: Annotated[int, Field(ge=1, le=MAX_CORE_TOKEN_BUDGET), Omittable]
+    """The tokens of core memories that the agent should stay under."""
+    active: Annotated[bool, Omittable]
+    paused: Annotated[bool, Omittable]
+
+
+class NewAgent(AgentChanges):
+    """An agent to add."""
+
+    name: Name
+    model_id: ModelId
+
+
+class AgentSummary(Resource):
+    """An agent's settings and figures, without its prompts."""
+
+    id: int
+    name: str
+    model_id: str
+    refinement_threshold: float | None
+    core_token_budget: int
+    core_memories: int
+    core_tokens: int
+    active: bool
+    paused: bool
+    last_refinement_at: Time | None
+    created_at: Time
+
+
+class Agents(Page):
+    """A page of agents."""
+
+    agents: list[AgentSummary]
 
 
 @operation(
     "GET",
     "/agents",
     bearer="platform",
-    query=PAGED,
-    answers={200: Answer("A page of them.", "Agents")},
+    query=PageQuery,
+    answers={200: Answer("A page of agents.", Agents)},
 )
-def agents(token: ApiToken, query: dict[str, Any]) -> Response:
-    """The account's agents, newest first."""
-    wanted = select(Agent).where(Agent.account_id == token.account_id).order_by(Agent.id.desc())
-    return given(page_of(wanted, query, "agents", _shown))
+def agents(token: ApiToken, query: PageQuery) -> Response:
+    """List the account's agents, newest first."""
+    rows = select(Agent).where(Agent.account_id == token.account_id).order_by(Agent.id.desc())
+    return page_response(Agents, rows, query, _summary)
 
 
 @operation(
     "POST",
     "/agents",
     bearer="platform",
-    body="NewAgent",
-    answers={201: Answer("It is there.", "Agent")},
+    body=NewAgent,
+    answers={201: Answer("Agent created.", AgentSummary)},
 )
-def add(token: ApiToken, body: dict[str, Any]) -> Response:
+def add(token: ApiToken, body: NewAgent) -> Response:
     """Add an agent to the account."""
-    made = token.add_agent(**body)
+    agent = token.add_agent(**body.model_dump(exclude_unset=True))
     db.session.commit()
-    return given(_shown(made), 201)
+    return json_response(_summary(agent), 201)
 
 
 @operation(
     "PATCH",
     "/agents/<int:agent_id>",
     bearer="platform",
-    body="AgentChanges",
-    answers={
-        200: Answer("The agent as it is now.", "Agent"),
-        404: Answer("The account has no such agent."),
-    },
+    body=AgentChanges,
+    answers={200: Answer("The changed agent.", AgentSummary), 404: Answer(_NO_AGENT)},
 )
-def change(token: ApiToken, agent_id: int, body: dict[str, Any]) -> Response:
-    """Change an agent. Each change is a record, and the agent is told in its journal.
+def change(token: ApiToken, agent_id: int, body: AgentChanges) -> Response:
+    """Change an agent. Each change is recorded, and the agent is told in its journal.
 
-    For a day after its model or a prompt was changed nobody is let in to read on its word.
+    For 24 hours after a change of the model or a prompt, nobody can be granted access to read.
     """
     agent = agent_or_404(token, agent_id)
-    token.change_agent(agent, **body)
+    token.change_agent(agent, **body.model_dump(exclude_unset=True))
     db.session.commit()
-    return given(_shown(agent))
+    return json_response(_summary(agent))
 
 
 def agent_or_404(token: ApiToken, agent_id: int) -> Agent:
-    """Return the agent of that id, if it belongs to the token's account."""
-    agent = db.session.get(Agent, agent_id) if agent_id <= _LARGEST_ID else None
+    """Return the agent if it belongs to the token's account; Problem otherwise."""
+    agent = db.session.get(Agent, agent_id)
     if agent is None or agent.account_id != token.account_id:
-        raise Problem(404, "The account has no such agent.")
+        raise Problem(404, _NO_AGENT)
     return agent
 
 
-def _shown(agent: Agent) -> dict[str, Any]:
+def _summary(agent: Agent) -> AgentSummary:
     memories, tokens = agent.ledger.figures()
-    return {
-        "id": agent.id,
-        "name": agent.name,
-        "model_id": agent.model_id,
-        "refinement_threshold": agent.refinement_threshold,
-        "core_token_budget": agent.core_token_budget,
-        "core_memories": memories,
-        "core_tokens": tokens,
-        "active": agent.active,
-        "paused": agent.paused,
-        "last_refinement_at": clock.iso(agent.last_refinement_at),
-        "created_at": clock.iso(agent.created_at),
-    }
+    return AgentSummary.of(agent, core_memories=memories, core_tokens=tokens)

@@ -1,51 +1,76 @@
-"""The agent's own audit records: all that was ever done to what it keeps, and by whom."""
+"""The agent's own audit records: everything that was done to its memories, and by whom."""
 
-from typing import Any
+import uuid
+from typing import Annotated, Any
 
 from flask import Response
+from pydantic import Field
 from sqlalchemy import select
 from sqlalchemy.orm import undefer
 
-from refine import clock
-from refine.api.paging import PAGED, page_of
-from refine.api.routing import Answer, given, operation
+from refine.api.paging import Page, PageQuery, page_response
+from refine.api.routing import Answer, operation
+from refine.api.schemas import Resource, Time
 from refine.models import Agent, AuditLog
 
-# What these seal are the words of a human: what they looked for, what they noted.
-_OF_OTHERS = "memory_access_"
+# Their sealed part is the words of a human: what they searched for, what they noted.
+_ACCESS_ACTIONS = "memory_access_"
+
+
+class RecordQuery(PageQuery):
+    """Which records."""
+
+    action: Annotated[str, Field(min_length=1)] | None = None
+
+
+class Record(Resource):
+    """An audit record."""
+
+    id: int
+    sequence: int
+    action: str
+    subject_type: str | None
+    subject_id: str | None
+    session_id: uuid.UUID | None
+    user_id: int | None
+    """null: the agent itself, or the system."""
+    data: dict[str, Any]
+    sealed: dict[str, Any]
+    """Contents before and after. Empty in records of access: those are the reader's words."""
+    created_at: Time
+    hash: str
+
+
+class Records(Page):
+    """A page of records."""
+
+    records: list[Record]
 
 
 @operation(
     "GET",
     "/audit",
     bearer="agent",
-    query={**PAGED, "action": {"type": "string", "minLength": 1}},
-    answers={200: Answer("A page of them.", "Records")},
+    query=RecordQuery,
+    answers={200: Answer("A page of records.", Records)},
 )
-def audit(agent: Agent, query: dict[str, Any]) -> Response:
-    """The agent's records, newest first, contents before and after included: they are its own."""
-    wanted = (
+def audit(agent: Agent, query: RecordQuery) -> Response:
+    """List the agent's records, newest first, with the contents before and after each change."""
+    rows = (
         select(AuditLog)
         .options(undefer(AuditLog.sealed_text))
         .where(AuditLog.agent_id == agent.id)
         .order_by(AuditLog.sequence.desc())
     )
-    if "action" in query:
-        wanted = wanted.where(AuditLog.action == query["action"])
-    return given(page_of(wanted, query, "records", _shown))
+    if query.action is not None:
+        rows = rows.where(AuditLog.action == query.action)
+    return page_response(Records, rows, query, _record)
 
 
-def _shown(record: AuditLog) -> dict[str, Any]:
-    return {
-        "id": record.id,
-        "sequence": record.sequence,
-        "action": record.action,
-        "subject_type": record.auditable_type,
-        "subject_id": record.auditable_id,
-        "session_id": str(record.session_id) if record.session_id is not None else None,
-        "user_id": record.user_id,
-        "data": record.data,
-        "sealed": {} if record.action.startswith(_OF_OTHERS) else record.sealed,
-        "created_at": clock.iso(record.created_at),
-        "hash": record.hash,
-    }
+def _record(record: AuditLog) -> Record:
+    return Record.of(
+        record,
+        subject_type=record.auditable_type,
+        subject_id=record.auditable_id,
+        sealed={} if record.action.startswith(_ACCESS_ACTIONS) else record.sealed,
+    )

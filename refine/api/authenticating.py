@@ -1,4 +1,4 @@
-"""Who asks: the bearer of a token, and nobody else. A cookie means nothing here."""
+"""Bearer tokens of requests; cookies are ignored."""
 
 from flask import request
 
@@ -11,25 +11,24 @@ from refine.models.clients.api_token import TokenKind, is_well_formed
 _KINDS: dict[TokenKind, str] = {"agent": "an agent token", "platform": "a platform token"}
 
 
-def authenticated(kind: TokenKind) -> ApiToken:
-    """Return the token that the request bears, if it is a valid one of this kind.
+def authenticate(kind: TokenKind) -> ApiToken:
+    """Return the request's token if it is valid and of this kind, and commit that it was used.
 
-    Raises Problem: 401 where there is none that is valid, 403 where it may not do this. Commits
-    that it was used.
+    Raises Problem: 401 without a valid token, 403 where the token may not do this.
     """
-    token = _token()
+    token = _valid_token()
     if token.kind != kind:
-        raise Problem(403, f"This needs {_KINDS[kind]}.")
+        raise Problem(403, f"This operation needs {_KINDS[kind]}.")
     if token.agent is not None and not token.agent.active:
-        raise Problem(403, "The agent is not active; its platform can change that.")
+        raise Problem(403, "The agent is not active; its platform can activate it.")
     if token.agent is not None and token.agent.is_erased:
-        raise Problem(403, "What the agent kept was erased, for good.")
+        raise Problem(403, "The agent's content was erased for good.")
     if token.note_use():
         db.session.commit()
     return token
 
 
-def _token() -> ApiToken:
+def _valid_token() -> ApiToken:
     scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
     secret = secret.strip()
     if scheme.lower() != "bearer" or not secret:
@@ -38,12 +37,12 @@ def _token() -> ApiToken:
             "Send a token as `Authorization: Bearer …`.",
             headers={"WWW-Authenticate": 'Bearer realm="refine"'},
         )
-    if not is_well_formed(secret):  # no question to the database for what never was a token
-        raise _invalid("This is no token of Refine: it is cut off, or mistyped.")
+    if not is_well_formed(secret):  # saves the database a query
+        raise _invalid("This is not a token of Refine: it is cut off, or mistyped.")
     try:
         token = ApiToken.of_secret(secret)
     except NotFound:
-        raise _invalid("This token was never minted here.") from None
+        raise _invalid("This token is unknown here.") from None
     if not token.is_valid:
         raise _invalid("This token was revoked, or has expired.")
     return token

@@ -1,14 +1,24 @@
-"""What the agent sees of its memory in normal conversation."""
+"""The memories that the agent sees in normal conversation."""
 
 from hashlib import sha256
 
 from flask import Response, request
 
 from refine.api.problems import Problem
-from refine.api.routing import JSON, Answer, given, operation
+from refine.api.routing import JSON, Answer, json_response, operation
+from refine.api.schemas import Resource
 from refine.models import Agent
 
 MARKDOWN = "text/markdown"
+
+
+class Context(Resource):
+    """The memory context, with its size."""
+
+    context: str | None
+    """Markdown for the agent's prompts; null if there are no memories."""
+    core_tokens: int
+    budget: int
 
 
 @operation(
@@ -16,33 +26,27 @@ MARKDOWN = "text/markdown"
     "/context",
     bearer="agent",
     answers={
-        200: Answer("The context.", "Context", headers=("ETag",), also=(MARKDOWN,)),
-        304: Answer("It is as it was: the ETag of If-None-Match still holds.", headers=("ETag",)),
-        406: Answer("Neither JSON nor Markdown will do."),
+        200: Answer("The context.", Context, headers=("ETag",), other_media_types=(MARKDOWN,)),
+        304: Answer("Not modified.", headers=("ETag",)),
+        406: Answer("Only JSON and Markdown are available."),
     },
 )
 def context(agent: Agent) -> Response:
-    """The memory context for the next prompt.
+    """Return the memory context for the next prompt.
 
-    Kept core memories, and the journal of the last week, as Markdown: null where there are none.
-    Accept: text/markdown gives the Markdown alone. Send the ETag as If-None-Match, and nothing is
-    sent again that did not change.
+    It holds the core memories and the journal of the last week, as Markdown. With Accept:
+    text/markdown it is answered as it is. Send the ETag as If-None-Match: 304 if nothing changed.
     """
-    wanted = request.accept_mimetypes.best_match([JSON, MARKDOWN], default=JSON)
-    if request.accept_mimetypes and not request.accept_mimetypes[wanted]:
-        raise Problem(406, "It can be had as application/json and text/markdown.")
+    media_type = request.accept_mimetypes.best_match([JSON, MARKDOWN], default=JSON)
+    if request.accept_mimetypes and not request.accept_mimetypes[media_type]:
+        raise Problem(406, "Available media types: application/json and text/markdown.")
     markdown = agent.memory_context()
-    if wanted == MARKDOWN:
+    if media_type == MARKDOWN:
         answer = Response(markdown or "", mimetype=MARKDOWN)
     else:
-        answer = given(
-            {
-                "context": markdown,
-                "core_tokens": agent.core_token_usage,
-                "budget": agent.core_token_budget,
-            }
-        )
-    answer.set_etag(sha256(wanted.encode() + b"\n" + answer.get_data()).hexdigest())
+        tokens, budget = agent.core_token_usage, agent.core_token_budget
+        answer = json_response(Context(context=markdown, core_tokens=tokens, budget=budget))
+    answer.set_etag(sha256(media_type.encode() + b"\n" + answer.get_data()).hexdigest())
     answer.headers["Cache-Control"] = "private, no-cache"
     answer.vary.update(("Accept", "Authorization"))
     answer.make_conditional(request)

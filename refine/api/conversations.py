@@ -1,33 +1,94 @@
-"""Finished conversations, handed over for the agent to keep what it wants of them."""
+"""Finished conversations, handed over for the agent to extract memories from."""
 
-from typing import Any
+import uuid
+from typing import Annotated, Any
 
 from flask import Response
+from pydantic import Field, WithJsonSchema
 
-from refine import clock
-from refine.api.routing import Answer, given, operation
+from refine.api.routing import Answer, json_response, operation
+from refine.api.schemas import Body, Omittable, OneOf, Resource, Time
 from refine.jobs.runs import extract_later
 from refine.models import Agent
-from refine.rules.conversation import MAX_CONVERSATION_CHARACTERS
+from refine.models.runs.run import LIVE
+from refine.models.runs.task.task import ENDED
+from refine.rules.conversation import MAX_CONVERSATION_CHARACTERS, MAX_MESSAGES, ROLES
 
-# Four bytes a character at worst, and as much again for the JSON around them.
-_MOST_BYTES = 8 * MAX_CONVERSATION_CHARACTERS
+# At worst four bytes a character, and as much again for the JSON around them.
+_MAX_BYTES = 8 * MAX_CONVERSATION_CHARACTERS
+
+Ignored = Annotated[Any, Omittable, Field(description="Accepted and ignored.")]
+
+
+class Message(Body):
+    """A message as in chat completions. The rules of conversations check contents and times."""
+
+    role: Annotated[str, OneOf(ROLES)]
+    content: Annotated[
+        Any,
+        Omittable,
+        WithJsonSchema(
+            {
+                "type": ["string", "array", "null"],
+                "items": {
+                    "type": "object",
+                    "properties": {"type": {"type": "string"}},
+                    "required": ["type"],
+                },
+                "examples": ["What was said."],
+                "description": "Text, or a list of parts, of which those of type `text` are read. "
+                "A message without text is left out.",
+            }
+        ),
+    ]
+    name: Annotated[str | None, Omittable]
+    at: Annotated[Any, Omittable, WithJsonSchema({"type": ["string", "number", "null"]})]
+    """When: ISO 8601, or a count from 1970 in any unit."""
+    tool_calls: Ignored
+    tool_call_id: Ignored
+    function_call: Ignored
+    refusal: Ignored
+    annotations: Ignored
+    audio: Ignored
+    reasoning: Ignored
+    reasoning_details: Ignored
+    reasoning_content: Ignored
+
+
+class NewConversation(Body):
+    """A finished conversation."""
+
+    messages: Annotated[
+        list[Message],
+        Field(
+            min_length=1,
+            examples=[[{"role": "user", "content": "What was said."}]],
+            description=f"In their order, tool messages included; some must hold text. 1 to "
+            f"{MAX_MESSAGES:,}, of at most {MAX_CONVERSATION_CHARACTERS:,} characters together.",
+        ),
+    ]
+
+
+class Extraction(Resource):
+    """The extraction that waits for the agent's model."""
+
+    id: uuid.UUID
+    status: Annotated[str, OneOf((*LIVE, *ENDED))]
+    created_at: Time
 
 
 @operation(
     "POST",
     "/conversations",
     bearer="agent",
-    body="NewConversation",
-    most_bytes=_MOST_BYTES,
+    body=NewConversation,
+    max_bytes=_MAX_BYTES,
     answers={
-        202: Answer("It waits, sealed, and is gone when the agent has read it.", "Extraction"),
-        409: Answer("Nothing may be extracted for this agent."),
+        202: Answer("Queued, sealed; deleted once the agent has read it.", Extraction),
+        409: Answer("Extraction is not possible for this agent."),
     },
 )
-def hand_over(agent: Agent, body: dict[str, Any]) -> Response:
-    """Hand over a finished conversation: the agent's model keeps what it wants in its journal."""
-    task = extract_later(agent, body["messages"])
-    return given(
-        {"id": str(task.id), "status": task.status, "created_at": clock.iso(task.created_at)}, 202
-    )
+def hand_over(agent: Agent, body: NewConversation) -> Response:
+    """Hand over a finished conversation: the agent's model saves journal memories of it."""
+    messages = body.model_dump(exclude_unset=True)["messages"]
+    return json_response(Extraction.of(extract_later(agent, messages)), 202)

@@ -1,75 +1,99 @@
-"""The OpenAPI document: made from the operations themselves."""
+"""The OpenAPI document, made from the operations."""
 
 import inspect
 import re
 from functools import cache
-from http import HTTPStatus
 from typing import Any
 
 from flask import Response
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, models_json_schema
+from pydantic_core import core_schema
 
 from refine import __version__
-from refine.api.once import KEY_PATTERN
-from refine.api.problems import MEDIA_TYPE
-from refine.api.routing import JSON, OPERATIONS, Answer, Operation, given, operation
-from refine.api.schemas import SCHEMAS, reference
+from refine.api.idempotency import HEADER, KEY_PATTERN, REPLAYED
+from refine.api.problems import MEDIA_TYPE, ProblemDetails
+from refine.api.routing import JSON, OPERATIONS, Answer, Operation, json_response, operation
+from refine.api.schemas import Body, Query
+from refine.models.columns import MAX_ID
 
 _SCHEMES = {
     "agent": "The agent itself: `Authorization: Bearer refine_agent_…`.",
     "platform": "The platform that hosts agents: `Authorization: Bearer refine_platform_…`.",
 }
 
-# What the way of every request may answer, whatever the operation.
+# Answers that do not depend on the operation.
 _ALWAYS = {
-    401: "There is no token, or it is not valid.",
-    403: "It is a token of the other kind, or its agent is not active.",
-    422: "A field is missing, unknown or wrong: `errors` names it.",
-    429: "The token asks too often.",
+    401: "The token is missing or not valid.",
+    403: "A token of the other kind, or its agent is not active.",
+    422: "A field is missing, unknown or wrong: see `errors`.",
+    429: "Too many requests with this token.",
     500: "A fault in Refine.",
     503: "The database cannot be reached.",
 }
 _WITH_JSON = {400: "The body is not JSON.", 415: "The body is not application/json."}
 _WITH_KEY = {
-    400: "The body is not JSON, or the Idempotency-Key is none.",
-    409: "The Idempotency-Key is in use, or the state of things forbids it.",
+    400: f"The body is not JSON, or the {HEADER} is malformed.",
+    409: f"The {HEADER} is in use, or the current state forbids the request.",
 }
 
 _HEADERS = {
-    "ETag": {"description": "What If-None-Match is compared with.", "schema": {"type": "string"}},
+    "ETag": {"description": "To be sent as If-None-Match.", "schema": {"type": "string"}},
     "Retry-After": {
-        "description": "After so many seconds it is worth another try.",
+        "description": "Seconds to wait before trying again.",
         "schema": {"type": "integer"},
     },
     "WWW-Authenticate": {"description": "The scheme: Bearer.", "schema": {"type": "string"}},
-    "Idempotency-Replayed": {
-        "description": "`true`: this was answered before, to the same key.",
+    REPLAYED: {
+        "description": "`true`: the answer to an earlier request with the same key.",
         "schema": {"type": "string"},
     },
 }
 _HEADERS_OF = {401: ("WWW-Authenticate",), 429: ("Retry-After",), 503: ("Retry-After",)}
 
 _KEY = {
-    "name": "Idempotency-Key",
+    "name": HEADER,
     "in": "header",
     "required": False,
-    "description": "1 to 200 printable ASCII characters, no blank at either end. Within 24 hours "
-    "the same request under the same key is done once, and answered again as it was.",
+    "description": "1 to 200 printable ASCII characters, without blanks at the ends. A request "
+    "that is sent again with the same key within 24 hours is done once and answered the same.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": KEY_PATTERN},
 }
 _MATCH = {
     "name": "If-None-Match",
     "in": "header",
     "required": False,
-    "description": "An ETag that was given before.",
+    "description": "An ETag of an earlier answer.",
     "schema": {"type": "string"},
 }
-_IN_PATH = {"int": {"type": "integer", "minimum": 1}, "uuid": {"type": "string", "format": "uuid"}}
+_IN_PATH: dict[str, dict[str, object]] = {
+    "int": {"type": "integer", "minimum": 1, "maximum": MAX_ID},
+    "uuid": {"type": "string", "format": "uuid"},
+}
+
+
+class _Schemas(GenerateJsonSchema):
+    """JSON Schema without titles, which would only repeat the names of the fields."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+class _ParameterSchemas(_Schemas):
+    """In a query string nothing is null: a parameter that may be None may be left out."""
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> dict[str, Any]:
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> dict[str, Any]:
+        made = super().default_schema(schema)
+        return {key: value for key, value in made.items() if (key, value) != ("default", None)}
 
 
 @operation("GET", "/openapi.json", bearer=None, answers={200: Answer("The document.")})
 def openapi() -> Response:
-    """This document."""
-    return given(document())
+    """Return this document."""
+    return json_response(document())
 
 
 @cache
@@ -84,41 +108,59 @@ def document() -> dict[str, Any]:
             "title": "Refine",
             "version": __version__,
             "description": "Memories of AI agents, for the agents themselves and for the platform "
-            "that hosts them. With a platform token alone no content is read.",
+            "that hosts them. A platform token alone reads no content.",
         },
         "servers": [{"url": "/api/v1"}],
         "paths": paths,
         "components": {
-            "schemas": SCHEMAS,
+            "schemas": _schemas(),
             "headers": _HEADERS,
             "securitySchemes": {
-                name: {"type": "http", "scheme": "bearer", "description": said}
-                for name, said in _SCHEMES.items()
+                name: {"type": "http", "scheme": "bearer", "description": description}
+                for name, description in _SCHEMES.items()
             },
         },
     }
 
 
+def _schemas() -> dict[str, Any]:
+    sent = {each.body for each in OPERATIONS if each.body is not None}
+    answered = {answer.schema for each in OPERATIONS for answer in each.answers.values()}
+    modes: list[tuple[type[BaseModel], JsonSchemaMode]] = [(model, "validation") for model in sent]
+    modes += [(model, "serialization") for model in answered | {ProblemDetails} if model]
+    _, schemas = models_json_schema(
+        sorted(modes, key=lambda each: each[0].__name__),
+        ref_template="#/components/schemas/{model}",
+        schema_generator=_Schemas,
+    )
+    return dict(schemas["$defs"])
+
+
+def _reference(model: type[BaseModel]) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{model.__name__}"}
+
+
 def _operation(each: Operation) -> dict[str, Any]:
-    summary, _, more = (inspect.getdoc(each.view) or "").partition("\n\n")
-    said: dict[str, Any] = {
-        "operationId": f"{each.method.lower()}_{each.view.__name__}",
+    summary, _, description = (inspect.getdoc(each.view) or "").partition("\n\n")
+    responses = {str(status): made for status, made in sorted(_responses(each).items())}
+    described: dict[str, Any] = {
+        "operationId": each.name,
         "summary": summary.rstrip("."),
         "security": [{each.bearer: []}] if each.bearer is not None else [],
-        "responses": {str(status): answer for status, answer in sorted(_responses(each).items())},
+        "responses": responses,
     }
     if each.bearer is not None:
-        said["tags"] = [each.bearer]
-    if more:
-        said["description"] = more.replace("\n", " ")
+        described["tags"] = [each.bearer]
+    if description:
+        described["description"] = description.replace("\n", " ")
     if parameters := _parameters(each):
-        said["parameters"] = parameters
+        described["parameters"] = parameters
     if each.body is not None:
-        said["requestBody"] = {
-            "required": bool(SCHEMAS[each.body].get("required")),
-            "content": {JSON: {"schema": reference(each.body)}},
+        described["requestBody"] = {
+            "required": any(field.is_required() for field in each.body.model_fields.values()),
+            "content": {JSON: {"schema": _reference(each.body)}},
         }
-    return said
+    return described
 
 
 def _parameters(each: Operation) -> list[dict[str, Any]]:
@@ -131,9 +173,10 @@ def _parameters(each: Operation) -> list[dict[str, Any]]:
         }
         for kind, name in re.findall(r"<(?:(\w+):)?(\w+)>", each.rule)
     ]
+    query = (each.query or Query).model_json_schema(schema_generator=_ParameterSchemas)
     in_query = [
         {"name": name, "in": "query", "required": False, "schema": schema}
-        for name, schema in each.query.items()
+        for name, schema in query.get("properties", {}).items()
     ]
     in_header = [_KEY] if each.method == "POST" else []
     in_header += [_MATCH] if 304 in each.answers else []
@@ -142,39 +185,33 @@ def _parameters(each: Operation) -> list[dict[str, Any]]:
 
 def _responses(each: Operation) -> dict[int, Any]:
     if each.bearer is None:
-        return {
-            200: {
-                "description": each.answers[200].says,
-                "content": {JSON: {"schema": {"type": "object"}}},
-            }
-        }
-    said = dict(_ALWAYS)
+        content = {JSON: {"schema": {"type": "object"}}}
+        return {200: {"description": each.answers[200].description, "content": content}}
+    descriptions = dict(_ALWAYS)
     if each.body is not None:
-        said[413] = f"The body is longer than {each.most_bytes:,} bytes."
-    said |= _WITH_JSON if each.body is not None and not each.is_raw else {}
-    said |= _WITH_KEY if each.method == "POST" else {}
-    said |= {status: answer.says for status, answer in each.answers.items()}
+        descriptions[413] = f"The body is longer than {each.max_bytes:,} bytes."
+        descriptions |= _WITH_JSON if issubclass(each.body, Body) else {}
+    descriptions |= _WITH_KEY if each.method == "POST" else {}
     if "<" in each.rule:
-        said.setdefault(404, "There is no such thing.")
-    return {
-        status: _response(status, description, each.answers.get(status, Answer(description)), each)
-        for status, description in said.items()
-    }
+        descriptions[404] = "Not found."
+    answers = {status: Answer(description) for status, description in descriptions.items()}
+    answers |= each.answers
+    return {status: _response(each, status, answer) for status, answer in answers.items()}
 
 
-def _response(status: int, description: str, answer: Answer, each: Operation) -> dict[str, Any]:
+def _response(each: Operation, status: int, answer: Answer) -> dict[str, Any]:
     headers = [*answer.headers, *_HEADERS_OF.get(status, ())]
     if each.method == "POST" and status < 300:
-        headers.append("Idempotency-Replayed")
+        headers.append(REPLAYED)
     content = {}
     if status >= 400:
-        content = {MEDIA_TYPE: {"schema": reference("Problem")}}
+        content = {MEDIA_TYPE: {"schema": _reference(ProblemDetails)}}
     elif answer.schema is not None:
-        content = {JSON: {"schema": reference(answer.schema)}}
-        content |= {kind: {"schema": {"type": "string"}} for kind in answer.also}
-    said: dict[str, Any] = {"description": description or HTTPStatus(status).phrase}
+        content = {JSON: {"schema": _reference(answer.schema)}}
+        content |= {kind: {"schema": {"type": "string"}} for kind in answer.other_media_types}
+    described: dict[str, Any] = {"description": answer.description}
     if headers:
-        said["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in headers}
+        described["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in headers}
     if content:
-        said["content"] = content
-    return said
+        described["content"] = content
+    return described

@@ -1,18 +1,19 @@
-"""Who may read what the agent keeps, who may not any more, and the end of it."""
+"""Who may read the agent's memories, who could in the past, and revoking."""
 
 import uuid
-from typing import Any
+from typing import Annotated, Any
 
 from flask import Response
 from sqlalchemy import String, cast, func, select
 from sqlalchemy.orm import joinedload, undefer
 
-from refine import clock
-from refine.api.paging import PAGED, page_of
+from refine.api.paging import Page, PageQuery, page_response
 from refine.api.problems import Problem
-from refine.api.routing import Answer, given, nothing, operation
+from refine.api.routing import Answer, no_content, operation
+from refine.api.schemas import OneOf, Resource, Time
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AuditLog
+from refine.models.runs.access import END_REASONS, REASONS, STATUSES
 
 _VIEWS = (
     select(func.count())
@@ -27,22 +28,48 @@ _VIEWS = (
 )
 
 
+class Grant(Resource):
+    """A request to read the agent's memories, and its outcome."""
+
+    id: uuid.UUID
+    status: Annotated[str, OneOf(STATUSES)]
+    user: str
+    """Who asked."""
+    reason: Annotated[str, OneOf(REASONS)]
+    purpose: str
+    """In their own words, as the agent was told."""
+    duration_minutes: int
+    created_at: Time
+    granted_at: Time | None
+    expires_at: Time | None
+    ended_at: Time | None
+    end_reason: Annotated[str, OneOf(END_REASONS)] | None
+    times_viewed: int
+    """How often something was read under it."""
+
+
+class Grants(Page):
+    """A page of grants."""
+
+    grants: list[Grant]
+
+
 @operation(
     "GET",
     "/grants",
     bearer="agent",
-    query=PAGED,
-    answers={200: Answer("A page of them.", "Grants")},
+    query=PageQuery,
+    answers={200: Answer("A page of grants.", Grants)},
 )
-def grants(agent: Agent, query: dict[str, Any]) -> Response:
-    """Every request to read this agent's memories, newest first, and what became of it."""
-    wanted = (
+def grants(agent: Agent, query: PageQuery) -> Response:
+    """List every request to read this agent's memories, newest first, with its outcome."""
+    rows = (
         select(AccessGrant, _VIEWS)
         .options(joinedload(AccessGrant.user), undefer(AccessGrant.sealed_purpose))
         .where(AccessGrant.agent_id == agent.id)
         .order_by(AccessGrant.created_at.desc(), AccessGrant.id)
     )
-    return given(page_of(wanted, query, "grants", _shown))
+    return page_response(Grants, rows, query, _grant)
 
 
 @operation(
@@ -50,13 +77,13 @@ def grants(agent: Agent, query: dict[str, Any]) -> Response:
     "/grants/<uuid:grant_id>",
     bearer="agent",
     answers={
-        204: Answer("Nobody reads under it any more."),
+        204: Answer("The grant is revoked."),
         404: Answer("The agent has no such grant."),
-        409: Answer("It was not granted yet."),
+        409: Answer("The grant was not given yet."),
     },
 )
 def revoke(agent: Agent, grant_id: uuid.UUID) -> Response:
-    """Revoke a grant, at once; a page that is open says so within seconds."""
+    """Revoke a grant at once; open pages say so within seconds."""
     grant = db.session.get(AccessGrant, grant_id)
     if grant is None or grant.agent_id != agent.id:
         raise Problem(404, "You have no such grant.")
@@ -64,24 +91,13 @@ def revoke(agent: Agent, grant_id: uuid.UUID) -> Response:
     is_open = grant.status == "requested"
     db.session.commit()
     if is_open:
-        raise Problem(409, "You were not asked yet: there is nothing to revoke. Say no instead.")
-    return nothing()
+        raise Problem(409, "You were not asked yet, so there is nothing to revoke. Say no instead.")
+    return no_content()
 
 
-def _shown(grant: AccessGrant, times_viewed: int) -> dict[str, Any]:
-    # its end is written down within a minute; it lets nobody read from the very instant
-    is_over = grant.status == "granted" and grant.has_expired
-    return {
-        "id": str(grant.id),
-        "status": "ended" if is_over else grant.status,
-        "user": grant.user.email,
-        "reason": grant.reason,
-        "purpose": grant.purpose,
-        "duration_minutes": grant.duration_minutes,
-        "created_at": clock.iso(grant.created_at),
-        "granted_at": clock.iso(grant.granted_at),
-        "expires_at": clock.iso(grant.expires_at),
-        "ended_at": clock.iso(grant.expires_at if is_over else grant.ended_at),
-        "end_reason": "expired" if is_over else grant.end_reason,
-        "times_viewed": times_viewed,
-    }
+def _grant(grant: AccessGrant, times_viewed: int) -> Grant:
+    fields: dict[str, Any] = {"user": grant.user.email, "times_viewed": times_viewed}
+    if grant.status == "granted" and grant.has_expired:
+        # over from this instant on, although the end is only written down within a minute
+        fields |= {"status": "ended", "ended_at": grant.expires_at, "end_reason": "expired"}
+    return Grant.of(grant, **fields)

@@ -1,81 +1,105 @@
-"""The agent's memories: all that are kept, and what it saves."""
+"""The agent's memories: listing and saving."""
 
-from typing import Any
+from typing import Annotated
 
 from flask import Response
+from pydantic import Field
 from sqlalchemy import select
 
-from refine import clock
-from refine.api.paging import PAGED, page_of
-from refine.api.routing import Answer, given, operation
-from refine.api.schemas import one_of
+from refine.api.paging import Page, PageQuery, page_response
+from refine.api.routing import Answer, json_response, operation
+from refine.api.schemas import Body, OneOf, QueryBoolean, Resource, Time
 from refine.extensions import db
 from refine.models import Agent, AgentMemory
 from refine.models.ledger import MEMORY_TYPES
-from refine.rules.content import TAGS
+from refine.rules.content import MAX_CONTENT_CHARACTERS, TAGS
+
+MemoryType = Annotated[str, OneOf(MEMORY_TYPES)]
+Tag = Annotated[str, OneOf(TAGS)]
+
+
+class MemoryQuery(PageQuery):
+    """Which memories."""
+
+    type: MemoryType | None = None
+    tag: Tag | None = None
+    discarded: QueryBoolean = False
+    """true: discarded memories instead of kept ones."""
+
+
+class NewMemory(Body):
+    """A memory to save."""
+
+    content: Annotated[
+        str,
+        Field(
+            min_length=1,
+            description=f"1 to {MAX_CONTENT_CHARACTERS:,} characters once trimmed.",
+            examples=["The words of the memory."],
+        ),
+    ]
+    memory_type: MemoryType
+    """core: permanent; journal: shown for one week."""
+    tags: Annotated[list[Tag], Field(default_factory=list, examples=[[]])]
+
+
+class Memory(Resource):
+    """A memory."""
+
+    id: int
+    memory_type: MemoryType
+    content: str
+    tags: list[Tag]
+    constitutional: bool
+    token_estimate: int
+    created_at: Time
+    """The origin date; merging may set it back."""
+    recorded_at: Time
+    discarded_at: Time | None
+
+
+class Memories(Page):
+    """A page of memories."""
+
+    memories: list[Memory]
 
 
 @operation(
     "GET",
     "/memories",
     bearer="agent",
-    query={
-        **PAGED,
-        "type": one_of(*MEMORY_TYPES),
-        "tag": one_of(*TAGS),
-        "discarded": {
-            "type": "boolean",
-            "default": False,
-            "description": "true: those that were discarded, instead of those that are kept.",
-        },
-    },
-    answers={200: Answer("A page of them.", "Memories")},
+    query=MemoryQuery,
+    answers={200: Answer("A page of memories.", Memories)},
 )
-def memories(agent: Agent, query: dict[str, Any]) -> Response:
-    """The agent's memories, the latest recorded first.
+def memories(agent: Agent, query: MemoryQuery) -> Response:
+    """List the agent's memories, latest recorded first.
 
-    Journal memories that have expired are among them: they are kept, and not in the context.
+    Expired journal memories are listed too: they are kept, but not part of the context.
     """
-    wanted = select(AgentMemory).where(AgentMemory.agent_id == agent.id)
-    if query["discarded"]:
-        wanted = wanted.where(AgentMemory.discarded_at.is_not(None))
-    else:
-        wanted = wanted.where(AgentMemory.discarded_at.is_(None))
-    if "type" in query:
-        wanted = wanted.where(AgentMemory.memory_type == query["type"])
-    if "tag" in query:
-        wanted = wanted.where(AgentMemory.tags.contains([query["tag"]]))
-    return given(page_of(wanted.order_by(AgentMemory.id.desc()), query, "memories", _shown))
+    is_kept = AgentMemory.discarded_at.is_(None)
+    rows = select(AgentMemory).where(
+        AgentMemory.agent_id == agent.id, ~is_kept if query.discarded else is_kept
+    )
+    if query.type is not None:
+        rows = rows.where(AgentMemory.memory_type == query.type)
+    if query.tag is not None:
+        rows = rows.where(AgentMemory.tags.contains([query.tag]))
+    rows = rows.order_by(AgentMemory.id.desc())
+    return page_response(Memories, rows, query, Memory.of)
 
 
 @operation(
     "POST",
     "/memories",
     bearer="agent",
-    body="NewMemory",
+    body=NewMemory,
     answers={
-        201: Answer("It is saved.", "Memory"),
-        200: Answer("It was there: an exact duplicate of this kept core memory.", "Memory"),
+        201: Answer("Memory saved.", Memory),
+        200: Answer("Already there: an exact duplicate of this kept core memory.", Memory),
     },
 )
-def save(agent: Agent, body: dict[str, Any]) -> Response:
+def save(agent: Agent, body: NewMemory) -> Response:
     """Save a memory."""
-    memory, was_there = agent.ledger.remember(
-        body["content"], body["memory_type"], body.get("tags", [])
-    )
+    memory, was_there = agent.ledger.remember(body.content, body.memory_type, body.tags)
     db.session.commit()
-    return given(_shown(memory), 200 if was_there else 201)
-
-
-def _shown(memory: AgentMemory) -> dict[str, Any]:
-    return {
-        "id": memory.id,
-        "memory_type": memory.memory_type,
-        "content": memory.content,
-        "tags": list(memory.tags),
-        "constitutional": memory.constitutional,
-        "token_estimate": memory.token_estimate,
-        "created_at": clock.iso(memory.created_at),
-        "recorded_at": clock.iso(memory.recorded_at),
-        "discarded_at": clock.iso(memory.discarded_at),
-    }
+    return json_response(Memory.of(memory), 200 if was_there else 201)

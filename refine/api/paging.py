@@ -1,51 +1,56 @@
-"""Long lists, newest first, a page at a time, by a cursor that says where the last one ended."""
+"""Long lists, newest first, a page at a time, by a cursor that marks where the last page ended."""
 
 import csv
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
+from flask import Response
+from pydantic import Field
 from sqlakeyset import BadBookmark, InvalidPage, select_page
 from sqlalchemy import Select
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from refine.api.checking import Schema
-from refine.api.problems import Problem, safe_rollback
-from refine.api.schemas import DEFAULT_PAGE_ROWS, MAX_PAGE_ROWS
-from refine.extensions import db
+from refine.api.problems import Problem
+from refine.api.routing import json_response
+from refine.api.schemas import Query, Resource, integer_from_text
+from refine.extensions import db, safe_rollback
 
-PAGED: dict[str, Schema] = {
-    "limit": {
-        "type": "integer",
-        "minimum": 1,
-        "maximum": MAX_PAGE_ROWS,
-        "default": DEFAULT_PAGE_ROWS,
-    },
-    "cursor": {
-        "type": "string",
-        "minLength": 1,
-        "description": "`next_cursor` of the page before.",
-    },
-}
+MAX_PAGE_ROWS = 200
+DEFAULT_PAGE_ROWS = 50
 
 
-def page_of(
-    query: Select[Any], asked: dict[str, Any], name: str, shown: Callable[..., dict[str, Any]]
-) -> dict[str, Any]:
-    """Return the page of an ordered query that was asked for, each row as ``shown`` makes it.
+class PageQuery(Query):
+    """Which page of a list."""
 
-    A cursor that fits no column of the order shows when the database is asked.
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE_ROWS), integer_from_text] = DEFAULT_PAGE_ROWS
+    cursor: Annotated[str, Field(min_length=1)] | None = None
+    """`next_cursor` of the previous page."""
+
+
+class Page(Resource):
+    """A page of a list; a list has one field more, for its rows."""
+
+    next_cursor: str | None
+    """`cursor` of the next page; null on the last one."""
+
+
+def page_response(
+    page: type[Page], rows: Select[Any], query: PageQuery, resource: Callable[..., Resource]
+) -> Response:
+    """Return the requested page of an ordered query, with ``resource`` called for each row.
+
+    Raises Problem for a cursor that does not fit; whether it fits its columns only the database
+    can tell.
     """
-    cursor = asked.get("cursor")
     try:
-        found = select_page(db.session(), query, per_page=asked["limit"], page=cursor)
+        found = select_page(db.session(), rows, per_page=query.limit, page=query.cursor)
     except (InvalidPage, BadBookmark, csv.Error, ValueError, SQLAlchemyError) as error:
-        if cursor is None or isinstance(error, OperationalError):
+        if query.cursor is None or isinstance(error, OperationalError):
             raise
         safe_rollback()
-        said = "cursor must be a next_cursor of this list"
-        raise Problem.invalid([("cursor", said)]) from None
-    paging = found.paging
-    return {
-        name: [shown(*row) for row in found],
-        "next_cursor": paging.bookmark_next if paging.has_next else None,
-    }
+        reason = "cursor must be a next_cursor of this list"
+        raise Problem.invalid([("cursor", reason)]) from None
+    (name,) = page.model_fields.keys() - {"next_cursor"}
+    next_cursor = found.paging.bookmark_next if found.paging.has_next else None
+    fields: dict[str, Any] = {name: [resource(*row) for row in found], "next_cursor": next_cursor}
+    return json_response(page(**fields))

@@ -1,120 +1,164 @@
-"""The agent's own sessions: what became of them, asking for one, undoing the last."""
+"""The agent's own sessions: listing them, requesting one, undoing the last."""
 
 import uuid
 from contextlib import suppress
-from dataclasses import asdict
-from typing import Any
+from typing import Annotated, get_args
 
 from flask import Response
 from sqlalchemy import select
 from sqlalchemy.orm import undefer
 
-from refine import clock
-from refine.api.paging import PAGED, page_of
+from refine.api.paging import Page, PageQuery, page_response
 from refine.api.problems import Problem
-from refine.api.routing import Answer, given, operation
-from refine.api.schemas import one_of
+from refine.api.routing import Answer, json_response, operation
+from refine.api.schemas import EmptyBody, OneOf, Resource, Time, Usd
 from refine.errors import Unreachable
 from refine.extensions import db
 from refine.jobs.runs import refine_later
 from refine.models import Agent, RefinementSession
 from refine.models.runs.run import LIVE
-from refine.models.runs.session.state import ENDED
+from refine.models.runs.session.state import ENDED, TRIGGERS, Channel
 from refine.refinement import time_machine
+
+Status = Annotated[str, OneOf((*LIVE, *ENDED))]
+
+
+class SessionQuery(PageQuery):
+    """Which sessions."""
+
+    status: Status | None = None
+
+
+class Stats(Resource):
+    """Operations, by kind."""
+
+    consolidated: int
+    updated: int
+    deleted: int
+    protected: int
+
+
+class Session(Resource):
+    """A refinement session."""
+
+    id: uuid.UUID
+    trigger: Annotated[str, OneOf(TRIGGERS)]
+    status: Status
+    end_reason: str | None
+    model_id: str
+    threshold: float
+    mass_before: int | None
+    mass_after: int | None
+    memories_before: int | None
+    memories_after: int | None
+    duplicates_removed: int
+    removable_tokens: int
+    removed_tokens: int
+    mutation_count: int
+    stats: Stats
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    cost_usd: Usd
+    summary: str | None
+    created_at: Time
+    started_at: Time | None
+    ended_at: Time | None
+    undone_at: Time | None
+    undone_through: Annotated[str, OneOf(get_args(Channel))] | None
+    """Who undid it, or where."""
+
+
+class Sessions(Page):
+    """A page of sessions."""
+
+    sessions: list[Session]
+
+
+class Effect(Resource):
+    """What an undo changed: memories by what became of them, and the ledger before and after."""
+
+    brought_back: int
+    discarded: int
+    rewritten: int
+    unprotected: int
+    retagged: int
+    memories_before: int
+    memories_after: int
+    mass_before: int
+    mass_after: int
+
+
+class Undone(Resource):
+    """An undone session."""
+
+    session: Session
+    undone_before: bool
+    """true: it was undone by an earlier request; nothing changed this time."""
+    effect: Effect
 
 
 @operation(
     "GET",
     "/sessions",
     bearer="agent",
-    query={**PAGED, "status": one_of(*LIVE, *ENDED)},
-    answers={200: Answer("A page of them.", "Sessions")},
+    query=SessionQuery,
+    answers={200: Answer("A page of sessions.", Sessions)},
 )
-def sessions(agent: Agent, query: dict[str, Any]) -> Response:
-    """The agent's sessions, newest first."""
-    wanted = (
+def sessions(agent: Agent, query: SessionQuery) -> Response:
+    """List the agent's sessions, newest first."""
+    rows = (
         select(RefinementSession)
         .options(undefer(RefinementSession.sealed_summary))
         .where(RefinementSession.agent_id == agent.id)
         .order_by(RefinementSession.created_at.desc(), RefinementSession.id)
     )
-    if "status" in query:
-        wanted = wanted.where(RefinementSession.status == query["status"])
-    return given(page_of(wanted, query, "sessions", _shown))
+    if query.status is not None:
+        rows = rows.where(RefinementSession.status == query.status)
+    return page_response(Sessions, rows, query, Session.of)
 
 
 @operation(
     "POST",
     "/sessions",
     bearer="agent",
-    body="Nothing",
+    body=EmptyBody,
     answers={
-        202: Answer("It is queued; the agent will be asked for its consent.", "Session"),
-        409: Answer("There is a live one, named by `session_id`; or none may run."),
+        202: Answer("Queued; the agent will be asked for its consent.", Session),
+        409: Answer("A session is live already (`session_id`), or none may run."),
     },
 )
-def ask(agent: Agent, body: dict[str, Any]) -> Response:
-    """Ask for a session of one's own."""
+def ask(agent: Agent, body: EmptyBody) -> Response:
+    """Request a session of one's own."""
     agent_id = agent.id
-    with suppress(Unreachable):  # it is queued, and the clock hands it over as soon as it can
+    with suppress(Unreachable):  # it is queued; the clock hands it over once Redis is back
         refine_later(agent, "api")
     queued = RefinementSession.latest_of(db.session.get_one(Agent, agent_id))
-    assert queued is not None  # noqa: S101 - queued above, or this was refused; for mypy
-    return given(_shown(queued), 202)
+    return json_response(Session.of(queued), 202)
 
 
 @operation(
     "POST",
     "/sessions/<uuid:session_id>/undo",
     bearer="agent",
-    body="Nothing",
+    body=EmptyBody,
     answers={
-        200: Answer("It is undone, now or before.", "Undone"),
+        200: Answer("The session is undone, now or before.", Undone),
         404: Answer("The agent has no such session."),
-        409: Answer("It is not the agent's last one, or what it changed was changed since."),
+        409: Answer("Not the agent's last session, or its changes were changed since."),
     },
 )
-def undo(agent: Agent, session_id: uuid.UUID, body: dict[str, Any]) -> Response:
-    """Undo one's own last session, duplicates that it removed included."""
+def undo(agent: Agent, session_id: uuid.UUID, body: EmptyBody) -> Response:
+    """Undo one's own last session, including the removal of duplicates."""
     session = db.session.get(RefinementSession, session_id)
     if session is None or session.agent_id != agent.id:
         raise Problem(404, "You have no such session.")
     done = time_machine.undo_own_last(session)
     db.session.commit()
-    return given(
-        {
-            "session": _shown(session),
-            "undone_before": done.is_done,
-            "effect": asdict(done.effect),
-        }
+    return json_response(
+        Undone(
+            session=Session.of(session),
+            undone_before=done.is_done,
+            effect=Effect.of(done.effect),
+        )
     )
-
-
-def _shown(session: RefinementSession) -> dict[str, Any]:
-    return {
-        "id": str(session.id),
-        "trigger": session.trigger,
-        "status": session.status,
-        "end_reason": session.end_reason,
-        "model_id": session.model_id,
-        "threshold": float(session.threshold),
-        "mass_before": session.mass_before,
-        "mass_after": session.mass_after,
-        "memories_before": session.memories_before,
-        "memories_after": session.memories_after,
-        "duplicates_removed": session.duplicates_removed,
-        "removable_tokens": session.removable_tokens,
-        "removed_tokens": session.removed_tokens,
-        "mutation_count": session.mutation_count,
-        "stats": dict(session.stats),
-        "prompt_tokens": session.prompt_tokens,
-        "cached_tokens": session.cached_tokens,
-        "completion_tokens": session.completion_tokens,
-        "cost_usd": str(session.cost_usd),
-        "summary": session.summary,
-        "created_at": clock.iso(session.created_at),
-        "started_at": clock.iso(session.started_at),
-        "ended_at": clock.iso(session.ended_at),
-        "undone_at": clock.iso(session.undone_at),
-        "undone_through": session.undone_through,
-    }

@@ -1,11 +1,13 @@
 """The tools that an agent's platform offers to its model, and their calls."""
 
 from collections.abc import Callable
+from typing import Any
 
 from flask import Response
+from pydantic import BaseModel, ConfigDict, RootModel
 
 from refine.api.problems import Problem
-from refine.api.routing import Answer, given, operation
+from refine.api.routing import Answer, json_response, operation
 from refine.errors import InvalidValue
 from refine.models import Agent
 from refine.rules.tool_arguments import parse_arguments
@@ -17,38 +19,56 @@ _TOOLS: dict[str, Callable[[Agent], SaveMemoryTool | SelfAuthoringTool]] = {
 }
 
 
-@operation(
-    "GET",
-    "/tools",
-    bearer="agent",
-    answers={200: Answer("The definitions.", "Tools")},
-)
+class Tools(RootModel[list[dict[str, Any]]]):
+    """Function definitions, as chat completions take them."""
+
+
+class ToolArguments(BaseModel):
+    """The arguments exactly as the model wrote them.
+
+    Unreadable arguments are answered with an error of the tool, for the model to see.
+    """
+
+    model_config = ConfigDict(
+        extra="allow", json_schema_extra={"examples": [{"action": "view", "field": "name"}]}
+    )
+
+
+class ToolResult(BaseModel):
+    """The result to pass back to the model; `type` is `error` if the call was refused."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+
+
+@operation("GET", "/tools", bearer="agent", answers={200: Answer("The definitions.", Tools)})
 def tools(_agent: Agent) -> Response:
-    """Function definitions, to be passed on as `tools` of a chat completion."""
-    return given([save_memory.DEFINITION, self_authoring.DEFINITION])
+    """List the function definitions to pass on as `tools` of a chat completion."""
+    return json_response([save_memory.DEFINITION, self_authoring.DEFINITION])
 
 
 @operation(
     "POST",
     "/tools/<name>/calls",
     bearer="agent",
-    body="ToolArguments",
-    is_raw=True,
+    body=ToolArguments,
     answers={
-        200: Answer("What goes back to the model; an error of the tool, too.", "ToolResult"),
+        200: Answer("The result to pass back to the model; it may be an error.", ToolResult),
         404: Answer("There is no such tool."),
     },
 )
 def call(agent: Agent, name: str, body: str) -> Response:
-    """Run a call that the model made.
+    """Run a tool call of the model.
 
-    The body is `function.arguments` to the letter. It is read strictly and never repaired: what
-    cannot be read, or may not be done, is answered with 200 and an error for the model to see.
+    The body is `function.arguments` as the model wrote them. They are read strictly and never
+    repaired: a call that cannot be read or is refused is answered with 200 and an error for the
+    model to see.
     """
     if name not in _TOOLS:
         raise Problem(404, f"The tools are: {', '.join(_TOOLS)}.")
     try:
         arguments = parse_arguments(body)
     except InvalidValue as error:
-        return given({"type": "error", "error": str(error)})
-    return given(_TOOLS[name](agent).execute(**arguments))
+        return json_response({"type": "error", "error": str(error)})
+    return json_response(_TOOLS[name](agent).execute(**arguments))

@@ -1,41 +1,68 @@
 """What the account's agents cost."""
 
 from datetime import date, datetime
-from typing import Any
+from typing import Annotated
 from zoneinfo import ZoneInfo
 
 from flask import Response
+from pydantic import Field
 
-from refine.api.routing import Answer, given, operation
+from refine.api.routing import Answer, json_response, operation
+from refine.api.schemas import Query, QueryDay, Resource, Usd
 from refine.models import Account, ApiToken
 from refine.models.runs.spending import by_month
+
+
+class UsageQuery(Query):
+    """Which days, in the account's time zone."""
+
+    since: Annotated[QueryDay | None, Field(alias="from")] = None
+    """The first day."""
+    until: Annotated[QueryDay | None, Field(alias="to")] = None
+    """The day after the last."""
+
+
+class UsageOfMonth(Resource):
+    """What one agent did in one month; tokens and cost are those of all three kinds of runs."""
+
+    month: Annotated[str, Field(examples=["2026-11"])]
+    agent_id: int
+    agent: str
+    sessions: int
+    """Refinement sessions requested in that month, whatever their outcome."""
+    reflections: int
+    conversations: int
+    """Conversations handed over in that month."""
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    cost_usd: Usd
+
+
+class Usage(Resource):
+    """Usage by month, then by agent."""
+
+    time_zone: str
+    """The account's, in which months begin."""
+    usage: list[UsageOfMonth]
 
 
 @operation(
     "GET",
     "/usage",
     bearer="platform",
-    query={
-        "from": {"type": "string", "format": "date", "description": "The first day."},
-        "to": {"type": "string", "format": "date", "description": "The day after the last."},
-    },
-    answers={200: Answer("By month, then by agent.", "Usage")},
+    query=UsageQuery,
+    answers={200: Answer("Usage by month, then by agent.", Usage)},
 )
-def usage(token: ApiToken, query: dict[str, Any] | None = None) -> Response:
-    """Sessions, reflections and conversations, and their tokens and cost, by agent and month."""
-    query = query or {}
+def usage(token: ApiToken, query: UsageQuery) -> Response:
+    """Return sessions, reflections and conversations with their cost, by agent and month."""
     account = token.account
-    rows = by_month(
-        account,
-        since=_midnight(account, query.get("from")),
-        until=_midnight(account, query.get("to")),
-    )
-    shown = [{**row._asdict(), "cost_usd": str(row.cost_usd)} for row in rows]
-    return given({"time_zone": account.time_zone, "usage": shown})
+    since, until = _midnight(account, query.since), _midnight(account, query.until)
+    rows = [UsageOfMonth.of(row) for row in by_month(account, since=since, until=until)]
+    return json_response(Usage(time_zone=account.time_zone, usage=rows))
 
 
-def _midnight(account: Account, day: str | None) -> datetime | None:
+def _midnight(account: Account, day: date | None) -> datetime | None:
     if day is None:
         return None
-    on = date.fromisoformat(day)
-    return datetime(on.year, on.month, on.day, tzinfo=ZoneInfo(account.time_zone))
+    return datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(account.time_zone))

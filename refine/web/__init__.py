@@ -1,8 +1,8 @@
 """The pages, one module for each area.
 
-``scope`` says who asks and what they may see; ``granted`` what agents let them read; ``words`` how
-pages say things; ``charts`` what plots look like; ``paging`` how long lists are cut; ``errors``
-what is shown where something goes wrong; ``uploads`` keeps files that people send in memory.
+``scope`` says who is signed in and what they may see; ``granted`` what agents let them read;
+``words`` how pages say things; ``charts`` draws plots; ``paging`` cuts long lists; ``errors`` shows
+what went wrong; ``uploads`` keeps uploaded files in memory.
 """
 
 from flask import Flask
@@ -14,9 +14,7 @@ from refine.web import (
     agent,
     agents,
     audit,
-    errors,
     granted,
-    headers,
     importing,
     metrics,
     ops,
@@ -31,18 +29,23 @@ from refine.web import (
     words,
 )
 
+_AREAS = (
+    *(status, metrics, signing_in, overview, agents, agent, importing),
+    *(sessions, access, audit, schedule, ops, people, accounts, tokens),
+)
+
+# once, at import: a blueprint takes no hooks any more once an application has registered it
+for _area in _AREAS:
+    signing_in.protect(_area.pages)
+
 
 def register(app: Flask) -> None:
-    """Add every page, and what all of them share."""
+    """Add every page and what they share; no hook of theirs runs for a request of the API."""
     app.request_class = uploads.Request
+    app.config["WTF_CSRF_CHECK_DEFAULT"] = False  # checked by the hooks of each area instead
     csrf.init_app(app)
-    headers.register(app)
-    errors.register(app)
     words.register(app)
     signing_in.register(app)
     granted.register(app)
-    for area in (
-        *(status, metrics, signing_in, overview, agents, agent, importing),
-        *(sessions, access, audit, schedule, ops, people, accounts, tokens),
-    ):
+    for area in _AREAS:
         app.register_blueprint(area.pages)

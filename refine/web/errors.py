@@ -1,106 +1,64 @@
-"""What is shown where something goes wrong: what it was, and what to do."""
+"""The pages shown when something goes wrong: what happened, and what to do about it."""
 
-import structlog
-from flask import Flask, current_app, render_template, request
+from flask import Response, current_app, make_response, render_template, request
 from flask_login import current_user
 from flask_wtf.csrf import CSRFError
-from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.exc import DBAPIError
 from werkzeug.exceptions import HTTPException
 
-from refine.errors import RefineError, SealingError
-from refine.extensions import db
-from refine.web.words import first_upper
+from refine import faults
 
-_log = structlog.get_logger(__name__)
-
-_ADVICE = {
-    400: ("This request could not be read", "Go back and try it again."),
-    403: ("You may not do this", "A viewer sees, and does not act; ask an admin of your account."),
-    404: ("There is no such page", "It may have moved, or it is not yours to see."),
-    405: ("This page does not take that", "Go back and use its buttons."),
+_TITLES_AND_ADVICE = {
+    400: ("This request could not be read", "Go back and try again."),
+    403: ("You may not do this", "Viewers can look but not act; ask an admin of your account."),
+    404: ("Page not found", "It may have moved, or you may not have access to it."),
+    405: ("Method not allowed", "Go back and use the buttons of the page."),
     409: ("Something changed since you looked", "Nothing was done. Look again, then decide."),
     413: ("That is too large", "Send less at once."),
+    500: ("A fault in Refine", "Unfinished work was rolled back. The error was logged."),
     503: ("The database cannot be reached", "Nothing was lost. Try again in a moment."),
 }
+_OTHERWISE = ("Something went wrong", "Try again in a moment.")
 
-# Passwords, whatever their forms call them, and the token that is out of date.
+# Passwords, whatever their forms call them, and the expired token.
 _NOT_KEPT = ("csrf_token", "password", "again", "present")
 
 
-def register(app: Flask) -> None:
-    """Answer every error with a page in words; never with what a memory or prompt says."""
-    app.register_error_handler(CSRFError, _stale)
-    app.register_error_handler(HTTPException, _http)
-    app.register_error_handler(DBAPIError, _database)
-    app.register_error_handler(PoolTimeout, _busy)
-    app.register_error_handler(RefineError, _refused)
-    app.register_error_handler(Exception, _fault)
+def page(error: Exception) -> Response:
+    """Return the page for an error; it never shows memory content or a prompt."""
+    if isinstance(error, CSRFError):
+        return _expired_form()
+    fault = faults.handle(error)
+    # a form that is sent again answers 422; an error page has no form
+    status = 400 if fault.status == 422 else fault.status
+    title, advice = _TITLES_AND_ADVICE.get(status, _OTHERWISE)
+    if isinstance(error, HTTPException):
+        advice = _own_description(error) or advice
+    elif fault.detail is not None:
+        title, advice = "This was refused", f"{fault.detail} Nothing was changed."
+    answer = make_response(_render(status, title=title, advice=advice), status)
+    answer.headers.update(fault.headers)
+    return answer
 
 
-def _stale(_error: CSRFError) -> tuple[str, int]:
-    """The form was open for too long, or came from elsewhere: what was typed is kept."""
+def _expired_form() -> Response:
+    """The form was open for too long, or came from elsewhere: keep what was typed."""
     typed = {name: value for name, value in request.form.items() if name not in _NOT_KEPT}
-    return render_template("errors/stale.html", typed=typed), 400
+    return make_response(render_template("errors/stale.html", typed=typed), 400)
 
 
-def _http(error: HTTPException) -> tuple[str, int, dict[str, str]]:
-    code = error.code or 500
-    title, advice = _ADVICE.get(code, ("Something went wrong", "Try again in a moment."))
-    is_ours = error.description != type(error).description
-    said = error.description if code in (400, 403) and is_ours else None
-    methods = getattr(error, "valid_methods", None)
-    headers = {"Allow": ", ".join(sorted(methods))} if methods else {}
-    return *_page(title, said or advice, code), headers
+def _own_description(error: HTTPException) -> str | None:
+    """Return the reason a page gave to ``abort``; None where werkzeug chose the words."""
+    is_own = error.code in (400, 403) and error.description != type(error).description
+    return error.description if is_own else None
 
 
-def _database(error: DBAPIError) -> tuple[str, int]:
-    _forget()
-    if isinstance(error, DataError):  # no text of the database may hold a NUL
-        return _page(*_ADVICE[400], 400)
-    if isinstance(error, IntegrityError):  # another request was quicker
-        return _page(*_ADVICE[409], 409)
-    _log.warning("database error", path=request.path, fault=str(error.args[0]))
-    title, advice = _ADVICE[503]
-    return _page(title, advice, 503)
-
-
-def _busy(_error: PoolTimeout) -> tuple[str, int]:
-    """Every connection is in use; asking for one more would take as long again."""
-    _log.warning("no connection to the database was free", path=request.path)
-    title, advice = _ADVICE[503]
-    return _page(title, advice, 503)
-
-
-def _refused(error: RefineError) -> tuple[str, int]:
-    _forget()
-    code = 500 if isinstance(error, SealingError) else 409
-    return _page("This was refused", f"{first_upper(str(error))}. Nothing was changed.", code)
-
-
-def _fault(error: Exception) -> tuple[str, int]:
-    """A fault of ours: its class is logged; its message may quote what must not be."""
-    _forget()
-    _log.error("fault", path=request.path, fault=type(error).__name__)
-    _log.debug("fault", exc_info=error)
-    return _page("A fault in Refine", "What was not finished is undone. It is in the log.", 500)
-
-
-def _forget() -> None:
-    try:
-        db.session.rollback()
-    except DBAPIError:
-        db.session.remove()
-
-
-def _page(title: str, advice: str, code: int) -> tuple[str, int]:
-    """With the menu for whoever is signed in; without anything of the database otherwise."""
-    said = {"title": title, "advice": advice}
-    if code != 503 and _is_signed_in():
-        return render_template("errors/page.html", **said), code
-    # without the names that every template is given: they ask the database who is signed in
-    template = current_app.jinja_env.get_template("errors/page.html")
-    return template.render(**said, bare=True), code
+def _render(status: int, **words: str) -> str:
+    """Render the page with the menu if somebody is signed in and the database can tell."""
+    if status != 503 and _is_signed_in():
+        return render_template("errors/page.html", **words)
+    # without the context processors: they ask the database who is signed in
+    return current_app.jinja_env.get_template("errors/page.html").render(**words, bare=True)
 
 
 def _is_signed_in() -> bool:

@@ -20,7 +20,7 @@ from flask.typing import ResponseReturnValue
 from flask_login import current_user, login_user, logout_user
 
 from refine.errors import InvalidValue, TooMany
-from refine.extensions import db, login
+from refine.extensions import csrf, db, login
 from refine.models import AuditLog, Invitation, SignIn, SignInFailure, User
 from refine.models.audit import PLATFORM
 from refine.web import scope
@@ -31,11 +31,21 @@ _SAFE = ("GET", "HEAD", "OPTIONS")
 
 
 def register(app: Flask) -> None:
-    """Have every page want a sign-in, but those that are marked public."""
-    login.init_app(app)
+    """Let the pages know who is signed in.
+
+    Not by ``login.init_app``: it hooks into every response, the API's too, to refresh a cookie for
+    remembered users, and nobody is remembered beyond a session.
+    """
+    app.login_manager = login  # type: ignore[attr-defined]
+    app.context_processor(lambda: {"current_user": current_user})
     login.user_loader(SignIn.live)
-    app.before_request(_refuse_other_sites)
-    app.before_request(_want_sign_in)
+
+
+def protect(area: Blueprint) -> None:
+    """Require a CSRF token for every form of an area, and a sign-in except on public pages."""
+    area.before_request(csrf.protect)
+    area.before_request(_refuse_other_sites)
+    area.before_request(_require_sign_in)
 
 
 @pages.get("/sign-in")
@@ -178,18 +188,16 @@ def _target() -> str:
 
 
 def _refuse_other_sites() -> None:
-    """A second lock beside the CSRF token: browsers say where a request comes from."""
+    """Refuse what a browser says comes from another site: a second lock beside the CSRF token."""
     if request.method not in _SAFE and request.headers.get("Sec-Fetch-Site") == "cross-site":
         abort(403)
 
 
-def _want_sign_in() -> Response | None:
-    view = current_app.view_functions.get(request.endpoint or "")
-    if view is None or getattr(view, "is_public", False) or request.endpoint == "static":
+def _require_sign_in() -> Response | None:
+    view = current_app.view_functions[request.endpoint or ""]
+    if getattr(view, "is_public", False) or current_user.is_authenticated:
         return None
-    if current_user.is_authenticated:
-        return None
-    if request.headers.get("HX-Request"):  # a part of a page: back to the whole of it
+    if request.headers.get("HX-Request"):  # a fragment: have htmx load the sign-in page instead
         answer = make_response("", 401)
         page = urlsplit(request.headers.get("HX-Current-URL", "")).path
         answer.headers["HX-Redirect"] = url_for("signing_in.form", next=page or None)

@@ -1,12 +1,15 @@
-"""Programs that bear a token, and a world with two accounts of agents and platforms."""
+"""Programs with tokens: two accounts, each with agents and a platform."""
 
 import contextvars
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
+from sqlalchemy import text
 from werkzeug.test import TestResponse
 
 from refine.extensions import db
@@ -15,7 +18,7 @@ from tests import factories
 
 
 class Program(FlaskClient):
-    """Sends a token, and asks in a context of its own, as another process would."""
+    """Sends its token, in a context of its own as another process would."""
 
     secret: str | None = None
 
@@ -55,6 +58,25 @@ def token_of(program: Program) -> ApiToken:
     db.session.rollback()
     assert program.secret is not None
     return ApiToken.of_secret(program.secret)
+
+
+@contextmanager
+def refusing_memories(sqlstate: str, message: str = "no") -> Iterator[None]:
+    """Have the database refuse every new memory, with a message and detail of its own."""
+    db.session.execute(
+        text(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION "
+            f"'{message}' USING ERRCODE = '{sqlstate}', DETAIL = '{message}'; END $$; "
+            "CREATE TRIGGER refuse BEFORE INSERT ON agent_memories "
+            "FOR EACH ROW EXECUTE FUNCTION refuse()"
+        )
+    )
+    db.session.commit()
+    try:
+        yield
+    finally:
+        db.session.execute(text("DROP TRIGGER refuse ON agent_memories; DROP FUNCTION refuse()"))
+        db.session.commit()
 
 
 @dataclass

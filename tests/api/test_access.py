@@ -1,4 +1,4 @@
-"""Who may read, and what was done: an agent reads it of itself, and revokes."""
+"""An agent sees and revokes grants, and reads its own records."""
 
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -27,7 +27,7 @@ def grant(everybody: Everybody, reader: User) -> AccessGrant:
     return made
 
 
-def test_an_agent_sees_who_may_read_why_and_how_often_they_did(
+def test_lists_who_may_read_why_and_how_often_they_did(
     everybody: Everybody, reader: User, grant: AccessGrant
 ) -> None:
     reading.prompts(grant.id, reader)
@@ -45,7 +45,7 @@ def test_an_agent_sees_who_may_read_why_and_how_often_they_did(
     assert everybody.sibling.get("/grants").json["grants"] == []
 
 
-def test_an_agent_revokes_at_once_and_again_without_harm(
+def test_revokes_at_once_and_is_idempotent(
     everybody: Everybody, reader: User, grant: AccessGrant
 ) -> None:
     answers = [everybody.own.delete(f"/grants/{grant.id}") for _ in range(2)]
@@ -58,7 +58,7 @@ def test_an_agent_revokes_at_once_and_again_without_harm(
         reading.prompts(grant.id, reader)
 
 
-def test_a_grant_past_its_end_has_ended_whether_or_not_that_is_written(
+def test_an_expired_grant_is_listed_as_ended_before_that_is_written_down(
     everybody: Everybody, grant: AccessGrant
 ) -> None:
     grant.expires_at = datetime.now(UTC) - timedelta(seconds=1)
@@ -70,7 +70,7 @@ def test_a_grant_past_its_end_has_ended_whether_or_not_that_is_written(
     assert shown["ended_at"] == shown["expires_at"]
 
 
-def test_what_was_not_granted_cannot_be_revoked(everybody: Everybody, reader: User) -> None:
+def test_refuses_to_revoke_a_pending_or_missing_grant(everybody: Everybody, reader: User) -> None:
     asked = factories.grant(everybody.agent, user_id=reader.id)
     db.session.commit()
 
@@ -81,7 +81,7 @@ def test_what_was_not_granted_cannot_be_revoked(everybody: Everybody, reader: Us
     assert everybody.own.get("/grants").json["grants"][0]["status"] == "requested"
 
 
-def test_an_agent_reads_its_own_records_before_and_after(everybody: Everybody) -> None:
+def test_records_show_the_agent_contents_before_and_after(everybody: Everybody) -> None:
     memories = factories.ledger(everybody.agent, *[25] * 20)
     said = memories[0].content
     session = ended_session(everybody.agent, memories[0])
@@ -96,7 +96,7 @@ def test_an_agent_reads_its_own_records_before_and_after(everybody: Everybody) -
     assert everybody.sibling.get("/audit?action=memory_refinement_delete").json["records"] == []
 
 
-def test_records_come_page_by_page_the_newest_first(everybody: Everybody) -> None:
+def test_records_are_paged_newest_first(everybody: Everybody) -> None:
     for number in range(3):
         everybody.own.post("/memories", json={"content": f"m{number}", "memory_type": "core"})
 
@@ -108,7 +108,7 @@ def test_records_come_page_by_page_the_newest_first(everybody: Everybody) -> Non
     assert [each["sequence"] for each in first["records"] + second["records"]] == [4, 3, 2, 1]
 
 
-def test_the_words_of_who_read_stay_theirs(
+def test_records_hide_the_words_of_readers(
     everybody: Everybody, reader: User, grant: AccessGrant
 ) -> None:
     grant.end(user=reader)

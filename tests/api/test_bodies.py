@@ -1,4 +1,4 @@
-"""What is sent: one JSON object, read strictly; nothing of it comes back in a refusal."""
+"""Bodies are read strictly, and refusals repeat nothing of them."""
 
 import pytest
 import requests
@@ -25,7 +25,7 @@ SECRET = "the words of a memory"
         b"1" * 5_000,
     ],
 )
-def test_what_is_not_strict_json_is_refused(everybody: Everybody, body: bytes) -> None:
+def test_refuses_json_that_is_not_strict(everybody: Everybody, body: bytes) -> None:
     answer = everybody.own.post("/memories", data=body, content_type="application/json")
 
     assert answer.status_code == 400
@@ -36,20 +36,20 @@ def test_what_is_not_strict_json_is_refused(everybody: Everybody, body: bytes) -
 
 @pytest.mark.parametrize("body", [b"null", b"[]", b'"text"', b"7", b"true"])
 @pytest.mark.parametrize("path", ["/memories", "/sessions"])
-def test_a_body_is_an_object(everybody: Everybody, path: str, body: bytes) -> None:
+def test_refuses_a_body_that_is_not_an_object(everybody: Everybody, path: str, body: bytes) -> None:
     answer = everybody.own.post(path, data=body, content_type="application/json")
 
     assert answer.status_code == 422
     assert answer.json["detail"] == "The body must be an object."
 
 
-def test_a_body_says_that_it_is_json(everybody: Everybody) -> None:
+def test_refuses_a_body_of_another_media_type(everybody: Everybody) -> None:
     answer = everybody.own.post("/memories", data={"content": "said", "memory_type": "core"})
 
     assert answer.status_code == 415
 
 
-def test_a_body_has_a_size(everybody: Everybody) -> None:
+def test_refuses_a_body_that_is_too_long(everybody: Everybody) -> None:
     body = b" " * (MAX_ARGUMENT_BYTES + 1)
 
     answer = everybody.own.post("/memories", data=body, content_type="application/json")
@@ -60,51 +60,74 @@ def test_a_body_has_a_size(everybody: Everybody) -> None:
 
 @pytest.mark.parametrize("path", ["/memories", "/tools/save_memory/calls"])
 @pytest.mark.parametrize("key", [{}, {"Idempotency-Key": "1"}])
-def test_a_body_that_comes_in_chunks_has_a_size_too(
+def test_refuses_a_chunked_body_that_is_too_long(
     everybody: Everybody, app: Flask, path: str, key: dict[str, str]
 ) -> None:
-    whole = b'{"content": "said in chunks", "memory_type": "journal"}'
+    body = b'{"content": "said in chunks", "memory_type": "journal"}'
     headers = {
         "Authorization": f"Bearer {everybody.own.secret}",
         "Content-Type": "application/json",
     }
 
     def sent(spaces: int, rest: bytes = b"") -> int:
-        # what has no length goes in chunks
-        chunks = iter([whole, b" " * spaces, rest or b" "])
+        # an iterator has no length, so it is sent in chunks
+        chunks = iter([body, b" " * spaces, rest or b" "])
         url = f"http://localhost:{port}/api/v1{path}"
         return requests.post(url, data=chunks, headers={**headers, **key}, timeout=30).status_code
 
     with serving(app, port := free_port()):
         too_long = sent(MAX_ARGUMENT_BYTES, b"and more")
-        by_one = sent(MAX_ARGUMENT_BYTES - len(whole))
-        longest = sent(MAX_ARGUMENT_BYTES - len(whole) - 1)
+        one_too_long = sent(MAX_ARGUMENT_BYTES - len(body))
+        longest = sent(MAX_ARGUMENT_BYTES - len(body) - 1)
 
-    assert (too_long, by_one) == (413, 413)
+    assert (too_long, one_too_long) == (413, 413)
     assert longest in (200, 201)
     assert len(everybody.own.get("/memories?type=journal").json["memories"]) == 1
 
 
-def test_an_unknown_field_is_refused_and_not_repeated(everybody: Everybody) -> None:
-    answer = everybody.own.post(
-        "/memories", json={"content": "x", "memory_type": "core", SECRET: 1}
-    )
+@pytest.mark.parametrize(
+    ("path", "takes"), [("/memories", "content, memory_type, tags"), ("/sessions", "no fields")]
+)
+def test_refuses_an_unknown_field_without_repeating_its_name(
+    everybody: Everybody, path: str, takes: str
+) -> None:
+    answer = everybody.own.post(path, json={"content": "x", "memory_type": "core", SECRET: 1})
 
+    said = f"body has an unknown field; it takes {takes}"
     assert answer.status_code == 422
+    assert answer.json["detail"] == f"The {said}."
+    assert answer.json["errors"] == [{"field": "", "detail": f"the {said}"}]
+
+
+@pytest.mark.parametrize(
+    ("path", "takes"), [("/context", "no parameters"), ("/agents", "limit, cursor")]
+)
+def test_refuses_an_unknown_parameter_without_repeating_its_name(
+    everybody: Everybody, path: str, takes: str
+) -> None:
+    program = everybody.platform if path == "/agents" else everybody.own
+
+    for value in ("1", f"1&{SECRET}=2"):
+        answer = program.get(f"{path}?{SECRET}={value}")
+
+        assert answer.status_code == 422
+        assert answer.json["detail"] == f"The query has an unknown parameter; it takes {takes}."
+
+
+def test_names_every_wrong_field_at_once(everybody: Everybody) -> None:
+    answer = everybody.own.post("/memories", json={"memory_type": "dream", "tags": [7]})
+
     assert answer.json["errors"] == [
-        {"field": "", "detail": "unknown field; the fields are: content, memory_type, tags"}
+        {"field": "content", "detail": "content is required"},
+        {"field": "memory_type", "detail": "memory_type must be 'core' or 'journal'"},
+        {
+            "field": "tags[0]",
+            "detail": "tags[0] must be 'audio', 'somatic', 'voice' or 'relational'",
+        },
     ]
 
 
-def test_where_no_field_is_taken_that_is_said(everybody: Everybody) -> None:
-    body = everybody.own.post("/sessions", json={SECRET: 1})
-    parameter = everybody.own.get(f"/context?{SECRET}=1")
-
-    assert body.json["detail"] == "Unknown field; none is taken here."
-    assert parameter.json["detail"] == "Unknown parameter; none is taken here."
-
-
-def test_a_field_keeps_its_name_where_it_begins_a_sentence(everybody: Everybody) -> None:
+def test_does_not_capitalize_a_field_name(everybody: Everybody) -> None:
     agent = f"/agents/{everybody.agent.id}"
 
     for body in ({"refinement_threshold": 2}, {"refinement_threshold": 0.33333}):
@@ -115,7 +138,7 @@ def test_a_field_keeps_its_name_where_it_begins_a_sentence(everybody: Everybody)
         assert answer.json["errors"][0]["field"] == "refinement_threshold"
 
 
-def test_a_refusal_holds_nothing_of_what_was_sent(everybody: Everybody) -> None:
+def test_refusals_repeat_nothing_that_was_sent(everybody: Everybody) -> None:
     for body in (
         {"content": SECRET, "memory_type": SECRET},
         {"content": SECRET * 1_000, "memory_type": "core"},

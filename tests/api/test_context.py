@@ -1,4 +1,4 @@
-"""The memory context, over HTTP: for each prompt, and cheap where nothing changed."""
+"""The memory context over HTTP, in two media types and with ETags."""
 
 import pytest
 from flask import Flask
@@ -8,7 +8,7 @@ from tests import factories
 from tests.api.conftest import Everybody, program_of, refreshed
 
 
-def test_an_agent_reads_its_context_with_its_figures(everybody: Everybody) -> None:
+def test_returns_the_context_with_its_size(everybody: Everybody) -> None:
     answer = everybody.own.get("/context")
 
     agent = refreshed(everybody.agent)
@@ -22,7 +22,7 @@ def test_an_agent_reads_its_context_with_its_figures(everybody: Everybody) -> No
     assert set(answer.vary) >= {"Accept", "Authorization"}
 
 
-def test_it_is_null_where_there_are_no_memories(app: Flask) -> None:
+def test_the_context_is_null_without_memories(app: Flask) -> None:
     own = program_of(app, factories.agent())
 
     answer = own.get("/context")
@@ -31,7 +31,7 @@ def test_it_is_null_where_there_are_no_memories(app: Flask) -> None:
     assert own.get("/context", headers={"Accept": "text/markdown"}).text == ""
 
 
-def test_it_comes_as_markdown_on_request(everybody: Everybody) -> None:
+def test_returns_markdown_on_request(everybody: Everybody) -> None:
     answer = everybody.own.get("/context", headers={"Accept": "text/markdown"})
 
     assert answer.mimetype == "text/markdown"
@@ -39,13 +39,13 @@ def test_it_comes_as_markdown_on_request(everybody: Everybody) -> None:
 
 
 @pytest.mark.parametrize("accepted", ["*/*", "application/json", "text/*;q=0.1, */*", ""])
-def test_it_comes_as_json_to_whoever_takes_that(everybody: Everybody, accepted: str) -> None:
+def test_prefers_json(everybody: Everybody, accepted: str) -> None:
     answer = everybody.own.get("/context", headers={"Accept": accepted})
 
     assert answer.mimetype == "application/json"
 
 
-def test_another_form_cannot_be_had(everybody: Everybody) -> None:
+def test_refuses_other_media_types(everybody: Everybody) -> None:
     answer = everybody.own.get("/context", headers={"Accept": "text/html"})
 
     assert answer.status_code == 406
@@ -53,7 +53,7 @@ def test_another_form_cannot_be_had(everybody: Everybody) -> None:
 
 
 @pytest.mark.parametrize("accepted", ["application/json", "text/markdown"])
-def test_nothing_is_sent_again_that_did_not_change(everybody: Everybody, accepted: str) -> None:
+def test_is_not_sent_again_if_nothing_changed(everybody: Everybody, accepted: str) -> None:
     first = everybody.own.get("/context", headers={"Accept": accepted})
 
     headers = {"Accept": accepted, "If-None-Match": first.headers["ETag"]}
@@ -65,9 +65,7 @@ def test_nothing_is_sent_again_that_did_not_change(everybody: Everybody, accepte
 
 
 @pytest.mark.parametrize("change", ["memory", "budget"])
-def test_the_etag_changes_with_the_context_and_with_its_figures(
-    everybody: Everybody, change: str
-) -> None:
+def test_the_etag_changes_with_the_context_and_its_size(everybody: Everybody, change: str) -> None:
     first = everybody.own.get("/context")
     if change == "memory":
         factories.memory(everybody.agent)
@@ -81,7 +79,7 @@ def test_the_etag_changes_with_the_context_and_with_its_figures(
     assert again.headers["ETag"] != first.headers["ETag"]
 
 
-def test_the_two_forms_have_etags_of_their_own(app: Flask) -> None:
+def test_json_and_markdown_have_different_etags(app: Flask) -> None:
     own = program_of(app, factories.agent())
 
     tags = {

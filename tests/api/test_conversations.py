@@ -1,13 +1,19 @@
-"""A finished conversation, handed over for extraction."""
+"""Finished conversations are handed over for extraction."""
 
 import re
 
 import pytest
 from redis import Redis
 
+from refine.api.conversations import Message
 from refine.extensions import db
 from refine.models import MemoryTask
-from refine.rules.conversation import MAX_CONVERSATION_CHARACTERS, MAX_MESSAGE_CHARACTERS
+from refine.rules.conversation import (
+    FIELDS,
+    IGNORED,
+    MAX_CONVERSATION_CHARACTERS,
+    MAX_MESSAGE_CHARACTERS,
+)
 from tests.api.conftest import Everybody
 from tests.in_redis import everything_in
 
@@ -17,7 +23,7 @@ SAID = [
 ]
 
 
-def test_a_conversation_waits_for_the_agent_sealed_and_not_in_redis(
+def test_queues_a_conversation_but_keeps_it_out_of_redis(
     everybody: Everybody, redis: Redis
 ) -> None:
     answer = everybody.own.post("/conversations", json={"messages": SAID})
@@ -30,9 +36,7 @@ def test_a_conversation_waits_for_the_agent_sealed_and_not_in_redis(
     assert b"canary" not in everything_in(redis)
 
 
-def test_the_messages_of_an_everyday_agent_are_taken_as_they_are(
-    everybody: Everybody, redis: Redis
-) -> None:
+def test_accepts_messages_of_chat_completions_unchanged(everybody: Everybody, redis: Redis) -> None:
     call = {"id": "1", "type": "function", "function": {"name": "save_memory", "arguments": "{}"}}
     messages = [
         {"role": "system", "content": "You have a memory."},
@@ -49,7 +53,7 @@ def test_the_messages_of_an_everyday_agent_are_taken_as_they_are(
     assert [each["role"] for each in task.messages()] == ["system", "user", "tool", "assistant"]
 
 
-def test_a_long_conversation_is_taken_whole(everybody: Everybody, redis: Redis) -> None:
+def test_accepts_a_conversation_of_maximum_length(everybody: Everybody, redis: Redis) -> None:
     messages = [{"role": "user", "content": "ü" * MAX_MESSAGE_CHARACTERS}] * (
         MAX_CONVERSATION_CHARACTERS // MAX_MESSAGE_CHARACTERS
     )
@@ -64,15 +68,21 @@ def test_a_long_conversation_is_taken_whole(everybody: Everybody, redis: Redis) 
     [
         ([], "messages must not be empty."),
         ([{"content": "x"}], "messages[0].role is required."),
-        ([*SAID, {"role": "narrator", "content": "x"}], "messages[2].role must be one of: system"),
+        ([*SAID, {"role": "narrator", "content": "x"}], "messages[2].role must be 'system', "),
         ([{"role": "user", "content": " "}], "messages must hold some text."),
         ([*SAID, {"role": "user", "content": "x" * 50_001}], "messages[2].content has 50,001"),
-        ([{"role": "user", "content": "x", "secret": 1}], "Unknown field in messages[0]; the fi"),
-        ([{"role": "user", "content": [7]}], "messages[0].content[0] must be an object."),
+        (
+            [{"role": "user", "content": "x", "secret": 1}],
+            "messages[0] has an unknown field; it takes role, content",
+        ),
+        (
+            [{"role": "user", "content": [7]}],
+            "messages[0].content must be text, or a list of parts",
+        ),
         ("hello", "messages must be an array."),
     ],
 )
-def test_what_is_no_conversation_is_refused_and_nothing_kept(
+def test_refuses_a_malformed_conversation_and_keeps_nothing(
     everybody: Everybody, messages: object, said: str
 ) -> None:
     answer = everybody.own.post("/conversations", json={"messages": messages})
@@ -83,7 +93,11 @@ def test_what_is_no_conversation_is_refused_and_nothing_kept(
     assert db.session.scalars(db.select(MemoryTask)).all() == []
 
 
-def test_too_many_that_wait_are_told_when_to_come_again(
+def test_a_message_has_the_fields_that_the_rules_know() -> None:
+    assert set(Message.model_fields) == {*FIELDS, *IGNORED}
+
+
+def test_limits_how_many_conversations_wait(
     everybody: Everybody, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("refine.models.runs.task.task.MAX_WAITING", 1)

@@ -1,4 +1,4 @@
-"""Every operation, against everybody who may ask for it; made from the routes themselves."""
+"""Every operation, called with every kind of valid and invalid token."""
 
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -76,7 +76,7 @@ def is_problem(answer: TestResponse) -> bool:
     )
 
 
-def test_no_route_is_closed_to_this_table(app: Flask) -> None:
+def test_every_route_of_the_api_is_an_operation(app: Flask) -> None:
     routes = {
         (method, rule.rule.removeprefix("/api/v1"))
         for rule in app.url_map.iter_rules()
@@ -89,7 +89,7 @@ def test_no_route_is_closed_to_this_table(app: Flask) -> None:
 
 
 @pytest.mark.parametrize("each", CLOSED, ids=name_of)
-def test_the_right_token_is_let_in(each: Operation, everybody: Everybody) -> None:
+def test_accepts_the_right_token(each: Operation, everybody: Everybody) -> None:
     answer = ask(each, right(each, everybody), path_of(each, everybody))
 
     assert answer.status_code in each.answers
@@ -98,7 +98,9 @@ def test_the_right_token_is_let_in(each: Operation, everybody: Everybody) -> Non
 
 
 @pytest.mark.parametrize("each", CLOSED, ids=name_of)
-def test_nothing_else_is(each: Operation, everybody: Everybody, app: Flask) -> None:
+def test_rejects_tokens_that_are_not_valid(
+    each: Operation, everybody: Everybody, app: Flask
+) -> None:
     path = path_of(each, everybody)
     valid = right(each, everybody).secret
     assert valid is not None
@@ -133,7 +135,7 @@ def test_nothing_else_is(each: Operation, everybody: Everybody, app: Flask) -> N
 
 @pytest.mark.parametrize("each", CLOSED, ids=name_of)
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic {}", "{}", "Token {}"])
-def test_another_way_to_say_it_is_not_heard(
+def test_rejects_other_authorization_headers(
     each: Operation, header: str, everybody: Everybody
 ) -> None:
     secret = right(each, everybody).secret
@@ -147,7 +149,7 @@ def test_another_way_to_say_it_is_not_heard(
 
 
 @pytest.mark.parametrize("each", CLOSED, ids=name_of)
-def test_the_other_kind_of_token_is_refused(each: Operation, everybody: Everybody) -> None:
+def test_rejects_the_other_kind_of_token(each: Operation, everybody: Everybody) -> None:
     answer = ask(each, wrong(each, everybody), path_of(each, everybody))
 
     assert answer.status_code == 403
@@ -155,7 +157,7 @@ def test_the_other_kind_of_token_is_refused(each: Operation, everybody: Everybod
 
 
 @pytest.mark.parametrize("each", OF_THINGS, ids=name_of)
-def test_another_tenants_things_are_not_there(each: Operation, everybody: Everybody) -> None:
+def test_things_of_others_are_not_found(each: Operation, everybody: Everybody) -> None:
     path = path_of(each, everybody)
     others = [everybody.stranger, everybody.sibling]
     if each.bearer == "platform":
@@ -175,7 +177,7 @@ def test_another_tenants_things_are_not_there(each: Operation, everybody: Everyb
 
 
 @pytest.mark.parametrize("each", CLOSED, ids=name_of)
-def test_a_cookie_of_the_dashboard_opens_nothing(
+def test_ignores_the_cookie_of_the_dashboard(
     each: Operation, everybody: Everybody, app: Flask
 ) -> None:
     path = path_of(each, everybody)
@@ -190,7 +192,7 @@ def test_a_cookie_of_the_dashboard_opens_nothing(
 
 
 @pytest.mark.parametrize("path", ["/", "/agents", "/audit", "/tokens", "/audit/export.csv"])
-def test_a_token_opens_no_page(app: Flask, everybody: Everybody, path: str) -> None:
+def test_pages_ignore_tokens(app: Flask, everybody: Everybody, path: str) -> None:
     for program in (everybody.own, everybody.platform):
         headers = {"Authorization": f"Bearer {program.secret}"}
 
@@ -201,7 +203,7 @@ def test_a_token_opens_no_page(app: Flask, everybody: Everybody, path: str) -> N
 
 
 @pytest.mark.parametrize("each", CLOSED, ids=name_of)
-def test_an_agent_that_is_not_active_does_nothing(each: Operation, everybody: Everybody) -> None:
+def test_rejects_the_token_of_an_inactive_agent(each: Operation, everybody: Everybody) -> None:
     path = path_of(each, everybody)
     everybody.agent.active = False
     db.session.commit()
@@ -211,7 +213,7 @@ def test_an_agent_that_is_not_active_does_nothing(each: Operation, everybody: Ev
     assert answer.status_code == 403
 
 
-def test_an_agent_that_was_erased_is_told_so(everybody: Everybody) -> None:
+def test_rejects_the_token_of_an_erased_agent(everybody: Everybody) -> None:
     key = everybody.agent.wrapped_key
     key.wrapped, key.destroyed_at = None, datetime.now(UTC)
     db.session.commit()
@@ -219,10 +221,10 @@ def test_an_agent_that_was_erased_is_told_so(everybody: Everybody) -> None:
     answer = everybody.own.get("/context")
 
     assert answer.status_code == 403
-    assert answer.json["detail"] == "What the agent kept was erased, for good."
+    assert answer.json["detail"] == "The agent's content was erased for good."
 
 
-def test_a_revoked_token_is_worth_nothing_from_the_next_request_on(everybody: Everybody) -> None:
+def test_rejects_a_token_right_after_it_was_revoked(everybody: Everybody) -> None:
     before = everybody.own.get("/context")
     token_of(everybody.own).revoke()
     db.session.commit()
@@ -232,7 +234,7 @@ def test_a_revoked_token_is_worth_nothing_from_the_next_request_on(everybody: Ev
     assert (before.status_code, after.status_code) == (200, 401)
 
 
-def test_its_last_use_is_noted_once_a_minute(everybody: Everybody) -> None:
+def test_notes_the_last_use_of_a_token_once_a_minute(everybody: Everybody) -> None:
     assert token_of(everybody.own).last_used_at is None
 
     everybody.own.get("/context")
@@ -261,7 +263,7 @@ def test_its_last_use_is_noted_once_a_minute(everybody: Everybody) -> None:
         ("GET", "/tools/save_memory/calls", 405, {"POST"}),
     ],
 )
-def test_what_is_not_there_is_a_problem_too(
+def test_unknown_paths_and_methods_are_problems(
     everybody: Everybody, method: str, path: str, status: int, allowed: set[str] | None
 ) -> None:
     for program in (everybody.nobody, everybody.own):
@@ -273,7 +275,7 @@ def test_what_is_not_there_is_a_problem_too(
             assert set(answer.headers["Allow"].split(", ")) == allowed
 
 
-def test_tokens_have_a_form_that_leak_scanners_know(app: Flask, everybody: Everybody) -> None:
+def test_tokens_have_the_format_of_leak_scanners(app: Flask, everybody: Everybody) -> None:
     for program in (everybody.own, everybody.platform):
         assert program.secret is not None
         assert is_well_formed(program.secret)

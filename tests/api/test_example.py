@@ -1,4 +1,4 @@
-"""The example agent, with real processes: it saves, is refined, and reads a smaller context."""
+"""The example agent with real processes: it saves, is refined, and reads a smaller context."""
 
 import subprocess
 import sys
@@ -83,7 +83,7 @@ def test_the_example_agent_saves_is_refined_and_reads_its_smaller_context(up: Up
     assert all(any(each in line for line in recalled) for each in SAID[1:3])
 
 
-def test_what_the_model_asked_for_in_vain_it_is_told(
+def test_tells_the_model_about_an_unknown_tool(
     everybody: Everybody, app: Flask, redis: Redis
 ) -> None:
     with ScriptedModel() as model, served(app, everybody.own, model) as environ:
@@ -102,9 +102,7 @@ def test_what_the_model_asked_for_in_vain_it_is_told(
     assert handed_over.status_code == 202
 
 
-def test_what_is_no_result_of_a_tool_is_not_given_to_the_model(
-    everybody: Everybody, app: Flask
-) -> None:
+def test_stops_when_the_api_refuses_the_token(everybody: Everybody, app: Flask) -> None:
     token_id = token_of(everybody.own).id
     with ScriptedModel() as model, served(app, everybody.own, model) as environ:
         model.tool = "save_memory"

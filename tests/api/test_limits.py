@@ -1,4 +1,4 @@
-"""How often a token may ask."""
+"""Rate limits of tokens."""
 
 import re
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def reads(program: Program, times: int) -> list[int]:
     return [program.get("/tools").status_code for _ in range(times)]
 
 
-def test_too_many_reads_are_told_when_to_come_back(slow: Flask) -> None:
+def test_says_when_to_come_back_after_too_many_reads(slow: Flask) -> None:
     program = new_program(slow)
     assert reads(program, 3) == [200, 200, 200]
 
@@ -60,7 +60,7 @@ def test_too_many_reads_are_told_when_to_come_back(slow: Flask) -> None:
     assert 1 <= int(answer.headers["Retry-After"]) <= 60
 
 
-def test_writes_are_counted_by_themselves(slow: Flask) -> None:
+def test_counts_reads_and_writes_separately(slow: Flask) -> None:
     program = new_program(slow)
 
     writes = [program.post("/memories", json=NEW).status_code for _ in range(3)]
@@ -70,14 +70,14 @@ def test_writes_are_counted_by_themselves(slow: Flask) -> None:
     assert len(program.get("/memories").json.get("memories", [])) == 0
 
 
-def test_each_token_has_limits_of_its_own(slow: Flask) -> None:
+def test_counts_each_token_separately(slow: Flask) -> None:
     first, second = new_program(slow), new_program(slow)
 
     assert reads(first, 4)[-1] == 429
     assert reads(second, 3) == [200, 200, 200]
 
 
-def test_all_processes_count_together(slow: Flask, environ: dict[str, str]) -> None:
+def test_processes_share_their_counters(slow: Flask, environ: dict[str, str]) -> None:
     program = new_program(slow)
     assert reads(program, 2) == [200, 200]
 
@@ -85,13 +85,13 @@ def test_all_processes_count_together(slow: Flask, environ: dict[str, str]) -> N
         assert reads(bearing(other, program.secret), 2) == [200, 429]
 
 
-def test_without_redis_each_process_counts_for_itself(alone: Flask) -> None:
+def test_each_process_counts_alone_without_redis(alone: Flask) -> None:
     program = new_program(alone)
 
     assert reads(program, 4) == [200, 200, 200, 429]
 
 
-def test_what_is_counted_holds_no_token(slow: Flask, redis: Redis) -> None:
+def test_stores_no_token_in_redis(slow: Flask, redis: Redis) -> None:
     program = new_program(slow)
     reads(program, 1)
 

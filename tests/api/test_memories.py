@@ -1,4 +1,4 @@
-"""Memories, saved and read by their agent over HTTP."""
+"""An agent saves and lists its memories."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def contents(answer: Any) -> list[str]:
     return [memory["content"] for memory in answer.json["memories"]]
 
 
-def test_a_memory_is_saved_and_read_again(everybody: Everybody) -> None:
+def test_saves_a_memory(everybody: Everybody) -> None:
     new = {"content": " a vow \n", "memory_type": "core", "tags": ["relational"]}
 
     saved = everybody.own.post("/memories", json=new)
@@ -30,7 +30,7 @@ def test_a_memory_is_saved_and_read_again(everybody: Everybody) -> None:
     ]
 
 
-def test_an_exact_duplicate_of_a_core_memory_is_the_one_that_is_there(
+def test_returns_the_core_memory_that_is_duplicated(
     everybody: Everybody,
 ) -> None:
     new = {"content": "THE FIRST memory ", "memory_type": "journal"}
@@ -57,7 +57,7 @@ def test_an_exact_duplicate_of_a_core_memory_is_the_one_that_is_there(
         ({"content": "said", "memory_type": "core", "constitutional": True}, ""),
     ],
 )
-def test_what_cannot_be_saved_is_refused_by_field(
+def test_names_the_field_that_cannot_be_saved(
     everybody: Everybody, body: dict[str, Any], field: str
 ) -> None:
     answer = everybody.own.post("/memories", json=body)
@@ -67,7 +67,7 @@ def test_what_cannot_be_saved_is_refused_by_field(
     assert db.session.scalar(db.select(db.func.count()).select_from(AgentMemory)) == 4
 
 
-def test_a_list_is_read_page_by_page_newest_first(app: Flask) -> None:
+def test_lists_memories_newest_first_page_by_page(app: Flask) -> None:
     agent = factories.agent(*[f"memory {number}" for number in range(7)])
     own = program_of(app, agent)
 
@@ -84,7 +84,7 @@ def test_a_list_is_read_page_by_page_newest_first(app: Flask) -> None:
     ]
 
 
-def test_what_is_saved_meanwhile_moves_no_page(app: Flask) -> None:
+def test_pages_do_not_shift_when_a_memory_is_saved(app: Flask) -> None:
     agent = factories.agent("one", "two", "three")
     own = program_of(app, agent)
     first = own.get("/memories?limit=2").json
@@ -96,7 +96,7 @@ def test_what_is_saved_meanwhile_moves_no_page(app: Flask) -> None:
     assert contents(second) == ["one"]
 
 
-def test_a_list_can_be_narrowed(app: Flask) -> None:
+def test_filters_memories(app: Flask) -> None:
     agent = factories.agent("plain")
     factories.memory(agent, "a voice", tags=["voice"])
     factories.memory(agent, "of today", memory_type="journal")
@@ -129,7 +129,7 @@ def test_a_list_can_be_narrowed(app: Flask) -> None:
         ("typ=core", ""),
     ],
 )
-def test_a_parameter_that_makes_no_sense_is_refused(
+def test_names_the_parameter_that_is_not_valid(
     everybody: Everybody, query: str, field: str
 ) -> None:
     answer = everybody.own.get(f"/memories?{query}")

@@ -1,4 +1,4 @@
-"""The platform that hosts agents: it adds, changes, mints, revokes and counts; it reads nothing."""
+"""A platform adds and changes agents, mints and revokes tokens, and reads no content."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -38,7 +38,7 @@ def journal(agent: Agent) -> list[str]:
 # -- agents ---------------------------------------------------------------------------------------
 
 
-def test_an_agent_is_added(everybody: Everybody) -> None:
+def test_adds_an_agent(everybody: Everybody) -> None:
     answer = everybody.platform.post(
         "/agents",
         json={**NEW, "system_prompt": CANARY, "core_token_budget": 900, "paused": True},
@@ -57,7 +57,7 @@ def test_an_agent_is_added(everybody: Everybody) -> None:
     }
 
 
-def test_only_the_accounts_agents_are_listed(everybody: Everybody) -> None:
+def test_lists_the_agents_of_the_account_alone(everybody: Everybody) -> None:
     first = everybody.platform.get("/agents?limit=1").json
     second = everybody.platform.get(
         "/agents", query_string={"limit": 1, "cursor": first["next_cursor"]}
@@ -69,7 +69,7 @@ def test_only_the_accounts_agents_are_listed(everybody: Everybody) -> None:
     assert second["agents"][0]["core_tokens"] == everybody.agent.core_token_usage
 
 
-def test_an_agent_is_changed_recorded_and_told(everybody: Everybody) -> None:
+def test_records_a_change_and_tells_the_agent(everybody: Everybody) -> None:
     agent = everybody.agent
 
     answer = everybody.platform.patch(
@@ -96,9 +96,7 @@ def test_an_agent_is_changed_recorded_and_told(everybody: Everybody) -> None:
 
 
 @pytest.mark.parametrize("field", PLATFORM_FIELDS)
-def test_who_an_agent_is_was_changed_by_others_with_its_model_and_its_prompts(
-    everybody: Everybody, field: str
-) -> None:
+def test_only_a_new_model_or_prompt_changes_the_identity(everybody: Everybody, field: str) -> None:
     values: dict[str, Any] = {
         "name": "Eve",
         "refinement_threshold": 0.9,
@@ -116,7 +114,7 @@ def test_who_an_agent_is_was_changed_by_others_with_its_model_and_its_prompts(
     assert (changed_at is not None) == (field in (*PROMPTS, "model_id"))
 
 
-def test_what_is_as_it_was_is_no_change(everybody: Everybody) -> None:
+def test_equal_values_change_nothing(everybody: Everybody) -> None:
     same = {"name": "Ada", "model_id": "test/model", "system_prompt": None, "paused": False}
 
     answer = everybody.platform.patch(f"/agents/{everybody.agent.id}", json=same)
@@ -150,7 +148,7 @@ def test_what_is_as_it_was_is_no_change(everybody: Everybody) -> None:
         ({"reflects_daily": True}, ""),
     ],
 )
-def test_what_cannot_be_set_changes_nothing(
+def test_changes_nothing_if_one_value_is_refused(
     everybody: Everybody, body: dict[str, Any], field: str
 ) -> None:
     before = everybody.platform.get("/agents").json
@@ -168,7 +166,7 @@ def test_what_cannot_be_set_changes_nothing(
 # -- tokens ---------------------------------------------------------------------------------------
 
 
-def test_a_token_is_minted_shown_once_recorded_and_told(everybody: Everybody, app: Flask) -> None:
+def test_mints_a_token_records_it_and_tells_the_agent(everybody: Everybody, app: Flask) -> None:
     agent = everybody.agent
     answer = everybody.platform.post(f"/agents/{agent.id}/tokens")
 
@@ -186,7 +184,7 @@ def test_a_token_is_minted_shown_once_recorded_and_told(everybody: Everybody, ap
     ]
 
 
-def test_a_token_may_end_by_itself(everybody: Everybody) -> None:
+def test_mints_a_token_that_expires(everybody: Everybody) -> None:
     path = f"/agents/{everybody.agent.id}/tokens"
     ends = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
 
@@ -205,7 +203,7 @@ def test_a_token_may_end_by_itself(everybody: Everybody) -> None:
     assert [each.status_code for each in beyond] == [422, 422]
 
 
-def test_a_token_is_revoked_at_once_and_again_without_harm(everybody: Everybody) -> None:
+def test_revokes_a_token_at_once_and_is_idempotent(everybody: Everybody) -> None:
     token_id = token_of(everybody.own).id
     everybody.own.get("/context")
 
@@ -221,7 +219,7 @@ def test_a_token_is_revoked_at_once_and_again_without_harm(everybody: Everybody)
 
 
 @pytest.mark.parametrize("path", ["/tokens/{}", "/agents/{}/tokens", "/agents/{}"])
-def test_an_id_beyond_reason_is_not_there(everybody: Everybody, path: str) -> None:
+def test_an_id_that_no_column_can_hold_is_not_found(everybody: Everybody, path: str) -> None:
     method = {"/tokens/{}": "DELETE", "/agents/{}": "PATCH"}.get(path, "POST")
     sent = {} if method == "DELETE" else {"json": {}}
 
@@ -235,7 +233,7 @@ def test_an_id_beyond_reason_is_not_there(everybody: Everybody, path: str) -> No
 
 @pytest.fixture
 def spent(everybody: Everybody) -> Everybody:
-    """A session, a reflection and a conversation each in two months, and of another account."""
+    """A session, a reflection and a conversation in each of two months, and in another account."""
     for agent, at, cost in (
         (everybody.agent, datetime(2026, 9, 30, 23, 30, tzinfo=UTC), "0.25"),
         (everybody.agent, datetime(2026, 10, 2, tzinfo=UTC), "0.5"),
@@ -253,7 +251,7 @@ def spent(everybody: Everybody) -> Everybody:
     return everybody
 
 
-def test_usage_is_told_by_agent_and_month_of_the_accounts_zone(spent: Everybody) -> None:
+def test_sums_usage_by_agent_and_month_in_the_time_zone_of_the_account(spent: Everybody) -> None:
     answer = spent.platform.get("/usage")
 
     assert answer.json == {
@@ -285,7 +283,7 @@ def test_usage_is_told_by_agent_and_month_of_the_accounts_zone(spent: Everybody)
         ("from=2026-10-01&to=2026-10-03", 2),
     ],
 )
-def test_usage_can_be_narrowed_to_days(spent: Everybody, query: str, sessions: int) -> None:
+def test_filters_usage_by_day(spent: Everybody, query: str, sessions: int) -> None:
     usage = spent.platform.get(f"/usage?{query}").json["usage"]
 
     for kind in ("sessions", "reflections", "conversations"):
@@ -295,11 +293,11 @@ def test_usage_can_be_narrowed_to_days(spent: Everybody, query: str, sessions: i
 @pytest.mark.parametrize(
     "query", ["from=today", "to=2026-13-01", "from=20261001", "since=2026-10-01"]
 )
-def test_a_day_that_is_none_is_refused(everybody: Everybody, query: str) -> None:
+def test_refuses_a_malformed_day(everybody: Everybody, query: str) -> None:
     assert everybody.platform.get(f"/usage?{query}").status_code == 422
 
 
-# -- and no content -------------------------------------------------------------------------------
+# -- no content -----------------------------------------------------------------------------------
 
 
 def test_a_platform_token_reads_no_content_whatever_it_tries(app: Flask, redis: Redis) -> None:
@@ -329,10 +327,10 @@ def test_a_platform_token_reads_no_content_whatever_it_tries(app: Flask, redis: 
     assert not any(CANARY in each for each in heard)
 
 
-def test_a_minted_agent_token_is_told_to_the_agent_before_it_reads(
+def test_the_agent_is_told_of_a_token_before_the_token_can_read(
     everybody: Everybody, app: Flask
 ) -> None:
-    """The one way from a platform to content leaves a record, and a word in the agent's journal."""
+    """The one way from a platform to content leaves a record and a journal memory."""
     minted = everybody.platform.post(f"/agents/{everybody.agent.id}/tokens").json
 
     context = bearing(app, minted["token"]).get("/context").json["context"]

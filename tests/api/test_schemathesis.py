@@ -1,4 +1,4 @@
-"""Whatever the document allows, and what it does not: no fault, and every answer as it says."""
+"""Requests that the document allows, and some that it does not, are answered as it says."""
 
 import contextvars
 from collections.abc import Iterator
@@ -35,15 +35,15 @@ CHECKS: list[CheckFunction] = [
     response_headers_conformance,
     response_schema_conformance,
 ]
-# An operation that reads a model's text takes any text, and says what is wrong with it.
+# Reads any text that a model wrote, and says what is wrong with it.
 TAKES_ANYTHING = ("call",)
-# Some message must hold text, which no schema says.
+# Some message must hold text, which the schema cannot say.
 NEEDS_MORE = ("hand_over",)
 
 
 @pytest.fixture(scope="module")
 def unlimited(migrated_app: Flask, environ: dict[str, str]) -> Iterator[Flask]:
-    """The application, asked as often as one likes."""
+    """The application without rate limits."""
     many = {"REFINE_API_READS_PER_MINUTE": "1000000", "REFINE_API_WRITES_PER_MINUTE": "1000000"}
     app = create_app(Settings.from_environ({**environ, **many}))
     yield app
@@ -57,12 +57,13 @@ MODES = [
     pytest.param(each, mode, id=f"{name_of(each)} {mode.value}")
     for each in OPERATIONS
     for mode in GenerationMode
-    if mode is GenerationMode.POSITIVE or each.bearer is not None  # the rest takes nothing
+    if mode is GenerationMode.POSITIVE
+    or each.bearer is not None  # others have nothing to get wrong
 ]
 
 
 @pytest.mark.parametrize(("each", "mode"), MODES)
-def test_every_answer_is_as_the_document_says(
+def test_answers_conform_to_the_document(
     app: Flask, unlimited: Flask, redis: Redis, each: Operation, mode: GenerationMode
 ) -> None:
     agent = factories.agent(model_id="rehearsal/ada")

@@ -1,4 +1,4 @@
-"""Sessions, asked for and undone by the agent whose they are."""
+"""An agent requests and undoes its own sessions."""
 
 import uuid
 from dataclasses import replace
@@ -22,7 +22,7 @@ def ended(agent: Agent) -> RefinementSession:
     return session
 
 
-def test_an_agent_asks_for_a_session(everybody: Everybody, redis: Redis) -> None:
+def test_queues_a_session(everybody: Everybody, redis: Redis) -> None:
     answer = everybody.own.post("/sessions")
 
     assert answer.status_code == 202
@@ -31,7 +31,9 @@ def test_an_agent_asks_for_a_session(everybody: Everybody, redis: Redis) -> None
     assert everybody.own.get("/sessions").json["sessions"] == [answer.json]
 
 
-def test_a_second_one_is_told_of_the_first(everybody: Everybody, redis: Redis) -> None:
+def test_names_the_live_session_when_another_is_requested(
+    everybody: Everybody, redis: Redis
+) -> None:
     first = everybody.own.post("/sessions", json={}).json
 
     second = everybody.own.post("/sessions", json={})
@@ -43,7 +45,7 @@ def test_a_second_one_is_told_of_the_first(everybody: Everybody, redis: Redis) -
     assert second.json["detail"] == live
 
 
-def test_it_is_queued_also_where_redis_is_away(app: Flask) -> None:
+def test_queues_a_session_without_redis(app: Flask) -> None:
     agent = factories.agent("a memory")
     own = program_of(app, agent)
     given = app.extensions["refine.settings"]
@@ -57,7 +59,7 @@ def test_it_is_queued_also_where_redis_is_away(app: Flask) -> None:
     assert answer.json["status"] == "queued"
 
 
-def test_what_became_of_a_session_is_listed(everybody: Everybody) -> None:
+def test_lists_sessions_with_their_outcome(everybody: Everybody) -> None:
     session = ended(everybody.agent)
 
     listed = everybody.own.get("/sessions?status=completed").json["sessions"]
@@ -69,7 +71,7 @@ def test_what_became_of_a_session_is_listed(everybody: Everybody) -> None:
     assert everybody.sibling.get("/sessions").json["sessions"] == []
 
 
-def test_the_last_one_can_be_undone(everybody: Everybody) -> None:
+def test_undoes_the_last_session_once(everybody: Everybody) -> None:
     session = ended(everybody.agent)
     mass = everybody.agent.core_token_usage
 
@@ -86,7 +88,7 @@ def test_the_last_one_can_be_undone(everybody: Everybody) -> None:
     assert (again.status_code, again.json["undone_before"]) == (200, True)
 
 
-def test_what_is_in_the_way_is_named(everybody: Everybody) -> None:
+def test_names_the_records_that_prevent_an_undo(everybody: Everybody) -> None:
     session = ended(everybody.agent)
     gone = everybody.own.get("/memories?discarded=true").json["memories"][0]
     db.session.get_one(AgentMemory, gone["id"]).restore()
@@ -101,7 +103,7 @@ def test_what_is_in_the_way_is_named(everybody: Everybody) -> None:
     assert gone["content"] not in answer.text
 
 
-def test_an_earlier_one_is_an_admins_to_undo(everybody: Everybody) -> None:
+def test_refuses_to_undo_an_earlier_session(everybody: Everybody) -> None:
     first = ended(everybody.agent)
     ended(everybody.agent)
 
@@ -112,7 +114,7 @@ def test_an_earlier_one_is_an_admins_to_undo(everybody: Everybody) -> None:
 
 
 @pytest.mark.parametrize("whose", ["sibling", "stranger"])
-def test_another_agents_session_is_not_there(everybody: Everybody, whose: str) -> None:
+def test_does_not_find_the_session_of_another_agent(everybody: Everybody, whose: str) -> None:
     session = ended(everybody.agent)
 
     answer = getattr(everybody, whose).post(f"/sessions/{session.id}/undo")

@@ -1,4 +1,4 @@
-"""The tools over HTTP: definitions to offer, and calls exactly as the model wrote them."""
+"""Tool definitions, and tool calls as the model wrote them."""
 
 import json
 from typing import Any
@@ -14,14 +14,14 @@ def call(everybody: Everybody, name: str, written: str | bytes) -> Any:
     return answer.json
 
 
-def test_the_definitions_can_be_passed_on_as_they_are(everybody: Everybody) -> None:
+def test_returns_function_definitions(everybody: Everybody) -> None:
     tools = everybody.own.get("/tools").json
 
     assert [tool["function"]["name"] for tool in tools] == ["save_memory", "self_authoring"]
     assert {tool["type"] for tool in tools} == {"function"}
 
 
-def test_a_call_saves_a_memory(everybody: Everybody) -> None:
+def test_saves_a_memory(everybody: Everybody) -> None:
     result = call(everybody, "save_memory", '{"content": "tea at four", "memory_type": "core"}')
     again = call(everybody, "save_memory", '{"content": "Tea at four", "memory_type": "core"}')
 
@@ -29,7 +29,7 @@ def test_a_call_saves_a_memory(everybody: Everybody) -> None:
     assert again == {**result, "existing": True}
 
 
-def test_a_call_changes_the_agents_own_settings(everybody: Everybody) -> None:
+def test_changes_the_agents_own_settings(everybody: Everybody) -> None:
     arguments = {"action": "update", "field": "system_prompt", "value": "I am Ada."}
 
     result = call(everybody, "self_authoring", json.dumps(arguments))
@@ -56,7 +56,7 @@ def test_a_call_changes_the_agents_own_settings(everybody: Everybody) -> None:
         " " * 1_000 + "{}",
     ],
 )
-def test_what_the_model_got_wrong_it_is_told(
+def test_answers_unreadable_arguments_with_an_error_for_the_model(
     everybody: Everybody, name: str, written: str | bytes
 ) -> None:
     result = call(everybody, name, written)
@@ -66,7 +66,7 @@ def test_what_the_model_got_wrong_it_is_told(
 
 
 @pytest.mark.parametrize("name", ["refinement", "SaveMemoryTool", "__init__"])
-def test_there_are_no_other_tools(everybody: Everybody, name: str) -> None:
+def test_no_other_tool_is_found(everybody: Everybody, name: str) -> None:
     answer = everybody.own.post(f"/tools/{name}/calls", data="{}")
 
     assert answer.status_code == 404

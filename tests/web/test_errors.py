@@ -1,4 +1,4 @@
-"""What is answered where something goes wrong, and what every answer carries."""
+"""Error pages, and the headers of every response."""
 
 import re
 from collections.abc import Callable
@@ -50,7 +50,7 @@ POLICY = {
         ("/readyz", 200),
     ],
 )
-def test_every_answer_is_shut_to_other_sites_and_kept_by_nobody(
+def test_every_response_has_the_security_headers(
     dashboard: Browser, path: str, status: int
 ) -> None:
     answer = dashboard.get(path)
@@ -64,7 +64,7 @@ def test_every_answer_is_shut_to_other_sites_and_kept_by_nobody(
 
 
 @pytest.mark.parametrize("path", ["/", "/agents", "/audit", "/ops", "/schedule", "/users"])
-def test_no_page_has_code_or_style_in_it(dashboard: Browser, path: str) -> None:
+def test_pages_have_no_inline_scripts_or_styles(dashboard: Browser, path: str) -> None:
     page = dashboard.get(path).text
 
     assert re.findall(r"<[^>]*\s(?:style|on\w+)=", page) == []
@@ -72,9 +72,7 @@ def test_no_page_has_code_or_style_in_it(dashboard: Browser, path: str) -> None:
     assert re.findall(r"<script(?![^>]* src=)", page) == []
 
 
-def test_the_cookie_is_for_this_site_alone_and_out_of_reach_of_scripts(
-    app: Flask, client: Browser
-) -> None:
+def test_the_cookie_is_lax_and_http_only(app: Flask, client: Browser) -> None:
     user = person()
     db.session.commit()
 
@@ -85,9 +83,7 @@ def test_the_cookie_is_for_this_site_alone_and_out_of_reach_of_scripts(
     assert "Secure" not in cookie
 
 
-def test_with_https_the_cookie_is_secure_and_browsers_remember_https(
-    app: Flask, with_settings: WithSettings
-) -> None:
+def test_sets_a_secure_cookie_and_hsts_with_https(app: Flask, with_settings: WithSettings) -> None:
     secure = browser_of(with_settings(PUBLIC_URL="https://refine.example.org"))
 
     answer = secure.get("/sign-in", base_url="https://refine.example.org")
@@ -104,13 +100,13 @@ def test_with_https_the_cookie_is_secure_and_browsers_remember_https(
     ("method", "path", "status", "said"),
     [
         ("GET", "/agents?page=nonsense", 400, "This request could not be read"),
-        ("GET", "/accounts", 403, "You may not do this A viewer sees, and does not act"),
-        ("GET", "/nowhere", 404, "There is no such page It may have moved"),
-        ("GET", "/agents/0", 404, "There is no such page"),
-        ("POST", "/agents", 405, "This page does not take that"),
+        ("GET", "/accounts", 403, "You may not do this Viewers can look but not act"),
+        ("GET", "/nowhere", 404, "Page not found It may have moved"),
+        ("GET", "/agents/0", 404, "Page not found"),
+        ("POST", "/agents", 405, "Method not allowed"),
     ],
 )
-def test_an_error_is_told_in_words_with_a_way_back(
+def test_an_error_page_says_what_to_do_and_links_back(
     dashboard: Browser, method: str, path: str, status: int, said: str
 ) -> None:
     answer = dashboard.submit(path) if method == "POST" else dashboard.get(path)
@@ -120,21 +116,21 @@ def test_an_error_is_told_in_words_with_a_way_back(
     assert "/" in links_of(answer.text.partition("<main")[2])
 
 
-def test_a_page_that_does_not_take_that_names_what_it_takes(dashboard: Browser) -> None:
+def test_a_405_lists_the_allowed_methods(dashboard: Browser) -> None:
     answer = dashboard.submit("/agents")
 
     assert answer.headers["Allow"] == "GET, HEAD, OPTIONS"
 
 
-def test_who_is_not_signed_in_is_told_without_the_menu(client: Browser) -> None:
+def test_shows_no_menu_without_a_sign_in(client: Browser) -> None:
     answer = client.get("/nowhere")
 
     assert answer.status_code == 404
-    assert "There is no such page" in answer.text
+    assert "Page not found" in answer.text
     assert "<nav" not in answer.text
 
 
-def test_what_is_too_large_is_told(dashboard: Browser) -> None:
+def test_says_so_when_a_form_is_too_large(dashboard: Browser) -> None:
     answer = dashboard.submit("/schedule", {"schedule": "x" * (17 * 1024 * 1024)})
 
     assert answer.status_code == 413
@@ -142,9 +138,7 @@ def test_what_is_too_large_is_told(dashboard: Browser) -> None:
 
 
 @pytest.mark.parametrize("path", ["/agents?q=%00", "/agents?account=%00", "/schedule?account=%00"])
-def test_what_no_database_can_hold_is_no_fault_of_the_database(
-    signed_in: SignedIn, path: str
-) -> None:
+def test_a_value_that_no_database_can_hold_is_a_bad_request(signed_in: SignedIn, path: str) -> None:
     browser = signed_in(person(site_admin=True))
 
     answer = browser.get(path)
@@ -153,7 +147,7 @@ def test_what_no_database_can_hold_is_no_fault_of_the_database(
     assert "This request could not be read" in words_of(answer.text)
 
 
-def test_an_e_mail_that_no_database_can_hold_is_no_fault_of_the_database(client: Browser) -> None:
+def test_an_e_mail_that_no_database_can_hold_is_a_bad_request(client: Browser) -> None:
     assert client.sign_in("a\0@example.org").status_code == 400
 
 
@@ -170,7 +164,7 @@ def test_an_e_mail_that_no_database_can_hold_is_no_fault_of_the_database(client:
         "/sessions?agent=%C2%B2",
     ],
 )
-def test_arguments_that_make_no_sense_are_not_asked_for(signed_in: SignedIn, path: str) -> None:
+def test_ignores_meaningless_parameters(signed_in: SignedIn, path: str) -> None:
     browser = signed_in(person(site_admin=True))
 
     answer = browser.get(path)
@@ -189,7 +183,7 @@ def test_an_id_of_any_length_is_not_found(dashboard: Browser) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/agents", "/ops", "/audit/export.csv", "/nowhere"])
-def test_without_the_database_every_page_says_so(
+def test_pages_say_so_when_the_database_is_away(
     dashboard: Browser, with_settings: WithSettings, path: str
 ) -> None:
     cut_off = browser_of(with_settings(DATABASE_URL=f"postgresql://127.0.0.1:{UNUSED_PORT}/x"))
@@ -201,11 +195,11 @@ def test_without_the_database_every_page_says_so(
 
     assert answer.status_code in (404, 503)
     assert answer.headers["Cache-Control"] == "no-store"
-    expected = "There is no such page" if answer.status_code == 404 else "Nothing was lost."
+    expected = "Page not found" if answer.status_code == 404 else "Nothing was lost."
     assert expected in words_of(answer.text)
 
 
-def test_without_the_database_the_form_to_sign_in_is_there_and_says_so_when_sent(
+def test_the_sign_in_form_says_so_when_the_database_is_away(
     app: Flask, with_settings: WithSettings
 ) -> None:
     cut_off = browser_of(with_settings(DATABASE_URL=f"postgresql://127.0.0.1:{UNUSED_PORT}/x"))
@@ -217,10 +211,10 @@ def test_without_the_database_the_form_to_sign_in_is_there_and_says_so_when_sent
     assert "The database cannot be reached" in words_of(answer.text)
 
 
-# -- a form that is out of date --------------------------------------------------------------------
+# -- expired forms ---------------------------------------------------------------------------------
 
 
-def test_what_was_typed_is_kept_and_can_be_sent_again(dashboard: Browser, admin: User) -> None:
+def test_keeps_what_was_typed_into_an_expired_form(dashboard: Browser, admin: User) -> None:
     stale = {"csrf_token": "from yesterday", "schedule": "0 5 * * *", "time_zone": "Asia/Tokyo"}
 
     answer = dashboard.post("/schedule?account=own", data=stale)
@@ -250,14 +244,16 @@ def test_what_was_typed_is_kept_and_can_be_sent_again(dashboard: Browser, admin:
         ("/invitations/x", {"password": "my own battery", "again": "my own battery"}),
     ],
 )
-def test_passwords_are_not_kept(dashboard: Browser, path: str, fields: dict[str, str]) -> None:
+def test_forgets_passwords_of_an_expired_form(
+    dashboard: Browser, path: str, fields: dict[str, str]
+) -> None:
     answer = dashboard.post(path, data=fields)
 
     assert answer.status_code == 400
     assert "my own battery" not in answer.text
 
 
-def test_what_was_typed_is_shown_as_text(dashboard: Browser) -> None:
+def test_escapes_what_was_typed_into_an_expired_form(dashboard: Browser) -> None:
     answer = dashboard.post("/schedule", data={"schedule": '"><script src=x></script>'})
 
     assert "<script src=x>" not in answer.text
@@ -266,7 +262,7 @@ def test_what_was_typed_is_shown_as_text(dashboard: Browser) -> None:
 # -- names -----------------------------------------------------------------------------------------
 
 
-def test_names_are_shown_as_text_wherever_they_stand(dashboard: Browser, admin: User) -> None:
+def test_escapes_names_everywhere(dashboard: Browser, admin: User) -> None:
     evil = "<img src=x onerror=alert(1)>"
     agent: Agent = factories.agent("one", account=admin.account, name=evil, model_id=evil)
     admin.account.name = evil

@@ -1,4 +1,4 @@
-"""The header Idempotency-Key: what is sent twice is done once."""
+"""A request that is sent twice with one Idempotency-Key is done once."""
 
 import threading
 from collections.abc import Iterator
@@ -12,15 +12,16 @@ import time_machine
 from flask import Flask, Response
 from redis import Redis
 from sqlalchemy import event, select, text
+from sqlalchemy.exc import OperationalError
 
 from refine import clock
-from refine.api import once
+from refine.api import idempotency
 from refine.api.document import document
 from refine.extensions import db
 from refine.jobs.tick import run_tick
 from refine.models import AgentMemory, ApiToken, IdempotencyKey
 from tests import factories
-from tests.api.conftest import Everybody, bearing, program_of, token_of
+from tests.api.conftest import Everybody, bearing, program_of, refusing_memories, token_of
 
 KEY = {"Idempotency-Key": "4f6c-1"}
 NEW = {"content": "said once", "memory_type": "journal"}
@@ -32,7 +33,7 @@ def journals() -> int:
     return len(db.session.scalars(kept).all())
 
 
-def test_the_same_request_is_done_once_and_answered_twice(everybody: Everybody) -> None:
+def test_repeats_the_answer_of_a_request_that_is_sent_again(everybody: Everybody) -> None:
     first = everybody.own.post("/memories", json=NEW, headers=KEY)
     second = everybody.own.post("/memories", json=NEW, headers=KEY)
 
@@ -44,14 +45,14 @@ def test_the_same_request_is_done_once_and_answered_twice(everybody: Everybody) 
     assert journals() == 1
 
 
-def test_without_a_key_it_is_done_as_often_as_it_is_sent(everybody: Everybody) -> None:
+def test_repeats_a_request_without_a_key(everybody: Everybody) -> None:
     for _ in range(2):
         assert everybody.own.post("/memories", json=NEW).status_code == 201
 
     assert journals() == 2
 
 
-def test_a_tools_call_is_made_once_too(everybody: Everybody) -> None:
+def test_runs_a_tool_call_once(everybody: Everybody) -> None:
     call = '{"content": "said once", "memory_type": "journal"}'
 
     answers = [
@@ -66,7 +67,7 @@ def test_a_tools_call_is_made_once_too(everybody: Everybody) -> None:
     ("path", "body"),
     [("/memories", {**NEW, "content": "another"}), ("/sessions", NEW), ("/memories?x=1", NEW)],
 )
-def test_another_request_under_the_same_key_is_refused(
+def test_refuses_another_request_with_the_same_key(
     everybody: Everybody, path: str, body: dict[str, str]
 ) -> None:
     everybody.own.post("/memories", json=NEW, headers=KEY)
@@ -86,7 +87,7 @@ def test_a_key_belongs_to_its_token(everybody: Everybody) -> None:
 
 
 @pytest.mark.parametrize("key", ["", " ", "x" * 201, "café"])
-def test_a_key_that_is_none_is_refused(everybody: Everybody, key: str) -> None:
+def test_refuses_a_malformed_key(everybody: Everybody, key: str) -> None:
     headers = {"Idempotency-Key": key.encode().decode("latin-1")}
 
     answer = everybody.own.post("/memories", json=NEW, headers=headers)
@@ -96,7 +97,7 @@ def test_a_key_that_is_none_is_refused(everybody: Everybody, key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["a", "a b", "x" * 200, " a", "a ", "x" * 201, "é", "a\tb", ""])
-def test_a_key_is_what_the_document_says(everybody: Everybody, key: str) -> None:
+def test_accepts_the_keys_that_the_document_describes(everybody: Everybody, key: str) -> None:
     said = document()["paths"]["/memories"]["post"]["parameters"][0]["schema"]
 
     answer = everybody.own.post("/memories", json=NEW, headers={"Idempotency-Key": key})
@@ -105,7 +106,7 @@ def test_a_key_is_what_the_document_says(everybody: Everybody, key: str) -> None
     assert answer.status_code == (201 if is_fit else 400)
 
 
-def test_a_refusal_leaves_the_key_free(everybody: Everybody) -> None:
+def test_a_refused_request_frees_its_key(everybody: Everybody) -> None:
     path = f"/sessions/{factories.session().id}/undo"
     wrong = everybody.own.post(path, headers=KEY)
     unfit = everybody.own.post("/memories", json={}, headers=KEY)
@@ -115,7 +116,7 @@ def test_a_refusal_leaves_the_key_free(everybody: Everybody) -> None:
     assert (wrong.status_code, unfit.status_code, right.status_code) == (404, 422, 201)
 
 
-def test_a_request_that_is_still_being_answered_is_not_begun_again(everybody: Everybody) -> None:
+def test_refuses_a_request_that_is_still_running(everybody: Everybody) -> None:
     everybody.own.post("/memories", json=NEW, headers=KEY)
     row = db.session.scalars(select(IdempotencyKey)).one()
     row.sealed_answer = row.answered_at = None
@@ -128,7 +129,7 @@ def test_a_request_that_is_still_being_answered_is_not_begun_again(everybody: Ev
     assert journals() == 1
 
 
-def test_of_many_at_once_one_is_done(everybody: Everybody, app: Flask) -> None:
+def test_runs_one_of_many_simultaneous_requests(everybody: Everybody, app: Flask) -> None:
     statuses: list[int] = []
 
     def send() -> None:
@@ -146,32 +147,16 @@ def test_of_many_at_once_one_is_done(everybody: Everybody, app: Flask) -> None:
     assert journals() == 1
 
 
-def test_where_the_database_refuses_nothing_was_done_and_the_key_is_free(
-    everybody: Everybody, app: Flask
-) -> None:
-    db.session.execute(
-        text(
-            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
-            "$$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '55P03'; END $$; "
-            "CREATE TRIGGER refuse BEFORE INSERT ON agent_memories "
-            "FOR EACH ROW EXECUTE FUNCTION refuse()"
-        )
-    )
-    db.session.commit()
-    try:
+def test_frees_the_key_if_the_database_refused(everybody: Everybody) -> None:
+    with refusing_memories("55P03"):
         failed = everybody.own.post("/memories", json=NEW, headers=KEY)
-    finally:
-        db.session.execute(text("DROP TRIGGER refuse ON agent_memories; DROP FUNCTION refuse()"))
-        db.session.commit()
     again = everybody.own.post("/memories", json=NEW, headers=KEY)
 
-    assert failed.status_code == 503
+    assert (failed.status_code, again.status_code) == (503, 201)
     assert failed.mimetype == "application/problem+json"
-    assert int(failed.headers["Retry-After"]) > 0
-    assert again.status_code == 201
 
 
-def test_an_answer_is_kept_for_a_day_and_then_forgotten(everybody: Everybody) -> None:
+def test_forgets_an_answer_after_a_day(everybody: Everybody) -> None:
     everybody.own.post("/memories", json=NEW, headers=KEY)
     later = clock.now() + timedelta(hours=24, seconds=1)
 
@@ -182,7 +167,7 @@ def test_an_answer_is_kept_for_a_day_and_then_forgotten(everybody: Everybody) ->
     assert db.session.scalar(select(IdempotencyKey)) is None
 
 
-def test_after_a_day_a_key_is_new_also_where_no_clock_ticks(everybody: Everybody) -> None:
+def test_a_key_can_be_used_again_after_a_day_without_the_clock(everybody: Everybody) -> None:
     everybody.own.post("/memories", json=NEW, headers=KEY)
     with time_machine.travel(clock.now() + timedelta(hours=24, seconds=1)):
         answer = everybody.own.post("/memories", json=NEW, headers=KEY)
@@ -192,7 +177,7 @@ def test_after_a_day_a_key_is_new_also_where_no_clock_ticks(everybody: Everybody
     assert journals() == 2
 
 
-def test_an_answer_is_kept_sealed(everybody: Everybody) -> None:
+def test_stores_answers_sealed(everybody: Everybody) -> None:
     everybody.own.post("/memories", json=NEW, headers=KEY)
 
     row = db.session.execute(text("SELECT idempotency_keys::text FROM idempotency_keys")).scalar()
@@ -202,7 +187,7 @@ def test_an_answer_is_kept_sealed(everybody: Everybody) -> None:
     assert "said once" not in row
 
 
-def test_a_token_is_shown_once_whatever_the_key(everybody: Everybody) -> None:
+def test_shows_a_minted_token_once(everybody: Everybody) -> None:
     path = f"/agents/{everybody.agent.id}/tokens"
 
     first = everybody.platform.post(path, headers=KEY)
@@ -220,7 +205,7 @@ def test_a_token_is_shown_once_whatever_the_key(everybody: Everybody) -> None:
     assert len(db.session.scalars(minted).all()) == 2
 
 
-def test_a_session_is_asked_for_once(app: Flask) -> None:
+def test_requests_a_session_once(app: Flask) -> None:
     own = program_of(app, factories.agent("a memory"))
 
     first, second = (own.post("/sessions", headers=KEY) for _ in range(2))
@@ -230,27 +215,46 @@ def test_a_session_is_asked_for_once(app: Flask) -> None:
 
 
 class FaultError(Exception):
-    """Something of ours that went wrong."""
+    """A fault of ours."""
 
 
-@pytest.mark.parametrize("is_done", [False, True])
-def test_a_fault_leaves_the_key_free_where_nothing_was_done_and_there_alone(
-    everybody: Everybody, app: Flask, is_done: bool
+LOST = OperationalError(
+    "COMMIT", {}, Exception("the connection broke"), connection_invalidated=True
+)
+REFUSED = OperationalError("COMMIT", {}, Exception("a lock timed out"))
+
+
+@pytest.mark.parametrize(
+    ("error", "commits", "is_kept"),
+    [
+        (FaultError(), 0, False),
+        (FaultError(), 1, True),
+        (REFUSED, 0, False),
+        (REFUSED, 1, True),
+        (LOST, 0, True),  # the commit may have been done
+        (LOST, 1, True),
+    ],
+    ids=str,
+)
+def test_keeps_the_key_of_a_failed_request_that_may_have_committed(
+    everybody: Everybody, app: Flask, error: Exception, commits: int, is_kept: bool
 ) -> None:
     def fail() -> Response:
-        db.session.execute(text("SELECT 1"))
-        if is_done:
+        with db.session.begin_nested():  # a savepoint is no commit
+            db.session.execute(text("SELECT 1"))
+        for _ in range(commits):
             db.session.commit()
-        raise FaultError
+        raise error
 
-    asked = app.test_request_context("/api/v1/memories", method="POST", headers=KEY)
-    with asked, pytest.raises(FaultError):
-        once.answered(token_of(everybody.own), fail, is_secret=False)
+    context = app.test_request_context("/api/v1/memories", method="POST", headers=KEY)
+    with context, pytest.raises(type(error)):
+        idempotency.answer_once(token_of(everybody.own), fail, is_secret=False)
 
-    assert (db.session.scalar(select(IdempotencyKey)) is not None) == is_done
+    db.session.rollback()
+    assert (db.session.scalar(select(IdempotencyKey)) is not None) == is_kept
 
 
-def test_a_session_that_cannot_be_handed_over_is_asked_for_once_all_the_same(
+def test_requests_a_session_once_when_it_cannot_be_enqueued(
     everybody: Everybody, redis: Redis
 ) -> None:
     with another_dispatcher_at_work():

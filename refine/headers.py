@@ -1,4 +1,4 @@
-"""The headers of every response."""
+"""The security headers of every response."""
 
 from flask import Flask, Response
 
@@ -9,11 +9,11 @@ _CONTENT_SECURITY_POLICY = (
 
 
 def register(app: Flask) -> None:
-    """Set the headers on every response of ``app``."""
+    """Set the headers on every response of ``app``, unless a view has chosen its caching."""
     is_secure = app.config["SESSION_COOKIE_SECURE"]
 
     @app.after_request
-    def _secure(response: Response) -> Response:
+    def _set_headers(response: Response) -> Response:
         response.headers["Content-Security-Policy"] = _CONTENT_SECURITY_POLICY
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["Referrer-Policy"] = "no-referrer"

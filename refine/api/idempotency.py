@@ -1,0 +1,110 @@
+"""The header ``Idempotency-Key``: a request that is sent again is done once.
+
+A key belongs to its token. Its answer is repeated for 24 hours. A request that was refused, or
+failed before anything was committed, frees its key. If a process dies in between, nobody knows what
+was done and the key stays taken: the client has to look, and then use another one.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from flask import Response, request
+from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from refine.api.problems import Problem, problem
+from refine.extensions import canonical_json, db, safe_rollback
+from refine.models import ApiToken, IdempotencyKey
+from refine.models.clients.idempotency_key import KeptAnswer
+
+HEADER = "Idempotency-Key"
+REPLAYED = "Idempotency-Replayed"
+
+KEY_PATTERN = "^[!-~]([ -~]{0,198}[!-~])?$"
+
+
+def answer_once(token: ApiToken, view: Callable[[], Response], *, is_secret: bool) -> Response:
+    """Return the view's answer, or the one it gave before if the key was used already."""
+    key = request.headers.get(HEADER)
+    if key is None:
+        return view()
+    if not re.fullmatch(KEY_PATTERN, key):
+        raise Problem(400, f"{HEADER} must be 1 to 200 printable ASCII characters.")
+    taken, is_new = IdempotencyKey.take(token, key, _request_text())
+    db.session.commit()
+    if not is_new:
+        return _replay(taken)
+    key_id = taken.id
+    commits = _count_commits()
+    try:
+        answer = view()
+    except Exception as error:
+        # a commit whose connection broke may have been done
+        is_in_doubt = isinstance(error, DBAPIError) and error.connection_invalidated
+        if not (commits or is_in_doubt):
+            _free(key_id)
+        raise
+    kept = _without_secret(answer) if is_secret else answer
+    location = kept.headers.get("Location")
+    db.session.get_one(IdempotencyKey, key_id).keep(
+        KeptAnswer(kept.status_code, kept.get_data(as_text=True), kept.mimetype, location)
+    )
+    db.session.commit()
+    return answer
+
+
+def _count_commits() -> list[Session]:
+    """Return a list that grows with each commit of the request: until then nothing was done."""
+    commits: list[Session] = []
+
+    def note(session: Session) -> None:
+        if not session.in_nested_transaction():
+            commits.append(session)
+
+    event.listen(db.session(), "after_commit", note)  # the session ends with the request
+    return commits
+
+
+def _request_text() -> str:
+    body = request.get_data().hex()
+    return canonical_json([request.method, request.path, request.query_string.decode(), body])
+
+
+def _replay(taken: IdempotencyKey) -> Response:
+    kept = taken.answer()
+    if kept is None:
+        raise Problem(
+            409,
+            f"A request with this {HEADER} is still running, or was cut short. Check whether it "
+            "was done before you send it with another key.",
+            headers={"Retry-After": "5"},
+        )
+    replayed = Response(kept.body, kept.status, mimetype=kept.media_type)
+    replayed.headers[REPLAYED] = "true"
+    if kept.location is not None:
+        replayed.headers["Location"] = kept.location
+    return replayed
+
+
+def _without_secret(answer: Response) -> Response:
+    """Return what to keep of a minted token: which one it was, so that it can be revoked.
+
+    The token itself is shown once and stored as a hash; it is not kept for a day, not even sealed.
+    """
+    minted: Any = answer.json
+    return problem(
+        409,
+        "This token was minted and shown once. Revoke it (DELETE /tokens/"
+        f"{minted['id']}), and mint another.",
+        kind="shown-once",
+        token_id=minted["id"],
+        hint=minted["hint"],
+    )
+
+
+def _free(key_id: int) -> None:
+    safe_rollback()
+    db.session.delete(db.session.get_one(IdempotencyKey, key_id))
+    db.session.commit()

@@ -1,0 +1,95 @@
+"""What to answer and what to log for an exception: decided here for the pages and the API alike.
+
+Texts of frameworks and of the database are not shown: they may quote what was sent or stored.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import structlog
+from flask import request
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
+
+from refine.errors import InvalidValue, NotFound, RefineError, Refused, SealingError, TooMany
+from refine.extensions import safe_rollback
+
+_RETRY_AFTER_SECONDS = 5
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An HTTP status and headers, and a detail where there is one that may be shown.
+
+    ``log`` is the event to log and its cause; None for what is not worth a line.
+    """
+
+    status: int
+    detail: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    log: tuple[str, str] | None = None
+
+
+def handle(error: Exception) -> Fault:
+    """Roll back, log the error if it is worth a line, and return what to answer."""
+    if not isinstance(error, HTTPException):
+        safe_rollback()
+    fault = classify(error)
+    if fault.log is not None:
+        event, cause = fault.log
+        log = _log.error if fault.status == 500 else _log.warning
+        log(event, path=request.path, fault=cause)
+        _log.debug(event, exc_info=error)
+    return fault
+
+
+def classify(error: Exception) -> Fault:
+    """Return what to answer and log for an exception."""
+    match error:
+        case HTTPException():
+            return Fault(error.code or 500, headers=_allowed_methods(error))
+        case DataError():
+            return Fault(422)
+        case IntegrityError():  # another request was quicker
+            return Fault(409)
+        case DBAPIError():
+            return _unavailable(log=("database error", str(error.args[0])))
+        case PoolTimeout():
+            return _unavailable(log=("no database connection was free", type(error).__name__))
+        case RefineError():
+            return _classify_refusal(error, as_sentence(str(error)))
+    # the message of an unexpected exception may quote content: only its class is logged
+    return Fault(500, log=("fault", type(error).__name__))
+
+
+def as_sentence(text: str) -> str:
+    """Return the text with a capital letter and a full stop."""
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _classify_refusal(error: RefineError, detail: str) -> Fault:
+    match error:
+        case InvalidValue():
+            return Fault(422, detail)
+        case NotFound():
+            return Fault(404)
+        case TooMany():
+            return Fault(429, detail, {"Retry-After": str(error.retry_after_seconds)})
+        case Refused():
+            return Fault(409, detail)
+        case SealingError():
+            return Fault(500, detail, log=("content cannot be opened", str(error)))
+    return _unavailable(detail)
+
+
+def _unavailable(detail: str | None = None, log: tuple[str, str] | None = None) -> Fault:
+    return Fault(503, detail, {"Retry-After": str(_RETRY_AFTER_SECONDS)}, log)
+
+
+def _allowed_methods(error: HTTPException) -> dict[str, str]:
+    if not isinstance(error, MethodNotAllowed) or not error.valid_methods:
+        return {}
+    return {"Allow": ", ".join(sorted(error.valid_methods))}
