@@ -160,8 +160,8 @@ def test_forgets_an_answer_after_a_day(everybody: Everybody) -> None:
     everybody.own.post("/memories", json=NEW, headers=KEY)
     later = clock.now() + timedelta(hours=24, seconds=1)
 
-    early = run_tick(later - timedelta(seconds=2)).answers_forgotten
-    done = run_tick(later).answers_forgotten
+    early = run_tick(later - timedelta(seconds=2)).keys_deleted
+    done = run_tick(later).keys_deleted
 
     assert (early, done) == (0, 1)
     assert db.session.scalar(select(IdempotencyKey)) is None
