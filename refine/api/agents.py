@@ -76,13 +76,7 @@ class Agents(Page):
     agents: list[AgentSummary]
 
 
-@operation(
-    "GET",
-    "/agents",
-    bearer="platform",
-    query=PageQuery,
-    answers={200: Answer("A page of agents.", Agents)},
-)
+@operation("GET", "/agents", bearer="platform", answers={200: Answer("A page of agents.", Agents)})
 def agents(token: ApiToken, query: PageQuery) -> Response:
     """List the account's agents, newest first."""
     rows = select(Agent).where(Agent.account_id == token.account_id).order_by(Agent.id.desc())
@@ -90,11 +84,7 @@ def agents(token: ApiToken, query: PageQuery) -> Response:
 
 
 @operation(
-    "POST",
-    "/agents",
-    bearer="platform",
-    body=NewAgent,
-    answers={201: Answer("Agent created.", AgentSummary)},
+    "POST", "/agents", bearer="platform", answers={201: Answer("Agent created.", AgentSummary)}
 )
 def add(token: ApiToken, body: NewAgent) -> Response:
     """Add an agent to the account."""
@@ -107,7 +97,6 @@ def add(token: ApiToken, body: NewAgent) -> Response:
     "PATCH",
     "/agents/<int:agent_id>",
     bearer="platform",
-    body=AgentChanges,
     answers={200: Answer("The changed agent.", AgentSummary), 404: Answer(_NO_AGENT)},
 )
 def change(token: ApiToken, agent_id: int, body: AgentChanges) -> Response:

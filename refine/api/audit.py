@@ -47,13 +47,7 @@ class Records(Page):
     records: list[Record]
 
 
-@operation(
-    "GET",
-    "/audit",
-    bearer="agent",
-    query=RecordQuery,
-    answers={200: Answer("A page of records.", Records)},
-)
+@operation("GET", "/audit", bearer="agent", answers={200: Answer("A page of records.", Records)})
 def audit(agent: Agent, query: RecordQuery) -> Response:
     """List the agent's records, newest first, with the contents before and after each change."""
     rows = (

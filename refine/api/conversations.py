@@ -81,7 +81,6 @@ class Extraction(Resource):
     "POST",
     "/conversations",
     bearer="agent",
-    body=NewConversation,
     max_bytes=_MAX_BYTES,
     answers={
         202: Answer("Queued, sealed; deleted once the agent has read it.", Extraction),

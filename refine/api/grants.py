@@ -54,13 +54,7 @@ class Grants(Page):
     grants: list[Grant]
 
 
-@operation(
-    "GET",
-    "/grants",
-    bearer="agent",
-    query=PageQuery,
-    answers={200: Answer("A page of grants.", Grants)},
-)
+@operation("GET", "/grants", bearer="agent", answers={200: Answer("A page of grants.", Grants)})
 def grants(agent: Agent, query: PageQuery) -> Response:
     """List every request to read this agent's memories, newest first, with its outcome."""
     rows = (

@@ -65,11 +65,7 @@ class Memories(Page):
 
 
 @operation(
-    "GET",
-    "/memories",
-    bearer="agent",
-    query=MemoryQuery,
-    answers={200: Answer("A page of memories.", Memories)},
+    "GET", "/memories", bearer="agent", answers={200: Answer("A page of memories.", Memories)}
 )
 def memories(agent: Agent, query: MemoryQuery) -> Response:
     """List the agent's memories, latest recorded first.
@@ -92,7 +88,6 @@ def memories(agent: Agent, query: MemoryQuery) -> Response:
     "POST",
     "/memories",
     bearer="agent",
-    body=NewMemory,
     answers={
         201: Answer("Memory saved.", Memory),
         200: Answer("Already there: an exact duplicate of this kept core memory.", Memory),

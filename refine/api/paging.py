@@ -10,9 +10,9 @@ from sqlakeyset import BadBookmark, InvalidPage, select_page
 from sqlalchemy import Select
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from refine.api.problems import Problem
 from refine.api.routing import json_response
 from refine.api.schemas import Query, Resource, integer_from_text
+from refine.errors import InvalidValue
 from refine.extensions import db, safe_rollback
 
 MAX_PAGE_ROWS = 200
@@ -39,8 +39,8 @@ def page_response(
 ) -> Response:
     """Return the requested page of an ordered query, with ``resource`` called for each row.
 
-    Raises Problem for a cursor that does not fit; whether it fits its columns only the database
-    can tell.
+    Raises InvalidValue for a cursor that does not fit; whether it fits its columns only the
+    database can tell.
     """
     try:
         found = select_page(db.session(), rows, per_page=query.limit, page=query.cursor)
@@ -48,8 +48,7 @@ def page_response(
         if query.cursor is None or isinstance(error, OperationalError):
             raise
         safe_rollback()
-        reason = "cursor must be a next_cursor of this list"
-        raise Problem.invalid([("cursor", reason)]) from None
+        raise InvalidValue("cursor must be a next_cursor of this list") from None
     (name,) = page.model_fields.keys() - {"next_cursor"}
     next_cursor = found.paging.bookmark_next if found.paging.has_next else None
     fields: dict[str, Any] = {name: [resource(*row) for row in found], "next_cursor": next_cursor}

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from flask import Response, g
 from pydantic import BaseModel, ConfigDict
 
-from refine import clock, faults
-from refine.api.schemas import FieldError, Omittable
+from refine import faults
+from refine.api.schemas import FieldError, Omittable, Resource, Time
 from refine.errors import InvalidValue
 from refine.extensions import canonical_json
 from refine.faults import as_sentence
@@ -36,11 +36,14 @@ _KINDS = {
 }
 
 
-class FieldProblem(BaseModel):
-    """One field of a 422, and what is wrong with it."""
+class Obstacle(Resource):
+    """A record that prevents an undo."""
 
-    field: str
-    detail: str
+    memory_id: int
+    sequence: int
+    action: str
+    at: Time
+    session_id: uuid.UUID | None
 
 
 class ProblemDetails(BaseModel):
@@ -53,11 +56,11 @@ class ProblemDetails(BaseModel):
     title: str
     status: int
     detail: str
-    errors: Annotated[list[FieldProblem], Omittable]
+    errors: Annotated[list[FieldError], Omittable]
     """Of a 422: the fields."""
     session_id: Annotated[uuid.UUID, Omittable]
     """Of `session-already-live`: that session."""
-    obstacles: Annotated[list[dict[str, Any]], Omittable]
+    obstacles: Annotated[list[Obstacle], Omittable]
     """Of `undo-conflict`: the records in the way."""
     unexplained_memory_ids: Annotated[list[int], Omittable]
     """Of `undo-conflict`: memories that changed without a record."""
@@ -87,8 +90,8 @@ class Problem(Exception):
     @classmethod
     def invalid(cls, errors: Sequence[FieldError]) -> "Problem":
         """Return the 422 of these field errors."""
-        field, first = errors[0]
-        detail = "; ".join(sentence for _, sentence in errors)
+        field, first = errors[0].field, errors[0].detail
+        detail = "; ".join(error.detail for error in errors)
         # a field name is never capitalized
         is_named = bool(field) and first.startswith(field)
         return cls(422, f"{detail}." if is_named else as_sentence(detail), errors=errors)
@@ -98,10 +101,9 @@ def answer(error: Exception) -> Response:
     """Return the problem that an exception is answered with."""
     if isinstance(error, InvalidValue):
         faults.handle(error)
-        error = Problem.invalid([(_field_of(error), str(error))])
+        error = Problem.invalid([FieldError(field=_field_of(error), detail=str(error))])
     if isinstance(error, Problem):
-        errors = [{"field": field, "detail": said} for field, said in error.errors]
-        facts: dict[str, Any] = {"errors": errors} if errors else {}
+        facts: dict[str, Any] = {"errors": error.errors} if error.errors else {}
         return problem(error.status, error.detail, headers=error.headers, **facts)
     fault = faults.handle(error)
     return problem(fault.status, fault.detail, headers=fault.headers, **_facts(error))
@@ -131,7 +133,7 @@ def problem(
 
 
 def _field_of(error: InvalidValue) -> str:
-    """Return the field of the body that a rule of the models names first, if it does."""
+    """Return the field that was sent, if the error begins with one."""
     path = str(error).partition(" ")[0].strip(":")
     return path if re.split(r"[.\[]", path)[0] in g.get("fields", ()) else ""
 
@@ -141,20 +143,9 @@ def _facts(error: Exception) -> dict[str, Any]:
         case SessionAlreadyLive():
             return {"kind": "session-already-live", "session_id": error.session_id}
         case UndoConflict():
-            obstacles = [
-                {
-                    "memory_id": each.memory_id,
-                    "sequence": each.sequence,
-                    "action": each.action,
-                    "at": clock.iso(each.at),
-                    "session_id": str(each.session_id) if each.session_id is not None else None,
-                }
-                for each in error.obstacles
-            ]
-            unexplained = sorted(error.unexplained)
             return {
                 "kind": "undo-conflict",
-                "obstacles": obstacles,
-                "unexplained_memory_ids": unexplained,
+                "obstacles": [Obstacle.of(each) for each in error.obstacles],
+                "unexplained_memory_ids": sorted(error.unexplained),
             }
     return {}

@@ -1,4 +1,4 @@
-"""Operations: each declares its token, its body, its query and its answers.
+"""Operations: each declares whose token it needs, what it takes and what it answers.
 
 The same classes check a request and make the OpenAPI document, so they cannot disagree. An
 operation that names no token is public; there is no other way in.
@@ -48,8 +48,7 @@ class Answer:
 class Operation:
     """One method of one path.
 
-    A ``body`` that is no ``Body`` is passed on unread, as text. An ``is_secret`` answer is given
-    once, even to the same idempotency key.
+    An answer that ``is_secret`` is given once, even to the same idempotency key.
     """
 
     method: Method
@@ -82,25 +81,23 @@ def operation(
     """Make a view an operation for the bearers of one kind of token, or (None) for everybody.
 
     The view gets the agent (of an agent token) or the token (of a platform), the values of the
-    path, and ``query`` and ``body`` where the operation declares them.
+    path, and the ``query`` and ``body`` that it has parameters for: their annotations are the
+    classes that check them. A ``body`` declared here instead is passed on unread, as text.
     """
 
     def declare(view: View) -> View:
-        declared_operation = Operation(
-            method=method, rule=rule, view=view, bearer=bearer, **declared
+        sent = {name: view.__annotations__.get(name) for name in ("query", "body")}
+        called = Operation(
+            method=method, rule=rule, view=view, bearer=bearer, **{**sent, **declared}
         )
-        OPERATIONS.append(declared_operation)
+        OPERATIONS.append(called)
 
         @functools.wraps(view)
         def dispatch(**values: Any) -> Response:
-            return _dispatch(declared_operation, values)
+            return _dispatch(called, values)
 
         api.add_url_rule(
-            rule,
-            declared_operation.name,
-            dispatch,
-            methods=[method],
-            provide_automatic_options=False,
+            rule, called.name, dispatch, methods=[method], provide_automatic_options=False
         )
         return view
 
@@ -138,11 +135,12 @@ def _dispatch(called: Operation, values: dict[str, Any]) -> Response:
 
 
 def _query(model: type[Query]) -> Query:
-    repeated = [name for name, texts in request.args.lists() if len(texts) > 1]
-    known = {field.alias or name for name, field in model.model_fields.items()}
-    if repeated and repeated[0] in known:
-        raise Problem.invalid([(repeated[0], f"{repeated[0]} must be given only once")])
-    return _validated(model, request.args.to_dict())
+    query = _validated(model, request.args.to_dict())
+    g.fields = set(request.args)
+    for name, texts in request.args.lists():
+        if len(texts) > 1:
+            raise InvalidValue(f"{name} must be given only once")
+    return query
 
 
 def _body(model: type[BaseModel], max_bytes: int) -> BaseModel | str:
@@ -154,7 +152,7 @@ def _body(model: type[BaseModel], max_bytes: int) -> BaseModel | str:
         raise Problem(415, "Send the body as application/json.")
     sent = _parsed(raw, max_bytes) if raw.strip() else {}
     body = _validated(model, sent)
-    g.fields = body.model_fields_set
+    g.fields |= body.model_fields_set
     return body
 
 

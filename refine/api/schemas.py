@@ -26,9 +26,6 @@ from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_sc
 
 from refine import clock
 
-FieldError = tuple[str, str]
-"""The path of a field, and what is wrong with it."""
-
 # A field that may be left out, which is not the same as null: see ``model_fields_set``.
 Omittable = Field(default_factory=lambda: None)
 
@@ -48,6 +45,13 @@ _SENTENCES = {
     "literal_error": "must be {expected}",
     "refused": "{reason}",
 }
+
+
+class FieldError(BaseModel):
+    """What is wrong with a field, named by its path: `messages[3].role`."""
+
+    field: str
+    detail: str
 
 
 class _Sent(BaseModel):
@@ -125,7 +129,7 @@ def _field_error(found: ErrorDetails, whole: str) -> FieldError:
     field = "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in found["loc"])
     field = field.removeprefix(".")
     sentence = _SENTENCES.get(found["type"], "is not valid").format(**found.get("ctx", {}))
-    return field, f"{field or whole} {sentence}"
+    return FieldError(field=field, detail=f"{field or whole} {sentence}")
 
 
 def _refused(reason: str) -> PydanticCustomError:

@@ -99,11 +99,7 @@ class Undone(Resource):
 
 
 @operation(
-    "GET",
-    "/sessions",
-    bearer="agent",
-    query=SessionQuery,
-    answers={200: Answer("A page of sessions.", Sessions)},
+    "GET", "/sessions", bearer="agent", answers={200: Answer("A page of sessions.", Sessions)}
 )
 def sessions(agent: Agent, query: SessionQuery) -> Response:
     """List the agent's sessions, newest first."""
@@ -122,7 +118,6 @@ def sessions(agent: Agent, query: SessionQuery) -> Response:
     "POST",
     "/sessions",
     bearer="agent",
-    body=EmptyBody,
     answers={
         202: Answer("Queued; the agent will be asked for its consent.", Session),
         409: Answer("A session is live already (`session_id`), or none may run."),
@@ -141,7 +136,6 @@ def ask(agent: Agent, body: EmptyBody) -> Response:
     "POST",
     "/sessions/<uuid:session_id>/undo",
     bearer="agent",
-    body=EmptyBody,
     answers={
         200: Answer("The session is undone, now or before.", Undone),
         404: Answer("The agent has no such session."),

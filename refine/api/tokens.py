@@ -9,6 +9,7 @@ from refine.api.agents import agent_or_404
 from refine.api.problems import Problem
 from refine.api.routing import Answer, json_response, no_content, operation
 from refine.api.schemas import Body, Instant, Omittable, Resource, Time
+from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import ApiToken
 
@@ -39,7 +40,6 @@ class Token(Resource):
     "POST",
     "/agents/<int:agent_id>/tokens",
     bearer="platform",
-    body=NewToken,
     is_secret=True,
     answers={
         201: Answer("The token, shown this once.", Token),
@@ -51,7 +51,7 @@ def mint(token: ApiToken, agent_id: int, body: NewToken) -> Response:
     """Mint a token that speaks as the agent, which is told so in its journal."""
     agent = agent_or_404(token, agent_id)
     if body.expires_at is not None and body.expires_at <= clock.now():
-        raise Problem.invalid([("expires_at", "expires_at must lie in the future")])
+        raise InvalidValue("expires_at must lie in the future")
     minted, secret = token.mint_for(agent, expires_at=body.expires_at)
     db.session.commit()
     return json_response(Token.of(minted, token=secret), 201)

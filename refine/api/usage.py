@@ -51,7 +51,6 @@ class Usage(Resource):
     "GET",
     "/usage",
     bearer="platform",
-    query=UsageQuery,
     answers={200: Answer("Usage by month, then by agent.", Usage)},
 )
 def usage(token: ApiToken, query: UsageQuery) -> Response:
