@@ -1,7 +1,7 @@
-"""How often a token may ask: so many reads and so many writes in any minute.
+"""Rate limits: how many reads and writes a token may send in any minute.
 
-Counted in Redis, for all processes together. Where Redis is away each process counts for itself,
-and looks again after a while: the API answers on, and no limit is lifted.
+Counted in Redis, for all processes together. While Redis is away each process counts alone: the API
+keeps answering, and keeps its limits.
 """
 
 import math
@@ -20,18 +20,18 @@ from refine.settings import Settings
 
 READS = ("GET", "HEAD")
 
-_LOOKS_AGAIN_AFTER_SECONDS = 10.0
+_RETRY_REDIS_AFTER_SECONDS = 10.0
 _KEY = "refine.limits"
 _log = structlog.get_logger(__name__)
 
 
 def register(app: Flask, settings: Settings) -> None:
-    """Keep the counters of the application. Connects to nothing yet."""
+    """Give the application its counters, without connecting to Redis yet."""
     app.extensions[_KEY] = _Limits(settings)
 
 
 def count(token: ApiToken) -> None:
-    """Count the request; TooMany where the token has asked too often."""
+    """Count the request; raises TooMany if the token is over its limit."""
     limits: _Limits = current_app.extensions[_KEY]
     limits.count(token.id, is_read=request.method in READS)
 
@@ -47,20 +47,20 @@ class _Limits:
             socket_connect_timeout=1,
             socket_timeout=1,
         )
-        self._own: Storage = MemoryStorage()
-        self._own_until = 0.0
+        self._local: Storage = MemoryStorage()
+        self._local_until = 0.0
 
     def count(self, token_id: int, *, is_read: bool) -> None:
         item = self._reads if is_read else self._writes
         key = f"{'reads' if is_read else 'writes'}-{token_id}"
-        if time.monotonic() >= self._own_until:
+        if time.monotonic() >= self._local_until:
             try:
                 self._hit(self._shared, item, key)
                 return
             except (RedisError, OSError) as fault:
-                self._own_until = time.monotonic() + _LOOKS_AGAIN_AFTER_SECONDS
-                _log.warning("limits are counted without Redis", fault=type(fault).__name__)
-        self._hit(self._own, item, key)
+                self._local_until = time.monotonic() + _RETRY_REDIS_AFTER_SECONDS
+                _log.warning("rate limits are counted without Redis", fault=type(fault).__name__)
+        self._hit(self._local, item, key)
 
     def _hit(self, storage: Storage, item: RateLimitItemPerMinute, key: str) -> None:
         limiter = SlidingWindowCounterRateLimiter(storage)
