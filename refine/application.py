@@ -4,7 +4,7 @@ from pathlib import Path
 
 from flask import Flask, Response, request
 from werkzeug.middleware.proxy_fix import ProxyFix
-from werkzeug.routing import IntegerConverter, Map
+from werkzeug.routing import IntegerConverter
 
 from refine import api, headers, logs, models, web
 from refine.api import problems
@@ -54,12 +54,11 @@ def build(settings: Settings) -> Flask:
 
 
 class _IdConverter(IntegerConverter):
-    """An integer in a path is an id; larger ones than a column holds are not found."""
+    """An integer in a path is an id; one that no column can hold becomes 0, which no row has."""
 
-    regex = r"\d{1,19}"
-
-    def __init__(self, map: Map) -> None:
-        super().__init__(map, max=MAX_ID)
+    def to_python(self, value: str) -> int:
+        is_id = len(value) <= len(str(MAX_ID)) and int(value) <= MAX_ID
+        return int(value) if is_id else 0
 
 
 def _answer_error(error: Exception) -> Response:

@@ -47,9 +47,8 @@ def answer_once(token: ApiToken, view: Callable[[], Response], *, is_secret: boo
             _free(key_id)
         raise
     kept = _without_secret(answer) if is_secret else answer
-    location = kept.headers.get("Location")
     db.session.get_one(IdempotencyKey, key_id).keep(
-        KeptAnswer(kept.status_code, kept.get_data(as_text=True), kept.mimetype, location)
+        KeptAnswer(kept.status_code, kept.get_data(as_text=True), kept.mimetype, location=None)
     )
     db.session.commit()
     return answer
@@ -83,8 +82,6 @@ def _replay(taken: IdempotencyKey) -> Response:
         )
     replayed = Response(kept.body, kept.status, mimetype=kept.media_type)
     replayed.headers[REPLAYED] = "true"
-    if kept.location is not None:
-        replayed.headers["Location"] = kept.location
     return replayed
 
 

@@ -80,7 +80,7 @@ def refusing_memories(sqlstate: str, message: str = "no") -> Iterator[None]:
 
 
 @dataclass
-class Everybody:
+class World:
     """An account with an agent and its platform, another agent beside it, and strangers."""
 
     agent: Agent
@@ -97,11 +97,11 @@ class Everybody:
 
 
 @pytest.fixture
-def everybody(app: Flask) -> Everybody:
+def world(app: Flask) -> World:
     agent = factories.agent("the first memory", "the second memory", name="Ada")
     sibling = factories.agent("of a sibling", account=agent.account)
     stranger = factories.agent("of a stranger")
-    return Everybody(
+    return World(
         agent=agent,
         own=program_of(app, agent),
         sibling=program_of(app, sibling),

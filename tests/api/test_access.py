@@ -9,31 +9,31 @@ from refine.access import reading
 from refine.extensions import db
 from refine.models import AccessGrant, User
 from tests import factories
-from tests.api.conftest import Everybody
+from tests.api.conftest import World
 from tests.web.conftest import ended_session, person
 
 PURPOSE = "to see why the last session declined"
 
 
 @pytest.fixture
-def reader(everybody: Everybody) -> User:
-    return person(account=everybody.account, email="reader@example.org")
+def reader(world: World) -> User:
+    return person(account=world.account, email="reader@example.org")
 
 
 @pytest.fixture
-def grant(everybody: Everybody, reader: User) -> AccessGrant:
-    made = factories.live_grant(everybody.agent, reader, purpose=PURPOSE)
+def grant(world: World, reader: User) -> AccessGrant:
+    made = factories.live_grant(world.agent, reader, purpose=PURPOSE)
     db.session.commit()
     return made
 
 
 def test_lists_who_may_read_why_and_how_often_they_did(
-    everybody: Everybody, reader: User, grant: AccessGrant
+    world: World, reader: User, grant: AccessGrant
 ) -> None:
     reading.prompts(grant.id, reader)
     reading.memories(grant.id, reader, [1])
 
-    listed = everybody.own.get("/grants").json
+    listed = world.own.get("/grants").json
 
     assert listed["next_cursor"] is None
     assert len(listed["grants"]) == 1
@@ -42,15 +42,13 @@ def test_lists_who_may_read_why_and_how_often_they_did(
     assert (shown["status"], shown["user"]) == ("granted", "reader@example.org")
     assert (shown["reason"], shown["purpose"]) == ("agent_asked", PURPOSE)
     assert (shown["duration_minutes"], shown["times_viewed"]) == (60, 2)
-    assert everybody.sibling.get("/grants").json["grants"] == []
+    assert world.sibling.get("/grants").json["grants"] == []
 
 
-def test_revokes_at_once_and_is_idempotent(
-    everybody: Everybody, reader: User, grant: AccessGrant
-) -> None:
-    answers = [everybody.own.delete(f"/grants/{grant.id}") for _ in range(2)]
+def test_revokes_at_once_and_is_idempotent(world: World, reader: User, grant: AccessGrant) -> None:
+    answers = [world.own.delete(f"/grants/{grant.id}") for _ in range(2)]
 
-    shown = everybody.own.get("/grants").json["grants"][0]
+    shown = world.own.get("/grants").json["grants"][0]
     assert [answer.status_code for answer in answers] == [204, 204]
     assert all("Content-Type" not in answer.headers for answer in answers)
     assert (shown["status"], shown["end_reason"]) == ("ended", "revoked_by_agent")
@@ -59,63 +57,59 @@ def test_revokes_at_once_and_is_idempotent(
 
 
 def test_an_expired_grant_is_listed_as_ended_before_that_is_written_down(
-    everybody: Everybody, grant: AccessGrant
+    world: World, grant: AccessGrant
 ) -> None:
     grant.expires_at = datetime.now(UTC) - timedelta(seconds=1)
     db.session.commit()
 
-    shown = everybody.own.get("/grants").json["grants"][0]
+    shown = world.own.get("/grants").json["grants"][0]
 
     assert (shown["status"], shown["end_reason"]) == ("ended", "expired")
     assert shown["ended_at"] == shown["expires_at"]
 
 
-def test_refuses_to_revoke_a_pending_or_missing_grant(everybody: Everybody, reader: User) -> None:
-    asked = factories.grant(everybody.agent, user_id=reader.id)
+def test_refuses_to_revoke_a_pending_or_missing_grant(world: World, reader: User) -> None:
+    asked = factories.grant(world.agent, user_id=reader.id)
     db.session.commit()
 
-    answer = everybody.own.delete(f"/grants/{asked.id}")
-    missing = everybody.own.delete(f"/grants/{uuid.uuid4()}")
+    answer = world.own.delete(f"/grants/{asked.id}")
+    missing = world.own.delete(f"/grants/{uuid.uuid4()}")
 
     assert (answer.status_code, missing.status_code) == (409, 404)
-    assert everybody.own.get("/grants").json["grants"][0]["status"] == "requested"
+    assert world.own.get("/grants").json["grants"][0]["status"] == "requested"
 
 
-def test_records_show_the_agent_contents_before_and_after(everybody: Everybody) -> None:
-    memories = factories.ledger(everybody.agent, *[25] * 20)
+def test_records_show_the_agent_contents_before_and_after(world: World) -> None:
+    memories = factories.ledger(world.agent, *[25] * 20)
     said = memories[0].content
-    session = ended_session(everybody.agent, memories[0])
+    session = ended_session(world.agent, memories[0])
     db.session.commit()
 
-    listed = everybody.own.get("/audit?action=memory_refinement_delete").json["records"]
+    listed = world.own.get("/audit?action=memory_refinement_delete").json["records"]
 
     assert len(listed) == 1
     assert listed[0]["session_id"] == str(session.id)
     assert listed[0]["data"]["operation"] == "delete"
     assert listed[0]["sealed"]["memories"][0]["before"]["content"] == said
-    assert everybody.sibling.get("/audit?action=memory_refinement_delete").json["records"] == []
+    assert world.sibling.get("/audit?action=memory_refinement_delete").json["records"] == []
 
 
-def test_records_are_paged_newest_first(everybody: Everybody) -> None:
+def test_records_are_paged_newest_first(world: World) -> None:
     for number in range(3):
-        everybody.own.post("/memories", json={"content": f"m{number}", "memory_type": "core"})
+        world.own.post("/memories", json={"content": f"m{number}", "memory_type": "core"})
 
-    first = everybody.own.get("/audit?limit=2").json
-    second = everybody.own.get(
-        "/audit", query_string={"limit": 2, "cursor": first["next_cursor"]}
-    ).json
+    first = world.own.get("/audit?limit=2").json
+    second = world.own.get("/audit", query_string={"limit": 2, "cursor": first["next_cursor"]}).json
 
     assert [each["sequence"] for each in first["records"] + second["records"]] == [4, 3, 2, 1]
 
 
-def test_records_hide_the_words_of_readers(
-    everybody: Everybody, reader: User, grant: AccessGrant
-) -> None:
+def test_records_hide_the_words_of_readers(world: World, reader: User, grant: AccessGrant) -> None:
     grant.end(user=reader)
     grant.close("a note to the other admins", user=reader)
     db.session.commit()
 
-    noted = everybody.own.get("/audit?action=memory_access_noted").json["records"]
+    noted = world.own.get("/audit?action=memory_access_noted").json["records"]
 
     assert [each["sealed"] for each in noted] == [{}]
     assert noted[0]["user_id"] == reader.id

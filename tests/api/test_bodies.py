@@ -5,10 +5,11 @@ import requests
 from flask import Flask
 
 from refine.rules.tool_arguments import MAX_ARGUMENT_BYTES
-from tests.api.conftest import Everybody
+from tests.api.conftest import World
 from tests.browser.serving import free_port, serving
 
 SECRET = "the words of a memory"
+NEW = {"content": "x", "memory_type": "core"}
 
 
 @pytest.mark.parametrize(
@@ -25,8 +26,8 @@ SECRET = "the words of a memory"
         b"1" * 5_000,
     ],
 )
-def test_refuses_json_that_is_not_strict(everybody: Everybody, body: bytes) -> None:
-    answer = everybody.own.post("/memories", data=body, content_type="application/json")
+def test_refuses_json_that_is_not_strict(world: World, body: bytes) -> None:
+    answer = world.own.post("/memories", data=body, content_type="application/json")
 
     assert answer.status_code == 400
     assert answer.mimetype == "application/problem+json"
@@ -36,23 +37,23 @@ def test_refuses_json_that_is_not_strict(everybody: Everybody, body: bytes) -> N
 
 @pytest.mark.parametrize("body", [b"null", b"[]", b'"text"', b"7", b"true"])
 @pytest.mark.parametrize("path", ["/memories", "/sessions"])
-def test_refuses_a_body_that_is_not_an_object(everybody: Everybody, path: str, body: bytes) -> None:
-    answer = everybody.own.post(path, data=body, content_type="application/json")
+def test_refuses_a_body_that_is_not_an_object(world: World, path: str, body: bytes) -> None:
+    answer = world.own.post(path, data=body, content_type="application/json")
 
     assert answer.status_code == 422
     assert answer.json["detail"] == "The body must be an object."
 
 
-def test_refuses_a_body_of_another_media_type(everybody: Everybody) -> None:
-    answer = everybody.own.post("/memories", data={"content": "said", "memory_type": "core"})
+def test_refuses_a_body_of_another_media_type(world: World) -> None:
+    answer = world.own.post("/memories", data={"content": "said", "memory_type": "core"})
 
     assert answer.status_code == 415
 
 
-def test_refuses_a_body_that_is_too_long(everybody: Everybody) -> None:
+def test_refuses_a_body_that_is_too_long(world: World) -> None:
     body = b" " * (MAX_ARGUMENT_BYTES + 1)
 
-    answer = everybody.own.post("/memories", data=body, content_type="application/json")
+    answer = world.own.post("/memories", data=body, content_type="application/json")
 
     assert answer.status_code == 413
     assert answer.mimetype == "application/problem+json"
@@ -61,11 +62,11 @@ def test_refuses_a_body_that_is_too_long(everybody: Everybody) -> None:
 @pytest.mark.parametrize("path", ["/memories", "/tools/save_memory/calls"])
 @pytest.mark.parametrize("key", [{}, {"Idempotency-Key": "1"}])
 def test_refuses_a_chunked_body_that_is_too_long(
-    everybody: Everybody, app: Flask, path: str, key: dict[str, str]
+    world: World, app: Flask, path: str, key: dict[str, str]
 ) -> None:
     body = b'{"content": "said in chunks", "memory_type": "journal"}'
     headers = {
-        "Authorization": f"Bearer {everybody.own.secret}",
+        "Authorization": f"Bearer {world.own.secret}",
         "Content-Type": "application/json",
     }
 
@@ -82,40 +83,33 @@ def test_refuses_a_chunked_body_that_is_too_long(
 
     assert (too_long, one_too_long) == (413, 413)
     assert longest in (200, 201)
-    assert len(everybody.own.get("/memories?type=journal").json["memories"]) == 1
+    assert len(world.own.get("/memories?type=journal").json["memories"]) == 1
 
 
 @pytest.mark.parametrize(
-    ("path", "takes"), [("/memories", "content, memory_type, tags"), ("/sessions", "no fields")]
+    ("path", "body", "said"),
+    [
+        ("/memories", NEW, "body has an unknown field; it takes content, memory_type, tags"),
+        ("/sessions", {}, "body has an unknown field; it takes no fields"),
+        ("/context", None, "query has an unknown parameter; it takes no parameters"),
+        ("/grants", None, "query has an unknown parameter; it takes limit, cursor"),
+    ],
 )
 def test_refuses_an_unknown_field_without_repeating_its_name(
-    everybody: Everybody, path: str, takes: str
+    world: World, path: str, body: dict[str, str] | None, said: str
 ) -> None:
-    answer = everybody.own.post(path, json={"content": "x", "memory_type": "core", SECRET: 1})
+    if body is None:
+        answer = world.own.get(f"{path}?{SECRET}=1&{SECRET}=2")
+    else:
+        answer = world.own.post(path, json={**body, SECRET: 1})
 
-    said = f"body has an unknown field; it takes {takes}"
     assert answer.status_code == 422
     assert answer.json["detail"] == f"The {said}."
     assert answer.json["errors"] == [{"field": "", "detail": f"the {said}"}]
 
 
-@pytest.mark.parametrize(
-    ("path", "takes"), [("/context", "no parameters"), ("/agents", "limit, cursor")]
-)
-def test_refuses_an_unknown_parameter_without_repeating_its_name(
-    everybody: Everybody, path: str, takes: str
-) -> None:
-    program = everybody.platform if path == "/agents" else everybody.own
-
-    for value in ("1", f"1&{SECRET}=2"):
-        answer = program.get(f"{path}?{SECRET}={value}")
-
-        assert answer.status_code == 422
-        assert answer.json["detail"] == f"The query has an unknown parameter; it takes {takes}."
-
-
-def test_names_every_wrong_field_at_once(everybody: Everybody) -> None:
-    answer = everybody.own.post("/memories", json={"memory_type": "dream", "tags": [7]})
+def test_names_every_wrong_field_at_once(world: World) -> None:
+    answer = world.own.post("/memories", json={"memory_type": "dream", "tags": [7]})
 
     assert answer.json["errors"] == [
         {"field": "content", "detail": "content is required"},
@@ -127,25 +121,34 @@ def test_names_every_wrong_field_at_once(everybody: Everybody) -> None:
     ]
 
 
-def test_does_not_capitalize_a_field_name(everybody: Everybody) -> None:
-    agent = f"/agents/{everybody.agent.id}"
+def test_a_blank_body_is_an_empty_one(world: World) -> None:
+    answer = world.own.post("/tools/self_authoring/calls", data=b" \n")
+    platform = world.platform.post(
+        f"/agents/{world.agent.id}/tokens", data=b" \n", content_type="application/json"
+    )
+
+    assert (answer.status_code, platform.status_code) == (200, 201)
+
+
+def test_does_not_capitalize_a_field_name(world: World) -> None:
+    agent = f"/agents/{world.agent.id}"
 
     for body in ({"refinement_threshold": 2}, {"refinement_threshold": 0.33333}):
-        answer = everybody.platform.patch(agent, json=body)
+        answer = world.platform.patch(agent, json=body)
 
         assert answer.status_code == 422
         assert answer.json["detail"].startswith("refinement_threshold must ")
         assert answer.json["errors"][0]["field"] == "refinement_threshold"
 
 
-def test_refusals_repeat_nothing_that_was_sent(everybody: Everybody) -> None:
+def test_refusals_repeat_nothing_that_was_sent(world: World) -> None:
     for body in (
         {"content": SECRET, "memory_type": SECRET},
         {"content": SECRET * 1_000, "memory_type": "core"},
         {"content": SECRET, "memory_type": "core", "tags": [SECRET]},
         {"content": {SECRET: SECRET}, "memory_type": "core"},
     ):
-        answer = everybody.own.post("/memories", json=body)
+        answer = world.own.post("/memories", json=body)
 
         assert answer.status_code == 422
         assert SECRET not in answer.text

@@ -5,13 +5,13 @@ from flask import Flask
 
 from refine.extensions import db
 from tests import factories
-from tests.api.conftest import Everybody, program_of, refreshed
+from tests.api.conftest import World, program_of, refreshed
 
 
-def test_returns_the_context_with_its_size(everybody: Everybody) -> None:
-    answer = everybody.own.get("/context")
+def test_returns_the_context_with_its_size(world: World) -> None:
+    answer = world.own.get("/context")
 
-    agent = refreshed(everybody.agent)
+    agent = refreshed(world.agent)
     assert answer.status_code == 200
     assert answer.json == {
         "context": agent.memory_context(),
@@ -31,33 +31,33 @@ def test_the_context_is_null_without_memories(app: Flask) -> None:
     assert own.get("/context", headers={"Accept": "text/markdown"}).text == ""
 
 
-def test_returns_markdown_on_request(everybody: Everybody) -> None:
-    answer = everybody.own.get("/context", headers={"Accept": "text/markdown"})
+def test_returns_markdown_on_request(world: World) -> None:
+    answer = world.own.get("/context", headers={"Accept": "text/markdown"})
 
     assert answer.mimetype == "text/markdown"
-    assert answer.text == refreshed(everybody.agent).memory_context()
+    assert answer.text == refreshed(world.agent).memory_context()
 
 
 @pytest.mark.parametrize("accepted", ["*/*", "application/json", "text/*;q=0.1, */*", ""])
-def test_prefers_json(everybody: Everybody, accepted: str) -> None:
-    answer = everybody.own.get("/context", headers={"Accept": accepted})
+def test_prefers_json(world: World, accepted: str) -> None:
+    answer = world.own.get("/context", headers={"Accept": accepted})
 
     assert answer.mimetype == "application/json"
 
 
-def test_refuses_other_media_types(everybody: Everybody) -> None:
-    answer = everybody.own.get("/context", headers={"Accept": "text/html"})
+def test_refuses_other_media_types(world: World) -> None:
+    answer = world.own.get("/context", headers={"Accept": "text/html"})
 
     assert answer.status_code == 406
     assert answer.mimetype == "application/problem+json"
 
 
 @pytest.mark.parametrize("accepted", ["application/json", "text/markdown"])
-def test_is_not_sent_again_if_nothing_changed(everybody: Everybody, accepted: str) -> None:
-    first = everybody.own.get("/context", headers={"Accept": accepted})
+def test_is_not_sent_again_if_nothing_changed(world: World, accepted: str) -> None:
+    first = world.own.get("/context", headers={"Accept": accepted})
 
     headers = {"Accept": accepted, "If-None-Match": first.headers["ETag"]}
-    again = everybody.own.get("/context", headers=headers)
+    again = world.own.get("/context", headers=headers)
 
     assert not first.headers["ETag"].startswith("W/")
     assert (again.status_code, again.data) == (304, b"")
@@ -65,15 +65,15 @@ def test_is_not_sent_again_if_nothing_changed(everybody: Everybody, accepted: st
 
 
 @pytest.mark.parametrize("change", ["memory", "budget"])
-def test_the_etag_changes_with_the_context_and_its_size(everybody: Everybody, change: str) -> None:
-    first = everybody.own.get("/context")
+def test_the_etag_changes_with_the_context_and_its_size(world: World, change: str) -> None:
+    first = world.own.get("/context")
     if change == "memory":
-        factories.memory(everybody.agent)
+        factories.memory(world.agent)
     else:
-        everybody.agent.core_token_budget = 4000
+        world.agent.core_token_budget = 4000
     db.session.commit()
 
-    again = everybody.own.get("/context", headers={"If-None-Match": first.headers["ETag"]})
+    again = world.own.get("/context", headers={"If-None-Match": first.headers["ETag"]})
 
     assert again.status_code == 200
     assert again.headers["ETag"] != first.headers["ETag"]

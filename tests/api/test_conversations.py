@@ -14,7 +14,7 @@ from refine.rules.conversation import (
     MAX_CONVERSATION_CHARACTERS,
     MAX_MESSAGE_CHARACTERS,
 )
-from tests.api.conftest import Everybody
+from tests.api.conftest import World
 from tests.in_redis import everything_in
 
 SAID = [
@@ -23,20 +23,18 @@ SAID = [
 ]
 
 
-def test_queues_a_conversation_but_keeps_it_out_of_redis(
-    everybody: Everybody, redis: Redis
-) -> None:
-    answer = everybody.own.post("/conversations", json={"messages": SAID})
+def test_queues_a_conversation_but_keeps_it_out_of_redis(world: World, redis: Redis) -> None:
+    answer = world.own.post("/conversations", json={"messages": SAID})
 
     (task,) = db.session.scalars(db.select(MemoryTask)).all()
     assert answer.status_code == 202
     assert (answer.json["id"], answer.json["status"]) == (str(task.id), "queued")
-    assert (task.agent_id, task.kind) == (everybody.agent.id, "extraction")
+    assert (task.agent_id, task.kind) == (world.agent.id, "extraction")
     assert redis.exists(f"rq:job:{task.id}") == 1
     assert b"canary" not in everything_in(redis)
 
 
-def test_accepts_messages_of_chat_completions_unchanged(everybody: Everybody, redis: Redis) -> None:
+def test_accepts_messages_of_chat_completions_unchanged(world: World, redis: Redis) -> None:
     call = {"id": "1", "type": "function", "function": {"name": "save_memory", "arguments": "{}"}}
     messages = [
         {"role": "system", "content": "You have a memory."},
@@ -46,19 +44,19 @@ def test_accepts_messages_of_chat_completions_unchanged(everybody: Everybody, re
         {"role": "assistant", "content": "I keep that.", "annotations": []},
     ]
 
-    answer = everybody.own.post("/conversations", json={"messages": messages})
+    answer = world.own.post("/conversations", json={"messages": messages})
 
     (task,) = db.session.scalars(db.select(MemoryTask)).all()
     assert answer.status_code == 202
     assert [each["role"] for each in task.messages()] == ["system", "user", "tool", "assistant"]
 
 
-def test_accepts_a_conversation_of_maximum_length(everybody: Everybody, redis: Redis) -> None:
+def test_accepts_a_conversation_of_maximum_length(world: World, redis: Redis) -> None:
     messages = [{"role": "user", "content": "ü" * MAX_MESSAGE_CHARACTERS}] * (
         MAX_CONVERSATION_CHARACTERS // MAX_MESSAGE_CHARACTERS
     )
 
-    answer = everybody.own.post("/conversations", json={"messages": messages})
+    answer = world.own.post("/conversations", json={"messages": messages})
 
     assert answer.status_code == 202
 
@@ -83,9 +81,9 @@ def test_accepts_a_conversation_of_maximum_length(everybody: Everybody, redis: R
     ],
 )
 def test_refuses_a_malformed_conversation_and_keeps_nothing(
-    everybody: Everybody, messages: object, said: str
+    world: World, messages: object, said: str
 ) -> None:
-    answer = everybody.own.post("/conversations", json={"messages": messages})
+    answer = world.own.post("/conversations", json={"messages": messages})
 
     assert answer.status_code == 422
     assert answer.json["detail"].startswith(said)
@@ -98,12 +96,12 @@ def test_a_message_has_the_fields_that_the_rules_know() -> None:
 
 
 def test_limits_how_many_conversations_wait(
-    everybody: Everybody, redis: Redis, monkeypatch: pytest.MonkeyPatch
+    world: World, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("refine.models.runs.task.task.MAX_WAITING", 1)
-    everybody.own.post("/conversations", json={"messages": SAID})
+    world.own.post("/conversations", json={"messages": SAID})
 
-    answer = everybody.own.post("/conversations", json={"messages": SAID})
+    answer = world.own.post("/conversations", json={"messages": SAID})
 
     assert answer.status_code == 429
     assert int(answer.headers["Retry-After"]) > 0

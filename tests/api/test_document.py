@@ -14,14 +14,14 @@ from pydantic import ValidationError
 from refine.api.document import document
 from refine.api.routing import OPERATIONS, Operation
 from refine.api.schemas import Body
-from tests.api.conftest import Everybody
+from tests.api.conftest import World
 from tests.api.test_every_operation import name_of
 
 BODIES = {each.body for each in OPERATIONS if each.body and issubclass(each.body, Body)}
 
 
-def test_everybody_may_read_it(everybody: Everybody) -> None:
-    for program in (everybody.nobody, everybody.own):
+def test_everyone_may_read_it(world: World) -> None:
+    for program in (world.nobody, world.own):
         answer = program.get("/openapi.json")
 
         assert answer.status_code == 200

@@ -14,7 +14,7 @@ from flask import Flask
 from redis import Redis
 
 from refine.llm import rehearsal
-from tests.api.conftest import Everybody, Program, token_of
+from tests.api.conftest import Program, World, token_of
 from tests.browser.serving import free_port, serving
 from tests.commands import eventually, refine_anew
 from tests.running import Up
@@ -83,17 +83,15 @@ def test_the_example_agent_saves_is_refined_and_reads_its_smaller_context(up: Up
     assert all(any(each in line for line in recalled) for each in SAID[1:3])
 
 
-def test_tells_the_model_about_an_unknown_tool(
-    everybody: Everybody, app: Flask, redis: Redis
-) -> None:
-    with ScriptedModel() as model, served(app, everybody.own, model) as environ:
+def test_tells_the_model_about_an_unknown_tool(world: World, app: Flask, redis: Redis) -> None:
+    with ScriptedModel() as model, served(app, world.own, model) as environ:
         model.tool = "forget"
         model.calls("{}").say("There is no such tool.")
 
         answers = talk(environ, "Forget it.")
 
     *_, call, result = model.requests[-1]["messages"]
-    handed_over = everybody.own.post(
+    handed_over = world.own.post(
         "/conversations", json={"messages": model.requests[-1]["messages"]}
     )
     assert answers == ["There is no such tool."]
@@ -102,11 +100,11 @@ def test_tells_the_model_about_an_unknown_tool(
     assert handed_over.status_code == 202
 
 
-def test_stops_when_the_api_refuses_the_token(everybody: Everybody, app: Flask) -> None:
-    token_id = token_of(everybody.own).id
-    with ScriptedModel() as model, served(app, everybody.own, model) as environ:
+def test_stops_when_the_api_refuses_the_token(world: World, app: Flask) -> None:
+    token_id = token_of(world.own).id
+    with ScriptedModel() as model, served(app, world.own, model) as environ:
         model.tool = "save_memory"
-        model.calls("{}").meanwhile(lambda: everybody.platform.delete(f"/tokens/{token_id}"))
+        model.calls("{}").meanwhile(lambda: world.platform.delete(f"/tokens/{token_id}"))
 
         done = run(environ, "Remember: the key.")
 

@@ -6,13 +6,15 @@ import pytest
 from flask import Flask
 from sqlalchemy import select, text
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from werkzeug.exceptions import MethodNotAllowed
 
-from refine import create_app
+from refine import create_app, faults
+from refine.errors import InvalidValue, NotFound, Refused, TooMany, Unreachable, WrongKey
 from refine.extensions import db
 from refine.models import IdempotencyKey
 from refine.settings import Settings
 from tests import factories
-from tests.api.conftest import Everybody, bearing, program_of, refusing_memories
+from tests.api.conftest import World, bearing, program_of, refusing_memories
 from tests.api.test_every_operation import is_problem
 
 WORDS = "the heron stands where the ice was"
@@ -20,15 +22,40 @@ NEW = {"content": WORDS, "memory_type": "core"}
 
 
 @pytest.mark.parametrize(
+    ("error", "status", "detail", "is_logged"),
+    [
+        (InvalidValue("too long"), 422, "Too long.", False),
+        (NotFound(WORDS), 404, None, False),
+        (TooMany("wait", retry_after_seconds=7), 429, "Wait.", False),
+        (Refused("it is paused"), 409, "It is paused.", False),
+        (WrongKey("no key opens it"), 500, "No key opens it.", True),
+        (Unreachable("Redis is away"), 503, "Redis is away.", False),
+        (MethodNotAllowed(["GET", "POST"], WORDS), 405, None, False),
+        (RuntimeError(WORDS), 500, None, True),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_classifies_exceptions(
+    error: Exception, status: int, detail: str | None, is_logged: bool
+) -> None:
+    fault = faults.classify(error)
+
+    assert (fault.status, fault.detail, fault.log is not None) == (status, detail, is_logged)
+    assert WORDS not in str(fault)
+    assert fault.headers.get("Retry-After") == {429: "7", 503: "5"}.get(status)
+    assert fault.headers.get("Allow") == {405: "GET, POST"}.get(status)
+
+
+@pytest.mark.parametrize(
     ("sqlstate", "status"),
     [("22001", 422), ("23505", 409), ("55P03", 503), ("40P01", 503), ("57014", 503)],
 )
 def test_hides_the_message_of_a_database_error(
-    everybody: Everybody, sqlstate: str, status: int, caplog: pytest.LogCaptureFixture
+    world: World, sqlstate: str, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with refusing_memories(sqlstate, WORDS):
-        answer = everybody.own.post("/memories", json=NEW)
-    after = everybody.own.post("/memories", json=NEW)
+        answer = world.own.post("/memories", json=NEW)
+    after = world.own.post("/memories", json=NEW)
 
     assert answer.status_code == status
     assert is_problem(answer)
@@ -50,7 +77,7 @@ def test_answers_503_without_the_database(app: Flask, environ: dict[str, str]) -
     assert int(answer.headers["Retry-After"]) > 0
 
 
-def test_answers_503_when_no_connection_is_free(everybody: Everybody, app: Flask) -> None:
+def test_answers_503_when_no_connection_is_free(world: World, app: Flask) -> None:
     pool = db.engine.pool
     timeout, pool._timeout = pool._timeout, 0.1  # type: ignore[attr-defined]
     taken = []
@@ -58,7 +85,7 @@ def test_answers_503_when_no_connection_is_free(everybody: Everybody, app: Flask
         with suppress(PoolTimeout):
             while True:
                 taken.append(db.engine.connect())
-        answer = everybody.own.get("/context")
+        answer = world.own.get("/context")
     finally:
         pool._timeout = timeout  # type: ignore[attr-defined]
         for connection in taken:
@@ -68,14 +95,14 @@ def test_answers_503_when_no_connection_is_free(everybody: Everybody, app: Flask
     assert is_problem(answer)
 
 
-def test_names_the_column_that_cannot_be_opened(everybody: Everybody) -> None:
-    memory = factories.memory(everybody.agent, WORDS)
+def test_names_the_column_that_cannot_be_opened(world: World) -> None:
+    memory = factories.memory(world.agent, WORDS)
     db.session.execute(
         text("UPDATE agent_memories SET content = '\\x00' WHERE id = :id"), {"id": memory.id}
     )
     db.session.commit()
 
-    answer = everybody.own.get("/memories")
+    answer = world.own.get("/memories")
 
     assert answer.status_code == 500
     assert is_problem(answer)
@@ -85,15 +112,15 @@ def test_names_the_column_that_cannot_be_opened(everybody: Everybody) -> None:
 
 
 def test_hides_the_message_of_an_unexpected_exception(
-    everybody: Everybody, caplog: pytest.LogCaptureFixture
+    world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     key = {"Idempotency-Key": "k"}
-    everybody.own.post("/memories", json=NEW, headers=key)
+    world.own.post("/memories", json=NEW, headers=key)
     row = db.session.scalars(select(IdempotencyKey)).one()
-    row.sealed_answer = everybody.agent.data_key().seal(f'"{WORDS}"', "idempotency_keys.answer")
+    row.sealed_answer = world.agent.data_key().seal(f'"{WORDS}"', "idempotency_keys.answer")
     db.session.commit()
 
-    answer = everybody.own.post("/memories", json=NEW, headers=key)
+    answer = world.own.post("/memories", json=NEW, headers=key)
 
     assert answer.status_code == 500
     assert is_problem(answer)

@@ -4,14 +4,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
 
 import jsonschema
 import pytest
 import time_machine
 from flask import Flask, Response
 from redis import Redis
-from sqlalchemy import event, select, text
+from sqlalchemy import Connection, event, select, text
 from sqlalchemy.exc import OperationalError
 
 from refine import clock
@@ -21,7 +20,7 @@ from refine.extensions import db
 from refine.jobs.tick import run_tick
 from refine.models import AgentMemory, ApiToken, IdempotencyKey
 from tests import factories
-from tests.api.conftest import Everybody, bearing, program_of, refusing_memories, token_of
+from tests.api.conftest import World, bearing, program_of, refusing_memories, token_of
 
 KEY = {"Idempotency-Key": "4f6c-1"}
 NEW = {"content": "said once", "memory_type": "journal"}
@@ -33,9 +32,9 @@ def journals() -> int:
     return len(db.session.scalars(kept).all())
 
 
-def test_repeats_the_answer_of_a_request_that_is_sent_again(everybody: Everybody) -> None:
-    first = everybody.own.post("/memories", json=NEW, headers=KEY)
-    second = everybody.own.post("/memories", json=NEW, headers=KEY)
+def test_repeats_the_answer_of_a_request_that_is_sent_again(world: World) -> None:
+    first = world.own.post("/memories", json=NEW, headers=KEY)
+    second = world.own.post("/memories", json=NEW, headers=KEY)
 
     assert (first.status_code, second.status_code) == (201, 201)
     assert first.data == second.data
@@ -45,19 +44,26 @@ def test_repeats_the_answer_of_a_request_that_is_sent_again(everybody: Everybody
     assert journals() == 1
 
 
-def test_repeats_a_request_without_a_key(everybody: Everybody) -> None:
+def test_repeats_a_request_without_a_key(world: World) -> None:
     for _ in range(2):
-        assert everybody.own.post("/memories", json=NEW).status_code == 201
+        assert world.own.post("/memories", json=NEW).status_code == 201
 
     assert journals() == 2
 
 
-def test_runs_a_tool_call_once(everybody: Everybody) -> None:
+def test_only_a_post_has_a_key(world: World) -> None:
+    path = f"/agents/{world.agent.id}"
+
+    answers = [world.platform.patch(path, json={}, headers=KEY) for _ in range(2)]
+
+    assert [answer.headers.get("Idempotency-Replayed") for answer in answers] == [None, None]
+    assert db.session.scalar(select(IdempotencyKey)) is None
+
+
+def test_runs_a_tool_call_once(world: World) -> None:
     call = '{"content": "said once", "memory_type": "journal"}'
 
-    answers = [
-        everybody.own.post("/tools/save_memory/calls", data=call, headers=KEY) for _ in range(2)
-    ]
+    answers = [world.own.post("/tools/save_memory/calls", data=call, headers=KEY) for _ in range(2)]
 
     assert answers[0].json == answers[1].json
     assert journals() == 1
@@ -68,72 +74,64 @@ def test_runs_a_tool_call_once(everybody: Everybody) -> None:
     [("/memories", {**NEW, "content": "another"}), ("/sessions", NEW), ("/memories?x=1", NEW)],
 )
 def test_refuses_another_request_with_the_same_key(
-    everybody: Everybody, path: str, body: dict[str, str]
+    world: World, path: str, body: dict[str, str]
 ) -> None:
-    everybody.own.post("/memories", json=NEW, headers=KEY)
+    world.own.post("/memories", json=NEW, headers=KEY)
 
-    answer = everybody.own.post(path, json=body, headers=KEY)
+    answer = world.own.post(path, json=body, headers=KEY)
 
     assert answer.status_code == 422
     assert journals() == 1
 
 
-def test_a_key_belongs_to_its_token(everybody: Everybody) -> None:
-    for program in (everybody.own, everybody.sibling):
+def test_a_key_belongs_to_its_token(world: World) -> None:
+    for program in (world.own, world.sibling):
         answer = program.post("/memories", json=NEW, headers=KEY)
 
         assert answer.status_code == 201
         assert "Idempotency-Replayed" not in answer.headers
 
 
-@pytest.mark.parametrize("key", ["", " ", "x" * 201, "café"])
-def test_refuses_a_malformed_key(everybody: Everybody, key: str) -> None:
-    headers = {"Idempotency-Key": key.encode().decode("latin-1")}
-
-    answer = everybody.own.post("/memories", json=NEW, headers=headers)
-
-    assert answer.status_code == 400
-    assert journals() == 0
-
-
-@pytest.mark.parametrize("key", ["a", "a b", "x" * 200, " a", "a ", "x" * 201, "é", "a\tb", ""])
-def test_accepts_the_keys_that_the_document_describes(everybody: Everybody, key: str) -> None:
+@pytest.mark.parametrize(
+    "key", ["a", "a b", "x" * 200, " ", " a", "a ", "x" * 201, "é", "a\tb", ""]
+)
+def test_accepts_the_keys_that_the_document_describes(world: World, key: str) -> None:
     said = document()["paths"]["/memories"]["post"]["parameters"][0]["schema"]
 
-    answer = everybody.own.post("/memories", json=NEW, headers={"Idempotency-Key": key})
+    answer = world.own.post("/memories", json=NEW, headers={"Idempotency-Key": key})
 
     is_fit = jsonschema.Draft202012Validator(said).is_valid(key)
     assert answer.status_code == (201 if is_fit else 400)
 
 
-def test_a_refused_request_frees_its_key(everybody: Everybody) -> None:
+def test_a_refused_request_frees_its_key(world: World) -> None:
     path = f"/sessions/{factories.session().id}/undo"
-    wrong = everybody.own.post(path, headers=KEY)
-    unfit = everybody.own.post("/memories", json={}, headers=KEY)
+    wrong = world.own.post(path, headers=KEY)
+    unfit = world.own.post("/memories", json={}, headers=KEY)
 
-    right = everybody.own.post("/memories", json=NEW, headers=KEY)
+    right = world.own.post("/memories", json=NEW, headers=KEY)
 
     assert (wrong.status_code, unfit.status_code, right.status_code) == (404, 422, 201)
 
 
-def test_refuses_a_request_that_is_still_running(everybody: Everybody) -> None:
-    everybody.own.post("/memories", json=NEW, headers=KEY)
+def test_refuses_a_request_that_is_still_running(world: World) -> None:
+    world.own.post("/memories", json=NEW, headers=KEY)
     row = db.session.scalars(select(IdempotencyKey)).one()
     row.sealed_answer = row.answered_at = None
     db.session.commit()
 
-    answer = everybody.own.post("/memories", json=NEW, headers=KEY)
+    answer = world.own.post("/memories", json=NEW, headers=KEY)
 
     assert answer.status_code == 409
     assert answer.headers["Retry-After"] == "5"
     assert journals() == 1
 
 
-def test_runs_one_of_many_simultaneous_requests(everybody: Everybody, app: Flask) -> None:
+def test_runs_one_of_many_simultaneous_requests(world: World, app: Flask) -> None:
     statuses: list[int] = []
 
     def send() -> None:
-        program = bearing(app, everybody.own.secret)
+        program = bearing(app, world.own.secret)
         statuses.append(program.post("/memories", json=NEW, headers=KEY).status_code)
 
     threads = [threading.Thread(target=send) for _ in range(6)]
@@ -147,17 +145,17 @@ def test_runs_one_of_many_simultaneous_requests(everybody: Everybody, app: Flask
     assert journals() == 1
 
 
-def test_frees_the_key_if_the_database_refused(everybody: Everybody) -> None:
+def test_frees_the_key_if_the_database_refused(world: World) -> None:
     with refusing_memories("55P03"):
-        failed = everybody.own.post("/memories", json=NEW, headers=KEY)
-    again = everybody.own.post("/memories", json=NEW, headers=KEY)
+        failed = world.own.post("/memories", json=NEW, headers=KEY)
+    again = world.own.post("/memories", json=NEW, headers=KEY)
 
     assert (failed.status_code, again.status_code) == (503, 201)
     assert failed.mimetype == "application/problem+json"
 
 
-def test_forgets_an_answer_after_a_day(everybody: Everybody) -> None:
-    everybody.own.post("/memories", json=NEW, headers=KEY)
+def test_forgets_an_answer_after_a_day(world: World) -> None:
+    world.own.post("/memories", json=NEW, headers=KEY)
     later = clock.now() + timedelta(hours=24, seconds=1)
 
     early = run_tick(later - timedelta(seconds=2)).keys_deleted
@@ -167,18 +165,18 @@ def test_forgets_an_answer_after_a_day(everybody: Everybody) -> None:
     assert db.session.scalar(select(IdempotencyKey)) is None
 
 
-def test_a_key_can_be_used_again_after_a_day_without_the_clock(everybody: Everybody) -> None:
-    everybody.own.post("/memories", json=NEW, headers=KEY)
+def test_a_key_can_be_used_again_after_a_day_without_the_clock(world: World) -> None:
+    world.own.post("/memories", json=NEW, headers=KEY)
     with time_machine.travel(clock.now() + timedelta(hours=24, seconds=1)):
-        answer = everybody.own.post("/memories", json=NEW, headers=KEY)
+        answer = world.own.post("/memories", json=NEW, headers=KEY)
 
     assert answer.status_code == 201
     assert "Idempotency-Replayed" not in answer.headers
     assert journals() == 2
 
 
-def test_stores_answers_sealed(everybody: Everybody) -> None:
-    everybody.own.post("/memories", json=NEW, headers=KEY)
+def test_stores_answers_sealed(world: World) -> None:
+    world.own.post("/memories", json=NEW, headers=KEY)
 
     row = db.session.execute(text("SELECT idempotency_keys::text FROM idempotency_keys")).scalar()
 
@@ -187,11 +185,11 @@ def test_stores_answers_sealed(everybody: Everybody) -> None:
     assert "said once" not in row
 
 
-def test_shows_a_minted_token_once(everybody: Everybody) -> None:
-    path = f"/agents/{everybody.agent.id}/tokens"
+def test_shows_a_minted_token_once(world: World) -> None:
+    path = f"/agents/{world.agent.id}/tokens"
 
-    first = everybody.platform.post(path, headers=KEY)
-    second = everybody.platform.post(path, headers=KEY)
+    first = world.platform.post(path, headers=KEY)
+    second = world.platform.post(path, headers=KEY)
 
     assert (first.status_code, second.status_code) == (201, 409)
     assert second.mimetype == "application/problem+json"
@@ -199,9 +197,9 @@ def test_shows_a_minted_token_once(everybody: Everybody) -> None:
     assert second.json["type"] == "urn:refine:problem:shown-once"
     assert second.json["token_id"] == first.json["id"]
     assert second.json["hint"] == first.json["hint"]
-    revoked = everybody.platform.delete(f"/tokens/{second.json['token_id']}")
+    revoked = world.platform.delete(f"/tokens/{second.json['token_id']}")
     assert revoked.status_code == 204
-    minted = select(ApiToken).where(ApiToken.agent_id == everybody.agent.id)
+    minted = select(ApiToken).where(ApiToken.agent_id == world.agent.id)
     assert len(db.session.scalars(minted).all()) == 2
 
 
@@ -237,7 +235,7 @@ REFUSED = OperationalError("COMMIT", {}, Exception("a lock timed out"))
     ids=str,
 )
 def test_keeps_the_key_of_a_failed_request_that_may_have_committed(
-    everybody: Everybody, app: Flask, error: Exception, commits: int, is_kept: bool
+    world: World, app: Flask, error: Exception, commits: int, is_kept: bool
 ) -> None:
     def fail() -> Response:
         with db.session.begin_nested():  # a savepoint is no commit
@@ -248,18 +246,16 @@ def test_keeps_the_key_of_a_failed_request_that_may_have_committed(
 
     context = app.test_request_context("/api/v1/memories", method="POST", headers=KEY)
     with context, pytest.raises(type(error)):
-        idempotency.answer_once(token_of(everybody.own), fail, is_secret=False)
+        idempotency.answer_once(token_of(world.own), fail, is_secret=False)
 
     db.session.rollback()
     assert (db.session.scalar(select(IdempotencyKey)) is not None) == is_kept
 
 
-def test_requests_a_session_once_when_it_cannot_be_enqueued(
-    everybody: Everybody, redis: Redis
-) -> None:
+def test_requests_a_session_once_when_it_cannot_be_enqueued(world: World, redis: Redis) -> None:
     with another_dispatcher_at_work():
-        first = everybody.own.post("/sessions", headers=KEY)
-    second = everybody.own.post("/sessions", headers=KEY)
+        first = world.own.post("/sessions", headers=KEY)
+    second = world.own.post("/sessions", headers=KEY)
 
     assert (first.status_code, second.status_code) == (202, 202)
     assert first.json == second.json
@@ -267,26 +263,15 @@ def test_requests_a_session_once_when_it_cannot_be_enqueued(
 
 @contextmanager
 def another_dispatcher_at_work() -> Iterator[None]:
-    """Have the lock that dispatchers take held, and nobody here wait long for it."""
-    with impatient(), db.engine.connect() as other:
-        other.execute(text("SELECT pg_advisory_xact_lock(hashtext('refine.dispatch'))"))
-        yield
+    """Have somebody hold the lock of dispatchers, and nobody wait long for it."""
 
+    def hurry(connection: Connection) -> None:
+        connection.exec_driver_sql("SET LOCAL lock_timeout = '50ms'")
 
-@contextmanager
-def impatient() -> Iterator[None]:
-    """Have every connection that is made meanwhile wait for locks but a moment."""
-
-    def hurry(connection: Any, _record: object) -> None:
-        with connection.cursor() as cursor:
-            cursor.execute("SET lock_timeout = '50ms'")
-
-    db.session.rollback()
-    db.engine.dispose()
-    event.listen(db.engine, "connect", hurry)
+    event.listen(db.engine, "begin", hurry)
     try:
-        yield
+        with db.engine.connect() as other:
+            other.execute(text("SELECT pg_advisory_xact_lock(hashtext('refine.dispatch'))"))
+            yield
     finally:
-        event.remove(db.engine, "connect", hurry)
-        db.session.rollback()
-        db.engine.dispose()
+        event.remove(db.engine, "begin", hurry)

@@ -9,10 +9,9 @@ from redis import Redis
 
 from refine import create_app
 from refine.extensions import db
-from refine.models import ApiToken
 from refine.settings import Settings
 from tests import factories
-from tests.api.conftest import Program, bearing
+from tests.api.conftest import Program, bearing, program_of
 
 LIMITS = {"REFINE_API_READS_PER_MINUTE": "3", "REFINE_API_WRITES_PER_MINUTE": "2"}
 NEW = {"content": "said", "memory_type": "journal"}
@@ -38,10 +37,7 @@ def alone(app: Flask, environ: dict[str, str]) -> Iterator[Flask]:
 
 
 def new_program(app: Flask) -> Program:
-    agent = factories.agent("a memory")
-    _, secret = ApiToken.mint(account=agent.account, agent=agent)
-    db.session.commit()
-    return bearing(app, secret)
+    return program_of(app, factories.agent("a memory"))
 
 
 def reads(program: Program, times: int) -> list[int]:

@@ -8,38 +8,38 @@ from flask import Flask
 from refine.extensions import db
 from refine.models import AgentMemory
 from tests import factories
-from tests.api.conftest import Everybody, program_of
+from tests.api.conftest import World, program_of
 
 
 def contents(answer: Any) -> list[str]:
     return [memory["content"] for memory in answer.json["memories"]]
 
 
-def test_saves_a_memory(everybody: Everybody) -> None:
+def test_saves_a_memory(world: World) -> None:
     new = {"content": " a vow \n", "memory_type": "core", "tags": ["relational"]}
 
-    saved = everybody.own.post("/memories", json=new)
+    saved = world.own.post("/memories", json=new)
 
     assert saved.status_code == 201
     assert saved.json["content"] == "a vow"
     assert saved.json["tags"] == ["relational"]
-    assert everybody.own.get("/memories").json["memories"][0] == saved.json
-    assert [record.action for record in factories.records(everybody.agent)] == [
+    assert world.own.get("/memories").json["memories"][0] == saved.json
+    assert [record.action for record in factories.records(world.agent)] == [
         "token_minted",
         "memory_saved",
     ]
 
 
 def test_returns_the_core_memory_that_is_duplicated(
-    everybody: Everybody,
+    world: World,
 ) -> None:
     new = {"content": "THE FIRST memory ", "memory_type": "journal"}
 
-    saved = everybody.own.post("/memories", json=new)
+    saved = world.own.post("/memories", json=new)
 
     assert saved.status_code == 200
     assert saved.json["content"] == "the first memory"
-    assert len(everybody.own.get("/memories").json["memories"]) == 2
+    assert len(world.own.get("/memories").json["memories"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -58,9 +58,9 @@ def test_returns_the_core_memory_that_is_duplicated(
     ],
 )
 def test_names_the_field_that_cannot_be_saved(
-    everybody: Everybody, body: dict[str, Any], field: str
+    world: World, body: dict[str, Any], field: str
 ) -> None:
-    answer = everybody.own.post("/memories", json=body)
+    answer = world.own.post("/memories", json=body)
 
     assert answer.status_code == 422
     assert [error["field"] for error in answer.json["errors"]] == [field]
@@ -116,6 +116,9 @@ def test_filters_memories(app: Flask) -> None:
         ("limit=0", "limit"),
         ("limit=201", "limit"),
         ("limit=ten", "limit"),
+        ("limit=%2010", "limit"),
+        ("limit=1.0", "limit"),
+        ("discarded=1", "discarded"),
         ("limit=-1", "limit"),
         ("limit=1&limit=2", "limit"),
         ("cursor=", "cursor"),
@@ -129,10 +132,8 @@ def test_filters_memories(app: Flask) -> None:
         ("typ=core", ""),
     ],
 )
-def test_names_the_parameter_that_is_not_valid(
-    everybody: Everybody, query: str, field: str
-) -> None:
-    answer = everybody.own.get(f"/memories?{query}")
+def test_names_the_parameter_that_is_not_valid(world: World, query: str, field: str) -> None:
+    answer = world.own.get(f"/memories?{query}")
 
     assert answer.status_code == 422
     assert [error["field"] for error in answer.json["errors"]] == [field]

@@ -11,11 +11,11 @@ from redis import Redis
 from refine import clock
 from refine.api.routing import OPERATIONS
 from refine.extensions import db
-from refine.models import Agent, ApiToken, AuditLog
+from refine.models import Agent, AuditLog
 from refine.models.agent import PLATFORM_FIELDS, PROMPTS
 from tests import factories
 from tests.api.conftest import (
-    Everybody,
+    World,
     bearing,
     platform_of,
     program_of,
@@ -39,8 +39,8 @@ def journal(agent: Agent) -> list[str]:
 # -- agents ---------------------------------------------------------------------------------------
 
 
-def test_adds_an_agent(everybody: Everybody) -> None:
-    answer = everybody.platform.post(
+def test_adds_an_agent(world: World) -> None:
+    answer = world.platform.post(
         "/agents",
         json={**NEW, "system_prompt": CANARY, "core_token_budget": 900, "paused": True},
     )
@@ -48,32 +48,32 @@ def test_adds_an_agent(everybody: Everybody) -> None:
     agent = db.session.get_one(Agent, answer.json["id"])
     assert answer.status_code == 201
     assert CANARY not in answer.text
-    assert agent.account_id == everybody.agent.account_id
+    assert agent.account_id == world.agent.account_id
     assert agent.system_prompt == CANARY
     assert (agent.core_token_budget, agent.paused, agent.active) == (900, True, True)
     assert last_record(agent, "agent_created").data == {
         "model_id": "rehearsal/wren",
         "by": "platform",
-        "token_id": token_of(everybody.platform).id,
+        "token_id": token_of(world.platform).id,
     }
 
 
-def test_lists_the_agents_of_the_account_alone(everybody: Everybody) -> None:
-    first = everybody.platform.get("/agents?limit=1").json
-    second = everybody.platform.get(
+def test_lists_the_agents_of_the_account_alone(world: World) -> None:
+    first = world.platform.get("/agents?limit=1").json
+    second = world.platform.get(
         "/agents", query_string={"limit": 1, "cursor": first["next_cursor"]}
     ).json
 
     assert [each["name"] for each in second["agents"]] == ["Ada"]
     assert second["next_cursor"] is None
     assert second["agents"][0]["core_memories"] == 2
-    assert second["agents"][0]["core_tokens"] == everybody.agent.core_token_usage
+    assert second["agents"][0]["core_tokens"] == world.agent.core_token_usage
 
 
-def test_records_a_change_and_tells_the_agent(everybody: Everybody) -> None:
-    agent = everybody.agent
+def test_records_a_change_and_tells_the_agent(world: World) -> None:
+    agent = world.agent
 
-    answer = everybody.platform.patch(
+    answer = world.platform.patch(
         f"/agents/{agent.id}",
         json={"model_id": "rehearsal/other", "refinement_prompt": CANARY, "paused": True},
     )
@@ -81,7 +81,7 @@ def test_records_a_change_and_tells_the_agent(everybody: Everybody) -> None:
     settings, prompt = [
         each for each in factories.records(refreshed(agent)) if each.action.endswith("_update")
     ]
-    hand = {"by": "platform", "token_id": token_of(everybody.platform).id}
+    hand = {"by": "platform", "token_id": token_of(world.platform).id}
     assert answer.status_code == 200
     assert answer.json["model_id"] == "rehearsal/other"
     assert refreshed(agent).refinement_prompt == CANARY
@@ -97,7 +97,7 @@ def test_records_a_change_and_tells_the_agent(everybody: Everybody) -> None:
 
 
 @pytest.mark.parametrize("field", PLATFORM_FIELDS)
-def test_only_a_new_model_or_prompt_changes_the_identity(everybody: Everybody, field: str) -> None:
+def test_only_a_new_model_or_prompt_changes_the_identity(world: World, field: str) -> None:
     values: dict[str, Any] = {
         "name": "Eve",
         "refinement_threshold": 0.9,
@@ -106,21 +106,21 @@ def test_only_a_new_model_or_prompt_changes_the_identity(everybody: Everybody, f
         "paused": True,
     }
 
-    answer = everybody.platform.patch(
-        f"/agents/{everybody.agent.id}", json={field: values.get(field, "another")}
+    answer = world.platform.patch(
+        f"/agents/{world.agent.id}", json={field: values.get(field, "another")}
     )
 
-    changed_at = refreshed(everybody.agent).identity_changed_at
+    changed_at = refreshed(world.agent).identity_changed_at
     assert answer.status_code == 200
     assert (changed_at is not None) == (field in (*PROMPTS, "model_id"))
 
 
-def test_equal_values_change_nothing(everybody: Everybody) -> None:
+def test_equal_values_change_nothing(world: World) -> None:
     same = {"name": "Ada", "model_id": "test/model", "system_prompt": None, "paused": False}
 
-    answer = everybody.platform.patch(f"/agents/{everybody.agent.id}", json=same)
+    answer = world.platform.patch(f"/agents/{world.agent.id}", json=same)
 
-    agent = refreshed(everybody.agent)
+    agent = refreshed(world.agent)
     assert answer.status_code == 200
     assert agent.identity_changed_at is None
     assert [each.action for each in factories.records(agent)] == ["token_minted"]
@@ -150,51 +150,49 @@ def test_equal_values_change_nothing(everybody: Everybody) -> None:
     ],
 )
 def test_changes_nothing_if_one_value_is_refused(
-    everybody: Everybody, body: dict[str, Any], field: str
+    world: World, body: dict[str, Any], field: str
 ) -> None:
-    before = everybody.platform.get("/agents").json
+    before = world.platform.get("/agents").json
 
-    answer = everybody.platform.patch(
-        f"/agents/{everybody.agent.id}", json={"core_token_budget": 77, **body}
+    answer = world.platform.patch(
+        f"/agents/{world.agent.id}", json={"core_token_budget": 77, **body}
     )
-    added = everybody.platform.post("/agents", json={**NEW, **body})
+    added = world.platform.post("/agents", json={**NEW, **body})
 
     assert (answer.status_code, added.status_code) == (422, 422)
     assert [error["field"] for error in answer.json["errors"]] == [field]
-    assert everybody.platform.get("/agents").json == before
+    assert world.platform.get("/agents").json == before
 
 
 # -- tokens ---------------------------------------------------------------------------------------
 
 
-def test_mints_a_token_records_it_and_tells_the_agent(everybody: Everybody, app: Flask) -> None:
-    agent = everybody.agent
-    answer = everybody.platform.post(f"/agents/{agent.id}/tokens")
+def test_mints_a_token_records_it_and_tells_the_agent(world: World, app: Flask) -> None:
+    agent = world.agent
+    answer = world.platform.post(f"/agents/{agent.id}/tokens")
 
-    minted = bearing(app, answer.json["token"])
+    note = f"My platform minted a token that speaks as me. It begins with {answer.json['hint']}."
     assert answer.status_code == 201
-    assert minted.get("/context").status_code == 200
+    assert note in bearing(app, answer.json["token"]).get("/context").json["context"]
     assert last_record(refreshed(agent), "token_minted").data == {
         "kind": "agent",
         "hint": answer.json["hint"],
         "by": "platform",
-        "token_id": token_of(everybody.platform).id,
+        "token_id": token_of(world.platform).id,
     }
-    assert journal(agent) == [
-        f"My platform minted a token that speaks as me. It begins with {answer.json['hint']}."
-    ]
+    assert journal(agent) == [note]
 
 
-def test_mints_a_token_that_expires(everybody: Everybody) -> None:
-    path = f"/agents/{everybody.agent.id}/tokens"
+def test_mints_a_token_that_expires(world: World) -> None:
+    path = f"/agents/{world.agent.id}/tokens"
     ends = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
 
-    answer = everybody.platform.post(path, json={"expires_at": ends})
-    forever = everybody.platform.post(path, json={"expires_at": None})
-    over = everybody.platform.post(path, json={"expires_at": "2020-01-01T00:00:00Z"})
-    vague = everybody.platform.post(path, json={"expires_at": "2999-01-01T00:00:00"})
+    answer = world.platform.post(path, json={"expires_at": ends})
+    forever = world.platform.post(path, json={"expires_at": None})
+    over = world.platform.post(path, json={"expires_at": "2020-01-01T00:00:00Z"})
+    vague = world.platform.post(path, json={"expires_at": "2999-01-01T00:00:00"})
     beyond = [
-        everybody.platform.post(path, json={"expires_at": each})
+        world.platform.post(path, json={"expires_at": each})
         for each in ("9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+12:00")
     ]
 
@@ -204,27 +202,25 @@ def test_mints_a_token_that_expires(everybody: Everybody) -> None:
     assert [each.status_code for each in beyond] == [422, 422]
 
 
-def test_revokes_a_token_at_once_and_is_idempotent(everybody: Everybody) -> None:
-    token_id = token_of(everybody.own).id
-    everybody.own.get("/context")
+def test_revokes_a_token_at_once_and_is_idempotent(world: World) -> None:
+    token_id = token_of(world.own).id
+    world.own.get("/context")
 
-    answers = [everybody.platform.delete(f"/tokens/{token_id}") for _ in range(2)]
+    answers = [world.platform.delete(f"/tokens/{token_id}") for _ in range(2)]
 
     assert [answer.status_code for answer in answers] == [204, 204]
     assert all("Content-Type" not in answer.headers for answer in answers)
-    assert everybody.own.get("/context").status_code == 401
-    revoked = [
-        each for each in factories.records(everybody.agent) if each.action == "token_revoked"
-    ]
-    assert [each.data["token_id"] for each in revoked] == [token_of(everybody.platform).id]
+    assert world.own.get("/context").status_code == 401
+    revoked = [each for each in factories.records(world.agent) if each.action == "token_revoked"]
+    assert [each.data["token_id"] for each in revoked] == [token_of(world.platform).id]
 
 
 @pytest.mark.parametrize("path", ["/tokens/{}", "/agents/{}/tokens", "/agents/{}"])
-def test_an_id_that_no_column_can_hold_is_not_found(everybody: Everybody, path: str) -> None:
+def test_an_id_that_no_column_can_hold_is_not_found(world: World, path: str) -> None:
     method = {"/tokens/{}": "DELETE", "/agents/{}": "PATCH"}.get(path, "POST")
     sent = {} if method == "DELETE" else {"json": {}}
 
-    answer = everybody.platform.open(path.format("9" * 40), method=method, **sent)
+    answer = world.platform.open(path.format("9" * 40), method=method, **sent)
 
     assert answer.status_code == 404
 
@@ -233,12 +229,12 @@ def test_an_id_that_no_column_can_hold_is_not_found(everybody: Everybody, path: 
 
 
 @pytest.fixture
-def spent(everybody: Everybody) -> Everybody:
+def spent(world: World) -> World:
     """A session, a reflection and a conversation in each of two months, and in another account."""
     for agent, at, cost in (
-        (everybody.agent, datetime(2026, 9, 30, 23, 30, tzinfo=UTC), "0.25"),
-        (everybody.agent, datetime(2026, 10, 2, tzinfo=UTC), "0.5"),
-        (token_of(everybody.stranger).agent, datetime(2026, 10, 2, tzinfo=UTC), "9"),
+        (world.agent, datetime(2026, 9, 30, 23, 30, tzinfo=UTC), "0.25"),
+        (world.agent, datetime(2026, 10, 2, tzinfo=UTC), "0.5"),
+        (token_of(world.stranger).agent, datetime(2026, 10, 2, tzinfo=UTC), "9"),
     ):
         assert agent is not None
         session = ended_session(agent)
@@ -247,12 +243,12 @@ def spent(everybody: Everybody) -> Everybody:
         cost_of_task = Decimal("0.01")
         factories.ended_task(agent, "reflection", at=at, cost_usd=cost_of_task, cached_tokens=7)
         factories.ended_task(agent, "extraction", at=at, cost_usd=cost_of_task, prompt_tokens=5)
-    everybody.agent.account.time_zone = "Europe/Berlin"
+    world.agent.account.time_zone = "Europe/Berlin"
     db.session.commit()
-    return everybody
+    return world
 
 
-def test_sums_usage_by_agent_and_month_in_the_time_zone_of_the_account(spent: Everybody) -> None:
+def test_sums_usage_by_agent_and_month_in_the_time_zone_of_the_account(spent: World) -> None:
     answer = spent.platform.get("/usage")
 
     assert answer.json == {
@@ -284,7 +280,7 @@ def test_sums_usage_by_agent_and_month_in_the_time_zone_of_the_account(spent: Ev
         ("from=2026-10-01&to=2026-10-03", 2),
     ],
 )
-def test_filters_usage_by_day(spent: Everybody, query: str, sessions: int) -> None:
+def test_filters_usage_by_day(spent: World, query: str, sessions: int) -> None:
     usage = spent.platform.get(f"/usage?{query}").json["usage"]
 
     for kind in ("sessions", "reflections", "conversations"):
@@ -294,8 +290,8 @@ def test_filters_usage_by_day(spent: Everybody, query: str, sessions: int) -> No
 @pytest.mark.parametrize(
     "query", ["from=today", "to=2026-13-01", "from=20261001", "since=2026-10-01"]
 )
-def test_refuses_a_malformed_day(everybody: Everybody, query: str) -> None:
-    assert everybody.platform.get(f"/usage?{query}").status_code == 422
+def test_refuses_a_malformed_day(world: World, query: str) -> None:
+    assert world.platform.get(f"/usage?{query}").status_code == 422
 
 
 # -- no content -----------------------------------------------------------------------------------
@@ -326,15 +322,3 @@ def test_a_platform_token_reads_no_content_whatever_it_tries(app: Flask, redis: 
     assert CANARY in own.get("/audit").text
     assert len(heard) > 500
     assert not any(CANARY in each for each in heard)
-
-
-def test_the_agent_is_told_of_a_token_before_the_token_can_read(
-    everybody: Everybody, app: Flask
-) -> None:
-    """The one way from a platform to content leaves a record and a journal memory."""
-    minted = everybody.platform.post(f"/agents/{everybody.agent.id}/tokens").json
-
-    context = bearing(app, minted["token"]).get("/context").json["context"]
-
-    assert "My platform minted a token that speaks as me" in context
-    assert ApiToken.of_secret(minted["token"]).agent_id == everybody.agent.id

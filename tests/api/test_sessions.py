@@ -1,16 +1,14 @@
 """An agent requests and undoes its own sessions."""
 
-import uuid
 from dataclasses import replace
 
-import pytest
 from flask import Flask
 from redis import Redis
 
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, RefinementSession
 from tests import factories
-from tests.api.conftest import Everybody, program_of, refreshed
+from tests.api.conftest import World, program_of, refreshed
 from tests.web.conftest import ended_session
 
 
@@ -22,21 +20,19 @@ def ended(agent: Agent) -> RefinementSession:
     return session
 
 
-def test_queues_a_session(everybody: Everybody, redis: Redis) -> None:
-    answer = everybody.own.post("/sessions")
+def test_queues_a_session(world: World, redis: Redis) -> None:
+    answer = world.own.post("/sessions")
 
     assert answer.status_code == 202
     assert (answer.json["trigger"], answer.json["status"]) == ("api", "queued")
     assert redis.exists(f"rq:job:{answer.json['id']}") == 1
-    assert everybody.own.get("/sessions").json["sessions"] == [answer.json]
+    assert world.own.get("/sessions").json["sessions"] == [answer.json]
 
 
-def test_names_the_live_session_when_another_is_requested(
-    everybody: Everybody, redis: Redis
-) -> None:
-    first = everybody.own.post("/sessions", json={}).json
+def test_names_the_live_session_when_another_is_requested(world: World, redis: Redis) -> None:
+    first = world.own.post("/sessions", json={}).json
 
-    second = everybody.own.post("/sessions", json={})
+    second = world.own.post("/sessions", json={})
 
     assert second.status_code == 409
     assert second.json["type"] == "urn:refine:problem:session-already-live"
@@ -59,24 +55,24 @@ def test_queues_a_session_without_redis(app: Flask) -> None:
     assert answer.json["status"] == "queued"
 
 
-def test_lists_sessions_with_their_outcome(everybody: Everybody) -> None:
-    session = ended(everybody.agent)
+def test_lists_sessions_with_their_outcome(world: World) -> None:
+    session = ended(world.agent)
 
-    listed = everybody.own.get("/sessions?status=completed").json["sessions"]
+    listed = world.own.get("/sessions?status=completed").json["sessions"]
 
     assert [each["id"] for each in listed] == [str(session.id)]
     assert listed[0]["stats"] == {"consolidated": 0, "updated": 0, "deleted": 1, "protected": 0}
     assert listed[0]["summary"].endswith("I let one go")
-    assert everybody.own.get("/sessions?status=failed").json["sessions"] == []
-    assert everybody.sibling.get("/sessions").json["sessions"] == []
+    assert world.own.get("/sessions?status=failed").json["sessions"] == []
+    assert world.sibling.get("/sessions").json["sessions"] == []
 
 
-def test_undoes_the_last_session_once(everybody: Everybody) -> None:
-    session = ended(everybody.agent)
-    mass = everybody.agent.core_token_usage
+def test_undoes_the_last_session_once(world: World) -> None:
+    session = ended(world.agent)
+    mass = world.agent.core_token_usage
 
-    answer = everybody.own.post(f"/sessions/{session.id}/undo")
-    again = everybody.own.post(f"/sessions/{session.id}/undo")
+    answer = world.own.post(f"/sessions/{session.id}/undo")
+    again = world.own.post(f"/sessions/{session.id}/undo")
 
     assert answer.status_code == 200
     assert answer.json["effect"]["brought_back"] == 1
@@ -84,17 +80,17 @@ def test_undoes_the_last_session_once(everybody: Everybody) -> None:
     assert answer.json["session"]["undone_at"] is not None
     for each in (answer, again):
         assert each.json["session"]["undone_through"] == "agent"
-    assert refreshed(everybody.agent).core_token_usage == mass + 25
+    assert refreshed(world.agent).core_token_usage == mass + 25
     assert (again.status_code, again.json["undone_before"]) == (200, True)
 
 
-def test_names_the_records_that_prevent_an_undo(everybody: Everybody) -> None:
-    session = ended(everybody.agent)
-    gone = everybody.own.get("/memories?discarded=true").json["memories"][0]
+def test_names_the_records_that_prevent_an_undo(world: World) -> None:
+    session = ended(world.agent)
+    gone = world.own.get("/memories?discarded=true").json["memories"][0]
     db.session.get_one(AgentMemory, gone["id"]).restore()
     db.session.commit()
 
-    answer = everybody.own.post(f"/sessions/{session.id}/undo")
+    answer = world.own.post(f"/sessions/{session.id}/undo")
 
     assert answer.status_code == 409
     assert answer.json["type"] == "urn:refine:problem:undo-conflict"
@@ -103,21 +99,11 @@ def test_names_the_records_that_prevent_an_undo(everybody: Everybody) -> None:
     assert gone["content"] not in answer.text
 
 
-def test_refuses_to_undo_an_earlier_session(everybody: Everybody) -> None:
-    first = ended(everybody.agent)
-    ended(everybody.agent)
+def test_refuses_to_undo_an_earlier_session(world: World) -> None:
+    first = ended(world.agent)
+    ended(world.agent)
 
-    answer = everybody.own.post(f"/sessions/{first.id}/undo")
+    answer = world.own.post(f"/sessions/{first.id}/undo")
 
     assert answer.status_code == 409
     assert "its last session only" in answer.json["detail"]
-
-
-@pytest.mark.parametrize("whose", ["sibling", "stranger"])
-def test_does_not_find_the_session_of_another_agent(everybody: Everybody, whose: str) -> None:
-    session = ended(everybody.agent)
-
-    answer = getattr(everybody, whose).post(f"/sessions/{session.id}/undo")
-
-    assert answer.status_code == 404
-    assert answer.json == getattr(everybody, whose).post(f"/sessions/{uuid.uuid4()}/undo").json

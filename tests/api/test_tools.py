@@ -5,38 +5,38 @@ from typing import Any
 
 import pytest
 
-from tests.api.conftest import Everybody, refreshed
+from tests.api.conftest import World, refreshed
 
 
-def call(everybody: Everybody, name: str, written: str | bytes) -> Any:
-    answer = everybody.own.post(f"/tools/{name}/calls", data=written)
+def call(world: World, name: str, written: str | bytes) -> Any:
+    answer = world.own.post(f"/tools/{name}/calls", data=written)
     assert answer.status_code == 200
     return answer.json
 
 
-def test_returns_function_definitions(everybody: Everybody) -> None:
-    tools = everybody.own.get("/tools").json
+def test_returns_function_definitions(world: World) -> None:
+    tools = world.own.get("/tools").json
 
     assert [tool["function"]["name"] for tool in tools] == ["save_memory", "self_authoring"]
     assert {tool["type"] for tool in tools} == {"function"}
 
 
-def test_saves_a_memory(everybody: Everybody) -> None:
-    result = call(everybody, "save_memory", '{"content": "tea at four", "memory_type": "core"}')
-    again = call(everybody, "save_memory", '{"content": "Tea at four", "memory_type": "core"}')
+def test_saves_a_memory(world: World) -> None:
+    result = call(world, "save_memory", '{"content": "tea at four", "memory_type": "core"}')
+    again = call(world, "save_memory", '{"content": "Tea at four", "memory_type": "core"}')
 
     assert result == {"type": "saved", "id": result["id"], "memory_type": "core"}
     assert again == {**result, "existing": True}
 
 
-def test_changes_the_agents_own_settings(everybody: Everybody) -> None:
+def test_changes_the_agents_own_settings(world: World) -> None:
     arguments = {"action": "update", "field": "system_prompt", "value": "I am Ada."}
 
-    result = call(everybody, "self_authoring", json.dumps(arguments))
+    result = call(world, "self_authoring", json.dumps(arguments))
 
     assert result["value"] == "I am Ada."
-    assert refreshed(everybody.agent).system_prompt == "I am Ada."
-    assert refreshed(everybody.agent).identity_changed_at is None
+    assert refreshed(world.agent).system_prompt == "I am Ada."
+    assert refreshed(world.agent).identity_changed_at is None
 
 
 @pytest.mark.parametrize("name", ["save_memory", "self_authoring"])
@@ -57,17 +57,17 @@ def test_changes_the_agents_own_settings(everybody: Everybody) -> None:
     ],
 )
 def test_answers_unreadable_arguments_with_an_error_for_the_model(
-    everybody: Everybody, name: str, written: str | bytes
+    world: World, name: str, written: str | bytes
 ) -> None:
-    result = call(everybody, name, written)
+    result = call(world, name, written)
 
     assert result["type"] == "error"
     assert result["error"]
 
 
 @pytest.mark.parametrize("name", ["refinement", "SaveMemoryTool", "__init__"])
-def test_no_other_tool_is_found(everybody: Everybody, name: str) -> None:
-    answer = everybody.own.post(f"/tools/{name}/calls", data="{}")
+def test_no_other_tool_is_found(world: World, name: str) -> None:
+    answer = world.own.post(f"/tools/{name}/calls", data="{}")
 
     assert answer.status_code == 404
     assert answer.json["detail"] == "The tools are: save_memory, self_authoring."
