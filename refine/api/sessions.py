@@ -151,8 +151,6 @@ def undo(agent: Agent, session_id: uuid.UUID, body: EmptyBody) -> Response:
     db.session.commit()
     return json_response(
         Undone(
-            session=Session.of(session),
-            undone_before=done.is_done,
-            effect=Effect.of(done.effect),
+            session=Session.of(session), undone_before=done.is_done, effect=Effect.of(done.effect)
         )
     )

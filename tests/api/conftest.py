@@ -1,6 +1,7 @@
 """Programs with tokens: two accounts, each with agents and a platform."""
 
 import contextvars
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -58,6 +59,17 @@ def token_of(program: Program) -> ApiToken:
     db.session.rollback()
     assert program.secret is not None
     return ApiToken.of_secret(program.secret)
+
+
+@contextmanager
+def files_called() -> Iterator[set[str]]:
+    """Yield the files of the functions that are called meanwhile."""
+    files: set[str] = set()
+    sys.setprofile(lambda frame, _event, _argument: files.add(frame.f_code.co_filename))
+    try:
+        yield files
+    finally:
+        sys.setprofile(None)
 
 
 @contextmanager

@@ -65,10 +65,7 @@ def test_refuses_a_chunked_body_that_is_too_long(
     world: World, app: Flask, path: str, key: dict[str, str]
 ) -> None:
     body = b'{"content": "said in chunks", "memory_type": "journal"}'
-    headers = {
-        "Authorization": f"Bearer {world.own.secret}",
-        "Content-Type": "application/json",
-    }
+    headers = {"Authorization": f"Bearer {world.own.secret}", "Content-Type": "application/json"}
 
     def sent(spaces: int, rest: bytes = b"") -> int:
         # an iterator has no length, so it is sent in chunks

@@ -13,11 +13,14 @@ from refine.api.routing import OPERATIONS, Operation
 from refine.extensions import db
 from refine.models import ApiToken
 from tests import factories
-from tests.api.conftest import Program, World, bearing, token_of
+from tests.api.conftest import Program, World, bearing, files_called, token_of
 from tests.web.conftest import Browser, browser_of, ended_session, person
 
 CLOSED = [each for each in OPERATIONS if each.bearer is not None]
 OF_THINGS = [each for each in CLOSED if "<int" in each.rule or "<uuid" in each.rule]
+
+# ``granted`` looks at every response, but only at what a page has left in the request's context.
+OF_PAGES = re.compile(r"/refine/web/(?!granted)|/flask_login/")
 
 SENT = {
     "save": {"content": "said", "memory_type": "core"},
@@ -63,10 +66,6 @@ def right(each: Operation, world: World) -> Program:
     return world.own if each.bearer == "agent" else world.platform
 
 
-def wrong(each: Operation, world: World) -> Program:
-    return world.platform if each.bearer == "agent" else world.own
-
-
 def is_problem(answer: TestResponse) -> bool:
     body = answer.json
     return (
@@ -89,12 +88,21 @@ def test_every_route_of_the_api_is_an_operation(app: Flask) -> None:
 
 
 @pytest.mark.parametrize("each", CLOSED, ids=name_of)
-def test_accepts_the_right_token(each: Operation, world: World) -> None:
-    answer = ask(each, right(each, world), path_of(each, world))
+def test_accepts_the_right_token_and_runs_no_code_of_the_pages(
+    each: Operation, world: World
+) -> None:
+    path = path_of(each, world)
 
-    assert answer.status_code in each.answers
-    assert answer.status_code < 300
-    assert "Set-Cookie" not in answer.headers
+    with files_called() as files:
+        answers = [ask(each, program, path) for program in (right(each, world), world.nobody)]
+
+    assert answers[0].status_code in each.answers
+    assert answers[0].status_code < 300
+    assert any(file.endswith("/refine/api/routing.py") for file in files)
+    assert not [file for file in files if OF_PAGES.search(file)]
+    for answer in answers:
+        assert "Set-Cookie" not in answer.headers
+        assert "Cookie" not in answer.vary
 
 
 @pytest.mark.parametrize("each", CLOSED, ids=name_of)
@@ -138,9 +146,7 @@ def test_rejects_tokens_that_are_not_valid(each: Operation, world: World, app: F
 def test_rejects_other_authorization_headers(each: Operation, header: str, world: World) -> None:
     secret = right(each, world).secret
     asked = world.nobody.open(
-        path_of(each, world),
-        method=each.method,
-        headers={"Authorization": header.format(secret)},
+        path_of(each, world), method=each.method, headers={"Authorization": header.format(secret)}
     )
 
     assert asked.status_code == 401
@@ -155,7 +161,9 @@ def test_accepts_a_scheme_in_any_case_and_blanks(world: World) -> None:
 
 @pytest.mark.parametrize("each", CLOSED, ids=name_of)
 def test_rejects_the_other_kind_of_token(each: Operation, world: World) -> None:
-    answer = ask(each, wrong(each, world), path_of(each, world))
+    wrong = world.platform if each.bearer == "agent" else world.own
+
+    answer = ask(each, wrong, path_of(each, world))
 
     assert answer.status_code == 403
     assert is_problem(answer)
@@ -224,16 +232,6 @@ def test_rejects_the_token_of_an_erased_agent(world: World) -> None:
     assert answer.json["detail"] == "The agent's content was erased for good."
 
 
-def test_rejects_a_token_right_after_it_was_revoked(world: World) -> None:
-    before = world.own.get("/context")
-    token_of(world.own).revoke()
-    db.session.commit()
-
-    after = world.own.get("/context")
-
-    assert (before.status_code, after.status_code) == (200, 401)
-
-
 def test_notes_the_last_use_of_a_token_once_a_minute(world: World) -> None:
     assert token_of(world.own).last_used_at is None
 
@@ -273,3 +271,11 @@ def test_unknown_paths_and_methods_are_problems(
         assert is_problem(answer)
         if allowed is not None:
             assert set(answer.headers["Allow"].split(", ")) == allowed
+
+
+@pytest.mark.parametrize("path", ["/api/", "/api/v2/context", "/api/v1/", "/api/v1/memories/"])
+def test_every_path_below_api_is_answered_with_problems(app: Flask, path: str) -> None:
+    answer = browser_of(app).get(path)
+
+    assert answer.status_code == 404
+    assert is_problem(answer)

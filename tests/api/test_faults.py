@@ -1,6 +1,6 @@
 """Faults are problems that reveal no content, and classified in one place."""
 
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 from flask import Flask
@@ -77,19 +77,16 @@ def test_answers_503_without_the_database(app: Flask, environ: dict[str, str]) -
     assert int(answer.headers["Retry-After"]) > 0
 
 
-def test_answers_503_when_no_connection_is_free(world: World, app: Flask) -> None:
-    pool = db.engine.pool
-    timeout, pool._timeout = pool._timeout, 0.1  # type: ignore[attr-defined]
-    taken = []
-    try:
+def test_answers_503_when_no_connection_is_free(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(db.engine.pool, "_timeout", 0.1)
+
+    with ExitStack() as connections:
         with suppress(PoolTimeout):
             while True:
-                taken.append(db.engine.connect())
+                connections.enter_context(db.engine.connect())
         answer = world.own.get("/context")
-    finally:
-        pool._timeout = timeout  # type: ignore[attr-defined]
-        for connection in taken:
-            connection.close()
 
     assert answer.status_code == 503
     assert is_problem(answer)

@@ -14,14 +14,7 @@ from refine.extensions import db
 from refine.models import Agent, AuditLog
 from refine.models.agent import PLATFORM_FIELDS, PROMPTS
 from tests import factories
-from tests.api.conftest import (
-    World,
-    bearing,
-    platform_of,
-    program_of,
-    refreshed,
-    token_of,
-)
+from tests.api.conftest import World, bearing, platform_of, program_of, refreshed, token_of
 from tests.web.conftest import ended_session
 
 NEW = {"name": "Wren", "model_id": "rehearsal/wren"}
@@ -41,8 +34,7 @@ def journal(agent: Agent) -> list[str]:
 
 def test_adds_an_agent(world: World) -> None:
     answer = world.platform.post(
-        "/agents",
-        json={**NEW, "system_prompt": CANARY, "core_token_budget": 900, "paused": True},
+        "/agents", json={**NEW, "system_prompt": CANARY, "core_token_budget": 900, "paused": True}
     )
 
     agent = db.session.get_one(Agent, answer.json["id"])

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from flask import Flask
 from redis import Redis
 
@@ -41,18 +42,14 @@ def test_names_the_live_session_when_another_is_requested(world: World, redis: R
     assert second.json["detail"] == live
 
 
-def test_queues_a_session_without_redis(app: Flask) -> None:
-    agent = factories.agent("a memory")
-    own = program_of(app, agent)
-    given = app.extensions["refine.settings"]
-    app.extensions["refine.settings"] = replace(given, redis_url="redis://127.0.0.1:1")
-    try:
-        answer = own.post("/sessions")
-    finally:
-        app.extensions["refine.settings"] = given
+def test_queues_a_session_without_redis(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = program_of(app, factories.agent("a memory"))
+    settings = replace(app.extensions["refine.settings"], redis_url="redis://127.0.0.1:1")
+    monkeypatch.setitem(app.extensions, "refine.settings", settings)
 
-    assert answer.status_code == 202
-    assert answer.json["status"] == "queued"
+    answer = own.post("/sessions")
+
+    assert (answer.status_code, answer.json["status"]) == (202, "queued")
 
 
 def test_lists_sessions_with_their_outcome(world: World) -> None:
