@@ -8,7 +8,8 @@ it is the agent's own. The modules of platform tokens read none of it.
 
 from flask import Flask
 
-from refine.api import (
+# an import adds the operations of its module
+from refine.api import (  # noqa: F401
     agents,
     audit,
     context,
@@ -24,21 +25,6 @@ from refine.api import (
 )
 from refine.api.routing import api
 from refine.settings import Settings
-
-__all__ = [
-    "agents",
-    "audit",
-    "context",
-    "conversations",
-    "document",
-    "grants",
-    "memories",
-    "register",
-    "sessions",
-    "tokens",
-    "tools",
-    "usage",
-]
 
 
 def register(app: Flask, settings: Settings) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from flask import Flask
+from sqlalchemy.exc import OperationalError
 
 from refine.extensions import db
 from refine.models import AgentMemory
@@ -135,3 +136,17 @@ def test_names_the_parameter_that_is_not_valid(world: World, query: str, field: 
 
     assert answer.status_code == 422
     assert [error["field"] for error in answer.json["errors"]] == [field]
+
+
+def test_blames_a_cursor_for_its_own_errors_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose_connection(*_: object, **__: object) -> None:
+        raise OperationalError("SELECT", {}, Exception("the connection broke"))
+
+    without_cursor = world.own.get("/audit?action=%00")
+    monkeypatch.setattr("refine.api.paging.select_page", lose_connection)
+    lost = world.own.get("/memories?cursor=%3Ei~1")
+
+    assert (without_cursor.status_code, lost.status_code) == (422, 503)
+    assert "cursor" not in without_cursor.text
