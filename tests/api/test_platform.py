@@ -8,7 +8,6 @@ import pytest
 from flask import Flask
 from redis import Redis
 
-from refine import clock
 from refine.api.routing import OPERATIONS
 from refine.extensions import db
 from refine.models import Agent, AuditLog
