@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from refine.api.routing import json_response
 from refine.api.schemas import Query, Resource, integer_from_text
 from refine.errors import InvalidValue
-from refine.extensions import db, safe_rollback
+from refine.extensions import db
 
 MAX_PAGE_ROWS = 200
 DEFAULT_PAGE_ROWS = 50
@@ -47,7 +47,6 @@ def page_response(
     except (InvalidPage, BadBookmark, csv.Error, ValueError, SQLAlchemyError) as error:
         if query.cursor is None or isinstance(error, OperationalError):
             raise
-        safe_rollback()
         raise InvalidValue("cursor must be a next_cursor of this list") from None
     (name,) = page.model_fields.keys() - {"next_cursor"}
     next_cursor = found.paging.bookmark_next if found.paging.has_next else None
