@@ -1,4 +1,4 @@
-"""Whether what Refine stands on is there."""
+"""Health checks of the services that Refine depends on."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,6 +16,7 @@ from refine.jobs.queue import live_workers, redis_connection
 from refine.models import Account, ClockMark, WrappedKey
 from refine.models.runs.session import totals as session_totals
 from refine.models.runs.task import totals as task_totals
+from refine.rules.quantities import ago, plural, rough_span
 
 # The clock ticks every minute; so much later it has stopped, or is badly held up.
 TICK_IS_LATE_AFTER = timedelta(minutes=5)
@@ -60,8 +61,8 @@ def clock_check() -> Check:
     if age < -TICK_IS_LATE_AFTER:
         return Check("clock", "its last tick is in the future; set the clocks of the machines")
     if age > TICK_IS_LATE_AFTER:
-        return Check("clock", f"its last tick was {_ago(age)}; start `refine clock`")
-    return Check("clock", None, f"its last tick was {_ago(age)}")
+        return Check("clock", f"its last tick was {ago(age)}; start `refine clock`")
+    return Check("clock", None, f"its last tick was {ago(age)}")
 
 
 def schedule_check() -> Check:
@@ -73,7 +74,7 @@ def schedule_check() -> Check:
     following = select(func.min(Account.next_due_at)).where(Account.paused.is_(False))
     if count := db.session.scalar(late):
         return Check(
-            "schedule", f"{_count(count, 'account')} with a slot that has passed; see the clock"
+            "schedule", f"{plural(count, 'account')} with a slot that has passed; see the clock"
         )
     due_at = db.session.scalar(following)
     if due_at is None:
@@ -91,16 +92,16 @@ def queue_check(account_ids: Select[int] | None = None) -> Check:
     now = clock.now()
     waiting, since = session_totals.waiting(account_ids)
     tasks = task_totals.backlog(now, account_ids)
-    counts = [_count(waiting, "session")]
-    counts += [_count(tasks.reflections, "reflection")] if tasks.reflections else []
-    counts += [_count(tasks.conversations, "conversation")] if tasks.conversations else []
-    said = f"{_count(workers, 'worker')}, {', '.join(counts)} waiting"
+    counts = [plural(waiting, "session")]
+    counts += [plural(tasks.reflections, "reflection")] if tasks.reflections else []
+    counts += [plural(tasks.conversations, "conversation")] if tasks.conversations else []
+    said = f"{plural(workers, 'worker')}, {', '.join(counts)} waiting"
     if not workers and (waiting or tasks.since is not None):
         return Check("queue", f"{said}: start `refine worker`")
     for oldest, late_after in ((since, QUEUE_IS_LATE_AFTER), (tasks.since, TASKS_ARE_LATE_AFTER)):
         if oldest is not None and now - oldest > late_after:
-            age = _ago(now - oldest)[:-4]
-            return Check("queue", f"{said}, the oldest for {age}: start more workers")
+            waited = rough_span(now - oldest)
+            return Check("queue", f"{said}, the oldest for {waited}: start more workers")
     return Check("queue", None, said)
 
 
@@ -109,18 +110,6 @@ def older_keys_check() -> Check:
     older = WrappedKey.under_older_keys()
     said = f"{older:,} data keys are under an older key; run `refine keys rotate`"
     return Check("rotation", None, said if older else "every data key is under the first key")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _ago(age: timedelta) -> str:
-    seconds = max(0, int(age.total_seconds()))
-    for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
-        if seconds >= 2 * size:
-            return f"{seconds // size} {unit}s ago"
-    return f"{seconds} seconds ago"
 
 
 def _database() -> str | None:

@@ -1,4 +1,4 @@
-"""Access to memories: who asked which agent, what it answered, and what was read."""
+"""Access to memories: requests, the agents' answers, and what was read under each grant."""
 
 import uuid
 from typing import Any
@@ -34,6 +34,8 @@ from refine.models.runs.access import (
 from refine.web import granted, scope
 from refine.web.forms import whole_number
 from refine.web.paging import page_of
+from refine.web.presenting import AccessView
+from refine.web.words import ACCESS_STATES
 
 pages = Blueprint("access", __name__)
 
@@ -43,7 +45,7 @@ _RECORDS_SHOWN = 200
 
 @pages.get("/access")
 def listing() -> str:
-    """Who asked to read what, newest first."""
+    """List requests and grants, newest first."""
     query = (
         select(AccessGrant)
         .join(AccessGrant.agent)
@@ -62,7 +64,7 @@ def listing() -> str:
         page=page,
         grants=[row[0] for row in page.rows],
         status=status if status in STATUSES else "",
-        statuses=STATUSES,
+        statuses=[(each, ACCESS_STATES[each].word) for each in STATUSES],
         agent=agent,
     )
 
@@ -70,15 +72,15 @@ def listing() -> str:
 @pages.get("/access/new")
 @scope.acting
 def new() -> str:
-    """Where a user asks, and sees what the agent will be asked."""
-    return _form(_agent_asked_about())
+    """Show the request form, with the question that the agent will be asked."""
+    return _form(_agent_or_404())
 
 
 @pages.post("/access/new")
 @scope.acting
 def ask() -> ResponseReturnValue:
-    """Ask the agent; or show once more what it will be asked."""
-    agent = _agent_asked_about()
+    """Ask the agent, or preview the question."""
+    agent = _agent_or_404()
     try:
         wish = AccessTerms.checked(
             reason=request.form.get("reason"),
@@ -90,42 +92,42 @@ def ask() -> ResponseReturnValue:
         requested = request_access_later(agent, scope.user(), wish)
     except InvalidValue as error:
         db.session.rollback()
-        return _form(_agent_asked_about(), error=error), 422
+        return _form(_agent_or_404(), error=error), 422
     except Refused as refusal:
         db.session.rollback()
-        return _form(_agent_asked_about(), error=refusal), 409
+        return _form(_agent_or_404(), error=refusal), 409
     return redirect(url_for("access.page", grant_id=requested.id), 303)
 
 
 @pages.get("/access/<uuid:grant_id>")
 def page(grant_id: uuid.UUID) -> ResponseReturnValue:
-    """One access from its request on, with all that was read under it."""
-    answer = make_response(render_template("access/page.html", **_shown(grant_id)))
-    # whoever comes from a page that showed content: their browser keeps nothing of it
-    return _forgetting(answer) if request.args.get("over") else answer
+    """Show a request, its answer, and everything that was read under it."""
+    response = make_response(render_template("access/page.html", **_context(grant_id)))
+    # a page with content leads here when access ends: the browser must not keep that page
+    return _clearing_cache(response) if request.args.get("over") else response
 
 
 @pages.get("/access/<uuid:grant_id>/_live")
 def live(grant_id: uuid.UUID) -> str:
-    """The part of the page that changes while the agent is asked."""
-    return render_template("access/_live.html", **_shown(grant_id))
+    """Return the fragment of the page that changes while the agent is asked."""
+    return render_template("access/_live.html", **_context(grant_id))
 
 
 @pages.post("/access/<uuid:grant_id>/end")
 def end(grant_id: uuid.UUID) -> ResponseReturnValue:
-    """End the own access, or revoke another's; the browser forgets the pages."""
+    """End one's own access, or revoke another user's; the browser's cache is cleared."""
     grant = scope.grant_or_404(grant_id)
     if not grant.may_be_ended_by(scope.user()):
         abort(403)
     has_ended = grant.end(user=scope.user())
     db.session.commit()
-    flash("The access has ended." if has_ended else "There was no access to end any more.")
-    return _forgetting(redirect(url_for("access.page", grant_id=grant_id), 303))
+    flash("The access has ended." if has_ended else "This access had already ended.")
+    return _clearing_cache(redirect(url_for("access.page", grant_id=grant_id), 303))
 
 
 @pages.post("/access/<uuid:grant_id>/note")
 def note(grant_id: uuid.UUID) -> ResponseReturnValue:
-    """Keep the closing note of whoever had the access."""
+    """Save the closing note of the user who had access."""
     grant = scope.grant_or_404(grant_id)
     if grant.user_id != scope.user().id:
         abort(403)
@@ -134,8 +136,8 @@ def note(grant_id: uuid.UUID) -> ResponseReturnValue:
         db.session.commit()
     except InvalidValue as error:
         db.session.rollback()
-        return render_template("access/page.html", **_shown(grant_id), error=error), 422
-    flash("Your closing note is kept.")
+        return render_template("access/page.html", **_context(grant_id), error=error), 422
+    flash("Closing note saved.")
     return redirect(url_for("access.page", grant_id=grant_id), 303)
 
 
@@ -150,16 +152,16 @@ def _form(agent: Agent, error: Exception | None = None) -> str:
         fields.get("purpose", "").strip() or NOT_CHOSEN,
         minutes,
     )
-    is_open = AccessGrant.open_of(agent, user)
+    already_open = AccessGrant.open_of(agent, user)
     return render_template(
         "access/new.html",
         agent=agent,
         error=error,
-        open_id=is_open.id if is_open is not None else None,
+        open_id=already_open.id if already_open is not None else None,
         why_not=None if error else AccessGrant.refusal_reason(agent, user),
         question=question(agent, user, wish),
         form=fields,
-        reasons=REASONS,
+        reasons=REASONS.items(),
         minutes_offered=sorted({*MINUTES_OFFERED, minutes}),
         minutes=minutes,
         limits={
@@ -169,9 +171,8 @@ def _form(agent: Agent, error: Exception | None = None) -> str:
     )
 
 
-def _shown(grant_id: uuid.UUID) -> dict[str, Any]:
+def _context(grant_id: uuid.UUID) -> dict[str, Any]:
     grant = scope.grant_or_404(grant_id)
-    user = scope.user()
     records = db.session.scalars(
         select(AuditLog)
         .options(joinedload(AuditLog.user))
@@ -179,24 +180,18 @@ def _shown(grant_id: uuid.UUID) -> dict[str, Any]:
         .order_by(AuditLog.sequence)
         .limit(_RECORDS_SHOWN)
     ).all()
-    state = "ended" if grant.status == "granted" and grant.has_expired else grant.status
+    has_note = any(record.action == "memory_access_noted" for record in records)
     return {
         "grant": grant,
         "agent": grant.agent,
-        "state": state,
-        "end_reason": grant.end_reason or ("expired" if state == "ended" else None),
-        "is_mine": grant.user_id == user.id,
-        "may_end": state == "granted" and grant.may_be_ended_by(user),
-        "may_note": state == "ended"
-        and grant.user_id == user.id
-        and not any(record.action == "memory_access_noted" for record in records),
+        "access": AccessView(grant, scope.user(), has_note),
         "words": granted.words_of(grant),
         "records": records,
         "max_note": MAX_NOTE_CHARACTERS,
     }
 
 
-def _agent_asked_about() -> Agent:
+def _agent_or_404() -> Agent:
     return scope.chosen_agent() or abort(404)
 
 
@@ -204,7 +199,7 @@ def _minutes() -> int:
     return whole_number(request.form.get("duration_minutes", ""), "duration_minutes")
 
 
-def _forgetting(answer: Any) -> Response:
-    forgetting: Response = answer
-    forgetting.headers["Clear-Site-Data"] = '"cache"'
-    return forgetting
+def _clearing_cache(response: Any) -> Response:
+    clearing: Response = response
+    clearing.headers["Clear-Site-Data"] = '"cache"'
+    return clearing

@@ -1,4 +1,4 @@
-"""Accounts, for those who run the platform."""
+"""Accounts, for site admins."""
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
@@ -16,7 +16,7 @@ pages = Blueprint("accounts", __name__)
 @pages.get("/accounts")
 @scope.site_admins
 def listing() -> str:
-    """Every account."""
+    """List all accounts."""
     return _page()
 
 
@@ -34,7 +34,7 @@ def add() -> ResponseReturnValue:
         db.session.rollback()
         return _page(error=str(error)), 422
     db.session.commit()
-    flash(f"{account.name} is added; invite its first admin here.")
+    flash(f"{account.name} was added. Invite its first admin here.")
     return redirect(url_for("people.listing", account=account.slug), 303)
 
 

@@ -1,7 +1,6 @@
-"""One agent: its story in figures, its memories, its settings; content under a grant alone."""
+"""One agent: its history in figures, its memories, its settings; content only under a grant."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import Any, NamedTuple
 
 from flask import Blueprint, abort, flash, redirect, render_template, request, url_for
@@ -22,7 +21,7 @@ from refine.models import (
     SessionAlreadyLive,
 )
 from refine.models.agent import PROMPTS
-from refine.models.ledger import MEMORY_KINDS, is_of_kind
+from refine.models.agent.eligibility import DEFAULT_THRESHOLD
 from refine.models.ledger.history import Mass, masses
 from refine.models.runs.session import ROLLING_WINDOW, scheduling
 from refine.rules.content import TAGS
@@ -30,52 +29,54 @@ from refine.settings import current as current_settings
 from refine.web import granted, scope
 from refine.web.charts import Moment, step_plot
 from refine.web.forms import whole_number
+from refine.web.ledger import NOTHING_KEPT, LedgerFilter, counted_kinds
 from refine.web.paging import PAGE_ROWS, page_of
+from refine.web.presenting import percent
 
 pages = Blueprint("agent", __name__)
 
 _SESSIONS_SHOWN = 10
 _TASKS_SHOWN = 10
-_RECORDS_DRAWN = 2_000
+_EVENTS_SHOWN = 10
+_MAX_RECORDS_DRAWN = 2_000
 _MARKS = {
     "memory_refinement_complete": "session",
     "memory_refinement_incomplete": "session",
+    "memory_refinement_rollback": "undo",
     "memory_saved": "save",
     "memory_imported": "save",
     "memory_promoted": "save",
 }
+_TICKED = ("1", "on", "true", "yes")
 
 
 @pages.get("/agents/<int:agent_id>")
 def page(agent_id: int) -> str:
-    """What it keeps, how that went over time, its last sessions."""
+    """Show what the agent keeps, how that changed over time, and its recent sessions."""
     agent = scope.agent_or_404(agent_id)
     at = clock.now()
     kept = agent.ledger.composition(at)
-    moments = [_moment(mass) for mass in masses(agent.id, agent.created_at, _RECORDS_DRAWN)]
-    moments.append(Moment(at, kept.core_tokens))
+    moments = [_moment(mass) for mass in masses(agent.id, agent.created_at, _MAX_RECORDS_DRAWN)]
+    events = [moment for moment in moments if moment.mark is not None]
     return render_template(
         "agent/page.html",
         agent=agent,
         kept=kept,
-        plot=step_plot(moments, agent.core_token_budget, at),
-        story=[moment for moment in moments if moment.mark is not None][
-            : -_SESSIONS_SHOWN - 1 : -1
-        ],
-        removed={
-            days: _share_removed(agent, kept.core_tokens, days)
-            for days in (ROLLING_WINDOW.days, 3 * ROLLING_WINDOW.days)
-        },
-        sessions=_sessions(agent),
-        between=_Between.of(agent),
+        counts=counted_kinds(kept),
+        plot=step_plot([*moments, Moment(at, kept.core_tokens)], agent.core_token_budget, at),
+        story=events[: -_EVENTS_SHOWN - 1 : -1],
+        removed=_percent_removed(agent, kept.core_tokens),
+        sessions=_recent_sessions(agent),
+        background=_BackgroundWork.of(agent),
         live=RefinementSession.live_of(agent),
+        grant=granted.under(agent.id),
         why_not=scheduling.skip_reason(agent, at),
     )
 
 
 @pages.get("/agents/<int:agent_id>/tasks")
 def tasks(agent_id: int) -> str:
-    """Its reflections and conversations, newest first."""
+    """List the agent's reflections and conversations, newest first."""
     agent = scope.agent_or_404(agent_id)
     page = page_of(_tasks(agent))
     return render_template(
@@ -85,16 +86,16 @@ def tasks(agent_id: int) -> str:
 
 @pages.get("/agents/<int:agent_id>/ledger")
 def ledger(agent_id: int) -> str:
-    """Its memories: with what they say to whom it lets read, without it to everybody else."""
+    """List the agent's memories; their content is shown only under an active grant."""
     agent = scope.agent_or_404(agent_id)
-    wanted = _Wanted.of(request.args)
+    chosen = LedgerFilter.of(request.args)
     sealed = defer(AgentMemory.sealed_content), defer(AgentMemory.sealed_extra)
-    page = page_of(wanted.query(agent).options(*sealed))
+    page = page_of(chosen.query(agent).options(*sealed))
     memories = [row[0] for row in page.rows]
     opened = granted.memories(agent.id, [memory.id for memory in memories])
     return _ledger_page(
         agent,
-        wanted,
+        chosen,
         page=page,
         memories=memories if opened is None else opened,
         is_open=opened is not None,
@@ -104,44 +105,47 @@ def ledger(agent_id: int) -> str:
 @pages.post("/agents/<int:agent_id>/ledger")
 @scope.acting
 def search(agent_id: int) -> ResponseReturnValue:
-    """Search in what the memories say. A form that is posted: the words go into no address."""
+    """Search the contents of memories; by POST, so that no URL holds the words."""
     agent = scope.agent_or_404(agent_id)
-    wanted, text = _Wanted.of(request.form), request.form.get("search", "")
+    chosen, text = LedgerFilter.of(request.form), request.form.get("search", "")
     after = request.form.get("after", "")
     try:
         found = granted.search(
             agent.id,
             text,
-            wanted.query(agent),
+            chosen.query(agent),
             rows=PAGE_ROWS,
             after_id=whole_number(after, "after") if after else None,
         )
     except InvalidValue as error:
         db.session.rollback()
-        return _ledger_page(scope.agent_or_404(agent_id), wanted, error=error), 422
+        return _ledger_page(scope.agent_or_404(agent_id), chosen, error=error), 422
     if found is None:
-        flash("Its memories are sealed: to search them, ask the agent for access.")
+        flash("The memories are sealed: ask the agent for access to search them.")
         return redirect(url_for("agent.ledger", agent_id=agent_id), 303)
     return _ledger_page(
-        agent, wanted, memories=found.memories, is_open=True, found=found, searched=text.strip()
+        agent, chosen, memories=found.memories, is_open=True, found=found, searched=text.strip()
     )
 
 
 @pages.post("/agents/<int:agent_id>/sessions")
 @scope.acting
 def refine_now(agent_id: int) -> ResponseReturnValue:
-    """Ask for a session by hand, and go to it."""
+    """Request a session by hand, and go to its page."""
     agent = scope.agent_or_404(agent_id)
     try:
         session_id = refine_later(agent, "manual", user=scope.user()).id
     except SessionAlreadyLive as live:
         db.session.rollback()
-        flash("This agent has a live session already: here it is.")
+        flash("This agent already has a live session, shown here.")
         session_id = live.session_id
     except Unreachable:
         live_session = RefinementSession.live_of(agent)
         assert live_session is not None  # noqa: S101 - queued before Redis was asked; for mypy
-        flash("The session waits: the queue cannot be reached now. It starts by itself later.")
+        flash(
+            "Session queued. The job queue is unreachable; the session will start automatically "
+            "once it is back."
+        )
         session_id = live_session.id
     except Refused as refusal:
         db.session.rollback()
@@ -153,29 +157,29 @@ def refine_now(agent_id: int) -> ResponseReturnValue:
 @pages.post("/agents/<int:agent_id>/memories/<int:memory_id>/constitutional")
 @scope.acting
 def set_constitutional(agent_id: int, memory_id: int) -> ResponseReturnValue:
-    """Set or lift the flag of a memory, unseen."""
+    """Set or lift the constitutional flag of a memory, without seeing its content."""
     memory = _memory_or_404(agent_id, memory_id)
-    wanted = request.form.get("constitutional") == "1"
-    memory.set_constitutional(wanted, user=scope.user())
+    is_wanted = request.form.get("constitutional") == "1"
+    memory.set_constitutional(is_wanted, user=scope.user())
     db.session.commit()
-    flash(f"Memory #{memory_id} is {'constitutional' if wanted else 'no longer constitutional'}.")
-    return redirect(_back_to_ledger(agent_id), 303)
+    flash(f"Memory #{memory_id} is {'now' if is_wanted else 'no longer'} constitutional.")
+    return redirect(_ledger_url(agent_id), 303)
 
 
 @pages.post("/agents/<int:agent_id>/memories/<int:memory_id>/restore")
 @scope.acting
 def restore(agent_id: int, memory_id: int) -> ResponseReturnValue:
-    """Bring back a discarded memory, unseen."""
+    """Restore a discarded memory, without seeing its content."""
     memory = _memory_or_404(agent_id, memory_id)
     memory.restore(user=scope.user())
     db.session.commit()
-    flash(f"Memory #{memory_id} is back among the agent's {memory.memory_type} memories.")
-    return redirect(_back_to_ledger(agent_id), 303)
+    flash(f"Memory #{memory_id} was restored to the {memory.memory_type} memories.")
+    return redirect(_ledger_url(agent_id), 303)
 
 
 @pages.get("/agents/<int:agent_id>/settings")
 def settings(agent_id: int) -> str:
-    """Its settings; of prompts length and last change alone, but to whom the agent lets read."""
+    """Show the settings; of prompts only length and last change, unless a grant is active."""
     agent = scope.agent_or_404(agent_id)
     return _settings_page(agent, opened=granted.prompts(agent.id))
 
@@ -183,23 +187,10 @@ def settings(agent_id: int) -> str:
 @pages.post("/agents/<int:agent_id>/settings")
 @scope.acting
 def configure(agent_id: int) -> ResponseReturnValue:
-    """Take the settings, or say which one is wrong."""
+    """Save the settings, or say which one is wrong."""
     agent = scope.agent_or_404(agent_id)
-    form = request.form
-    fields: dict[str, Any] = {}
     try:
-        if "model_id" in form:
-            fields["model_id"] = _known_model(agent, form["model_id"])
-        if "core_token_budget" in form:
-            fields["core_token_budget"] = whole_number(
-                form["core_token_budget"], "core_token_budget"
-            )
-        if "refinement_threshold" in form:
-            fields["refinement_threshold"] = form["refinement_threshold"].strip() or None
-        # a box that is not ticked is not sent: the form says that it has them
-        for box in ("paused", "active"):
-            if f"has_{box}" in form or box in form:
-                fields[box] = form.get(box) in ("1", "on", "true", "yes")
+        fields = _sent_settings(agent, request.form)
         changed = agent.configure(user=scope.user(), **fields)
     except InvalidValue as error:
         db.session.rollback()
@@ -212,51 +203,101 @@ def configure(agent_id: int) -> ResponseReturnValue:
 @pages.post("/agents/<int:agent_id>/refinement-prompt/clear")
 @scope.acting
 def clear_prompt(agent_id: int) -> ResponseReturnValue:
-    """Set the agent's style of sessions back to the default, unread."""
+    """Reset the agent's refinement prompt to the default, without reading it."""
     agent = scope.agent_or_404(agent_id)
-    had_one = agent.clear_refinement_prompt(user=scope.user())
+    was_set = agent.clear_refinement_prompt(user=scope.user())
     db.session.commit()
-    flash("Its sessions use the default style now." if had_one else "It had no style of its own.")
+    flash(
+        "Refinement prompt cleared: sessions now use the default."
+        if was_set
+        else "There was no refinement prompt to clear."
+    )
     return redirect(url_for("agent.settings", agent_id=agent_id), 303)
 
 
-def _ledger_page(agent: Agent, wanted: "_Wanted", **shown: Any) -> str:
-    return render_template(
-        "agent/ledger.html",
-        agent=agent,
-        kind=wanted.kind,
-        tag=wanted.tag,
-        locked=wanted.locked,
-        tags=TAGS,
-        kept=agent.ledger.composition(clock.now()),
-        grant=granted.under(agent.id),
-        max_searched=granted.MAX_SEARCHED_CHARACTERS,
-        **shown,
-    )
+def _sent_settings(agent: Agent, form: Mapping[str, str]) -> dict[str, Any]:
+    """The fields that a form of settings sent; InvalidValue for what no field can hold."""
+    fields: dict[str, Any] = {}
+    if "model_id" in form:
+        fields["model_id"] = _known_model(agent, form["model_id"])
+    if "core_token_budget" in form:
+        fields["core_token_budget"] = whole_number(form["core_token_budget"], "core_token_budget")
+    if "refinement_threshold" in form:
+        fields["refinement_threshold"] = form["refinement_threshold"].strip() or None
+    # browsers do not send an unticked box: a hidden field tells that the form has it
+    for box in ("paused", "active"):
+        if f"has_{box}" in form or box in form:
+            fields[box] = form.get(box) in _TICKED
+    return fields
+
+
+def _known_model(agent: Agent, model_id: str) -> str:
+    """The model id, if the provider offers it, or if the provider's list is unavailable."""
+    model_id = model_id.strip()
+    if model_id == agent.model_id:
+        return model_id
+    db.session.rollback()  # no transaction is held open while the provider is asked
+    known = known_models(model_id, current_settings())
+    if known is None:
+        flash("The provider's list of models is unavailable; the model was not checked.")
+    elif model_id not in known:
+        raise InvalidValue(f"model_id: the provider has no model {model_id[:100]!r} with tools")
+    return model_id
 
 
 def _settings_page(agent: Agent, error: str | None = None, opened: Any = None) -> str:
+    stored = {
+        "model_id": agent.model_id,
+        "core_token_budget": agent.core_token_budget,
+        "refinement_threshold": "" if (t := agent.refinement_threshold) is None else t,
+        "paused": agent.paused,
+        "active": agent.active,
+    }
+    unticked = {"paused": "", "active": ""}
     return render_template(
         "agent/settings.html",
         agent=agent,
         error=error,
-        form=request.form,
+        values={**stored, **unticked, **request.form} if request.form else stored,
+        default_threshold=DEFAULT_THRESHOLD,
         opened=opened,
         prompts={name: agent.characters_of(name) for name in PROMPTS},
         last_changes=agent.last_prompt_changes(),
     )
 
 
-class _Between(NamedTuple):
-    """What an agent does between its sessions."""
+def _ledger_page(agent: Agent, chosen: LedgerFilter, **shown: Any) -> str:
+    kept = agent.ledger.composition(clock.now())
+    return render_template(
+        "agent/ledger.html",
+        agent=agent,
+        filter=chosen,
+        kinds=[(kind, f"{name} ({count:,})") for kind, name, count in counted_kinds(kept)],
+        tags=[(tag, tag) for tag in TAGS],
+        grant=granted.under(agent.id),
+        max_searched=granted.MAX_SEARCHED_CHARACTERS,
+        nothing_kept=NOTHING_KEPT[chosen.kind],
+        **shown,
+    )
+
+
+def _ledger_url(agent_id: int) -> str:
+    """The list that a form was sent from."""
+    kind = request.form.get("kind", "core")
+    page = request.form.get("page") or None
+    return url_for("agent.ledger", agent_id=agent_id, kind=kind, page=page)
+
+
+class _BackgroundWork(NamedTuple):
+    """What an agent does between its sessions: reflections and conversations."""
 
     tasks: Sequence[MemoryTask]
     last_reflection: MemoryTask | None
     conversations_waiting: int
 
     @classmethod
-    def of(cls, agent: Agent) -> "_Between":
-        """Return the latest of it."""
+    def of(cls, agent: Agent) -> "_BackgroundWork":
+        """Load the agent's recent work."""
         last = _tasks(agent).where(
             MemoryTask.kind == "reflection", MemoryTask.ended_at.is_not(None)
         )
@@ -272,37 +313,6 @@ class _Between(NamedTuple):
         )
 
 
-class _Wanted(NamedTuple):
-    """Which memories a page is about."""
-
-    kind: str
-    tag: str
-    locked: bool
-
-    @classmethod
-    def of(cls, fields: Mapping[str, str]) -> "_Wanted":
-        """Read it; what makes no sense counts as not asked for."""
-        kind, tag = fields.get("kind", ""), fields.get("tag", "")
-        return cls(
-            kind=kind if kind in MEMORY_KINDS else "core",
-            tag=tag if tag in TAGS else "",
-            locked=bool(fields.get("locked")),
-        )
-
-    def query(self, agent: Agent) -> Select[AgentMemory]:
-        """Return it as a query, newest first."""
-        query = (
-            select(AgentMemory)
-            .where(AgentMemory.agent_id == agent.id, is_of_kind(self.kind, clock.now()))
-            .order_by(AgentMemory.created_at.desc(), AgentMemory.id.desc())
-        )
-        if self.locked:
-            query = query.where(AgentMemory.is_locked)
-        if self.tag:
-            query = query.where(AgentMemory.tags.contains([self.tag]))
-        return query
-
-
 def _memory_or_404(agent_id: int, memory_id: int) -> AgentMemory:
     agent = scope.agent_or_404(agent_id)
     memory = db.session.get(AgentMemory, memory_id) if memory_id < 2**63 else None
@@ -311,21 +321,13 @@ def _memory_or_404(agent_id: int, memory_id: int) -> AgentMemory:
     return memory
 
 
-def _back_to_ledger(agent_id: int) -> str:
-    kind = request.form.get("kind", "core")
-    page = request.form.get("page") or None
-    return url_for("agent.ledger", agent_id=agent_id, kind=kind, page=page)
-
-
-def _sessions(agent: Agent) -> list[RefinementSession]:
-    return list(
-        db.session.scalars(
-            select(RefinementSession)
-            .where(RefinementSession.agent_id == agent.id)
-            .order_by(RefinementSession.created_at.desc())
-            .limit(_SESSIONS_SHOWN)
-        )
-    )
+def _recent_sessions(agent: Agent) -> Sequence[RefinementSession]:
+    return db.session.scalars(
+        select(RefinementSession)
+        .where(RefinementSession.agent_id == agent.id)
+        .order_by(RefinementSession.created_at.desc())
+        .limit(_SESSIONS_SHOWN)
+    ).all()
 
 
 def _tasks(agent: Agent) -> Select[MemoryTask]:
@@ -337,26 +339,13 @@ def _tasks(agent: Agent) -> Select[MemoryTask]:
 
 
 def _moment(mass: Mass) -> Moment:
-    is_undo = mass.action == "memory_refinement_rollback"
-    mark = "undo" if is_undo else _MARKS.get(mass.action)
-    return Moment(mass.at, mass.tokens, mark, mass.session_id)
+    return Moment(mass.at, mass.tokens, _MARKS.get(mass.action), mass.session_id)
 
 
-def _share_removed(agent: Agent, tokens: int, days: int) -> int:
-    """In percent of what there would be without it."""
-    removed = RefinementSession.removed_recently(agent, window=timedelta(days=days))
-    return round(100 * removed / (tokens + removed)) if tokens + removed else 0
-
-
-def _known_model(agent: Agent, model_id: str) -> str:
-    """The model, if the provider has it; where its list cannot be had, it is taken at its word."""
-    model_id = model_id.strip()
-    if model_id == agent.model_id:
-        return model_id
-    db.session.rollback()  # nothing is held while the provider is asked
-    known = known_models(model_id, current_settings())
-    if known is None:
-        flash("The provider's list of models cannot be had now; the model was not checked.")
-    elif model_id not in known:
-        raise InvalidValue(f"model_id: the provider has no model {model_id[:100]!r} with tools")
-    return model_id
+def _percent_removed(agent: Agent, tokens: int) -> dict[int, int]:
+    """What sessions removed within so many days, in percent of what there would be without it."""
+    shares = {}
+    for window in (ROLLING_WINDOW, 3 * ROLLING_WINDOW):
+        removed = RefinementSession.removed_recently(agent, window=window)
+        shares[window.days] = percent(removed, tokens + removed)
+    return shares

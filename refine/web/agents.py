@@ -1,4 +1,4 @@
-"""All agents: a list to search, filter and sort, its state in the URL."""
+"""The list of agents: searched, filtered and sorted by the URL."""
 
 from typing import cast, get_args
 
@@ -22,7 +22,7 @@ pages = Blueprint("agents", __name__)
 
 @pages.get("/agents")
 def listing() -> str:
-    """The agents, a page at a time."""
+    """List the agents."""
     text = request.args.get("q", "").strip()[:100]
     state, order = request.args.get("state", ""), request.args.get("sort", "name")
     query = listed_agents(scope.account_ids())

@@ -1,11 +1,11 @@
-"""The audit log: a timeline with filters in the URL, a page for each record, an export."""
+"""The audit log: a filtered list, a page for each record, and exports."""
 
 import csv
 import io
 import json
 import uuid
 from collections.abc import Iterator
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple
 
 from flask import Blueprint, Response, render_template, request, stream_with_context
@@ -19,12 +19,13 @@ from refine.models import AuditLog, ChainHead
 from refine.web import granted, scope
 from refine.web.days import day_of, midnight
 from refine.web.paging import page_of
+from refine.web.presenting import memory_changes, open_figures
 from refine.web.words import ACTIONS
 
 pages = Blueprint("audit", __name__)
 
 _STRIP_DAYS = 30
-_EXPORTED_AT_ONCE = 500
+_EXPORT_BATCH_ROWS = 500
 _COLUMNS = (
     "id",
     "chain",
@@ -40,12 +41,12 @@ _COLUMNS = (
     "data",
     "hash",
 )
-# A spreadsheet takes a cell that begins so for a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# Spreadsheets read a cell that begins like this as a formula.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
-class Filter(NamedTuple):
-    """What the URL asks for."""
+class AuditFilter(NamedTuple):
+    """Which records the URL asks for."""
 
     action: str
     agent_id: int | None
@@ -54,8 +55,8 @@ class Filter(NamedTuple):
     until: date | None
 
     @classmethod
-    def of_request(cls) -> "Filter":
-        """Read it; what makes no sense counts as not asked for."""
+    def of_request(cls) -> "AuditFilter":
+        """Read the filter from the URL; invalid values are ignored."""
         args = request.args
         return cls(
             action=args.get("action", "") if args.get("action", "") in ACTIONS else "",
@@ -66,7 +67,7 @@ class Filter(NamedTuple):
         )
 
     def condition(self) -> ColumnElement[bool]:
-        """Return it as a condition on records."""
+        """Return the condition on records."""
         return and_(
             true(),
             AuditLog.action == self.action if self.action else true(),
@@ -77,7 +78,7 @@ class Filter(NamedTuple):
         )
 
     def as_args(self) -> dict[str, str]:
-        """Return it as the URL has it, without what is not asked for."""
+        """Return the arguments of a URL with this filter, the empty ones left out."""
         named = {
             "action": self.action,
             "agent": self.agent_id,
@@ -91,105 +92,140 @@ class Filter(NamedTuple):
 
 @pages.get("/audit")
 def page() -> str:
-    """The records, newest first."""
-    wanted = Filter.of_request()
-    agent = scope.agent_or_404(wanted.agent_id) if wanted.agent_id is not None else None
-    # an import's record lists hundreds of memories
-    page = page_of(_records(wanted).options(defer(AuditLog.data)))
+    """List the records, newest first."""
+    chosen = AuditFilter.of_request()
+    agent = scope.agent_or_404(chosen.agent_id) if chosen.agent_id is not None else None
+    # the data of an import's record lists hundreds of memories
+    page = page_of(_records(chosen).options(defer(AuditLog.data)))
     return render_template(
         "audit/page.html",
         page=page,
         records=[row[0] for row in page.rows],
-        wanted=wanted,
+        filter=chosen,
         agent=agent,
-        strip=_strip(wanted),
-        heads=_heads(wanted),
+        strip=_strip(chosen),
+        chains=_chains(chosen),
     )
 
 
 @pages.get("/audit/<int:record_id>")
 def record(record_id: int) -> str:
-    """One record: what it says in the open; contents stay sealed without the agent's grant."""
+    """Show the open data of a record; its contents stay sealed without an active grant."""
     found = scope.record_or_404(record_id)
     opened = granted.record(found.agent_id, record_id)
-    return render_template("audit/record.html", record=found, opened=opened)
+    return render_template(
+        "audit/record.html",
+        record=found,
+        opened=opened,
+        changes=memory_changes(found),
+        figures=open_figures(found),
+    )
 
 
 @pages.get("/audit/export.csv")
 def export_csv() -> ResponseReturnValue:
-    """Exactly the records of the filter, as CSV."""
+    """Export all records that match the filter as CSV."""
     return _export("csv", "text/csv", _csv_lines)
 
 
 @pages.get("/audit/export.jsonl")
 def export_jsonl() -> ResponseReturnValue:
-    """Exactly the records of the filter, as JSON Lines."""
+    """Export all records that match the filter as JSON Lines."""
     return _export("jsonl", "application/jsonl", _json_lines)
 
 
-def _records(wanted: Filter) -> Select[Any]:
-    query = (
+def _records(chosen: AuditFilter) -> Select[Any]:
+    return (
         select(AuditLog)
         .options(joinedload(AuditLog.user), joinedload(AuditLog.agent))
-        .where(wanted.condition())
+        .where(chosen.condition(), _is_visible())
         .order_by(AuditLog.id.desc())
     )
-    return query.where(_is_visible())
 
 
 def _is_visible() -> ColumnElement[bool]:
-    """The platform's own records belong to no account: they are the site admins' to see."""
+    """Records of accounts that the user may see; the platform's own only for site admins."""
     ours = AuditLog.account_id.in_(scope.account_ids())
     if scope.user().site_admin and scope.chosen_account() is None:
         return or_(ours, AuditLog.account_id.is_(None))
     return ours
 
 
-def _strip(wanted: Filter) -> list[tuple[date, int, int]]:
-    """The last 30 days with their numbers of records, and those in percent of the fullest."""
+class DayBar(NamedTuple):
+    """How many records a day has, and its bar in percent of the fullest day's."""
+
+    day: date
+    records: int
+    percent: int
+
+    @property
+    def top(self) -> int:
+        """Where the bar begins, from above."""
+        return 100 - self.percent
+
+
+def _strip(chosen: AuditFilter) -> list[DayBar]:
+    """The last 30 days; a filter of days only moves within them."""
     zone = scope.zone()
     today = clock.now().astimezone(zone).date()
     first = today - timedelta(days=_STRIP_DAYS - 1)
-    day = cast(func.timezone(zone.key, AuditLog.created_at), Date)
-    anywhen = wanted._replace(since=first, until=today)
-    counted = select(day, func.count()).where(anywhen.condition(), _is_visible()).group_by(day)
+    day_of_record = cast(func.timezone(zone.key, AuditLog.created_at), Date)
+    whole_strip = chosen._replace(since=first, until=today)
+    counted = (
+        select(day_of_record, func.count())
+        .where(whole_strip.condition(), _is_visible())
+        .group_by(day_of_record)
+    )
     counts: dict[date, int] = dict(db.session.execute(counted).all())
     most = max(counts.values(), default=1)
     days = [first + timedelta(days=number) for number in range(_STRIP_DAYS)]
-    return [(each, counts.get(each, 0), 100 * counts.get(each, 0) // most) for each in days]
+    return [DayBar(day, counts.get(day, 0), 100 * counts.get(day, 0) // most) for day in days]
 
 
-def _heads(wanted: Filter) -> dict[str, Any]:
-    """How far the chains of this page were found whole, and since when."""
+class ChainsVerified(NamedTuple):
+    """How far the chains of a page were verified, and when."""
+
+    total: int
+    verified: int
+    verified_at: datetime | None
+    verified_sequence: int | None
+    records_since: int
+
+    @property
+    def is_unverified(self) -> bool:
+        """Whether none of the chains was ever verified."""
+        return self.verified == 0
+
+
+def _chains(chosen: AuditFilter) -> ChainsVerified:
     of_page = select(
         func.count(),
+        func.count(ChainHead.verified_at),
         func.min(ChainHead.verified_at),
-        func.count().filter(ChainHead.verified_at.is_(None)),
-        func.coalesce(func.sum(ChainHead.sequence - ChainHead.verified_sequence), 0),
         func.max(ChainHead.verified_sequence),
+        func.coalesce(func.sum(ChainHead.sequence - ChainHead.verified_sequence), 0),
     )
-    if wanted.agent_id is not None:
-        of_page = of_page.where(ChainHead.agent_id == wanted.agent_id)
+    if chosen.agent_id is not None:
+        of_page = of_page.where(ChainHead.agent_id == chosen.agent_id)
     elif not scope.user().site_admin or scope.chosen_account() is not None:
         chains = select(AuditLog.chain_id).where(AuditLog.account_id.in_(scope.account_ids()))
         of_page = of_page.where(ChainHead.id.in_(chains.distinct()))
-    names = ("chains", "verified_at", "never", "since", "verified_sequence")
-    return dict(zip(names, db.session.execute(of_page).one(), strict=True))
+    return ChainsVerified(*db.session.execute(of_page).one())
 
 
 def _export(kind: str, mimetype: str, lines: Any) -> Response:
-    wanted = Filter.of_request()
-    if wanted.agent_id is not None:
-        scope.agent_or_404(wanted.agent_id)
-    answer = Response(stream_with_context(lines(_streamed(_records(wanted)))), mimetype=mimetype)
-    named = f"audit-{clock.now():%Y-%m-%d}.{kind}"
-    answer.headers["Content-Disposition"] = f"attachment; filename={named}"
+    chosen = AuditFilter.of_request()
+    if chosen.agent_id is not None:
+        scope.agent_or_404(chosen.agent_id)
+    answer = Response(stream_with_context(lines(_streamed(_records(chosen)))), mimetype=mimetype)
+    filename = f"audit-{clock.now():%Y-%m-%d}.{kind}"
+    answer.headers["Content-Disposition"] = f"attachment; filename={filename}"
     return answer
 
 
 def _streamed(query: Select[Any]) -> Iterator[AuditLog]:
-    """The query's records; asked for while they are sent, when the request's session has ended."""
-    yield from db.session.scalars(query.execution_options(yield_per=_EXPORTED_AT_ONCE))
+    """Yield the records; runs while the response is sent, in a database session of its own."""
+    yield from db.session.scalars(query.execution_options(yield_per=_EXPORT_BATCH_ROWS))
 
 
 def _csv_lines(records: Any) -> Iterator[str]:
@@ -231,7 +267,7 @@ def _csv_line(cells: Any) -> str:
 
 def _cell(value: object) -> str:
     text = "" if value is None else str(value)
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return f"'{text}" if text.startswith(_FORMULA_STARTS) else text
 
 
 def _uuid(text: str) -> uuid.UUID | None:

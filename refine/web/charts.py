@@ -1,11 +1,11 @@
-"""The geometry of plots: numbers in, numbers in percent out; the templates draw them as SVG."""
+"""The geometry of plots: figures in, percentages out; the templates draw them as SVG."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-# More than this cannot be told apart on a screen.
-_MOST_POINTS = 300
+# More points than this cannot be told apart on a screen.
+_MAX_POINTS = 300
 
 # From the bottom of a bar to its top, worst last: the eye finds it at the end.
 OUTCOMES = (
@@ -22,7 +22,7 @@ OUTCOMES = (
 
 @dataclass(frozen=True)
 class Moment:
-    """One instant of an agent's ledger: its token mass then, and what happened, if it is marked."""
+    """The token mass of an agent's ledger at an instant; ``mark`` names an event worth marking."""
 
     at: datetime
     tokens: int
@@ -41,9 +41,19 @@ class Plot:
     since: datetime
     until: datetime
 
+    @property
+    def marks_below(self) -> list[tuple[float, float, Moment]]:
+        """The marks that the line is drawn over: saves are many, and matter less."""
+        return [mark for mark in self.marks if mark[2].mark == "save"]
+
+    @property
+    def marks_above(self) -> list[tuple[float, float, Moment]]:
+        """The marks that are drawn over the line."""
+        return [mark for mark in self.marks if mark[2].mark != "save"]
+
 
 def step_plot(moments: Sequence[Moment], budget: int, until: datetime) -> Plot | None:
-    """Return the plot of the mass over time; None where there is nothing to draw."""
+    """Return the plot of the mass over time; None if there are no moments."""
     if not moments:
         return None
     since = min(moments[0].at, until - timedelta(days=1))
@@ -64,13 +74,12 @@ def step_plot(moments: Sequence[Moment], budget: int, until: datetime) -> Plot |
 
 @dataclass(frozen=True)
 class Bar:
-    """One day: where its bar stands, and its parts as (outcome, y, height, count)."""
+    """One day's bar: its place, and its parts as (outcome, y, height, count)."""
 
     day: date
     x: float
     width: float
     parts: list[tuple[str, float, float, int]]
-    total: int
 
 
 def day_bars(days: Mapping[date, Mapping[str, int]], until: date, number: int) -> list[Bar]:
@@ -86,15 +95,13 @@ def day_bars(days: Mapping[date, Mapping[str, int]], until: date, number: int) -
                 height = round(100 * count / most, 3)
                 top = round(top - height, 3)
                 parts.append((outcome, top, height, count))
-        bars.append(
-            Bar(day, round(position * step, 3), round(step * 0.8, 3), parts, sum(counts.values()))
-        )
+        bars.append(Bar(day, round(position * step, 3), round(step * 0.8, 3), parts))
     return bars
 
 
 def _thinned(moments: Sequence[Moment]) -> list[Moment]:
-    """Every mark, and of the rest as many as can be seen, the first and last among them."""
-    every = max(1, len(moments) // _MOST_POINTS)
+    """Keep every marked moment, the first and the last, and as many others as can be seen."""
+    every = max(1, len(moments) // _MAX_POINTS)
     last = len(moments) - 1
     return [
         moment
@@ -104,6 +111,6 @@ def _thinned(moments: Sequence[Moment]) -> list[Moment]:
 
 
 def _round_up(tokens: int) -> int:
-    """The next number that reads well as the end of an axis."""
+    """Return a round number above the mass, for the end of the axis."""
     size: int = 10 ** max(0, len(str(tokens)) - 2)
     return -(-tokens * 11 // 10 // size) * size

@@ -1,4 +1,4 @@
-"""Days in URLs: as the page's time zone has them."""
+"""Days in URLs, in the page's time zone."""
 
 from datetime import date, datetime, timedelta
 
@@ -15,6 +15,6 @@ def day_of(text: str) -> date | None:
 
 
 def midnight(day: date, days_later: int = 0) -> datetime:
-    """Return when a day, or one so many days later, begins."""
+    """Return when a day begins, or the day so many days later."""
     on = day + timedelta(days=days_later)
     return datetime(on.year, on.month, on.day, tzinfo=scope.zone())

@@ -20,8 +20,8 @@ _TITLES_AND_ADVICE = {
 }
 _OTHERWISE = ("Something went wrong", "Try again in a moment.")
 
-# Passwords, whatever their forms call them, and the expired token.
-_NOT_KEPT = ("csrf_token", "password", "again", "present")
+# Passwords, whatever their forms call them, and the token that is out of date.
+_NOT_KEPT = ("csrf_token", "password", "confirm_password", "current_password")
 
 
 def page(error: Exception) -> Response:

@@ -1,4 +1,4 @@
-"""What forms send, brought into the form that is stored."""
+"""Parsing of what forms send."""
 
 from refine.errors import InvalidValue
 
@@ -6,7 +6,7 @@ _MAX_DIGITS = 12
 
 
 def whole_number(text: str, field: str) -> int:
-    """Return the number that somebody typed, with separators or without; or InvalidValue."""
+    """Parse a whole number, with or without thousands separators; raises InvalidValue."""
     digits = text.replace(",", "").strip()
     if not (digits.isascii() and digits.isdigit()) or len(digits) > _MAX_DIGITS:
         raise InvalidValue(f"{field} must be a whole number")

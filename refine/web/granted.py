@@ -1,7 +1,7 @@
-"""What agents let the user read: the only module of the pages that asks for content.
+"""Content that agents let the user read: the only module of the pages that loads content.
 
-Where no grant of the user's own lasts, every function returns None, and the page shows what it
-shows to everybody. A page that shows content leaves the screen when the access ends.
+Without a live grant of the user's own, every function returns None, and the page shows what
+everybody may see. A page that shows content redirects when the access ends.
 """
 
 import uuid
@@ -33,26 +33,26 @@ T = TypeVar("T")
 
 
 def register(app: Flask) -> None:
-    """Give every page its banner, and have those that show content leave in time."""
+    """Give every page its access banner, and redirect pages with content when access ends."""
 
     @app.context_processor
     def _names() -> dict[str, Any]:
         return {"live_grants": live, "shown_under": g.get("shown_under")}
 
     @app.after_request
-    def _leave_in_time(response: Response) -> Response:
+    def _redirect_in_time(response: Response) -> Response:
         grant: LiveGrant | None = g.pop("shown_under", None)
         if grant is not None:
             ended = url_for("access.page", grant_id=grant.id, over=1)
             response.headers["Cache-Control"] = "no-store, private"
             response.headers["Pragma"] = "no-cache"
-            # not a meta element, which tools for accessibility take for a page that runs away
+            # a header, as accessibility tools object to a meta element that redirects
             response.headers["Refresh"] = f"{grant.seconds_left + 1}; url={ended}"
         return response
 
 
 def live() -> list[LiveGrant]:
-    """Return the grants under which the user may read now; asked for once a request."""
+    """Return the grants under which the user may read now; loaded once per request."""
     if not current_user.is_authenticated:
         return []
     if "live_grants" not in g:
@@ -61,29 +61,29 @@ def live() -> list[LiveGrant]:
 
 
 def under(agent_id: int | None) -> LiveGrant | None:
-    """Return the user's live grant for an agent."""
+    """Return the user's live grant for an agent, if any."""
     return next((grant for grant in live() if grant.agent_id == agent_id), None)
 
 
 def memories(agent_id: int, ids: Sequence[int]) -> list[OpenMemory] | None:
-    """Return these memories, with what they say."""
+    """Return these memories with their contents."""
     return _opened(agent_id, lambda grant_id, user: reading.memories(grant_id, user, ids))
 
 
 def search(agent_id: int, text: str, among: Select[Any], **paging: Any) -> Found | None:
-    """Return those of the memories that say ``text``."""
+    """Return the memories whose content contains ``text``."""
     return _opened(
         agent_id, lambda grant_id, user: reading.search(grant_id, user, text, among, **paging)
     )
 
 
 def record(agent_id: int | None, record_id: int) -> OpenRecord | None:
-    """Return what a record says of memories before and after."""
+    """Return the contents that a record holds, before and after."""
     return _opened(agent_id, lambda grant_id, user: reading.record(grant_id, user, record_id))
 
 
 def session(agent_id: int, session_id: uuid.UUID) -> OpenSession | None:
-    """Return what the agent said in a session."""
+    """Return the agent's words in a session."""
     return _opened(agent_id, lambda grant_id, user: reading.session(grant_id, user, session_id))
 
 
@@ -93,7 +93,7 @@ def prompts(agent_id: int) -> dict[str, str | None] | None:
 
 
 def words_of(grant: AccessGrant) -> GrantWords | None:
-    """Return what its user wrote about an access: for themselves, and admins who may see it."""
+    """Return purpose and closing note of an access, to its user and to admins who may see it."""
     user = scope.user()
     return reading.words_of(grant) if user.id == grant.user_id or user.may_act else None
 

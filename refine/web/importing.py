@@ -1,4 +1,4 @@
-"""Memories that an admin brings along in a file: read within the request, kept nowhere else."""
+"""Imports of memory files: read within the request and never stored."""
 
 from functools import partial
 from typing import Any, BinaryIO, NamedTuple, cast
@@ -12,7 +12,7 @@ from refine.extensions import csrf, db
 from refine.models import Agent
 from refine.models.ledger import MEMORY_TYPES
 from refine.transfer.formats import READERS, rows_of
-from refine.transfer.importing import Read, check, import_memories
+from refine.transfer.importing import Read, Report, check, import_memories
 from refine.web import scope
 from refine.web.uploads import LARGEST_FILE_MEGABYTES
 from refine.web.words import IMPORT_FORMATS
@@ -20,52 +20,43 @@ from refine.web.words import IMPORT_FORMATS
 pages = Blueprint("importing", __name__)
 
 _TOO_LARGE = (
-    f"the file has more than {LARGEST_FILE_MEGABYTES} MB; "
-    "larger ones are imported on the server, with `refine import`"
+    f"the file is larger than {LARGEST_FILE_MEGABYTES} MB; "
+    "import larger files on the server, with `refine import`"
 )
 
 
 @pages.get("/agents/<int:agent_id>/import")
 @scope.acting
 def form(agent_id: int) -> str:
-    """Ask for the file."""
+    """Show the import form."""
     return _page(scope.agent_or_404(agent_id), form={})
 
 
 @pages.post("/agents/<int:agent_id>/import")
 @scope.acting
 def take_in(agent_id: int) -> ResponseReturnValue:
-    """Import the file, or only say what of it could be read, and show what became of it."""
+    """Import the file, or only check it, and show the report."""
     agent = scope.agent_or_404(agent_id)
-    db.session.commit()  # no transaction is open while the file comes in
+    db.session.commit()  # no transaction is held open during the upload
     try:
         csrf.protect()
-        sent = _Sent.of_form()
-        if sent.is_check:
-            report = check(sent.read, memory_type=sent.memory_type)
-        else:
-            report = import_memories(
-                agent,
-                sent.read,
-                source=sent.format,
-                memory_type=sent.memory_type,
-                strict=sent.is_strict,
-                user=scope.user(),
-            )
+        upload = _Upload.of_form()
+        report = upload.check() if upload.is_check else upload.import_into(agent)
     except RequestEntityTooLarge:
         return _page(agent, form={}, error=_TOO_LARGE), 413
     except (InvalidValue, Refused) as error:
         db.session.rollback()
         return _page(agent, form=request.form, error=error), 422
     code = 422 if report.is_failure else 200
-    return _page(agent, form=request.form, report=report, is_check=sent.is_check), code
+    return _page(agent, form=request.form, report=report, is_check=upload.is_check), code
 
 
-csrf.exempt(take_in)  # which asks itself: who may not act is refused before the file is read
+# It checks the token itself, once viewers are refused: only then is the file read.
+csrf.exempt(take_in)
 
 
-class _Sent(NamedTuple):
-    """What the form was sent with. The file's name is not looked at: it may say something."""
+class _Upload(NamedTuple):
+    """What the form sent. The file's name is ignored, as it may reveal content."""
 
     read: Read
     format: str
@@ -74,18 +65,33 @@ class _Sent(NamedTuple):
     is_check: bool
 
     @classmethod
-    def of_form(cls) -> "_Sent":
-        """Read it; InvalidValue for what the form does not offer."""
-        form, upload = request.form, request.files.get("file")
-        if not upload:
+    def of_form(cls) -> "_Upload":
+        """Read the form; InvalidValue for values that it does not offer."""
+        form, file = request.form, request.files.get("file")
+        if not file:
             raise InvalidValue("choose a file")
         format_ = _one_of(READERS, "format")
         return cls(
-            read=partial(rows_of, cast(BinaryIO, upload.stream), format_),
+            read=partial(rows_of, cast(BinaryIO, file.stream), format_),
             format=format_,
             memory_type=_one_of(MEMORY_TYPES, "memory_type"),
             is_strict="strict" in form,
             is_check="check" in form,
+        )
+
+    def check(self) -> Report:
+        """Return what of the file could be imported."""
+        return check(self.read, memory_type=self.memory_type)
+
+    def import_into(self, agent: Agent) -> Report:
+        """Import the file as the signed-in user, and return what became of it."""
+        return import_memories(
+            agent,
+            self.read,
+            source=self.format,
+            memory_type=self.memory_type,
+            strict=self.is_strict,
+            user=scope.user(),
         )
 
 

@@ -1,4 +1,4 @@
-"""Figures for Prometheus: all of them from the database, so that every process tells the same."""
+"""Prometheus metrics, all from the database, so that every process reports the same."""
 
 import hmac
 import ipaddress
@@ -26,10 +26,10 @@ pages = Blueprint("metrics", __name__)
 @pages.get("/metrics")
 @public
 def metrics() -> Response:
-    """Sessions, tokens, cost, and the ages of queue and tick; no names, no content.
+    """Report sessions, tokens, cost, and the ages of queue and tick; no names, no content.
 
-    For whoever bears REFINE_METRICS_TOKEN; where none is set, for loopback alone. 503 where the
-    database is away.
+    Answers bearers of REFINE_METRICS_TOKEN, or only loopback if none is set; 503 without a
+    database.
     """
     if not _may_read():
         abort(403)
@@ -47,13 +47,13 @@ def _may_read() -> bool:
     if token is not None:
         given = request.headers.get("Authorization", "")
         return hmac.compare_digest(given.encode(), f"Bearer {token}".encode())
-    # behind a proxy on this machine everybody seems to come from it
+    # behind a proxy on this machine, every request seems to come from it
     is_forwarded = any(name in request.headers for name in ("Forwarded", "X-Forwarded-For"))
     return not is_forwarded and ipaddress.ip_address(request.remote_addr or "::").is_loopback
 
 
 class _Figures(Collector):
-    """What the database says at the moment of the scrape."""
+    """The metrics, read from the database at each scrape."""
 
     def collect(self) -> Iterator[Metric]:
         """Yield every family of metrics."""
@@ -63,7 +63,7 @@ class _Figures(Collector):
         yield _tokens(sums)
         yield CounterMetricFamily(
             "refine_session_cost_usd",
-            "What all sessions cost",
+            "Cost of all sessions",
             value=float(sum(each.cost_usd for each in sums)),
         )
         yield CounterMetricFamily(
@@ -89,7 +89,7 @@ def _sessions(sums: Iterable[SessionSums]) -> Metric:
 
 def _faults(sums: Iterable[SessionSums]) -> Metric:
     family = CounterMetricFamily(
-        "refine_session_faults", "Sessions that ended by a fault, by its kind", labels=["kind"]
+        "refine_session_faults", "Sessions that ended with an error, by its kind", labels=["kind"]
     )
     counts: Counter[str] = Counter()
     for each in sums:
@@ -116,9 +116,13 @@ def _tasks() -> Iterator[Metric]:
         labels=["kind", "status"],
     )
     kept = CounterMetricFamily(
-        "refine_memory_task_memories", "Memories promoted or saved by them", labels=["kind"]
+        "refine_memory_task_memories",
+        "Memories promoted or saved by reflections and extractions",
+        labels=["kind"],
     )
-    cost = CounterMetricFamily("refine_memory_task_cost_usd", "What they cost", labels=["kind"])
+    cost = CounterMetricFamily(
+        "refine_memory_task_cost_usd", "Cost of reflections and extractions", labels=["kind"]
+    )
     tallies = task_totals.sums()
     for tally in tallies:
         ended.add_metric([tally.kind, tally.status], tally.tasks)
@@ -135,7 +139,7 @@ def _waiting_tasks() -> Iterator[Metric]:
     backlog = task_totals.backlog(now)
     queued = GaugeMetricFamily(
         "refine_queued_memory_tasks",
-        "Reflections and extractions that wait for a worker alone",
+        "Reflections and extractions waiting for a worker",
         labels=["kind"],
     )
     queued.add_metric(["reflection"], backlog.reflections)
@@ -143,29 +147,31 @@ def _waiting_tasks() -> Iterator[Metric]:
     yield queued
     yield GaugeMetricFamily(
         "refine_running_memory_tasks",
-        "Reflections and extractions that run",
+        "Reflections and extractions that are running",
         value=MemoryTask.running(),
     )
     yield GaugeMetricFamily(
         "refine_memory_task_queue_age_seconds",
-        "How long the first of those that wait has been due",
+        "How long the oldest waiting reflection or extraction has been due",
         value=(now - backlog.since).total_seconds() if backlog.since is not None else 0,
     )
 
 
 def _ages() -> Iterator[Metric]:
     waiting, since = session_totals.waiting()
-    yield GaugeMetricFamily("refine_queued_sessions", "Sessions that wait", value=waiting)
     yield GaugeMetricFamily(
-        "refine_running_sessions", "Sessions that run", value=RefinementSession.running()
+        "refine_queued_sessions", "Sessions waiting for a worker", value=waiting
+    )
+    yield GaugeMetricFamily(
+        "refine_running_sessions", "Running sessions", value=RefinementSession.running()
     )
     yield GaugeMetricFamily(
         "refine_queue_age_seconds",
-        "How long the oldest of them has waited",
+        "How long the oldest queued session has waited",
         value=(clock.now() - since).total_seconds() if since is not None else 0,
     )
     age = ClockMark.age("tick")
     if age is not None:
         yield GaugeMetricFamily(
-            "refine_tick_age_seconds", "How long ago the clock ticked", value=age.total_seconds()
+            "refine_tick_age_seconds", "Time since the clock last ticked", value=age.total_seconds()
         )

@@ -1,4 +1,4 @@
-"""Operations: queue, workers, clock, and what failed, and why."""
+"""Operations: health checks, running work, and failures by reason."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -19,12 +19,12 @@ pages = Blueprint("ops", __name__)
 
 _FAILURES_OF = timedelta(days=30)
 _SHOWN = 20
-# One that is tried again has the kind of its last error, too.
+# A task that waits for a retry keeps the kind of its last error, but has not ended.
 _HAS_FAILED = MemoryTask.ended_at.is_not(None) & MemoryTask.error_kind.is_not(None)
 
 
 class Failures(NamedTuple):
-    """How much ended by one kind of error, and when the last of it did."""
+    """How many runs ended with one kind of error, and when the last of them did."""
 
     kind: str
     sessions: int
@@ -35,7 +35,7 @@ class Failures(NamedTuple):
 
 @pages.get("/ops")
 def page() -> str:
-    """The whole platform for site admins; for others what concerns their account."""
+    """Show health, running work and failures; platform checks only to site admins."""
     ids = scope.account_ids()
     return render_template(
         "ops/page.html",
@@ -81,7 +81,7 @@ def _tasks(wanted: ColumnElement[bool]) -> Sequence[MemoryTask]:
 
 
 def _failures(ids: Select[int]) -> list[Failures]:
-    """What ended by an error in the last 30 days, the most frequent kind first."""
+    """Count the failures of the last 30 days by kind, the most frequent first."""
     since = clock.now() - _FAILURES_OF
     of_sessions = select(
         RefinementSession.error_kind.label("kind"),

@@ -1,10 +1,12 @@
-"""The front page: what needs attention first, then how things go."""
+"""The front page: first what needs attention, then the last 30 days."""
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import date, timedelta
 
 from flask import Blueprint, render_template, url_for
-from sqlalchemy import and_, func, select
+from sqlalchemy import Select, and_, func, select
 from sqlalchemy.orm import contains_eager
 
 from refine import clock, settings
@@ -16,6 +18,7 @@ from refine.models.runs.run import LIVE
 from refine.models.runs.session import totals as session_totals
 from refine.models.runs.spending import spent_since, spent_usd_of_month
 from refine.models.runs.task import totals as task_totals
+from refine.rules.quantities import plural
 from refine.web import scope
 from refine.web.charts import day_bars
 from refine.web.days import midnight
@@ -24,64 +27,76 @@ pages = Blueprint("overview", __name__)
 
 _DAYS = 30
 _NEXT_SLOTS = 5
-_RUNNING_SHOWN = 10
+_ROWS_SHOWN = 10
 _LATE = timedelta(hours=1)
 _LOST_WITHIN = timedelta(days=1)
+# Worst first, each with its shape.
+_LEVELS = {"bad": "✗", "warn": "!", "calm": "i"}
 
 
 @dataclass(frozen=True)
 class Attention:
-    """Something to look at: how bad it is, what, and where to see it."""
+    """Something to look at: how bad it is, what it is, and where to see it."""
 
     level: str
     text: str
     url: str | None = None
 
+    @property
+    def shape(self) -> str:
+        """The shape of its level, as no level is told by colour alone."""
+        return _LEVELS[self.level]
+
 
 @pages.get("/")
 def page() -> str:
-    """What needs attention, what runs, the last 30 days, the next slots."""
-    at = clock.now()
-    ids = scope.account_ids()
-    zone = scope.zone()
-    today = at.astimezone(zone).date()
+    """Show what needs attention, the last 30 days, what runs, and the next slots."""
+    ids, zone = scope.account_ids(), scope.zone()
+    today = clock.now().astimezone(zone).date()
     first_day = today - timedelta(days=_DAYS - 1)
     since = midnight(first_day)
     days = session_totals.by_day(ids, zone.key, since)
-    running = db.session.scalars(
+    return render_template(
+        "overview/page.html",
+        attention=sorted([*_platform(), *_agents(), *_conversations(), *_accounts()], key=_rank),
+        period=session_totals.period(ids, since),
+        spent=spent_since(ids, since),
+        first_day=first_day,
+        bars=day_bars(days, today, _DAYS),
+        outcomes=_totals(days),
+        running=_running(ids),
+        accounts=_next_accounts(ids),
+        agents=db.session.scalar(select(func.count(Agent.id)).where(Agent.account_id.in_(ids))),
+    )
+
+
+def _running(ids: Select[int]) -> Sequence[RefinementSession]:
+    return db.session.scalars(
         select(RefinementSession)
         .join(RefinementSession.agent)
         .options(contains_eager(RefinementSession.agent))
         .where(Agent.account_id.in_(ids), RefinementSession.status.in_(LIVE))
         .order_by(RefinementSession.created_at)
-        .limit(_RUNNING_SHOWN)
+        .limit(_ROWS_SHOWN)
     ).all()
-    accounts = db.session.scalars(
+
+
+def _next_accounts(ids: Select[int]) -> Sequence[Account]:
+    """The accounts whose slots come next."""
+    return db.session.scalars(
         select(Account)
         .where(Account.id.in_(ids), Account.paused.is_(False), Account.next_due_at.is_not(None))
         .order_by(Account.next_due_at)
         .limit(_NEXT_SLOTS)
     ).all()
-    return render_template(
-        "overview/page.html",
-        attention=sorted([*_platform(), *_agents(), *_conversations(), *_accounts()], key=_gravity),
-        period=session_totals.period(ids, since),
-        spent=spent_since(ids, since),
-        first_day=first_day,
-        bars=day_bars(days, today, _DAYS),
-        outcomes=_summed(days),
-        running=running,
-        accounts=accounts,
-        agents=db.session.scalar(select(func.count(Agent.id)).where(Agent.account_id.in_(ids))),
-    )
 
 
-def _gravity(item: Attention) -> int:
-    return ("bad", "warn", "calm").index(item.level)
+def _rank(item: Attention) -> int:
+    return list(_LEVELS).index(item.level)
 
 
 def _agents() -> list[Attention]:
-    """States of agents, each with the list that shows exactly these."""
+    """The states of agents that need attention, each with a link to the list of these agents."""
     states: list[tuple[State, str, str]] = [
         ("failed", "bad", "whose last session failed"),
         ("lost", "bad", "whose last session lost its worker"),
@@ -94,7 +109,7 @@ def _agents() -> list[Attention]:
     return [
         Attention(
             level,
-            f"{count} agent{'s' if count > 1 else ''} {words}",
+            f"{plural(count, 'agent')} {words}",
             url_for("agents.listing", state=state, account=_named_account()),
         )
         for (state, level, words), count in zip(states, counts, strict=True)
@@ -103,18 +118,12 @@ def _agents() -> list[Attention]:
 
 
 def _conversations() -> list[Attention]:
-    """What was handed over and is gone, with nothing kept of it."""
+    """Conversations that were given up before anything was saved from them."""
     lost = task_totals.conversations_lost(scope.account_ids(), clock.now() - _LOST_WITHIN)
     if not lost:
         return []
-    said = f"{lost} conversation{'s' if lost > 1 else ''} of the last day given up"
-    return [
-        Attention(
-            "bad",
-            f"{said}: nothing of {'them' if lost > 1 else 'it'} was kept",
-            url_for("ops.page", account=_named_account()),
-        )
-    ]
+    text = f"{plural(lost, 'conversation')} given up in the last 24 hours, with nothing saved"
+    return [Attention("bad", text, url_for("ops.page", account=_named_account()))]
 
 
 def _platform() -> list[Attention]:
@@ -127,8 +136,8 @@ def _platform() -> list[Attention]:
         found.append(
             Attention(
                 "calm",
-                "No key for a model's provider is set: agents of rehearsal/ models are answered by "
-                "the rehearsal model, sessions of all others fail.",
+                "No API key is set: agents with a rehearsal/ model are answered by the rehearsal "
+                "model; sessions of all other agents fail.",
             )
         )
     return found
@@ -143,7 +152,7 @@ def _accounts() -> list[Attention]:
         select(Account, is_late, is_capped)
         .where(Account.id.in_(scope.account_ids()), is_late | is_capped)
         .order_by(Account.slug)
-        .limit(_RUNNING_SHOWN)
+        .limit(_ROWS_SHOWN)
     ):
         where = url_for("schedule.page", account=account.slug)
         if late:
@@ -160,9 +169,9 @@ def _named_account() -> str | None:
     return chosen.slug if chosen is not None else None
 
 
-def _summed(days: dict) -> dict[str, int]:  # type: ignore[type-arg]
-    totals: dict[str, int] = {}
+def _totals(days: Mapping[date, Mapping[str, int]]) -> Counter[str]:
+    """How many sessions of all days there are in each status."""
+    totals: Counter[str] = Counter()
     for counts in days.values():
-        for status, count in counts.items():
-            totals[status] = totals.get(status, 0) + count
+        totals.update(counts)
     return totals

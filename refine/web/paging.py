@@ -1,4 +1,4 @@
-"""Long lists, a page at a time, by the last row shown: as fast on page 1,000 as on the first."""
+"""Keyset pagination: page 1,000 of a list is as fast as the first."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,22 +15,17 @@ PAGE_ROWS = 50
 
 @dataclass(frozen=True)
 class Page:
-    """Some rows of a list, and the bookmarks of the pages before and after, where there are any."""
+    """Rows of a list, and the bookmarks of the previous and next page, if any."""
 
     rows: list[Any]
     before: str | None
     after: str | None
 
-    @property
-    def is_first(self) -> bool:
-        """Whether no row comes before."""
-        return self.before is None
-
 
 def page_of(query: Select[Any], *, rows: int = PAGE_ROWS, name: str = "page") -> Page:
-    """Return the page that the URL's ``name`` asks for; the query must be ordered, uniquely.
+    """Return the page that the URL's ``name`` asks for; the query's order must be unique.
 
-    A bookmark that fits no column of the order shows when the database is asked.
+    A bookmark that does not fit the order is a 400; some show only when the database is asked.
     """
     bookmark = request.args.get(name) or None
     try:
@@ -39,7 +34,7 @@ def page_of(query: Select[Any], *, rows: int = PAGE_ROWS, name: str = "page") ->
         if bookmark is None or isinstance(error, OperationalError):
             raise
         db.session.rollback()
-        abort(400, "This page of the list does not exist; begin with the first.")
+        abort(400, "This page of the list does not exist; start from the first page.")
     paging = found.paging
     return Page(
         rows=list(found),

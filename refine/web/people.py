@@ -19,14 +19,14 @@ pages = Blueprint("people", __name__)
 
 @pages.get("/users")
 def listing() -> str:
-    """Who may sign in."""
+    """List the users."""
     return _page()
 
 
 @pages.post("/users")
 @scope.acting
 def invite() -> ResponseReturnValue:
-    """Add a user, and show the link by which they choose a password."""
+    """Add a user, and show the link with which they choose a password."""
     account = scope.account_to_change()
     try:
         invited = User.invite(
@@ -46,9 +46,9 @@ def invite() -> ResponseReturnValue:
 @pages.post("/users/<int:user_id>/invitation")
 @scope.acting
 def invite_again(user_id: int) -> ResponseReturnValue:
-    """A new link for a user: to join, or to choose a new password."""
+    """Create a new link for a user, to join or to choose a new password."""
     user = scope.user_or_404(user_id)
-    _refuse_to_touch_site_admins(user)
+    _protect_site_admins(user)
     link = _link(Invitation.issue(user))
     _record("user_invited", user)
     db.session.commit()
@@ -58,11 +58,11 @@ def invite_again(user_id: int) -> ResponseReturnValue:
 @pages.post("/users/<int:user_id>")
 @scope.acting
 def update(user_id: int) -> ResponseReturnValue:
-    """Change a user's role, or whether they may sign in; their sign-ins end with that."""
+    """Change a user's role, or deactivate them, which ends their sign-ins."""
     user = scope.user_or_404(user_id)
-    _refuse_to_touch_site_admins(user)
+    _protect_site_admins(user)
     if user.id == scope.user().id:
-        flash("You cannot change yourself: ask another admin.", "error")
+        flash("You cannot change your own role or state: ask another admin.", "error")
         return redirect(_listing(), 303)
     form, fields = request.form, dict[str, object]()
     if form.get("role") in ROLES:
@@ -74,7 +74,7 @@ def update(user_id: int) -> ResponseReturnValue:
             SignIn.end_all(user)
         _record("user_updated", user, {"role": user.role, "active": user.active})
     db.session.commit()
-    flash(f"{user.email} is {'' if user.active else 'not active, '}{user.role}.")
+    flash(f"{user.email}: {user.role}, {'active' if user.active else 'not active'}.")
     return redirect(_listing(), 303)
 
 
@@ -91,16 +91,15 @@ def _page(**shown: object) -> str:
         page=page,
         users=[row[0] for row in page.rows],
         account=scope.account_to_change(),
-        roles=ROLES,
         form=request.form,
         **shown,
     )
 
 
-def _refuse_to_touch_site_admins(user: User) -> None:
-    """Who sees every account is not changed by the admin of one."""
+def _protect_site_admins(user: User) -> None:
+    """Only site admins may change site admins."""
     if user.site_admin and not scope.user().site_admin:
-        abort(403, "A site admin can be changed by another site admin alone.")
+        abort(403, "Only a site admin can change a site admin.")
 
 
 def _record(action: str, user: User, data: dict[str, object] | None = None) -> None:

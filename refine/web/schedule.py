@@ -1,6 +1,8 @@
-"""When sessions run by themselves: one account's schedule, in plain words."""
+"""When automatic sessions run: the schedule of one account."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 from zoneinfo import available_timezones
@@ -17,36 +19,28 @@ from refine.jobs.runs import sweep
 from refine.models import Account, Agent, RefinementSession
 from refine.models.runs.session import AUTOMATIC_TRIGGERS
 from refine.models.runs.spending import cost_usd_of_month
+from refine.rules.quantities import plural
 from refine.web import scope
 
 pages = Blueprint("schedule", __name__)
 
 _NEXT_SLOTS = 3
-_OUTCOMES_SHOWN = 20
+_SESSIONS_SHOWN = 20
 
 
 @pages.get("/schedule")
 def page() -> str:
-    """The schedule, its next dates, its last outcomes."""
+    """Show the schedule, its next slots, and recent automatic sessions."""
     return _page(scope.account_to_change())
 
 
 @pages.post("/schedule")
 @scope.acting
 def change() -> ResponseReturnValue:
-    """Take a new schedule, time zone, pause or cost cap."""
+    """Save a new schedule, time zone, pause or cost cap."""
     account = scope.account_to_change()
-    form, fields = request.form, dict[str, Any]()
     try:
-        if "schedule" in form:
-            fields["schedule"] = form["schedule"].strip() or None
-        if "time_zone" in form:
-            fields["time_zone"] = form["time_zone"].strip()
-        if "paused" in form:
-            fields["paused"] = form["paused"] == "1"
-        if "monthly_cost_cap_usd" in form:
-            fields["monthly_cost_cap_usd"] = _usd(form["monthly_cost_cap_usd"])
-        changed = account.configure(user=scope.user(), **fields)
+        changed = account.configure(user=scope.user(), **_sent_settings(request.form))
     except InvalidValue as error:
         db.session.rollback()
         return _page(scope.account_to_change(), error=str(error)), 422
@@ -65,45 +59,77 @@ def run() -> ResponseReturnValue:
         for _, outcome in sweep(account, user=scope.user()):
             outcomes["queued" if outcome.startswith("queued") else outcome] += 1
     except Unreachable:
-        flash("The queue cannot be reached now: what was queued starts by itself later.", "error")
+        flash(
+            "The job queue is unreachable; queued sessions will start automatically once it is "
+            "back.",
+            "error",
+        )
     queued = outcomes.pop("queued", 0)
-    others = "".join(f"; {count} not: {why}" for why, count in outcomes.most_common())
-    flash(f"{queued} session{'' if queued == 1 else 's'} queued{others}.")
+    skipped = "".join(f"; {count} skipped: {why}" for why, count in outcomes.most_common())
+    flash(f"{plural(queued, 'session')} queued{skipped}.")
     return redirect(url_for("sessions.listing", account=_named_account()), 303)
+
+
+def _sent_settings(form: Mapping[str, str]) -> dict[str, Any]:
+    """The fields that a form sent; InvalidValue for what no field can hold."""
+    fields: dict[str, Any] = {}
+    if "schedule" in form:
+        fields["schedule"] = form["schedule"].strip() or None
+    if "time_zone" in form:
+        fields["time_zone"] = form["time_zone"].strip()
+    if "paused" in form:
+        fields["paused"] = form["paused"] == "1"
+    if "monthly_cost_cap_usd" in form:
+        fields["monthly_cost_cap_usd"] = _usd(form["monthly_cost_cap_usd"])
+    return fields
 
 
 def _page(account: Account, error: str | None = None) -> str:
     at = clock.now()
-    slots, slot = [], at
-    for _ in range(_NEXT_SLOTS):
-        slot = account.next_slot(slot)
-        slots.append(slot)
+    cap = account.monthly_cost_cap_usd
+    stored = {
+        "schedule": account.schedule or "",
+        "time_zone": account.time_zone,
+        "monthly_cost_cap_usd": "" if cap is None else cap,
+    }
     return render_template(
         "schedule/page.html",
         account=account,
         error=error,
-        form=request.form,
-        slots=slots,
-        time_zones=sorted(available_timezones()),
-        outcomes=_last_outcomes(account),
+        values={**stored, **request.form},
+        slots=_next_slots(account, at),
+        time_zones=_time_zones(),
+        outcomes=_recent_sessions(account),
         spent_usd=cost_usd_of_month(account, at),
     )
 
 
-def _last_outcomes(account: Account) -> list[RefinementSession]:
-    return list(
-        db.session.scalars(
-            select(RefinementSession)
-            .join(RefinementSession.agent)
-            .options(contains_eager(RefinementSession.agent))
-            .where(
-                Agent.account_id == account.id,
-                RefinementSession.trigger.in_(AUTOMATIC_TRIGGERS),
-            )
-            .order_by(RefinementSession.created_at.desc())
-            .limit(_OUTCOMES_SHOWN)
+def _next_slots(account: Account, at: datetime) -> list[datetime]:
+    slots = [account.next_slot(at)]
+    while len(slots) < _NEXT_SLOTS:
+        slots.append(account.next_slot(slots[-1]))
+    return slots
+
+
+def _time_zones() -> list[str]:
+    """The zones that are named by a place, without aliases and technical names."""
+    technical = ("Etc", "posix", "right")
+    zones = available_timezones()
+    return sorted(zone for zone in zones if "/" in zone and not zone.startswith(technical))
+
+
+def _recent_sessions(account: Account) -> Sequence[RefinementSession]:
+    return db.session.scalars(
+        select(RefinementSession)
+        .join(RefinementSession.agent)
+        .options(contains_eager(RefinementSession.agent))
+        .where(
+            Agent.account_id == account.id,
+            RefinementSession.trigger.in_(AUTOMATIC_TRIGGERS),
         )
-    )
+        .order_by(RefinementSession.created_at.desc())
+        .limit(_SESSIONS_SHOWN)
+    ).all()
 
 
 def _named_account() -> str | None:

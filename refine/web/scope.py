@@ -1,7 +1,7 @@
-"""Who asks, and what they may see: the one place where that is decided.
+"""Who is signed in, and what they may see and do: decided only here.
 
-A site admin sees every account, any other user their own. What lies outside is not found (404),
-so that nobody learns of it; what a user may see but not do is refused (403).
+A site admin sees every account, any other user their own. Anything else is not found (404), so
+that nobody learns whether it exists; an action that a user may not take is refused (403).
 """
 
 import functools
@@ -31,28 +31,28 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 _LARGEST_ID = 2**63 - 1
-_DIGITS_OF_AN_ID = 19
+_MAX_ID_DIGITS = 19
 
 
 def sign_in() -> SignIn:
-    """Return the sign-in that this request came with."""
+    """Return the sign-in of this request."""
     return cast(SignIn, current_user._get_current_object())
 
 
 def user() -> User:
-    """Return who asks."""
+    """Return the signed-in user."""
     return sign_in().user
 
 
 def zone() -> ZoneInfo:
-    """Return the time zone of this page: that of the user's own account."""
+    """Return the time zone of the page, which is that of the user's account."""
     return ZoneInfo(user().account.time_zone)
 
 
 def account_ids() -> Select[int]:
-    """Return a query for the ids of the accounts that this page is about.
+    """Return a query for the ids of the accounts that this page shows.
 
-    Those that the user may see; of these the one of the URL's ``account``, if it names one.
+    All that the user may see, or only the one that the URL's ``account`` names.
     """
     visible = select(Account.id)
     if not user().site_admin:
@@ -62,7 +62,7 @@ def account_ids() -> Select[int]:
 
 
 def chosen_account() -> Account | None:
-    """Return the account that the URL names, None where it names none; 404 for one unseen."""
+    """Return the account that the URL names, or None; 404 if the user may not see it."""
     slug = request.args.get("account", "").strip()
     if not slug:
         return None
@@ -72,57 +72,57 @@ def chosen_account() -> Account | None:
 
 
 def account_to_change() -> Account:
-    """Return the one account that a page of settings is about: the URL's, else the user's own."""
+    """Return the account that a settings page changes: the URL's, or the user's own."""
     return chosen_account() or user().account
 
 
 def chosen_agent() -> Agent | None:
-    """Return the agent that the URL's ``agent`` names by its id; None where it names none."""
+    """Return the agent whose id is the URL's ``agent``, or None; 404 if the user may not see it."""
     agent_id = chosen_agent_id()
     return agent_or_404(agent_id) if agent_id is not None else None
 
 
 def chosen_agent_id() -> int | None:
-    """Return the id in the URL's ``agent``, seen or not; None where there is none."""
+    """Return the id in the URL's ``agent``, unchecked; None without one."""
     text = request.args.get("agent", "")
-    is_id = text.isascii() and text.isdigit() and len(text) < _DIGITS_OF_AN_ID
+    is_id = text.isascii() and text.isdigit() and len(text) < _MAX_ID_DIGITS
     return int(text) if is_id else None
 
 
 def agent_or_404(agent_id: int) -> Agent:
-    """Return the agent of that id, if the user may see it."""
+    """Return the agent with that id, if the user may see it."""
     return _visible(_row(Agent, agent_id), lambda agent: agent.account_id)
 
 
 def session_or_404(session_id: uuid.UUID) -> RefinementSession:
-    """Return the session of that id, if the user may see it."""
+    """Return the session with that id, if the user may see it."""
     found = db.session.get(RefinementSession, session_id)
     return _visible(found, lambda session: session.agent.account_id)
 
 
 def grant_or_404(grant_id: uuid.UUID) -> AccessGrant:
-    """Return the grant of that id, if the user may see that there is one."""
+    """Return the grant with that id, if the user may see it."""
     found = db.session.get(AccessGrant, grant_id)
     return _visible(found, lambda grant: grant.account_id)
 
 
 def record_or_404(record_id: int) -> AuditLog:
-    """Return the audit record of that id, if the user may see it."""
+    """Return the audit record with that id, if the user may see it."""
     return _visible(_row(AuditLog, record_id), lambda record: record.account_id)
 
 
 def user_or_404(user_id: int) -> User:
-    """Return the user of that id, if the user who asks may see them."""
+    """Return the user with that id, if the signed-in user may see them."""
     return _visible(_row(User, user_id), lambda found: found.account_id)
 
 
 def token_or_404(token_id: int) -> ApiToken:
-    """Return the token of that id, if the user may see it."""
+    """Return the token with that id, if the user may see it."""
     return _visible(_row(ApiToken, token_id), lambda token: token.account_id)
 
 
 def acting(view: Callable[P, R]) -> Callable[P, R]:
-    """Refuse viewers: they see, and do not act."""
+    """Refuse viewers, who have read-only access."""
 
     @functools.wraps(view)
     def for_admins(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -134,7 +134,7 @@ def acting(view: Callable[P, R]) -> Callable[P, R]:
 
 
 def site_admins(view: Callable[P, R]) -> Callable[P, R]:
-    """Refuse whoever does not run the whole platform."""
+    """Refuse everybody but site admins."""
 
     @functools.wraps(view)
     def for_site_admins(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -146,7 +146,7 @@ def site_admins(view: Callable[P, R]) -> Callable[P, R]:
 
 
 def public(view: Callable[P, R]) -> Callable[P, R]:
-    """Answer without a sign-in. Everything else wants one."""
+    """Allow the view without a sign-in; every other view requires one."""
     view.is_public = True  # type: ignore[attr-defined]
     return view
 

@@ -1,10 +1,12 @@
-"""Sessions: a list, and each one, live while it runs."""
+"""Sessions: the list, and a page for each, which is live while the session runs."""
 
 import uuid
+from datetime import date
+from typing import NamedTuple
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
-from sqlalchemy import select
+from sqlalchemy import Select, select
 from sqlalchemy.orm import contains_eager
 
 from refine.errors import Refused
@@ -18,7 +20,7 @@ from refine.refinement.time_machine import UndoConflict
 from refine.web import granted, scope
 from refine.web.days import day_of, midnight
 from refine.web.paging import page_of
-from refine.web.words import TRIGGERS
+from refine.web.words import STATUSES, TRIGGERS
 
 pages = Blueprint("sessions", __name__)
 
@@ -26,54 +28,82 @@ _STATUSES = (*LIVE, *ENDED)
 _STEPS_SHOWN = 100
 
 
+class SessionFilter(NamedTuple):
+    """Which sessions the URL asks for."""
+
+    status: str
+    trigger: str
+    since: date | None
+    is_lost: bool
+    agent: Agent | None
+
+    @classmethod
+    def of_request(cls) -> "SessionFilter":
+        """Read the filter from the URL; invalid values are ignored."""
+        args = request.args
+        return cls(
+            status=args.get("status", "") if args.get("status") in _STATUSES else "",
+            trigger=args.get("trigger", "") if args.get("trigger") in TRIGGERS else "",
+            since=day_of(args.get("since", "")),
+            is_lost=bool(args.get("lost")),
+            agent=scope.chosen_agent(),
+        )
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether the filter leaves out any sessions."""
+        return any(self)
+
+    def query(self) -> Select[RefinementSession]:
+        """Return the query for the sessions, newest first, with their agents."""
+        query = (
+            select(RefinementSession)
+            .join(RefinementSession.agent)
+            .options(contains_eager(RefinementSession.agent))
+            .where(Agent.account_id.in_(scope.account_ids()))
+            .order_by(RefinementSession.created_at.desc(), RefinementSession.id)
+        )
+        if self.status:
+            query = query.where(RefinementSession.status == self.status)
+        if self.trigger:
+            query = query.where(RefinementSession.trigger == self.trigger)
+        if self.since is not None:
+            query = query.where(RefinementSession.created_at >= midnight(self.since))
+        if self.is_lost:
+            query = query.where(RefinementSession.error_kind == "worker_lost")
+        if self.agent is not None:
+            query = query.where(RefinementSession.agent_id == self.agent.id)
+        return query
+
+
 @pages.get("/sessions")
 def listing() -> str:
-    """All sessions, newest first."""
-    query = (
-        select(RefinementSession)
-        .join(RefinementSession.agent)
-        .options(contains_eager(RefinementSession.agent))
-        .where(Agent.account_id.in_(scope.account_ids()))
-        .order_by(RefinementSession.created_at.desc(), RefinementSession.id)
-    )
-    status, trigger = request.args.get("status", ""), request.args.get("trigger", "")
-    if status in _STATUSES:
-        query = query.where(RefinementSession.status == status)
-    if trigger in TRIGGERS:
-        query = query.where(RefinementSession.trigger == trigger)
-    if (since := day_of(request.args.get("since", ""))) is not None:
-        query = query.where(RefinementSession.created_at >= midnight(since))
-    if request.args.get("lost"):
-        query = query.where(RefinementSession.error_kind == "worker_lost")
-    if (agent := scope.chosen_agent()) is not None:
-        query = query.where(RefinementSession.agent_id == agent.id)
-    page = page_of(query)
+    """List the sessions, newest first."""
+    chosen = SessionFilter.of_request()
+    page = page_of(chosen.query())
     return render_template(
         "sessions/listing.html",
         page=page,
         sessions=[row[0] for row in page.rows],
-        status=status if status in _STATUSES else "",
-        trigger=trigger if trigger in TRIGGERS else "",
-        lost=bool(request.args.get("lost")),
-        since=since,
-        agent=agent,
-        statuses=_STATUSES,
+        filter=chosen,
+        agent=chosen.agent,
+        statuses=[(status, STATUSES[status].word) for status in _STATUSES],
     )
 
 
 @pages.get("/sessions/<uuid:session_id>")
 def page(session_id: uuid.UUID) -> str:
-    """One session: its steps and figures; while it runs, the page keeps itself fresh."""
+    """Show a session's steps and figures; while it runs, the page updates automatically."""
     session = scope.session_or_404(session_id)
-    # read before the rest, as reading commits; a live session has said nothing yet
+    # opened first, as reading commits; a live session has nothing to open yet
     opened = None if session.is_live else granted.session(session.agent_id, session_id)
-    return render_template("sessions/page.html", **_shown(session_id), opened=opened)
+    return render_template("sessions/page.html", **_context(session_id), opened=opened)
 
 
 @pages.get("/sessions/<uuid:session_id>/_live")
 def live(session_id: uuid.UUID) -> str:
-    """The part of the page that changes while the session runs."""
-    return render_template("sessions/_live.html", **_shown(session_id))
+    """Return the fragment of the page that changes while the session runs."""
+    return render_template("sessions/_live.html", **_context(session_id))
 
 
 @pages.post("/sessions/<uuid:session_id>/stop")
@@ -84,7 +114,7 @@ def stop(session_id: uuid.UUID) -> ResponseReturnValue:
     try:
         session.request_stop(scope.user())
         db.session.commit()
-        flash("The session was asked to stop: it ends before its next step. What was done stays.")
+        flash("Stop requested: the session ends before its next step. Changes so far are kept.")
     except Refused as refusal:
         db.session.rollback()
         flash(f"{str(refusal).capitalize()}.")
@@ -94,15 +124,14 @@ def stop(session_id: uuid.UUID) -> ResponseReturnValue:
 @pages.get("/sessions/<uuid:session_id>/undo")
 @scope.acting
 def undo_form(session_id: uuid.UUID) -> ResponseReturnValue:
-    """What an undo would change, before anything is changed."""
+    """Show what an undo would change, without changing anything."""
     return _undo_page(session_id, and_after=bool(request.args.get("and_after")))
 
 
 @pages.post("/sessions/<uuid:session_id>/undo")
 @scope.acting
 def undo(session_id: uuid.UUID) -> ResponseReturnValue:
-    """Undo the session, or it and everything after it; changes nothing where something is in the
-    way."""
+    """Undo the session, alone or with everything after it; a conflict changes nothing."""
     session = scope.session_or_404(session_id)
     and_after = request.form.get("and_after") == "1"
     try:
@@ -113,7 +142,7 @@ def undo(session_id: uuid.UUID) -> ResponseReturnValue:
         db.session.rollback()
         return _undo_page(session_id, and_after=and_after)
     if done.is_done:
-        flash(f"Nothing was changed: {session.undone_by_label} had undone this session before.")
+        flash(f"Nothing was changed: {session.undone_by_label} already undid this session.")
     else:
         flash(f"Undone: {done.effect}.")
     db.session.commit()
@@ -140,7 +169,7 @@ def _undo_page(session_id: uuid.UUID, *, and_after: bool) -> ResponseReturnValue
     return page, 409 if refusal is not None else 200
 
 
-def _shown(session_id: uuid.UUID) -> dict[str, object]:
+def _context(session_id: uuid.UUID) -> dict[str, object]:
     session = scope.session_or_404(session_id)
     records = db.session.scalars(
         select(AuditLog)

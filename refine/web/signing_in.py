@@ -1,4 +1,4 @@
-"""Signing in and out; invitations and passwords."""
+"""Signing in and out, invitations, and passwords."""
 
 from urllib.parse import urlsplit
 
@@ -51,7 +51,7 @@ def protect(area: Blueprint) -> None:
 @pages.get("/sign-in")
 @scope.public
 def form() -> ResponseReturnValue:
-    """The form."""
+    """Show the sign-in form."""
     if current_user.is_authenticated:
         return redirect(_target())
     return _form()
@@ -60,7 +60,7 @@ def form() -> ResponseReturnValue:
 @pages.post("/sign-in")
 @scope.public
 def sign_in() -> ResponseReturnValue:
-    """Check e-mail and password; the same answer, in the same time, whoever is asked for."""
+    """Check e-mail and password; neither answer nor time tells who has an account."""
     email, password = request.form.get("email", ""), request.form.get("password", "")
     address = request.remote_addr or "?"
     try:
@@ -74,7 +74,7 @@ def sign_in() -> ResponseReturnValue:
         SignInFailure.note(email, address)
         _record_failure(email)
         db.session.commit()
-        return _form("E-mail or password is not right.", email), 422
+        return _form("Incorrect e-mail or password.", email), 422
     _begin(user)
     db.session.commit()
     return redirect(_target(), 303)
@@ -82,7 +82,7 @@ def sign_in() -> ResponseReturnValue:
 
 @pages.post("/sign-out")
 def sign_out() -> ResponseReturnValue:
-    """End this sign-in, here and on the server, and have the browser forget the pages."""
+    """End this sign-in, in the browser and on the server, and clear the browser's cache."""
     user = scope.user()
     scope.sign_in().end()
     user.record("user_signed_out", by=user)
@@ -97,7 +97,7 @@ def sign_out() -> ResponseReturnValue:
 @pages.get("/invitations/<secret>")
 @scope.public
 def invitation(secret: str) -> ResponseReturnValue:
-    """Where an invited person chooses a password."""
+    """Show an invited user the form to choose a password."""
     found = Invitation.open(secret)
     if found is None:
         return render_template("signing_in/invitation_gone.html"), 404
@@ -107,7 +107,7 @@ def invitation(secret: str) -> ResponseReturnValue:
 @pages.post("/invitations/<secret>")
 @scope.public
 def accept(secret: str) -> ResponseReturnValue:
-    """Take the password, and sign in."""
+    """Set the password, and sign in."""
     found = Invitation.open(secret)
     if found is None:
         return render_template("signing_in/invitation_gone.html"), 404
@@ -126,17 +126,17 @@ def accept(secret: str) -> ResponseReturnValue:
 
 @pages.get("/profile")
 def profile() -> ResponseReturnValue:
-    """Who is signed in."""
+    """Show the signed-in user."""
     return render_template("signing_in/profile.html")
 
 
 @pages.post("/profile/password")
 def change_password() -> ResponseReturnValue:
-    """Change the own password; every other browser is signed out."""
+    """Change one's own password; all other browsers are signed out."""
     user = scope.user()
     try:
-        if not user.has_password(request.form.get("present", "")):
-            raise InvalidValue("the present password is not right")
+        if not user.has_password(request.form.get("current_password", "")):
+            raise InvalidValue("the current password is wrong")
         user.set_password(_new_password())
     except InvalidValue as error:
         db.session.rollback()
@@ -144,7 +144,7 @@ def change_password() -> ResponseReturnValue:
     SignIn.end_all(user, except_for=scope.sign_in())
     user.record("user_password_changed", by=user)
     db.session.commit()
-    flash("Your password is changed. Other browsers were signed out.")
+    flash("Password changed. You were signed out of all other browsers.")
     return redirect(url_for("signing_in.profile"), 303)
 
 
@@ -153,14 +153,14 @@ def _form(error: str | None = None, email: str = "") -> str:
 
 
 def _begin(user: User) -> None:
-    """A new sign-in begins with a new cookie: nothing of the one before is kept."""
+    """Sign in with a new cookie: nothing of the previous one is kept."""
     session.clear()
     login_user(SignIn.begin(user))
     user.record("user_signed_in", by=user)
 
 
 def _record_failure(email: str) -> None:
-    """In the chain of the user's account, else in the platform's: the same work for anybody."""
+    """Record a failed sign-in, with the same work whether or not the user exists."""
     known = User.by_email(email)
     if known is not None:
         known.record("user_sign_in_failed")
@@ -170,17 +170,17 @@ def _record_failure(email: str) -> None:
 
 def _new_password() -> str:
     chosen = request.form.get("password", "")
-    if chosen != request.form.get("again", ""):
-        raise InvalidValue("the two passwords are not the same")
+    if chosen != request.form.get("confirm_password", ""):
+        raise InvalidValue("the two passwords do not match")
     return chosen
 
 
 def _next() -> str:
-    """Where to go on, if it is a page of this site."""
-    asked = request.values.get("next", "")
-    parts = urlsplit(asked)
-    is_ours = asked.startswith("/") and not asked.startswith("//") and "\\" not in asked
-    return asked if is_ours and not parts.netloc and not parts.scheme else ""
+    """The page to go to after signing in; empty unless it is on this site."""
+    path = request.values.get("next", "")
+    parts = urlsplit(path)
+    is_local = path.startswith("/") and not path.startswith("//") and "\\" not in path
+    return path if is_local and not parts.netloc and not parts.scheme else ""
 
 
 def _target() -> str:

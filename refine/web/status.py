@@ -1,4 +1,4 @@
-"""Whether this process can serve: for load balancers."""
+"""Liveness and readiness, for load balancers."""
 
 from flask import Blueprint, Response, current_app, jsonify
 
@@ -11,17 +11,16 @@ pages = Blueprint("status", __name__)
 @pages.get("/healthz")
 @public
 def healthz() -> Response:
-    """200 as long as the process answers."""
+    """Answer 200 while the process runs."""
     return jsonify(status="ok")
 
 
 @pages.get("/readyz")
 @public
 def readyz() -> tuple[Response, int]:
-    """200 if database, migrations, keys and Redis are there, else 503; says which is not.
+    """Answer 200 if database, migrations, keys and Redis are available, else 503; name each state.
 
-    A clock that stopped makes it ``degraded``, but not unready: pages and API answer all the same,
-    and say so.
+    With a stopped clock the status is ``degraded`` but ready: pages and API still work.
     """
     found = checks(current_app)
     ready = all(check.is_ok for check in found)

@@ -1,4 +1,4 @@
-"""Platform tokens: by them an agents' platform speaks for an account. Shown once."""
+"""API tokens: listed and revoked; platform tokens are also created, and shown once."""
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
@@ -15,14 +15,14 @@ pages = Blueprint("tokens", __name__)
 
 @pages.get("/tokens")
 def listing() -> str:
-    """The tokens of the account; agents' own tokens are listed, and not made here."""
+    """List the tokens; agent tokens are created elsewhere."""
     return _page()
 
 
 @pages.post("/tokens")
 @scope.acting
 def mint() -> ResponseReturnValue:
-    """Make a platform token, and show it, this once."""
+    """Create a platform token, and show it once."""
     _, secret = ApiToken.mint(account=scope.account_to_change(), user=scope.user())
     db.session.commit()
     return _page(secret)
@@ -31,11 +31,11 @@ def mint() -> ResponseReturnValue:
 @pages.post("/tokens/<int:token_id>/revoke")
 @scope.acting
 def revoke(token_id: int) -> ResponseReturnValue:
-    """End a token for good."""
+    """Revoke a token for good."""
     token = scope.token_or_404(token_id)
     token.revoke(scope.user())
     db.session.commit()
-    flash(f"The token {token.hint}… is revoked.")
+    flash(f"Token {token.hint}… revoked.")
     return redirect(url_for("tokens.listing", account=request.args.get("account") or None), 303)
 
 

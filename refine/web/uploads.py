@@ -1,4 +1,4 @@
-"""Files that people send: they stay in memory, so that nothing of them is ever on a disk."""
+"""Uploaded files stay in memory, so that their contents never reach a disk."""
 
 import io
 from typing import IO
@@ -8,19 +8,19 @@ from werkzeug.formparser import FormDataParser
 
 LARGEST_FILE_MEGABYTES = 4
 
-# Beside the file there are the other fields of its form. A form without a file is smaller still.
+# Room for the other fields beside the file.
 _LARGEST_FORM_BYTES = LARGEST_FILE_MEGABYTES * 1024 * 1024 + 64 * 1024
 
 
 class Request(flask.Request):
-    """A request whose files are never written to temporary ones; in return its forms are bounded.
+    """A request that keeps uploads in memory, and limits the size of forms in return.
 
-    Werkzeug spools a file of more than 500 kB to the disk. A form that is too large is
-    RequestEntityTooLarge, for whoever looks into it.
+    Werkzeug by itself spools files of more than 500 kB to the disk. Reading a form that is too
+    large raises RequestEntityTooLarge.
     """
 
     def make_form_data_parser(self) -> FormDataParser:
-        """Return the parser of this request's form."""
+        """Return the form parser, with the limit set."""
         self.max_content_length = _LARGEST_FORM_BYTES
         return super().make_form_data_parser()
 

@@ -1,7 +1,7 @@
-"""How pages say things: times, numbers, states, actions. Filters and names for all templates."""
+"""The wording of the pages: times, numbers, states, actions. Filters and names for templates."""
 
 import re
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
@@ -12,47 +12,56 @@ from flask_login import current_user
 from markupsafe import Markup, escape
 
 from refine import clock
-from refine.llm.rehearsal import MODEL_PREFIX
 from refine.models.runs.access import REASONS
+from refine.rules import quantities
+from refine.rules.quantities import plural
 from refine.rules.schedules import describe_schedule
-from refine.web import scope
+from refine.web import presenting, scope
+from refine.web.presenting import Badge
 
-# Word, and the shape beside it: no state is told by colour alone.
 STATUSES = {
-    "queued": ("queued", "◔", "live"),
-    "running": ("running", "▶", "live"),
-    "completed": ("completed", "✓", "ok"),
-    "incomplete": ("incomplete", "◑", "warn"),
-    "rolled_back": ("rolled back", "↶", "warn"),
-    "declined": ("declined", "–", "warn"),
-    "skipped": ("skipped", "○", "calm"),
-    "failed": ("failed", "✗", "bad"),
+    "queued": Badge("queued", "◔", "live"),
+    "running": Badge("running", "▶", "live"),
+    "completed": Badge("completed", "✓", "ok"),
+    "incomplete": Badge("incomplete", "◑", "warn"),
+    "rolled_back": Badge("rolled back", "↶", "warn"),
+    "declined": Badge("declined", "–", "warn"),
+    "skipped": Badge("skipped", "○", "calm"),
+    "failed": Badge("failed", "✗", "bad"),
 }
 
-# What is asked of an agent between its sessions, by what it is about.
+# Work that an agent does between its sessions, by its subject.
 TASK_KINDS = {"reflection": "reflection", "extraction": "conversation"}
 
 TRIGGERS = {
-    "weekly": "by the schedule",
-    "over_budget": "by the budget check",
-    "manual": "by hand",
-    "api": "by its platform",
-    "cli": "on the command line",
+    "weekly": "schedule",
+    "over_budget": "budget check",
+    "manual": "manual",
+    "api": "API",
+    "cli": "command line",
 }
 
-# What became of a request for access.
+# What the plot of an agent's mass marks.
+MARKS = {
+    "session": "session ended",
+    "undo": "undone or rolled back",
+    "save": "memory saved",
+}
+
+ROLES = {"admin": "admin (can make changes)", "viewer": "viewer (read-only)"}
+
 ACCESS_STATES = {
-    "requested": ("asked", "◔", "live"),
-    "granted": ("may read", "◉", "warn"),
-    "declined": ("declined", "–", "calm"),
-    "failed": ("failed", "✗", "bad"),
-    "lapsed": ("lapsed", "○", "calm"),
-    "ended": ("ended", "✓", "ok"),
+    "requested": Badge("requested", "◔", "live"),
+    "granted": Badge("granted", "◉", "warn"),
+    "declined": Badge("declined", "–", "calm"),
+    "failed": Badge("failed", "✗", "bad"),
+    "lapsed": Badge("lapsed", "○", "calm"),
+    "ended": Badge("ended", "✓", "ok"),
 }
 
 ACCESS_ENDS = {
-    "expired": "its time was over",
-    "ended_by_user": "ended by who had it",
+    "expired": "time expired",
+    "ended_by_user": "ended by the user",
     "revoked_by_agent": "revoked by the agent",
     "revoked_by_admin": "revoked by an admin",
 }
@@ -69,16 +78,16 @@ ACTIONS = {
     "memory_refinement_incomplete": "session ended early",
     "memory_refinement_failed": "session failed",
     "memory_refinement_rollback": "session rolled back or undone",
-    "refinement_queued": "session asked for",
+    "refinement_queued": "session requested",
     "memory_saved": "memory saved",
     "memory_imported": "memories imported",
     "memory_promoted": "memory promoted to core",
     "memory_reflection_ended": "reflection ended",
-    "memory_extraction_ended": "extraction from a conversation ended",
+    "memory_extraction_ended": "conversation extraction ended",
     "memory_discarded": "memory discarded",
     "memory_restored": "memory restored",
     "memory_constitutional_toggle": "constitutional flag changed",
-    "memory_access_requested": "access asked for",
+    "memory_access_requested": "access requested",
     "memory_access_granted": "access granted",
     "memory_access_declined": "access declined",
     "memory_access_failed": "access not granted",
@@ -88,8 +97,8 @@ ACTIONS = {
     "memory_access_revoked": "access revoked",
     "memory_access_noted": "closing note written",
     "agent_created": "agent added",
-    "agent_settings_update": "agent's settings changed",
-    "account_settings_update": "account's settings changed",
+    "agent_settings_update": "agent settings changed",
+    "account_settings_update": "account settings changed",
     "account_created": "account added",
     "user_created": "user added",
     "user_invited": "user invited",
@@ -99,28 +108,28 @@ ACTIONS = {
     "user_signed_in": "signed in",
     "user_signed_out": "signed out",
     "user_sign_in_failed": "sign-in failed",
-    "token_minted": "token minted",
+    "token_minted": "token created",
     "token_revoked": "token revoked",
     "keys_rotated": "keys rotated",
 }
 
 IMPORT_FORMATS = {
-    "letta": "Letta: an agent file (.af), or passages as its API lists them",
-    "mem0": "mem0: JSON of get_all",
+    "letta": "Letta: agent file (.af), or passages from its API",
+    "mem0": "mem0: JSON from get_all",
     "mcp": "MCP memory server: JSON Lines",
-    "refine": "Refine: a full export",
+    "refine": "Refine: full export",
 }
 
-# What forms call a field, and errors do by its name.
+# Field names as the forms show them; error messages use the names themselves.
 LABELS = {
     "model_id": "model",
-    "core_token_budget": "budget of core memory",
+    "core_token_budget": "core memory budget",
     "refinement_threshold": "retention threshold",
     "time_zone": "time zone",
     "monthly_cost_cap_usd": "monthly cost cap",
     "email": "e-mail",
     "duration_minutes": "duration",
-    "memory_type": "kind of memory",
+    "memory_type": "memory type",
 }
 _FIELD = re.compile(rf"\b({'|'.join(LABELS)})\b")
 _CODE = re.compile("`([^`]+)`")
@@ -129,15 +138,15 @@ _CODE = re.compile("`([^`]+)`")
 def register(app: Flask) -> None:
     """Give the templates their filters and names."""
     for filter_ in (
-        *(when, when_in, day, ago, number, usd, action, describe_schedule),
-        *(first_upper, labelled, with_code),
+        *(when, when_in, day, ago, number, usd, plural, action, describe_schedule),
+        *(first_upper, spaced, labelled, with_code),
     ):
         app.add_template_filter(filter_)
     app.context_processor(_names)
 
 
 def when(at: datetime | None) -> Markup | str:
-    """An instant in the page's time zone, with UTC on hovering."""
+    """Format an instant in the page's time zone, with UTC in the tooltip."""
     if at is None:
         return "never"
     local = at.astimezone(scope.zone())
@@ -149,7 +158,7 @@ def when(at: datetime | None) -> Markup | str:
 
 
 def when_in(at: datetime, zone: str) -> Markup | str:
-    """An instant in another zone than the page's, which is named."""
+    """Format an instant in a zone of its own; the page must name that zone."""
     local = at.astimezone(ZoneInfo(zone))
     return Markup('<time datetime="{}">{}</time>').format(
         at.astimezone(UTC).isoformat(timespec="seconds"),
@@ -158,70 +167,65 @@ def when_in(at: datetime, zone: str) -> Markup | str:
 
 
 def day(on: datetime | date) -> str:
-    """A day, in the page's time zone."""
+    """Format a day in the page's time zone."""
     local = on.astimezone(scope.zone()) if isinstance(on, datetime) else on
     return f"{local.day} {local:%b %Y}"
 
 
 def ago(at: datetime | None) -> str:
-    """How long ago, or in how long, roughly; beside the absolute time, never instead of it."""
-    if at is None:
-        return ""
-    passed = clock.now() - at
-    words = _span(abs(passed))
-    return f"{words} ago" if passed >= timedelta(0) else f"in {words}"
+    """Say roughly how long ago an instant was, or in how long it will be; empty for None.
+
+    Shown beside the absolute time, never instead of it.
+    """
+    return "" if at is None else quantities.ago(clock.now() - at)
 
 
 def number(value: int | None) -> str:
-    """A whole number with separators; a dash where there is none."""
+    """Format a whole number with separators; a dash for None."""
     return "–" if value is None else f"{value:,}"
 
 
 def usd(value: Decimal | float) -> str:
-    """An amount in dollars, to the cent; to four places below one."""
+    """Format dollars to the cent; below one dollar, to four places."""
     amount = Decimal(value)
     return f"${amount:,.2f}" if amount >= 1 or amount == 0 else f"${amount:.4f}"
 
 
 def first_upper(text: str) -> str:
-    """A text with its first letter as a capital, and the rest as it is."""
+    """Capitalize the first letter and leave the rest as it is."""
     return text[:1].upper() + text[1:]
 
 
+def spaced(name: str) -> str:
+    """Turn an identifier into words: ``worker_lost`` into "worker lost"."""
+    return name.replace("_", " ")
+
+
 def labelled(text: str) -> str:
-    """A text in which fields are called what the forms call them."""
+    """Replace the names of fields by the labels that the forms give them."""
     return _FIELD.sub(lambda field: LABELS[field[0]], str(text))
 
 
 def with_code(text: str) -> Markup:
-    """A text whose commands, between backticks, are set as such."""
+    """Mark up commands between backticks as code."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped here
 
 
 def action(name: str) -> str:
-    """An audit action in words."""
-    return ACTIONS.get(name, name.replace("_", " "))
+    """Name an audit action in words."""
+    return ACTIONS.get(name, spaced(name))
 
 
 def here(**changed: object) -> str:
-    """This page with other arguments in its URL; None takes one away."""
+    """Return the URL of this page with other arguments; None removes one."""
     args = {**request.args.to_dict(), **changed}
     wanted = urlencode({name: value for name, value in args.items() if value is not None})
     return f"{request.path}?{wanted}" if wanted else request.path
 
 
 def here_to(endpoint: str, **values: Any) -> str:
-    """Another page about the account that this page is about."""
+    """Return the URL of another page for the same account."""
     return url_for(endpoint, account=request.args.get("account") or None, **values)
-
-
-def _span(span: timedelta) -> str:
-    seconds = int(span.total_seconds())
-    for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
-        if seconds >= size:
-            count = seconds // size
-            return f"{count} {unit}{'s' if count > 1 else ''}"
-    return f"{seconds} second{'' if seconds == 1 else 's'}"
 
 
 def _names() -> dict[str, Any]:
@@ -229,11 +233,13 @@ def _names() -> dict[str, Any]:
         "STATUSES": STATUSES,
         "TASK_KINDS": TASK_KINDS,
         "TRIGGERS": TRIGGERS,
+        "MARKS": MARKS,
+        "ROLES": ROLES,
         "ACCESS_STATES": ACCESS_STATES,
         "ACCESS_REASONS": REASONS,
         "ACCESS_ENDS": ACCESS_ENDS,
         "ACTIONS": ACTIONS,
-        "REHEARSAL_PREFIX": MODEL_PREFIX,
+        "view": presenting,
         "is_signed_in": current_user.is_authenticated,
         "here": here,
         "here_to": here_to,

@@ -38,7 +38,7 @@ def ask(page: Page, agent: Agent) -> None:
     page.get_by_role("link", name="Read memories…").click()
     page.get_by_label("Reason").select_option("failed_session")
     page.get_by_label("Purpose").fill(PURPOSE)
-    page.get_by_label("For how long").select_option("30")
+    page.get_by_label("Duration").select_option("30")
     button(page, "Ask Wren").click()
 
 
@@ -79,7 +79,7 @@ def kept_in_browser(page: Page) -> str:
 
 def reads_nothing(page: Page, agent: Agent) -> None:
     page.goto(f"/agents/{agent.id}/ledger")
-    expect(page.get_by_text("Sealed: ids")).to_be_visible()
+    expect(page.get_by_text("Contents are sealed")).to_be_visible()
     expect(page.get_by_text(CANARY)).to_have_count(0)
 
 
@@ -90,22 +90,22 @@ def test_asked_granted_read_and_ended(desk: Page, agent: Agent, model: ScriptedM
     desk.goto(f"/agents/{agent.id}/ledger")
     expect(desk.get_by_text(CANARY)).to_have_count(0)
     ask(desk, agent)
-    expect(state(desk, "may read")).to_be_visible()
+    expect(state(desk, "granted")).to_be_visible()
     desk.get_by_role("link", name="Read memories", exact=True).click()
     expect(desk.get_by_text(CANARY)).to_be_visible()
     expect(banner(desk)).to_contain_text(PURPOSE)
-    desk.get_by_label("Search in these").fill("BEANS")
+    desk.get_by_label("Search these memories").fill("BEANS")
     button(desk, "Search").click()
     expect(desk.get_by_text("beans by the fence")).to_be_visible()
     expect(desk.get_by_text(CANARY)).to_have_count(0)
     assert "beans" not in desk.evaluate("location.href").lower()
-    desk.get_by_role("button", name="End now: access to Wren").click()
+    desk.get_by_role("button", name="End access to Wren").click()
     expect(state(desk, "ended")).to_be_visible()
     desk.get_by_label("What did you find").fill("Its style asked it to decline.")
-    button(desk, "Keep the note").click()
+    button(desk, "Save note").click()
 
     expect(desk.get_by_text("Its style asked it to decline.")).to_be_visible()
-    expect(rows(desk, "What happened")).to_have_count(6)
+    expect(rows(desk, "Records of this access")).to_have_count(6)
     expect(banner(desk)).to_have_count(0)
     asked = model.requests[0]["messages"][1]["content"]
     assert PURPOSE in asked
@@ -131,7 +131,9 @@ def test_an_answer_of_another_model_shows_nothing(
     ask(desk, agent)
 
     expect(state(desk, "failed")).to_be_visible()
-    expect(rows(desk, "What happened").last).to_contain_text("another model than the agent's own")
+    expect(rows(desk, "Records of this access").last).to_contain_text(
+        "another model than the agent's own"
+    )
     desk.goto(f"/agents/{agent.id}/ledger")
     expect(desk.get_by_text(CANARY)).to_have_count(0)
 
@@ -180,9 +182,9 @@ def test_who_reads_already_is_led_there_instead_of_asking_twice(
 ) -> None:
     desk.goto(f"/access/new?agent={agent.id}")
 
-    desk.get_by_role("link", name="You have an open request or access for Wren").click()
+    desk.get_by_role("link", name="View it.").click()
 
-    expect(state(desk, "may read")).to_be_visible()
+    expect(state(desk, "granted")).to_be_visible()
 
 
 def test_a_viewer_finds_no_way_to_ask(page: Page, agent: Agent) -> None:
@@ -191,7 +193,7 @@ def test_a_viewer_finds_no_way_to_ask(page: Page, agent: Agent) -> None:
     sign_in(page, "viewer@example.org")
 
     page.goto(f"/agents/{agent.id}/ledger")
-    expect(page.get_by_text("Sealed: ids")).to_be_visible()
+    expect(page.get_by_text("Contents are sealed")).to_be_visible()
     expect(page.get_by_role("link", name="Read memories…")).to_have_count(0)
     page.goto(f"/access/new?agent={agent.id}")
 
@@ -220,7 +222,7 @@ def test_a_page_that_is_read_leaves_when_its_time_is_over(
     expect(state(desk, "ended")).to_be_visible()
 
     expect(desk.get_by_text(CANARY)).to_have_count(0)
-    expect(desk.get_by_text("its time was over")).to_be_visible()
+    expect(desk.get_by_text("time expired")).to_be_visible()
     desk.go_back()
     desk.wait_for_load_state()
     expect(desk.get_by_text(CANARY)).to_have_count(0)
@@ -256,7 +258,7 @@ def test_ended_in_one_tab_it_leaves_the_other(desk: Page, agent: Agent, grant: A
     reading(other, agent)
 
     desk.goto("/")
-    desk.get_by_role("button", name="End now: access to Wren").click()
+    desk.get_by_role("button", name="End access to Wren").click()
 
     expect(state(other, "ended")).to_be_visible()
     expect(other.get_by_text(CANARY)).to_have_count(0)
@@ -267,7 +269,7 @@ def test_after_the_end_the_back_button_leads_to_nothing(
 ) -> None:
     reading(desk, agent)
     desk.goto("/agents")
-    desk.get_by_role("button", name="End now: access to Wren").click()
+    desk.get_by_role("button", name="End access to Wren").click()
     expect(state(desk, "ended")).to_be_visible()
 
     for _ in range(2):
@@ -276,7 +278,7 @@ def test_after_the_end_the_back_button_leads_to_nothing(
         expect(desk.get_by_text(CANARY)).to_have_count(0)
 
     expect(heading(desk, "Wren")).to_be_visible()
-    expect(desk.get_by_text("Sealed: ids")).to_be_visible()
+    expect(desk.get_by_text("Contents are sealed")).to_be_visible()
 
 
 def test_a_page_kept_to_go_back_to_holds_nothing(
@@ -298,7 +300,7 @@ def test_a_page_that_comes_out_of_the_cache_asks_anew(
 
     desk.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))")
 
-    expect(desk.get_by_text("Sealed: ids")).to_be_visible()
+    expect(desk.get_by_text("Contents are sealed")).to_be_visible()
     expect(desk.get_by_text(CANARY)).to_have_count(0)
 
 
@@ -320,7 +322,7 @@ def test_after_the_end_the_browser_keeps_nothing_of_it(
     desk: Page, agent: Agent, grant: AccessGrant
 ) -> None:
     reading(desk, agent)
-    desk.get_by_role("button", name="End now: access to Wren").click()
+    desk.get_by_role("button", name="End access to Wren").click()
     expect(state(desk, "ended")).to_be_visible()
 
     kept = kept_in_browser(desk)
@@ -353,4 +355,4 @@ def test_the_banner_is_on_every_page_and_says_until_when(
 ) -> None:
     for path in ("/", "/agents", "/audit", "/schedule", "/nowhere"):
         desk.goto(path)
-        expect(banner(desk)).to_contain_text(re.compile(r"lets you read until .*\d\d:\d\d"))
+        expect(banner(desk)).to_contain_text(re.compile(r"You may read .*\d\d:\d\d"))

@@ -50,12 +50,12 @@ def test_a_running_session_stops_before_its_next_step_and_keeps_what_it_did(
     button(desk, "Refine now").click()
     expect(rows(desk, "Steps").last).to_contain_text("memory discarded")
     button(desk, "Stop").click()
-    expect(desk.get_by_role("status")).to_contain_text("The session was asked to stop")
+    expect(desk.get_by_role("status")).to_contain_text("Stop requested")
     expect(button(desk, "Stop")).to_have_count(0)
     was_stopped.set()
 
     expect(state(desk, "incomplete")).to_be_visible()
-    expect(desk.locator(".outcome")).to_contain_text("What was done stays")
+    expect(desk.locator(".outcome")).to_contain_text("Changes made so far are kept")
     assert kept(agent) == [second, *others]
 
 
@@ -82,7 +82,7 @@ def test_an_undo_can_be_left(desk: Page, agent: Agent) -> None:
     after = kept(agent)
 
     desk.goto(f"/sessions/{session.id}/undo")
-    desk.get_by_role("link", name="Leave it as it is").click()
+    desk.get_by_role("link", name="Cancel").click()
 
     expect(state(desk, "completed")).to_be_visible()
     assert kept(agent) == after
@@ -94,18 +94,18 @@ def test_what_is_in_the_way_of_an_undo_is_named_and_the_wider_one_takes_it_along
     before = kept(agent)
     session = tidied(agent)
     desk.goto(f"/agents/{agent.id}/ledger")
-    button(desk, f"Lift the flag of memory #{before[1]}").click()
+    button(desk, f"Lift the constitutional flag of memory #{before[1]}").click()
     expect(desk.get_by_role("status")).to_contain_text("no longer constitutional")
 
     desk.goto(f"/sessions/{session.id}")
     desk.get_by_role("link", name="Undo…").click()
-    in_the_way = desk.get_by_role("alert").filter(has_text="Something in the way")
+    in_the_way = desk.get_by_role("alert").filter(has_text="Conflict")
     expect(in_the_way).to_contain_text(f"Memory #{before[1]}")
     expect(in_the_way).to_contain_text("constitutional flag changed")
     assert kept(agent) == before[1:]
     desk.get_by_role("link", name="Undo this session and everything after it…").click()
-    expect(desk.locator(".card")).to_contain_text("with every toggle and restore since")
-    button(desk, "Undo it and everything after it").click()
+    expect(desk.locator(".card")).to_contain_text("along with every flag change and restore since")
+    button(desk, "Undo this session and everything after it").click()
 
     expect(desk.get_by_role("status")).to_contain_text("Undone: 1 brought back")
     assert kept(agent) == before
@@ -122,5 +122,5 @@ def test_an_undo_that_was_overtaken_changes_nothing_and_shows_why(desk: Page, ag
 
     button(desk, "Undo this session").click()
 
-    expect(desk.get_by_role("alert").filter(has_text="Something in the way")).to_be_visible()
+    expect(desk.get_by_role("alert").filter(has_text="Conflict")).to_be_visible()
     assert kept(agent) == before[1:]

@@ -34,7 +34,7 @@ def test_what_needs_attention_leads_to_the_failed_session(desk: Page, admin: Use
     expect(rows(desk, "Agents")).to_have_count(1)
     desk.get_by_role("link", name=history.failed.agent.name).click()
     expect(heading(desk, history.failed.agent.name)).to_be_visible()
-    rows(desk, "Last sessions").first.get_by_role("link").click()
+    rows(desk, "Recent sessions").first.get_by_role("link").click()
 
     expect(state(desk, "failed")).to_be_visible()
     expect(desk.locator(".outcome")).to_contain_text("The provider cannot be reached (HTTP 503)")
@@ -82,17 +82,17 @@ def test_a_link_to_a_filtered_list_shows_the_same_after_signing_in(
 
     expect(rows(page, "Agents")).to_have_count(6)
     expect(page.get_by_label("State")).to_have_value("paused")
-    expect(page.get_by_label("Sorted by")).to_have_value("tokens")
+    expect(page.get_by_label("Sort by")).to_have_value("tokens")
 
 
 def test_a_long_list_has_pages_and_none_is_missed(desk: Page, sixty: list[str]) -> None:
     desk.goto("/agents?q=dunlin")
     first = names_on(desk)
-    desk.get_by_role("link", name="More →").click()
+    desk.get_by_role("link", name="Next →").click()
     expect(rows(desk, "Agents")).to_have_count(10)
     second = names_on(desk)
     expect(desk).to_have_url(re.compile("q=dunlin"))
-    desk.get_by_role("link", name="← Back").click()
+    desk.get_by_role("link", name="← Previous").click()
     expect(rows(desk, "Agents")).to_have_count(50)
 
     assert first + second == sixty
@@ -106,7 +106,7 @@ def test_a_sort_order_is_in_the_url(desk: Page, admin: User) -> None:
     db.session.commit()
 
     desk.goto("/agents")
-    desk.get_by_label("Sorted by").select_option("tokens")
+    desk.get_by_label("Sort by").select_option("tokens")
     button(desk, "Apply").click()
 
     expect(desk).to_have_url(re.compile("sort=tokens"))
@@ -126,4 +126,4 @@ def test_each_filter_of_the_audit_log_can_be_taken_away_alone(desk: Page, admin:
 
     expect(rows(desk, "Records")).to_have_count(2)
     expect(desk).to_have_url(re.compile("action=refinement_queued$"))
-    expect(desk.get_by_label("What")).to_have_value("refinement_queued")
+    expect(desk.get_by_label("Action")).to_have_value("refinement_queued")

@@ -13,7 +13,7 @@ from tests.transfer.files import fixture
 
 def choose(desk: Page, file: bytes) -> None:
     payload: FilePayload = {"name": "agent.json", "mimeType": "application/json", "buffer": file}
-    desk.get_by_label("File at most").set_input_files(payload)
+    desk.get_by_label("File up to").set_input_files(payload)
 
 
 def test_a_file_is_checked_imported_and_its_report_shown(desk: Page, admin: User) -> None:
@@ -48,7 +48,7 @@ def test_a_file_that_is_too_large_is_refused_in_words(
 
     desk.goto(f"/agents/{agent.id}/import")
     desk.get_by_label("Format").select_option("mem0")
-    desk.get_by_label("File at most").set_input_files(large)
+    desk.get_by_label("File up to").set_input_files(large)
     button(desk, "Import").click()
 
-    expect(desk.get_by_role("alert").filter(has_text="more than 4 MB")).to_be_visible()
+    expect(desk.get_by_role("alert").filter(has_text="larger than 4 MB")).to_be_visible()

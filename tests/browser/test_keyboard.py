@@ -71,8 +71,8 @@ def test_from_signing_in_to_a_finished_session(page: Page, admin: User, agent: A
 def test_the_first_stop_leads_past_the_menu(desk: Page, agent: Agent) -> None:
     desk.goto("/agents")
     desk.keyboard.press("Tab")
-    expect(desk.get_by_role("link", name="Skip to the content")).to_be_focused()
-    expect(desk.get_by_role("link", name="Skip to the content")).to_be_in_viewport()
+    expect(desk.get_by_role("link", name="Skip to main content")).to_be_focused()
+    expect(desk.get_by_role("link", name="Skip to main content")).to_be_in_viewport()
     desk.keyboard.press("Enter")
     desk.keyboard.press("Tab")
 

@@ -77,8 +77,8 @@ def test_every_step_appears_by_itself_to_the_end(desk: Page, watched: Watched) -
     watched.delete_one()
 
     expect(rows(desk, "Steps").last).to_contain_text("memory discarded")
-    expect(desk.locator(".gauge")).to_contain_text("25 of 125 tokens removed")
-    expect(desk.locator(".gauge")).to_contain_text("100 may still go")
+    expect(desk.locator(".gauge")).to_contain_text("25 of 125 removable tokens removed")
+    expect(desk.locator(".gauge")).to_contain_text("100 left")
 
     watched.complete()
 

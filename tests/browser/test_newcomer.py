@@ -61,9 +61,9 @@ def test_what_refine_up_says_leads_to_a_finished_session(up: Up, browser: Browse
         page = context.new_page()
 
         sign_in(page, email, password)
-        expect(page.get_by_text("8 agents in every account")).to_be_visible()
+        expect(page.get_by_text("8 agents in all accounts")).to_be_visible()
         expect(page.get_by_text("answered by the rehearsal model")).to_be_visible()
-        expect(page.get_by_text("No session yet.")).to_be_visible()
+        expect(page.get_by_text("No sessions yet.")).to_be_visible()
         page.get_by_role("link", name="agent", exact=True).click()
         page.get_by_role("link", name="Halyard").click()
         button(page, "Refine now").click()

@@ -91,7 +91,7 @@ def _record(page: Page, history: History) -> None:
 def _open_record(page: Page, history: History) -> None:
     page.goto(f"/audit?session={history.rolled_back.id}&action=memory_refinement_delete")
     page.get_by_role("region", name="Records").get_by_role("link", name="#").first.click()
-    page.get_by_role("heading", name="What it says").wait_for()
+    page.get_by_role("heading", name="Contents").wait_for()
 
 
 def _refused_access(page: Page, history: History) -> None:
@@ -111,12 +111,12 @@ def _refused_settings(page: Page, history: History) -> None:
 
 def _check_import(page: Page, history: History) -> None:
     _send(page, history, FIXTURES / "mem0.json", "Check only")
-    page.get_by_role("heading", name="What could be read").wait_for()
+    page.get_by_role("heading", name="Check result").wait_for()
 
 
 def _import(page: Page, history: History) -> None:
     _send(page, history, FIXTURES / "mem0.json", "Import")
-    page.get_by_role("heading", name="What became of it").wait_for()
+    page.get_by_role("heading", name="Import result").wait_for()
 
 
 def _refused_import(page: Page, history: History) -> None:
@@ -124,12 +124,12 @@ def _refused_import(page: Page, history: History) -> None:
         large.write(b" " * 5_000_000)
         large.flush()
         _send(page, history, large.name, "Import")
-        page.get_by_role("alert").filter(has_text="more than 4 MB").wait_for()
+        page.get_by_role("alert").filter(has_text="larger than 4 MB").wait_for()
 
 
 def _send(page: Page, history: History, file: str | Path, how: str) -> None:
     page.goto(f"/agents/{history.petrel.id}/import")
-    page.get_by_label("File at most").set_input_files(file)
+    page.get_by_label("File up to").set_input_files(file)
     page.get_by_label("Format").select_option("mem0")
     button(page, how).click()
 
@@ -143,13 +143,13 @@ def _out_of_date(page: Page, history: History) -> None:
 
 def _invite(page: Page) -> None:
     page.goto("/users")
-    button(page, "A new link for ines.moreau@example.org").click()
+    button(page, "New link for ines.moreau@example.org").click()
     page.get_by_label("Invitation link").wait_for()
 
 
 def _mint(page: Page) -> None:
     page.goto("/tokens")
-    button(page, "Make a platform token for Saltmarsh").click()
+    button(page, "Create a platform token for Saltmarsh").click()
     page.get_by_label("Platform token").wait_for()
 
 
@@ -158,4 +158,4 @@ def _refused_sign_in(page: Page) -> None:
     page.get_by_label("E-mail").fill("admin@example.org")
     page.get_by_label("Password").fill("something else")
     button(page, "Sign in").click()
-    page.get_by_role("alert").filter(has_text="not right").wait_for()
+    page.get_by_role("alert").filter(has_text="Incorrect").wait_for()

@@ -65,7 +65,7 @@ def test_a_request_leads_to_its_page_and_to_a_worker(
     assert (grant.status, grant.purpose, grant.duration_minutes) == ("requested", PURPOSE, 30)
     page = dashboard.get(f"/access/{grant.id}").text
     assert 'hx-trigger="every 2s"' in page
-    assert "The request waits for a worker" in words_of(page)
+    assert "Waiting for a worker" in words_of(page)
 
 
 def test_what_the_agent_is_asked_is_what_the_preview_shows(
@@ -203,7 +203,7 @@ def test_who_may_not_act_finds_no_link_to_ask(
 def test_the_list_shows_who_may_read_what(dashboard: Browser, grant: AccessGrant) -> None:
     said = words_of(dashboard.get("/access").text)
 
-    assert f"{grant.user.email} Ada the agent asked for it 30 ◉ may read" in said
+    assert f"{grant.user.email} Ada the agent asked for it 30 ◉ granted" in said
 
 
 def test_the_list_is_filtered_by_state_and_agent(
@@ -215,18 +215,18 @@ def test_the_list_is_filtered_by_state_and_agent(
 
     def rows(query: str) -> int:
         return dashboard.get(f"/access{query}").text.count('<a href="/access/') - (
-            dashboard.get(f"/access{query}").text.count("for this</a>")
+            dashboard.get(f"/access{query}").text.count("Purpose</a>")
         )
 
     assert rows("") == 2
     assert rows("?status=granted") == rows(f"?agent={other.id}") == rows("?status=requested") == 1
     assert rows("?status=lapsed") == 0
     assert rows("?status=nonsense") == 2
-    assert "No request matches" in dashboard.get("/access?status=lapsed").text
+    assert "No requests match" in dashboard.get("/access?status=lapsed").text
 
 
 def test_an_empty_list_says_how_one_comes_about(dashboard: Browser) -> None:
-    assert "Nobody has asked to read" in dashboard.get("/access").text
+    assert "No requests yet" in dashboard.get("/access").text
 
 
 def test_no_other_accounts_grants_are_listed(grant: AccessGrant, signed_in: SignedIn) -> None:
@@ -243,8 +243,8 @@ def test_a_grant_past_its_end_is_said_to_be_over_before_the_clock_came_by(
 
     for path in ("/access", f"/access/{grant.id}"):
         said = words_of(dashboard.get(path).text)
-        assert "its time was over" in said
-        assert "may read" not in said
+        assert "time expired" in said
+        assert "◉ granted" not in said
 
 
 def test_the_purpose_is_told_to_its_user_and_to_admins(
@@ -278,10 +278,10 @@ def test_the_story_names_each_step_with_who_took_it(
     said = words_of(dashboard.get(f"/access/{grant.id}").text)
 
     steps = [
-        f"access asked for {admin.email}",
+        f"access requested {admin.email}",
         "access granted Ada",
         f"content read {admin.email} memories: #{ids[1]}, #{ids[0]}",
-        f"access ended {admin.email} ended by who had it",
+        f"access ended {admin.email} ended by the user",
     ]
     places = [said.index(step) for step in steps]
     assert places == sorted(places)
@@ -290,9 +290,12 @@ def test_the_story_names_each_step_with_who_took_it(
 @pytest.mark.parametrize(
     ("end", "said"),
     [
-        (lambda grant: grant.fail("the model's server did not answer", "timeout"), "no answer"),
+        (
+            lambda grant: grant.fail("the model's server did not answer", "timeout"),
+            "no valid",
+        ),
         (lambda grant: grant.lapse(), "within 24 hours"),
-        (lambda grant: grant.settle("NO", agreed=False, generation_id=None), "did not say yes"),
+        (lambda grant: grant.settle("NO", agreed=False, generation_id=None), "did not consent"),
     ],
 )
 def test_a_page_whose_request_came_to_nothing_says_why_and_asks_no_more(
@@ -301,7 +304,7 @@ def test_a_page_whose_request_came_to_nothing_says_why_and_asks_no_more(
     grant = factories.grant(agent, user_id=admin.id)
     grant.claim()
     db.session.commit()
-    assert "is being asked" in dashboard.get(f"/access/{grant.id}").text
+    assert "Asking " in dashboard.get(f"/access/{grant.id}").text
     end(grant)
     db.session.commit()
 
@@ -375,7 +378,7 @@ def test_a_search_goes_on_page_by_page(
     assert after is not None
     second = dashboard.submit(path, {**asked, "after": after[1]}).text
 
-    assert "60 of these say it" in words_of(first)
+    assert "60 matches, 50 shown." in words_of(first)
     assert (first.count("data-open>tulip"), second.count("data-open>tulip")) == (50, 10)
     assert 'name="after"' not in second
 
@@ -397,7 +400,7 @@ def test_a_search_that_finds_nothing_says_so(
 ) -> None:
     answer = dashboard.submit(f"/agents/{agent.id}/ledger", {"search": "tulips"})
 
-    assert "None of these memories says it" in answer.text
+    assert "No memories match" in answer.text
 
 
 def test_without_a_grant_a_search_leads_to_the_sealed_list(
@@ -526,7 +529,7 @@ def test_ending_twice_says_that_there_was_nothing_to_end(
 
     answer = dashboard.submit(f"/access/{grant.id}/end", follow_redirects=True)
 
-    assert "There was no access to end any more" in answer.text
+    assert "This access had already ended" in answer.text
     assert len(records("memory_access_ended")) == 1
 
 

@@ -26,7 +26,7 @@ def test_an_account_is_added_recorded_and_its_users_are_next(
     db.session.rollback()
     account = Account.by_slug("new-house")
     assert answer.request.full_path == "/users?account=new-house"
-    assert "New House is added; invite its first admin here." in words_of(answer.text)
+    assert "New House was added. Invite its first admin here." in words_of(answer.text)
     (record,) = records("account_created")
     assert (record.user_id, record.account_id) == (site_admin.id, account.id)
 

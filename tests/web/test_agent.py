@@ -66,9 +66,9 @@ def test_before_its_first_session_the_page_says_when_that_is(
 ) -> None:
     said = words_of(page_of(dashboard, agent))
 
-    assert "Nothing has changed this memory yet." in said
-    assert "Its first session runs at the account's next slot." in said
-    assert "200 / 5,000 4 % tokens" in said
+    assert "No changes yet." in said
+    assert "The first session runs at the account's next slot." in said
+    assert "200 / 5,000 4% of its token budget now" in said
     assert "<svg viewBox" not in page_of(dashboard, agent).partition("Core memory over time")[2]
 
 
@@ -81,7 +81,7 @@ def test_of_a_paused_agent_it_says_that_nothing_runs_by_itself(
     said = words_of(page_of(dashboard, agent))
 
     assert "paused" in said
-    assert "It is paused; otherwise its first session would run" in said
+    assert "Ada is paused; otherwise its first session would run" in said
 
 
 def test_of_an_inactive_agent_it_offers_no_session(dashboard: Browser, agent: Agent) -> None:
@@ -105,8 +105,8 @@ def test_what_happened_is_drawn_and_listed(dashboard: Browser, agent: Agent) -> 
     assert "session ended 175" in said
     assert 'class="mark m-session"' in page
     assert f"/sessions/{session.id}" in links_of(page)
-    assert "Removed in 30 days 12 %" in said
-    assert "Removed in 90 days 12 %" in said
+    assert "Removed in 30 days 12%" in said
+    assert "Removed in 90 days 12%" in said
 
 
 def test_of_a_rehearsed_agent_it_says_who_answers(dashboard: Browser, agent: Agent) -> None:
@@ -119,7 +119,7 @@ def test_what_keeps_the_clock_from_asking_is_said(dashboard: Browser, agent: Age
 
     said = words_of(page_of(dashboard, agent))
 
-    assert "By itself nothing runs now: the account's monthly cost cap of $0.00 is reached." in said
+    assert "No automatic sessions for now: the account's monthly cost cap of $0.00" in said
 
 
 def test_a_live_session_is_offered_instead_of_another_one(dashboard: Browser, agent: Agent) -> None:
@@ -172,8 +172,8 @@ def test_that_an_agent_reflects_is_told_before_it_did(dashboard: Browser, agent:
 
     said = between(page_of(dashboard, agent))
 
-    assert said.startswith("Ada reflects on its journal once a day, by its own choice,")
-    assert "None yet: by itself it reflects at 03:00 in its account's time zone." in said
+    assert said.startswith("Ada has chosen to reflect on its journal once a day,")
+    assert "None yet. Ada reflects daily at 03:00 in its account's time zone." in said
     assert "canary" not in said
 
 
@@ -187,8 +187,8 @@ def test_what_an_agent_did_between_its_sessions_is_listed(dashboard: Browser, ag
 
     said = between(page_of(dashboard, agent))
 
-    assert said.startswith("Ada does not reflect by itself; whether it does is its own choice.")
-    assert "Last reflection 4 May 2026 ✓ completed , 3 kept Conversations waiting 1" in said
+    assert said.startswith("Ada does not reflect automatically; that is its own choice.")
+    assert "Last reflection 4 May 2026 ✓ completed , 3 memories kept Conversations waiting" in said
     assert "4 May 2026, 03:00 reflection ✓ completed 3 0 $0.2500" in said
     assert "conversation ✗ failed out of time 0 1,200 $0.00" in said
     assert "conversation ◔ queued – 0 $0.00" in said
@@ -267,7 +267,7 @@ def test_each_count_of_memories_leads_to_a_list_of_as_many(
     shown = [kinds.core, kinds.constitutional, kinds.journal_shown, kinds.journal_expired]
     assert listed == [*shown, kinds.discarded] == [11, 2, 3, 4, 5]
     said = words_of(page_of(dashboard, agent))
-    assert "Core 11 of these constitutional 2 Journal, last week 3 Journal, expired 4" in said
+    assert "Core 11 Constitutional 2 Journal, last week 3 Journal, expired 4" in said
     assert "Discarded 5" in said
 
 
@@ -300,11 +300,11 @@ def test_the_counts_of_the_filter_are_those_of_its_lists(
     ("query", "said"),
     [
         ("", "No core memories: there is nothing to refine yet."),
-        ("?kind=constitutional", "No core memory is constitutional."),
-        ("?kind=journal", "No journal memories of the last week."),
-        ("?kind=expired", "No journal memory has expired."),
-        ("?kind=discarded", "Nothing was discarded."),
-        ("?locked=1", "No such memory. Show all core memories."),
+        ("?kind=constitutional", "No constitutional memories."),
+        ("?kind=journal", "No journal memories from the last week."),
+        ("?kind=expired", "No expired journal memories."),
+        ("?kind=discarded", "No discarded memories."),
+        ("?locked=1", "No memories match. Show all core memories."),
         ("?kind=nonsense", "No core memories"),
     ],
 )
@@ -356,7 +356,7 @@ def test_a_discarded_memory_is_brought_back_unseen_and_recorded(
         follow_redirects=True,
     )
 
-    assert f"Memory #{memory.id} is back among the agent's core memories." in words_of(answer.text)
+    assert f"Memory #{memory.id} was restored to the core memories." in words_of(answer.text)
     assert answer.request.args["kind"] == "discarded"
     db.session.refresh(memory)
     assert not memory.discarded
@@ -391,7 +391,7 @@ def test_refine_now_of_an_agent_with_a_live_session_leads_to_that_one(
     answer = dashboard.submit(f"/agents/{agent.id}/sessions", follow_redirects=True)
 
     assert answer.request.path == f"/sessions/{live.id}"
-    assert "This agent has a live session already: here it is." in answer.text
+    assert "This agent already has a live session, shown here." in answer.text
     assert len(records("refinement_queued")) == 1
 
 
@@ -429,8 +429,8 @@ def test_without_redis_the_session_waits_and_that_is_said(
     assert session is not None
     assert answer.request.path == f"/sessions/{session.id}"
     said = words_of(answer.text)
-    assert "The session waits: the queue cannot be reached now. It starts by itself later." in said
-    assert "It is handed over at the clock's next tick." in said
+    assert "Session queued. The job queue is unreachable; the session will start" in said
+    assert "The clock dispatches it at its next tick." in said
 
 
 # -- settings --------------------------------------------------------------------------------------
@@ -544,7 +544,7 @@ def test_a_bad_value_is_said_kept_in_the_form_and_not_stored(
     answer = dashboard.submit(f"/agents/{agent.id}/settings", sent)
 
     assert answer.status_code == 422
-    assert said in words_of(answer.text).partition("Model as its provider")[0]
+    assert said in words_of(answer.text).partition("Model the provider")[0]
     assert f'name="{field}"' in answer.text
     assert f'value="{value}"' in answer.text
     assert 'name="paused" value="1" checked' in answer.text
@@ -599,7 +599,7 @@ def test_where_the_list_cannot_be_had_the_model_is_taken_and_that_is_said(
         f"/agents/{agent.id}/settings", settings(model_id="test/other"), follow_redirects=True
     )
 
-    assert "cannot be had now; the model was not checked." in words_of(answer.text)
+    assert "is unavailable; the model was not checked." in words_of(answer.text)
     db.session.refresh(agent)
     assert agent.model_id == "test/other"
 
@@ -630,7 +630,7 @@ def test_the_refinement_prompt_is_cleared_unread_and_recorded(
 
     answer = dashboard.submit(f"/agents/{agent.id}/refinement-prompt/clear", follow_redirects=True)
 
-    assert "Its sessions use the default style now." in words_of(answer.text)
+    assert "Refinement prompt cleared: sessions now use the default." in words_of(answer.text)
     assert "clear" not in "".join(actions_of(answer.text))
     db.session.refresh(agent)
     assert agent.refinement_prompt is None
@@ -642,5 +642,5 @@ def test_the_refinement_prompt_is_cleared_unread_and_recorded(
 def test_there_may_be_no_refinement_prompt_to_clear(dashboard: Browser, agent: Agent) -> None:
     answer = dashboard.submit(f"/agents/{agent.id}/refinement-prompt/clear", follow_redirects=True)
 
-    assert "It had no style of its own." in words_of(answer.text)
+    assert "There was no refinement prompt to clear." in words_of(answer.text)
     assert records("agent_settings_update") == []

@@ -104,10 +104,10 @@ def test_each_row_tells_share_state_and_last_session(
 ) -> None:
     said = words_of(dashboard.get("/agents").text)
 
-    assert "Over test/model 150 / 100 150 % ! over budget none yet" in said
-    assert "Paused test/model 50 / 100 50 % ‖ paused" in said
-    assert "Inactive other/model 160 / 100 160 % not active" in said
-    assert "Failed test/model 20 / 100 20 % ✓ within budget" in said
+    assert "Over test/model 150 / 100 150% ! over budget none yet" in said
+    assert "Paused test/model 50 / 100 50% ‖ paused" in said
+    assert "Inactive other/model 160 / 100 160% not active" in said
+    assert "Failed test/model 20 / 100 20% ✓ within budget" in said
     assert "✗ failed" in said
 
 
@@ -141,7 +141,7 @@ def test_an_empty_list_says_how_agents_arrive_or_that_none_matches(dashboard: Br
     nothing, none_of_these = dashboard.get("/agents"), dashboard.get("/agents?q=x")
 
     assert "refine agent add NAME --account own --model MODEL" in words_of(nothing.text)
-    assert "No agent matches. Show all." in words_of(none_of_these.text)
+    assert "No agents match. Show all." in words_of(none_of_these.text)
 
 
 def test_another_accounts_agents_are_not_listed(

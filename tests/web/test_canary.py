@@ -154,7 +154,7 @@ def test_every_record_and_session_keeps_it_to_itself(agent: Agent, dashboard: Br
 def test_a_search_finds_no_content(agent: Agent, dashboard: Browser) -> None:
     answer = dashboard.get("/agents", query_string={"q": "canary"})
 
-    assert "No agent matches." in answer.text
+    assert "No agents match." in answer.text
 
 
 def test_what_acting_answers_says_nothing_of_it(agent: Agent, dashboard: Browser) -> None:

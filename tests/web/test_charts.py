@@ -81,7 +81,7 @@ def test_there_is_a_bar_for_each_day_also_for_one_without_sessions() -> None:
 
     assert len(bars) == 30
     assert (bars[0].day, bars[-1].day) == (date(2026, 2, 9), TODAY)
-    assert [bar.total for bar in bars] == [0] * 29 + [1]
+    assert [len(bar.parts) for bar in bars] == [0] * 29 + [1]
 
 
 def test_the_parts_of_a_bar_stand_on_each_other_the_worst_on_top() -> None:

@@ -241,9 +241,13 @@ def test_keeps_what_was_typed_into_an_expired_form(dashboard: Browser, admin: Us
         ("/sign-in", {"email": "ada@example.org", "password": "my own battery"}),
         (
             "/profile/password",
-            {"present": "my own battery", "password": "my own battery", "again": "my own battery"},
+            {
+                "current_password": "my own battery",
+                "password": "my own battery",
+                "confirm_password": "my own battery",
+            },
         ),
-        ("/invitations/x", {"password": "my own battery", "again": "my own battery"}),
+        ("/invitations/x", {"password": "my own battery", "confirm_password": "my own battery"}),
     ],
 )
 def test_forgets_passwords_of_an_expired_form(

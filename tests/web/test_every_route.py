@@ -100,7 +100,7 @@ ACTED = {
 
 def form_of(rule: str, who: str) -> dict[str, Any]:
     """What its form sends."""
-    password = {"password": "another battery", "again": "another battery"}
+    password = {"password": "another battery", "confirm_password": "another battery"}
     forms: dict[str, dict[str, Any]] = {
         "/access/<uuid:grant_id>/note": {"note": "it had merged two greetings"},
         "/access/new": {
@@ -117,7 +117,7 @@ def form_of(rule: str, who: str) -> dict[str, Any]:
         "/agents/<int:agent_id>/memories/<int:memory_id>/constitutional": {"constitutional": "1"},
         "/agents/<int:agent_id>/settings": {"core_token_budget": "4000"},
         "/invitations/<secret>": password,
-        "/profile/password": {"present": PASSWORD, **password},
+        "/profile/password": {"current_password": PASSWORD, **password},
         "/schedule": {"schedule": "0 5 * * 1"},
         "/sign-in": {"email": "eve@example.org", "password": PASSWORD},
         "/users": {"email": f"{who.replace(' ', '')}@example.net", "role": "viewer"},

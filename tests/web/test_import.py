@@ -80,7 +80,7 @@ class TestTheForm:
         said = words_of(dashboard.get(path(agent)).text)
 
         assert "Import memories into Ada" in said
-        assert f"at most {LARGEST_FILE_MEGABYTES} MB" in said
+        assert f"up to {LARGEST_FILE_MEGABYTES} MB" in said
 
     def test_is_no_viewers(self, agent: Agent, admin: User, signed_in: SignedIn) -> None:
         viewer = signed_in(person(account=admin.account, role="viewer"))
@@ -136,12 +136,12 @@ class TestAnImport:
     ) -> None:
         said = words_of(bring(dashboard, agent, fixture("mem0.json")).text)
 
-        assert "What became of it 2 memories imported: 2 core, 0 journal; 16 tokens" in said
+        assert "Import result 2 memories imported: 2 core, 0 journal; 16 tokens" in said
         assert (
             "Left out 1 blank Bad rows 2 row 4: has no text in memory, text, data, content "
             "row 5: created_at lies in the future" in said
         )
-        assert "Ada now has 19 / 5,000" in said
+        assert "Ada now uses 19 / 5,000" in said
 
     def test_names_no_more_than_twenty_bad_rows(self, dashboard: Browser, agent: Agent) -> None:
         said = words_of(bring(dashboard, agent, json.dumps([*range(30), {"memory": "a"}])).text)
@@ -215,9 +215,9 @@ class TestACheck:
 
         said = words_of(answer.text)
         assert answer.status_code == 200
-        assert "What could be read 2 memories can be read: 2 core, 0 journal; 16 tokens" in said
+        assert "Check result 2 memories can be read: 2 core, 0 journal; 16 tokens" in said
         assert "Bad rows 2 row 4: has no text" in said
-        assert "Nothing was written" in said
+        assert "Nothing was imported" in said
         assert sql.snapshot() == before
 
     def test_does_not_tell_what_is_here_from_what_is_not(
@@ -259,7 +259,7 @@ class TestWhatIsRefused:
         answer = bring(dashboard, agent, fixture("mcp.jsonl"), "refine")
 
         said = self.said(answer, 422)
-        assert "Nothing in the file could be read as Refine: a full export" in said
+        assert "Nothing in the file could be read as Refine: full export" in said
         assert "line 1: is not the manifest of an export" in said
         assert imports(agent) == []
 
@@ -276,7 +276,7 @@ class TestWhatIsRefused:
         [
             ({"format": "zep"}, "Format must be one of letta, mem0, mcp, refine."),
             ({"format": ""}, "Format must be one of letta"),
-            ({"memory_type": "vow"}, "Kind of memory must be one of core, journal."),
+            ({"memory_type": "vow"}, "Memory type must be one of core, journal."),
         ],
     )
     def test_is_what_the_form_does_not_offer(
@@ -295,7 +295,7 @@ class TestWhatIsRefused:
         said = self.said(bring(dashboard, agent, large), 413)
 
         assert (
-            "The file has more than 4 MB; larger ones are imported on the server, "
+            "The file is larger than 4 MB; import larger files on the server, "
             "with refine import ." in said
         )
         assert "Import memories into Ada" in said

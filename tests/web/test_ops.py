@@ -158,7 +158,7 @@ def test_conversations_that_wait_for_more_than_a_day_want_more_workers(
 
     waits = f"queue {sign} 1 worker, 0 sessions, 1 conversation waiting"
     assert waits in words
-    assert (f"{waits}, the oldest for 25 hours: start more workers" in words) is (hours > 24)
+    assert (f"{waits}, the oldest for 1 day: start more workers" in words) is (hours > 24)
 
 
 def test_failures_between_sessions_are_counted_by_reason_too(
@@ -183,7 +183,7 @@ def test_failures_between_sessions_are_counted_by_reason_too(
     assert "lapsed 0 0 1" in words
     assert "Ada conversation ✗ failed it was out of time" in words
     assert "Ada conversation ○ skipped it waited for 7 days" in words
-    assert "◔ queued the provider is busy; tried again" in words
+    assert "◔ queued the provider is busy; next try" in words
     assert "rate limited" not in words
     assert "refused" not in words
 
@@ -191,8 +191,8 @@ def test_failures_between_sessions_are_counted_by_reason_too(
 def test_where_nothing_failed_that_is_said(dashboard: Browser) -> None:
     words = said(dashboard)
 
-    assert "Running and waiting No session." in words
-    assert "Failures of the last 30 days None." in words
+    assert "Running and waiting No sessions." in words
+    assert "Failures in the last 30 days None." in words
 
 
 def test_a_site_admin_may_look_at_one_account(site_admins: Browser, account: Account) -> None:

@@ -60,11 +60,11 @@ def attention(browser: Browser, path: str = "/") -> str:
 def test_at_first_it_says_what_to_do(dashboard: Browser) -> None:
     words = said(dashboard)
 
-    assert "0 agents of Own account tidy their own memories." in words
-    assert "Nothing does." in words
-    assert "No session yet. Open an agent and press Refine now" in words
-    assert "No session is running." in words
-    assert "No slot is planned" in words
+    assert "0 agents in Own account tidy their own memories." in words
+    assert "Nothing needs attention." in words
+    assert "No sessions yet. Open an agent and choose Refine now" in words
+    assert "No sessions are running." in words
+    assert "No upcoming slots" in words
 
 
 def test_it_says_when_sessions_begin_by_themselves(
@@ -75,7 +75,7 @@ def test_it_says_when_sessions_begin_by_themselves(
 
     words = said(signed_in(admin))
 
-    assert "By themselves they begin 1 Jan 2027, 05:00 ." in words
+    assert "The next automatic sessions start 1 Jan 2027, 05:00 ." in words
     assert "Own account : 1 Jan 2027, 05:00" in words
     assert "Times are in Asia/Tokyo." in words
 
@@ -119,7 +119,7 @@ def test_an_agent_that_recovered_needs_none(dashboard: Browser, account: Account
     ended(agent, "completed")
     db.session.commit()
 
-    assert attention(dashboard) == "✓ Nothing does."
+    assert attention(dashboard) == "✓ Nothing needs attention."
 
 
 @pytest.mark.parametrize("state", ["failed", "declined", "over_budget", "lost"])
@@ -150,7 +150,7 @@ def test_a_missed_slot_needs_attention_but_not_where_nothing_is_to_run(
     db.session.commit()
 
     assert "Own account: a slot was missed" in missed
-    assert attention(dashboard) == "✓ Nothing does."
+    assert attention(dashboard) == "✓ Nothing needs attention."
 
 
 @pytest.mark.parametrize(("spent", "is_said"), [("10.00", True), ("9.99", False)])
@@ -182,7 +182,7 @@ def test_the_month_of_a_cap_begins_in_the_accounts_own_zone(
 
         after = attention(browser)
 
-    assert before == "✓ Nothing does."
+    assert before == "✓ Nothing needs attention."
     assert "the monthly cost cap is reached" in after
 
 
@@ -201,9 +201,9 @@ def test_a_conversation_that_was_given_up_needs_attention(
     factories.ended_task(owner, status="failed", **failed)
     db.session.commit()
 
-    assert before == "✓ Nothing does."
-    assert one == "✗ 1 conversation of the last day given up: nothing of it was kept"
-    assert "2 conversations of the last day given up: nothing of them was" in attention(dashboard)
+    assert before == "✓ Nothing needs attention."
+    assert one == "✗ 1 conversation given up in the last 24 hours, with nothing saved"
+    assert "2 conversations given up in the last 24 hours" in attention(dashboard)
 
 
 def test_a_clock_that_stopped_needs_attention(dashboard: Browser) -> None:
@@ -241,7 +241,7 @@ def test_where_the_rehearsal_model_answers_is_said(
     browser = browser_of(with_settings(OPENROUTER_API_KEY=""))
     browser.sign_in(admin.email)
 
-    assert "answered by the rehearsal model, sessions of all others fail." in attention(browser)
+    assert "answered by the rehearsal model; sessions of all other" in attention(browser)
 
 
 def test_what_runs_is_listed(dashboard: Browser, account: Account) -> None:
@@ -293,7 +293,7 @@ def test_what_is_done_between_sessions_is_counted_and_costs(
 
     assert "Between sessions" not in before
     assert "Cost $1.25" in words
-    assert "Between sessions 2 1 reflection, 1 conversation" in words
+    assert "Between sessions 1 reflection, 1 conversation" in words
 
 
 def test_each_figure_leads_to_as_many_sessions(dashboard: Browser, month: None) -> None:
@@ -343,9 +343,9 @@ def test_a_site_admin_sees_every_account_or_the_one_that_the_url_names(
 
     everything, one = said(browser), said(browser, "/?account=own")
 
-    assert "2 agents in every account" in everything
+    assert "2 agents in all accounts" in everything
     assert "Sessions 5" in everything
-    assert "Only the account own × every account" in one
+    assert "Account: own × all accounts" in one
     assert "Sessions 4" in one
 
 

@@ -82,7 +82,7 @@ def users(admin: User) -> tuple[str, str]:
 def accounts(admin: User) -> tuple[str, str]:
     for _ in range(ROWS):
         factories.account()
-    return "/accounts", r'<th scope="row">[^<]+</th><td>([^<]+)</td>'
+    return "/accounts", r'<th scope="row">[^<]+</th>\s*<td>([^<]+)</td>'
 
 
 def walked(browser: Browser, url: str | None, row: str, direction: str) -> list[list[str]]:
@@ -184,7 +184,7 @@ def test_a_page_that_does_not_exist_is_said(dashboard: Browser, bookmark: str) -
 
     assert {answer.status_code for answer in answers} <= {200, 400}
     refused = [answer for answer in answers if answer.status_code == 400]
-    assert all("begin with the first." in answer.text for answer in refused)
+    assert all("start from the first page." in answer.text for answer in refused)
 
 
 def test_a_bookmark_of_another_order_is_no_page(dashboard: Browser, admin: User) -> None:
@@ -197,4 +197,4 @@ def test_a_bookmark_of_another_order_is_no_page(dashboard: Browser, admin: User)
     answer = dashboard.get(f"/agents?sort=tokens&page={by_name[1]}")
 
     assert answer.status_code == 400
-    assert "This page of the list does not exist; begin with the first." in answer.text
+    assert "This page of the list does not exist; start from the first page." in answer.text

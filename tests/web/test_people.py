@@ -42,7 +42,7 @@ def test_an_invited_person_is_shown_to_the_admin_with_a_link_that_works(
     answer = dashboard.submit("/users", {"email": " New@Example.org", "role": "viewer"})
 
     said = words_of(answer.text)
-    assert "Give this link to new@example.org . It is shown this once, works once" in said
+    assert "Give this link to new@example.org . It is shown only once, can be used once" in said
     assert "new@example.org viewer invited" in said
     page = browser_of(dashboard.application).get(link_in(answer.text))  # type: ignore[arg-type]
     assert "Choose a password for new@example.org" in words_of(page.text)
@@ -123,7 +123,7 @@ def test_a_role_is_changed_at_once_and_recorded(
 
     answer = dashboard.submit(f"/users/{colleague.id}", {"role": "admin"}, follow_redirects=True)
 
-    assert "colleague@example.org is admin." in words_of(answer.text)
+    assert "colleague@example.org: admin, active." in words_of(answer.text)
     assert (before, theirs.submit("/schedule", {"paused": "1"}).status_code) == (403, 303)
     (record,) = records("user_updated")
     assert (record.user_id, record.auditable_id) == (admin.id, str(colleague.id))
@@ -135,7 +135,7 @@ def test_a_user_is_deactivated_and_that_is_recorded(
 ) -> None:
     answer = dashboard.submit(f"/users/{colleague.id}", {"active": "0"}, follow_redirects=True)
 
-    assert "colleague@example.org is not active, viewer." in words_of(answer.text)
+    assert "colleague@example.org: viewer, not active." in words_of(answer.text)
     db.session.refresh(colleague)
     assert not colleague.active
     (record,) = records("user_updated")
@@ -158,7 +158,7 @@ def test_nobody_changes_themselves(dashboard: Browser, admin: User) -> None:
     ]
 
     db.session.refresh(admin)
-    assert all("You cannot change yourself" in words_of(answer.text) for answer in answers)
+    assert all("You cannot change your own role" in words_of(answer.text) for answer in answers)
     assert (admin.role, admin.active) == ("admin", True)
     assert f"/users/{admin.id}" not in actions_of(page)
 
@@ -174,7 +174,7 @@ def test_the_admin_of_an_account_does_not_change_a_site_admin(
     answer = dashboard.submit(f"/users/{site_admin.id}{path}", {"active": "0"})
 
     assert answer.status_code == 403
-    assert "A site admin can be changed by another site admin alone" in words_of(answer.text)
+    assert "Only a site admin can change a site admin" in words_of(answer.text)
     assert sql.snapshot() == before
     assert f"/users/{site_admin.id}" not in actions_of(dashboard.get("/users").text)
 

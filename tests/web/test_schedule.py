@@ -142,8 +142,8 @@ def test_paused_nothing_is_next_and_it_can_go_on(
 
     db.session.refresh(account)
     assert (was_paused, account.paused) == (True, False)
-    assert "‖ Paused : nothing runs by itself." in words_of(paused.text)
-    assert "Nothing, while it is paused." in words_of(paused.text)
+    assert "‖ Paused : no automatic sessions." in words_of(paused.text)
+    assert "None while paused." in words_of(paused.text)
     assert "on Mondays at 04:00" in words_of(resumed.text)
     assert [record.user_id for record in records("account_settings_update")] == [admin.id] * 2
 
@@ -155,7 +155,7 @@ def test_what_was_spent_this_month_stands_beside_the_cap(
     session.cost_usd = Decimal("12.34")
     db.session.commit()
 
-    assert "$12.34 were spent this month" in said(dashboard)
+    assert "Spent this month: $12.34" in said(dashboard)
 
 
 def test_what_ran_by_itself_is_listed_and_why_an_agent_was_skipped(
@@ -173,7 +173,7 @@ def test_what_ran_by_itself_is_listed_and_why_an_agent_was_skipped(
 
 
 def test_where_nothing_ran_yet_that_is_said(dashboard: Browser) -> None:
-    assert "What ran by itself Nothing yet." in said(dashboard)
+    assert "Recent automatic sessions None yet." in said(dashboard)
 
 
 # -- run now ---------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def test_run_now_queues_every_agent_that_needs_it_and_tells_of_the_others(
     sessions = db.session.scalars(db.select(RefinementSession)).all()
     assert [(session.agent_id, session.user_id) for session in sessions] == [(needy.id, admin.id)]
     assert answer.request.path == "/sessions"
-    assert "1 session queued; 1 not: needs none." in words_of(answer.text)
+    assert "1 session queued; 1 skipped: needs none." in words_of(answer.text)
 
 
 def test_run_now_of_a_paused_account_says_why_nothing_is_queued(
@@ -205,7 +205,7 @@ def test_run_now_of_a_paused_account_says_why_nothing_is_queued(
 
     answer = dashboard.submit("/schedule/run", follow_redirects=True)
 
-    assert "0 sessions queued; 1 not: its account is paused." in words_of(answer.text)
+    assert "0 sessions queued; 1 skipped: its account is paused." in words_of(answer.text)
 
 
 def test_without_redis_what_was_queued_is_counted_and_waits(
@@ -219,7 +219,7 @@ def test_without_redis_what_was_queued_is_counted_and_waits(
     answer = browser.submit("/schedule/run", follow_redirects=True)
 
     words = words_of(answer.text)
-    assert "The queue cannot be reached now: what was queued starts by itself later." in words
+    assert "The job queue is unreachable; queued sessions will start automatically" in words
     assert "1 session queued." in words
 
 

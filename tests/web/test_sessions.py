@@ -63,7 +63,7 @@ def test_a_queued_session_waits_for_a_worker(dashboard: Browser, agent: Agent) -
 
     page = shown(dashboard, session)
 
-    assert "It waits for a worker. It is handed over at the clock's next tick." in words_of(page)
+    assert "Waiting for a worker. The clock dispatches it at its next tick." in words_of(page)
     assert actions_of(page) == [f"/sessions/{session.id}/stop"]
 
 
@@ -73,8 +73,8 @@ def test_a_running_session_tells_what_it_did_and_may_still_do(
     page = shown(dashboard, running)
 
     said = words_of(page)
-    assert "Ada consented, and works. Last sign of life" in said
-    assert "25 of 125 tokens removed that this session may remove; 100 may still go" in said
+    assert "Ada consented and is working. Last heartbeat" in said
+    assert "25 of 125 removable tokens removed; 100 left" in said
     assert "Changes 1 of 10" in said
     assert "memory discarded #" in said
     assert "-25" in said
@@ -86,7 +86,7 @@ def test_before_its_consent_that_is_what_it_waits_for(
     running.consented_at = None
     db.session.commit()
 
-    assert "Ada is being asked for consent." in words_of(shown(dashboard, running))
+    assert "Asking Ada for consent." in words_of(shown(dashboard, running))
 
 
 def test_a_live_session_asks_for_itself_again_and_an_ended_one_does_not(
@@ -108,7 +108,7 @@ def test_the_part_that_stays_fresh_is_what_the_page_includes(
 ) -> None:
     part = words_of(shown(dashboard, running, "/_live"))
 
-    assert part.partition("Last sign of life")[0] in words_of(shown(dashboard, running))
+    assert part.partition("Last heartbeat")[0] in words_of(shown(dashboard, running))
     assert "<html" not in shown(dashboard, running, "/_live")
 
 
@@ -119,7 +119,7 @@ def test_a_viewer_sees_it_and_is_shown_no_button(
 
     page = shown(viewer, running)
 
-    assert "Ada consented, and works." in words_of(page)
+    assert "Ada consented and is working." in words_of(page)
     assert actions_of(page) == []
 
 
@@ -137,7 +137,7 @@ def test_of_very_many_steps_the_last_are_shown_and_the_way_to_all_of_them(
     ]
     assert f'/audit/{last.id}"' in page
     assert f'/audit/{first_of_all.id}"' not in page
-    assert "The last 100; all of them are in the audit log" in words_of(page)
+    assert "Only the last 100 steps are shown; the audit log has all of them" in words_of(page)
     assert f"/audit?session={ended.id}" in page
 
 
@@ -150,8 +150,8 @@ def test_a_running_session_is_asked_to_stop(
     answer = dashboard.submit(f"/sessions/{running.id}/stop", follow_redirects=True)
 
     said = words_of(answer.text)
-    assert "it ends before its next step. What was done stays." in said
-    assert "It was asked to stop, and ends before its next step." in said
+    assert "the session ends before its next step. Changes so far are kept." in said
+    assert "Stopping before the next step." in said
     assert actions_of(answer.text) == []
     db.session.refresh(running)
     assert running.status == "running"
@@ -198,9 +198,9 @@ def test_an_ended_session_tells_its_outcome_in_words(
 @pytest.mark.parametrize(
     ("status", "said"),
     [
-        ("declined", "Nothing was done."),
-        ("failed", "Nothing was changed by the agent."),
-        ("incomplete", "What was done stays: each step was checked and recorded."),
+        ("declined", "Nothing was changed."),
+        ("failed", "The agent changed nothing."),
+        ("incomplete", "Changes made so far are kept; each was checked and recorded."),
         ("skipped", "It was so."),
     ],
 )
@@ -221,7 +221,7 @@ def test_a_lost_worker_is_told(dashboard: Browser, agent: Agent) -> None:
 
     said = words_of(shown(dashboard, session))
 
-    assert "The worker was lost. Nothing was changed by the agent; no sign of life" in said
+    assert "The worker was lost. The agent changed nothing; its worker stopped responding." in said
 
 
 def test_nothing_is_offered_to_be_undone_where_nothing_was_done(
@@ -241,7 +241,7 @@ def test_cost_and_cached_share_are_shown(dashboard: Browser, ended: RefinementSe
 
     said = words_of(shown(dashboard, ended))
 
-    assert "Calls of the model 3 Prompt tokens 2,000 75 % cached Answer tokens 77" in said
+    assert "Model calls 3 Prompt tokens 2,000 75% cached Completion tokens 77" in said
     assert "Cost $0.0123" in said
 
 
@@ -284,11 +284,9 @@ def test_to_undo_it_again_changes_nothing_and_says_by_whom_it_was_done(
 
     answer = dashboard.submit(f"/sessions/{ended.id}/undo", follow_redirects=True)
 
-    assert "Nothing is left to do: it was undone on" in words_of(page)
+    assert "Nothing to undo: this session was undone on" in words_of(page)
     assert actions_of(page) == []
-    assert f"Nothing was changed: {admin.email} had undone this session before" in words_of(
-        answer.text
-    )
+    assert f"Nothing was changed: {admin.email} already undid this session" in words_of(answer.text)
     assert len(records("memory_refinement_rollback")) == 1
 
 
@@ -314,7 +312,7 @@ def test_an_undo_in_conflict_names_the_records_and_offers_the_wider_one(
     (restored,) = records("memory_restored")
     said = words_of(answer.text)
     assert answer.status_code == 409
-    assert "Something in the way; nothing was changed" in said
+    assert "Conflict: nothing was changed" in said
     assert f"Memory #{in_the_way.id}, on" in said
     assert f"memory restored, record #{restored.sequence}" in said
     assert f"{path}?and_after=1" in links_of(answer.text)
@@ -332,7 +330,7 @@ def test_the_wider_undo_takes_back_what_was_in_the_way_too(
     )
 
     assert 'name="and_after" value="1"' in page
-    assert "with every toggle and restore since" in words_of(page)
+    assert "along with every flag change and restore since" in words_of(page)
     assert "Undone:" in words_of(answer.text)
     assert len(records("memory_refinement_rollback")) == 1
 
@@ -345,7 +343,7 @@ def test_past_the_application_nothing_wider_is_offered(
     answer = dashboard.get(f"/sessions/{ended.id}/undo")
 
     assert answer.status_code == 409
-    assert "past the application: refine audit verify says more" in words_of(answer.text)
+    assert "outside the application: run refine audit verify for details" in words_of(answer.text)
     assert f"/sessions/{ended.id}/undo?and_after=1" not in links_of(answer.text)
 
 
@@ -435,5 +433,5 @@ def test_another_accounts_sessions_are_not_listed(
 def test_an_empty_list_says_what_to_do(dashboard: Browser) -> None:
     nothing, none_of_these = dashboard.get("/sessions"), dashboard.get("/sessions?status=failed")
 
-    assert "No session yet. Open an agent and press Refine now" in words_of(nothing.text)
-    assert "No session matches. Show all." in words_of(none_of_these.text)
+    assert "No sessions yet. Open an agent and choose Refine now" in words_of(nothing.text)
+    assert "No sessions match. Show all." in words_of(none_of_these.text)

@@ -16,7 +16,7 @@ from tests.factories import PASSWORD
 from tests.web.conftest import Browser, SignedIn, browser_of, person, records, words_of
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
-WRONG = "E-mail or password is not right."
+WRONG = "Incorrect e-mail or password."
 
 
 @pytest.fixture
@@ -324,7 +324,12 @@ def test_signing_out_here_leaves_other_browsers_signed_in(
 
 
 def changed_to(password: str, **fields: str) -> dict[str, str]:
-    return {"present": PASSWORD, "password": password, "again": password, **fields}
+    return {
+        "current_password": PASSWORD,
+        "password": password,
+        "confirm_password": password,
+        **fields,
+    }
 
 
 def test_a_new_password_signs_every_other_browser_out(
@@ -344,10 +349,13 @@ def test_a_new_password_signs_every_other_browser_out(
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        (changed_to("another battery", present="wrong battery"), "The present password is not"),
-        (changed_to("another battery", again="another batterie"), "are not the same"),
+        (
+            changed_to("another battery", current_password="wrong battery"),
+            "The current password is wrong",
+        ),
+        (changed_to("another battery", confirm_password="another batterie"), "do not match"),
         (changed_to("short"), "10 to 1,000 characters"),
-        ({}, "The present password is not"),
+        ({}, "The current password is wrong"),
     ],
 )
 def test_a_password_that_cannot_be_taken_changes_nothing(
@@ -457,7 +465,7 @@ def link(invited: User) -> str:
 
 
 def chosen(password: str = "my own battery") -> dict[str, str]:
-    return {"password": password, "again": password}
+    return {"password": password, "confirm_password": password}
 
 
 def test_whoever_follows_a_link_chooses_a_password_and_is_in(
@@ -482,7 +490,7 @@ def test_a_link_works_once(link: str, client: Browser, app: Flask) -> None:
     again = [other.get(link), other.submit(link, chosen("another battery"))]
 
     assert [answer.status_code for answer in again] == [404, 404]
-    assert "This link is used up" in again[0].text
+    assert "This link is no longer valid" in again[0].text
     assert other.sign_in("new@example.org", "another battery").status_code == 422
 
 
@@ -524,11 +532,11 @@ def test_a_link_of_somebody_who_was_deactivated_is_used_up(
 
 def test_a_password_that_cannot_be_taken_leaves_the_link_good(link: str, client: Browser) -> None:
     short = client.submit(link, chosen("short"))
-    unlike = client.submit(link, {"password": "my own battery", "again": "my battery"})
+    unlike = client.submit(link, {"password": "my own battery", "confirm_password": "my battery"})
 
     assert (short.status_code, unlike.status_code) == (422, 422)
     assert "10 to 1,000 characters" in words_of(short.text)
-    assert "are not the same" in words_of(unlike.text)
+    assert "do not match" in words_of(unlike.text)
     assert "my own battery" not in unlike.text
     assert client.submit(link, chosen()).status_code == 303
 

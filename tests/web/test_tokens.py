@@ -32,7 +32,7 @@ def test_a_token_is_shown_once_and_kept_as_a_hash(dashboard: Browser, admin: Use
         admin.account_id,
         admin.id,
     )
-    assert "This is the new platform token of Own account." in words_of(answer.text)
+    assert "New platform token for Own account." in words_of(answer.text)
     assert secret not in dashboard.get("/tokens").text
     assert secret not in str(sql.snapshot())
 
@@ -69,7 +69,7 @@ def test_a_token_is_revoked_for_good_and_that_is_recorded(
 
     db.session.refresh(token)
     assert not token.is_valid
-    assert f"The token {token.hint}… is revoked." in words_of(answer.text)
+    assert f"Token {token.hint}… revoked." in words_of(answer.text)
     assert f"/tokens/{token.id}/revoke" not in actions_of(answer.text)
     assert [record.user_id for record in records("token_revoked")] == [admin.id]
 
@@ -82,7 +82,7 @@ def test_an_agents_token_is_listed_and_can_be_revoked(dashboard: Browser, admin:
     page = dashboard.get("/tokens").text
     dashboard.submit(f"/tokens/{token.id}/revoke")
 
-    assert "of Ada" in words_of(page)
+    assert "agent Ada" in words_of(page)
     assert "command line or platform" in words_of(page)
     db.session.refresh(token)
     assert not token.is_valid
@@ -121,7 +121,7 @@ def test_a_viewer_sees_them_and_is_shown_no_button(
 
 
 def test_without_any_that_is_said(dashboard: Browser) -> None:
-    assert "No token yet." in words_of(dashboard.get("/tokens").text)
+    assert "No tokens yet." in words_of(dashboard.get("/tokens").text)
 
 
 def test_what_was_never_a_token_is_none(dashboard: Browser) -> None:

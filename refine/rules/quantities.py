@@ -1,0 +1,22 @@
+"""Counts and spans of time in words."""
+
+from datetime import timedelta
+
+_UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
+
+
+def plural(count: int, noun: str, nouns: str | None = None) -> str:
+    """Return a count with its noun: "1 session", "1,200 sessions", "2 memories"."""
+    return f"{count:,} {noun if count == 1 else nouns or f'{noun}s'}"
+
+
+def rough_span(span: timedelta) -> str:
+    """Return a span in its largest full unit, rounded down: "47 minutes", "1 day"."""
+    seconds = max(0, int(span.total_seconds()))
+    size, unit = next((each for each in _UNITS if seconds >= each[0]), _UNITS[-1])
+    return plural(seconds // size, unit)
+
+
+def ago(age: timedelta) -> str:
+    """Return how long ago something was: "2 hours ago"; for a negative age "in 2 hours"."""
+    return f"in {rough_span(-age)}" if age < timedelta(0) else f"{rough_span(age)} ago"

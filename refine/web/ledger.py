@@ -1,0 +1,79 @@
+"""Which memories a ledger page lists: its filter, and the names of each kind."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from sqlalchemy import Select, select
+
+from refine import clock
+from refine.models import Agent, AgentMemory
+from refine.models.ledger import Composition, is_of_kind
+from refine.rules.content import TAGS
+
+KINDS = {
+    "core": "core",
+    "constitutional": "constitutional",
+    "journal": "journal, last week",
+    "expired": "journal, expired",
+    "discarded": "discarded",
+}
+
+NOTHING_KEPT = {
+    "core": "No core memories: there is nothing to refine yet.",
+    "constitutional": "No constitutional memories.",
+    "journal": "No journal memories from the last week.",
+    "expired": "No expired journal memories.",
+    "discarded": "No discarded memories.",
+}
+
+
+class LedgerFilter(NamedTuple):
+    """Which of an agent's memories a page lists."""
+
+    kind: str
+    tag: str
+    locked: bool
+
+    @classmethod
+    def of(cls, fields: Mapping[str, str]) -> "LedgerFilter":
+        """Read the filter from a URL or form; invalid values are ignored."""
+        kind, tag = fields.get("kind", ""), fields.get("tag", "")
+        return cls(
+            kind=kind if kind in KINDS else "core",
+            tag=tag if tag in TAGS else "",
+            locked=bool(fields.get("locked")),
+        )
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether the filter leaves out memories of its kind."""
+        return bool(self.tag) or self.locked
+
+    def fields(self) -> dict[str, str]:
+        """Return the fields of a form that carries the filter along."""
+        return {"kind": self.kind, "tag": self.tag, "locked": "1" if self.locked else ""}
+
+    def query(self, agent: Agent) -> Select[AgentMemory]:
+        """Return the query for the memories, newest first."""
+        query = (
+            select(AgentMemory)
+            .where(AgentMemory.agent_id == agent.id, is_of_kind(self.kind, clock.now()))
+            .order_by(AgentMemory.created_at.desc(), AgentMemory.id.desc())
+        )
+        if self.locked:
+            query = query.where(AgentMemory.is_locked)
+        if self.tag:
+            query = query.where(AgentMemory.tags.contains([self.tag]))
+        return query
+
+
+def counted_kinds(kept: Composition) -> list[tuple[str, str, int]]:
+    """Return each kind of memory with its name and how many the agent has."""
+    numbers = {
+        "core": kept.core,
+        "constitutional": kept.constitutional,
+        "journal": kept.journal_shown,
+        "expired": kept.journal_expired,
+        "discarded": kept.discarded,
+    }
+    return [(kind, name, numbers[kind]) for kind, name in KINDS.items()]

@@ -1,0 +1,348 @@
+"""What the templates ask about models: predicates, badges, percentages and sentences.
+
+Templates reach these functions as ``view``, so that none of them compares a status or computes.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from markupsafe import Markup, escape
+
+from refine.access.differences import Part
+from refine.llm.rehearsal import MODEL_PREFIX
+from refine.models import AccessGrant, Agent, AuditLog, MemoryTask, RefinementSession, User
+
+_NEARLY_FULL_PERCENT = 80
+
+_Image = Mapping[str, Any]
+
+
+class Badge(NamedTuple):
+    """A state as a word and a shape, since no state is told by colour alone."""
+
+    word: str
+    shape: str
+    css_class: str
+
+
+CONSTITUTIONAL = Badge("constitutional", "◆", "ok")
+
+
+# -- figures ---------------------------------------------------------------------------------------
+
+
+def percent(part: int, whole: int) -> int:
+    """Return a share in whole percent; 0 where there is nothing to share."""
+    return round(100 * part / whole) if whole else 0
+
+
+def before_and_after(before: int, after: int | None) -> str:
+    """Return two figures as "20 → 19"; the first alone while the second is unknown."""
+    return f"{before:,}" if after is None else f"{before:,} → {after:,}"
+
+
+class Gauge(NamedTuple):
+    """How full a bar is."""
+
+    percent: int
+
+    @property
+    def width(self) -> int:
+        """The bar's width in percent: a bar cannot overflow."""
+        return min(self.percent, 100)
+
+    @property
+    def css_class(self) -> str:
+        """The colour of the bar."""
+        if self.percent > 100:
+            return "bad"
+        return "warn" if self.percent >= _NEARLY_FULL_PERCENT else "ok"
+
+
+def gauge(used: int, available: int) -> Gauge:
+    """Return the bar for what is used of what is available."""
+    return Gauge(percent(used, available))
+
+
+# -- agents and users ------------------------------------------------------------------------------
+
+
+def is_rehearsed(agent: Agent) -> bool:
+    """Tell whether the rehearsal model answers for the agent."""
+    return agent.model_id.startswith(MODEL_PREFIX)
+
+
+def agent_badge(agent: Agent) -> Badge | None:
+    """Return the badge of an agent that is kept from automatic sessions; None for the others."""
+    if not agent.active:
+        return Badge("not active", "", "calm")
+    return Badge("paused", "‖", "calm") if agent.paused else None
+
+
+def budget_badge(is_over_budget: bool) -> Badge:
+    """Return the badge that tells whether an agent is within its budget."""
+    if is_over_budget:
+        return Badge("over budget", "!", "warn")
+    return Badge("within budget", "✓", "ok")
+
+
+def next_slot(agent: Agent) -> datetime | None:
+    """Return when the agent's next scheduled session is due; None where none is."""
+    is_served = agent.active and not agent.paused and not agent.account.paused
+    return agent.account.next_due_at if is_served else None
+
+
+def user_badge(user: User) -> Badge:
+    """Return the badge that tells whether a user can sign in."""
+    if not user.active:
+        return Badge("not active", "", "calm")
+    if user.password_hash is None:
+        return Badge("invited", "", "warn")
+    return Badge("active", "✓", "ok")
+
+
+def other_role(user: User) -> str:
+    """Return the role that a user can be switched to."""
+    return "viewer" if user.may_act else "admin"
+
+
+# -- sessions and memory tasks ---------------------------------------------------------------------
+
+
+def can_stop(session: RefinementSession) -> bool:
+    """Tell whether a stop can still be requested."""
+    return session.is_live and not session.is_stopping
+
+
+def can_undo(session: RefinementSession) -> bool:
+    """Tell whether the session changed something that is not undone yet."""
+    changed = session.mutation_count or session.duplicates_removed or session.stats["protected"]
+    return not session.is_live and session.undone_at is None and bool(changed)
+
+
+def tokens_left(session: RefinementSession) -> int:
+    """Return how many tokens the session may still remove."""
+    return session.removable_tokens - session.removed_tokens
+
+
+def is_running(session: RefinementSession) -> bool:
+    """Tell whether a worker has the session."""
+    return session.status == "running"
+
+
+def is_waiting_for_retry(task: MemoryTask) -> bool:
+    """Tell whether a task failed before and is queued again."""
+    return task.status == "queued" and task.attempt > 1
+
+
+def tokens_used(task: MemoryTask) -> int:
+    """Return how many tokens the model read and wrote for a task."""
+    return task.prompt_tokens + task.completion_tokens
+
+
+def progress(session: RefinementSession) -> str:
+    """Say what a live session is doing."""
+    name = session.agent.name
+    if not is_running(session):
+        handover = "" if session.dispatched_at else " The clock dispatches it at its next tick."
+        return f"Waiting for a worker.{handover}"
+    if session.mass_before is None:
+        return "Removing exact duplicates."
+    if session.consented_at is None:
+        return f"Asking {name} for consent."
+    if session.is_stopping:
+        return "Stopping before the next step."
+    return f"{name} consented and is working."
+
+
+def outcome_note(session: RefinementSession) -> str:
+    """Say what an ended session left behind, where its reason alone does not."""
+    if session.status == "incomplete":
+        return "Changes made so far are kept; each was checked and recorded."
+    if session.status == "declined" and session.duplicates_removed:
+        return "Nothing was changed, except that exact duplicates were removed."
+    if session.status == "declined":
+        return "Nothing was changed."
+    if session.status == "failed" and session.error_kind == "worker_lost":
+        return "The agent changed nothing; its worker stopped responding."
+    return "The agent changed nothing." if session.status == "failed" else ""
+
+
+# -- access ----------------------------------------------------------------------------------------
+
+
+def access_state(grant: AccessGrant) -> str:
+    """Return the status of a grant; one whose time is over has ended, noted by the clock or not."""
+    return "ended" if _has_expired(grant) else grant.status
+
+
+def end_reason(grant: AccessGrant) -> str | None:
+    """Return why an access ended; None where it has not."""
+    return "expired" if _has_expired(grant) else grant.end_reason
+
+
+def _has_expired(grant: AccessGrant) -> bool:
+    return grant.status == "granted" and grant.has_expired
+
+
+@dataclass(frozen=True)
+class AccessView:
+    """What a user may see and do about an access."""
+
+    grant: AccessGrant
+    user: User
+    has_note: bool
+
+    @property
+    def state(self) -> str:
+        """The status, as ``access_state`` returns it."""
+        return access_state(self.grant)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the agent has not answered yet."""
+        return self.state == "requested"
+
+    @property
+    def is_live(self) -> bool:
+        """Whether its user may read now."""
+        return self.state == "granted"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the access was granted and has ended."""
+        return self.state == "ended"
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether the user who looks is the one who asked."""
+        return self.grant.user_id == self.user.id
+
+    @property
+    def can_read(self) -> bool:
+        """Whether the user who looks may read now."""
+        return self.is_live and self.is_mine
+
+    @property
+    def can_end(self) -> bool:
+        """Whether the user who looks may end or revoke it."""
+        return self.is_live and self.grant.may_be_ended_by(self.user)
+
+    @property
+    def can_ask_again(self) -> bool:
+        """Whether the user who looks may make a new request."""
+        return self.is_mine and self.user.may_act and not (self.is_pending or self.is_live)
+
+    @property
+    def can_note(self) -> bool:
+        """Whether a closing note is still to be written."""
+        return self.is_over and self.is_mine and not self.has_note
+
+    @property
+    def outcome(self) -> str:
+        """What became of a request that was not granted, or has not been yet."""
+        name = self.grant.agent.name
+        if self.is_pending and self.grant.started_at is not None:
+            return f"Asking {name}."
+        return {
+            "requested": "Waiting for a worker. The request lapses after 24 hours.",
+            "declined": f"{name} did not consent. Nothing was shown.",
+            "failed": f"{name} gave no valid answer. Nothing was shown.",
+            "lapsed": f"No worker could ask {name} within 24 hours. Nothing was shown.",
+        }[self.state]
+
+
+# -- audit records ---------------------------------------------------------------------------------
+
+
+def actor(record: AuditLog) -> str:
+    """Name who caused a record."""
+    if record.user is not None:
+        return str(record.user.email)
+    return "agent or system" if record.agent_id is not None else "system"
+
+
+def access_actor(record: AuditLog, agent: Agent) -> str:
+    """Name who took a step of an access: its user, the agent, or the system."""
+    if record.user is not None:
+        return str(record.user.email)
+    is_the_agents = (
+        record.action in ("memory_access_granted", "memory_access_declined")
+        or record.data.get("end_reason") == "revoked_by_agent"
+    )
+    return agent.name if is_the_agents else "system"
+
+
+def changed_core_ids(record: AuditLog) -> list[int]:
+    """Return the ids of the core memories that a session's step changed."""
+    if not record.data.get("operation"):
+        return []
+    memories = record.data.get("memories", [])
+    return [memory["id"] for memory in memories if memory["after"]["memory_type"] == "core"]
+
+
+class MemoryChange(NamedTuple):
+    """A row of a record's table: a memory before and after, each cell as "before → after"."""
+
+    id: int
+    memory_type: str
+    tokens: str
+    state: str
+    constitutional: str
+    tags: str
+
+
+def memory_changes(record: AuditLog) -> list[MemoryChange]:
+    """Return the memories that a record changed, without their contents."""
+    return [_memory_change(memory) for memory in record.data.get("memories", [])]
+
+
+def _memory_change(memory: _Image) -> MemoryChange:
+    before, after = memory["before"], memory["after"]
+    tokens = f"{after['token_estimate']:,}"
+    state = _change(_state, before, after)
+    return MemoryChange(
+        id=memory["id"],
+        memory_type=after["memory_type"],
+        tokens=f"{before['token_estimate']:,} → {tokens}" if before else tokens,
+        state=state if before else f"created, {state}",
+        constitutional=_change(_flag, before, after),
+        tags=_change(_tags, before, after),
+    )
+
+
+def _change(tell: Callable[[_Image], str], before: _Image | None, after: _Image) -> str:
+    if before is None or tell(before) == tell(after):
+        return tell(after)
+    return f"{tell(before)} → {tell(after)}"
+
+
+def _state(image: _Image) -> str:
+    return "kept" if image["discarded_at"] is None else "discarded"
+
+
+def _flag(image: _Image) -> str:
+    return "yes" if image["constitutional"] else "no"
+
+
+def _tags(image: _Image) -> str:
+    return ", ".join(image["tags"]) or "none"
+
+
+def marked(part: Part) -> Markup:
+    """Return some words of a difference; what was removed or added is marked, also for the ear."""
+    if part.kind == "same":
+        return escape(part.text)
+    tag, word = ("del", "removed") if part.kind == "gone" else ("ins", "added")
+    markup = Markup(
+        '<{tag}><span class="hidden">[{word}: </span>{text}<span class="hidden">]</span></{tag}>'
+    )
+    return markup.format(tag=tag, word=word, text=part.text)
+
+
+def open_figures(record: AuditLog) -> list[tuple[str, Any]]:
+    """Return the rest of a record's open data, sorted by name."""
+    shown = {"memories", "image_version"}
+    return sorted(item for item in record.data.items() if item[0] not in shown)
