@@ -162,7 +162,7 @@ def _form(agent: Agent, error: Exception | None = None) -> str:
         question=question(agent, user, wish),
         form=fields,
         reasons=REASONS.items(),
-        minutes_offered=sorted({*MINUTES_OFFERED, minutes}),
+        durations=[(each, f"{each} minutes") for each in sorted({*MINUTES_OFFERED, minutes})],
         minutes=minutes,
         limits={
             "min_purpose": MIN_PURPOSE_CHARACTERS,

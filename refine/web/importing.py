@@ -107,7 +107,7 @@ def _page(agent: Agent, **shown: Any) -> str:
         "agent/import.html",
         agent=agent,
         formats=IMPORT_FORMATS,
-        memory_types=MEMORY_TYPES,
+        memory_types=[(memory_type, memory_type) for memory_type in MEMORY_TYPES],
         largest_megabytes=LARGEST_FILE_MEGABYTES,
         **shown,
     )

@@ -84,7 +84,9 @@ def reads_nothing(page: Page, agent: Agent) -> None:
 
 
 @pytest.mark.usefixtures("worker")
-def test_asked_granted_read_and_ended(desk: Page, agent: Agent, model: ScriptedModel) -> None:
+def test_a_grant_is_requested_given_used_and_ended(
+    desk: Page, agent: Agent, model: ScriptedModel
+) -> None:
     model.say("YES, look at what you need.")
 
     desk.goto(f"/agents/{agent.id}/ledger")
@@ -123,7 +125,7 @@ def test_a_no_shows_nothing(desk: Page, agent: Agent, model: ScriptedModel) -> N
 
 
 @pytest.mark.usefixtures("worker")
-def test_an_answer_of_another_model_shows_nothing(
+def test_another_models_answer_grants_nothing(
     desk: Page, agent: Agent, model: ScriptedModel
 ) -> None:
     model.say("YES", model="other/model")
@@ -139,7 +141,7 @@ def test_an_answer_of_another_model_shows_nothing(
 
 
 @pytest.mark.usefixtures("worker")
-def test_an_agent_whose_model_cannot_be_reached_lets_nobody_read(
+def test_an_unreachable_model_grants_nothing(
     desk: Page, agent: Agent, model: ScriptedModel
 ) -> None:
     model.http(401)
@@ -150,9 +152,7 @@ def test_an_agent_whose_model_cannot_be_reached_lets_nobody_read(
     reads_nothing(desk, agent)
 
 
-def test_after_a_human_changed_its_model_nobody_is_let_in_on_its_word(
-    desk: Page, agent: Agent
-) -> None:
+def test_no_access_can_be_requested_after_a_model_change(desk: Page, agent: Agent) -> None:
     desk.goto(f"/agents/{agent.id}/settings")
     desk.get_by_label("Model").fill("test/another-model")
     button(desk, "Save").click()
@@ -165,7 +165,7 @@ def test_after_a_human_changed_its_model_nobody_is_let_in_on_its_word(
     reads_nothing(desk, agent)
 
 
-def test_a_purpose_of_two_words_is_refused_with_what_was_typed(desk: Page, agent: Agent) -> None:
+def test_a_short_purpose_is_refused_and_kept_in_the_form(desk: Page, agent: Agent) -> None:
     desk.goto(f"/access/new?agent={agent.id}")
     desk.get_by_label("Reason").select_option("legal_duty")
     desk.get_by_label("Purpose").fill("just curious")
@@ -177,7 +177,7 @@ def test_a_purpose_of_two_words_is_refused_with_what_was_typed(desk: Page, agent
     expect(desk.get_by_label("Purpose")).to_have_value("just curious")
 
 
-def test_who_reads_already_is_led_there_instead_of_asking_twice(
+def test_the_request_form_links_to_an_open_grant(
     desk: Page, agent: Agent, grant: AccessGrant
 ) -> None:
     desk.goto(f"/access/new?agent={agent.id}")
@@ -187,7 +187,7 @@ def test_who_reads_already_is_led_there_instead_of_asking_twice(
     expect(state(desk, "granted")).to_be_visible()
 
 
-def test_a_viewer_finds_no_way_to_ask(page: Page, agent: Agent) -> None:
+def test_a_viewer_cannot_request_access(page: Page, agent: Agent) -> None:
     factories.user(account=agent.account, email="viewer@example.org", role="viewer")
     db.session.commit()
     sign_in(page, "viewer@example.org")
@@ -200,7 +200,7 @@ def test_a_viewer_finds_no_way_to_ask(page: Page, agent: Agent) -> None:
     expect(heading(page, "You may not do this")).to_be_visible()
 
 
-def test_the_preview_shows_the_question_and_asks_nothing(desk: Page, agent: Agent) -> None:
+def test_the_preview_shows_the_question_without_asking(desk: Page, agent: Agent) -> None:
     desk.goto(f"/access/new?agent={agent.id}")
     desk.get_by_label("Reason").select_option("legal_duty")
     desk.get_by_label("Purpose").fill(PURPOSE)
@@ -213,7 +213,7 @@ def test_the_preview_shows_the_question_and_asks_nothing(desk: Page, agent: Agen
     assert db.session.scalars(db.select(AccessGrant)).all() == []
 
 
-def test_a_page_that_is_read_leaves_when_its_time_is_over(
+def test_an_open_page_redirects_when_access_expires(
     desk: Page, agent: Agent, grant: AccessGrant
 ) -> None:
     ends_in(4)
@@ -228,7 +228,7 @@ def test_a_page_that_is_read_leaves_when_its_time_is_over(
     expect(desk.get_by_text(CANARY)).to_have_count(0)
 
 
-def test_without_script_it_leaves_too(
+def test_an_open_page_redirects_without_javascript(
     new_context: Callable[..., object], admin: User, agent: Agent, grant: AccessGrant
 ) -> None:
     page: Page = new_context(java_script_enabled=False).new_page()  # type: ignore[attr-defined]
@@ -240,7 +240,7 @@ def test_without_script_it_leaves_too(
     expect(page.get_by_text(CANARY)).to_have_count(0)
 
 
-def test_a_page_that_is_read_leaves_when_its_access_is_revoked(
+def test_an_open_page_redirects_when_access_is_revoked(
     desk: Page, agent: Agent, grant: AccessGrant
 ) -> None:
     reading(desk, agent)
@@ -253,7 +253,9 @@ def test_a_page_that_is_read_leaves_when_its_access_is_revoked(
     expect(desk.get_by_text(CANARY)).to_have_count(0)
 
 
-def test_ended_in_one_tab_it_leaves_the_other(desk: Page, agent: Agent, grant: AccessGrant) -> None:
+def test_ending_access_in_one_tab_redirects_the_others(
+    desk: Page, agent: Agent, grant: AccessGrant
+) -> None:
     other = desk.context.new_page()
     reading(other, agent)
 
@@ -264,7 +266,7 @@ def test_ended_in_one_tab_it_leaves_the_other(desk: Page, agent: Agent, grant: A
     expect(other.get_by_text(CANARY)).to_have_count(0)
 
 
-def test_after_the_end_the_back_button_leads_to_nothing(
+def test_the_back_button_shows_no_content_after_access_ended(
     desk: Page, agent: Agent, grant: AccessGrant
 ) -> None:
     reading(desk, agent)
@@ -281,7 +283,7 @@ def test_after_the_end_the_back_button_leads_to_nothing(
     expect(desk.get_by_text("Contents are sealed")).to_be_visible()
 
 
-def test_a_page_kept_to_go_back_to_holds_nothing(
+def test_the_back_forward_cache_holds_no_content(
     desk: Page, agent: Agent, grant: AccessGrant
 ) -> None:
     reading(desk, agent)
@@ -291,7 +293,7 @@ def test_a_page_kept_to_go_back_to_holds_nothing(
     assert CANARY not in desk.content()
 
 
-def test_a_page_that_comes_out_of_the_cache_asks_anew(
+def test_a_page_restored_from_the_cache_is_reloaded(
     desk: Page, agent: Agent, grant: AccessGrant
 ) -> None:
     reading(desk, agent)
@@ -304,7 +306,7 @@ def test_a_page_that_comes_out_of_the_cache_asks_anew(
     expect(desk.get_by_text(CANARY)).to_have_count(0)
 
 
-def test_after_signing_out_the_back_button_leads_to_the_form(
+def test_the_back_button_leads_to_the_sign_in_form_after_signing_out(
     desk: Page, agent: Agent, grant: AccessGrant
 ) -> None:
     reading(desk, agent)
@@ -318,7 +320,7 @@ def test_after_signing_out_the_back_button_leads_to_the_form(
     expect(heading(desk, "Sign in to Refine")).to_be_visible()
 
 
-def test_after_the_end_the_browser_keeps_nothing_of_it(
+def test_the_browser_stores_no_content_after_access_ended(
     desk: Page, agent: Agent, grant: AccessGrant
 ) -> None:
     reading(desk, agent)
@@ -332,7 +334,7 @@ def test_after_the_end_the_browser_keeps_nothing_of_it(
     assert CANARY not in desk.evaluate(from_cache, f"/agents/{agent.id}/ledger")
 
 
-def test_another_browser_of_the_same_person_reads_too_and_another_persons_does_not(
+def test_a_grant_belongs_to_a_user_in_any_browser(
     desk: Page, new_context: Callable[..., object], admin: User, agent: Agent, grant: AccessGrant
 ) -> None:
     colleague = factories.user(account=admin.account)
@@ -350,7 +352,7 @@ def test_another_browser_of_the_same_person_reads_too_and_another_persons_does_n
     assert set(db.session.scalars(looks)) == {admin.id}
 
 
-def test_the_banner_is_on_every_page_and_says_until_when(
+def test_every_page_shows_the_access_banner_with_its_end(
     desk: Page, agent: Agent, grant: AccessGrant
 ) -> None:
     for path in ("/", "/agents", "/audit", "/schedule", "/nowhere"):

@@ -38,7 +38,7 @@ def tidied(agent: Agent) -> RefinementSession:
 
 
 @pytest.mark.usefixtures("worker")
-def test_a_running_session_stops_before_its_next_step_and_keeps_what_it_did(
+def test_a_stopped_session_keeps_its_changes(
     desk: Page, agent: Agent, model: ScriptedModel
 ) -> None:
     first, second, *others = kept(agent)
@@ -59,7 +59,7 @@ def test_a_running_session_stops_before_its_next_step_and_keeps_what_it_did(
     assert kept(agent) == [second, *others]
 
 
-def test_an_undo_tells_its_effect_first_and_its_result_after(desk: Page, agent: Agent) -> None:
+def test_an_undo_shows_its_effect_before_and_its_result_after(desk: Page, agent: Agent) -> None:
     before = kept(agent)
     session = tidied(agent)
 
@@ -77,7 +77,7 @@ def test_an_undo_tells_its_effect_first_and_its_result_after(desk: Page, agent: 
     assert kept(agent) == before
 
 
-def test_an_undo_can_be_left(desk: Page, agent: Agent) -> None:
+def test_an_undo_can_be_cancelled(desk: Page, agent: Agent) -> None:
     session = tidied(agent)
     after = kept(agent)
 
@@ -88,7 +88,7 @@ def test_an_undo_can_be_left(desk: Page, agent: Agent) -> None:
     assert kept(agent) == after
 
 
-def test_what_is_in_the_way_of_an_undo_is_named_and_the_wider_one_takes_it_along(
+def test_a_conflicting_undo_names_the_conflict_and_offers_the_wider_undo(
     desk: Page, agent: Agent
 ) -> None:
     before = kept(agent)
@@ -113,7 +113,7 @@ def test_what_is_in_the_way_of_an_undo_is_named_and_the_wider_one_takes_it_along
     expect(rows(desk, "Sessions, newest first")).to_contain_text("undone")
 
 
-def test_an_undo_that_was_overtaken_changes_nothing_and_shows_why(desk: Page, agent: Agent) -> None:
+def test_an_undo_overtaken_by_a_change_does_nothing_and_says_why(desk: Page, agent: Agent) -> None:
     before = kept(agent)
     session = tidied(agent)
     desk.goto(f"/sessions/{session.id}/undo")

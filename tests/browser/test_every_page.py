@@ -47,19 +47,19 @@ def test_every_page_of_the_dashboard_is_on_the_tour(migrated_app: Flask, walk: W
     assert toured == pages - NO_PAGES
 
 
-def test_no_page_has_a_console_error_or_breaks_its_own_policy(walk: Walk) -> None:
+def test_no_page_logs_a_console_error_or_violates_its_policy(walk: Walk) -> None:
     assert walk.heard == []
 
 
-def test_no_page_is_wider_than_a_phone_nor_with_text_twice_as_large(walk: Walk) -> None:
+def test_no_page_scrolls_sideways_on_a_phone_or_zoomed(walk: Walk) -> None:
     assert walk.sticks_out == {}
 
 
-def test_no_page_has_a_serious_finding_of_axe_in_light_or_dark(walk: Walk) -> None:
+def test_axe_finds_nothing_serious_in_light_or_dark(walk: Walk) -> None:
     assert walk.findings == set()
 
 
-def test_every_control_of_every_page_is_reached_in_the_order_of_the_page(walk: Walk) -> None:
+def test_the_tab_key_reaches_every_control_in_page_order(walk: Walk) -> None:
     assert walk.out_of_order == {}
 
 

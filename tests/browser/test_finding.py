@@ -41,9 +41,7 @@ def test_what_needs_attention_leads_to_the_failed_session(desk: Page, admin: Use
     expect(desk.get_by_text(str(history.failed.id))).to_be_visible()
 
 
-def test_filters_are_in_the_url_and_the_back_button_takes_them_back(
-    desk: Page, sixty: list[str]
-) -> None:
+def test_filters_are_in_the_url_and_follow_the_back_button(desk: Page, sixty: list[str]) -> None:
     desk.goto("/agents")
     desk.get_by_label("Name or model").fill("dunlin 1")
     desk.get_by_label("State").select_option("paused")
@@ -69,7 +67,7 @@ def test_filters_are_in_the_url_and_the_back_button_takes_them_back(
     expect(rows(desk, "Agents")).to_have_count(50)
 
 
-def test_a_link_to_a_filtered_list_shows_the_same_after_signing_in(
+def test_a_link_to_a_filtered_list_survives_signing_in(
     desk: Page, page: Page, sixty: list[str]
 ) -> None:
     button(desk, "Sign out").click()
@@ -85,7 +83,7 @@ def test_a_link_to_a_filtered_list_shows_the_same_after_signing_in(
     expect(page.get_by_label("Sort by")).to_have_value("tokens")
 
 
-def test_a_long_list_has_pages_and_none_is_missed(desk: Page, sixty: list[str]) -> None:
+def test_a_long_list_is_paged_without_gaps(desk: Page, sixty: list[str]) -> None:
     desk.goto("/agents?q=dunlin")
     first = names_on(desk)
     desk.get_by_role("link", name="Next →").click()
@@ -114,7 +112,7 @@ def test_a_sort_order_is_in_the_url(desk: Page, admin: User) -> None:
     assert names_on(desk) == ["Birch", "Cedar", "Alder"]
 
 
-def test_each_filter_of_the_audit_log_can_be_taken_away_alone(desk: Page, admin: User) -> None:
+def test_each_audit_filter_can_be_removed_alone(desk: Page, admin: User) -> None:
     one, other = (factories.agent(account=admin.account, name=name) for name in ("Wren", "Tern"))
     for agent in (one, other):
         RefinementSession.queue(agent, "cli").finish("skipped", "nothing to look at")

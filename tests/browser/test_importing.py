@@ -16,7 +16,7 @@ def choose(desk: Page, file: bytes) -> None:
     desk.get_by_label("File up to").set_input_files(payload)
 
 
-def test_a_file_is_checked_imported_and_its_report_shown(desk: Page, admin: User) -> None:
+def test_a_file_is_checked_then_imported_with_a_report(desk: Page, admin: User) -> None:
     agent = factories.agent(account=admin.account, name="Wren")
     db.session.commit()
 
@@ -38,7 +38,7 @@ def test_a_file_is_checked_imported_and_its_report_shown(desk: Page, admin: User
     assert agent.ledger.figures() == (2, 16)
 
 
-def test_a_file_that_is_too_large_is_refused_in_words(
+def test_a_file_that_is_too_large_is_refused_with_advice(
     desk: Page, admin: User, tmp_path: Path
 ) -> None:
     agent = factories.agent(account=admin.account, name="Wren")

@@ -45,7 +45,9 @@ def tab_to(page: Page, name: str) -> None:
 
 
 @pytest.mark.usefixtures("worker")
-def test_from_signing_in_to_a_finished_session(page: Page, admin: User, agent: Agent) -> None:
+def test_the_keyboard_alone_leads_from_sign_in_to_a_finished_session(
+    page: Page, admin: User, agent: Agent
+) -> None:
     page.goto("/sign-in")
     expect(page.get_by_label("E-mail")).to_be_focused()
     page.keyboard.type(admin.email)
@@ -68,7 +70,7 @@ def test_from_signing_in_to_a_finished_session(page: Page, admin: User, agent: A
     tab_to(page, "Undo…")
 
 
-def test_the_first_stop_leads_past_the_menu(desk: Page, agent: Agent) -> None:
+def test_the_first_tab_stop_skips_the_menu(desk: Page, agent: Agent) -> None:
     desk.goto("/agents")
     desk.keyboard.press("Tab")
     expect(desk.get_by_role("link", name="Skip to main content")).to_be_focused()

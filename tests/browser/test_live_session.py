@@ -71,7 +71,7 @@ def database_away(watched: Watched) -> Iterator[Callable[[], None]]:
     come_back()
 
 
-def test_every_step_appears_by_itself_to_the_end(desk: Page, watched: Watched) -> None:
+def test_every_step_appears_without_reloading(desk: Page, watched: Watched) -> None:
     desk.evaluate("window.isTheSamePage = true")
 
     watched.delete_one()
@@ -88,7 +88,7 @@ def test_every_step_appears_by_itself_to_the_end(desk: Page, watched: Watched) -
     assert desk.evaluate("window.isTheSamePage")
 
 
-def test_a_page_whose_session_ended_asks_no_more(desk: Page, watched: Watched) -> None:
+def test_polling_stops_when_the_session_ends(desk: Page, watched: Watched) -> None:
     looked_while_it_ran = watched.looks_within_a_minute()
     watched.complete()
     expect(state(desk, "completed")).to_be_visible()
@@ -99,7 +99,7 @@ def test_a_page_whose_session_ended_asks_no_more(desk: Page, watched: Watched) -
     assert looked_after_it == 0
 
 
-def test_a_page_of_an_ended_session_never_asks(desk: Page, watched: Watched) -> None:
+def test_the_page_of_an_ended_session_does_not_poll(desk: Page, watched: Watched) -> None:
     watched.complete()
     desk.goto(watched.path)
     expect(state(desk, "completed")).to_be_visible()
@@ -108,9 +108,7 @@ def test_a_page_of_an_ended_session_never_asks(desk: Page, watched: Watched) -> 
 
 
 @pytest.mark.parametrize("name", ["Stop", "Pause updates"])
-def test_what_has_the_focus_keeps_it_while_the_page_refreshes(
-    desk: Page, watched: Watched, name: str
-) -> None:
+def test_the_focus_survives_a_refresh(desk: Page, watched: Watched, name: str) -> None:
     button(desk, name).focus()
 
     watched.delete_one()
@@ -119,9 +117,7 @@ def test_what_has_the_focus_keeps_it_while_the_page_refreshes(
     expect(button(desk, name)).to_be_focused()
 
 
-def test_a_field_that_is_typed_in_keeps_its_text_caret_and_focus(
-    desk: Page, watched: Watched
-) -> None:
+def test_a_field_keeps_text_caret_and_focus_through_a_refresh(desk: Page, watched: Watched) -> None:
     field = desk.get_by_role("searchbox", name="Find an agent")
     field.press_sequentially("wrn")
     field.press("ArrowLeft")
@@ -134,7 +130,7 @@ def test_a_field_that_is_typed_in_keeps_its_text_caret_and_focus(
     expect(field).to_have_value("wren")
 
 
-def test_a_page_that_is_open_for_long_looks_less_often(desk: Page, watched: Watched) -> None:
+def test_a_page_open_for_long_polls_less_often(desk: Page, watched: Watched) -> None:
     with desk.expect_request("**/_live"):
         desk.clock.run_for(2_000)
     desk.clock.fast_forward(2 * A_MINUTE_MS)
@@ -149,7 +145,7 @@ def test_a_page_that_is_open_for_long_looks_less_often(desk: Page, watched: Watc
     assert watched.looks == looked
 
 
-def test_paused_updates_wait_until_they_are_resumed(desk: Page, watched: Watched) -> None:
+def test_updates_can_be_paused_and_resumed(desk: Page, watched: Watched) -> None:
     button(desk, "Pause updates").click()
     watched.delete_one()
 
@@ -164,14 +160,14 @@ def test_paused_updates_wait_until_they_are_resumed(desk: Page, watched: Watched
     expect(button(desk, "Pause updates")).to_be_visible()
 
 
-def test_a_link_can_ask_for_a_page_that_stands_still(desk: Page, watched: Watched) -> None:
+def test_a_link_can_open_the_page_paused(desk: Page, watched: Watched) -> None:
     desk.goto(f"{watched.path}?live=0")
     expect(button(desk, "Resume updates")).to_be_visible()
 
     assert watched.looks_within_a_minute() == 0
 
 
-def test_a_tab_that_nobody_sees_asks_nothing(desk: Page, watched: Watched) -> None:
+def test_a_hidden_tab_does_not_poll(desk: Page, watched: Watched) -> None:
     hide = "(is) => Object.defineProperty(document, 'hidden', {value: is, configurable: true})"
     desk.evaluate(hide, True)
     watched.delete_one()
@@ -183,7 +179,7 @@ def test_a_tab_that_nobody_sees_asks_nothing(desk: Page, watched: Watched) -> No
     expect(rows(desk, "Steps").last).to_contain_text("memory discarded")
 
 
-def test_what_cannot_be_refreshed_stays_and_says_from_when_it_is(
+def test_a_failed_refresh_keeps_the_data_and_tells_its_age(
     desk: Page, watched: Watched, database_away: Callable[[], None]
 ) -> None:
     alert = desk.get_by_role("alert")
@@ -200,9 +196,7 @@ def test_what_cannot_be_refreshed_stays_and_says_from_when_it_is(
     expect(alert).to_be_hidden()
 
 
-def test_without_a_connection_the_page_stays_and_goes_on_when_it_is_back(
-    desk: Page, watched: Watched
-) -> None:
+def test_polling_resumes_after_a_lost_connection(desk: Page, watched: Watched) -> None:
     alert = desk.get_by_role("alert")
     desk.context.set_offline(True)
 
@@ -216,7 +210,7 @@ def test_without_a_connection_the_page_stays_and_goes_on_when_it_is_back(
     expect(alert).to_be_hidden()
 
 
-def test_whoever_was_signed_out_meanwhile_signs_in_and_is_back(
+def test_signing_in_again_returns_to_the_live_page(
     desk: Page, watched: Watched, admin: User
 ) -> None:
     SignIn.end_all(admin)

@@ -53,7 +53,7 @@ def refreshed(page: Page) -> bool:
     return False
 
 
-def test_what_refine_up_says_leads_to_a_finished_session(up: Up, browser: Browser) -> None:
+def test_the_output_of_refine_up_leads_to_a_finished_session(up: Up, browser: Browser) -> None:
     said = re.search(r"(http://\S+) \(sign in as (\S+) with the password (\S+)\)", up.ready())
     assert said is not None
     url, email, password = said.groups()
@@ -79,7 +79,7 @@ def test_what_refine_up_says_leads_to_a_finished_session(up: Up, browser: Browse
 
 
 @pytest.mark.usefixtures("worker")
-def test_without_javascript_all_is_there_and_a_link_refreshes(
+def test_everything_works_without_javascript(
     new_context: Callable[..., BrowserContext], demo_admin: User
 ) -> None:
     page: Page = new_context(java_script_enabled=False).new_page()

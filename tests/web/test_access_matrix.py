@@ -198,9 +198,7 @@ def browsers(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("state", STATES)
-def test_content_is_shown_where_its_agent_has_agreed_and_nowhere_else(
-    app: Flask, admin: User, state: str
-) -> None:
+def test_content_is_shown_only_where_its_agent_agreed(app: Flask, admin: User, state: str) -> None:
     about = {which: told(admin, canary) for which, canary in CANARIES.items()}
     agent = about["its agent"].agent
     people = dict(browsers(app, admin, agent, STATES[state]))

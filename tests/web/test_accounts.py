@@ -18,7 +18,7 @@ def dashboard(site_admin: User, signed_in: SignedIn) -> Browser:
     return signed_in(site_admin)
 
 
-def test_an_account_is_added_recorded_and_its_users_are_next(
+def test_adding_an_account_is_recorded_and_leads_to_its_users(
     dashboard: Browser, site_admin: User
 ) -> None:
     answer = dashboard.submit("/accounts", {"name": "New House", "slug": ""}, follow_redirects=True)
@@ -31,38 +31,34 @@ def test_an_account_is_added_recorded_and_its_users_are_next(
     assert (record.user_id, record.account_id) == (site_admin.id, account.id)
 
 
-def test_an_account_may_be_given_its_slug(dashboard: Browser) -> None:
+def test_a_slug_can_be_chosen(dashboard: Browser) -> None:
     dashboard.submit("/accounts", {"name": "Größe", "slug": "size"})
 
     db.session.rollback()
     assert Account.by_slug("size").name == "Größe"
 
 
-@pytest.mark.parametrize(
-    ("name", "slug", "why"),
-    [
+def test_invalid_accounts_are_explained_and_kept_in_the_form(dashboard: Browser) -> None:
+    dashboard.token()
+    before = sql.snapshot()
+
+    for name, slug, problem in (
         ("", "", "slug needs letters"),
         (" ", "blank", "name"),
         ("名", "", "A slug needs letters a to z or digits"),
         ("Fine", "Not Fine", "slug must be lower-case letters"),
         ("Own account again", "own", "is taken; give another one"),
-    ],
-)
-def test_what_cannot_be_added_is_said_and_kept_in_the_form(
-    dashboard: Browser, name: str, slug: str, why: str
-) -> None:
-    before = sql.snapshot()
+    ):
+        answer = dashboard.submit("/accounts", {"name": name, "slug": slug})
 
-    answer = dashboard.submit("/accounts", {"name": name, "slug": slug})
-
-    assert answer.status_code == 422
-    assert why.lower() in words_of(answer.text).lower()
-    assert f'name="name" value="{name}"' in answer.text
-    assert f'name="slug" value="{slug}"' in answer.text
+        assert answer.status_code == 422, (name, slug)
+        assert problem.lower() in words_of(answer.text).lower()
+        assert f'name="name" value="{name}"' in answer.text
+        assert f'name="slug" value="{slug}"' in answer.text
     assert sql.snapshot() == before
 
 
-def test_each_is_listed_with_its_agents_and_its_schedule(dashboard: Browser, admin: User) -> None:
+def test_accounts_are_listed_with_agents_and_schedule(dashboard: Browser, admin: User) -> None:
     factories.agent(account=admin.account)
     factories.agent(account=admin.account)
     admin.account.paused = True
@@ -73,7 +69,7 @@ def test_each_is_listed_with_its_agents_and_its_schedule(dashboard: Browser, adm
     assert "Own account own 2 paused (UTC) – overview · agents · users" in said
 
 
-def test_a_count_of_agents_is_that_of_their_list(dashboard: Browser, admin: User) -> None:
+def test_the_agent_count_matches_the_agent_list(dashboard: Browser, admin: User) -> None:
     for _ in range(3):
         factories.agent(account=admin.account)
     factories.agent()
@@ -85,7 +81,7 @@ def test_a_count_of_agents_is_that_of_their_list(dashboard: Browser, admin: User
     assert "Own account own 3" in words_of(dashboard.get("/accounts").text)
 
 
-def test_a_site_admin_who_only_views_is_shown_no_form(signed_in: SignedIn) -> None:
+def test_a_viewing_site_admin_sees_no_form(signed_in: SignedIn) -> None:
     browser = signed_in(person(site_admin=True, role="viewer"))
 
     answer = browser.submit("/accounts", {"name": "New House"})
@@ -94,5 +90,5 @@ def test_a_site_admin_who_only_views_is_shown_no_form(signed_in: SignedIn) -> No
     assert answer.status_code == 403
 
 
-def test_nobody_else_has_a_link_to_it(admin: User, signed_in: SignedIn) -> None:
+def test_only_site_admins_see_the_link(admin: User, signed_in: SignedIn) -> None:
     assert 'href="/accounts"' not in signed_in(admin).get("/").text

@@ -94,7 +94,7 @@ FILTERS = ["action", "agent", "session", "day", "since", "until", "all"]
         ("all", [1]),
     ],
 )
-def test_the_filter_of_the_url_is_that_of_the_list(
+def test_the_url_filters_the_list(
     dashboard: Browser,
     agent: Agent,
     session: RefinementSession,
@@ -111,7 +111,7 @@ def test_the_filter_of_the_url_is_that_of_the_list(
 
 
 @pytest.mark.parametrize("name", FILTERS)
-def test_an_export_holds_exactly_the_records_of_the_filter(
+def test_an_export_holds_exactly_the_filtered_records(
     dashboard: Browser,
     agent: Agent,
     session: RefinementSession,
@@ -129,7 +129,7 @@ def test_an_export_holds_exactly_the_records_of_the_filter(
     assert of_json == of_csv == sorted(of_csv, reverse=True)
 
 
-def test_an_export_is_a_file_with_all_that_is_in_the_open(
+def test_an_export_holds_all_open_data(
     dashboard: Browser, admin: User, agent: Agent, records: list[AuditLog]
 ) -> None:
     query = f"?agent={agent.id}&action=memory_discarded"
@@ -171,7 +171,7 @@ def test_no_cell_of_an_export_is_a_formula(dashboard: Browser, agent: Agent, sta
     assert row["subject_id"] == f"'{start}1+1"
 
 
-def test_an_export_is_whole_however_long_it_is(dashboard: Browser, agent: Agent) -> None:
+def test_a_long_export_is_complete(dashboard: Browser, agent: Agent) -> None:
     for _ in range(510):
         agent.record("memory_saved")
     db.session.commit()
@@ -182,7 +182,7 @@ def test_an_export_is_whole_however_long_it_is(dashboard: Browser, agent: Agent)
 
 
 @pytest.mark.parametrize("name", FILTERS)
-def test_the_strip_counts_the_records_of_each_day_and_leads_to_them(
+def test_the_strip_counts_each_days_records_and_links_to_them(
     dashboard: Browser,
     agent: Agent,
     session: RefinementSession,
@@ -203,9 +203,7 @@ def test_the_strip_counts_the_records_of_each_day_and_leads_to_them(
         assert sum(counts) == len(within)
 
 
-def test_days_are_those_of_the_accounts_zone(
-    admin: User, agent: Agent, signed_in: SignedIn
-) -> None:
+def test_days_follow_the_accounts_time_zone(admin: User, agent: Agent, signed_in: SignedIn) -> None:
     admin.account.time_zone = "Asia/Tokyo"
     late = agent.record("memory_saved", at=datetime(2026, 3, 9, 15, tzinfo=UTC))
     early = agent.record("memory_saved", at=late.created_at - timedelta(seconds=1))
@@ -218,7 +216,7 @@ def test_days_are_those_of_the_accounts_zone(
     assert "10 Mar 2026, 00:00" in words_of(browser.get("/audit").text)
 
 
-def test_what_is_filtered_by_can_be_taken_away_one_by_one(
+def test_each_filter_can_be_removed(
     dashboard: Browser, agent: Agent, session: RefinementSession, records: list[AuditLog]
 ) -> None:
     query = f"{query_of('all', agent, session)}&session={session.id}"
@@ -238,9 +236,7 @@ def test_what_is_filtered_by_can_be_taken_away_one_by_one(
     assert [len(re.findall("=", link)) for link, _ in chips] == [4] * 5
 
 
-def test_a_record_has_an_address_and_tells_what_is_in_the_open(
-    dashboard: Browser, admin: User, agent: Agent
-) -> None:
+def test_a_record_page_shows_the_open_data(dashboard: Browser, admin: User, agent: Agent) -> None:
     memory = factories.memory(agent, factories.text_of(25), tags=["voice"])
     db.session.commit()
     dashboard.submit(
@@ -259,7 +255,7 @@ def test_a_record_has_an_address_and_tells_what_is_in_the_open(
     assert record.hash in said
 
 
-def test_a_record_of_an_import_counts_its_memories_and_shows_no_word_of_them(
+def test_an_import_record_counts_memories_without_their_content(
     dashboard: Browser, agent: Agent
 ) -> None:
     rows = [Incoming(place="row 1", content="the canary sings", source_id="canary song")]
@@ -276,7 +272,7 @@ def test_a_record_of_an_import_counts_its_memories_and_shows_no_word_of_them(
     assert "canary" not in said
 
 
-def test_a_session_shows_its_records_and_they_lead_back(dashboard: Browser, agent: Agent) -> None:
+def test_a_session_and_its_records_link_to_each_other(dashboard: Browser, agent: Agent) -> None:
     memories = factories.ledger(agent, *[25] * 8)
     session = ended_session(agent, memories[0])
 
@@ -298,11 +294,11 @@ def verified() -> None:
     db.session.commit()
 
 
-def test_before_it_is_verified_that_is_said(dashboard: Browser, records: list[AuditLog]) -> None:
+def test_an_unverified_chain_is_reported(dashboard: Browser, records: list[AuditLog]) -> None:
     assert "! Never verified : run refine audit verify ." in words_of(dashboard.get("/audit").text)
 
 
-def test_how_far_an_agents_chain_was_verified_is_said(
+def test_an_agents_chain_shows_how_far_it_was_verified(
     dashboard: Browser, agent: Agent, records: list[AuditLog]
 ) -> None:
     verified()
@@ -316,7 +312,7 @@ def test_how_far_an_agents_chain_was_verified_is_said(
     assert "✓ Verified up to #5 , 20 Mar 2026, 12:00 ; 1 record since." in later
 
 
-def test_how_many_of_an_accounts_chains_were_verified_is_said(
+def test_an_account_shows_how_many_chains_were_verified(
     dashboard: Browser, admin: User, records: list[AuditLog]
 ) -> None:
     factories.records(factories.agent())
@@ -331,7 +327,7 @@ def test_how_many_of_an_accounts_chains_were_verified_is_said(
     assert "✓ 3 of 4 chains verified , the oldest check 20 Mar 2026, 12:00 ; 1 record" in said
 
 
-def test_what_was_never_stamped_counts_as_not_verified(
+def test_an_unstamped_chain_counts_as_unverified(
     dashboard: Browser, records: list[AuditLog]
 ) -> None:
     list(verify_all())
@@ -344,7 +340,7 @@ def test_what_was_never_stamped_counts_as_not_verified(
 # -- whose -----------------------------------------------------------------------------------------
 
 
-def test_another_accounts_records_are_neither_listed_nor_exported(
+def test_records_of_other_accounts_are_not_listed_or_exported(
     dashboard: Browser, records: list[AuditLog]
 ) -> None:
     theirs = factories.agent(name="Eve").record("memory_saved")
@@ -361,7 +357,7 @@ def test_another_accounts_records_are_neither_listed_nor_exported(
         assert dashboard.get(f"{path}?agent={theirs.agent_id}").status_code == 404
 
 
-def test_the_platforms_own_records_are_the_site_admins(
+def test_only_site_admins_see_the_platforms_records(
     records: list[AuditLog], signed_in: SignedIn
 ) -> None:
     platforms = AuditLog.record("keys_rotated", chain=PLATFORM)
@@ -375,7 +371,7 @@ def test_the_platforms_own_records_are_the_site_admins(
     assert browser.get(f"/audit/{platforms.id}").status_code == 200
 
 
-def test_without_a_record_that_is_said(dashboard: Browser) -> None:
+def test_an_empty_log_says_so(dashboard: Browser) -> None:
     assert "No records match. Show all." in words_of(
         dashboard.get("/audit?action=memory_saved").text
     )

@@ -88,7 +88,7 @@ def dashboard(agent: Agent, signed_in: SignedIn) -> Browser:
     return signed_in(person(site_admin=True))
 
 
-def test_no_page_that_can_be_reached_says_what_an_agent_says(dashboard: Browser) -> None:
+def test_no_reachable_page_shows_content(dashboard: Browser) -> None:
     pages = dict(crawl(dashboard))
 
     assert [url for url, said in pages.items() if CANARY in said.lower()] == []
@@ -121,7 +121,7 @@ def test_no_page_that_can_be_reached_says_what_an_agent_says(dashboard: Browser)
     }
 
 
-def test_the_canary_is_where_the_pages_do_not_look(agent: Agent) -> None:
+def test_the_canary_is_really_stored(agent: Agent) -> None:
     records = factories.records(agent)
 
     hidden = [record for record in records if CANARY in json.dumps(record.sealed).lower()]
@@ -140,7 +140,7 @@ def test_the_canary_is_where_the_pages_do_not_look(agent: Agent) -> None:
     }
 
 
-def test_every_record_and_session_keeps_it_to_itself(agent: Agent, dashboard: Browser) -> None:
+def test_no_record_or_session_page_shows_content(agent: Agent, dashboard: Browser) -> None:
     records = [f"/audit/{record.id}" for record in factories.records(agent)]
     ids = db.session.scalars(db.select(RefinementSession.id)).all()
     sessions = [f"/sessions/{id_}{part}" for id_ in ids for part in ("", "/_live")]
@@ -157,7 +157,7 @@ def test_a_search_finds_no_content(agent: Agent, dashboard: Browser) -> None:
     assert "No agents match." in answer.text
 
 
-def test_what_acting_answers_says_nothing_of_it(agent: Agent, dashboard: Browser) -> None:
+def test_no_answer_to_an_action_shows_content(agent: Agent, dashboard: Browser) -> None:
     memory = db.session.scalars(agent.ledger.core()).first()
     assert memory is not None
     path = f"/agents/{agent.id}"
@@ -174,7 +174,7 @@ def test_what_acting_answers_says_nothing_of_it(agent: Agent, dashboard: Browser
     assert not [answer.request.path for answer in answers if CANARY in answer.text.lower()]
 
 
-def test_an_undo_that_is_in_conflict_says_nothing_of_it(agent: Agent, dashboard: Browser) -> None:
+def test_a_conflicting_undo_shows_no_content(agent: Agent, dashboard: Browser) -> None:
     consolidated = db.session.scalars(
         db.select(AuditLog).where(AuditLog.action == "memory_refinement_update")
     ).one()
@@ -196,14 +196,14 @@ def test_an_undo_that_is_in_conflict_says_nothing_of_it(agent: Agent, dashboard:
 @pytest.mark.parametrize(
     ("path", "status"), [("/canary", 404), ("/sign-out", 405), ("/audit?page=nonsense", 400)]
 )
-def test_no_error_says_it(dashboard: Browser, path: str, status: int) -> None:
+def test_no_error_page_shows_content(dashboard: Browser, path: str, status: int) -> None:
     answer = dashboard.get(path)
 
     assert answer.status_code == status
     assert CANARY not in answer.text.lower()
 
 
-def test_a_fault_of_ours_is_told_without_its_words(
+def test_an_internal_error_hides_its_message(
     agent: Agent, dashboard: Browser, caplog: pytest.LogCaptureFixture
 ) -> None:
     record = factories.records(agent)[-1]
@@ -218,9 +218,7 @@ def test_a_fault_of_ours_is_told_without_its_words(
     assert CANARY not in f"{answer.headers}{answer.text}{caplog.text}".lower()
 
 
-def test_a_seal_that_does_not_open_is_told_without_what_is_in_it(
-    agent: Agent, dashboard: Browser
-) -> None:
+def test_a_broken_seal_is_reported_without_content(agent: Agent, dashboard: Browser) -> None:
     sql.tamper(f"UPDATE agents SET system_prompt = decode('00ff', 'hex') WHERE id = {agent.id}")
 
     answer = dashboard.get(f"/agents/{agent.id}/settings")
@@ -230,7 +228,7 @@ def test_a_seal_that_does_not_open_is_told_without_what_is_in_it(
     assert CANARY not in answer.text.lower()
 
 
-def test_without_the_database_no_page_says_anything(
+def test_no_page_shows_content_without_the_database(
     dashboard: Browser, with_settings: Callable[..., Flask]
 ) -> None:
     nowhere = with_settings(DATABASE_URL=f"postgresql://{CANARY}:x@127.0.0.1:{UNUSED_PORT}/x")

@@ -15,11 +15,11 @@ def at(days: float, tokens: int, mark: str | None = None) -> Moment:
     return Moment(START + timedelta(days=days), tokens, mark)
 
 
-def test_without_a_moment_there_is_no_plot() -> None:
+def test_no_moments_make_no_plot() -> None:
     assert step_plot([], 100, END) is None
 
 
-def test_the_line_steps_from_each_moment_to_the_next_and_on_to_now() -> None:
+def test_the_line_steps_through_all_moments_to_now() -> None:
     plot = step_plot([at(0, 100), at(5, 50), at(10, 75)], 100, END)
 
     assert plot is not None
@@ -29,14 +29,14 @@ def test_the_line_steps_from_each_moment_to_the_next_and_on_to_now() -> None:
     assert (plot.since, plot.until) == (START, END)
 
 
-def test_a_mark_stands_on_the_line() -> None:
+def test_marks_lie_on_the_line() -> None:
     plot = step_plot([at(0, 100), at(5, 50, "session"), at(10, 50)], 100, END)
 
     assert plot is not None
     assert [(x, y, moment.mark) for x, y, moment in plot.marks] == [(50.0, 54.545, "session")]
 
 
-def test_what_happened_a_moment_ago_is_drawn_over_a_day() -> None:
+def test_a_plot_spans_at_least_a_day() -> None:
     plot = step_plot([Moment(END, 10)], 100, END)
 
     assert plot is not None
@@ -44,7 +44,7 @@ def test_what_happened_a_moment_ago_is_drawn_over_a_day() -> None:
 
 
 @pytest.mark.parametrize("tokens", [0, 1, 9, 10, 99, 100, 4_999, 5_000, 123_456, 10**9])
-def test_everything_is_within_the_square_whatever_its_size(tokens: int) -> None:
+def test_the_plot_stays_within_its_square(tokens: int) -> None:
     plot = step_plot([at(0, tokens), at(3, 0, "undo"), at(10, tokens)], 5_000, END)
 
     assert plot is not None
@@ -53,7 +53,7 @@ def test_everything_is_within_the_square_whatever_its_size(tokens: int) -> None:
     assert plot.top_tokens >= max(tokens, 5_000)
 
 
-def test_of_many_moments_as_many_are_drawn_as_can_be_seen_and_every_mark() -> None:
+def test_many_moments_are_thinned_out_except_for_marks() -> None:
     moments = [
         at(number / 300, number, "save" if number % 100 == 7 else None) for number in range(3_000)
     ]
@@ -76,7 +76,7 @@ def test_few_moments_are_all_drawn() -> None:
 TODAY = date(2026, 3, 10)
 
 
-def test_there_is_a_bar_for_each_day_also_for_one_without_sessions() -> None:
+def test_every_day_has_a_bar() -> None:
     bars = day_bars({TODAY: {"failed": 1}}, TODAY, 30)
 
     assert len(bars) == 30
@@ -84,7 +84,7 @@ def test_there_is_a_bar_for_each_day_also_for_one_without_sessions() -> None:
     assert [len(bar.parts) for bar in bars] == [0] * 29 + [1]
 
 
-def test_the_parts_of_a_bar_stand_on_each_other_the_worst_on_top() -> None:
+def test_a_bar_stacks_its_outcomes_worst_on_top() -> None:
     days = {
         TODAY: {"failed": 1, "completed": 2, "declined": 1},
         TODAY - timedelta(1): {"queued": 2},
@@ -106,7 +106,7 @@ def test_bars_share_the_width() -> None:
     assert [(bar.x, bar.width) for bar in bars] == [(0, 20), (25, 20), (50, 20), (75, 20)]
 
 
-def test_no_outcome_is_left_out() -> None:
+def test_every_outcome_has_a_part() -> None:
     bars = day_bars({TODAY: dict.fromkeys(OUTCOMES, 1)}, TODAY, 1)
 
     assert [part[0] for part in bars[0].parts] == list(OUTCOMES)

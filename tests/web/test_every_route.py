@@ -181,7 +181,7 @@ def test_every_route_is_listed_here(app: Flask) -> None:
 
 
 @pytest.mark.parametrize("who", Answers._fields)
-def test_whoever_looks_sees_their_own_and_changes_nothing(
+def test_reading_shows_ones_own_and_changes_nothing(
     app: Flask, world: World, signed_in: SignedIn, who: str
 ) -> None:
     browser = browser_of(app) if who == "nobody" else signed_in(getattr(world, who))
@@ -195,7 +195,7 @@ def test_whoever_looks_sees_their_own_and_changes_nothing(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", ACTED)
-def test_whoever_may_not_act_is_refused_and_changes_nothing(
+def test_unauthorized_actions_are_refused_and_change_nothing(
     app: Flask, world: World, signed_in: SignedIn, rule: str
 ) -> None:
     answers, changed = {}, {}
@@ -212,7 +212,7 @@ def test_whoever_may_not_act_is_refused_and_changes_nothing(
     assert not [who for who in refused if changed[who]]
 
 
-def test_without_its_token_no_form_changes_anything(world: World, signed_in: SignedIn) -> None:
+def test_a_form_without_csrf_token_changes_nothing(world: World, signed_in: SignedIn) -> None:
     browser = signed_in(world.site_admin)
     before = sql.snapshot()
 
@@ -225,7 +225,7 @@ def test_without_its_token_no_form_changes_anything(world: World, signed_in: Sig
     assert sql.snapshot() == before
 
 
-def test_another_sites_requests_change_nothing_not_even_with_a_token(
+def test_cross_site_requests_change_nothing_even_with_a_token(
     world: World, signed_in: SignedIn
 ) -> None:
     browser = signed_in(world.site_admin)
@@ -245,7 +245,7 @@ def test_another_sites_requests_change_nothing_not_even_with_a_token(
 
 
 @pytest.mark.parametrize("site", ["same-origin", "same-site", "none"])
-def test_a_request_from_here_is_taken(world: World, signed_in: SignedIn, site: str) -> None:
+def test_same_site_requests_are_accepted(world: World, signed_in: SignedIn, site: str) -> None:
     browser = signed_in(world.admin)
 
     answer = browser.submit("/schedule", {"paused": "1"}, headers={"Sec-Fetch-Site": site})
@@ -253,9 +253,7 @@ def test_a_request_from_here_is_taken(world: World, signed_in: SignedIn, site: s
     assert answer.status_code == 303
 
 
-def test_what_is_not_there_and_what_is_not_ones_own_look_the_same(
-    world: World, signed_in: SignedIn
-) -> None:
+def test_missing_and_foreign_things_look_the_same(world: World, signed_in: SignedIn) -> None:
     browser = signed_in(world.stranger)
     rules = [rule for rule in READ if READ[rule] == OF_ACCOUNT]
     nowhere = {

@@ -74,7 +74,7 @@ def imports(agent: Agent) -> list[AuditLog]:
 
 
 class TestTheForm:
-    def test_is_reached_from_the_agents_page(self, dashboard: Browser, agent: Agent) -> None:
+    def test_is_linked_from_the_agents_page(self, dashboard: Browser, agent: Agent) -> None:
         assert path(agent) in links_of(dashboard.get(f"/agents/{agent.id}").text)
 
         said = words_of(dashboard.get(path(agent)).text)
@@ -82,7 +82,7 @@ class TestTheForm:
         assert "Import memories into Ada" in said
         assert f"up to {LARGEST_FILE_MEGABYTES} MB" in said
 
-    def test_is_no_viewers(self, agent: Agent, admin: User, signed_in: SignedIn) -> None:
+    def test_is_refused_to_viewers(self, agent: Agent, admin: User, signed_in: SignedIn) -> None:
         viewer = signed_in(person(account=admin.account, role="viewer"))
         before = sql.snapshot()
 
@@ -92,7 +92,7 @@ class TestTheForm:
         assert path(agent) not in links_of(viewer.get(f"/agents/{agent.id}").text)
         assert sql.snapshot() == before
 
-    def test_is_not_there_for_other_accounts(self, agent: Agent, signed_in: SignedIn) -> None:
+    def test_is_not_found_by_other_accounts(self, agent: Agent, signed_in: SignedIn) -> None:
         stranger = signed_in(person())
 
         answers = [stranger.get(path(agent)), bring(stranger, agent, rows("a"))]
@@ -113,7 +113,7 @@ class TestAnImport:
             (own_file(own_row(content="the train leaves")), "refine", 1),
         ],
     )
-    def test_takes_every_format_and_says_nothing_of_a_memory(
+    def test_accepts_every_format_without_showing_content(
         self,
         dashboard: Browser,
         agent: Agent,
@@ -131,9 +131,7 @@ class TestAnImport:
         said = f"{answer.headers}{answer.text}{caplog.text}"
         assert not [word for word in CONTENTS if word in said]
 
-    def test_tells_in_figures_what_became_of_the_file(
-        self, dashboard: Browser, agent: Agent
-    ) -> None:
+    def test_reports_figures(self, dashboard: Browser, agent: Agent) -> None:
         said = words_of(bring(dashboard, agent, fixture("mem0.json")).text)
 
         assert "Import result 2 memories imported: 2 core, 0 journal; 16 tokens" in said
@@ -143,20 +141,18 @@ class TestAnImport:
         )
         assert "Ada now uses 19 / 5,000" in said
 
-    def test_names_no_more_than_twenty_bad_rows(self, dashboard: Browser, agent: Agent) -> None:
+    def test_names_at_most_twenty_bad_rows(self, dashboard: Browser, agent: Agent) -> None:
         said = words_of(bring(dashboard, agent, json.dumps([*range(30), {"memory": "a"}])).text)
 
         assert "row 20: is not an object and 10 more" in said
 
-    def test_takes_what_does_not_say_what_it_is_as_was_chosen(
-        self, dashboard: Browser, agent: Agent
-    ) -> None:
+    def test_uses_the_chosen_type_for_untyped_rows(self, dashboard: Browser, agent: Agent) -> None:
         answer = bring(dashboard, agent, rows("an entry"), memory_type="journal")
 
         assert "1 memory imported: 0 core, 1 journal" in words_of(answer.text)
         assert kept(agent, "journal")[0] == "an entry"
 
-    def test_is_recorded_with_its_user_and_the_agent_is_told_once(
+    def test_is_recorded_and_told_to_the_agent_once(
         self, dashboard: Browser, agent: Agent, admin: User
     ) -> None:
         bring(dashboard, agent, rows(*(f"memory {number}" for number in range(700))))
@@ -167,7 +163,7 @@ class TestAnImport:
             f"{admin.email} brought 700 memories into my memory, from a file of the format mem0."
         ]
 
-    def test_that_is_repeated_adds_nothing_says_so_and_is_recorded_all_the_same(
+    def test_adds_nothing_when_repeated_but_is_recorded(
         self, dashboard: Browser, agent: Agent, admin: User
     ) -> None:
         bring(dashboard, agent, rows("a", "b"))
@@ -187,9 +183,7 @@ class TestAnImport:
         )
         assert verify_agent(agent).problem is None
 
-    def test_reaches_an_agent_that_is_not_active_as_on_the_command_line(
-        self, dashboard: Browser, agent: Agent
-    ) -> None:
+    def test_works_for_inactive_agents(self, dashboard: Browser, agent: Agent) -> None:
         agent.active = False
         db.session.commit()
 
@@ -197,7 +191,9 @@ class TestAnImport:
 
         assert kept(agent) == ["it was here", "a"]
 
-    def test_by_a_site_admin_reaches_every_account(self, agent: Agent, signed_in: SignedIn) -> None:
+    def test_works_for_site_admins_in_every_account(
+        self, agent: Agent, signed_in: SignedIn
+    ) -> None:
         browser = signed_in(person(site_admin=True))
 
         assert bring(browser, agent, rows("a")).status_code == 200
@@ -205,7 +201,7 @@ class TestAnImport:
 
 
 class TestACheck:
-    def test_counts_what_can_be_read_and_writes_nothing(
+    def test_counts_readable_rows_and_writes_nothing(
         self, dashboard: Browser, agent: Agent
     ) -> None:
         dashboard.get(path(agent))
@@ -220,9 +216,7 @@ class TestACheck:
         assert "Nothing was imported" in said
         assert sql.snapshot() == before
 
-    def test_does_not_tell_what_is_here_from_what_is_not(
-        self, dashboard: Browser, agent: Agent
-    ) -> None:
+    def test_does_not_reveal_what_is_already_kept(self, dashboard: Browser, agent: Agent) -> None:
         here = bring(dashboard, agent, rows("it was here"), check="1")
         not_here = bring(dashboard, agent, rows("it was not!"), check="1")
 
@@ -234,7 +228,7 @@ class TestACheck:
         assert answer.status_code == 200
         assert "Bad rows 2" in words_of(answer.text)
 
-    def test_counts_what_would_be_split(self, dashboard: Browser, agent: Agent) -> None:
+    def test_counts_rows_that_would_be_split(self, dashboard: Browser, agent: Agent) -> None:
         answer = bring(dashboard, agent, rows("word " * 6_000), check="1")
 
         assert "3 memories can be read" in words_of(answer.text)
@@ -246,7 +240,7 @@ class TestWhatIsRefused:
         assert answer.status_code == code
         return words_of(answer.text)
 
-    def test_is_all_of_a_file_with_a_bad_row_if_strict(
+    def test_a_strict_import_refuses_a_file_with_a_bad_row(
         self, dashboard: Browser, agent: Agent
     ) -> None:
         answer = bring(dashboard, agent, fixture("mem0.json"), strict="1")
@@ -255,7 +249,7 @@ class TestWhatIsRefused:
         assert told in self.said(answer, 422)
         assert kept(agent) == ["it was here"]
 
-    def test_is_a_file_of_which_nothing_can_be_read(self, dashboard: Browser, agent: Agent) -> None:
+    def test_an_unreadable_file_is_refused(self, dashboard: Browser, agent: Agent) -> None:
         answer = bring(dashboard, agent, fixture("mcp.jsonl"), "refine")
 
         said = self.said(answer, 422)
@@ -264,7 +258,7 @@ class TestWhatIsRefused:
         assert imports(agent) == []
 
     @pytest.mark.parametrize("empty", [{}, {"file": (BytesIO(), "")}, {"file": "a text"}])
-    def test_is_a_form_without_a_file(
+    def test_a_form_without_a_file_is_refused(
         self, dashboard: Browser, agent: Agent, empty: dict[str, Any]
     ) -> None:
         answer = dashboard.submit(path(agent), {"format": "mem0", "memory_type": "core", **empty})
@@ -279,7 +273,7 @@ class TestWhatIsRefused:
             ({"memory_type": "vow"}, "Memory type must be one of core, journal."),
         ],
     )
-    def test_is_what_the_form_does_not_offer(
+    def test_values_that_the_form_does_not_offer_are_refused(
         self, dashboard: Browser, agent: Agent, fields: dict[str, str], says: str
     ) -> None:
         answer = dashboard.submit(path(agent), {**sent(rows("a")), **fields})
@@ -287,7 +281,7 @@ class TestWhatIsRefused:
         assert says in self.said(answer, 422)
         assert kept(agent) == ["it was here"]
 
-    def test_is_a_file_that_is_too_large_with_a_word_of_where_it_goes(
+    def test_a_file_that_is_too_large_is_refused_with_advice(
         self, dashboard: Browser, agent: Agent
     ) -> None:
         large = b" " * (LARGEST_FILE_MEGABYTES * MEGABYTE + 100_000)
@@ -301,23 +295,21 @@ class TestWhatIsRefused:
         assert "Import memories into Ada" in said
         assert imports(agent) == []
 
-    def test_is_a_form_that_is_too_large_on_any_other_page(
-        self, dashboard: Browser, agent: Agent
-    ) -> None:
+    def test_other_pages_refuse_large_forms_too(self, dashboard: Browser, agent: Agent) -> None:
         large = b" " * (LARGEST_FILE_MEGABYTES * MEGABYTE + 100_000)
 
         answer = post(dashboard, f"/agents/{agent.id}/settings", sent(large))
 
         assert "That is too large" in self.said(answer, 413)
 
-    def test_is_a_form_without_its_token(self, dashboard: Browser, agent: Agent) -> None:
+    def test_a_form_without_csrf_token_is_refused(self, dashboard: Browser, agent: Agent) -> None:
         answer = dashboard.post(path(agent), data=sent(rows("a")))
 
         assert "This form is out of date" in self.said(answer, 400)
         assert kept(agent) == ["it was here"]
 
 
-def test_nothing_of_a_file_touches_the_disk(
+def test_an_upload_never_touches_the_disk(
     dashboard: Browser, agent: Agent, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     dashboard.token()
@@ -330,7 +322,7 @@ def test_nothing_of_a_file_touches_the_disk(
     assert len(kept(agent)) == 2
 
 
-def test_no_transaction_is_open_while_the_file_comes_in(dashboard: Browser, agent: Agent) -> None:
+def test_no_transaction_is_open_during_the_upload(dashboard: Browser, agent: Agent) -> None:
     boundary, body = encode_multipart({"csrf_token": dashboard.token(), **sent(rows("a"))})
     open_meanwhile: list[int] = []
 
@@ -365,9 +357,7 @@ def open_transactions() -> int:
         return int(found.scalar_one())
 
 
-def test_a_memory_that_was_brought_is_stored_as_its_file_says(
-    dashboard: Browser, agent: Agent
-) -> None:
+def test_an_imported_memory_is_stored_as_in_the_file(dashboard: Browser, agent: Agent) -> None:
     file = own_file(own_row(content="a vow", constitutional=True, tags=["voice"]))
 
     bring(dashboard, agent, file, "refine")

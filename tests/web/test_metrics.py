@@ -50,7 +50,7 @@ def test_ended_sessions_are_counted_by_status_and_trigger(client: FlaskClient) -
     assert ("refine_sessions_total", "running", "manual") not in told
 
 
-def test_tokens_and_cost_of_all_sessions_are_summed(client: FlaskClient) -> None:
+def test_tokens_and_cost_are_summed(client: FlaskClient) -> None:
     for _ in range(2):
         ended(
             "completed",
@@ -68,7 +68,7 @@ def test_tokens_and_cost_of_all_sessions_are_summed(client: FlaskClient) -> None
     assert told["refine_session_cost_usd_total",] == 0.5
 
 
-def test_faults_are_counted_by_kind_and_lost_workers_apart(client: FlaskClient) -> None:
+def test_errors_are_counted_by_kind_and_lost_workers_separately(client: FlaskClient) -> None:
     for kind in ("worker_lost", "timeout", "worker_lost"):
         ended("failed", error_kind=kind)
     ended("completed")
@@ -80,7 +80,7 @@ def test_faults_are_counted_by_kind_and_lost_workers_apart(client: FlaskClient) 
     assert told["refine_sessions_lost_total",] == 2
 
 
-def test_what_waits_and_runs_and_for_how_long_is_told(client: FlaskClient) -> None:
+def test_queued_and_running_sessions_are_reported(client: FlaskClient) -> None:
     factories.session()
     for minutes in (5, 2):
         at = clock.now() - timedelta(minutes=minutes)
@@ -94,11 +94,11 @@ def test_what_waits_and_runs_and_for_how_long_is_told(client: FlaskClient) -> No
     assert 300 <= told["refine_queue_age_seconds",] < 330
 
 
-def test_an_empty_queue_has_no_age(client: FlaskClient) -> None:
+def test_the_age_of_an_empty_queue_is_zero(client: FlaskClient) -> None:
     assert figures(client)["refine_queue_age_seconds",] == 0
 
 
-def test_the_age_of_the_tick_is_told_once_there_was_one(client: FlaskClient) -> None:
+def test_the_tick_age_is_reported_after_the_first_tick(client: FlaskClient) -> None:
     before = figures(client)
     ClockMark.note("tick", clock.now() - timedelta(seconds=42))
     db.session.commit()
@@ -109,7 +109,7 @@ def test_the_age_of_the_tick_is_told_once_there_was_one(client: FlaskClient) -> 
     assert 42 <= told["refine_tick_age_seconds",] < 72
 
 
-def test_no_name_and_no_content_is_told(client: FlaskClient) -> None:
+def test_no_names_or_content_are_reported(client: FlaskClient) -> None:
     owner = factories.agent(*["the canary sings"] * 2, name="Canary", model_id="canary/model")
     RefinementSession.start(owner).finish("completed", "the canary sang")
     db.session.commit()
@@ -132,7 +132,7 @@ def test_no_name_and_no_content_is_told(client: FlaskClient) -> None:
         ("127.0.0.1", {"Forwarded": "for=192.0.2.7"}, 403),
     ],
 )
-def test_without_a_token_loopback_alone_is_answered(
+def test_only_loopback_is_answered_without_a_token(
     client: FlaskClient, address: str, headers: dict[str, str], status: int
 ) -> None:
     answer = client.get("/metrics", headers=headers, environ_base={"REMOTE_ADDR": address})
@@ -144,7 +144,7 @@ def test_without_a_token_loopback_alone_is_answered(
     ("authorization", "status"),
     [("Bearer sesame", 200), ("Bearer sesam", 403), ("sesame", 403), ("", 403)],
 )
-def test_with_a_token_its_bearer_alone_is_answered(
+def test_only_the_bearer_of_the_token_is_answered(
     app: Flask, environ: dict[str, str], authorization: str, status: int
 ) -> None:
     own = create_app(Settings.from_environ({**environ, "REFINE_METRICS_TOKEN": "sesame"}))
@@ -157,9 +157,7 @@ def test_with_a_token_its_bearer_alone_is_answered(
     assert answer.status_code == status
 
 
-def test_with_a_token_its_bearer_is_answered_wherever_from(
-    app: Flask, environ: dict[str, str]
-) -> None:
+def test_the_bearer_is_answered_from_any_address(app: Flask, environ: dict[str, str]) -> None:
     own = create_app(Settings.from_environ({**environ, "REFINE_METRICS_TOKEN": "sesame"}))
 
     answer = own.test_client().get(
@@ -174,7 +172,7 @@ def test_with_a_token_its_bearer_is_answered_wherever_from(
     assert answer.content_type.startswith("text/plain")
 
 
-def test_with_a_token_loopback_needs_it_too(app: Flask, environ: dict[str, str]) -> None:
+def test_loopback_needs_the_token_too(app: Flask, environ: dict[str, str]) -> None:
     own = create_app(Settings.from_environ({**environ, "REFINE_METRICS_TOKEN": "sesame"}))
 
     answer = own.test_client().get("/metrics", environ_base={"REMOTE_ADDR": "127.0.0.1"})
@@ -182,7 +180,7 @@ def test_with_a_token_loopback_needs_it_too(app: Flask, environ: dict[str, str])
     assert answer.status_code == 403
 
 
-def test_without_the_database_there_are_no_figures(app: Flask, environ: dict[str, str]) -> None:
+def test_metrics_are_unavailable_without_the_database(app: Flask, environ: dict[str, str]) -> None:
     away = {"DATABASE_URL": f"postgresql://127.0.0.1:{UNUSED_PORT}/x"}
     own = create_app(Settings.from_environ({**environ, **away}))
 
@@ -207,7 +205,7 @@ def test_reflections_and_extractions_are_counted_by_kind_and_outcome(client: Fla
     assert told["refine_memory_task_cost_usd_total", "extraction"] == 0.25
 
 
-def test_what_waits_and_runs_between_sessions_is_told(client: FlaskClient) -> None:
+def test_queued_and_running_memory_tasks_are_reported(client: FlaskClient) -> None:
     empty = figures(client)
     for minutes in (5, 2):
         at = clock.now() - timedelta(minutes=minutes)

@@ -44,7 +44,7 @@ def said(browser: Browser, query: str = "") -> str:
     return words_of(browser.get(f"/ops{query}").text)
 
 
-def test_a_site_admin_sees_everything_that_it_stands_on(site_admins: Browser) -> None:
+def test_a_site_admin_sees_all_health_checks(site_admins: Browser) -> None:
     words = said(site_admins)
 
     for line in (
@@ -60,7 +60,7 @@ def test_a_site_admin_sees_everything_that_it_stands_on(site_admins: Browser) ->
         assert line in words
 
 
-def test_an_admin_sees_queue_and_clock_alone(dashboard: Browser) -> None:
+def test_an_admin_sees_only_queue_and_clock(dashboard: Browser) -> None:
     words = said(dashboard)
 
     assert "queue ✓ 0 workers, 0 sessions waiting" in words
@@ -69,21 +69,23 @@ def test_an_admin_sees_queue_and_clock_alone(dashboard: Browser) -> None:
     assert "keys" not in words
 
 
-def test_a_stopped_clock_is_told_and_what_to_do(dashboard: Browser) -> None:
+def test_a_stopped_clock_is_reported_with_advice(dashboard: Browser) -> None:
     ClockMark.note("tick", clock.now() - timedelta(hours=3))
     db.session.commit()
 
     assert "clock ✗ its last tick was 3 hours ago; start refine clock" in said(dashboard)
 
 
-def test_a_missed_slot_is_told(site_admins: Browser, account: Account) -> None:
+def test_a_missed_slot_is_reported(site_admins: Browser, account: Account) -> None:
     account.next_due_at = clock.now() - timedelta(hours=2)
     db.session.commit()
 
     assert "schedule ✗ 1 account with a slot that has passed" in said(site_admins)
 
 
-def test_without_a_worker_what_waits_is_told(dashboard: Browser, account: Account) -> None:
+def test_sessions_waiting_without_a_worker_are_reported(
+    dashboard: Browser, account: Account
+) -> None:
     RefinementSession.queue(factories.agent("one", account=account, name="Ada"), "manual")
     RefinementSession.queue(factories.agent("one", name="Eve"), "manual")
     db.session.commit()
@@ -96,7 +98,7 @@ def test_without_a_worker_what_waits_is_told(dashboard: Browser, account: Accoun
     assert "Eve" not in words
 
 
-def test_without_redis_the_page_says_so(admin: User, with_settings: Callable[..., Flask]) -> None:
+def test_an_unreachable_redis_is_reported(admin: User, with_settings: Callable[..., Flask]) -> None:
     db.session.commit()
     browser = browser_of(with_settings(REDIS_URL=f"redis://127.0.0.1:{UNUSED_PORT}/0"))
     browser.sign_in(admin.email)
@@ -104,7 +106,7 @@ def test_without_redis_the_page_says_so(admin: User, with_settings: Callable[...
     assert "queue ✗ Redis does not answer at REDIS_URL" in said(browser)
 
 
-def test_failures_of_the_month_are_counted_by_reason(dashboard: Browser, account: Account) -> None:
+def test_recent_failures_are_counted_by_reason(dashboard: Browser, account: Account) -> None:
     for kind, days in (("timeout", 0), ("timeout", 29), ("timeout", 31), ("worker_lost", 1)):
         failed(account, kind, days)
     failed(account, "timeout", status="incomplete")
@@ -118,9 +120,7 @@ def test_failures_of_the_month_are_counted_by_reason(dashboard: Browser, account
     assert "◑ incomplete it was the timeout" in words
 
 
-def test_reflections_and_conversations_that_wait_or_run_are_listed(
-    dashboard: Browser, account: Account
-) -> None:
+def test_queued_and_running_tasks_are_listed(dashboard: Browser, account: Account) -> None:
     ada = factories.agent(account=account, name="Ada")
     assert MemoryTask.reflect(ada, "daily").claim()
     factories.extraction(ada, "the canary sings")
@@ -136,7 +136,7 @@ def test_reflections_and_conversations_that_wait_or_run_are_listed(
     assert "canary" not in words
 
 
-def test_a_reflection_that_waits_without_a_worker_is_told(
+def test_a_reflection_waiting_without_a_worker_is_reported(
     dashboard: Browser, account: Account
 ) -> None:
     MemoryTask.reflect(factories.agent(account=account), "daily")
@@ -146,7 +146,7 @@ def test_a_reflection_that_waits_without_a_worker_is_told(
 
 
 @pytest.mark.parametrize(("hours", "sign"), [(25, "✗"), (23, "✓")])
-def test_conversations_that_wait_for_more_than_a_day_want_more_workers(
+def test_conversations_waiting_over_a_day_call_for_more_workers(
     dashboard: Browser, account: Account, redis: Redis, hours: int, sign: str
 ) -> None:
     at = clock.now() - timedelta(hours=hours)
@@ -161,9 +161,7 @@ def test_conversations_that_wait_for_more_than_a_day_want_more_workers(
     assert (f"{waits}, the oldest for 1 day: start more workers" in words) is (hours > 24)
 
 
-def test_failures_between_sessions_are_counted_by_reason_too(
-    dashboard: Browser, account: Account
-) -> None:
+def test_failed_tasks_are_counted_by_reason(dashboard: Browser, account: Account) -> None:
     owner = factories.agent(account=account, name="Ada")
     failed(account, "timeout")
     for kind in ("reflection", "extraction", "extraction"):
@@ -188,14 +186,14 @@ def test_failures_between_sessions_are_counted_by_reason_too(
     assert "refused" not in words
 
 
-def test_where_nothing_failed_that_is_said(dashboard: Browser) -> None:
+def test_the_page_says_if_nothing_failed(dashboard: Browser) -> None:
     words = said(dashboard)
 
     assert "Running and waiting No sessions." in words
     assert "Failures in the last 30 days None." in words
 
 
-def test_a_site_admin_may_look_at_one_account(site_admins: Browser, account: Account) -> None:
+def test_a_site_admin_can_look_at_one_account(site_admins: Browser, account: Account) -> None:
     failed(account, "timeout")
     failed(factories.account(slug="other"), "worker_lost")
 

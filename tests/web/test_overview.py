@@ -57,7 +57,7 @@ def attention(browser: Browser, path: str = "/") -> str:
 # -- states ----------------------------------------------------------------------------------------
 
 
-def test_at_first_it_says_what_to_do(dashboard: Browser) -> None:
+def test_an_empty_overview_says_what_to_do(dashboard: Browser) -> None:
     words = said(dashboard)
 
     assert "0 agents in Own account tidy their own memories." in words
@@ -67,7 +67,7 @@ def test_at_first_it_says_what_to_do(dashboard: Browser) -> None:
     assert "No upcoming slots" in words
 
 
-def test_it_says_when_sessions_begin_by_themselves(
+def test_the_overview_says_when_automatic_sessions_start(
     account: Account, admin: User, signed_in: SignedIn
 ) -> None:
     account.time_zone = "Asia/Tokyo"
@@ -87,7 +87,7 @@ def test_it_says_when_sessions_begin_by_themselves(
         ("declined", "1 agent that declined the last session", "declined"),
     ],
 )
-def test_an_agent_whose_last_session_went_wrong_needs_attention(
+def test_an_agent_with_a_bad_last_session_needs_attention(
     dashboard: Browser, account: Account, status: str, words: str, state: str
 ) -> None:
     ended(factories.agent("one", account=account, name="Ada"), status)
@@ -113,7 +113,7 @@ def test_an_agent_over_its_budget_needs_attention(dashboard: Browser, account: A
     assert "1 agent over budget" in attention(dashboard)
 
 
-def test_an_agent_that_recovered_needs_none(dashboard: Browser, account: Account) -> None:
+def test_a_recovered_agent_needs_no_attention(dashboard: Browser, account: Account) -> None:
     agent = factories.agent("one", account=account)
     ended(agent, "failed", clock.now() - timedelta(hours=1))
     ended(agent, "completed")
@@ -123,7 +123,7 @@ def test_an_agent_that_recovered_needs_none(dashboard: Browser, account: Account
 
 
 @pytest.mark.parametrize("state", ["failed", "declined", "over_budget", "lost"])
-def test_each_count_is_that_of_the_list_that_it_links_to(
+def test_each_count_matches_the_list_it_links_to(
     dashboard: Browser, account: Account, state: str
 ) -> None:
     for _ in range(3):
@@ -140,9 +140,7 @@ def test_each_count_is_that_of_the_list_that_it_links_to(
     assert dashboard.get(link).text.count('<th scope="row"><a href="/agents/') == 3
 
 
-def test_a_missed_slot_needs_attention_but_not_where_nothing_is_to_run(
-    dashboard: Browser, account: Account
-) -> None:
+def test_a_missed_slot_needs_attention_unless_paused(dashboard: Browser, account: Account) -> None:
     account.next_due_at = clock.now() - timedelta(minutes=61)
     db.session.commit()
     missed = attention(dashboard)
@@ -154,7 +152,7 @@ def test_a_missed_slot_needs_attention_but_not_where_nothing_is_to_run(
 
 
 @pytest.mark.parametrize(("spent", "is_said"), [("10.00", True), ("9.99", False)])
-def test_a_cost_cap_that_is_reached_needs_attention(
+def test_a_reached_cost_cap_needs_attention(
     dashboard: Browser, account: Account, spent: str, is_said: bool
 ) -> None:
     account.monthly_cost_cap_usd = Decimal(10)
@@ -164,7 +162,7 @@ def test_a_cost_cap_that_is_reached_needs_attention(
     assert ("Own account: the monthly cost cap is reached" in attention(dashboard)) is is_said
 
 
-def test_the_month_of_a_cap_begins_in_the_accounts_own_zone(
+def test_the_caps_month_begins_in_the_accounts_time_zone(
     account: Account, admin: User, signed_in: SignedIn
 ) -> None:
     account.time_zone, account.monthly_cost_cap_usd = "Asia/Tokyo", Decimal(1)
@@ -186,9 +184,7 @@ def test_the_month_of_a_cap_begins_in_the_accounts_own_zone(
     assert "the monthly cost cap is reached" in after
 
 
-def test_a_conversation_that_was_given_up_needs_attention(
-    dashboard: Browser, account: Account
-) -> None:
+def test_an_abandoned_conversation_needs_attention(dashboard: Browser, account: Account) -> None:
     owner, failed = factories.agent(account=account), {"reason": "no", "error_kind": "timeout"}
     factories.ended_task(owner, "reflection", "failed", **failed)
     factories.ended_task(owner, status="failed", at=clock.now() - timedelta(hours=25), **failed)
@@ -206,14 +202,14 @@ def test_a_conversation_that_was_given_up_needs_attention(
     assert "2 conversations given up in the last 24 hours" in attention(dashboard)
 
 
-def test_a_clock_that_stopped_needs_attention(dashboard: Browser) -> None:
+def test_a_stopped_clock_needs_attention(dashboard: Browser) -> None:
     ClockMark.note("tick", clock.now() - timedelta(minutes=10))
     db.session.commit()
 
     assert "clock: its last tick was 10 minutes ago; start refine clock" in attention(dashboard)
 
 
-def test_sessions_that_wait_without_a_worker_need_attention(
+def test_sessions_waiting_without_a_worker_need_attention(
     dashboard: Browser, account: Account
 ) -> None:
     RefinementSession.queue(factories.agent("one", account=account), "manual")
@@ -224,7 +220,7 @@ def test_sessions_that_wait_without_a_worker_need_attention(
     assert "queue: 0 workers, 1 session waiting: start refine worker" in words
 
 
-def test_a_queue_that_cannot_be_reached_needs_attention(
+def test_an_unreachable_queue_needs_attention(
     admin: User, with_settings: Callable[..., Flask]
 ) -> None:
     db.session.commit()
@@ -234,7 +230,7 @@ def test_a_queue_that_cannot_be_reached_needs_attention(
     assert "queue: Redis does not answer at REDIS_URL" in attention(browser)
 
 
-def test_where_the_rehearsal_model_answers_is_said(
+def test_the_overview_says_if_the_rehearsal_model_answers(
     admin: User, with_settings: Callable[..., Flask]
 ) -> None:
     db.session.commit()
@@ -244,7 +240,7 @@ def test_where_the_rehearsal_model_answers_is_said(
     assert "answered by the rehearsal model; sessions of all other" in attention(browser)
 
 
-def test_what_runs_is_listed(dashboard: Browser, account: Account) -> None:
+def test_running_sessions_are_listed(dashboard: Browser, account: Account) -> None:
     session = factories.session(factories.agent("one", account=account, name="Ada"))
     factories.session(factories.agent("one", name="Eve"))
 
@@ -278,7 +274,7 @@ def test_the_sessions_of_the_month_are_summed(dashboard: Browser, month: None) -
     assert "Sessions 4 Tokens saved 0 Cost $0.5000 Declined 1 Failed 2 Lost workers 1" in words
 
 
-def test_what_is_done_between_sessions_is_counted_and_costs(
+def test_memory_tasks_are_counted_and_cost(
     dashboard: Browser, account: Account, month: None
 ) -> None:
     before = said(dashboard)
@@ -296,7 +292,7 @@ def test_what_is_done_between_sessions_is_counted_and_costs(
     assert "Between sessions 1 reflection, 1 conversation" in words
 
 
-def test_each_figure_leads_to_as_many_sessions(dashboard: Browser, month: None) -> None:
+def test_each_figure_matches_the_list_it_links_to(dashboard: Browser, month: None) -> None:
     page = dashboard.get("/").text.partition("The last 30 days")[2]
     links = [link for link in links_of(page) if link.startswith("/sessions?")]
 
@@ -315,7 +311,7 @@ def test_each_figure_leads_to_as_many_sessions(dashboard: Browser, month: None) 
     }
 
 
-def test_the_bars_add_up_to_the_legend(dashboard: Browser, month: None) -> None:
+def test_the_bars_match_the_legend(dashboard: Browser, month: None) -> None:
     page = dashboard.get("/").text
 
     assert page.count('<rect class="o-') == 4
@@ -323,7 +319,7 @@ def test_the_bars_add_up_to_the_legend(dashboard: Browser, month: None) -> None:
     assert "failed 2" in words_of(page)
 
 
-def test_tokens_that_were_brought_back_are_not_saved(dashboard: Browser, account: Account) -> None:
+def test_restored_tokens_do_not_count_as_saved(dashboard: Browser, account: Account) -> None:
     agent = factories.agent("one", account=account)
     saved = {"removable_tokens": 50, "removed_tokens": 30}
     ended(agent, "completed", **saved)
@@ -336,7 +332,7 @@ def test_tokens_that_were_brought_back_are_not_saved(dashboard: Browser, account
 # -- whose -----------------------------------------------------------------------------------------
 
 
-def test_a_site_admin_sees_every_account_or_the_one_that_the_url_names(
+def test_a_site_admin_sees_all_accounts_or_one(
     account: Account, month: None, signed_in: SignedIn
 ) -> None:
     browser = signed_in(person(site_admin=True))
@@ -349,9 +345,7 @@ def test_a_site_admin_sees_every_account_or_the_one_that_the_url_names(
     assert "Sessions 4" in one
 
 
-def test_what_a_site_admin_follows_stays_within_the_account(
-    account: Account, month: None, signed_in: SignedIn
-) -> None:
+def test_links_keep_the_chosen_account(account: Account, month: None, signed_in: SignedIn) -> None:
     ended(factories.agent("one", account=account), "failed")
     db.session.commit()
     browser = signed_in(person(site_admin=True))

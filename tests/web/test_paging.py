@@ -98,7 +98,7 @@ def walked(browser: Browser, url: str | None, row: str, direction: str) -> list[
 
 
 @pytest.mark.parametrize("fill", [sessions, memories, audit, tokens, users, accounts])
-def test_a_list_is_walked_to_its_end_and_back(
+def test_a_list_can_be_paged_to_its_end_and_back(
     dashboard: Browser, admin: User, fill: Callable[[User], tuple[str, str]]
 ) -> None:
     url, row = fill(admin)
@@ -113,7 +113,7 @@ def test_a_list_is_walked_to_its_end_and_back(
     assert backwards[::-1] == forwards
 
 
-def test_agents_are_walked_in_every_order(dashboard: Browser, admin: User) -> None:
+def test_agents_can_be_paged_in_every_order(dashboard: Browser, admin: User) -> None:
     _, row = agents(admin)
     db.session.commit()
 
@@ -126,7 +126,7 @@ def test_agents_are_walked_in_every_order(dashboard: Browser, admin: User) -> No
         assert backwards[::-1] == forwards
 
 
-def test_a_row_that_comes_meanwhile_moves_no_other(dashboard: Browser, admin: User) -> None:
+def test_a_new_row_shifts_no_page(dashboard: Browser, admin: User) -> None:
     url, row = audit(admin)
     db.session.commit()
     first = dashboard.get(url).text
@@ -141,7 +141,7 @@ def test_a_row_that_comes_meanwhile_moves_no_other(dashboard: Browser, admin: Us
     assert int(following[0]) == int(seen[-1]) - 1
 
 
-def test_the_filter_goes_along_from_page_to_page(dashboard: Browser, admin: User) -> None:
+def test_pages_keep_the_filter(dashboard: Browser, admin: User) -> None:
     agent = factories.agent(account=admin.account)
     for number in range(ROWS):
         factories.memory(agent, tags=["voice"] if number % 2 else [])
@@ -187,7 +187,7 @@ def test_a_page_that_does_not_exist_is_said(dashboard: Browser, bookmark: str) -
     assert all("start from the first page." in answer.text for answer in refused)
 
 
-def test_a_bookmark_of_another_order_is_no_page(dashboard: Browser, admin: User) -> None:
+def test_a_bookmark_of_another_order_is_refused(dashboard: Browser, admin: User) -> None:
     for _ in range(PAGE_ROWS + 1):
         factories.agent(account=admin.account)
     db.session.commit()

@@ -66,7 +66,7 @@ def session(owner: Agent) -> RefinementSession:
     return started
 
 
-def test_every_page_asks_as_often_with_60_of_everything_as_with_3(
+def test_every_page_needs_as_many_queries_for_60_rows_as_for_3(
     app: Flask, admin: User, owner: Agent, session: RefinementSession, signed_in: SignedIn
 ) -> None:
     grant = factories.grant(owner)
@@ -127,7 +127,7 @@ def test_every_page_asks_as_often_with_60_of_everything_as_with_3(
     assert max(with_many.values()) < 30
 
 
-def test_a_sessions_pages_ask_as_often_with_five_steps_as_with_one(
+def test_session_pages_need_as_many_queries_for_five_steps_as_for_one(
     admin: User, signed_in: SignedIn
 ) -> None:
     def of_session(deletions: int) -> RefinementSession:

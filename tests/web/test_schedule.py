@@ -40,7 +40,7 @@ def said(browser: Browser, query: str = "") -> str:
     return words_of(browser.get(f"/schedule{query}").text)
 
 
-def test_the_schedule_is_told_in_words_with_the_next_three_dates(
+def test_the_schedule_is_shown_in_words_with_three_slots(
     in_march: None, account: Account, admin: User, signed_in: SignedIn
 ) -> None:
     account.schedule, account.time_zone = "30 4 * * 1", "Europe/Berlin"
@@ -56,14 +56,14 @@ def test_the_schedule_is_told_in_words_with_the_next_three_dates(
         assert f'datetime="{instant}:00+00:00"' in page
 
 
-def test_without_one_of_its_own_the_platforms_schedule_is_used(dashboard: Browser) -> None:
+def test_the_platforms_schedule_is_the_default(dashboard: Browser) -> None:
     page = dashboard.get("/schedule").text
 
     assert "on Mondays at 04:00 (UTC)" in words_of(page)
     assert 'name="schedule" value="" placeholder="0 4 * * 1"' in page
 
 
-def test_a_new_schedule_is_taken_moves_the_next_slot_and_is_recorded(
+def test_a_new_schedule_moves_the_next_slot_and_is_recorded(
     dashboard: Browser, admin: User, account: Account
 ) -> None:
     answer = dashboard.submit(
@@ -88,9 +88,7 @@ def test_a_new_schedule_is_taken_moves_the_next_slot_and_is_recorded(
     }
 
 
-def test_empty_fields_are_the_platforms_schedule_and_no_cap(
-    dashboard: Browser, account: Account
-) -> None:
+def test_empty_fields_reset_to_the_defaults(dashboard: Browser, account: Account) -> None:
     account.schedule, account.monthly_cost_cap_usd = "0 5 * * *", Decimal(5)
     db.session.commit()
 
@@ -100,39 +98,31 @@ def test_empty_fields_are_the_platforms_schedule_and_no_cap(
     assert (account.schedule, account.monthly_cost_cap_usd) == (None, None)
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "why"),
-    [
-        ("schedule", "every day", "Schedule must be a cron expression"),
-        ("schedule", "0 4 * *", "Schedule must be a cron expression"),
-        ("schedule", "0 4 30 2 *", "Schedule must be a cron expression"),
-        ("schedule", "61 4 * * *", "Schedule must be a cron expression"),
-        ("schedule", "* * * * * *", "Schedule must be a cron expression"),
-        ("time_zone", "Nowhere", "Time zone must be an IANA name"),
-        ("time_zone", "", "Time zone must be an IANA name"),
-        ("monthly_cost_cap_usd", "lots", "Monthly cost cap must be an amount in dollars"),
-        ("monthly_cost_cap_usd", "-1", "Monthly cost cap must be an amount in dollars"),
-        ("monthly_cost_cap_usd", "NaN", "Monthly cost cap must be an amount in dollars"),
-        ("monthly_cost_cap_usd", "1e99", "Monthly cost cap must be an amount in dollars"),
-    ],
-)
-def test_a_bad_value_is_said_kept_in_the_form_and_not_stored(
-    dashboard: Browser, field: str, value: str, why: str
-) -> None:
-    sent = {"schedule": "0 6 * * *", "time_zone": "Asia/Tokyo", "monthly_cost_cap_usd": "7"}
+def test_invalid_values_are_explained_kept_in_the_form_and_not_stored(dashboard: Browser) -> None:
+    valid = {"schedule": "0 6 * * *", "time_zone": "Asia/Tokyo", "monthly_cost_cap_usd": "7"}
+    schedules = ("every day", "0 4 * *", "0 4 30 2 *", "61 4 * * *", "* * * * * *")
+    amounts = ("lots", "-1", "NaN", "1e99")
+    invalid = [
+        *(("schedule", each, "Schedule must be a cron expression") for each in schedules),
+        *(("time_zone", each, "Time zone must be an IANA name") for each in ("Nowhere", "")),
+        *(("monthly_cost_cap_usd", each, "Monthly cost cap must be an") for each in amounts),
+    ]
+    dashboard.token()
     before = sql.snapshot()
 
-    answer = dashboard.submit("/schedule", {**sent, field: value})
+    for field, value, problem in invalid:
+        sent = {**valid, field: value}
+        answer = dashboard.submit("/schedule", sent)
 
-    assert answer.status_code == 422
-    assert why in words_of(answer.text)
-    for name, typed in {**sent, field: value}.items():
-        assert f'name="{name}"' in answer.text
-        assert f'value="{typed}"' in answer.text
+        assert answer.status_code == 422, (field, value)
+        assert problem in words_of(answer.text), (field, value)
+        for name, typed in sent.items():
+            assert f'name="{name}"' in answer.text
+            assert f'value="{typed}"' in answer.text
     assert sql.snapshot() == before
 
 
-def test_paused_nothing_is_next_and_it_can_go_on(
+def test_a_schedule_can_be_paused_and_resumed(
     dashboard: Browser, admin: User, account: Account
 ) -> None:
     paused = dashboard.submit("/schedule", {"paused": "1"}, follow_redirects=True)
@@ -148,9 +138,7 @@ def test_paused_nothing_is_next_and_it_can_go_on(
     assert [record.user_id for record in records("account_settings_update")] == [admin.id] * 2
 
 
-def test_what_was_spent_this_month_stands_beside_the_cap(
-    dashboard: Browser, account: Account
-) -> None:
+def test_this_months_cost_is_shown_beside_the_cap(dashboard: Browser, account: Account) -> None:
     session = RefinementSession.queue(factories.agent("one", account=account), "weekly")
     session.cost_usd = Decimal("12.34")
     db.session.commit()
@@ -158,7 +146,7 @@ def test_what_was_spent_this_month_stands_beside_the_cap(
     assert "Spent this month: $12.34" in said(dashboard)
 
 
-def test_what_ran_by_itself_is_listed_and_why_an_agent_was_skipped(
+def test_automatic_sessions_are_listed_with_their_reasons(
     dashboard: Browser, account: Account
 ) -> None:
     agent = factories.agent("one", account=account)
@@ -172,14 +160,14 @@ def test_what_ran_by_itself_is_listed_and_why_an_agent_was_skipped(
     assert "the agent said no" not in words
 
 
-def test_where_nothing_ran_yet_that_is_said(dashboard: Browser) -> None:
+def test_the_page_says_if_nothing_ran_yet(dashboard: Browser) -> None:
     assert "Recent automatic sessions None yet." in said(dashboard)
 
 
 # -- run now ---------------------------------------------------------------------------------------
 
 
-def test_run_now_queues_every_agent_that_needs_it_and_tells_of_the_others(
+def test_run_now_queues_agents_in_need_and_counts_the_others(
     redis: Redis, dashboard: Browser, admin: User, account: Account
 ) -> None:
     needy = factories.agent("one", "two", account=account)
@@ -196,7 +184,7 @@ def test_run_now_queues_every_agent_that_needs_it_and_tells_of_the_others(
     assert "1 session queued; 1 skipped: needs none." in words_of(answer.text)
 
 
-def test_run_now_of_a_paused_account_says_why_nothing_is_queued(
+def test_run_now_says_that_a_paused_account_is_skipped(
     redis: Redis, dashboard: Browser, account: Account
 ) -> None:
     factories.agent("one", "two", account=account)
@@ -208,7 +196,7 @@ def test_run_now_of_a_paused_account_says_why_nothing_is_queued(
     assert "0 sessions queued; 1 skipped: its account is paused." in words_of(answer.text)
 
 
-def test_without_redis_what_was_queued_is_counted_and_waits(
+def test_run_now_without_redis_says_that_sessions_wait(
     admin: User, account: Account, with_settings: Callable[..., Flask]
 ) -> None:
     factories.agent("one", "two", account=account)
@@ -226,9 +214,7 @@ def test_without_redis_what_was_queued_is_counted_and_waits(
 # -- whose it is -----------------------------------------------------------------------------------
 
 
-def test_a_viewer_sees_the_schedule_and_is_shown_no_button(
-    admin: User, signed_in: SignedIn
-) -> None:
+def test_a_viewer_sees_no_buttons(admin: User, signed_in: SignedIn) -> None:
     page = signed_in(person(account=admin.account, role="viewer")).get("/schedule").text
 
     assert "on Mondays at 04:00" in words_of(page)
@@ -236,9 +222,7 @@ def test_a_viewer_sees_the_schedule_and_is_shown_no_button(
     assert "<fieldset disabled>" in page
 
 
-def test_a_site_admin_changes_the_account_that_the_url_names(
-    account: Account, signed_in: SignedIn
-) -> None:
+def test_a_site_admin_changes_the_chosen_account(account: Account, signed_in: SignedIn) -> None:
     site_admin = person(site_admin=True)
     browser = signed_in(site_admin)
 
@@ -252,9 +236,7 @@ def test_a_site_admin_changes_the_account_that_the_url_names(
     assert (account.paused, site_admin.account.paused) == (True, False)
 
 
-def test_an_admin_does_not_see_another_account_by_its_name(
-    dashboard: Browser, signed_in: SignedIn
-) -> None:
+def test_other_accounts_schedules_are_not_found(dashboard: Browser, signed_in: SignedIn) -> None:
     factories.account(slug="other")
     db.session.commit()
 

@@ -67,7 +67,7 @@ def test_a_queued_session_waits_for_a_worker(dashboard: Browser, agent: Agent) -
     assert actions_of(page) == [f"/sessions/{session.id}/stop"]
 
 
-def test_a_running_session_tells_what_it_did_and_may_still_do(
+def test_a_running_session_shows_its_changes_and_allowance(
     dashboard: Browser, running: RefinementSession
 ) -> None:
     page = shown(dashboard, running)
@@ -80,7 +80,7 @@ def test_a_running_session_tells_what_it_did_and_may_still_do(
     assert "-25" in said
 
 
-def test_before_its_consent_that_is_what_it_waits_for(
+def test_a_session_without_consent_says_that_it_is_asking(
     dashboard: Browser, running: RefinementSession
 ) -> None:
     running.consented_at = None
@@ -89,9 +89,7 @@ def test_before_its_consent_that_is_what_it_waits_for(
     assert "Asking Ada for consent." in words_of(shown(dashboard, running))
 
 
-def test_a_live_session_asks_for_itself_again_and_an_ended_one_does_not(
-    dashboard: Browser, running: RefinementSession
-) -> None:
+def test_only_a_live_session_page_polls(dashboard: Browser, running: RefinementSession) -> None:
     live = [shown(dashboard, running), shown(dashboard, running, "/_live")]
     RefinementTool(running).execute(action="complete", summary="done")
     over = [shown(dashboard, running), shown(dashboard, running, "/_live")]
@@ -103,7 +101,7 @@ def test_a_live_session_asks_for_itself_again_and_an_ended_one_does_not(
     assert "htmx-4" not in over[0]
 
 
-def test_the_part_that_stays_fresh_is_what_the_page_includes(
+def test_the_live_fragment_is_part_of_the_page(
     dashboard: Browser, running: RefinementSession
 ) -> None:
     part = words_of(shown(dashboard, running, "/_live"))
@@ -112,7 +110,7 @@ def test_the_part_that_stays_fresh_is_what_the_page_includes(
     assert "<html" not in shown(dashboard, running, "/_live")
 
 
-def test_a_viewer_sees_it_and_is_shown_no_button(
+def test_a_viewer_sees_no_buttons(
     running: RefinementSession, admin: User, signed_in: SignedIn
 ) -> None:
     viewer = signed_in(person(account=admin.account, role="viewer"))
@@ -123,7 +121,7 @@ def test_a_viewer_sees_it_and_is_shown_no_button(
     assert actions_of(page) == []
 
 
-def test_of_very_many_steps_the_last_are_shown_and_the_way_to_all_of_them(
+def test_only_the_last_steps_are_shown_with_a_link_to_all(
     dashboard: Browser, ended: RefinementSession
 ) -> None:
     for number in range(100):
@@ -144,7 +142,7 @@ def test_of_very_many_steps_the_last_are_shown_and_the_way_to_all_of_them(
 # -- stop ------------------------------------------------------------------------------------------
 
 
-def test_a_running_session_is_asked_to_stop(
+def test_a_stop_can_be_requested_while_running(
     dashboard: Browser, admin: User, running: RefinementSession
 ) -> None:
     answer = dashboard.submit(f"/sessions/{running.id}/stop", follow_redirects=True)
@@ -159,7 +157,7 @@ def test_a_running_session_is_asked_to_stop(
     assert running.stop_requested_by_id == admin.id
 
 
-def test_a_queued_session_is_stopped_at_once(dashboard: Browser, admin: User, agent: Agent) -> None:
+def test_a_queued_session_stops_at_once(dashboard: Browser, admin: User, agent: Agent) -> None:
     session = RefinementSession.queue(agent, "manual")
     db.session.commit()
 
@@ -172,7 +170,7 @@ def test_a_queued_session_is_stopped_at_once(dashboard: Browser, admin: User, ag
     assert record.user_id == admin.id
 
 
-def test_to_stop_what_has_ended_changes_nothing_and_says_so(
+def test_stopping_an_ended_session_changes_nothing(
     dashboard: Browser, ended: RefinementSession
 ) -> None:
     answer = dashboard.submit(f"/sessions/{ended.id}/stop", follow_redirects=True)
@@ -185,7 +183,7 @@ def test_to_stop_what_has_ended_changes_nothing_and_says_so(
 # -- when it has ended -----------------------------------------------------------------------------
 
 
-def test_an_ended_session_tells_its_outcome_in_words(
+def test_an_ended_session_shows_its_outcome_and_figures(
     dashboard: Browser, ended: RefinementSession
 ) -> None:
     said = words_of(shown(dashboard, ended))
@@ -204,7 +202,7 @@ def test_an_ended_session_tells_its_outcome_in_words(
         ("skipped", "It was so."),
     ],
 )
-def test_each_outcome_is_told_in_words(
+def test_each_outcome_is_explained(
     dashboard: Browser, agent: Agent, status: str, said: str
 ) -> None:
     session = RefinementSession.queue(agent, "manual")
@@ -214,7 +212,7 @@ def test_each_outcome_is_told_in_words(
     assert said in words_of(shown(dashboard, session))
 
 
-def test_a_lost_worker_is_told(dashboard: Browser, agent: Agent) -> None:
+def test_a_lost_worker_is_reported(dashboard: Browser, agent: Agent) -> None:
     session = RefinementSession.queue(agent, "manual")
     session.finish("failed", "the worker was lost", error_kind="worker_lost")
     db.session.commit()
@@ -224,9 +222,7 @@ def test_a_lost_worker_is_told(dashboard: Browser, agent: Agent) -> None:
     assert "The worker was lost. The agent changed nothing; its worker stopped responding." in said
 
 
-def test_nothing_is_offered_to_be_undone_where_nothing_was_done(
-    dashboard: Browser, agent: Agent
-) -> None:
+def test_no_undo_is_offered_if_nothing_changed(dashboard: Browser, agent: Agent) -> None:
     session = RefinementSession.queue(agent, "manual")
     session.finish("declined", "the agent declined")
     db.session.commit()
@@ -248,7 +244,7 @@ def test_cost_and_cached_share_are_shown(dashboard: Browser, ended: RefinementSe
 # -- undo ------------------------------------------------------------------------------------------
 
 
-def test_before_an_undo_its_effect_is_shown_and_nothing_is_changed(
+def test_the_undo_form_shows_the_effect_and_changes_nothing(
     dashboard: Browser, ended: RefinementSession
 ) -> None:
     before = sql.snapshot()
@@ -260,7 +256,7 @@ def test_before_an_undo_its_effect_is_shown_and_nothing_is_changed(
     assert sql.snapshot() == before
 
 
-def test_an_undo_brings_everything_back_and_its_result_is_seen(
+def test_an_undo_restores_everything_and_shows_the_result(
     dashboard: Browser, admin: User, ended: RefinementSession, memories: list[AgentMemory]
 ) -> None:
     answer = dashboard.submit(f"/sessions/{ended.id}/undo", follow_redirects=True)
@@ -276,7 +272,7 @@ def test_an_undo_brings_everything_back_and_its_result_is_seen(
     assert (record.user_id, record.data["by"]) == (admin.id, "dashboard")
 
 
-def test_to_undo_it_again_changes_nothing_and_says_by_whom_it_was_done(
+def test_a_second_undo_changes_nothing_and_names_the_first(
     dashboard: Browser, admin: User, ended: RefinementSession
 ) -> None:
     dashboard.submit(f"/sessions/{ended.id}/undo")
@@ -301,7 +297,7 @@ def in_the_way(
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_an_undo_in_conflict_names_the_records_and_offers_the_wider_one(
+def test_a_conflicting_undo_names_records_and_offers_the_wider_undo(
     dashboard: Browser, ended: RefinementSession, in_the_way: AgentMemory, method: str
 ) -> None:
     path = f"/sessions/{ended.id}/undo"
@@ -320,7 +316,7 @@ def test_an_undo_in_conflict_names_the_records_and_offers_the_wider_one(
     assert sql.snapshot() == before
 
 
-def test_the_wider_undo_takes_back_what_was_in_the_way_too(
+def test_the_wider_undo_reverses_the_conflicting_change_too(
     dashboard: Browser, ended: RefinementSession, in_the_way: AgentMemory
 ) -> None:
     page = shown(dashboard, ended, "/undo?and_after=1")
@@ -335,7 +331,7 @@ def test_the_wider_undo_takes_back_what_was_in_the_way_too(
     assert len(records("memory_refinement_rollback")) == 1
 
 
-def test_past_the_application_nothing_wider_is_offered(
+def test_no_wider_undo_is_offered_for_changes_outside_the_application(
     dashboard: Browser, ended: RefinementSession, memories: list[AgentMemory]
 ) -> None:
     sql.tamper(f"UPDATE agent_memories SET discarded_at = NULL WHERE id = {memories[0].id}")
@@ -347,7 +343,7 @@ def test_past_the_application_nothing_wider_is_offered(
     assert f"/sessions/{ended.id}/undo?and_after=1" not in links_of(answer.text)
 
 
-def test_a_live_session_is_not_undone(dashboard: Browser, running: RefinementSession) -> None:
+def test_a_live_session_cannot_be_undone(dashboard: Browser, running: RefinementSession) -> None:
     answer = dashboard.submit(f"/sessions/{running.id}/undo")
 
     assert answer.status_code == 409
@@ -399,7 +395,7 @@ def test_sessions_are_listed_newest_first_and_filtered(
     assert listed(dashboard, query) == days.split()
 
 
-def test_sessions_are_filtered_by_the_day_they_began(
+def test_sessions_are_filtered_by_their_start_day(
     dashboard: Browser, several: list[RefinementSession]
 ) -> None:
     since = several[1].created_at.date()
@@ -407,7 +403,7 @@ def test_sessions_are_filtered_by_the_day_they_began(
     assert listed(dashboard, f"?since={since}") == ["0", "1"]
 
 
-def test_the_filter_of_a_list_stays_in_its_form(
+def test_the_form_keeps_the_lists_filter(
     dashboard: Browser, several: list[RefinementSession], agent: Agent
 ) -> None:
     page = dashboard.get(f"/sessions?status=failed&lost=1&since=2026-01-02&agent={agent.id}").text
@@ -418,7 +414,7 @@ def test_the_filter_of_a_list_stays_in_its_form(
     assert f'name="agent" value="{agent.id}"' in page
 
 
-def test_another_accounts_sessions_are_not_listed(
+def test_sessions_of_other_accounts_are_not_listed(
     dashboard: Browser, several: list[RefinementSession]
 ) -> None:
     other = RefinementSession.queue(factories.agent(name="Eve"), "manual")

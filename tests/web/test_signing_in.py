@@ -56,13 +56,13 @@ def test_the_right_password_leads_to_the_overview(ada: User, client: Browser) ->
     assert is_signed_in(client)
 
 
-def test_an_address_is_taken_whatever_its_case(ada: User, client: Browser) -> None:
+def test_e_mail_addresses_ignore_case(ada: User, client: Browser) -> None:
     answer = client.sign_in(" ADA@Example.org ")
 
     assert answer.status_code == 303
 
 
-def test_nobody_tells_by_the_answer_who_has_an_account(client: Browser) -> None:
+def test_the_answer_does_not_reveal_who_has_an_account(client: Browser) -> None:
     person(email="ada@example.org")
     person(email="gone@example.org", active=False)
     person(email="invited@example.org").password_hash = None
@@ -83,7 +83,7 @@ def test_nobody_tells_by_the_answer_who_has_an_account(client: Browser) -> None:
     assert not is_signed_in(client)
 
 
-def test_nobody_tells_by_the_time_who_has_an_account(app: Flask) -> None:
+def test_the_time_does_not_reveal_who_has_an_account(app: Flask) -> None:
     factories.user(email="ada@example.org")
     factories.user(email="invited@example.org").password_hash = None
     db.session.commit()
@@ -103,7 +103,7 @@ def test_nobody_tells_by_the_time_who_has_an_account(app: Flask) -> None:
     assert quickest("invited@example.org") > of_a_user / 2
 
 
-def test_the_address_stays_in_the_form_and_the_password_does_not(client: Browser) -> None:
+def test_the_form_keeps_the_address_but_not_the_password(client: Browser) -> None:
     answer = client.sign_in("ada@example.org", "a wrong battery")
 
     assert 'value="ada@example.org"' in answer.text
@@ -120,7 +120,7 @@ def test_a_sign_in_begins_with_a_new_cookie(ada: User, client: Browser, app: Fla
     assert not is_signed_in(planted)
 
 
-def test_a_token_from_before_the_sign_in_is_good_no_more(ada: User, client: Browser) -> None:
+def test_a_csrf_token_from_before_the_sign_in_is_invalid(ada: User, client: Browser) -> None:
     before = client.token()
     client.sign_in("ada@example.org")
 
@@ -130,9 +130,7 @@ def test_a_token_from_before_the_sign_in_is_good_no_more(ada: User, client: Brow
     assert is_signed_in(client)
 
 
-def test_the_cookie_alone_does_not_sign_in_it_must_be_known_here(
-    ada: User, client: Browser
-) -> None:
+def test_a_cookie_unknown_to_the_server_does_not_sign_in(ada: User, client: Browser) -> None:
     client.sign_in("ada@example.org")
 
     sql.run("DELETE FROM sign_ins")
@@ -150,7 +148,7 @@ def test_the_secret_of_a_cookie_is_not_stored(ada: User, client: Browser) -> Non
     assert secret not in str(sql.snapshot())
 
 
-def test_who_is_signed_in_is_led_on_from_the_form(dashboard: Browser) -> None:
+def test_the_form_redirects_signed_in_users(dashboard: Browser) -> None:
     answer = dashboard.get("/sign-in?next=/agents")
 
     assert (answer.status_code, answer.headers["Location"]) == (302, "/agents")
@@ -159,7 +157,7 @@ def test_who_is_signed_in_is_led_on_from_the_form(dashboard: Browser) -> None:
 # -- where it leads --------------------------------------------------------------------------------
 
 
-def test_who_asked_for_a_page_comes_to_it_after_signing_in(ada: User, client: Browser) -> None:
+def test_signing_in_leads_to_the_requested_page(ada: User, client: Browser) -> None:
     asked = client.get("/audit?action=user_signed_in&since=2026-01-01")
     form = client.get(asked.headers["Location"])
 
@@ -187,20 +185,22 @@ def test_who_asked_for_a_page_comes_to_it_after_signing_in(ada: User, client: Br
         "",
     ],
 )
-def test_nobody_is_led_elsewhere(ada: User, client: Browser, elsewhere: str) -> None:
+def test_signing_in_never_redirects_to_another_site(
+    ada: User, client: Browser, elsewhere: str
+) -> None:
     answer = client.sign_in("ada@example.org", next=elsewhere)
 
     assert answer.status_code == 303
     assert answer.headers["Location"] == "/"
 
 
-def test_after_what_was_sent_one_comes_to_the_form_without_a_way_back(client: Browser) -> None:
+def test_a_signed_out_post_redirects_to_the_form_without_a_target(client: Browser) -> None:
     answer = client.submit("/schedule", {"paused": "1"})
 
     assert (answer.status_code, answer.headers["Location"]) == (303, "/sign-in")
 
 
-def test_a_page_that_keeps_itself_fresh_is_led_to_the_form_as_a_whole(client: Browser) -> None:
+def test_a_signed_out_fragment_redirects_the_entire_page(client: Browser) -> None:
     page = "https://refine.example.org/sessions/7?live=1"
 
     answer = client.get("/sessions", headers={"HX-Request": "true", "HX-Current-URL": page})
@@ -219,9 +219,7 @@ def failed(number: int, *, email: str = "ada@example.org", address: str = "10.0.
     db.session.commit()
 
 
-def test_after_ten_failures_an_address_is_refused_even_with_its_password(
-    ada: User, client: Browser
-) -> None:
+def test_ten_failures_lock_an_e_mail_address(ada: User, client: Browser) -> None:
     answers = [client.sign_in("ada@example.org", "wrong battery") for _ in range(10)]
 
     refused = client.sign_in("ADA@example.org")
@@ -233,27 +231,25 @@ def test_after_ten_failures_an_address_is_refused_even_with_its_password(
     assert not is_signed_in(client)
 
 
-def test_after_nine_failures_the_password_is_still_taken(ada: User, client: Browser) -> None:
+def test_nine_failures_do_not_lock_it(ada: User, client: Browser) -> None:
     failed(MAX_FAILURES_OF_EMAIL - 1)
 
     assert client.sign_in("ada@example.org").status_code == 303
 
 
-def test_another_address_is_not_refused_with_it(ada: User, client: Browser) -> None:
+def test_other_e_mail_addresses_are_not_locked(ada: User, client: Browser) -> None:
     failed(MAX_FAILURES_OF_EMAIL, email="eve@example.org")
 
     assert client.sign_in("ada@example.org").status_code == 303
 
 
-def test_an_address_that_nobody_has_is_refused_the_same(client: Browser) -> None:
+def test_unknown_addresses_are_locked_too(client: Browser) -> None:
     failed(MAX_FAILURES_OF_EMAIL, email="nobody@example.org")
 
     assert client.sign_in("nobody@example.org").status_code == 429
 
 
-def test_after_a_hundred_failures_a_place_is_refused_whoever_is_asked_for(
-    ada: User, client: Browser
-) -> None:
+def test_a_hundred_failures_lock_a_network_address(ada: User, client: Browser) -> None:
     failed(MAX_FAILURES_OF_ADDRESS - 1, email="user{}@example.org", address="127.0.0.1")
 
     last = client.sign_in("somebody@example.org", "wrong battery")
@@ -263,13 +259,13 @@ def test_after_a_hundred_failures_a_place_is_refused_whoever_is_asked_for(
     assert (refused.status_code, refused.headers["Retry-After"]) == (429, "900")
 
 
-def test_another_place_is_not_refused_with_it(ada: User, client: Browser) -> None:
+def test_other_network_addresses_are_not_locked(ada: User, client: Browser) -> None:
     failed(MAX_FAILURES_OF_ADDRESS, email="user{}@example.org", address="10.9.8.7")
 
     assert client.sign_in("ada@example.org").status_code == 303
 
 
-def test_after_fifteen_minutes_it_is_taken_again(
+def test_a_lock_ends_after_fifteen_minutes(
     clock: time_machine.Traveller, ada: User, client: Browser
 ) -> None:
     failed(MAX_FAILURES_OF_EMAIL)
@@ -282,16 +278,14 @@ def test_after_fifteen_minutes_it_is_taken_again(
     assert (refused.status_code, taken.status_code) == (429, 303)
 
 
-def test_failures_are_counted_whichever_process_is_asked(
-    ada: User, client: Browser, with_settings: object
-) -> None:
+def test_failures_count_across_processes(ada: User, client: Browser, with_settings: object) -> None:
     failed(MAX_FAILURES_OF_EMAIL)
     other = browser_of(with_settings())  # type: ignore[operator]
 
     assert other.sign_in("ada@example.org").status_code == 429
 
 
-def test_the_addresses_that_were_tried_are_kept_as_hashes_alone(client: Browser) -> None:
+def test_tried_addresses_are_stored_only_as_hashes(client: Browser) -> None:
     client.sign_in("somebody@example.org", "wrong battery")
 
     assert sql.value("SELECT count(*) FROM sign_in_failures") == 1
@@ -301,7 +295,7 @@ def test_the_addresses_that_were_tried_are_kept_as_hashes_alone(client: Browser)
 # -- what ends it ----------------------------------------------------------------------------------
 
 
-def test_signing_out_ends_it_on_the_server_too(dashboard: Browser, app: Flask) -> None:
+def test_signing_out_ends_the_sign_in_on_the_server(dashboard: Browser, app: Flask) -> None:
     copied = copy_of(dashboard, app)
     assert is_signed_in(copied)
 
@@ -313,7 +307,7 @@ def test_signing_out_ends_it_on_the_server_too(dashboard: Browser, app: Flask) -
     assert not is_signed_in(copied)
 
 
-def test_signing_out_here_leaves_other_browsers_signed_in(
+def test_signing_out_keeps_other_browsers_signed_in(
     admin: User, dashboard: Browser, signed_in: SignedIn
 ) -> None:
     other = signed_in(admin)
@@ -332,7 +326,7 @@ def changed_to(password: str, **fields: str) -> dict[str, str]:
     }
 
 
-def test_a_new_password_signs_every_other_browser_out(
+def test_a_new_password_signs_out_other_browsers(
     admin: User, dashboard: Browser, signed_in: SignedIn
 ) -> None:
     other = signed_in(admin)
@@ -358,7 +352,7 @@ def test_a_new_password_signs_every_other_browser_out(
         ({}, "The current password is wrong"),
     ],
 )
-def test_a_password_that_cannot_be_taken_changes_nothing(
+def test_an_invalid_password_change_changes_nothing(
     admin: User, dashboard: Browser, fields: dict[str, str], said: str
 ) -> None:
     before = admin.password_hash
@@ -372,7 +366,7 @@ def test_a_password_that_cannot_be_taken_changes_nothing(
     assert admin.password_hash == before
 
 
-def test_a_user_who_is_deactivated_is_signed_out_at_once(
+def test_deactivating_a_user_signs_them_out_at_once(
     admin: User, dashboard: Browser, signed_in: SignedIn
 ) -> None:
     viewer = person(account=admin.account, role="viewer")
@@ -387,7 +381,7 @@ def test_a_user_who_is_deactivated_is_signed_out_at_once(
     assert theirs.sign_in(viewer.email).status_code == 303
 
 
-def test_twelve_hours_without_use_end_it(
+def test_twelve_idle_hours_end_a_sign_in(
     clock: time_machine.Traveller, ada: User, client: Browser
 ) -> None:
     client.sign_in("ada@example.org")
@@ -399,7 +393,7 @@ def test_twelve_hours_without_use_end_it(
     assert not is_signed_in(client)
 
 
-def test_seven_days_end_it_however_much_it_is_used(
+def test_seven_days_end_a_sign_in_in_constant_use(
     clock: time_machine.Traveller, ada: User, client: Browser
 ) -> None:
     client.sign_in("ada@example.org")
@@ -427,14 +421,14 @@ def test_signing_in_and_out_are_recorded(ada: User, client: Browser) -> None:
     assert [of_user(record) for record in both] == [(ada.id, ada.account_id, str(ada.id))] * 2
 
 
-def test_a_failure_is_recorded_in_the_users_account(ada: User, client: Browser) -> None:
+def test_a_failed_sign_in_is_recorded_in_the_users_account(ada: User, client: Browser) -> None:
     client.sign_in("ada@example.org", "wrong battery")
 
     (record,) = records("user_sign_in_failed")
     assert of_user(record) == (None, ada.account_id, str(ada.id))
 
 
-def test_a_failure_of_nobody_is_recorded_in_the_platforms_chain(client: Browser) -> None:
+def test_a_failed_sign_in_of_nobody_is_recorded_in_the_platforms_chain(client: Browser) -> None:
     client.sign_in("nobody@example.org", "wrong battery")
 
     (record,) = records("user_sign_in_failed")
@@ -442,7 +436,7 @@ def test_a_failure_of_nobody_is_recorded_in_the_platforms_chain(client: Browser)
     assert "nobody@" not in str(record.data)
 
 
-def test_a_changed_password_is_recorded(admin: User, dashboard: Browser) -> None:
+def test_a_password_change_is_recorded(admin: User, dashboard: Browser) -> None:
     dashboard.submit("/profile/password", changed_to("another battery"))
 
     (record,) = records("user_password_changed")
@@ -468,7 +462,7 @@ def chosen(password: str = "my own battery") -> dict[str, str]:
     return {"password": password, "confirm_password": password}
 
 
-def test_whoever_follows_a_link_chooses_a_password_and_is_in(
+def test_an_invited_user_chooses_a_password_and_is_signed_in(
     invited: User, link: str, client: Browser
 ) -> None:
     page = client.get(link)
@@ -483,7 +477,7 @@ def test_whoever_follows_a_link_chooses_a_password_and_is_in(
     assert joined.user_id == invited.id
 
 
-def test_a_link_works_once(link: str, client: Browser, app: Flask) -> None:
+def test_an_invitation_works_once(link: str, client: Browser, app: Flask) -> None:
     client.submit(link, chosen())
     other = browser_of(app)
 
@@ -494,14 +488,14 @@ def test_a_link_works_once(link: str, client: Browser, app: Flask) -> None:
     assert other.sign_in("new@example.org", "another battery").status_code == 422
 
 
-def test_a_link_that_was_only_looked_at_still_works(link: str, client: Browser) -> None:
+def test_opening_a_link_does_not_use_it_up(link: str, client: Browser) -> None:
     client.get(link)
     client.get(link)
 
     assert client.submit(link, chosen()).status_code == 303
 
 
-def test_a_link_works_for_seven_days(
+def test_an_invitation_works_for_seven_days(
     clock: time_machine.Traveller, link: str, client: Browser
 ) -> None:
     clock.shift(timedelta(days=6, hours=23))
@@ -513,7 +507,7 @@ def test_a_link_works_for_seven_days(
     assert (before, after) == (200, [404, 404])
 
 
-def test_a_newer_link_replaces_the_older(invited: User, link: str, client: Browser) -> None:
+def test_a_newer_link_replaces_the_older_one(invited: User, link: str, client: Browser) -> None:
     newer = Invitation.issue(invited)
     db.session.commit()
 
@@ -521,7 +515,7 @@ def test_a_newer_link_replaces_the_older(invited: User, link: str, client: Brows
     assert client.get(f"/invitations/{newer}").status_code == 200
 
 
-def test_a_link_of_somebody_who_was_deactivated_is_used_up(
+def test_the_link_of_a_deactivated_user_is_invalid(
     invited: User, link: str, client: Browser
 ) -> None:
     invited.active = False
@@ -530,7 +524,7 @@ def test_a_link_of_somebody_who_was_deactivated_is_used_up(
     assert client.get(link).status_code == 404
 
 
-def test_a_password_that_cannot_be_taken_leaves_the_link_good(link: str, client: Browser) -> None:
+def test_an_invalid_password_does_not_use_up_the_link(link: str, client: Browser) -> None:
     short = client.submit(link, chosen("short"))
     unlike = client.submit(link, {"password": "my own battery", "confirm_password": "my battery"})
 
@@ -541,7 +535,7 @@ def test_a_password_that_cannot_be_taken_leaves_the_link_good(link: str, client:
     assert client.submit(link, chosen()).status_code == 303
 
 
-def test_a_new_password_by_a_link_ends_all_that_was_signed_in_before(
+def test_a_new_password_through_a_link_ends_all_sign_ins(
     admin: User, dashboard: Browser, client: Browser
 ) -> None:
     secret = Invitation.issue(admin)
@@ -554,9 +548,7 @@ def test_a_new_password_by_a_link_ends_all_that_was_signed_in_before(
     assert not is_signed_in(dashboard)
 
 
-def test_an_invited_person_cannot_sign_in_before_they_chose_a_password(
-    link: str, client: Browser
-) -> None:
+def test_an_invited_user_cannot_sign_in_without_a_password(link: str, client: Browser) -> None:
     assert client.sign_in("new@example.org", "").status_code == 422
 
 
@@ -567,7 +559,7 @@ def test_the_secret_of_a_link_is_not_stored(link: str) -> None:
 # -- what it leaves --------------------------------------------------------------------------------
 
 
-def test_a_look_is_noted_once_a_minute(
+def test_the_last_visit_is_stored_once_a_minute(
     clock: time_machine.Traveller, ada: User, client: Browser
 ) -> None:
     client.sign_in("ada@example.org")

@@ -55,7 +55,7 @@ def test_the_process_is_healthy_as_long_as_it_answers(environ: dict[str, str]) -
     assert answer == (200, {"status": "ok"})
 
 
-def test_all_is_ready(client: FlaskClient) -> None:
+def test_a_complete_installation_is_ready(client: FlaskClient) -> None:
     ClockMark.note("tick", clock.now())
     db.session.commit()
 
@@ -72,7 +72,7 @@ def test_all_is_ready(client: FlaskClient) -> None:
     }
 
 
-def test_a_clock_that_stopped_makes_it_degraded_and_no_less_ready(client: FlaskClient) -> None:
+def test_a_stopped_clock_is_degraded_but_ready(client: FlaskClient) -> None:
     ClockMark.note("tick", clock.now() - timedelta(minutes=6))
     db.session.commit()
 
@@ -84,7 +84,7 @@ def test_a_clock_that_stopped_makes_it_degraded_and_no_less_ready(client: FlaskC
     assert answer.json["clock"] == "its last tick was 6 minutes ago; start `refine clock`"
 
 
-def test_without_redis_nothing_is_ready(app: Flask, environ: dict[str, str]) -> None:
+def test_an_installation_without_redis_is_not_ready(app: Flask, environ: dict[str, str]) -> None:
     status, found = states("/readyz", environ, REDIS_URL=f"redis://{NOWHERE}/0")
 
     assert status == 503
@@ -97,7 +97,7 @@ def test_without_redis_nothing_is_ready(app: Flask, environ: dict[str, str]) -> 
     }
 
 
-def test_without_the_database_nothing_is_ready_and_no_secret_is_told(
+def test_a_missing_database_is_not_ready_and_reveals_no_secret(
     app: Flask, environ: dict[str, str]
 ) -> None:
     url = f"postgresql://user:secret@{NOWHERE}/x"
@@ -115,7 +115,7 @@ def test_without_the_database_nothing_is_ready_and_no_secret_is_told(
     }
 
 
-def test_before_the_migrations_nothing_is_ready(
+def test_an_unmigrated_database_is_not_ready(
     environ: dict[str, str], not_migrated: dict[str, str]
 ) -> None:
     status, found = states("/readyz", environ, **not_migrated)
@@ -125,7 +125,7 @@ def test_before_the_migrations_nothing_is_ready(
     assert found["migrations"].endswith("run `refine db upgrade`")
 
 
-def test_with_another_databases_keys_nothing_is_ready(app: Flask, environ: dict[str, str]) -> None:
+def test_wrong_encryption_keys_are_not_ready(app: Flask, environ: dict[str, str]) -> None:
     factories.agent()
     db.session.commit()
 
@@ -144,7 +144,7 @@ def test_with_another_databases_keys_nothing_is_ready(app: Flask, environ: dict[
 # -- the front page -------------------------------------------------------------------------------
 
 
-def test_the_front_page_wants_a_sign_in_and_asks_no_database_for_that(
+def test_the_front_page_requires_a_sign_in_without_asking_the_database(
     environ: dict[str, str],
 ) -> None:
     away = {"DATABASE_URL": f"postgresql://{NOWHERE}/x", "REDIS_URL": f"redis://{NOWHERE}/0"}
@@ -154,7 +154,7 @@ def test_the_front_page_wants_a_sign_in_and_asks_no_database_for_that(
     assert (status, headers["Location"]) == (303, "/sign-in?next=/")
 
 
-def test_the_form_to_sign_in_is_there_before_the_migrations(
+def test_the_sign_in_form_works_before_the_migrations(
     environ: dict[str, str], not_migrated: dict[str, str]
 ) -> None:
     status, text, _ = asked("/sign-in", environ, **not_migrated)
@@ -178,7 +178,7 @@ def test_every_answer_carries_the_security_headers(client: FlaskClient, path: st
     assert headers["Cache-Control"] == "no-store"
 
 
-def test_static_files_may_be_kept(client: FlaskClient, migrated_app: Flask) -> None:
+def test_static_files_may_be_cached(client: FlaskClient, migrated_app: Flask) -> None:
     files = Path(migrated_app.static_folder or "").iterdir()
     name = next(path.name for path in files if path.is_file())
 
@@ -192,9 +192,7 @@ def test_static_files_may_be_kept(client: FlaskClient, migrated_app: Flask) -> N
     ("url", "sent"),
     [("https://refine.example.org", "max-age=31536000"), ("http://localhost:8000", None)],
 )
-def test_https_alone_is_remembered_by_browsers(
-    environ: dict[str, str], url: str, sent: str | None
-) -> None:
+def test_only_https_sites_send_hsts(environ: dict[str, str], url: str, sent: str | None) -> None:
     _, _, headers = asked("/healthz", environ, PUBLIC_URL=url)
 
     assert headers.get("Strict-Transport-Security") == sent

@@ -37,14 +37,14 @@ def test_a_token_is_shown_once_and_kept_as_a_hash(dashboard: Browser, admin: Use
     assert secret not in str(sql.snapshot())
 
 
-def test_its_making_is_recorded(dashboard: Browser, admin: User) -> None:
+def test_creating_a_token_is_recorded(dashboard: Browser, admin: User) -> None:
     dashboard.submit("/tokens")
 
     (record,) = records("token_minted")
     assert (record.user_id, record.data["kind"]) == (admin.id, "platform")
 
 
-def test_no_agents_token_is_made_here(dashboard: Browser, admin: User) -> None:
+def test_no_agent_token_can_be_created_here(dashboard: Browser, admin: User) -> None:
     agent = factories.agent(account=admin.account)
     db.session.commit()
 
@@ -61,7 +61,7 @@ def token(admin: User) -> ApiToken:
     return made
 
 
-def test_a_token_is_revoked_for_good_and_that_is_recorded(
+def test_revoking_a_token_is_final_and_recorded(
     dashboard: Browser, admin: User, token: ApiToken
 ) -> None:
     answer = dashboard.submit(f"/tokens/{token.id}/revoke", follow_redirects=True)
@@ -99,7 +99,7 @@ def test_last_use_and_expiry_are_shown(dashboard: Browser, admin: User, token: A
     assert "never expired" in said
 
 
-def test_another_accounts_tokens_are_not_there(dashboard: Browser, token: ApiToken) -> None:
+def test_tokens_of_other_accounts_are_not_found(dashboard: Browser, token: ApiToken) -> None:
     other, _ = ApiToken.mint(account=factories.account())
     db.session.commit()
 
@@ -111,19 +111,17 @@ def test_another_accounts_tokens_are_not_there(dashboard: Browser, token: ApiTok
     assert other.hint not in page
 
 
-def test_a_viewer_sees_them_and_is_shown_no_button(
-    token: ApiToken, admin: User, signed_in: SignedIn
-) -> None:
+def test_a_viewer_sees_no_buttons(token: ApiToken, admin: User, signed_in: SignedIn) -> None:
     page = signed_in(person(account=admin.account, role="viewer")).get("/tokens").text
 
     assert f"{token.hint}…" in page
     assert "<button" not in page.partition("<main")[2]
 
 
-def test_without_any_that_is_said(dashboard: Browser) -> None:
+def test_an_empty_list_says_so(dashboard: Browser) -> None:
     assert "No tokens yet." in words_of(dashboard.get("/tokens").text)
 
 
-def test_what_was_never_a_token_is_none(dashboard: Browser) -> None:
+def test_an_unknown_token_is_not_found(dashboard: Browser) -> None:
     with pytest.raises(NotFound):
         ApiToken.of_secret("refine_platform_nothing")

