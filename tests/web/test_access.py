@@ -123,7 +123,7 @@ def test_invalid_requests_are_explained_and_kept_in_the_form(
     assert grants() == []
 
 
-@pytest.mark.parametrize("minutes", ["15", "240"])
+@pytest.mark.parametrize("minutes", ["15", "16", "240"])
 def test_any_duration_in_range_is_accepted(
     redis: Redis, dashboard: Browser, agent: Agent, minutes: str
 ) -> None:

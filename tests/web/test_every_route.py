@@ -244,13 +244,13 @@ def test_cross_site_requests_change_nothing_even_with_a_token(
     assert sql.snapshot() == before
 
 
-@pytest.mark.parametrize("site", ["same-origin", "same-site", "none"])
-def test_same_site_requests_are_accepted(world: World, signed_in: SignedIn, site: str) -> None:
+def test_same_site_requests_are_accepted(world: World, signed_in: SignedIn) -> None:
     browser = signed_in(world.admin)
 
-    answer = browser.submit("/schedule", {"paused": "1"}, headers={"Sec-Fetch-Site": site})
+    for site in ("same-origin", "same-site", "none"):
+        answer = browser.submit("/schedule", {"paused": "1"}, headers={"Sec-Fetch-Site": site})
 
-    assert answer.status_code == 303
+        assert answer.status_code == 303, site
 
 
 def test_missing_and_foreign_things_look_the_same(world: World, signed_in: SignedIn) -> None:

@@ -257,28 +257,25 @@ class TestWhatIsRefused:
         assert "line 1: is not the manifest of an export" in said
         assert imports(agent) == []
 
-    @pytest.mark.parametrize("empty", [{}, {"file": (BytesIO(), "")}, {"file": "a text"}])
-    def test_a_form_without_a_file_is_refused(
-        self, dashboard: Browser, agent: Agent, empty: dict[str, Any]
+    def test_a_form_without_a_file_is_refused(self, dashboard: Browser, agent: Agent) -> None:
+        for empty in ({}, {"file": (BytesIO(), "")}, {"file": "a text"}):
+            fields = {"format": "mem0", "memory_type": "core", **empty}
+
+            answer = dashboard.submit(path(agent), fields)
+
+            assert "Choose a file." in self.said(answer, 422)
+
+    def test_values_that_the_form_does_not_offer_are_refused(
+        self, dashboard: Browser, agent: Agent
     ) -> None:
-        answer = dashboard.submit(path(agent), {"format": "mem0", "memory_type": "core", **empty})
-
-        assert "Choose a file." in self.said(answer, 422)
-
-    @pytest.mark.parametrize(
-        ("fields", "says"),
-        [
+        for fields, problem in (
             ({"format": "zep"}, "Format must be one of letta, mem0, mcp, refine."),
             ({"format": ""}, "Format must be one of letta"),
             ({"memory_type": "vow"}, "Memory type must be one of core, journal."),
-        ],
-    )
-    def test_values_that_the_form_does_not_offer_are_refused(
-        self, dashboard: Browser, agent: Agent, fields: dict[str, str], says: str
-    ) -> None:
-        answer = dashboard.submit(path(agent), {**sent(rows("a")), **fields})
+        ):
+            answer = dashboard.submit(path(agent), {**sent(rows("a")), **fields})
 
-        assert says in self.said(answer, 422)
+            assert problem in self.said(answer, 422)
         assert kept(agent) == ["it was here"]
 
     def test_a_file_that_is_too_large_is_refused_with_advice(

@@ -1,5 +1,6 @@
 """What Prometheus is told, and who may ask."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
 
@@ -122,62 +123,52 @@ def test_no_names_or_content_are_reported(client: FlaskClient) -> None:
 # -- who may ask ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("address", "headers", "status"),
-    [
+def test_only_loopback_is_answered_without_a_token(client: FlaskClient) -> None:
+    forwarded = [{"X-Forwarded-For": "192.0.2.7"}, {"Forwarded": "for=192.0.2.7"}]
+    requests: list[tuple[str, dict[str, str], int]] = [
         ("127.0.0.1", {}, 200),
         ("::1", {}, 200),
         ("192.0.2.7", {}, 403),
-        ("127.0.0.1", {"X-Forwarded-For": "192.0.2.7"}, 403),
-        ("127.0.0.1", {"Forwarded": "for=192.0.2.7"}, 403),
-    ],
-)
-def test_only_loopback_is_answered_without_a_token(
-    client: FlaskClient, address: str, headers: dict[str, str], status: int
-) -> None:
-    answer = client.get("/metrics", headers=headers, environ_base={"REMOTE_ADDR": address})
+        *(("127.0.0.1", headers, 403) for headers in forwarded),
+    ]
 
-    assert answer.status_code == status
+    for address, headers, status in requests:
+        answer = client.get("/metrics", headers=headers, environ_base={"REMOTE_ADDR": address})
+
+        assert answer.status_code == status, (address, headers)
 
 
-@pytest.mark.parametrize(
-    ("authorization", "status"),
-    [("Bearer sesame", 200), ("Bearer sesam", 403), ("sesame", 403), ("", 403)],
-)
-def test_only_the_bearer_of_the_token_is_answered(
-    app: Flask, environ: dict[str, str], authorization: str, status: int
-) -> None:
+@pytest.fixture
+def with_token(app: Flask, environ: dict[str, str]) -> Iterator[FlaskClient]:
+    """A client of an application whose metrics need a token."""
     own = create_app(Settings.from_environ({**environ, "REFINE_METRICS_TOKEN": "sesame"}))
-
+    yield own.test_client()
     with own.app_context():
-        answer = own.test_client().get("/metrics", headers={"Authorization": authorization})
         db.session.remove()
         db.engine.dispose()
 
-    assert answer.status_code == status
+
+def test_only_the_bearer_of_the_token_is_answered(with_token: FlaskClient) -> None:
+    expected = {"Bearer sesame": 200, "Bearer sesam": 403, "sesame": 403, "": 403}
+
+    answers = {
+        authorization: with_token.get("/metrics", headers={"Authorization": authorization})
+        for authorization in expected
+    }
+
+    assert {each: answer.status_code for each, answer in answers.items()} == expected
+    assert with_token.get("/metrics").status_code == 403
 
 
-def test_the_bearer_is_answered_from_any_address(app: Flask, environ: dict[str, str]) -> None:
-    own = create_app(Settings.from_environ({**environ, "REFINE_METRICS_TOKEN": "sesame"}))
-
-    answer = own.test_client().get(
+def test_the_bearer_is_answered_from_any_address(with_token: FlaskClient) -> None:
+    answer = with_token.get(
         "/metrics",
         headers={"Authorization": "Bearer sesame", "X-Forwarded-For": "192.0.2.7"},
         environ_base={"REMOTE_ADDR": "192.0.2.8"},
     )
-    with own.app_context():
-        db.engine.dispose()
 
     assert answer.status_code == 200
     assert answer.content_type.startswith("text/plain")
-
-
-def test_loopback_needs_the_token_too(app: Flask, environ: dict[str, str]) -> None:
-    own = create_app(Settings.from_environ({**environ, "REFINE_METRICS_TOKEN": "sesame"}))
-
-    answer = own.test_client().get("/metrics", environ_base={"REMOTE_ADDR": "127.0.0.1"})
-
-    assert answer.status_code == 403
 
 
 def test_metrics_are_unavailable_without_the_database(app: Flask, environ: dict[str, str]) -> None:

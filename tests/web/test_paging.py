@@ -157,33 +157,23 @@ def test_pages_keep_the_filter(dashboard: Browser, admin: User) -> None:
     assert "tag=voice" in last
 
 
-@pytest.mark.parametrize(
-    "bookmark",
-    [
-        "nonsense",
-        ">",
-        "<",
-        ">i:x",
-        ">i:1~i:2~i:3",
-        ">dt:not a time",
-        ">n:x",
-        ">uuid:x",
-        ">s:one~s:two",
-        ">i:99999999999999999999",
-        ">b:%%%",
-        ">s:\x00~i:1",
-        "~" * 500,
-        ">x~x",
-        ">true",
-    ],
-)
-def test_a_page_that_does_not_exist_is_said(dashboard: Browser, bookmark: str) -> None:
+def test_invalid_bookmarks_are_refused(dashboard: Browser) -> None:
     lists = ["/agents?", "/agents?sort=share&", "/sessions?", "/audit?", "/users?"]
+    bookmarks = [
+        *("nonsense", ">", "<", ">i:x", ">i:1~i:2~i:3", ">dt:not a time", ">n:x", ">uuid:x"),
+        *(">s:one~s:two", ">i:99999999999999999999", ">b:%%%", ">s:\x00~i:1", "~" * 500),
+        *(">x~x", ">true"),
+    ]
 
-    answers = [dashboard.get(f"{path}{urlencode({'page': bookmark})}") for path in lists]
+    answers = [
+        dashboard.get(f"{path}{urlencode({'page': bookmark})}")
+        for path in lists
+        for bookmark in bookmarks
+    ]
 
     assert {answer.status_code for answer in answers} <= {200, 400}
     refused = [answer for answer in answers if answer.status_code == 400]
+    assert refused
     assert all("start from the first page." in answer.text for answer in refused)
 
 

@@ -167,31 +167,16 @@ def test_signing_in_leads_to_the_requested_page(ada: User, client: Browser) -> N
     assert answer.headers["Location"] == "/audit?action=user_signed_in&since=2026-01-01"
 
 
-@pytest.mark.parametrize(
-    "elsewhere",
-    [
-        "//evil.example",
-        "///evil.example",
-        "/\\evil.example",
-        "\\\\evil.example",
-        "https://evil.example/",
-        "https:evil.example",
-        "javascript:alert(1)",
-        "/\t/evil.example",
-        "/\n/evil.example",
-        "/\t\\evil.example",
-        " //evil.example",
-        "evil",
-        "",
-    ],
-)
-def test_signing_in_never_redirects_to_another_site(
-    ada: User, client: Browser, elsewhere: str
-) -> None:
-    answer = client.sign_in("ada@example.org", next=elsewhere)
+def test_signing_in_never_redirects_to_another_site(ada: User, client: Browser) -> None:
+    for elsewhere in (
+        *("//evil.example", "///evil.example", "/\\evil.example", "\\\\evil.example"),
+        *("https://evil.example/", "https:evil.example", "javascript:alert(1)"),
+        *("/\t/evil.example", "/\n/evil.example", "/\t\\evil.example", " //evil.example"),
+        *("evil", ""),
+    ):
+        answer = client.sign_in("ada@example.org", next=elsewhere)
 
-    assert answer.status_code == 303
-    assert answer.headers["Location"] == "/"
+        assert (answer.status_code, answer.headers["Location"]) == (303, "/"), elsewhere
 
 
 def test_a_signed_out_post_redirects_to_the_form_without_a_target(client: Browser) -> None:
@@ -340,28 +325,20 @@ def test_a_new_password_signs_out_other_browsers(
     assert other.sign_in(admin.email, "another battery").status_code == 303
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        (
-            changed_to("another battery", current_password="wrong battery"),
-            "The current password is wrong",
-        ),
+def test_an_invalid_password_change_changes_nothing(admin: User, dashboard: Browser) -> None:
+    before = admin.password_hash
+
+    for fields, problem in (
+        (changed_to("another battery", current_password="wrong battery"), "The current password"),
         (changed_to("another battery", confirm_password="another batterie"), "do not match"),
         (changed_to("short"), "10 to 1,000 characters"),
         ({}, "The current password is wrong"),
-    ],
-)
-def test_an_invalid_password_change_changes_nothing(
-    admin: User, dashboard: Browser, fields: dict[str, str], said: str
-) -> None:
-    before = admin.password_hash
+    ):
+        answer = dashboard.submit("/profile/password", fields)
 
-    answer = dashboard.submit("/profile/password", fields)
-
-    assert answer.status_code == 422
-    assert said in words_of(answer.text)
-    assert "battery" not in answer.text
+        assert answer.status_code == 422
+        assert problem in words_of(answer.text)
+        assert "battery" not in answer.text
     db.session.refresh(admin)
     assert admin.password_hash == before
 
