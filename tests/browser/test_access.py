@@ -357,4 +357,4 @@ def test_every_page_shows_the_access_banner_with_its_end(
 ) -> None:
     for path in ("/", "/agents", "/audit", "/schedule", "/nowhere"):
         desk.goto(path)
-        expect(banner(desk)).to_contain_text(re.compile(r"You may read .*\d\d:\d\d"))
+        expect(banner(desk)).to_contain_text(re.compile(r"You may read .*\d\d:\d\d", re.DOTALL))
