@@ -32,6 +32,7 @@ from refine.web.forms import whole_number
 from refine.web.ledger import NOTHING_KEPT, LedgerFilter, counted_kinds
 from refine.web.paging import PAGE_ROWS, page_of
 from refine.web.presenting import percent
+from refine.web.words import first_upper
 
 pages = Blueprint("agent", __name__)
 
@@ -149,7 +150,7 @@ def refine_now(agent_id: int) -> ResponseReturnValue:
         session_id = live_session.id
     except Refused as refusal:
         db.session.rollback()
-        flash(f"{refusal}.", "error")
+        flash(f"{first_upper(str(refusal))}.", "error")
         return redirect(url_for("agent.page", agent_id=agent_id), 303)
     return redirect(url_for("sessions.page", session_id=session_id), 303)
 

@@ -65,7 +65,10 @@ def run() -> ResponseReturnValue:
             "error",
         )
     queued = outcomes.pop("queued", 0)
-    skipped = "".join(f"; {count} skipped: {why}" for why, count in outcomes.most_common())
+    skipped = "".join(
+        f"; {count} skipped: {outcome.removeprefix('skipped: ')}"
+        for outcome, count in outcomes.most_common()
+    )
     flash(f"{plural(queued, 'session')} queued{skipped}.")
     return redirect(url_for("sessions.listing", account=_named_account()), 303)
 

@@ -20,7 +20,7 @@ from refine.refinement.time_machine import UndoConflict
 from refine.web import granted, scope
 from refine.web.days import day_of, midnight
 from refine.web.paging import page_of
-from refine.web.words import STATUSES, TRIGGERS
+from refine.web.words import STATUSES, TRIGGERS, first_upper
 
 pages = Blueprint("sessions", __name__)
 
@@ -117,7 +117,7 @@ def stop(session_id: uuid.UUID) -> ResponseReturnValue:
         flash("Stop requested: the session ends before its next step. Changes so far are kept.")
     except Refused as refusal:
         db.session.rollback()
-        flash(f"{str(refusal).capitalize()}.")
+        flash(f"{first_upper(str(refusal))}.")
     return redirect(url_for("sessions.page", session_id=session_id), 303)
 
 

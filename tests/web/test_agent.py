@@ -269,7 +269,7 @@ def kinds(agent: Agent) -> Composition:
         factories.memory(agent).discard()
     factories.memory(agent, tags=["voice", "relational"])
     db.session.commit()
-    return agent.ledger.composition()
+    return agent.ledger.composition(clock.now())
 
 
 def rows_of(page: str) -> int:
@@ -430,7 +430,7 @@ def test_refine_now_says_why_an_inactive_agent_has_no_session(
 
     answer = dashboard.submit(f"/agents/{agent.id}/sessions", follow_redirects=True)
 
-    assert "the agent is not active: no session runs for it." in words_of(answer.text)
+    assert "The agent is not active, so no session can run." in words_of(answer.text)
     assert records("refinement_queued") == []
 
 
