@@ -147,7 +147,7 @@ def test_a_second_request_is_refused_with_a_link_to_the_first(
 
     (first,) = grants()
     assert answer.status_code == 409
-    assert "You have have already asked this agent" in words_of(answer.text)
+    assert "You have already asked this agent" in words_of(answer.text)
     assert f'href="/access/{first.id}"' in answer.text
 
 

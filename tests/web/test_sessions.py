@@ -175,7 +175,7 @@ def test_stopping_an_ended_session_changes_nothing(
 ) -> None:
     answer = dashboard.submit(f"/sessions/{ended.id}/stop", follow_redirects=True)
 
-    assert "The session ended already (completed)." in words_of(answer.text)
+    assert "The session has already ended (completed)." in words_of(answer.text)
     db.session.refresh(ended)
     assert ended.stop_requested_at is None
 
