@@ -12,7 +12,8 @@ from refine.extensions import csrf, db
 from refine.models import Agent
 from refine.models.ledger import MEMORY_TYPES
 from refine.transfer.formats import READERS, rows_of
-from refine.transfer.importing import Read, Report, check, import_memories
+from refine.transfer.importing import Read, check, import_memories
+from refine.transfer.report import Report
 from refine.web import scope
 from refine.web.uploads import LARGEST_FILE_MEGABYTES
 from refine.web.words import IMPORT_FORMATS

@@ -104,7 +104,7 @@ def test_names_the_column_that_cannot_be_opened(world: World) -> None:
     assert answer.status_code == 500
     assert is_problem(answer)
     assert answer.json["detail"] == (
-        "Agent_memories.content cannot be opened: it was altered, or moved."
+        "Agent_memories.content cannot be opened: it was altered or moved."
     )
 
 
