@@ -8,7 +8,7 @@ SOURCES := app.py refine tests migrations examples
 WHOLE := refine/rules/*,refine/sealing.py,refine/tools/*,refine/models/*,refine/llm/replies.py,refine/refinement/*,refine/transfer/*,refine/access/*,refine/remembering/*
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test check tests screenshots fix lock clean
+.PHONY: help install up test check tests mutants screenshots fix lock clean
 
 help: ## Show what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -34,6 +34,9 @@ ifdef EVERYTHING
 else
 	$(PYTEST) -m "not slow" --hypothesis-profile=quick
 endif
+
+mutants: .venv/.developed ## Put faults into the code one by one and list those that no test notices (SAMPLE=300)
+	$(BIN)/python -m tests.mutation $(if $(SAMPLE),--sample $(SAMPLE))
 
 screenshots: .venv/.developed ## Take pictures of every page, to be looked at, in build/screenshots/
 	$(BIN)/python -m tests.browser.screenshots

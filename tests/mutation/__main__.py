@@ -1,0 +1,170 @@
+"""Put faults into the code one by one, and list those that no test notices.
+
+First every test is run once, to learn which lines it reaches (build/mutants/); then each mutant is
+run against the tests that reach its line, fastest first.
+"""
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from coverage import CoverageData
+
+from tests.mutation.mutants import Mutant, mutants_of
+from tests.mutation.runner import MutantRunner
+
+ROOT = Path(__file__).parents[2]
+BUILD = ROOT / "build" / "mutants"
+TARGETS = (
+    "refine/rules",
+    "refine/sealing.py",
+    "refine/models/audit",
+    "refine/models/ledger",
+    "refine/models/agent",
+    "refine/models/integrity.py",
+    "refine/models/runs",
+    "refine/models/clients",
+    "refine/running",
+    "refine/refinement",
+    "refine/access",
+    "refine/tools",
+    "refine/jobs/tick.py",
+    "refine/jobs/dispatch.py",
+    "refine/api/routing.py",
+    "refine/api/idempotency.py",
+    "refine/api/authenticating.py",
+)
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+
+
+def main() -> int:
+    """Run what the command line asks for; return 1 if fewer than 90 % were killed."""
+    options = _options()
+    BUILD.mkdir(parents=True, exist_ok=True)
+    if options.shard:
+        return _run_shard(options)
+    if options.fresh or not (BUILD / "coverage").exists():
+        _learn_reach(options.tests)
+    results = BUILD / "results.jsonl"
+    results.unlink(missing_ok=True)
+    commands = [
+        [sys.executable, "-m", "tests.mutation", "--shard", f"{number}/{options.processes}"]
+        + sys.argv[1:]
+        for number in range(options.processes)
+    ]
+    running = [subprocess.Popen(command, cwd=ROOT) for command in commands]  # noqa: S603
+    if any(process.wait() for process in running):
+        print("a shard failed")
+        return 2
+    return _report(results)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
+    parser.add_argument("targets", nargs="*", help="files or folders; default: the core")
+    parser.add_argument("--sample", type=int, help="try that many, chosen at random")
+    parser.add_argument("--seed", type=int, default=1, help="of the random choice")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--fresh", action="store_true", help="learn anew which test reaches what")
+    parser.add_argument("--tests", default="tests", help="the tests to use")
+    parser.add_argument("--shard", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _learn_reach(tests: str) -> None:
+    """Run the quick tests once with a coverage context each."""
+    command = [
+        *PYTEST,
+        *("-n", "auto", "-m", "not slow", "--hypothesis-profile=quick"),
+        *(
+            "--cov=refine",
+            "--cov-context=test",
+            "--cov-report=",
+            f"--junitxml={BUILD / 'times.xml'}",
+        ),
+        *tests.split(),
+    ]
+    subprocess.run(command, cwd=ROOT, check=False)  # noqa: S603
+    (ROOT / ".coverage").rename(BUILD / "coverage")
+
+
+def _run_shard(options: argparse.Namespace) -> int:
+    chosen = _chosen(options)
+    reach, seconds = _reach(), _seconds()
+    plan = [(mutant, _tests_of(mutant, reach, seconds)) for mutant in chosen]
+    number, count = map(int, options.shard.split("/"))
+    runner = MutantRunner(plan[number::count], BUILD / "results.jsonl", options.shard)
+    arguments = [*("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-cov")]
+    arguments += [*("-m", "not slow", "--hypothesis-profile=quick"), *options.tests.split()]
+    return 0 if pytest.main(arguments, plugins=[runner]) in (0, 5) else 1
+
+
+def _chosen(options: argparse.Namespace) -> list[Mutant]:
+    every: list[Mutant] = []
+    for target in options.targets or TARGETS:
+        path = ROOT / target
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            every += mutants_of(file, str(file.relative_to(ROOT)))
+    if options.sample is not None and options.sample < len(every):
+        every = random.Random(options.seed).sample(every, options.sample)  # noqa: S311
+    return every
+
+
+def _reach() -> dict[str, dict[int, list[str]]]:
+    """Return which tests reach each line of each file."""
+    data = CoverageData(basename=str(BUILD / "coverage"))
+    data.read()
+    return {
+        str(Path(file).relative_to(ROOT)): data.contexts_by_lineno(file)
+        for file in data.measured_files()
+    }
+
+
+def _seconds() -> dict[str, float]:
+    """Return how long each test took, by file and name."""
+    times: dict[str, float] = defaultdict(float)
+    for case in ElementTree.parse(BUILD / "times.xml").iter("testcase"):  # noqa: S314
+        times[case.attrib["name"]] += float(case.attrib["time"])
+    return times
+
+
+def _tests_of(
+    mutant: Mutant, reach: dict[str, dict[int, list[str]]], seconds: dict[str, float]
+) -> list[str]:
+    """Return the tests that reach the mutant, those of the mirroring folder first."""
+    lines = reach.get(mutant.path, {})
+    tests = {
+        context.partition("|")[0]
+        for line in range(mutant.line, mutant.last_line + 1)
+        for context in lines.get(line, ())
+        if context
+    }
+    parts = Path(mutant.path).with_suffix("").parts[1:]
+
+    def rank(test: str) -> tuple[int, float]:
+        likeness = sum(part in test for part in parts)
+        return -likeness, seconds.get(test.rpartition("::")[2], 1.0)
+
+    return sorted(tests, key=rank)
+
+
+def _report(results: Path) -> int:
+    outcomes = [json.loads(line) for line in results.read_text().splitlines()]
+    counts = Counter(outcome for _, outcome, _ in outcomes)
+    for name, outcome, tests in sorted(outcomes):
+        if outcome != "killed":
+            print(f"{outcome} ({tests} tests): {name}")
+    tried = len(outcomes) - counts["not applied"]
+    share = counts["killed"] / tried if tried else 1.0
+    print(f"{counts['killed']} of {tried} mutants killed ({share:.1%}); {dict(counts)}")
+    return 0 if share >= 0.9 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
