@@ -16,13 +16,13 @@ from refine.models import RefinementSession
 from refine.models.runs.session import ERODED, EndStatus
 from refine.models.runs.session.duplicates import remove_duplicates
 from refine.refinement.prompting import (
-    SMALLEST_CONTEXT_TOKENS,
     LedgerExcerpt,
     brief,
     opening,
     room_for_ledger,
 )
 from refine.rules.consent import consents
+from refine.rules.tokens import SMALLEST_CONTEXT_TOKENS
 from refine.running import RunEnded, RunWorker, work_on
 from refine.settings import Settings
 from refine.tools import RefinementTool

@@ -19,12 +19,7 @@ from refine.llm.messages import Message
 from refine.llm.openrouter import MAX_OUTPUT_TOKENS
 from refine.models import MAX_MUTATIONS, Agent, AgentMemory, RefinementSession
 from refine.prompts import as_block, as_line
-
-# Four characters a token is the average of English; dense scripts come to two.
-CHARACTERS_PER_TOKEN_AT_WORST = 2
-# Models with tools have at least this context, so a smaller need is not looked up. (The answer
-# alone may take half of it.)
-SMALLEST_CONTEXT_TOKENS = 16_000
+from refine.rules.tokens import CHARACTERS_PER_TOKEN_AT_WORST
 
 # Providers that must be told where the stable part of a prompt ends; others find it themselves.
 _NEEDS_CACHE_MARK = ("anthropic/", "qwen/", "alibaba/")

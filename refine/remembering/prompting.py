@@ -19,8 +19,8 @@ from refine.llm.openrouter import MAX_OUTPUT_TOKENS
 from refine.models import MemoryTask
 from refine.models.runs.task import MAX_KEPT, keeping
 from refine.prompts import as_block, as_line
-from refine.refinement.prompting import CHARACTERS_PER_TOKEN_AT_WORST
 from refine.rules.splitting import packed
+from refine.rules.tokens import CHARACTERS_PER_TOKEN_AT_WORST
 
 
 @dataclass(frozen=True)

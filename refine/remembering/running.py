@@ -9,8 +9,8 @@ from refine import prompts
 from refine.extensions import db
 from refine.models import MemoryTask
 from refine.models.runs.task import EndStatus
-from refine.refinement.prompting import SMALLEST_CONTEXT_TOKENS
 from refine.remembering.prompting import lines_of, opening, parts_of
+from refine.rules.tokens import SMALLEST_CONTEXT_TOKENS
 from refine.running import RunEnded, RunWorker, work_on
 from refine.settings import Settings
 from refine.tools import PromoteTool, SaveToJournalTool, promote, save_to_journal
