@@ -38,7 +38,7 @@ class LeaseLost(Refused):
         super().__init__(f"the run is no longer held by this worker (it is {status})")
 
 
-class Usage(Protocol):
+class CallUsage(Protocol):
     """What one call of a model cost."""
 
     @property
@@ -191,7 +191,7 @@ class Run:
             raise LeaseLost(db.session.scalars(select(cls.status).where(cls.id == run_id)).one())
         return held
 
-    def count_call(self, usage: Usage) -> None:
+    def count_call(self, usage: CallUsage) -> None:
         """Add what one call of the model cost."""
         self.llm_calls += 1
         self.prompt_tokens += usage.prompt_tokens

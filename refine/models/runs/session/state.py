@@ -11,7 +11,7 @@ from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship
 from refine import clock
 from refine.models.columns import Count, Sealed, SealedText
 from refine.models.people import User
-from refine.models.runs.run import LIVE, Run, Usage
+from refine.models.runs.run import LIVE, Run, CallUsage
 from refine.rules.content import bounded_text, storable
 
 Trigger = Literal["weekly", "over_budget", "manual", "api", "cli"]
@@ -125,7 +125,7 @@ class SessionState(Run):
 
     # -- figures ---------------------------------------------------------------------------------
 
-    def count_call(self, usage: Usage) -> None:
+    def count_call(self, usage: CallUsage) -> None:
         """Add what one call of the model cost; calls after the consent are turns."""
         super().count_call(usage)
         self.turns += self.consented_at is not None
