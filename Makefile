@@ -5,7 +5,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfi
 SOURCES := app.py refine tests migrations examples
 
 # Where every branch must be taken: what the guarantees hang on.
-WHOLE := refine/rules/*,refine/sealing.py,refine/tools/*,refine/models/*,refine/llm/replies.py,refine/refinement/*,refine/transfer/*,refine/access/*,refine/remembering/*
+WHOLE := refine/rules/*,refine/running/*,refine/sealing.py,refine/tools/*,refine/models/*,refine/llm/replies.py,refine/refinement/*,refine/transfer/*,refine/access/*,refine/remembering/*
 
 .DEFAULT_GOAL := help
 .PHONY: help install up test check tests mutants screenshots fix lock clean

@@ -52,9 +52,9 @@ class Browser(FlaskClient):
         return contextvars.Context().run(opened, *args, **{"buffered": True, **options})
 
     def token(self) -> str:
-        """Return the token that the forms of this browser carry."""
+        """Return the token of this browser's forms, from a page that asks the database little."""
         if self._csrf_token is None:
-            found = _TOKEN.search(self.get("/sign-in", follow_redirects=True).text)
+            found = _TOKEN.search(self.get("/profile", follow_redirects=True).text)
             assert found is not None, "no form with a token"
             self._csrf_token = found[1]
         return self._csrf_token

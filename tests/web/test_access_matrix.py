@@ -93,6 +93,9 @@ OWNERS: dict[str, Callable[[User], object]] = {
 }
 OTHERS = ("another admin", "a viewer", "an admin elsewhere", "a site admin", "nobody")
 
+# The states in which everybody asks about both agents.
+LIVE_OR_NONE = ("none", "granted")
+
 # What is asked of each page that shows content to whom it may, and of all that never do.
 OPEN_PAGES = (
     "/agents/<int:agent_id>/ledger",
@@ -205,10 +208,14 @@ def test_content_is_shown_only_where_its_agent_agreed(app: Flask, admin: User, s
     agent.active = state != "granted, agent not active"
     db.session.commit()
 
+    # whoever has no grant, and an agent that was not asked, see no state but a live grant's
+    is_live = state in LIVE_OR_NONE
+    asking = people if is_live else {who: people[who] for who in OWNERS}
+    agents = CANARIES if is_live else ("its agent",)
     shown = {
         (who, which, page)
         for (who, browser), which, page in itertools.product(
-            people.items(), CANARIES, OPEN_PAGES + SEALED_PAGES
+            asking.items(), agents, OPEN_PAGES + SEALED_PAGES
         )
         if any(canary in visited(browser, page, about[which]) for canary in CANARIES.values())
     }

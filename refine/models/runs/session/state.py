@@ -11,7 +11,7 @@ from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship
 from refine import clock
 from refine.models.columns import Count, Sealed, SealedText
 from refine.models.people import User
-from refine.models.runs.run import LIVE, Run, CallUsage
+from refine.models.runs.run import LIVE, CallUsage, Run
 from refine.rules.content import bounded_text, storable
 
 Trigger = Literal["weekly", "over_budget", "manual", "api", "cli"]
