@@ -1,32 +1,32 @@
 PYTHON ?= python3
 BIN := .venv/bin
-# Each process loads all tests: let it find them compiled, whatever the environment says.
+# Each process imports all tests: let it use compiled ones, whatever the environment says.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 SOURCES := app.py refine tests migrations examples
 
-# Where every branch must be taken: what the guarantees hang on.
+# The guarantees depend on these, so every branch must be covered.
 WHOLE := refine/rules/*,refine/running/*,refine/sealing.py,refine/tools/*,refine/models/*,refine/llm/replies.py,refine/refinement/*,refine/transfer/*,refine/access/*,refine/remembering/*
 
 .DEFAULT_GOAL := help
 .PHONY: help install up test check tests mutants screenshots fix lock clean
 
-help: ## Show what there is
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-install: .venv/.installed ## Make the virtual environment in .venv/
+install: .venv/.installed ## Create the virtual environment in .venv/
 
-up: .venv/.installed ## Start everything here and say where (Ctrl-C stops it)
+up: .venv/.installed ## Start everything on this machine and print the URL (Ctrl-C stops it)
 	@exec $(BIN)/refine up
 
-test: check tests ## Run every check, and the tests (EVERYTHING=1: all of them, as CI does)
+test: check tests ## Run all checks and the quick tests (EVERYTHING=1: all tests, as CI does)
 
-check: .venv/.developed ## Format, lint, types, layers
+check: .venv/.developed ## Check format, lint, types and layers
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-tests: .venv/.developed ## Run the tests; with EVERYTHING=1 the slow ones too, and branch coverage
+tests: .venv/.developed ## Run the quick tests (EVERYTHING=1: also the slow ones, with branch coverage)
 ifdef EVERYTHING
 	REFINE_REQUIRE_BROWSER=1 $(PYTEST) --cov --cov-report=
 	$(BIN)/coverage report --fail-under=90
@@ -35,28 +35,28 @@ else
 	$(PYTEST) -m "not slow" --hypothesis-profile=quick
 endif
 
-mutants: .venv/.developed ## Put faults into the code one by one and list those that no test notices (SAMPLE=300)
+mutants: .venv/.developed ## Inject faults one by one and list those that no test notices (SAMPLE=300)
 	$(BIN)/python -m tests.mutation $(if $(SAMPLE),--sample $(SAMPLE))
 
-screenshots: .venv/.developed ## Take pictures of every page, to be looked at, in build/screenshots/
+screenshots: .venv/.developed ## Take screenshots of every page, in build/screenshots/
 	$(BIN)/python -m tests.browser.screenshots
 
-fix: .venv/.developed ## Format, and mend what the linter can
+fix: .venv/.developed ## Format, and fix what the linter can fix
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
 
-lock: ## Pin what pyproject.toml asks for, with hashes (needs uv)
+lock: ## Pin the requirements of pyproject.toml, with hashes (needs uv)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  --group build pyproject.toml -o requirements.txt
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  --group dev pyproject.toml -o requirements-dev.txt
 
-clean: ## Remove the virtual environment and what the tools keep
+clean: ## Remove the virtual environment and the tools' caches
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* .import_linter_cache
 
 .venv/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "Refine needs Python 3.11 or newer; name one: make PYTHON=python3.12"; exit 1; }
+	  { echo "Refine needs Python 3.11 or newer; choose one: make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv .venv
 	@touch $@
 
