@@ -90,6 +90,7 @@ def _apply(mutant: Mutant) -> bool:
     """Give every function with this code the mutant's; tell whether there was one."""
     code = mutant.code
     found = False
+    gc.unfreeze()  # frozen objects are not listed
     for function in gc.get_objects():
         if isinstance(function, FunctionType) and _is_same(function, code):
             function.__code__ = code
