@@ -38,6 +38,7 @@ class MutantRunner:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         items = {item.nodeid: item for item in session.items}
         self._prepare(session)
+        self._check_control(session.items[:: max(1, len(session.items) // 40)])
         with self._results.open("a", encoding="utf-8") as results:
             for number, (mutant, tests) in enumerate(self._mutants, 1):
                 outcome = self._try(mutant, [items[test] for test in tests if test in items])
@@ -64,14 +65,21 @@ class MutantRunner:
             os._exit(self._run_fork(mutant, items))
         return _outcome(pid)
 
-    def _run_fork(self, mutant: Mutant, items: list[pytest.Item]) -> int:
+    def _check_control(self, items: list[pytest.Item]) -> None:
+        """Without a fault the tests must pass in a fork, or every mutant would look killed."""
+        if (pid := os.fork()) == 0:
+            os._exit(self._run_fork(None, items))
+        if (outcome := _outcome(pid)) != "survived":
+            pytest.exit(f"tests fail in a fork without a mutant ({outcome})", returncode=2)
+
+    def _run_fork(self, mutant: Mutant | None, items: list[pytest.Item]) -> int:
         try:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, 1)
             os.dup2(nowhere, 2)
             sys.stdout = sys.stderr = os.fdopen(nowhere, "w")
             db.engine.dispose(close=False)
-            if not _apply(mutant):
+            if mutant is not None and not _apply(mutant):
                 return _FAULTY
             self._has_failed = False
             deadline = time.monotonic() + BUDGET_SECONDS
