@@ -1,0 +1,139 @@
+"""Each verb waits for the rows that it decides by, however little it would change."""
+
+import pytest
+from sqlalchemy import select, text
+from sqlalchemy.exc import OperationalError
+
+from refine import clock
+from refine.extensions import db
+from refine.models import (
+    AccessGrant,
+    AgentMemory,
+    ApiToken,
+    Invitation,
+    MemoryTask,
+    RefinementSession,
+)
+from refine.models.audit import ChainHead
+from refine.models.runs.access import AccessTerms
+from refine.models.runs.session import duplicates, editing
+from refine.models.runs.task import keeping
+from tests import factories
+
+LOCK_NOT_AVAILABLE = "55P03"
+TERMS = AccessTerms.checked(
+    reason="agent_asked", purpose="to see why it declined", duration_minutes=60
+)
+
+
+class World:
+    """Rows of one agent, in states in which most verbs have nothing to change.
+
+    A verb that writes would wait for the row even if it did not lock it.
+    """
+
+    def __init__(self):
+        self.agent = agent = factories.agent()
+        self.account = agent.account
+        self.user = factories.user(account=self.account)
+        self.discarded = factories.memory(agent, discarded_at=clock.now())
+        self.memory = factories.memory(agent, constitutional=True)
+        self.session = RefinementSession.queue(agent, "manual")
+        self.session.finish("failed", "no answer")
+        self.grant = factories.grant(agent, user_id=self.user.id)
+        self.failed_grant = factories.grant(agent, status="failed", ended_at=clock.now())
+        self.closer = self.failed_grant.user
+        self.task = factories.extraction(agent)
+        self.lease = self.task.claim()
+        self.waiting = factories.extraction(agent)
+        self.token, _ = ApiToken.mint(account=self.account, agent=agent)
+        self.token.revoke()
+        self.secret = Invitation.issue(self.user)
+        db.session.commit()
+        self.invitation = db.session.scalars(select(Invitation)).one()
+        self.head = db.session.scalars(select(ChainHead).filter_by(agent_id=agent.id)).one()
+
+
+def assert_waits(verb, world, row):
+    """Assert that the verb waits for this row while another transaction holds it."""
+    db.session.rollback()
+    hold = f"SELECT FROM {row.__tablename__} WHERE id = '{row.id}' FOR NO KEY UPDATE"
+    with db.engine.connect() as other:
+        other.exec_driver_sql(hold)  # which references to the row do not wait for
+        db.session.execute(text("SET LOCAL lock_timeout = '20ms'"))
+        with pytest.raises(OperationalError) as error:
+            verb(world)
+    assert error.value.orig.sqlstate == LOCK_NOT_AVAILABLE
+
+
+# Verbs by name, each with what it is called on.
+NEEDS_AGENT = {
+    "Agent.author": lambda w: w.agent.author("name", w.agent.name),
+    "Agent.configure": lambda w: w.agent.configure(user=w.user, paused=False),
+    "Agent.configure_by_platform": lambda w: w.agent.configure_by_platform({}, paused=False),
+    "Agent.clear_refinement_prompt": lambda w: w.agent.clear_refinement_prompt(user=w.user),
+    "Ledger.remember": lambda w: w.agent.ledger.remember("new", "core"),
+    "Ledger.add_journal_note": lambda w: w.agent.ledger.add_journal_note("new"),
+    "AgentMemory.discard": lambda w: w.discarded.discard(),
+    "AgentMemory.restore": lambda w: w.memory.restore(),
+    "AgentMemory.set_constitutional": lambda w: w.memory.set_constitutional(True),
+    "RefinementSession.queue": lambda w: RefinementSession.queue(w.agent, "manual"),
+    "RefinementSession.claim": lambda w: w.session.claim(),
+    "RefinementSession.request_stop": lambda w: w.session.request_stop(),
+    "RefinementSession.end_if_lost": lambda w: w.session.end_if_lost(),
+    "RefinementSession.end_if_killed": lambda w: w.session.end_if_killed(),
+    "MemoryTask.reflect": lambda w: MemoryTask.reflect(w.agent, "api"),
+    "MemoryTask.extract": lambda w: MemoryTask.extract(
+        w.agent, [{"role": "user", "content": "hi"}]
+    ),
+    "MemoryTask.end_if_lapsed": lambda w: w.waiting.end_if_lapsed(),
+    "MemoryTask.held": lambda w: MemoryTask.held(w.task.id, w.lease),
+    "AccessGrant.request": lambda w: AccessGrant.request(w.agent, w.closer, TERMS),
+    "AccessGrant.settle": lambda w: w.failed_grant.settle("YES", agreed=True, generation_id=None),
+    "AccessGrant.end": lambda w: w.failed_grant.end(user=None),
+    "AccessGrant.close": lambda w: w.failed_grant.close("note", user=w.closer),
+}
+
+# Verbs by name, each with the row that it locks itself.
+NEEDS_ROW = {
+    "RefinementSession.claim": ("session", lambda w: w.session.claim()),
+    "RefinementSession.request_stop": ("session", lambda w: w.session.request_stop()),
+    "RefinementSession.end_if_lost": ("session", lambda w: w.session.end_if_lost()),
+    "RefinementSession.end_if_killed": ("session", lambda w: w.session.end_if_killed()),
+    "MemoryTask.end_if_lapsed": ("waiting", lambda w: w.waiting.end_if_lapsed()),
+    "MemoryTask.held": ("task", lambda w: MemoryTask.held(w.task.id, w.lease)),
+    "AccessGrant.request": ("grant", lambda w: AccessGrant.request(w.agent, w.user, TERMS)),
+    "AccessGrant.settle": (
+        "failed_grant",
+        lambda w: w.failed_grant.settle("YES", agreed=True, generation_id=None),
+    ),
+    "AccessGrant.end": ("failed_grant", lambda w: w.failed_grant.end(user=None)),
+    "AccessGrant.close": ("failed_grant", lambda w: w.failed_grant.close("note", user=w.closer)),
+    "AgentMemory.locked": ("memory", lambda w: AgentMemory.locked(w.agent, [w.memory.id])),
+    "AgentMemory.discard": ("discarded", lambda w: w.discarded.discard()),
+    "AgentMemory.restore": ("memory", lambda w: w.memory.restore()),
+    "AgentMemory.set_constitutional": ("memory", lambda w: w.memory.set_constitutional(True)),
+    "duplicates.remove_duplicates": ("memory", lambda w: duplicates.remove_duplicates(w.session)),
+    "editing.protect": ("memory", lambda w: editing.protect(w.session, w.memory.id)),
+    "keeping.promote": ("memory", lambda w: keeping.promote(w.task, [w.memory.id])),
+    "Account.configure": ("account", lambda w: w.account.configure(user=w.user, paused=False)),
+    "ApiToken.revoke": ("token", lambda w: w.token.revoke()),
+    "Invitation.open": ("invitation", lambda w: Invitation.open(w.secret)),
+    "ChainHead.locked": ("head", lambda w: ChainHead.locked(w.agent.chain)),
+}
+
+
+def test_every_verb_of_an_agent_waits_for_the_agents_row(app, subtests):
+    world = World()
+
+    for name, verb in NEEDS_AGENT.items():
+        with subtests.test(name):
+            assert_waits(verb, world, world.agent)
+
+
+def test_every_verb_waits_for_the_row_that_it_reads(app, subtests):
+    world = World()
+
+    for name, (row, verb) in NEEDS_ROW.items():
+        with subtests.test(name):
+            assert_waits(verb, world, getattr(world, row))
