@@ -1,0 +1,175 @@
+"""Every rule that stands in Python for one row and in SQL for many chooses the same rows."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import product
+
+import pytest
+from sqlalchemy import and_, or_, select
+
+from refine.extensions import db
+from refine.models import Agent, AgentMemory
+from refine.models.ledger import Composition, is_of_kind
+from refine.models.ledger.row import JOURNAL_SHOWN_FOR
+from tests import factories
+
+# A Wednesday noon, and the last slot before it.
+NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
+SLOT = datetime(2026, 3, 2, 4, tzinfo=UTC)
+MOMENT = timedelta(microseconds=1)
+EITHER = (False, True)
+
+
+@pytest.fixture
+def agents(app):
+    """An agent in each state: switched off or not, erased or not, with or without work to do."""
+    accounts = [factories.account(paused=paused) for paused in EITHER]
+    states = list(
+        product(
+            accounts,
+            EITHER,
+            EITHER,
+            EITHER,
+            ("no memory", "a locked memory", "an unlocked memory"),
+            (9, 10),
+            (None, SLOT - MOMENT, SLOT),
+        )
+    )
+    ids = iter(AgentMemory.next_ids(len(states)))
+    made = []
+    for account, active, paused, _, ledger, budget, refined_at in states:
+        agent = Agent(
+            account=account,
+            name="Ada",
+            model_id="test/model",
+            active=active,
+            paused=paused,
+            core_token_budget=budget,
+            last_refinement_at=refined_at,
+        )
+        made.append(agent)
+        db.session.add(agent)
+        if ledger != "no memory":
+            db.session.add(
+                AgentMemory(
+                    id=next(ids),
+                    agent=agent,
+                    content=factories.text_of(10),
+                    constitutional=ledger == "a locked memory",
+                )
+            )
+    db.session.flush()
+    for agent, (*_, is_erased, _, _, _) in zip(made, states, strict=True):
+        if is_erased:
+            agent.wrapped_key.wrapped, agent.wrapped_key.destroyed_at = None, NOW
+    db.session.flush()
+    return made
+
+
+@pytest.fixture
+def memories(app):
+    """A memory in each state: kept or not, locked or not, new or old."""
+    agent = factories.agent()
+    states = list(
+        product(
+            ("core", "journal"),
+            EITHER,
+            (None, NOW),
+            ([], ["relational"], ["voice"], ["audio", "relational"]),
+            (NOW, NOW - JOURNAL_SHOWN_FOR + MOMENT, NOW - JOURNAL_SHOWN_FOR),
+        )
+    )
+    made = [
+        AgentMemory(
+            id=id_,
+            agent=agent,
+            content="a memory",
+            memory_type=memory_type,
+            constitutional=constitutional,
+            discarded_at=discarded_at,
+            tags=tags,
+            created_at=created_at,
+        )
+        for id_, (memory_type, constitutional, discarded_at, tags, created_at) in zip(
+            AgentMemory.next_ids(len(states)), states, strict=True
+        )
+    ]
+    db.session.add_all(made)
+    db.session.flush()
+    return made
+
+
+def assert_same(rows, in_python, in_sql):
+    model = type(rows[0])
+    chosen = set(db.session.scalars(select(model.id).where(in_sql)))
+    assert chosen == {row.id for row in rows if in_python(row)}
+    assert 0 < len(chosen) < len(rows), "the rule tells no rows apart"
+
+
+def is_shown_journal(memory):
+    age = NOW - memory.created_at
+    return memory.memory_type == "journal" and not memory.discarded and age < JOURNAL_SHOWN_FOR
+
+
+def test_the_rules_for_agents_choose_the_same_ones_in_python_and_in_sql(agents, subtests):
+    due = or_(Agent.not_refined_since(SLOT), Agent.over_budget())
+    for name, in_python, in_sql in [
+        (
+            "available by hand",
+            lambda agent: agent.unavailable_reason(automatic=False) is None,
+            Agent.is_available(automatic=False),
+        ),
+        (
+            "available to the clock",
+            lambda agent: agent.unavailable_reason(automatic=True) is None,
+            Agent.is_available(automatic=True),
+        ),
+        ("unlocked", Agent.has_unlocked_core_memory, Agent.with_unlocked_core_memory()),
+        ("over budget", lambda agent: agent.is_over_budget, Agent.over_budget()),
+        ("slot is due", lambda agent: agent.slot_is_due(NOW), Agent.not_refined_since(SLOT)),
+        (
+            "needs refinement",
+            lambda agent: agent.needs_refinement(NOW),
+            and_(Agent.may_be_refined(), due),
+        ),
+    ]:
+        with subtests.test(name):
+            assert_same(agents, in_python, in_sql)
+
+
+def test_the_rules_for_memories_choose_the_same_ones_in_python_and_in_sql(memories, subtests):
+    for name, in_python, in_sql in [
+        ("discarded", lambda memory: memory.discarded, AgentMemory.discarded),
+        ("kept core", lambda memory: memory.is_kept_core, AgentMemory.is_kept_core),
+        ("locked", lambda memory: memory.is_locked, AgentMemory.is_locked),
+        ("shown journal", is_shown_journal, AgentMemory.is_shown_journal(NOW)),
+    ]:
+        with subtests.test(name):
+            assert_same(memories, in_python, in_sql)
+
+
+def test_the_composition_of_a_ledger_counts_its_memories_by_kind(memories):
+    core = [memory for memory in memories if memory.is_kept_core]
+    kept_journal = [
+        memory for memory in memories if memory.memory_type == "journal" and not memory.discarded
+    ]
+    shown = sum(map(is_shown_journal, memories))
+    composition = memories[0].agent.ledger.composition(NOW)
+
+    assert composition == Composition(
+        core=len(core),
+        core_tokens=sum(memory.token_estimate for memory in core),
+        constitutional=sum(memory.constitutional for memory in core),
+        locked=sum(memory.is_locked for memory in core),
+        journal_shown=shown,
+        journal_expired=len(kept_journal) - shown,
+        discarded=sum(memory.discarded for memory in memories),
+    )
+    for kind, count in {
+        "core": composition.core,
+        "constitutional": composition.constitutional,
+        "journal": composition.journal_shown,
+        "expired": composition.journal_expired,
+        "discarded": composition.discarded,
+    }.items():
+        found = db.session.scalars(select(AgentMemory).where(is_of_kind(kind, NOW))).all()
+        assert len(found) == count, kind
