@@ -1,0 +1,603 @@
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+import time_machine
+
+from refine.extensions import db
+from refine.models import RefinementSession
+from refine.models.runs.run import LOST_AFTER
+from refine.models.runs.session import ERODED, scheduling
+from refine.models.runs.spending import cost_cap_reason
+from tests import factories
+from tests.models.cases import case, set_fields
+
+# A Wednesday noon; the last slot was on Monday at 04:00.
+NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
+SLOT = datetime(2026, 3, 2, 4, tzinfo=UTC)
+MOMENT = timedelta(microseconds=1)
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+BY_HAND = ["manual", "api", "cli"]
+AUTOMATIC = ["weekly", "over_budget"]
+ANSWERED = ["declined", "completed", "incomplete", "rolled_back"]
+UNCHANGED = "nothing changed since the last session, which removed nothing"
+
+
+@pytest.fixture(autouse=True)
+def now():
+    """What happens in a test without a time of its own happens now."""
+    with time_machine.travel(NOW, tick=False):
+        yield
+
+
+def past(owner, status="completed", at=NOW - DAY, **fields):
+    """A session that was asked for and ended at one instant."""
+    usual = {"trigger": "weekly", "model_id": "test/model", "threshold": "0.75"}
+    dates = {"created_at": at, "started_at": at, "ended_at": at}
+    made = RefinementSession(agent=owner, status=status, **{**usual, **dates, **fields})
+    db.session.add(made)
+    db.session.flush()
+    return made
+
+
+def live(owner, status, trigger="manual"):
+    session = RefinementSession.queue(owner, trigger, at=NOW - HOUR)
+    if status == "running":
+        session.claim(NOW - HOUR)
+    return session
+
+
+def removed(tokens):
+    return {"removable_tokens": tokens, "removed_tokens": tokens}
+
+
+@pytest.fixture
+def agent(app):
+    """An agent of 100 tokens, 10 under its budget, whose memories are a year old."""
+    owner = factories.agent(core_token_budget=110)
+    long_ago = NOW - timedelta(days=365)
+    factories.ledger(owner, *[25] * 4, recorded_at=long_ago, updated_at=long_ago)
+    return owner
+
+
+@pytest.fixture
+def over_budget(agent):
+    agent.core_token_budget = 99
+    db.session.flush()
+    return agent
+
+
+def chosen(agent_ids):
+    db.session.flush()
+    return list(db.session.scalars(agent_ids))
+
+
+def due_for_slot(agent):
+    return chosen(scheduling.due_for_slot(agent.account, SLOT)) == [agent.id]
+
+
+def is_over_budget(agent):
+    return chosen(scheduling.over_budget(NOW)) == [agent.id]
+
+
+def failed_last(agent, at=NOW):
+    return chosen(scheduling.failed_last(at)) == [agent.id]
+
+
+def is_retry_due(session, at=NOW):
+    return failed_last(session.agent, at) and scheduling.is_retry_due(session, at)
+
+
+def lock_all(agent):
+    for memory in db.session.scalars(agent.ledger.core()):
+        memory.constitutional = True
+
+
+@pytest.fixture
+def set_cooldown(app, monkeypatch):
+    settings = app.extensions["refine.settings"]
+    return lambda hours: monkeypatch.setitem(
+        app.extensions, "refine.settings", replace(settings, cooldown_hours=hours)
+    )
+
+
+# -- all automatic sessions ------------------------------------------------------------------------
+
+
+def test_an_agent_that_may_not_be_refined_is_never_chosen(over_budget, subtests):
+    past(over_budget, "failed", at=SLOT - DAY)
+    for name, change in {
+        "paused": lambda: setattr(over_budget, "paused", True),
+        "inactive": lambda: setattr(over_budget, "active", False),
+        "account paused": lambda: setattr(over_budget.account, "paused", True),
+        "erased": lambda: factories.erase(over_budget),
+        "all memories locked": lambda: lock_all(over_budget),
+    }.items():
+        for choice in (due_for_slot, is_over_budget, failed_last):
+            with case(subtests, state=name, choice=choice.__name__):
+                assert choice(over_budget)
+                change()
+                assert not choice(over_budget)
+
+
+# -- due for a slot --------------------------------------------------------------------------------
+
+
+def test_an_agent_that_was_not_refined_since_the_slot_is_due(agent, subtests):
+    for refined_at, is_due in [
+        (None, True),
+        (SLOT - 7 * DAY, True),
+        (SLOT - MOMENT, True),
+        (SLOT, False),
+        (SLOT + HOUR, False),
+    ]:
+        with subtests.test(refined_at=refined_at):
+            agent.last_refinement_at = refined_at
+            assert due_for_slot(agent) == is_due
+
+
+def test_a_slot_concerns_the_agents_of_its_account_only(agent):
+    other = factories.agent("a memory")
+
+    assert due_for_slot(agent)
+    assert due_for_slot(other)
+
+
+@pytest.mark.parametrize("status", ["queued", "running"])
+def test_an_agent_with_a_live_session_stays_due_but_is_not_free(agent, status):
+    live(agent, status)
+
+    due = scheduling.due_for_slot(agent.account, SLOT)
+
+    assert chosen(due) == [agent.id]
+    assert chosen(due.where(~scheduling.has_live_session())) == []
+
+
+def test_a_session_that_was_answered_since_serves_the_slot(agent, subtests):
+    for status in ANSWERED:
+        for trigger in [*BY_HAND, *AUTOMATIC]:
+            for ended_at, is_due in [(SLOT - MOMENT, True), (SLOT, False)]:
+                with case(subtests, status=status, trigger=trigger, ended_at=ended_at):
+                    past(agent, status, at=SLOT - HOUR, ended_at=ended_at, trigger=trigger)
+                    assert due_for_slot(agent) == is_due
+
+
+def test_other_sessions_serve_the_slot_only_where_they_count_for_it(agent, subtests):
+    for name, is_due, status, fields in [
+        *((f"{each} failed", True, "failed", {"trigger": each}) for each in BY_HAND),
+        *((f"{each} failed, to be retried", False, "failed", {"trigger": each})
+          for each in AUTOMATIC),
+        ("skipped", True, "skipped", {"trigger": "manual"}),
+        *((f"{each} for this slot", False, each, {"at": SLOT - DAY, "slot_at": SLOT})
+          for each in ("declined", "skipped", "failed")),
+        ("declined for an earlier slot", True, "declined",
+         {"at": SLOT - HOUR, "slot_at": SLOT - 7 * DAY}),
+    ]:  # fmt: skip
+        with case(subtests, session=name):
+            past(agent, status, **{"at": SLOT + HOUR, **fields})
+            assert due_for_slot(agent) == is_due
+
+
+def test_another_agents_session_serves_nothing(agent):
+    other = factories.agent("a memory", account=agent.account, paused=True)
+    past(other, "declined", slot_at=SLOT)
+    live(other, "running")
+
+    assert due_for_slot(agent)
+
+
+# -- over the budget -------------------------------------------------------------------------------
+
+
+def test_an_agent_with_more_tokens_than_its_budget_is_over_it(agent, subtests):
+    for budget, is_over in [(99, True), (100, False), (101, False)]:
+        with subtests.test(budget=budget):
+            agent.core_token_budget = budget
+            assert is_over_budget(agent) == is_over
+
+
+def test_kept_core_memories_weigh_whether_locked_or_not(agent, subtests):
+    for is_over, fields in [
+        (False, {"memory_type": "journal"}),
+        (False, {"discarded_at": NOW}),
+        (True, {"constitutional": True}),
+    ]:
+        with case(subtests, memory=fields):
+            factories.ledger(agent, 500, **fields)
+            assert is_over_budget(agent) == is_over
+
+
+@pytest.mark.parametrize("status", ["queued", "running"])
+def test_an_agent_with_a_live_session_is_not_chosen_for_its_budget(over_budget, status):
+    live(over_budget, status)
+
+    assert not is_over_budget(over_budget)
+
+
+def test_another_agents_session_does_not_keep_an_agent_from_being_chosen(over_budget):
+    other = factories.agent("a memory")
+    past(other, "declined", at=NOW)
+    live(other, "running")
+
+    assert is_over_budget(over_budget)
+
+
+def test_only_an_answer_within_the_shortest_cooldown_keeps_an_agent_from_being_chosen(
+    over_budget, subtests
+):
+    for status in [*ANSWERED, "failed", "skipped"]:
+        for ended_at, is_past in [(NOW - DAY + MOMENT, False), (NOW - DAY, True)]:
+            with case(subtests, status=status, ended_at=ended_at):
+                past(over_budget, status, at=NOW - 2 * DAY, ended_at=ended_at)
+                assert is_over_budget(over_budget) == (is_past or status not in ANSWERED)
+
+
+def test_the_shortest_cooldown_is_the_setting(over_budget, set_cooldown):
+    past(over_budget, at=NOW - 3 * HOUR)
+
+    set_cooldown(3)
+
+    assert is_over_budget(over_budget)
+
+
+# -- cooling down ----------------------------------------------------------------------------------
+
+
+def test_an_agent_that_was_never_asked_does_not_cool_down(over_budget):
+    past(factories.agent(), "declined", at=NOW)
+
+    assert scheduling.cools_down_until(over_budget) is None
+    assert not scheduling.is_cooling_down(over_budget, NOW)
+
+
+def test_after_something_was_removed_the_cooldown_lasts_a_day_from_the_end(over_budget):
+    past(over_budget, at=NOW - 2 * DAY, ended_at=NOW - DAY, **removed(5))
+
+    assert scheduling.cools_down_until(over_budget) == NOW
+    assert scheduling.is_cooling_down(over_budget, NOW - MOMENT)
+    assert not scheduling.is_cooling_down(over_budget, NOW)
+
+
+@pytest.mark.parametrize("status", ANSWERED)
+def test_each_session_that_removed_nothing_doubles_the_cooldown_up_to_a_week(
+    over_budget, status, subtests
+):
+    past(over_budget, at=NOW - 60 * DAY, **removed(5))
+    hours = {1: 48, 2: 96, 3: 168, 4: 168, 12: 168}
+
+    for fruitless in range(1, 13):
+        ended_at = NOW - (12 - fruitless) * DAY
+        past(over_budget, status, at=ended_at)
+        if fruitless in hours:
+            with subtests.test(fruitless=fruitless):
+                until = ended_at + timedelta(hours=hours[fruitless])
+                assert scheduling.cools_down_until(over_budget) == until
+
+
+def test_the_last_answer_sets_the_cooldown(over_budget, subtests):
+    past(over_budget, at=NOW - 4 * DAY, **removed(1))
+    past(over_budget, "declined", at=NOW - 3 * DAY)
+    for until, status, fields in [
+        (DAY, "completed", removed(1)),
+        (DAY, "completed", {"duplicates_removed": 1}),
+        # a refusal counts as fruitless even where duplicates were removed
+        (4 * DAY, "declined", {"duplicates_removed": 3}),
+        *((4 * DAY, "declined", {"trigger": trigger}) for trigger in [*BY_HAND, *AUTOMATIC]),
+        # without an answer the cooldown stays as it was
+        (-DAY, "skipped", {"trigger": "manual"}),
+        (-DAY, "failed", {"trigger": "manual"}),
+    ]:
+        with case(subtests, status=status, fields=fields):
+            past(over_budget, status, at=NOW, **fields)
+            assert scheduling.cools_down_until(over_budget) == NOW + until
+
+
+def test_the_first_cooldown_is_a_setting(over_budget, set_cooldown, subtests):
+    for setting, fruitless, hours in [(1, 0, 1), (1, 3, 8), (1, 10, 168), (168, 0, 168)]:
+        with case(subtests, setting=setting, fruitless=fruitless):
+            past(over_budget, at=NOW - 60 * DAY, ended_at=NOW, **removed(5))
+            for days in range(fruitless):
+                past(over_budget, "declined", at=NOW - days * DAY)
+            set_cooldown(setting)
+            assert scheduling.cools_down_until(over_budget) == NOW + timedelta(hours=hours)
+
+
+def test_an_agent_whose_session_could_remove_nothing_cools_down(over_budget, subtests):
+    for threshold, is_cooling_down in [(1, True), (0.995, True), (0.99, False)]:
+        with subtests.test(threshold=threshold):
+            over_budget.refinement_threshold = threshold
+            assert scheduling.is_cooling_down(over_budget, NOW) == is_cooling_down
+
+
+def test_an_agent_whose_last_session_has_its_own_retry_cools_down(over_budget, subtests):
+    for is_cooling_down, failure in [
+        (True, {"at": NOW - HOUR, "trigger": "weekly", "attempt": 4}),
+        (True, {"at": NOW - HOUR, "trigger": "over_budget", "attempt": 4}),
+        (False, {"at": NOW - HOUR, "trigger": "cli"}),
+        (False, {"at": SLOT - MOMENT}),
+    ]:
+        with case(subtests, failure=failure):
+            past(over_budget, "failed", **failure)
+            assert scheduling.is_cooling_down(over_budget, NOW) == is_cooling_down
+
+
+# -- skipping --------------------------------------------------------------------------------------
+
+
+def skip_reason(agent, at=NOW):
+    db.session.flush()
+    return scheduling.skip_reason(agent, at)
+
+
+def test_an_agent_that_was_never_asked_is_not_skipped(agent):
+    assert skip_reason(agent) is None
+
+
+def test_an_agent_of_a_paused_account_is_skipped(agent):
+    agent.account.paused = True
+
+    assert skip_reason(agent) == "its account is paused"
+
+
+def test_an_agent_whose_sessions_removed_as_much_as_they_may_is_skipped(agent, subtests):
+    for reason, fields in [
+        (ERODED, {"at": NOW}),
+        (ERODED, {"at": NOW - 29 * DAY}),
+        (None, {"at": NOW - 31 * DAY}),
+        (None, {"undone_at": NOW}),
+        (None, removed(98)),
+    ]:
+        with case(subtests, session=fields):
+            past(agent, **{**removed(99), **fields})
+            assert skip_reason(agent) == reason
+
+
+def test_an_agent_is_skipped_while_nothing_changed_since_a_fruitless_session(agent, subtests):
+    for status in ANSWERED:
+        for trigger in ("weekly", "manual"):
+            with case(subtests, status=status, trigger=trigger):
+                past(agent, status, trigger=trigger)
+                assert skip_reason(agent) == UNCHANGED
+
+
+def test_sessions_after_which_an_agent_is_asked_again(agent, subtests):
+    past(agent, "declined", at=NOW - 2 * DAY)
+    for name, fields in {
+        "removed tokens": removed(5),
+        "removed duplicates": {"duplicates_removed": 1},
+        "undone": {"undone_at": NOW},
+        "showed one of several batches": {"batch_through_id": 17},
+    }.items():
+        with case(subtests, session=name):
+            past(agent, **fields)
+            assert skip_reason(agent) is None
+
+
+@pytest.mark.parametrize("status", ["failed", "skipped"])
+def test_a_session_without_an_answer_makes_no_difference(agent, status):
+    past(agent, status)
+    before = skip_reason(agent)
+    past(agent, "declined", at=NOW - 2 * DAY)
+
+    assert (before, skip_reason(agent)) == (None, UNCHANGED)
+
+
+def test_a_change_of_memory_or_settings_ends_the_skipping(agent, subtests):
+    first, second, *_ = db.session.scalars(agent.ledger.core()).all()
+    second.discarded_at = NOW - 3 * DAY
+    past(agent, "declined")
+    second.updated_at = NOW - 3 * DAY
+    for name, change in {
+        "a memory added": lambda: agent.ledger.remember("something new", "core"),
+        "a memory rewritten": lambda: setattr(first, "content", "something else"),
+        "a memory tagged": lambda: setattr(first, "tags", ["relational"]),
+        "a memory protected": lambda: first.set_constitutional(True),
+        "a memory discarded": lambda: first.discard(),
+        "a memory restored": lambda: second.restore(),
+        "a style authored": lambda: agent.author("refinement_prompt", "Be bold."),
+        "a model changed": lambda: agent.record("agent_settings_update"),
+    }.items():
+        with case(subtests, change=name):
+            assert skip_reason(agent) == UNCHANGED
+            change()
+            assert skip_reason(agent) is None
+
+
+def test_events_that_the_agent_would_not_see_do_not_end_the_skipping(agent, subtests):
+    past(agent, "declined")
+    for name, event in {
+        "a journal memory": lambda: agent.ledger.remember("it rained", "journal"),
+        "another record": lambda: agent.record("memory_access_viewed"),
+        "another agent's memory": lambda: factories.agent("new", account=agent.account),
+        "another agent's settings": lambda: factories.agent().author("name", "Bo"),
+        "a setting kept": lambda: agent.author("name", agent.name),
+    }.items():
+        with case(subtests, event=name):
+            event()
+            assert skip_reason(agent) == UNCHANGED
+
+
+def test_only_memories_that_others_saved_during_the_session_count_as_a_change(agent):
+    last = past(agent, "declined", at=NOW - DAY, ended_at=NOW)
+    meanwhile = dict.fromkeys(("recorded_at", "updated_at"), NOW - HOUR)
+
+    factories.memory(agent, session_id=last.id, **meanwhile)
+    assert skip_reason(agent) == UNCHANGED
+    factories.memory(agent, **meanwhile)
+    assert skip_reason(agent) is None
+
+
+def test_changes_before_the_end_of_the_session_do_not_count(agent):
+    agent.record("agent_settings_update", at=NOW - DAY)
+    factories.memory(agent, recorded_at=NOW - DAY, updated_at=NOW - DAY)
+
+    past(agent, "declined", at=NOW - DAY)
+
+    assert skip_reason(agent) == UNCHANGED
+
+
+# -- the cost cap ----------------------------------------------------------------------------------
+
+
+def costly(owner, usd, **fields):
+    return past(owner, cost_usd=Decimal(usd), **{"at": NOW, **removed(1), **fields})
+
+
+@pytest.fixture
+def capped(agent):
+    agent.account.monthly_cost_cap_usd = Decimal("1.50")
+    return agent
+
+
+def test_the_sessions_of_all_of_the_accounts_agents_count_towards_the_cap(agent, subtests):
+    costly(agent, "1.00")
+    costly(factories.agent(account=agent.account), "0.50", trigger="manual")
+
+    for cap, is_reached in [(None, False), ("0", True), ("1.49", True), ("1.50", True),
+                            ("1.51", False)]:  # fmt: skip
+        with subtests.test(cap=cap):
+            agent.account.monthly_cost_cap_usd = Decimal(cap) if cap is not None else None
+            assert (cost_cap_reason(agent.account, NOW) is not None) == is_reached
+
+
+def test_an_agent_is_skipped_for_the_rest_of_the_month_once_the_cap_is_reached(capped):
+    costly(capped, "1.50")
+
+    assert skip_reason(capped) == "the account's monthly cost cap of $1.50 is reached"
+    assert skip_reason(capped, NOW + 28 * DAY) is None
+
+
+def test_a_queued_session_is_skipped_if_the_cap_was_reached_meanwhile(capped, subtests):
+    for trigger in [*AUTOMATIC, *BY_HAND]:
+        for at, is_skipped in [(NOW, trigger in AUTOMATIC), (NOW + 28 * DAY, False)]:
+            with case(subtests, trigger=trigger, at=at):
+                session = RefinementSession.queue(capped, trigger, at=NOW)
+                costly(factories.agent(account=capped.account), "1.50")
+                assert (session.claim(at) is None) == is_skipped
+                assert (session.status == "skipped") == is_skipped
+                if is_skipped:
+                    reason = "the account's monthly cost cap of $1.50 is reached"
+                    assert (session.end_reason, session.llm_calls) == (reason, 0)
+                    assert factories.records(capped)[-1].action == "memory_refinement_skipped"
+
+
+@pytest.mark.parametrize("trigger", AUTOMATIC)
+def test_a_queued_session_is_skipped_if_the_account_was_paused_meanwhile(agent, trigger):
+    session = RefinementSession.queue(agent, trigger, at=NOW)
+    agent.account.paused = True
+
+    assert session.claim(NOW) is None
+    assert (session.status, session.end_reason) == ("skipped", "its account is paused")
+
+
+# -- retries ---------------------------------------------------------------------------------------
+
+
+def test_a_failed_session_is_retried_after_a_pause_from_its_end(over_budget, subtests):
+    for trigger in AUTOMATIC:
+        for attempt, minutes in [(1, 5), (2, 30), (3, 120)]:
+            with case(subtests, trigger=trigger, attempt=attempt):
+                fields = {"at": NOW - HOUR, "ended_at": NOW, "trigger": trigger}
+                session = past(over_budget, "failed", attempt=attempt, **fields)
+                due_at = NOW + timedelta(minutes=minutes)
+                dues = [is_retry_due(session, due_at + each) for each in (-MOMENT, 0 * DAY, HOUR)]
+                assert dues == [False, True, True]
+
+
+def test_sessions_that_are_not_retried(agent, subtests):
+    for status, fields in [
+        ("failed", {"attempt": 4}),
+        ("failed", {"attempt": 5}),
+        *(("failed", {"trigger": trigger}) for trigger in BY_HAND),
+        *((status, {}) for status in [*ANSWERED, "skipped"]),
+    ]:
+        with case(subtests, status=status, fields=fields):
+            session = past(agent, status, **fields)
+            assert not failed_last(agent)
+            assert not scheduling.is_retry_due(session, NOW)
+
+
+def test_a_failure_is_retried_only_until_the_next_slot(agent, subtests):
+    for ended_at, is_due in [(SLOT - MOMENT, False), (SLOT, True)]:
+        with case(subtests, ended_at=ended_at):
+            session = past(agent, "failed", at=SLOT - HOUR, ended_at=ended_at)
+            assert scheduling.is_retry_due(session, SLOT + HOUR) is is_due
+            assert failed_last(agent, SLOT + HOUR)
+
+
+def test_a_failure_is_not_retried_once_another_session_followed(agent, subtests):
+    past(agent, "completed", at=NOW - 2 * DAY, **removed(1))
+    failure = past(agent, "failed", at=NOW - DAY)
+    past(factories.agent(), at=NOW)
+    assert is_retry_due(failure)
+
+    for status in ("failed", "declined", "skipped", "completed"):
+        for trigger in ("weekly", "cli"):
+            with case(subtests, status=status, trigger=trigger):
+                past(agent, status, at=NOW - DAY + MOMENT, trigger=trigger, attempt=4)
+                assert not failed_last(agent)
+    for status in ("queued", "running"):
+        with case(subtests, status=status):
+            live(agent, status)
+            assert not failed_last(agent)
+
+
+def test_a_failure_is_not_retried_while_the_agent_is_skipped_or_within_its_budget(
+    over_budget, subtests
+):
+    session = past(over_budget, "failed", trigger="over_budget")
+    for row, change in [
+        (over_budget, {"core_token_budget": 100}),
+        (over_budget.account, {"monthly_cost_cap_usd": Decimal(0)}),
+        (over_budget.account, {"paused": True}),
+    ]:
+        with case(subtests, change=change):
+            assert is_retry_due(session)
+            set_fields(row, **change)
+            db.session.flush()
+            assert not scheduling.is_retry_due(session, NOW)
+
+
+def test_a_retry_has_the_slot_and_trigger_of_the_failure_and_counts_the_attempts(over_budget):
+    failed = past(over_budget, "failed", trigger="over_budget", slot_at=SLOT, attempt=2)
+
+    again = failed.queue_again(NOW)
+
+    assert (again.trigger, again.slot_at, again.attempt) == ("over_budget", SLOT, 3)
+    assert (again.status, again.created_at) == ("queued", NOW)
+    assert failed.status == "failed"
+
+
+# -- lost workers ----------------------------------------------------------------------------------
+
+
+def test_a_running_session_is_lost_after_too_long_a_silence(agent, subtests):
+    session = live(agent, "running")
+    for silence, is_lost in [(0 * DAY, False), (LOST_AFTER, False), (LOST_AFTER + MOMENT, True)]:
+        with subtests.test(silence=silence):
+            session.heartbeat_at = NOW - silence
+            assert chosen(RefinementSession.lost(NOW)) == ([agent.id] if is_lost else [])
+
+
+def test_a_session_without_a_worker_is_not_lost(agent, subtests):
+    session = live(agent, "running")
+    for status, ended_at in [("queued", None), ("completed", NOW), ("failed", NOW)]:
+        with case(subtests, status=status):
+            set_fields(session, status=status, ended_at=ended_at)
+            set_fields(session, heartbeat_at=NOW - DAY, lease_token=None)
+            assert chosen(RefinementSession.lost(NOW)) == []
+
+
+# -- looking back ----------------------------------------------------------------------------------
+
+
+def test_the_latest_session_is_the_youngest_whatever_its_status(agent):
+    assert RefinementSession.latest_of(agent) is None
+    past(agent, "completed", at=NOW - 3 * DAY)
+    past(factories.agent(), "completed", at=NOW)
+    latest = past(agent, "skipped", at=NOW - DAY)
+    past(agent, "failed", at=NOW - 2 * DAY)
+
+    assert RefinementSession.latest_of(agent) is latest
