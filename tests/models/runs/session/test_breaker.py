@@ -1,0 +1,382 @@
+"""What a session may remove, and how everything is undone when it goes too far."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import select
+
+from refine.extensions import db
+from refine.models import AuditLog, RefinementSession, SessionEntry
+from refine.models.audit import PLATFORM
+from refine.models.integrity import verify_all
+from refine.models.runs.session import breaker, editing
+from refine.models.runs.session.duplicates import remove_duplicates
+from tests import factories, sql
+from tests.factories import text_of
+from tests.models.cases import case
+from tests.models.runs.session.ledgers import begin, kept, memory, state_of
+
+NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
+
+# -- counting --------------------------------------------------------------------------------------
+
+
+def test_removing_exactly_the_limit_stands(app):
+    session, ids = begin(25, 75)
+
+    editing.delete(session, ids[0])
+
+    assert (session.status, session.removed_tokens, session.removable_tokens) == ("running", 25, 25)
+    assert memory(ids[0]).discarded
+
+
+def test_one_token_more_undoes_everything(app):
+    session, ids = begin(24, 2, 74)
+    before = state_of(session.agent)
+    editing.delete(session, ids[0])
+
+    editing.delete(session, ids[1])
+
+    assert session.removable_tokens == 25
+    assert session.status == "rolled_back"
+    assert state_of(session.agent) == before
+    assert session.removed_tokens == 0
+    assert (session.memories_after, session.mass_after) == (3, 100)
+
+
+def test_a_memory_counts_at_most_its_tokens_at_the_snapshot(app):
+    session, ids = begin(100, 100)
+    removed = []
+
+    for tokens in (70, 300, 60, 100):
+        editing.update(session, ids[0], text_of(tokens))
+        removed.append(session.removed_tokens)
+
+    assert removed == [30, 0, 40, 0]
+
+
+def test_padding_hides_no_deletion(app):
+    session, ids = begin(*([10] * 10))
+    editing.update(session, ids[9], text_of(1000))
+    for id_ in ids[:2]:
+        editing.delete(session, id_)
+    assert session.status == "running"
+
+    editing.delete(session, ids[2])
+
+    assert session.status == "rolled_back"
+
+
+def test_a_merged_memory_counts_at_most_as_much_as_its_sources(app, subtests):
+    session, ids = begin(10, 20, 30, 140)
+    merge = editing.consolidate
+
+    def merge_padded():
+        merge(session, ids[:2], text_of(500))
+
+    def merge_and_shrink():
+        editing.update(session, merge(session, ids[:2], text_of(500)).id, text_of(5))
+
+    def merge_shorter():
+        merge(session, ids[:2], text_of(16))
+
+    def merge_after_a_loss():
+        editing.update(session, ids[1], text_of(5))
+        merge(session, ids[:2], text_of(500))
+
+    def merge_and_delete():
+        editing.delete(session, merge(session, ids[:2], text_of(30)).id)
+
+    for edit, removed in [
+        (merge_padded, 0),
+        (merge_and_shrink, 25),
+        (merge_shorter, 14),
+        (merge_after_a_loss, 15),
+        (merge_and_delete, 30),
+    ]:
+        with case(subtests, edit=edit.__name__):
+            edit()
+            assert session.removed_tokens == removed
+
+
+def test_a_merge_of_a_merge_counts_at_most_as_much_as_the_first_sources(app):
+    session, ids = begin(10, 10, 10, 70)
+    first = editing.consolidate(session, ids[:2], text_of(15))
+    editing.update(session, first.id, text_of(200))
+
+    editing.consolidate(session, [first.id, ids[2]], text_of(200))
+
+    entries = {entry.memory_id: entry for entry in db.session.scalars(select(SessionEntry))}
+    result = entries[max(entries)]
+    assert session.removed_tokens == 0
+    assert (result.ceiling_tokens, result.counting_tokens) == (30, 30)
+    assert entries[first.id].counting_tokens == 0
+    assert entries[first.id].merged_into_id == result.memory_id
+
+
+def test_memories_that_others_save_meanwhile_do_not_make_up_for_a_deletion(app):
+    session, ids = begin(30, 70)
+    factories.ledger(session.agent, 1000)
+
+    editing.delete(session, ids[0])
+
+    assert session.status == "rolled_back"
+
+
+def test_memories_that_others_discard_meanwhile_do_not_count(app):
+    session, ids = begin(20, 50, 30)
+    memory(ids[1]).discard()
+
+    editing.delete(session, ids[0])
+
+    assert (session.status, session.removed_tokens) == ("running", 20)
+
+
+def test_a_session_of_an_empty_ledger_is_never_rolled_back(app):
+    session, _ = begin()
+    factories.ledger(session.agent, 10)
+
+    assert not breaker.trip(session)
+    editing.complete(session, "Nothing to do.")
+
+    assert session.status == "completed"
+
+
+def test_with_a_threshold_of_1_the_first_removed_token_trips(app, subtests):
+    session, ids = begin(10, 90, refinement_threshold=1)
+
+    for name, status, edit in [
+        ("protect", "running", lambda: editing.protect(session, ids[0])),
+        ("rewrite", "running", lambda: editing.update(session, ids[0], text_of(10))),
+        ("shorten", "rolled_back", lambda: editing.update(session, ids[0], text_of(9))),
+    ]:
+        with case(subtests, edit=name):
+            edit()
+            assert (session.status, session.removed_tokens) == (status, 0)
+
+
+def test_the_breaker_is_checked_again_at_the_end(app):
+    session, ids = begin(10, 90)
+    editing.delete(session, ids[0])
+    db.session.commit()
+    sql.run("UPDATE session_entries SET counting_tokens = 0")
+
+    editing.complete(session, "Done.")
+
+    assert session.status == "rolled_back"
+    assert not memory(ids[0]).discarded
+
+
+# -- rolling back ----------------------------------------------------------------------------------
+
+
+def trip(session, ids):
+    """Delete one after the other, until the breaker trips."""
+    for id_ in ids:
+        if session.status == "running":
+            editing.delete(session, id_)
+    assert session.status == "rolled_back"
+
+
+def problems():
+    db.session.commit()
+    factories.account()
+    AuditLog.record("memory_saved", chain=PLATFORM)
+    db.session.commit()
+    return [verified.problem for verified in verify_all()]
+
+
+def test_a_rollback_restores_every_kind_of_edit_exactly(app):
+    session, ids = begin(*([10] * 10))
+    before = state_of(session.agent)
+    editing.update(session, ids[0], text_of(11))
+    editing.update(session, ids[0], text_of(12))
+    editing.protect(session, ids[1])
+    first = editing.consolidate(session, ids[2:4], text_of(20))
+    second = editing.consolidate(session, [first.id, ids[0]], text_of(30))
+    editing.protect(session, second.id)
+
+    trip(session, ids[5:])
+
+    after = state_of(session.agent)
+    assert {id_: after[id_] for id_ in ids} == before
+    assert set(kept(session.agent)) == set(ids)
+    assert after[first.id]["discarded_at"]
+    assert after[second.id]["discarded_at"]
+    assert problems() == [None, None]
+
+
+@pytest.fixture
+def ledger(app):
+    """A session over two small memories and two big ones; deleting the big ones trips."""
+    return begin(10, 10, 30, 50)
+
+
+def test_a_rollback_keeps_the_changes_that_others_made_after_an_edit(ledger, subtests):
+    session, (id_, other, *big) = ledger
+    was = memory(id_).content
+
+    def set_constitutional(flag):
+        memory(id_).set_constitutional(flag)
+
+    def update():
+        editing.update(session, id_, text_of(9))
+
+    def delete():
+        editing.delete(session, id_)
+
+    def protect():
+        editing.protect(session, id_)
+
+    def restore():
+        memory(id_).restore()
+
+    def discard():
+        memory(id_).discard(at=NOW)
+
+    def set_flag():
+        set_constitutional(True)
+
+    def lift_flag():
+        set_constitutional(False)
+
+    for steps, constitutional, discarded_at in [
+        ([set_flag], True, None),
+        ([update, set_flag], True, None),
+        ([delete, restore], False, None),
+        ([delete, restore, discard], False, NOW),
+        ([delete, set_flag], True, None),
+        ([update, discard], False, NOW),
+        ([protect, lift_flag], False, None),
+        ([protect, lift_flag, set_flag], True, None),
+        # the session's own protection is lifted, an older one stays
+        ([protect], False, None),
+        ([set_flag, protect], True, None),
+    ]:
+        with case(subtests, steps=[step.__name__ for step in steps]):
+            for step in steps:
+                step()
+            trip(session, big)
+            found = memory(id_)
+            assert (found.constitutional, found.discarded_at) == (constitutional, discarded_at)
+            assert found.content == was
+            assert not memory(other).discarded
+
+
+def test_a_merged_memory_that_was_discarded_meanwhile_keeps_its_date(ledger):
+    session, ids = ledger
+    merged = editing.consolidate(session, ids[:2], text_of(20))
+    memory(merged.id).discard(at=NOW)
+
+    trip(session, ids[2:])
+
+    assert memory(merged.id).discarded_at == NOW
+    assert set(kept(session.agent)) == set(ids)
+
+
+def test_a_rollback_keeps_the_settings_and_memories_that_the_agent_wrote_meanwhile(ledger):
+    session, ids = ledger
+    editing.delete(session, ids[0])
+    session.agent.author("refinement_prompt", "Be brief.")
+    new = factories.memory(session.agent, "saved meanwhile")
+
+    trip(session, ids[2:])
+
+    assert set(kept(session.agent)) == {*ids, new.id}
+    assert session.agent.refinement_prompt == "Be brief."
+
+
+def test_duplicates_stay_removed(app):
+    agent = factories.agent("same", "same")
+    memories = factories.ledger(agent, 50, 50)
+    session = RefinementSession.queue(agent, "manual")
+    session.claim()
+    remove_duplicates(session)
+    session.take_snapshot()
+
+    trip(session, [each.id for each in memories])
+
+    assert [memory["content"] for memory in kept(agent).values()].count("same") == 1
+
+
+def test_edits_are_reversed_newest_first_by_sequence_not_by_clock(ledger):
+    session, ids = ledger
+    was = memory(ids[0]).content
+    for n in range(3):
+        editing.update(session, ids[0], text_of(10), NOW - timedelta(days=n))
+
+    trip(session, ids[2:])
+
+    assert memory(ids[0]).content == was
+
+
+def test_a_rollback_reverses_the_edits_of_its_own_session_only(ledger):
+    first, ids = ledger
+    editing.delete(first, ids[0])
+    editing.complete(first, "Done.")
+    second = factories.session(first.agent)
+
+    trip(second, ids[2:])
+
+    assert memory(ids[0]).discarded
+    assert set(kept(first.agent)) == set(ids[1:])
+
+
+def test_a_rollback_is_one_record_with_figures(ledger):
+    session, ids = ledger
+    editing.update(session, ids[0], text_of(9))
+
+    trip(session, ids[2:])
+
+    record = factories.records(session.agent)[-1]
+    assert record.action == "memory_refinement_rollback"
+    assert [each.action for each in factories.records(session.agent)].count(record.action) == 1
+    assert (
+        record.data.items()
+        >= {
+            "mass_before": 100,
+            "mass_after": 100,
+            "threshold": "0.7500",
+            "removable_tokens": 25,
+            "attempted_tokens": 31,
+            "stats": {"consolidated": 0, "updated": 1, "deleted": 1, "protected": 0},
+        }.items()
+    )
+
+
+def test_the_agent_is_told_which_edits_were_undone(ledger):
+    session, ids = ledger
+    editing.consolidate(session, ids[:2], text_of(20))
+
+    trip(session, ids[2:])
+
+    (told,) = factories.journal(session.agent)
+    assert f"consolidate #{ids[0]}, #{ids[1]}; delete #{ids[2]}" in told.content
+    assert "30 of 100 tokens; at most 25 may go" in told.content
+    assert "All of it was undone" in told.content
+    assert session.agent.last_refinement_at == session.ended_at
+
+
+def test_the_note_about_a_merge_of_many_memories_is_abbreviated(app):
+    session, ids = begin(*([3] * 700))
+
+    editing.consolidate(session, ids, "one")
+
+    (told,) = factories.journal(session.agent)
+    assert session.status == "rolled_back"
+    assert list(kept(session.agent)) == ids
+    assert f"#{ids[19]}, and 680 more" in told.content
+
+
+def test_after_a_rollback_the_entries_count_in_full_again(ledger):
+    session, ids = ledger
+    editing.consolidate(session, ids[:2], text_of(20))
+
+    trip(session, ids[2:])
+
+    counted = {
+        entry.memory_id: entry.counting_tokens for entry in db.session.scalars(select(SessionEntry))
+    }
+    assert {id_: counted[id_] for id_ in ids} == dict(zip(ids, (10, 10, 30, 50), strict=True))
+    assert sum(counted.values()) == 100
+    assert RefinementSession.removed_recently(session.agent) == 0
