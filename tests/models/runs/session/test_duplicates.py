@@ -1,0 +1,92 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from refine.extensions import db
+from refine.models import RefinementSession
+from refine.models.runs.session.duplicates import remove_duplicates
+from tests import factories
+
+NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def agent(app):
+    return factories.agent()
+
+
+def dedup(owner):
+    session = RefinementSession.queue(owner, "manual")
+    removed = remove_duplicates(session, NOW)
+    db.session.commit()
+    return session, removed
+
+
+def dedup_records(agent):
+    records = factories.records(agent)
+    return [record for record in records if record.action == "memory_refinement_dedup"]
+
+
+def test_the_oldest_of_exact_duplicates_stays_and_takes_over_the_tags(agent):
+    young = factories.memory(agent, "same", tags=["relational"])
+    old = factories.memory(agent, " SAME ", created_at=NOW)
+    middle = factories.memory(agent, "Same", created_at=NOW + timedelta(days=1))
+    other = factories.memory(agent, "another")
+
+    session, removed = dedup(agent)
+
+    discarded = [memory.discarded for memory in (young, old, middle, other)]
+    assert removed == session.duplicates_removed == 2
+    assert discarded == [True, False, True, False]
+    assert (old.tags, old.content) == (["relational"], "SAME")
+    assert (session.mutation_count, session.removed_tokens) == (0, 0)
+    assert not any(session.stats.values())
+
+
+def test_the_first_of_duplicates_of_one_date_stays(agent):
+    first, second = (factories.memory(agent, "same", created_at=NOW) for _ in range(2))
+
+    dedup(agent)
+
+    assert (first.discarded, second.discarded) == (False, True)
+
+
+def test_all_locked_duplicates_stay_and_the_others_go(agent):
+    plain = factories.memory(agent, "same", tags=["relational"], created_at=NOW)
+    constitutional = factories.memory(agent, "same", constitutional=True)
+    voice = factories.memory(agent, "same", tags=["voice"])
+
+    _, removed = dedup(agent)
+
+    assert removed == 1
+    assert [memory.discarded for memory in (plain, constitutional, voice)] == [True, False, False]
+    assert (constitutional.tags, voice.tags) == (["relational"], ["voice"])
+
+
+def test_only_kept_core_memories_are_duplicates(agent):
+    factories.memory(agent, "same")
+    others = [
+        factories.memory(agent, "same", memory_type="journal"),
+        factories.memory(agent, "same", discarded_at=NOW),
+    ]
+    before = [memory.image() for memory in others]
+
+    _, removed = dedup(agent)
+
+    assert removed == 0
+    assert [memory.image() for memory in others] == before
+
+
+def test_each_removed_duplicate_is_recorded_and_the_survivor_if_it_took_tags(agent):
+    kept = factories.memory(agent, "same")
+    gone = [factories.memory(agent, "same", tags=tags) for tags in ([], ["relational"])]
+
+    session, _ = dedup(agent)
+
+    records = dedup_records(agent)
+    assert [record.session_id for record in records] == [session.id] * 2
+    assert [record.data["duplicate_of"] for record in records] == [kept.id] * 2
+    assert [record.data["mass_after"] for record in records] == [2, 1]
+    assert [int(record.auditable_id) for record in records] == [memory.id for memory in gone]
+    changed = [[entry["id"] for entry in record.data["memories"]] for record in records]
+    assert changed == [[gone[0].id], [gone[1].id, kept.id]]

@@ -1,0 +1,490 @@
+import uuid
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+
+from refine import clock
+from refine.errors import InvalidValue, Refused
+from refine.extensions import db
+from refine.models import (
+    AgentMemory,
+    LeaseLost,
+    RefinementSession,
+    SessionAlreadyLive,
+    SessionEntry,
+)
+from refine.models.runs.run import LOST_AFTER
+from refine.models.runs.session import editing, totals
+from tests import factories, sql
+from tests.models.cases import case, set_fields
+
+NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
+MOMENT = timedelta(microseconds=1)
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def agent(app):
+    return factories.agent("one")
+
+
+@pytest.fixture
+def session(app):
+    """A running session over four memories of 25 tokens: 25 of 100 may go."""
+    owner = factories.agent()
+    factories.ledger(owner, *[25] * 4)
+    return factories.session(owner, at=NOW)
+
+
+def ids_of(session):
+    return [memory.id for memory in db.session.scalars(session.agent.ledger.core())]
+
+
+def ended(owner, status="completed", **fields):
+    """A session of the past."""
+    usual = {"agent": owner, "trigger": "weekly", "model_id": "test/model", "ended_at": clock.now()}
+    made = RefinementSession(**{**usual, "threshold": "0.75", "status": status, **fields})
+    db.session.add(made)
+    db.session.flush()
+    return made
+
+
+def removed(tokens):
+    return {"removable_tokens": tokens, "removed_tokens": tokens}
+
+
+def last_record(session):
+    return factories.records(session.agent)[-1]
+
+
+# -- queueing --------------------------------------------------------------------------------------
+
+
+def test_a_queued_session_waits_and_is_recorded(app):
+    agent = factories.agent(refinement_threshold=0.9)
+    user = factories.user()
+
+    session = RefinementSession.queue(agent, "api", user=user, at=NOW)
+
+    (record,) = factories.records(agent)
+    assert (session.status, session.trigger, session.user_id) == ("queued", "api", user.id)
+    assert (session.model_id, session.threshold) == (agent.model_id, Decimal("0.9"))
+    assert (session.created_at, session.lease_token, session.ended_at) == (NOW, None, None)
+    assert (record.action, record.session_id) == ("refinement_queued", session.id)
+    assert record.user_id == user.id
+    assert session.is_live
+
+
+def test_a_second_session_is_refused_while_the_first_is_live(agent):
+    live = RefinementSession.queue(agent, "manual")
+    RefinementSession.start(factories.agent())
+
+    for _ in ("queued", "running"):
+        with pytest.raises(SessionAlreadyLive, match=str(live.id)) as refusal:
+            RefinementSession.start(agent)
+        assert refusal.value.session_id == live.id
+        live.claim()
+
+    live.finish("incomplete", "a test")
+    assert RefinementSession.start(agent).id != live.id
+
+
+def test_an_agent_that_is_inactive_or_erased_has_no_session_queued_or_claimed(agent, subtests):
+    for reason, change in {
+        "the agent is not active": lambda: setattr(agent, "active", False),
+        "the agent was erased": lambda: factories.erase(agent),
+    }.items():
+        with case(subtests, reason=reason):
+            waiting = RefinementSession.queue(agent, "manual")
+            change()
+            with pytest.raises(Refused, match=reason):
+                RefinementSession.queue(agent, "manual")
+            assert waiting.claim() is None
+            assert (waiting.status, waiting.end_reason) == ("skipped", reason)
+
+
+def test_a_paused_agent_has_only_sessions_that_somebody_asked_for(agent, subtests):
+    for trigger, is_skipped in [
+        ("weekly", True),
+        ("over_budget", True),
+        ("manual", False),
+        ("api", False),
+        ("cli", False),
+    ]:
+        with case(subtests, trigger=trigger):
+            agent.paused = True
+            session = RefinementSession.queue(agent, trigger)
+            assert (session.claim() is None) == is_skipped
+            assert (session.end_reason == "the agent is paused") == is_skipped
+
+
+def test_queueing_ends_a_session_whose_worker_was_lost(agent):
+    lost = RefinementSession.queue(agent, "manual", at=NOW)
+    lost.claim(NOW)
+
+    session = RefinementSession.queue(agent, "manual", at=NOW + LOST_AFTER + MOMENT)
+
+    assert (lost.status, lost.error_kind) == ("failed", "worker_lost")
+    assert session.is_live
+
+
+def test_an_agent_has_one_session_for_each_slot_and_attempt(agent):
+    RefinementSession.queue(agent, "weekly", slot_at=NOW).finish("failed", "a test")
+    RefinementSession.queue(agent, "weekly", slot_at=NOW, attempt=2).finish("failed", "a test")
+
+    with pytest.raises(IntegrityError, match="slot_at"):
+        RefinementSession.queue(agent, "weekly", slot_at=NOW, attempt=2)
+
+
+# -- claiming --------------------------------------------------------------------------------------
+
+
+def test_a_queued_session_is_claimed_once_with_the_agents_present_model(agent):
+    session = RefinementSession.queue(agent, "manual")
+    agent.model_id = "test/another"
+
+    first, second = session.claim(NOW), session.claim()
+
+    assert isinstance(first, uuid.UUID)
+    assert second is None
+    assert (session.status, session.lease_token) == ("running", first)
+    assert (session.started_at, session.heartbeat_at) == (NOW, NOW)
+    assert session.model_id == "test/another"
+
+
+def test_a_session_that_ended_meanwhile_is_not_claimed(agent):
+    session = RefinementSession.queue(agent, "manual")
+    db.session.commit()
+    assert session.status == "queued"
+    sql.run("UPDATE refinement_sessions SET status = 'skipped', ended_at = now()")
+
+    assert (session.claim(), session.status) == (None, "skipped")
+
+
+def test_starting_leaves_the_commit_to_the_caller(agent):
+    db.session.commit()
+
+    session = RefinementSession.start(agent)
+
+    assert (session.status, session.trigger, session.memories_before) == ("running", "manual", 1)
+    assert sql.value("SELECT count(*) FROM refinement_sessions") == 0
+
+
+def test_only_the_lease_holds_a_running_session(session, subtests):
+    lease = session.lease_token
+    assert RefinementSession.held(session.id, lease) is session
+
+    for status, ended_at, stored, given in [
+        ("running", None, lease, None),
+        ("running", None, lease, uuid.UUID(int=1)),
+        ("queued", None, None, None),
+        *((end, NOW, None, lease) for end in ("completed", "rolled_back", "incomplete", "failed")),
+    ]:
+        with case(subtests, status=status, given=given):
+            set_fields(session, status=status, ended_at=ended_at, lease_token=stored)
+            with pytest.raises(LeaseLost, match=status) as loss:
+                RefinementSession.held(session.id, given)
+            assert loss.value.status == status
+
+
+# -- the snapshot ----------------------------------------------------------------------------------
+
+
+def test_the_snapshot_has_an_entry_for_each_kept_core_memory(app):
+    agent = factories.agent()
+    memories = factories.ledger(agent, 10, 30)
+    factories.ledger(agent, 50, memory_type="journal")
+    factories.ledger(agent, 70)[0].discard()
+
+    session = RefinementSession.start(agent)
+
+    entries = db.session.scalars(select(SessionEntry).order_by(SessionEntry.memory_id)).all()
+    assert [
+        (entry.memory_id, entry.ceiling_tokens, entry.counting_tokens, entry.shown_digest)
+        for entry in entries
+    ] == [
+        (memory.id, memory.token_estimate, memory.token_estimate, memory.state_digest)
+        for memory in memories
+    ]
+    assert (session.memories_before, session.mass_before) == (2, 40)
+
+
+def test_the_snapshot_of_a_batch_covers_the_entire_ledger_and_shows_the_batch(app):
+    agent = factories.agent()
+    shown, unseen = factories.ledger(agent, 10, 30)
+    session = RefinementSession.queue(agent, "manual")
+    session.claim()
+
+    session.take_snapshot({shown.id})
+
+    entries = {entry.memory_id: entry for entry in db.session.scalars(select(SessionEntry))}
+    assert entries[shown.id].shown_digest == shown.state_digest
+    assert entries[unseen.id].shown_digest is None
+    assert session.mass_before == 40
+
+
+def test_the_snapshot_reads_the_database_and_the_agents_present_threshold(app):
+    agent = factories.agent()
+    first, second = factories.ledger(agent, 100, 100)
+    db.session.commit()
+    assert first.token_estimate == second.token_estimate
+    sql.run(f"UPDATE agent_memories SET token_estimate = 10 WHERE id = {first.id}")
+    session = RefinementSession.queue(agent, "manual")
+    agent.refinement_threshold = 0.9
+    session.claim()
+
+    session.take_snapshot()
+    agent.refinement_threshold = 0.1
+
+    assert (session.mass_before, session.threshold) == (110, Decimal("0.9"))
+
+
+def test_the_threshold_and_recent_removals_fix_how_many_tokens_may_go(app, subtests):
+    agent = factories.agent()
+    factories.ledger(agent, 60, 40)
+
+    for threshold, recently, removable in [
+        (None, 0, 25),
+        (0.9, 0, 10),
+        (1, 0, 0),
+        (0.0001, 0, 50),
+        (0.755, 0, 24),
+        (None, 50, 25),
+        (None, 51, 24),
+        (None, 80, 10),
+        (None, 100, 0),
+        (None, 10_000, 0),
+    ]:
+        with case(subtests, threshold=threshold, recently=recently):
+            agent.refinement_threshold = threshold
+            ended(agent, **removed(recently))
+            session = RefinementSession.start(agent)
+            assert session.removable_tokens == removable
+            assert session.threshold == agent.threshold
+
+
+def test_an_empty_ledger_has_an_empty_snapshot(app):
+    session = RefinementSession.start(factories.agent())
+
+    assert (session.memories_before, session.mass_before, session.removable_tokens) == (0, 0, 0)
+
+
+def test_removals_of_the_last_30_days_add_up(agent):
+    now = clock.now()
+    ended(agent, "completed", **removed(30))
+    ended(agent, "incomplete", **removed(12))
+    ended(agent, ended_at=now - timedelta(days=29, hours=23), **removed(5))
+    # these do not count
+    ended(agent, ended_at=now - timedelta(days=30, seconds=1), **removed(1000))
+    ended(agent, undone_at=now, **removed(1000))
+    ended(factories.agent(), **removed(1000))
+
+    assert RefinementSession.removed_recently(agent) == 47
+
+
+def test_an_agent_is_eroded_once_the_floor_leaves_nothing(app, subtests):
+    agent = factories.agent()
+    factories.ledger(agent, 100)
+
+    for tokens, is_eroded in [(0, False), (98, False), (99, True)]:
+        with case(subtests, removed=tokens):
+            ended(agent, **removed(tokens))
+            assert RefinementSession.is_eroded(agent) == is_eroded
+
+
+# -- looking back ----------------------------------------------------------------------------------
+
+
+def test_the_last_session_is_the_youngest_in_which_the_agent_worked(agent):
+    for days, status in enumerate(["declined", "failed", "incomplete", "completed"]):
+        ended(agent, status, created_at=NOW - timedelta(days=days))
+    ended(factories.agent(), created_at=NOW)
+
+    last = RefinementSession.last_of(agent, before=NOW)
+    earlier = RefinementSession.last_of(agent, before=last.created_at)
+
+    assert (last.status, earlier.status) == ("incomplete", "completed")
+    assert RefinementSession.last_of(agent, before=earlier.created_at) is None
+
+
+def test_outcomes_count_the_sessions_of_the_last_30_days(agent):
+    for status, days in [("failed", 1), ("failed", 29), ("completed", 2), ("completed", 31)]:
+        ended(agent, status, created_at=NOW - timedelta(days=days))
+
+    assert totals.outcomes(NOW) == {"failed": 2, "completed": 1}
+
+
+# -- stopping --------------------------------------------------------------------------------------
+
+
+def test_stopping_a_queued_session_skips_it_even_if_its_agent_was_erased(agent, subtests):
+    for is_erased in (False, True):
+        with case(subtests, is_erased=is_erased):
+            session = RefinementSession.queue(agent, "manual")
+            if is_erased:
+                factories.erase(agent)
+            session.request_stop(at=NOW)
+            record = last_record(session)
+            assert (session.status, session.ended_at, session.is_live) == ("skipped", NOW, False)
+            assert record.action == "memory_refinement_skipped"
+            assert record.data["reason"] == "stopped while it was queued"
+            assert not is_erased or record.sealed == {}
+
+
+def test_the_first_request_to_stop_a_running_session_counts(session):
+    first, second = factories.user(), factories.user()
+    assert not session.is_stopping
+    session.request_stop(first, NOW)
+
+    session.request_stop(second, NOW + MINUTE)
+
+    assert session.is_stopping
+    assert session.status == "running"
+    assert (session.stop_requested_at, session.stop_requested_by_id) == (NOW, first.id)
+
+
+def test_an_ended_session_cannot_be_stopped(session):
+    editing.complete(session, "done")
+
+    with pytest.raises(Refused, match="completed"):
+        session.request_stop()
+
+
+def test_a_running_session_is_lost_after_three_missed_beats(session):
+    assert not session.end_if_lost(NOW + LOST_AFTER)
+    assert session.end_if_lost(NOW + LOST_AFTER + MOMENT)
+    assert not session.is_live
+
+
+def test_a_queued_session_is_not_lost(agent):
+    session = RefinementSession.queue(agent, "manual", at=NOW)
+
+    assert not session.end_if_lost(NOW + timedelta(days=3))
+
+
+@pytest.mark.parametrize(("edits", "status"), [(0, "failed"), (1, "incomplete")])
+def test_a_lost_session_is_incomplete_if_something_was_changed_else_failed(session, edits, status):
+    for id_ in ids_of(session)[:edits]:
+        editing.delete(session, id_)
+
+    session.end_if_lost(NOW + 5 * MINUTE)
+
+    assert (session.status, session.error_kind) == (status, "worker_lost")
+    assert session.removed_tokens == 25 * edits
+    assert last_record(session).action == f"memory_refinement_{status}"
+
+
+# -- ending ----------------------------------------------------------------------------------------
+
+
+def test_completing_writes_measured_figures_before_the_agents_words(session):
+    gone, *_ = ids_of(session)
+    editing.delete(session, gone)
+
+    editing.complete(session, "  I deleted them all. ", NOW)
+
+    assert session.summary == (
+        "Refinement session: 4 → 3 memories, 25 tokens saved (1 deleted). I deleted them all."
+    )
+    assert (session.status, session.ended_at, session.lease_token) == ("completed", NOW, None)
+    assert (session.mass_before, session.mass_after) == (100, 75)
+    assert (session.memories_before, session.memories_after) == (4, 3)
+    assert session.agent.last_refinement_at == NOW
+    assert db.session.get(AgentMemory, gone) is not None
+
+
+def test_the_summary_names_every_figure_that_is_not_0(session, subtests):
+    ids = ids_of(session)
+
+    def edit():
+        editing.consolidate(session, ids[:2], factories.text_of(50))
+        editing.update(session, ids[2], factories.text_of(24))
+        editing.protect(session, ids[3])
+
+    def grow():
+        factories.ledger(session.agent, 7)
+
+    for change, ledger, done in [
+        (lambda: None, "4 → 4 memories, 0 tokens saved", {"no changes"}),
+        (grow, "4 → 5 memories, 7 tokens added", {"no changes"}),
+        (edit, "4 → 3 memories, 1 tokens saved", {"2 consolidated", "1 updated", "1 protected"}),
+    ]:
+        with case(subtests, ledger=ledger):
+            change()
+            editing.complete(session, "Done.")
+            figures, _, told = session.summary.partition(" (")
+            assert figures == f"Refinement session: {ledger}"
+            assert set(told.removesuffix("). Done.").split(", ")) == done
+
+
+def test_the_end_is_recorded_with_open_figures_and_sealed_words(session):
+    session.consent_reply = "Yes, canary."
+
+    editing.complete(session, "The canary stays.", NOW)
+    db.session.commit()
+
+    record = last_record(session)
+    assert (record.action, record.session_id) == ("memory_refinement_complete", session.id)
+    assert (record.auditable_type, record.auditable_id) == ("RefinementSession", str(session.id))
+    assert record.sealed["consent_reply"] == "Yes, canary."
+    assert record.sealed["summary"] == session.summary
+    assert (
+        record.data.items()
+        >= {
+            "status": "completed",
+            "mass_before": 100,
+            "mass_after": 100,
+            "memories_before": 4,
+            "threshold": "0.7500",
+            "removable_tokens": 25,
+            "removed_tokens": 0,
+            "mutation_count": 0,
+        }.items()
+    )
+    stored = " ".join(row for rows in sql.snapshot().values() for row in rows)
+    assert "canary" not in stored
+    assert b"canary".hex() not in stored
+
+
+def test_a_summary_has_1_to_2000_characters(session, subtests):
+    for summary in ("", "  ", "x" * 2_001, "\x00", None):
+        with subtests.test(summary=summary and summary[:5]):
+            with pytest.raises(InvalidValue, match="summary"):
+                editing.complete(session, summary)
+            assert session.status == "running"
+
+
+def test_every_end_is_one_record_and_after_its_work_the_agent_is_told(session, subtests):
+    before = len(factories.records(session.agent))
+    for status, action, worked in [
+        ("completed", "complete", True),
+        ("incomplete", "incomplete", True),
+        ("declined", "declined", False),
+        ("skipped", "skipped", False),
+        ("failed", "failed", False),
+    ]:
+        with case(subtests, status=status):
+            session.finish(status, "a reason", summary="Fine." if worked else None, at=NOW)
+            actions = [record.action for record in factories.records(session.agent)[before:]]
+            assert actions == [f"memory_refinement_{action}"]
+            assert (session.status, session.ended_at) == (status, NOW)
+            assert session.end_reason == "a reason"
+            told = factories.journal(session.agent)
+            assert len(told) == worked
+            assert (session.summary is not None) == worked
+            assert (session.agent.last_refinement_at == NOW) == worked
+            for memory in told:
+                ended_early = "It ended early: a reason" in memory.content
+                assert session.summary in memory.content
+                assert ended_early == (status == "incomplete")
+                assert (memory.session_id, memory.created_at) == (session.id, NOW)
+
+
+def test_a_memory_that_a_session_made_refers_to_it(session):
+    merged = editing.consolidate(session, ids_of(session)[:2], factories.text_of(50))
+
+    assert merged.session_id == session.id
+    assert merged.recorded_at > NOW
