@@ -1,0 +1,586 @@
+"""An access grant's life: requested, answered once, ended in one of many ways."""
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import time_machine
+from flask import Flask
+from sqlalchemy.exc import IntegrityError
+
+from refine import clock
+from refine.errors import InvalidValue, Refused
+from refine.extensions import database_now, db
+from refine.models import AccessGrant, AccessOpenAlready, Agent, AuditLog, User
+from refine.models.runs.access import REASONS, AccessTerms
+from tests import factories, sql
+from tests.factories import live_grant
+from tests.models.cases import case
+
+PURPOSE = "to see why it declined"
+Change = Callable[[Agent, User], object]
+
+
+@pytest.fixture
+def agent(app: Flask) -> Agent:
+    return factories.agent(name="Ada")
+
+
+@pytest.fixture
+def reader(agent: Agent) -> User:
+    return factories.user(account=agent.account, email="ines@example.org")
+
+
+def terms(**fields: Any) -> AccessTerms:
+    usual = {"reason": "agent_asked", "purpose": PURPOSE, "duration_minutes": 30}
+    return AccessTerms.checked(**{**usual, **fields})
+
+
+def request(agent: Agent, reader: User, **fields: Any) -> AccessGrant:
+    return AccessGrant.request(agent, reader, terms(**fields))
+
+
+def lets_read(grant: AccessGrant) -> bool:
+    db.session.flush()
+    wanted = db.select(AccessGrant.id).where(AccessGrant.id == grant.id, AccessGrant.lets_read())
+    return db.session.scalar(wanted) is not None
+
+
+def age(grant: AccessGrant, hours: float = 0, minutes: float = 0) -> None:
+    """Put all its times back, as if it were so much older."""
+    span = timedelta(hours=hours, minutes=minutes)
+    for name in ("created_at", "started_at", "heartbeat_at", "granted_at", "expires_at"):
+        if (at := getattr(grant, name)) is not None:
+            setattr(grant, name, at - span)
+    db.session.flush()
+    db.session.expire(grant)
+
+
+def actions(agent: Agent) -> list[str]:
+    return [record.action for record in factories.records(agent)]
+
+
+def last_record(agent: Agent) -> AuditLog:
+    return factories.records(agent)[-1]
+
+
+def _move_reader(agent: Agent, reader: User) -> None:
+    reader.account = factories.account()
+
+
+# How agent or reader may lose their good standing, and what the refusal says.
+LOSSES: dict[str, Change] = {
+    "the agent is not active": lambda agent, reader: setattr(agent, "active", False),
+    "ines@example.org is not active": lambda agent, reader: setattr(reader, "active", False),
+    "a viewer may not ask": lambda agent, reader: setattr(reader, "role", "viewer"),
+    "belongs to another account": _move_reader,
+}
+
+
+# -- the row and the terms ------------------------------------------------------------------------
+
+
+def test_purpose_reply_and_note_are_sealed_at_rest(agent: Agent) -> None:
+    text = "the c4n4ry fell silent"
+    grant = factories.grant(agent, purpose=text, reply=text, closing_note=text)
+    db.session.commit()
+
+    stored = sql.value("SELECT access_grants::text FROM access_grants")
+
+    assert b"c4n4ry".hex() not in stored
+    assert (grant.purpose, grant.reply, grant.closing_note) == (text, text, text)
+
+
+def test_a_note_may_be_cleared_before_it_is_stored(agent: Agent) -> None:
+    grant = factories.grant(agent, closing_note="it was nothing", reply="NO")
+
+    grant.closing_note, grant.reply = None, None
+
+    assert (grant.closing_note, grant.reply) == (None, None)
+
+
+def test_the_agent_may_be_named_last(agent: Agent) -> None:
+    assert AccessGrant(purpose=PURPOSE, agent=agent).purpose == PURPOSE
+
+
+def test_every_reason_and_every_duration_in_the_range_may_be_requested(subtests: Any) -> None:
+    for reason in REASONS:
+        for minutes in (15, 16, 239, 240):
+            with subtests.test(reason=reason, minutes=minutes):
+                made = terms(reason=reason, duration_minutes=minutes)
+                assert (made.reason, made.duration_minutes) == (reason, minutes)
+    for length in (20, 500):
+        assert terms(purpose=f" {'x' * length}\n").purpose == "x" * length
+
+
+def test_invalid_terms_are_refused_by_name(agent: Agent, subtests: Any) -> None:
+    purposes = ("", " " * 30, "x" * 19, "x" * 501, "x" * 30 + "\x00", None)
+    for field, value in [
+        *(("reason", value) for value in ("curiosity", "", None)),
+        *(("duration_minutes", value) for value in (14, 241, 0, -15, True, 30.0, "30", None)),
+        *(("purpose", value) for value in purposes),
+    ]:
+        with subtests.test(field=field, value=value):
+            with pytest.raises(InvalidValue, match=field):
+                terms(**{field: value})
+            if field == "purpose":
+                with pytest.raises(InvalidValue, match=field):
+                    factories.grant(agent, purpose=value)
+
+
+# -- requesting -----------------------------------------------------------------------------------
+
+
+def test_a_request_is_recorded_with_its_purpose_sealed(agent: Agent, reader: User) -> None:
+    grant = request(agent, reader)
+
+    record = last_record(agent)
+    assert (record.action, record.user_id) == ("memory_access_requested", reader.id)
+    assert (record.auditable_type, record.auditable_id) == ("AccessGrant", str(grant.id))
+    assert record.data == {
+        "grant_user_id": reader.id,
+        "reason": "agent_asked",
+        "duration_minutes": 30,
+    }
+    assert record.sealed == {"purpose": PURPOSE}
+    assert (grant.status, grant.granted_at, grant.expires_at, grant.reply) == (
+        "requested",
+        None,
+        None,
+        None,
+    )
+    assert not lets_read(grant)
+
+
+def test_a_site_admin_may_ask_any_agent_and_read(agent: Agent) -> None:
+    grant = live_grant(agent, factories.user(site_admin=True))
+
+    assert grant.account_id == agent.account_id
+    assert lets_read(grant)
+
+
+def test_only_an_active_admin_of_the_account_may_ask_an_available_agent(
+    agent: Agent, reader: User, subtests: Any
+) -> None:
+    def demote_site_admin(agent: Agent, reader: User) -> None:
+        reader.role, reader.site_admin = "viewer", True
+
+    for reason, change in [
+        *LOSSES.items(),
+        ("a viewer may not ask", demote_site_admin),
+        ("the agent was erased", lambda agent, reader: factories.erase(agent)),
+    ]:
+        with case(subtests, reason=reason):
+            change(agent, reader)
+            with pytest.raises(Refused, match=reason):
+                request(agent, reader)
+            assert actions(agent) == []
+
+
+def decline(agent: Agent, times: int) -> list[AccessGrant]:
+    grants = []
+    for _ in range(times):
+        grants.append(request(agent, factories.user(account=agent.account)))
+        grants[-1].claim()
+        grants[-1].settle("No.", agreed=False, generation_id=None)
+    return grants
+
+
+def test_an_agent_that_declined_ten_times_is_left_alone_for_a_day(
+    agent: Agent, reader: User
+) -> None:
+    grants = decline(agent, 9)
+    request(agent, factories.user(account=agent.account))
+    grants += decline(agent, 1)
+
+    with pytest.raises(Refused, match="Ada said no 10 times within a day; leave it alone"):
+        request(agent, reader)
+    assert grants[0].ended_at is not None
+    grants[0].ended_at -= timedelta(hours=25)
+    assert request(agent, reader).status == "requested"
+
+
+def test_for_a_day_after_a_human_changed_model_or_prompt_nobody_may_ask(
+    agent: Agent, reader: User, subtests: Any
+) -> None:
+    agent.refinement_prompt = "my style"
+    for name, change in {
+        "model": lambda: agent.configure(user=reader, model_id="other/model"),
+        "prompt": lambda: agent.clear_refinement_prompt(user=reader),
+    }.items():
+        with case(subtests, changed=name):
+            change()
+            with pytest.raises(Refused, match="a human changed the model or a prompt of Ada"):
+                request(agent, reader)
+            changed_at = agent.identity_changed_at
+            assert changed_at is not None
+            agent.identity_changed_at = changed_at - timedelta(hours=23, minutes=59)
+            with pytest.raises(Refused):
+                request(agent, reader)
+            agent.identity_changed_at = changed_at - timedelta(hours=24)
+            assert request(agent, reader).status == "requested"
+
+
+def test_the_day_after_a_change_is_measured_by_the_databases_clock(
+    agent: Agent, reader: User, subtests: Any
+) -> None:
+    for hours in (-1, 1):
+        with case(subtests, hours=hours):
+            with time_machine.travel(clock.now() + timedelta(hours=hours), tick=False):
+                agent.configure(user=reader, model_id="other/model")
+            assert agent.identity_changed_at is not None
+            assert abs(database_now() - agent.identity_changed_at) < timedelta(minutes=1)
+
+
+def test_the_agents_own_changes_do_not_keep_anybody_from_asking(agent: Agent, reader: User) -> None:
+    agent.author("system_prompt", "I am Ada, and I write my own prompts.")
+
+    assert request(agent, reader).status == "requested"
+
+
+def test_a_second_open_request_for_an_agent_is_refused(
+    agent: Agent, reader: User, subtests: Any
+) -> None:
+    for make, reason in [
+        (request, "have already asked this agent"),
+        (live_grant, "already have access to this agent's"),
+    ]:
+        with case(subtests, reason=reason):
+            first = make(agent, reader)
+            with pytest.raises(AccessOpenAlready, match=reason) as refusal:
+                request(agent, reader)
+            assert refusal.value.grant_id == first.id
+            with pytest.raises(IntegrityError, match="uq_access_grants_open"):
+                factories.grant(agent, user_id=reader.id)
+
+
+def test_other_users_and_agents_are_not_affected_by_an_open_request(
+    agent: Agent, reader: User
+) -> None:
+    request(agent, reader)
+
+    request(agent, factories.user(account=agent.account))
+    request(factories.agent(account=agent.account), reader)
+
+
+def test_a_grant_is_open_until_it_expires_and_the_next_request_ends_it(
+    agent: Agent, reader: User
+) -> None:
+    assert AccessGrant.open_of(agent, reader) is None
+    first = live_grant(agent, reader)
+    assert AccessGrant.open_of(agent, reader) is first
+
+    age(first, hours=2)
+    assert AccessGrant.open_of(agent, reader) is None
+    second = request(agent, reader)
+
+    assert (first.status, first.end_reason, second.status) == ("ended", "expired", "requested")
+    assert first.ended_at == first.expires_at
+
+
+def test_of_several_requests_at_once_one_is_accepted(
+    app: Flask, agent: Agent, reader: User
+) -> None:
+    agent_id, user_id = agent.id, reader.id
+    db.session.commit()
+    accepted: list[bool] = []
+
+    def ask() -> None:
+        with app.app_context():
+            try:
+                request(db.session.get_one(Agent, agent_id), db.session.get_one(User, user_id))
+                db.session.commit()
+                accepted.append(True)
+            except AccessOpenAlready:
+                accepted.append(False)
+            db.session.remove()
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(accepted) == [False, False, False, True]
+
+
+def test_a_request_is_claimed_once_with_the_agents_present_model(
+    agent: Agent, reader: User
+) -> None:
+    grant = request(agent, reader)
+    agent.model_id = "test/newer"
+
+    lease = grant.claim()
+
+    assert (grant.lease_token, grant.claim()) == (lease, None)
+    assert grant.started_at is not None
+    assert grant.model_id == "test/newer"
+
+
+def test_a_request_lapses_after_a_day(agent: Agent, reader: User) -> None:
+    grant = request(agent, reader)
+    age(grant, hours=24)
+
+    assert not grant.claim()
+    assert grant.status == "lapsed"
+    assert last_record(agent).action == "memory_access_lapsed"
+
+
+# -- the answer -----------------------------------------------------------------------------------
+
+
+def test_a_yes_lets_the_user_read_for_the_requested_time(agent: Agent, reader: User) -> None:
+    grant = request(agent, reader, duration_minutes=45)
+    grant.claim()
+    before = database_now()
+
+    grant.settle("YES, if it helps", agreed=True, generation_id="gen-7")
+
+    assert grant.status == "granted"
+    assert grant.granted_at is not None
+    assert before <= grant.granted_at <= database_now()
+    assert grant.expires_at == grant.granted_at + timedelta(minutes=45)
+    assert (grant.reply, grant.generation_id) == ("YES, if it helps", "gen-7")
+    assert lets_read(grant)
+
+
+def test_a_yes_is_recorded_and_noted_in_the_agents_journal(agent: Agent, reader: User) -> None:
+    grant = live_grant(agent, reader)
+
+    assert actions(agent) == ["memory_access_requested", "memory_access_granted", "memory_saved"]
+    record = factories.records(agent)[1]
+    assert record.user_id is None
+    assert record.sealed == {"reply": "YES"}
+    assert record.data["generation_id"] == "gen-1"
+    assert grant.expires_at is not None
+    (note,) = factories.journal(agent)
+    assert note.content.startswith(
+        "I let ines@example.org read my memories for 60 minutes, until "
+        f"{grant.expires_at:%Y-%m-%d %H:%M} UTC, because the agent asked for it."
+    )
+    assert PURPOSE not in note.content
+
+
+def test_any_other_answer_declines(agent: Agent, reader: User) -> None:
+    grant = request(agent, reader)
+    grant.claim()
+
+    grant.settle("No.", agreed=False, generation_id=None)
+
+    assert (grant.status, grant.granted_at, grant.reply) == ("declined", None, "No.")
+    assert grant.ended_at is not None
+    assert last_record(agent).action == "memory_access_declined"
+    assert not lets_read(grant)
+
+
+def test_a_yes_does_not_count_if_the_request_is_no_longer_allowed(
+    agent: Agent, reader: User, subtests: Any
+) -> None:
+    def change_model(agent: Agent, reader: User) -> None:
+        agent.configure(user=reader, model_id="other/model")
+
+    for reason, change in [*LOSSES.items(), ("a human changed the model", change_model)]:
+        for is_claimed in (False, True):
+            with case(subtests, reason=reason, is_claimed=is_claimed):
+                grant = request(agent, reader)
+                if is_claimed:
+                    assert grant.claim()
+                change(agent, reader)
+                db.session.flush()
+                assert is_claimed or not grant.claim()
+                grant.settle("YES", agreed=True, generation_id="gen-1")
+                assert (grant.status, grant.granted_at) == ("failed", None)
+                record = last_record(agent)
+                assert record.action == "memory_access_failed"
+                assert reason in record.data["why"]
+                assert not lets_read(grant)
+
+
+def test_an_answer_to_a_closed_request_changes_nothing(
+    agent: Agent, reader: User, subtests: Any
+) -> None:
+    grant = request(agent, reader)
+    grant.claim()
+    for status, end in [
+        ("failed", lambda: grant.fail("its worker gave no answer", "worker_lost")),
+        ("lapsed", grant.lapse),
+    ]:
+        with case(subtests, status=status):
+            end()
+            before = actions(agent)
+            grant.settle("YES", agreed=True, generation_id="gen-1")
+            grant.fail("again", "again")
+            grant.lapse()
+            assert (grant.status, grant.granted_at, grant.reply) == (status, None, None)
+            assert actions(agent) == before
+
+
+def test_a_request_whose_worker_is_dead_fails(agent: Agent, reader: User, subtests: Any) -> None:
+    grant = request(agent, reader)
+    assert not grant.end_if_killed()
+    grant.claim()
+    age(grant, minutes=0.5)
+    assert not grant.end_if_lost()
+    age(grant, minutes=0.5)
+
+    for why, end in [
+        ("its worker's process was killed", grant.end_if_killed),
+        ("the worker was lost", grant.end_if_lost),
+    ]:
+        with case(subtests, why=why):
+            assert end()
+            assert grant.status == "failed"
+            assert last_record(agent).data["why"] == why
+
+
+# -- reading, and its end -------------------------------------------------------------------------
+
+
+def test_an_expired_grant_lets_nobody_read_by_the_databases_clock(
+    agent: Agent, reader: User, subtests: Any
+) -> None:
+    for hours in (-1, 0, 1):
+        with case(subtests, application_is_ahead_by_hours=hours):
+            with time_machine.travel(clock.now() + timedelta(hours=hours)):
+                grant = live_grant(agent, reader, duration_minutes=15)
+                assert lets_read(grant)
+            age(grant, minutes=14)
+            assert (lets_read(grant), grant.has_expired) == (True, False)
+            age(grant, minutes=1)
+            assert (lets_read(grant), grant.has_expired) == (False, True)
+            assert grant.status == "granted"
+
+
+def test_losing_good_standing_ends_reading_at_once(
+    agent: Agent, reader: User, subtests: Any
+) -> None:
+    grant = live_grant(agent, reader)
+    for reason, change in LOSSES.items():
+        with case(subtests, reason=reason):
+            assert lets_read(grant)
+            change(agent, reader)
+            assert not lets_read(grant)
+
+
+def test_an_early_end_is_recorded_with_who_ended_it(
+    agent: Agent, reader: User, subtests: Any
+) -> None:
+    grant = live_grant(agent, reader)
+    admin = factories.user(account=agent.account)
+    site_admin = factories.user(site_admin=True)
+    for user, reason, action in [
+        (reader, "ended_by_user", "memory_access_ended"),
+        (admin, "revoked_by_admin", "memory_access_revoked"),
+        (site_admin, "revoked_by_admin", "memory_access_revoked"),
+        (None, "revoked_by_agent", "memory_access_revoked"),
+    ]:
+        with case(subtests, reason=reason, user=user and user.email):
+            assert [grant.end(user=user), grant.end(user=user)] == [True, False]
+            by_id = user.id if user is not None else None
+            assert (grant.status, grant.end_reason, grant.ended_by_id) == ("ended", reason, by_id)
+            assert grant.ended_at is not None
+            assert not lets_read(grant)
+            record = last_record(agent)
+            assert (record.action, record.user_id) == (action, by_id)
+            assert record.data["end_reason"] == reason
+            assert actions(agent).count(action) == 1
+
+
+def test_others_cannot_end_a_grant_but_its_user_can_even_as_a_viewer(
+    agent: Agent, reader: User
+) -> None:
+    grant = live_grant(agent, reader)
+    reader.role = "viewer"
+
+    for other in (factories.user(account=agent.account, role="viewer"), factories.user()):
+        with pytest.raises(Refused, match="not yours to end"):
+            grant.end(user=other)
+    assert grant.end(user=reader)
+
+
+def test_only_a_live_grant_can_be_ended(agent: Agent, reader: User) -> None:
+    waiting = request(agent, reader)
+    expired = live_grant(agent, factories.user(account=agent.account))
+    age(expired, hours=2)
+
+    assert not waiting.end(user=reader)
+    assert not expired.end(user=None)
+
+    assert waiting.status == "requested"
+    assert (expired.end_reason, expired.ended_by_id) == ("expired", None)
+
+
+def test_time_ends_grants_and_requests_even_of_an_erased_agent(
+    agent: Agent, reader: User, subtests: Any
+) -> None:
+    for is_erased in (False, True):
+        for make, minutes, status, reason in [
+            (live_grant, 60, "ended", "expired"),
+            (request, 24 * 60, "lapsed", None),
+        ]:
+            with case(subtests, status=status, is_erased=is_erased):
+                grant = make(agent, reader)
+                if is_erased:
+                    factories.erase(agent)
+                age(grant, minutes=minutes - 0.5)
+                assert AccessGrant.next_due() is None
+                age(grant, minutes=0.5)
+                assert AccessGrant.next_due() is grant
+                grant.end_as_due()
+                assert (grant.status, grant.end_reason) == (status, reason)
+                assert grant.ended_at is not None
+                assert last_record(agent).action == f"memory_access_{status}"
+                assert AccessGrant.next_due() is None
+
+
+def test_a_grant_that_could_not_be_ended_is_left_out_of_the_next_search(
+    agent: Agent, reader: User
+) -> None:
+    first = live_grant(agent, reader)
+    second = live_grant(agent, factories.user(account=agent.account))
+    age(first, hours=3)
+    age(second, hours=2)
+
+    assert AccessGrant.next_due() is first
+    assert AccessGrant.next_due(except_for=[first.id]) is second
+
+
+# -- the closing note -----------------------------------------------------------------------------
+
+
+def test_the_user_writes_one_note_after_the_end(agent: Agent, reader: User, subtests: Any) -> None:
+    grant = live_grant(agent, reader)
+    for end in (lambda: grant.end(user=reader), lambda: age(grant, hours=2)):
+        with case(subtests):
+            end()
+            grant.close("  it had merged two greetings ", user=reader)
+            assert (grant.status, grant.closing_note) == ("ended", "it had merged two greetings")
+            record = last_record(agent)
+            assert (record.action, record.user_id) == ("memory_access_noted", reader.id)
+            assert record.sealed == {"note": "it had merged two greetings"}
+            with pytest.raises(Refused, match="already written"):
+                grant.close("and one thing more", user=reader)
+
+
+def test_an_invalid_note_or_one_by_another_user_is_refused(
+    agent: Agent, reader: User, subtests: Any
+) -> None:
+    grant = live_grant(agent, reader)
+    grant.end(user=reader)
+
+    for note in ("", "  ", "x" * 501, None):
+        with case(subtests, note=note and note[:5]), pytest.raises(InvalidValue, match="closing"):
+            grant.close(note, user=reader)
+    with pytest.raises(Refused, match="only the user who had the access"):
+        grant.close("it was nothing", user=factories.user(account=agent.account))
+
+
+def test_no_note_is_written_before_the_end_or_without_a_grant(agent: Agent, reader: User) -> None:
+    live = live_grant(agent, reader)
+    waiting = request(factories.agent(account=agent.account), reader)
+
+    for grant in (live, waiting):
+        with pytest.raises(Refused, match="once the access has ended"):
+            grant.close("it had merged two greetings", user=reader)
