@@ -10,6 +10,7 @@ from refine.extensions import db
 from refine.models import AgentMemory, AuditLog
 from refine.models.integrity import verify_all
 from tests import factories, sql
+from tests.models.cases import case
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 
@@ -35,25 +36,24 @@ def problems() -> list[str]:
 # -- derived columns -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("content", "tokens"),
-    [
+def test_tokens_are_a_quarter_of_the_characters_rounded_up(app, subtests):
+    memory = factories.memory(factories.agent())
+
+    for content, tokens in [
         ("x", 1),
         ("four", 1),
         ("fives", 2),
         ("  trimmed \n", 2),
         ("é" * 8, 2),
         ("😀" * 10_000, 2_500),
-    ],
-)
-def test_tokens_are_a_quarter_of_the_characters_rounded_up(app, content, tokens):
-    memory = factories.memory(factories.agent(), content)
-
-    assert memory.token_estimate == tokens
-    assert is_right(memory)
+    ]:
+        with subtests.test(content=content[:9]):
+            memory.content = content
+            assert memory.token_estimate == tokens
+            assert is_right(memory)
 
 
-def test_contents_that_differ_in_case_and_margins_alone_have_one_hash(app):
+def test_contents_that_differ_only_in_case_and_margins_have_one_hash(app):
     agent = factories.agent()
 
     one, other = factories.memory(agent, "Same Words"), factories.memory(agent, "\tsame words ")
@@ -74,13 +74,13 @@ def test_other_contents_and_other_agents_have_other_hashes(app):
     assert len(hashes) == 3
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
+def test_every_write_keeps_the_derived_columns_right(app, subtests):
+    memory = factories.memory(factories.agent())
+
+    for field, value in [
         ("content", "other words, and more of them"),
         ("memory_type", "journal"),
-        ("constitutional", True),
-        ("tags", ["voice", "audio"]),
+        ("tags", ["audio", "voice"]),
         ("created_at", NOW),
         ("created_at", datetime(2026, 3, 4, 12, tzinfo=timezone(timedelta(hours=2)))),
         ("recorded_at", NOW),
@@ -88,36 +88,31 @@ def test_other_contents_and_other_agents_have_other_hashes(app):
         ("source", "letta"),
         ("source_id", "block-1"),
         ("extra", '{"a": 1}'),
-    ],
-)
-def test_every_write_keeps_the_derived_columns_right(app, field, value):
-    memory = factories.memory(factories.agent())
-    db.session.commit()
-
-    setattr(memory, field, value)
-
-    assert is_right(memory)
-    assert getattr(memory, field) == value or field == "tags"
+        ("extra", None),
+        ("constitutional", True),
+    ]:
+        with subtests.test(field=field):
+            setattr(memory, field, value)
+            assert is_right(memory)
+            assert getattr(memory, field) == value
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
+def test_a_memory_added_with_any_field_has_the_right_derived_columns(app, subtests):
+    agent = factories.agent()
+
+    for fields in [
         {"created_at": datetime(2020, 1, 1, tzinfo=timezone(timedelta(hours=-8)))},
         {"created_at": NOW, "recorded_at": NOW, "updated_at": NOW},
         {"tags": ["voice", "voice", "audio"], "constitutional": True},
         {"source": "mem0", "source_id": "7", "extra": "text"},
         {"id": 10**17},
         {"discarded_at": NOW},
-    ],
-)
-def test_a_memory_made_with_any_field_has_the_right_derived_columns(app, fields):
-    memory = factories.memory(factories.agent(), "some words", **fields)
-
-    assert is_right(memory)
+    ]:
+        with subtests.test(fields=fields):
+            assert is_right(factories.memory(agent, "some words", **fields))
 
 
-def test_tags_changed_in_place_are_stored_and_covered(app):
+def test_tags_changed_in_place_are_stored_and_digested(app):
     memory = factories.memory(factories.agent(), tags=["relational"])
     db.session.commit()
 
@@ -128,7 +123,7 @@ def test_tags_changed_in_place_are_stored_and_covered(app):
     assert memory.tags == ["relational", "voice"]
 
 
-def test_a_time_without_zone_is_refused(app):
+def test_a_time_without_a_zone_is_refused(app):
     memory = AgentMemory(
         agent=factories.agent(),
         content="words",
@@ -140,7 +135,7 @@ def test_a_time_without_zone_is_refused(app):
         db.session.flush()
 
 
-def test_a_change_moves_the_time_of_the_last_change_alone(app):
+def test_a_change_updates_only_updated_at(app):
     memory = factories.memory(factories.agent(), created_at=NOW, recorded_at=NOW, updated_at=NOW)
     db.session.commit()
 
@@ -151,7 +146,7 @@ def test_a_change_moves_the_time_of_the_last_change_alone(app):
     assert (memory.created_at, memory.recorded_at) == (NOW, NOW)
 
 
-def test_a_flush_that_changes_nothing_of_the_row_leaves_it_as_it_was(app):
+def test_a_flush_without_changes_leaves_the_row_as_it_was(app):
     memory = factories.memory(factories.agent(), tags=["voice"])
     db.session.commit()
     before = sql.snapshot()
@@ -165,32 +160,37 @@ def test_a_flush_that_changes_nothing_of_the_row_leaves_it_as_it_was(app):
 # -- content ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "content", ["", " \n\t", "x" * 10_001, "nul \x00", "half \ud83d", None, 7, ["x"], b"x"]
-)
-def test_content_that_breaks_a_rule_is_refused(app, content):
-    with pytest.raises(InvalidValue, match="content"):
-        AgentMemory(agent=factories.agent(), content=content)
-
-
-@pytest.mark.parametrize(
-    "content", ["x", "x" * 10_000, "😀é\u200b\u202e\r\n.", "  " + "x" * 10_000]
-)
-def test_content_of_1_to_10000_characters_is_kept_as_it_is_trimmed(app, content):
-    memory = factories.memory(factories.agent(), content)
-    db.session.commit()
-
-    assert memory.content == content.strip()
-
-
-def test_content_that_breaks_a_rule_leaves_the_old_one(app):
-    memory = factories.memory(factories.agent(), "old words")
-
-    with pytest.raises(InvalidValue):
-        memory.content = "\x00"
-
-    assert memory.content == "old words"
+def test_invalid_fields_are_refused_and_the_old_ones_stay(app, subtests):
+    agent = factories.agent()
+    memory = factories.memory(agent, "old words")
+    contents = ["", " \n\t", "x" * 10_001, "nul \x00", "half \ud83d", None, 7, ["x"], b"x"]
+    for field, message, values in [
+        ("content", "content", contents),
+        (
+            "tags",
+            "audio, somatic, voice, relational",
+            ["voice", ["Voice"], ["secret"], [7], None, 5],
+        ),
+        ("memory_type", "core, journal", ["Core", "", "note", None, ["core"]]),
+    ]:
+        for value in values:
+            with subtests.test(field=field, value=str(value)[:10]):
+                with pytest.raises(InvalidValue, match=message):
+                    AgentMemory(**{"agent": agent, "content": "words", field: value})
+                with pytest.raises(InvalidValue, match=message):
+                    setattr(memory, field, value)
+    assert (memory.content, memory.tags, memory.memory_type) == ("old words", [], "core")
     assert is_right(memory)
+
+
+def test_content_of_1_to_10000_characters_is_kept_trimmed(app, subtests):
+    memory = factories.memory(factories.agent())
+
+    for content in ["x", "x" * 10_000, "😀é\u200b\u202e\r\n.", "  " + "x" * 10_000]:
+        with subtests.test(content=content[:9]):
+            memory.content = content
+            db.session.commit()
+            assert memory.content == content.strip()
 
 
 def test_the_stored_columns_never_hold_the_text(app):
@@ -211,41 +211,19 @@ def test_two_sealings_of_one_text_differ(app):
     assert one.sealed_content != other.sealed_content
 
 
-@pytest.mark.parametrize("again", ["the same words", "  the same words\n"])
-def test_setting_the_content_that_stands_changes_nothing(app, again):
+def test_setting_the_same_content_changes_nothing(app):
     memory = factories.memory(factories.agent(), "the same words")
     db.session.commit()
     before = sql.snapshot()
 
-    memory.content = again
-    db.session.commit()
+    for again in ["the same words", "  the same words\n"]:
+        memory.content = again
+        db.session.commit()
 
     assert sql.snapshot() == before
 
 
-def test_extra_text_is_kept_and_taken_away(app):
-    memory = factories.memory(factories.agent(), extra="more")
-    db.session.commit()
-
-    memory.extra = None
-
-    assert is_right(memory)
-    assert memory.extra is None
-
-
-@pytest.mark.parametrize("tags", ["voice", ["Voice"], ["secret"], [7], None, 5])
-def test_unknown_tags_are_refused(app, tags):
-    with pytest.raises(InvalidValue, match="audio, somatic, voice, relational"):
-        AgentMemory(agent=factories.agent(), content="words", tags=tags)
-
-
-@pytest.mark.parametrize("memory_type", ["Core", "", "note", None, ["core"]])
-def test_an_unknown_type_is_refused(app, memory_type):
-    with pytest.raises(InvalidValue, match="core, journal"):
-        AgentMemory(agent=factories.agent(), content="words", memory_type=memory_type)
-
-
-def test_the_same_source_is_imported_once_for_an_agent(app):
+def test_a_source_is_imported_once_for_each_agent(app):
     agent = factories.agent()
     factories.memory(agent, source="letta", source_id="1")
     factories.memory(factories.agent(), source="letta", source_id="1")
@@ -258,27 +236,7 @@ def test_the_same_source_is_imported_once_for_an_agent(app):
 # -- predicates ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("fields", "is_locked"),
-    [
-        ({}, False),
-        ({"tags": ["relational"]}, False),
-        ({"constitutional": True}, True),
-        ({"tags": ["audio"]}, True),
-        ({"tags": ["somatic"]}, True),
-        ({"tags": ["voice", "relational"]}, True),
-    ],
-)
-def test_a_memory_is_locked_by_its_flag_or_by_a_tag_here_and_in_a_query(app, fields, is_locked):
-    memory = factories.memory(factories.agent(), **fields)
-
-    found = db.session.scalar(select(AgentMemory.id).where(AgentMemory.is_locked))
-
-    assert memory.is_locked == is_locked
-    assert (found == memory.id) == is_locked
-
-
-def test_a_ledger_entry_shows_data_apart_from_flags(app):
+def test_a_ledger_entry_shows_content_tags_and_figures(app):
     memory = factories.memory(
         factories.agent(), "words", tags=["relational"], created_at=NOW, constitutional=True
     )
@@ -295,27 +253,25 @@ def test_a_ledger_entry_shows_data_apart_from_flags(app):
     }
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
+def test_the_state_digest_changes_with_every_part_of_the_state(app, subtests):
+    memory = factories.memory(factories.agent())
+    before = memory.state_digest
+
+    for field, value in [
         ("content", "other"),
         ("memory_type", "journal"),
         ("constitutional", True),
         ("tags", ["voice"]),
         ("created_at", NOW),
         ("discarded_at", NOW),
-    ],
-)
-def test_the_state_digest_changes_with_every_part_of_the_state(app, field, value):
-    memory = factories.memory(factories.agent())
-    before = memory.state_digest
-
-    setattr(memory, field, value)
-
-    assert memory.state_digest != before
+    ]:
+        with case(subtests, field=field):
+            assert memory.state_digest == before
+            setattr(memory, field, value)
+            assert memory.state_digest != before
 
 
-def test_the_state_digest_is_blind_to_when_a_memory_was_discarded(app):
+def test_the_state_digest_ignores_when_a_memory_was_discarded(app):
     memory = factories.memory(factories.agent(), discarded_at=NOW)
     before = memory.state_digest
 
@@ -342,7 +298,7 @@ def test_discarding_is_soft_and_recorded(app):
     assert "canary" not in str(record.data)
 
 
-def test_restoring_brings_a_memory_back_as_it_was_and_is_recorded(app):
+def test_restoring_brings_back_the_memory_unchanged_and_is_recorded(app):
     memory = factories.memory(factories.agent(), "words")
     before = memory.image()
     memory.discard()
@@ -369,16 +325,16 @@ def test_toggling_the_flag_is_recorded(app, constitutional):
     assert record.data["mass_after"] == memory.token_estimate
 
 
-@pytest.mark.parametrize("verb", ["discard", "restore", "set_constitutional"])
-def test_a_verb_that_changes_nothing_records_nothing(app, verb):
-    memory = factories.memory(
-        factories.agent(), discarded_at=NOW if verb == "discard" else None, constitutional=False
-    )
+def test_a_verb_that_changes_nothing_records_nothing(app):
+    agent = factories.agent()
+    kept, discarded = factories.memory(agent), factories.memory(agent, discarded_at=NOW)
 
-    getattr(memory, verb)(*([False] if verb == "set_constitutional" else []))
+    discarded.discard()
+    kept.restore()
+    kept.set_constitutional(False)
 
-    assert factories.records(memory.agent) == []
-    assert memory.discarded_at == (NOW if verb == "discard" else None)
+    assert factories.records(agent) == []
+    assert (kept.discarded_at, discarded.discarded_at) == (None, NOW)
 
 
 def test_a_constitutional_memory_cannot_be_discarded(app):
@@ -399,22 +355,21 @@ def test_a_constitutional_memory_can_be_restored_and_stays_constitutional(app):
     assert (memory.discarded, memory.constitutional) == (False, True)
 
 
-@pytest.mark.parametrize("verb", ["discard", "restore", "toggle"])
-def test_the_memories_stay_verifiable_after_every_verb(app, verb):
-    memory = factories.memory(factories.agent(), tags=["voice"])
+def test_memories_stay_verifiable_after_every_verb(app):
+    agent = factories.agent()
+    discarded, restored, toggled = (factories.memory(agent, tags=["voice"]) for _ in range(3))
     db.session.commit()
 
-    memory.discard()
-    if verb == "restore":
-        memory.restore()
-    if verb == "toggle":
-        memory.set_constitutional(True)
-        memory.set_constitutional(False)
+    discarded.discard()
+    restored.discard()
+    restored.restore()
+    toggled.set_constitutional(True)
+    toggled.set_constitutional(False)
 
     assert problems() == []
 
 
-def test_a_verb_works_on_what_stands_in_the_database_not_on_what_was_read(app):
+def test_a_verb_decides_by_the_stored_row_not_by_an_old_copy(app):
     memory = factories.memory(factories.agent())
     db.session.commit()
     assert not memory.constitutional
@@ -424,7 +379,7 @@ def test_a_verb_works_on_what_stands_in_the_database_not_on_what_was_read(app):
         memory.discard()
 
 
-def test_the_locked_memories_are_the_agents_alone(app):
+def test_only_the_agents_own_memories_are_locked(app):
     agent, other = factories.agent("mine"), factories.agent("theirs")
     ids = [memory.id for memory in db.session.scalars(select(AgentMemory))]
 
@@ -434,7 +389,7 @@ def test_the_locked_memories_are_the_agents_alone(app):
     assert list(AgentMemory.locked(other, ids)) == [ids[1]]
 
 
-def test_what_is_not_stored_yet_has_no_verbs_and_no_record(app):
+def test_a_memory_that_is_not_stored_yet_has_no_verbs(app):
     agent = factories.agent()
     memory = AgentMemory(agent=agent, content="not stored yet")
 

@@ -1,0 +1,198 @@
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+
+from refine.errors import Ambiguous, InvalidValue, NotFound
+from refine.extensions import db
+from refine.models import Agent
+from refine.models.agent import AUTHORED_FIELDS, PROMPTS
+from refine.prompts import default_prompt
+from tests import factories, sql
+from tests.models.cases import case
+
+NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
+
+
+# -- finding ---------------------------------------------------------------------------------------
+
+
+def test_an_agent_is_found_by_name_or_id_and_the_id_goes_first(app):
+    ada, twin, two = (factories.agent(name=name) for name in ("Ada", "Ada", "Ada Two"))
+    factories.agent(name=str(ada.id))
+    digits = factories.agent(name="00012345678901234567890")
+
+    assert Agent.named("Ada Two") is two
+    assert Agent.named(str(twin.id)) is twin
+    assert Agent.named(str(ada.id)) is ada
+    assert Agent.named(digits.name) is digits
+
+
+def test_an_unknown_agent_is_not_found(app, subtests):
+    factories.agent(name="Ada")
+
+    for reference in ["Eve", "ada", "999999999999999999", "9" * 30, "²", ""]:
+        with subtests.test(reference=reference), pytest.raises(NotFound):
+            Agent.named(reference)
+
+
+def test_an_ambiguous_name_is_refused_with_the_ids(app):
+    agents = [factories.agent(name="Ada"), factories.agent(name="Ada")]
+
+    with pytest.raises(Ambiguous) as refusal:
+        Agent.named("Ada")
+
+    assert str(refusal.value).endswith(": " + ", ".join(str(agent.id) for agent in agents))
+
+
+# -- settings with defaults ------------------------------------------------------------------------
+
+
+def test_the_effective_threshold_is_the_agents_own_or_75_percent(app, subtests):
+    agent = factories.agent(refinement_threshold=0.8)
+
+    for own, effective in [
+        *((blank, 0.75) for blank in (None, "", " ")),
+        (0.9, 0.9),
+        (1, 1.0),
+        ("0.0001", 1e-4),
+    ]:
+        with subtests.test(own=own):
+            agent.refinement_threshold = own
+            db.session.commit()
+            assert agent.effective_refinement_threshold == effective
+            assert type(agent.effective_refinement_threshold) is float
+            assert agent.threshold == Decimal(str(effective))
+            is_default = own is None or not str(own).strip()
+            assert agent.refinement_threshold == (None if is_default else effective)
+
+
+def test_invalid_settings_are_refused_and_the_old_ones_stay(app, subtests):
+    agent = factories.agent(refinement_threshold=0.8)
+    lines = ("", "two\nlines", "x" * 201, None, 7)
+    for field, values in {
+        "refinement_threshold": (0, -0.1, 1.0001, 0.12345, True, "x", [], "nan"),
+        "core_token_budget": (0, -1, 10_000_001, 5.0, "5000", True, None),
+        "name": lines,
+        "model_id": lines,
+        **dict.fromkeys(PROMPTS, ("x" * 10_001,)),
+    }.items():
+        before = getattr(agent, field)
+        for value in values:
+            with subtests.test(field=field, value=str(value)[:10]):
+                with pytest.raises(InvalidValue, match=field):
+                    setattr(agent, field, value)
+                assert getattr(agent, field) == before
+
+
+def test_an_unset_or_blank_prompt_means_the_default(app, subtests):
+    agent = factories.agent()
+
+    for own, kept in [(None, None), ("", None), ("  \n ", None), ("  gently ", "gently")]:
+        with subtests.test(own=own):
+            agent.refinement_prompt = own
+            effective = kept or default_prompt("refinement_prompt")
+            assert agent.refinement_prompt == kept
+            assert agent.effective_refinement_prompt == effective
+            assert agent.authored("refinement_prompt") == (effective, kept is None)
+
+
+def test_a_field_that_was_not_set_shows_its_default(app, subtests):
+    agent = factories.agent(name="Ada")
+
+    for field in AUTHORED_FIELDS:
+        with subtests.test(field=field):
+            value, is_default = agent.authored(field)
+            assert is_default == (field != "name")
+            assert value
+
+
+def test_prompts_of_up_to_10000_characters_are_sealed_at_rest(app):
+    prompt = "c4n4ry" + "x" * 9_994
+    agent = factories.agent(**dict.fromkeys(PROMPTS, prompt))
+    db.session.commit()
+
+    for field in PROMPTS:
+        assert getattr(agent, field) == prompt
+        assert b"c4n4ry" not in sql.value(f"SELECT {field} FROM agents")
+
+
+# -- authoring -------------------------------------------------------------------------------------
+
+
+def test_a_change_by_the_agent_is_recorded_with_its_values_sealed(app):
+    agent = factories.agent(system_prompt="old canary")
+
+    agent.author("system_prompt", "new canary", at=NOW)
+    agent.author("system_prompt", " new canary ")  # changes nothing
+
+    (record,) = factories.records(agent)
+    assert record.action == "agent_settings_update"
+    assert record.data == {"field": "system_prompt", "by": "agent", "characters": 10}
+    assert record.sealed == {"before": "old canary", "after": "new canary"}
+    assert record.created_at == NOW
+
+
+def test_authoring_a_reflection_prompt_turns_daily_reflection_on_and_the_default_off(app):
+    agent = factories.agent()
+    agent.reflection_prompt = "Keep what rhymes."  # as the platform may write it
+    assert not agent.reflects_daily
+
+    agent.author("reflection_prompt", "Keep what rhymes.")
+    on = agent.reflects_daily
+    agent.author("refinement_prompt", "Be brief.")
+    agent.author("reflection_prompt", None)
+
+    assert (on, agent.reflects_daily) == (True, False)
+    recorded = [record.data.get("reflects_daily") for record in factories.records(agent)]
+    assert recorded == [True, None, False]
+
+
+# -- needing refinement ----------------------------------------------------------------------------
+
+
+def test_an_erased_agent_needs_no_refinement_and_shows_no_length_of_a_prompt(app):
+    agent = factories.agent("a memory", system_prompt="I am Ada.")
+    assert agent.needs_refinement()
+    assert agent.characters_of("system_prompt") == 9
+
+    factories.erase(agent)
+
+    assert not agent.needs_refinement()
+    assert agent.characters_of("system_prompt") is None
+
+
+def test_an_available_agent_with_an_unlocked_memory_needs_refinement_when_due(app, subtests):
+    agent = factories.agent()
+    memory = factories.memory(agent)
+    # a Wednesday; the last default slot was on Monday at 04:00
+    last_slot = datetime(2026, 3, 2, 4, tzinfo=UTC)
+    for needs_it, row, fields in [
+        (True, agent, {}),
+        (True, agent, {"last_refinement_at": last_slot.replace(hour=3)}),
+        (False, agent, {"last_refinement_at": last_slot}),
+        (False, agent, {"active": False}),
+        (False, agent, {"paused": True}),
+        (True, memory, {"tags": ["relational"]}),
+        (False, memory, {"tags": ["relational", "voice"]}),
+        (False, memory, {"tags": ["audio"]}),
+        (False, memory, {"tags": ["somatic"]}),
+        (False, memory, {"constitutional": True}),
+        (False, memory, {"memory_type": "journal"}),
+        (False, memory, {"discarded_at": NOW}),
+    ]:
+        with case(subtests, fields=fields):
+            for name, value in fields.items():
+                setattr(row, name, value)
+            assert agent.needs_refinement(NOW) == needs_it
+
+
+def test_an_agent_over_its_budget_needs_refinement_between_slots(app, subtests):
+    agent = factories.agent(last_refinement_at=NOW)
+    factories.ledger(agent, 10, 20)
+
+    for budget, is_over in [(29, True), (30, False), (31, False)]:
+        with subtests.test(budget=budget):
+            agent.core_token_budget = budget
+            assert agent.needs_refinement(NOW) == is_over
+            assert agent.is_over_budget == is_over
