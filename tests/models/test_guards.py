@@ -38,6 +38,10 @@ REWRITE = "UPDATE agent_memories SET content = 'other' WHERE id = {}"
 
 @pytest.fixture
 def vow(app):
+    return constitutional_memory()
+
+
+def constitutional_memory():
     """A constitutional memory, committed, of an agent that has a chain."""
     memory = factories.memory(factories.agent(), "a vow", constitutional=True)
     memory.agent.record("memory_saved")
@@ -50,41 +54,43 @@ def record(memory, action="memory_constitutional_toggle", becomes=False, *, of=N
     return template.format(action, (of or memory).id, str(becomes).lower(), memory.agent_id)
 
 
-def refused(*statements):
-    """Whether the database's guards refuse the transaction, and nothing of it remains."""
+def assert_all_refused(subtests, transactions):
+    """Each transaction, by what it does, is refused and changes nothing."""
     db.session.commit()
     before = sql.snapshot()
-    with pytest.raises(DBAPIError) as error:
-        sql.run(*statements)
-    assert sql.snapshot() == before
-    return error.value.orig.sqlstate == REFUSED
+    for number, statements in enumerate(transactions):
+        with subtests.test(number=number, last=statements[-1]):
+            with pytest.raises(DBAPIError) as error:
+                sql.run(*statements)
+            assert error.value.orig.sqlstate == REFUSED
+            assert sql.snapshot() == before
 
 
 # -- the audit log is append-only ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE audit_logs SET action = 'x'",
-        "UPDATE audit_logs SET action = 'x' WHERE false",
-        "UPDATE audit_logs SET action = action",
-        "DELETE FROM audit_logs",
-        "DELETE FROM audit_logs WHERE false",
-        "TRUNCATE audit_logs",
-        "TRUNCATE agents CASCADE",
-        """MERGE INTO audit_logs a USING (SELECT 1) s ON true
-           WHEN MATCHED THEN UPDATE SET action = 'x'""",
-        """INSERT INTO audit_logs SELECT * FROM audit_logs
-           ON CONFLICT (id) DO UPDATE SET action = 'x'""",
-        "WITH gone AS (DELETE FROM audit_logs RETURNING 1) SELECT * FROM gone",
-    ],
-)
-def test_the_audit_log_refuses_every_change(vow, statement):
-    assert refused(statement)
-
-
-def test_the_audit_log_takes_new_records(vow):
+def test_the_audit_log_refuses_every_change_and_accepts_new_records(vow, subtests):
+    assert_all_refused(
+        subtests,
+        [
+            ["UPDATE audit_logs SET action = 'x'"],
+            ["UPDATE audit_logs SET action = 'x' WHERE false"],
+            ["UPDATE audit_logs SET action = action"],
+            ["DELETE FROM audit_logs"],
+            ["DELETE FROM audit_logs WHERE false"],
+            ["TRUNCATE audit_logs"],
+            ["TRUNCATE agents CASCADE"],
+            [
+                "MERGE INTO audit_logs a USING (SELECT 1) s ON true"
+                " WHEN MATCHED THEN UPDATE SET action = 'x'"
+            ],
+            [
+                "INSERT INTO audit_logs SELECT * FROM audit_logs"
+                " ON CONFLICT (id) DO UPDATE SET action = 'x'"
+            ],
+            ["WITH gone AS (DELETE FROM audit_logs RETURNING 1) SELECT * FROM gone"],
+        ],
+    )
     sql.run(record(vow, "memory_saved"))
 
     assert sql.value("SELECT count(*) FROM audit_logs") == 2
@@ -93,18 +99,27 @@ def test_the_audit_log_takes_new_records(vow):
 # -- constitutional memories -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        DISCARD,
-        REWRITE,
+CHANGES = [
+    "content = 'other'",
+    "discarded_at = now()",
+    "memory_type = 'journal'",
+    "created_at = created_at - interval '1 day'",
+    "agent_id = (SELECT max(id) FROM agents)",
+]
+MOVES = [
+    "UPDATE agent_memories SET agent_id = (SELECT max(id) FROM agents) WHERE id = {}",
+    "UPDATE agent_memories SET id = 999999 WHERE id = {}",
+    "DELETE FROM agent_memories WHERE id = {}",
+]
+
+
+def test_a_constitutional_memory_refuses_every_change_without_a_permit(vow, subtests):
+    factories.agent()
+    statements = [
         LIFT,
-        "UPDATE agent_memories SET memory_type = 'journal' WHERE id = {}",
-        "UPDATE agent_memories SET created_at = created_at - interval '1 day' WHERE id = {}",
-        "UPDATE agent_memories SET agent_id = (SELECT max(id) FROM agents) WHERE id = {}",
-        "UPDATE agent_memories SET id = 999999 WHERE id = {}",
+        *(f"UPDATE agent_memories SET {change} WHERE id = {{}}" for change in CHANGES),
+        *MOVES,
         "UPDATE agent_memories SET constitutional = false, tags = '{{voice}}' WHERE id = {}",
-        "DELETE FROM agent_memories WHERE id = {}",
         """MERGE INTO agent_memories m USING (SELECT {} AS id) s ON m.id = s.id
            WHEN MATCHED THEN UPDATE SET discarded_at = now()""",
         """MERGE INTO agent_memories m USING (SELECT {} AS id) s ON m.id = s.id
@@ -112,182 +127,128 @@ def test_the_audit_log_takes_new_records(vow):
         """INSERT INTO agent_memories SELECT * FROM agent_memories WHERE id = {}
            ON CONFLICT (id) DO UPDATE SET content = 'other'""",
         "TRUNCATE agent_memories CASCADE",
-    ],
-)
-def test_a_constitutional_memory_refuses_a_stray_change(vow, statement):
-    factories.agent()
-    db.session.commit()
+    ]
 
-    assert refused(statement.format(vow.id))
+    assert_all_refused(subtests, [[statement.format(vow.id)] for statement in statements])
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE agent_memories SET tags = '{{voice,relational}}' WHERE id = {}",
-        "UPDATE agent_memories SET extra = 'more', source = 'mem0' WHERE id = {}",
-        "UPDATE agent_memories SET updated_at = now(), row_digest = 'x' WHERE id = {}",
-        "UPDATE agent_memories SET content = content, created_at = created_at WHERE id = {}",
-    ],
-)
-def test_a_constitutional_memory_takes_tags_and_what_is_no_content(vow, statement):
-    sql.run(statement.format(vow.id))
+def test_a_constitutional_memory_accepts_tags_and_changes_that_lose_nothing(vow, subtests):
+    for change in [
+        "tags = '{voice,relational}'",
+        "extra = 'more', source = 'mem0'",
+        "updated_at = now(), row_digest = 'x'",
+        "content = content, created_at = created_at",
+    ]:
+        with subtests.test(change=change):
+            sql.run(f"UPDATE agent_memories SET {change} WHERE id = {vow.id}")
 
     db.session.expire_all()
     assert vow.constitutional
 
 
-@pytest.mark.parametrize("change", [DISCARD, REWRITE])
-def test_an_ordinary_memory_is_not_guarded(app, change):
-    memory = factories.memory(factories.agent())
-    db.session.commit()
-    before = sql.snapshot()
-
-    sql.run(change.format(memory.id))
-
-    assert sql.snapshot() != before
-
-
-@pytest.mark.parametrize("fields", [{}, {"memory_type": "journal"}, {"discarded_at": clock.now()}])
-def test_no_row_of_a_memory_is_ever_deleted(app, fields):
-    memory = factories.memory(factories.agent(), **fields)
-    db.session.commit()
-
-    with pytest.raises(DBAPIError, match="nothing is purged"):
-        sql.run(f"DELETE FROM agent_memories WHERE id = {memory.id}")
-
-
-def test_any_memory_may_be_made_constitutional(app):
+def test_an_ordinary_memory_may_be_changed_and_made_constitutional(app, subtests):
     memory = factories.memory(factories.agent())
     db.session.commit()
 
-    sql.run(f"UPDATE agent_memories SET constitutional = true WHERE id = {memory.id}")
-
-    db.session.expire_all()
-    assert memory.constitutional
-
-
-def test_a_record_of_this_very_transaction_lifts_the_flag(vow):
-    sql.run(record(vow), LIFT.format(vow.id))
-
-    db.session.expire_all()
-    assert not vow.constitutional
+    for change in (REWRITE, DISCARD, LIFT.replace("false", "true")):
+        with subtests.test(change=change):
+            before = sql.snapshot()
+            sql.run(change.format(memory.id))
+            assert sql.snapshot() != before
 
 
-def test_the_record_comes_first(vow):
-    assert refused(LIFT.format(vow.id), record(vow))
+def test_no_memory_is_ever_deleted(app, subtests):
+    agent = factories.agent()
+    for fields in [{}, {"memory_type": "journal"}, {"discarded_at": clock.now()}]:
+        memory = factories.memory(agent, **fields)
+        db.session.commit()
+        with subtests.test(fields=fields), pytest.raises(DBAPIError, match="nothing is purged"):
+            sql.run(f"DELETE FROM agent_memories WHERE id = {memory.id}")
 
 
-def test_a_record_of_an_earlier_transaction_allows_nothing(vow):
-    sql.run(record(vow))
+def test_a_record_of_the_same_transaction_permits_lifting_the_flag(app, subtests):
+    for name, wrapped in {
+        "plain": lambda permit, lift: [permit, lift],
+        "record in a savepoint": lambda permit, lift: [
+            "SAVEPOINT here",
+            permit,
+            "RELEASE SAVEPOINT here",
+            lift,
+        ],
+        "change in a savepoint": lambda permit, lift: [permit, "SAVEPOINT here", lift],
+    }.items():
+        with subtests.test(name):
+            vow = constitutional_memory()
+            sql.run(*wrapped(record(vow), LIFT.format(vow.id)))
+            db.session.expire_all()
+            assert not vow.constitutional
 
-    assert refused(LIFT.format(vow.id))
 
-
-def test_a_record_of_another_memory_allows_nothing(vow):
+def test_no_other_record_permits_lifting_the_flag(vow, subtests):
     other = factories.memory(vow.agent, "another vow", constitutional=True)
+    other_agent = factories.agent()
+    other_agent.record("memory_saved")
     db.session.commit()
+    toggle, rollback = "memory_constitutional_toggle", "memory_refinement_rollback"
+    lift, discard = LIFT.format(vow.id), DISCARD.format(vow.id)
 
-    assert refused(record(vow, of=other), LIFT.format(vow.id))
+    assert_all_refused(
+        subtests,
+        [
+            [lift, record(vow)],
+            [record(vow, of=other), lift],
+            [RECORD.format(toggle, vow.id, "false", other_agent.id), lift],
+            [RECORD.format(rollback, vow.id, "null", other_agent.id), discard],
+            [record(vow, becomes=True), lift],
+            [record(vow, becomes="null"), lift],
+            ["SAVEPOINT here", record(vow), "ROLLBACK TO SAVEPOINT here", lift],
+            # an old record whose transaction has the same number
+            [record(vow, toggle, old=True), lift],
+            [record(vow, rollback, old=True), lift],
+            *(
+                [record(vow, action), change.format(vow.id)]
+                for action in (
+                    "memory_discarded",
+                    "memory_refinement_delete",
+                    "memory_refinement_update",
+                    "memory_saved",
+                    "memory_restored",
+                )
+                for change in (LIFT, DISCARD, REWRITE)
+            ),
+        ],
+    )
+    sql.run(record(vow))  # in an earlier transaction
+    assert_all_refused(subtests, [[lift]])
 
 
-def test_a_record_in_the_name_of_another_agent_allows_nothing(vow):
-    other = factories.agent()
-    other.record("memory_saved")
-    db.session.commit()
-    foreign = RECORD.format("memory_constitutional_toggle", vow.id, "false", other.id)
+def test_a_toggles_record_permits_nothing_but_the_flag(vow, subtests):
+    factories.agent()
 
-    assert refused(foreign, LIFT.format(vow.id))
-    assert refused(
-        RECORD.format("memory_refinement_rollback", vow.id, "null", other.id),
-        DISCARD.format(vow.id),
+    assert_all_refused(
+        subtests,
+        [
+            [
+                record(vow),
+                f"UPDATE agent_memories SET constitutional = false, {change} WHERE id = {vow.id}",
+            ]
+            for change in CHANGES
+        ],
     )
 
 
-@pytest.mark.parametrize("becomes", [True, "null"])
-def test_a_record_that_does_not_lift_the_flag_allows_nothing(vow, becomes):
-    assert refused(record(vow, becomes=becomes), LIFT.format(vow.id))
-
-
-@pytest.mark.parametrize(
-    "action",
-    ["memory_discarded", "memory_refinement_delete", "memory_refinement_update", "memory_saved"],
-)
-@pytest.mark.parametrize("change", [LIFT, DISCARD, REWRITE])
-def test_no_other_record_is_a_permit(vow, action, change):
-    assert refused(record(vow, action), change.format(vow.id))
-
-
-@pytest.mark.parametrize("change", [LIFT, DISCARD, REWRITE])
-def test_a_record_of_a_restore_permits_no_loss(vow, change):
-    assert refused(record(vow, "memory_restored"), change.format(vow.id))
-
-
-@pytest.mark.parametrize(
-    "also",
-    [
-        "content = 'other'",
-        "discarded_at = now()",
-        "memory_type = 'journal'",
-        "created_at = created_at - interval '1 day'",
-        "agent_id = (SELECT max(id) FROM agents)",
-    ],
-)
-def test_a_toggles_record_allows_the_flag_alone(vow, also):
+def test_a_rollbacks_record_permits_restoring_but_neither_moving_nor_deleting(vow, subtests):
     factories.agent()
-    db.session.commit()
-    lift = f"UPDATE agent_memories SET constitutional = false, {also} WHERE id = {vow.id}"
-
-    assert refused(record(vow), lift)
-
-
-def test_a_record_that_was_rolled_back_to_a_savepoint_allows_nothing(vow):
-    assert refused("SAVEPOINT here", record(vow), "ROLLBACK TO SAVEPOINT here", LIFT.format(vow.id))
-
-
-def test_a_record_in_a_savepoint_that_was_released_counts(vow):
-    sql.run("SAVEPOINT here", record(vow), "RELEASE SAVEPOINT here", LIFT.format(vow.id))
-
-    db.session.expire_all()
-    assert not vow.constitutional
-
-
-def test_a_change_within_a_savepoint_sees_the_record_of_its_transaction(vow):
-    sql.run(record(vow), "SAVEPOINT here", LIFT.format(vow.id))
-
-    db.session.expire_all()
-    assert not vow.constitutional
-
-
-@pytest.mark.parametrize("action", ["memory_constitutional_toggle", "memory_refinement_rollback"])
-def test_an_old_record_whose_transaction_has_the_same_number_allows_nothing(vow, action):
-    assert refused(record(vow, action, old=True), LIFT.format(vow.id))
-
-
-def test_a_rollbacks_record_restores_a_memory_of_its_agent(vow):
+    permit = record(vow, "memory_refinement_rollback", "null")
     restore = (
         "UPDATE agent_memories SET content = 'older', constitutional = false,"
         f" created_at = now(), memory_type = 'journal' WHERE id = {vow.id}"
     )
 
-    sql.run(record(vow, "memory_refinement_rollback", "null"), restore)
+    assert_all_refused(subtests, [[permit, move.format(vow.id)] for move in MOVES])
+    sql.run(permit, restore)
 
     assert sql.value("SELECT content FROM agent_memories") == b"older"
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        "UPDATE agent_memories SET agent_id = (SELECT max(id) FROM agents) WHERE id = {}",
-        "UPDATE agent_memories SET id = 999999 WHERE id = {}",
-        "DELETE FROM agent_memories WHERE id = {}",
-    ],
-)
-def test_not_even_a_rollback_moves_or_deletes_a_memory(vow, change):
-    factories.agent()
-    db.session.commit()
-
-    assert refused(record(vow, "memory_refinement_rollback", "null"), change.format(vow.id))
 
 
 def test_the_application_writes_the_record_before_the_change(vow):
@@ -297,7 +258,7 @@ def test_the_application_writes_the_record_before_the_change(vow):
     assert sql.value("SELECT constitutional FROM agent_memories") is False
 
 
-def test_the_orm_cannot_change_a_constitutional_memory_past_its_verbs(vow):
+def test_the_orm_cannot_change_a_constitutional_memory_without_its_verbs(vow):
     vow.content = "another vow"
 
     with pytest.raises(IntegrityError, match="is constitutional"):
@@ -308,7 +269,7 @@ def test_the_orm_cannot_change_a_constitutional_memory_past_its_verbs(vow):
 
 
 @pytest.mark.parametrize("status", ["queued", "running"])
-def test_the_database_holds_one_live_session_an_agent(app, status):
+def test_the_database_refuses_a_second_live_session_of_an_agent(app, status):
     session = factories.session()
 
     with pytest.raises(IntegrityError, match="uq_refinement_sessions_live_agent"):
@@ -376,7 +337,7 @@ OUT_OF_RANGE = [
 ]
 
 
-def test_the_database_refuses_what_is_out_of_range(row_of_each, subtests):
+def test_the_database_refuses_values_out_of_range(row_of_each, subtests):
     for table, change, constraint in OUT_OF_RANGE:
         with (
             subtests.test(table=table, change=change),
@@ -385,47 +346,47 @@ def test_the_database_refuses_what_is_out_of_range(row_of_each, subtests):
             sql.run(f"UPDATE {table} SET {change}")
 
 
-@pytest.mark.parametrize(
-    ("statement", "constraint"),
-    [
-        ("INSERT INTO accounts (name, slug) SELECT name, slug FROM accounts", "uq_accounts_slug"),
-        (
-            "INSERT INTO users (account_id, email) SELECT account_id, upper(email) FROM users",
-            "uq_users_email",
-        ),
-        (
-            """INSERT INTO data_keys (purpose, wrapped, wrapped_by)
-               VALUES ('platform', 'x', 'x')""",
-            "uq_data_keys_platform",
-        ),
-        (
-            "INSERT INTO chain_heads (account_id) SELECT account_id FROM chain_heads"
-            " WHERE account_id IS NOT NULL",
-            "uq_chain_heads_owner",
-        ),
-        (
-            """INSERT INTO agents (account_id, data_key_id, name, model_id)
-               SELECT account_id, data_key_id, 'x', 'x' FROM agents""",
-            "uq_agents_data_key_id",
-        ),
-        (
-            """INSERT INTO api_tokens (kind, account_id, token_hash, hint)
-               SELECT kind, account_id, token_hash, hint FROM api_tokens""",
-            "uq_api_tokens_token_hash",
-        ),
-        (
-            """INSERT INTO audit_logs (chain_id, sequence, action, data, created_at, hash)
-               SELECT chain_id, sequence, action, data, created_at, hash FROM audit_logs""",
-            "uq_audit_logs_chain_id_sequence",
-        ),
-    ],
-)
-def test_the_database_refuses_a_second_one(row_of_each, statement, constraint):
-    with pytest.raises(IntegrityError, match=constraint):
-        sql.run(statement)
+SECOND_ONES = [
+    ("INSERT INTO accounts (name, slug) SELECT name, slug FROM accounts", "uq_accounts_slug"),
+    (
+        "INSERT INTO users (account_id, email) SELECT account_id, upper(email) FROM users",
+        "uq_users_email",
+    ),
+    (
+        """INSERT INTO data_keys (purpose, wrapped, wrapped_by)
+           VALUES ('platform', 'x', 'x')""",
+        "uq_data_keys_platform",
+    ),
+    (
+        "INSERT INTO chain_heads (account_id) SELECT account_id FROM chain_heads"
+        " WHERE account_id IS NOT NULL",
+        "uq_chain_heads_owner",
+    ),
+    (
+        """INSERT INTO agents (account_id, data_key_id, name, model_id)
+           SELECT account_id, data_key_id, 'x', 'x' FROM agents""",
+        "uq_agents_data_key_id",
+    ),
+    (
+        """INSERT INTO api_tokens (kind, account_id, token_hash, hint)
+           SELECT kind, account_id, token_hash, hint FROM api_tokens""",
+        "uq_api_tokens_token_hash",
+    ),
+    (
+        """INSERT INTO audit_logs (chain_id, sequence, action, data, created_at, hash)
+           SELECT chain_id, sequence, action, data, created_at, hash FROM audit_logs""",
+        "uq_audit_logs_chain_id_sequence",
+    ),
+]
 
 
-def test_what_refers_to_a_thing_keeps_it_from_being_deleted(app):
+def test_the_database_refuses_a_second_row_of_the_same_kind(row_of_each, subtests):
+    for statement, constraint in SECOND_ONES:
+        with subtests.test(constraint), pytest.raises(IntegrityError, match=constraint):
+            sql.run(statement)
+
+
+def test_a_row_that_others_refer_to_cannot_be_deleted(app):
     session = factories.session()
 
     for table in ("agents", "accounts", "data_keys", "agent_memories", "refinement_sessions"):

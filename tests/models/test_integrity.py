@@ -1,6 +1,6 @@
 """Whole attacks: rows replaced, replayed, exchanged and forged by somebody who has no key of ours.
 
-What a single changed column comes to is in ``test_verification``.
+What a single changed column comes to is in ``audit/test_verification``.
 """
 
 import hashlib

@@ -1,0 +1,71 @@
+import pytest
+from argon2 import PasswordHasher
+
+from refine.errors import InvalidValue, Refused
+from refine.extensions import db
+from refine.models import User
+from refine.models.people.user import DUMMY_PASSWORD_HASH
+from tests import factories
+from tests.factories import PASSWORD
+
+
+@pytest.fixture
+def account(app):
+    return factories.account()
+
+
+def test_a_user_is_found_by_address_whatever_its_case(account):
+    user = factories.user(email="Ada@Example.org", account=account)
+
+    assert User.by_email(" ADA@example.ORG ") is user
+    assert User.by_email("eve@example.org") is None
+    assert user.email == "ada@example.org"
+
+
+def test_a_user_is_registered_once_with_a_password_kept_as_an_argon2id_hash(account):
+    user = User.register(account, "ada@example.org", PASSWORD, role="viewer")
+    db.session.flush()
+
+    assert user.has_password(PASSWORD)
+    assert not user.has_password(PASSWORD.upper())
+    assert user.password_hash.startswith("$argon2id$")
+    assert PASSWORD not in user.password_hash
+    assert (user.account, user.role) == (account, "viewer")
+    assert (user.active, user.site_admin) == (True, False)
+    with pytest.raises(Refused, match="already a user"):
+        User.register(account, "ADA@example.org", PASSWORD)
+
+
+def test_checking_a_password_takes_as_long_for_an_unknown_user():
+    assert not PasswordHasher().check_needs_rehash(DUMMY_PASSWORD_HASH)
+
+
+@pytest.mark.parametrize("stored", [None, "", "not a hash"])
+def test_a_user_without_a_hash_has_no_password(account, stored):
+    assert not User(account=account, email="ada@example.org", password_hash=stored).has_password("")
+
+
+def test_a_password_has_10_to_1000_characters(account):
+    user = factories.user(account=account)
+
+    for length in (10, 1_000):
+        user.set_password("x" * length)
+        assert user.has_password("x" * length)
+    for length in (9, 1_001):
+        with pytest.raises(InvalidValue, match="10 to 1,000"):
+            user.set_password("x" * length)
+    assert user.has_password("x" * 1_000)
+
+
+def test_an_invalid_address_or_role_is_refused(subtests):
+    emails = ("", "ada", "@example.org", "ada@", "a da@example.org", "a\n@b.c", "x" * 254 + "@b", 7)
+    for field, message, values in [
+        ("email", "email", emails),
+        ("role", "admin, viewer", ("owner", "", "Admin", None)),
+    ]:
+        for value in values:
+            with (
+                subtests.test(field=field, value=value),
+                pytest.raises(InvalidValue, match=message),
+            ):
+                User(**{field: value})
