@@ -1,4 +1,4 @@
-"""Everything here is done past the application, by somebody who can switch the guards off."""
+"""Changes made past the application, by somebody who can switch the guards off."""
 
 import pytest
 from sqlalchemy import select
@@ -9,6 +9,7 @@ from refine.models import AgentMemory, AuditLog, ChainHead
 from refine.models.audit import PLATFORM
 from refine.models.integrity import stamp, verify_agent, verify_all
 from tests import factories, sql
+from tests.models.cases import case
 
 
 @pytest.fixture
@@ -40,6 +41,18 @@ def problems():
     return [problem for problem in found if problem is not None]
 
 
+def problems_after(*statements):
+    """The problems that verification finds with these changes, which are then rolled back."""
+    db.session.rollback()
+    connection = db.session.connection()
+    for statement in ("SET LOCAL session_replication_role = replica", *statements):
+        connection.exec_driver_sql(statement)
+    db.session.expire_all()
+    found = [verified.problem for verified in verify_all()]
+    db.session.rollback()
+    return [problem for problem in found if problem is not None]
+
+
 def record_id(agent, sequence):
     return factories.records(agent)[sequence - 1].id
 
@@ -47,7 +60,7 @@ def record_id(agent, sequence):
 # -- chains ----------------------------------------------------------------------------------------
 
 
-def test_chains_that_nobody_touched_are_whole(chain):
+def test_untouched_chains_have_no_problem(chain):
     db.session.rollback()
 
     found = list(verify_all())
@@ -66,39 +79,39 @@ def test_the_platforms_chain_is_checked_by_its_name(app):
     assert [verified.name for verified in verify_all()] == ["platform"]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        "id = id + 1000000",
-        "account_id = NULL",
-        "user_id = NULL",
-        "agent_id = agent_id + 1",
-        "session_id = NULL",
-        "session_id = gen_random_uuid()",
-        "action = 'memory_discarded'",
-        "auditable_type = 'Agent'",
-        "auditable_type = NULL",
-        "auditable_id = '999'",
-        "auditable_id = NULL",
-        """data = '{"n":2,"word":"a b"}'""",
-        """data = '{"n": 1,"word":"a b"}'""",
-        """data = '{"word":"a b","n":1}'""",
-        """data = '{"n":1,"word":"a  b"}'""",
-        "sealed = NULL",
-        "sealed = ''",
-        "sealed = sealed || 'x'",
-        "sealed = (SELECT sealed FROM audit_logs WHERE sequence = 2 AND sealed IS NOT NULL)",
-        "created_at = created_at + interval '1 microsecond'",
-        "hash = repeat('0', 64)",
-    ],
-)
-def test_a_changed_column_of_a_record_is_found_and_named(chain, change):
+RECORD_CHANGES = [
+    "id = id + 1000000",
+    "account_id = NULL",
+    "user_id = NULL",
+    "agent_id = agent_id + 1",
+    "session_id = NULL",
+    "session_id = gen_random_uuid()",
+    "action = 'memory_discarded'",
+    "auditable_type = 'Agent'",
+    "auditable_type = NULL",
+    "auditable_id = '999'",
+    "auditable_id = NULL",
+    """data = '{"n":2,"word":"a b"}'""",
+    """data = '{"n": 1,"word":"a b"}'""",
+    """data = '{"word":"a b","n":1}'""",
+    """data = '{"n":1,"word":"a  b"}'""",
+    "sealed = NULL",
+    "sealed = ''",
+    "sealed = sealed || 'x'",
+    "sealed = (SELECT sealed FROM audit_logs WHERE sequence = 2 AND sealed IS NOT NULL)",
+    "created_at = created_at + interval '1 microsecond'",
+    "hash = repeat('0', 64)",
+]
+
+
+def test_a_changed_column_of_a_record_is_found_and_named(chain, subtests):
     id_ = record_id(chain, 3)
 
-    sql.tamper(f"UPDATE audit_logs SET {change} WHERE id = {id_}")
-
-    named = id_ + 1_000_000 if change.startswith("id") else id_
-    assert problems() == [f"record 3 (id {named}) was altered, added or moved"]
+    for change in RECORD_CHANGES:
+        with subtests.test(change=change):
+            named = id_ + 1_000_000 if change.startswith("id") else id_
+            found = problems_after(f"UPDATE audit_logs SET {change} WHERE id = {id_}")
+            assert found == [f"record 3 (id {named}) was altered, added or moved"]
 
 
 def test_an_empty_sealed_part_is_not_the_same_as_none(app):
@@ -110,13 +123,13 @@ def test_an_empty_sealed_part_is_not_the_same_as_none(app):
     assert problems() == [f"record 1 (id {record.id}) was altered, added or moved"]
 
 
-def test_the_first_bad_record_is_the_one_that_is_named(chain):
+def test_the_first_bad_record_is_named(chain):
     sql.tamper(f"UPDATE audit_logs SET action = 'x' WHERE agent_id = {chain.id} AND sequence > 1")
 
     assert problems() == [f"record 2 (id {record_id(chain, 2)}) was altered, added or moved"]
 
 
-def test_a_record_that_is_gone_is_missed(chain):
+def test_a_deleted_record_is_missed(chain):
     next_id = record_id(chain, 3)
 
     sql.tamper(f"DELETE FROM audit_logs WHERE id = {record_id(chain, 2)}")
@@ -124,7 +137,7 @@ def test_a_record_that_is_gone_is_missed(chain):
     assert problems() == [f"record 2 is missing (the next one is 3, id {next_id})"]
 
 
-def test_a_record_that_is_gone_shows_although_the_others_moved_up(chain):
+def test_a_deleted_record_is_found_even_if_the_others_are_renumbered(chain):
     later = [record_id(chain, 3), record_id(chain, 4)]
 
     sql.tamper(
@@ -136,7 +149,7 @@ def test_a_record_that_is_gone_shows_although_the_others_moved_up(chain):
     assert problems() == [f"record 2 (id {later[0]}) was altered, added or moved"]
 
 
-def test_records_that_were_swapped_are_found(chain):
+def test_swapped_records_are_found(chain):
     second, third = record_id(chain, 2), record_id(chain, 3)
 
     sql.tamper(
@@ -148,17 +161,18 @@ def test_records_that_were_swapped_are_found(chain):
     assert problems() == [f"record 2 (id {third}) was altered, added or moved"]
 
 
-@pytest.mark.parametrize("moves_head", [False, True])
-def test_an_added_record_is_found(chain, moves_head):
-    sql.tamper(
-        f"""INSERT INTO audit_logs
-              (id, chain_id, sequence, agent_id, action, data, created_at, hash)
-            SELECT 777777, chain_id, 5, agent_id, action, data, created_at, hash
-            FROM audit_logs WHERE id = {record_id(chain, 4)}""",
-        f"UPDATE chain_heads SET sequence = 5 WHERE {moves_head} AND agent_id = {chain.id}",
-    )
+def test_an_added_record_is_found(chain, subtests):
+    add = f"""INSERT INTO audit_logs
+                (id, chain_id, sequence, agent_id, action, data, created_at, hash)
+              SELECT 777777, chain_id, 5, agent_id, action, data, created_at, hash
+              FROM audit_logs WHERE id = {record_id(chain, 4)}"""
+    move_head = f"UPDATE chain_heads SET sequence = 5 WHERE agent_id = {chain.id}"
 
-    assert problems() == ["record 5 (id 777777) was altered, added or moved"]
+    for statements in ([add], [add, move_head]):
+        with subtests.test(statements=len(statements)):
+            assert problems_after(*statements) == [
+                "record 5 (id 777777) was altered, added or moved"
+            ]
 
 
 def test_a_record_moved_to_another_chain_is_missed_in_its_own(chain):
@@ -174,23 +188,25 @@ def test_a_record_moved_to_another_chain_is_missed_in_its_own(chain):
     ]
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [("sequence = 3", 3), ("sequence = 9", 9), ("sequence = 0", 0), ("hash = repeat('0', 64)", 4)],
-)
-def test_a_head_that_was_moved_is_found(chain, change, says):
-    sql.tamper(f"UPDATE chain_heads SET {change} WHERE agent_id = {chain.id}")
+def test_a_changed_head_is_found(chain, subtests):
+    for change, says in [
+        ("sequence = 3", 3),
+        ("sequence = 9", 9),
+        ("sequence = 0", 0),
+        ("hash = repeat('0', 64)", 4),
+    ]:
+        with subtests.test(change=change):
+            found = problems_after(f"UPDATE chain_heads SET {change} WHERE agent_id = {chain.id}")
+            assert found == [f"the chain ends at record 4, its head says {says}"]
 
-    assert problems() == [f"the chain ends at record 4, its head says {says}"]
 
-
-def test_a_tail_that_was_cut_without_its_head_is_found(chain):
+def test_a_tail_deleted_without_its_head_is_found(chain):
     sql.tamper(f"DELETE FROM audit_logs WHERE id = {record_id(chain, 4)}")
 
     assert problems() == ["the chain ends at record 3, its head says 4"]
 
 
-def test_records_whose_head_is_gone_are_found(chain):
+def test_records_without_a_head_are_found(chain):
     head = db.session.scalar(select(ChainHead.id).where(ChainHead.agent_id == chain.id))
 
     sql.tamper(f"DELETE FROM chain_heads WHERE id = {head}")
@@ -241,28 +257,23 @@ def remembered(app):
     return memory
 
 
-@pytest.mark.parametrize("change", COLUMNS)
-def test_a_memory_that_was_changed_silently_is_found_by_its_row(remembered, change):
-    id_ = remembered.id
-    sql.tamper(f"UPDATE agent_memories a SET {change} WHERE id = {id_}")
-
-    (problem,) = problems()
-
-    named = id_ + 1_000_000 if change.startswith("id") else id_
-    assert problem == f"memory {named} was changed past the application"
-
-
-@pytest.mark.parametrize("change", COLUMNS)
-def test_a_memory_without_records_is_protected_by_its_digest_all_the_same(app, change):
-    agent = factories.agent("another memory")
-    memory = factories.memory(
-        agent, "a memory", tags=["relational"], source="letta", source_id="1", extra="more"
+def test_a_changed_column_of_a_memory_is_found_and_named(remembered, subtests):
+    without_record = factories.memory(
+        factories.agent("another memory"),
+        "a memory",
+        tags=["relational"],
+        source="letta",
+        source_id="1",
+        extra="more",
     )
     db.session.commit()
 
-    sql.tamper(f"UPDATE agent_memories a SET {change} WHERE id = {memory.id}")
-
-    assert len(problems()) == 1
+    for id_ in (remembered.id, without_record.id):
+        for change in COLUMNS:
+            with subtests.test(id=id_, change=change):
+                named = id_ + 1_000_000 if change.startswith("id") else id_
+                found = problems_after(f"UPDATE agent_memories a SET {change} WHERE id = {id_}")
+                assert found == [f"memory {named} was changed past the application"]
 
 
 def test_a_memory_moved_to_another_agent_is_missed(remembered):
@@ -278,7 +289,7 @@ def test_a_memory_moved_to_another_agent_is_missed(remembered):
     ]
 
 
-def test_a_memory_with_records_that_is_gone_is_missed(remembered):
+def test_a_deleted_memory_with_records_is_missed(remembered):
     id_ = remembered.id
 
     sql.tamper(f"DELETE FROM agent_memories WHERE id = {id_}")
@@ -286,27 +297,23 @@ def test_a_memory_with_records_that_is_gone_is_missed(remembered):
     assert problems() == [f"memory {id_} has records, but is gone"]
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("content", "new words"), ("tags", ["voice"]), ("memory_type", "journal")],
-)
-def test_a_state_that_no_record_tells_of_is_found_although_the_row_is_sound(
-    remembered, field, value
-):
-    setattr(remembered, field, value)
-    db.session.commit()
-
-    assert problems() == [f"memory {remembered.id} is not as its last record left it"]
+def test_a_change_without_a_record_is_found_although_the_row_is_sound(remembered, subtests):
+    for field, value in [("content", "new words"), ("tags", ["voice"]), ("memory_type", "journal")]:
+        with case(subtests, field=field):
+            setattr(remembered, field, value)
+            db.session.flush()
+            found = verify_agent(remembered.agent).problem
+            assert found == f"memory {remembered.id} is not as its last record left it"
 
 
-def test_what_is_no_part_of_the_state_may_change_without_a_record(remembered):
+def test_fields_outside_the_state_may_change_without_a_record(remembered):
     remembered.extra = "something else"
     db.session.commit()
 
     assert problems() == []
 
 
-def test_a_memory_is_compared_with_its_last_record_not_with_the_first(remembered):
+def test_a_memory_is_compared_with_its_last_record(remembered):
     remembered.discard()
     remembered.restore()
     remembered.set_constitutional(True)
@@ -315,7 +322,7 @@ def test_a_memory_is_compared_with_its_last_record_not_with_the_first(remembered
     assert problems() == []
 
 
-def test_memories_without_records_are_accepted_as_they_stand(app):
+def test_memories_without_records_are_accepted(app):
     agent = factories.agent("one", "two")
     db.session.commit()
     agent.ledger.remember("three", "core")
@@ -326,7 +333,7 @@ def test_memories_without_records_are_accepted_as_they_stand(app):
     assert (verified.problem, verified.memories, verified.records) == (None, 3, 1)
 
 
-def test_a_destroyed_data_key_leaves_a_chain_that_verifies(remembered):
+def test_the_chain_of_an_erased_agent_still_verifies(remembered):
     key = remembered.agent.wrapped_key
     key.wrapped, key.destroyed_at = None, clock.now()
     db.session.commit()
@@ -348,7 +355,7 @@ def test_one_agent_is_checked_alone(chain):
     assert verify_agent(other).problem.endswith("was changed past the application")
 
 
-def test_a_chain_that_is_whole_is_stamped_with_how_far(chain):
+def test_a_sound_chain_is_stamped_with_its_verified_length(chain):
     db.session.rollback()
     found = list(verify_all())
     db.session.commit()
@@ -390,7 +397,7 @@ def test_a_long_chain_is_followed_to_its_end(app):
     assert problem.startswith("record 4 (id ")
 
 
-def test_what_a_transaction_has_changed_is_verified_within_it(app):
+def test_uncommitted_changes_are_verified_too(app):
     agent = factories.agent("a memory")
     db.session.commit()
     agent.ledger.remember("another one", "core")

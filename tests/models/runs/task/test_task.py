@@ -1,8 +1,10 @@
 """Memory tasks: queueing, claiming, keeping, ending, and who is due."""
 
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from flask import Flask
@@ -22,10 +24,11 @@ from refine.models import (
 )
 from refine.models.runs.run import LOST_AFTER
 from refine.models.runs.spending import cost_cap_reason
-from refine.models.runs.task import MAX_WAITING, keeping
+from refine.models.runs.task import ENDED, MAX_WAITING, keeping
 from refine.models.runs.task import scheduling as task_scheduling
 from refine.models.runs.task import totals as task_totals
 from tests import factories, sql
+from tests.models.cases import case
 
 NIGHT = datetime(2026, 3, 10, 3, tzinfo=UTC)
 DAY, HOUR, MOMENT = timedelta(days=1), timedelta(hours=1), timedelta(seconds=1)
@@ -61,9 +64,12 @@ def test_a_conversation_is_kept_sealed(agent: Agent) -> None:
     assert b"canary" not in (task.sealed_conversation or b"canary")
 
 
-def test_many_conversations_may_wait_but_not_more_than_a_hundred(agent: Agent) -> None:
-    for _ in range(MAX_WAITING):
-        factories.extraction(agent)
+def test_at_most_a_hundred_conversations_of_an_agent_wait(agent: Agent) -> None:
+    db.session.add_all(
+        MemoryTask(agent=agent, kind="extraction", trigger="api", conversation="[]")
+        for _ in range(MAX_WAITING - 1)
+    )
+    factories.extraction(agent)
 
     with pytest.raises(TooMany, match="100 conversations of .* are waiting already") as refusal:
         factories.extraction(agent)
@@ -71,12 +77,12 @@ def test_many_conversations_may_wait_but_not_more_than_a_hundred(agent: Agent) -
     assert refusal.value.retry_after_seconds == 600
 
 
-def test_a_conversation_that_is_none_is_refused(agent: Agent) -> None:
+def test_an_empty_conversation_is_refused(agent: Agent) -> None:
     with pytest.raises(InvalidValue, match="at least one message"):
         MemoryTask.extract(agent, [])
 
 
-def test_an_agent_that_is_not_active_is_asked_nothing(agent: Agent) -> None:
+def test_nothing_is_queued_for_an_inactive_agent(agent: Agent) -> None:
     agent.active = False
 
     with pytest.raises(Refused, match="is not active"):
@@ -85,7 +91,7 @@ def test_an_agent_that_is_not_active_is_asked_nothing(agent: Agent) -> None:
         MemoryTask.reflect(agent, "cli")
 
 
-def test_one_reflection_of_an_agent_is_live(agent: Agent) -> None:
+def test_an_agent_has_at_most_one_live_reflection(agent: Agent) -> None:
     factories.extraction(agent, at=clock.now() - HOUR)
     task = MemoryTask.reflect(agent, "daily")
 
@@ -95,7 +101,7 @@ def test_one_reflection_of_an_agent_is_live(agent: Agent) -> None:
     assert refusal.value.task_id == task.id
 
 
-def test_a_reflection_whose_worker_was_lost_makes_way_where_it_ends(agent: Agent) -> None:
+def test_a_lost_reflection_ends_when_another_is_queued(agent: Agent) -> None:
     lost = running(MemoryTask.reflect(agent, "cli"))
 
     later = MemoryTask.reflect(agent, "cli", at=clock.now() + LOST_AFTER + MOMENT)
@@ -113,7 +119,7 @@ def test_the_database_refuses_a_second_live_reflection(agent: Agent) -> None:
         db.session.flush()
 
 
-def test_the_database_refuses_a_conversation_that_outlives_its_task(agent: Agent) -> None:
+def test_the_database_refuses_to_keep_the_conversation_of_an_ended_task(agent: Agent) -> None:
     task = factories.extraction(agent)
     db.session.commit()
 
@@ -126,7 +132,7 @@ def test_the_database_refuses_a_conversation_that_outlives_its_task(agent: Agent
 # -- claiming -------------------------------------------------------------------------------------
 
 
-def test_a_task_is_claimed_once_with_the_model_of_now(agent: Agent) -> None:
+def test_a_task_is_claimed_once_with_the_agents_present_model(agent: Agent) -> None:
     task = factories.extraction(agent)
     agent.model_id = "new/model"
 
@@ -137,7 +143,7 @@ def test_a_task_is_claimed_once_with_the_model_of_now(agent: Agent) -> None:
     assert (task.status, task.model_id) == ("running", "new/model")
 
 
-def test_what_is_put_off_is_not_to_be_had(agent: Agent) -> None:
+def test_a_task_that_was_put_off_cannot_be_claimed(agent: Agent) -> None:
     task = factories.extraction(agent)
     task.put_off(clock.now() + HOUR)
 
@@ -145,7 +151,7 @@ def test_what_is_put_off_is_not_to_be_had(agent: Agent) -> None:
     assert task.status == "queued"
 
 
-def test_two_tasks_of_an_agent_do_not_run_at_once(agent: Agent) -> None:
+def test_two_tasks_of_an_agent_never_run_at_once(agent: Agent) -> None:
     running(factories.extraction(agent))
     second = factories.extraction(agent)
     second.dispatched_at = clock.now()
@@ -164,26 +170,28 @@ REASONS = {
 }
 
 
-@pytest.mark.parametrize("reason", REASONS)
-def test_an_agent_that_may_not_be_asked_is_not_asked(agent: Agent, reason: str) -> None:
+def test_an_unavailable_agent_skips_its_reflection_and_puts_off_its_conversation(
+    agent: Agent, subtests: Any
+) -> None:
     daily, conversation = MemoryTask.reflect(agent, "daily"), factories.extraction(agent)
-    REASONS[reason](agent)
+    for reason, change in REASONS.items():
+        with case(subtests, reason=reason):
+            change(agent)
+            assert daily.claim() is None
+            assert conversation.claim() is None
+            assert (daily.status, daily.end_reason) == ("skipped", reason)
+            assert conversation.status == "queued"
+            assert conversation.messages()
+            assert conversation.due_at > clock.now() + HOUR - MOMENT
 
-    assert daily.claim() is None
-    assert conversation.claim() is None
-    assert (daily.status, daily.end_reason) == ("skipped", reason)
-    assert conversation.status == "queued"
-    assert conversation.messages()
-    assert conversation.due_at > clock.now() + HOUR - MOMENT
 
-
-def test_by_hand_a_paused_agent_reflects(agent: Agent) -> None:
+def test_a_paused_agent_reflects_when_asked_by_hand(agent: Agent) -> None:
     agent.paused = True
 
     assert MemoryTask.reflect(agent, "cli").claim() is not None
 
 
-def test_what_tasks_cost_counts_for_the_cap(agent: Agent) -> None:
+def test_the_cost_of_tasks_counts_towards_the_cap(agent: Agent) -> None:
     agent.account.monthly_cost_cap_usd = Decimal(2)
     task = factories.extraction(agent)
     task.cost_usd = Decimal(2)
@@ -192,7 +200,7 @@ def test_what_tasks_cost_counts_for_the_cap(agent: Agent) -> None:
     assert cost_cap_reason(agent.account, clock.now())
 
 
-def test_the_lease_is_the_claimers_own(agent: Agent) -> None:
+def test_only_the_lease_holds_a_task(agent: Agent) -> None:
     task = reflection(agent)
 
     assert MemoryTask.held(task.id, task.lease_token) is task
@@ -203,7 +211,7 @@ def test_the_lease_is_the_claimers_own(agent: Agent) -> None:
 # -- promoting ------------------------------------------------------------------------------------
 
 
-def test_a_promotion_changes_the_type_and_nothing_else(agent: Agent) -> None:
+def test_a_promotion_changes_only_the_type(agent: Agent) -> None:
     entry = factories.entry(agent, "the canary sang", tags=["voice"])
     before = entry.image()
 
@@ -224,7 +232,7 @@ def test_an_exact_duplicate_of_a_core_memory_is_not_promoted(agent: Agent) -> No
     assert (entry.memory_type, task.memories_kept) == ("journal", 0)
 
 
-def test_of_two_entries_that_say_the_same_the_first_is_promoted(agent: Agent) -> None:
+def test_the_first_of_two_equal_entries_is_promoted(agent: Agent) -> None:
     first, second = factories.entry(agent, "twice"), factories.entry(agent, "Twice")
 
     promoted = keeping.promote(reflection(agent), [second.id, first.id])
@@ -232,7 +240,7 @@ def test_of_two_entries_that_say_the_same_the_first_is_promoted(agent: Agent) ->
     assert promoted == ([second.id], {first.id: second.id})
 
 
-def test_only_what_the_reflection_is_about_can_be_promoted(agent: Agent) -> None:
+def test_only_entries_of_the_week_before_the_reflection_can_be_promoted(agent: Agent) -> None:
     entry = factories.entry(agent)
     core = db.session.scalars(agent.ledger.core()).one()
     foreign = factories.entry(factories.agent())
@@ -252,14 +260,14 @@ def test_only_what_the_reflection_is_about_can_be_promoted(agent: Agent) -> None
     assert (entry.memory_type, task.memories_kept) == ("journal", 0)
 
 
-def test_a_constitutional_entry_stays_what_it_is(agent: Agent) -> None:
+def test_a_constitutional_entry_is_not_promoted(agent: Agent) -> None:
     entry = factories.entry(agent, constitutional=True)
 
     with pytest.raises(InvalidValue, match=rf"^Cannot promote constitutional memory #{entry.id};"):
         keeping.promote(reflection(agent), [entry.id])
 
 
-def test_a_reflection_promotes_ten_at_most(agent: Agent) -> None:
+def test_a_reflection_promotes_at_most_ten_entries(agent: Agent) -> None:
     ids = [factories.entry(agent).id for _ in range(11)]
     task = reflection(agent)
     keeping.promote(task, ids[:9])
@@ -275,7 +283,7 @@ def test_a_reflection_promotes_ten_at_most(agent: Agent) -> None:
 # -- saving ---------------------------------------------------------------------------------------
 
 
-def test_a_conversations_memory_is_of_the_journal(agent: Agent) -> None:
+def test_a_conversation_is_saved_as_journal_memories(agent: Agent) -> None:
     task = running(factories.extraction(agent))
 
     memory, existing = keeping.save(task, "Ada likes tea.", ["relational"])
@@ -284,7 +292,7 @@ def test_a_conversations_memory_is_of_the_journal(agent: Agent) -> None:
     assert task.memories_kept == 1
 
 
-def test_what_is_kept_word_for_word_is_not_saved_again(agent: Agent) -> None:
+def test_an_exact_duplicate_of_a_shown_memory_is_not_saved(agent: Agent) -> None:
     entry = factories.entry(agent, "Ada likes tea.")
     week_ago = clock.now() - timedelta(days=7)
     factories.entry(agent, "long ago", created_at=week_ago)
@@ -296,7 +304,7 @@ def test_what_is_kept_word_for_word_is_not_saved_again(agent: Agent) -> None:
     assert task.memories_kept == 1
 
 
-def test_a_conversation_gives_twenty_memories_at_most(agent: Agent) -> None:
+def test_a_conversation_gives_at_most_twenty_memories(agent: Agent) -> None:
     task = running(factories.extraction(agent))
     for number in range(20):
         keeping.save(task, f"memory {number}")
@@ -308,19 +316,19 @@ def test_a_conversation_gives_twenty_memories_at_most(agent: Agent) -> None:
 # -- ending ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", ["completed", "incomplete", "skipped", "failed"])
-def test_the_conversation_is_gone_whatever_the_end(agent: Agent, status: str) -> None:
+def test_every_end_deletes_the_conversation(agent: Agent, subtests: Any) -> None:
     task = running(factories.extraction(agent, "the canary sings"))
+    stored = select(func.count()).where(MemoryTask.sealed_conversation.is_not(None))
+    for status in ENDED:
+        with case(subtests, status=status):
+            task.finish(status, "a reason")  # type: ignore[arg-type]
+            db.session.flush()
+            assert (task.messages(), task.sealed_conversation) == ([], None)
+            assert db.session.scalar(stored) == 0
+            assert (task.status, task.lease_token) == (status, None)
 
-    task.finish(status, "so it ended")  # type: ignore[arg-type]
-    db.session.commit()
 
-    assert (task.messages(), task.sealed_conversation) == ([], None)
-    assert sql.value("SELECT count(*) FROM memory_tasks WHERE conversation IS NOT NULL") == 0
-    assert (task.status, task.lease_token) == (status, None)
-
-
-def test_the_end_is_on_record_with_its_figures(agent: Agent) -> None:
+def test_the_end_is_recorded_with_figures(agent: Agent) -> None:
     task = running(factories.extraction(agent))
     task.finish("completed")
 
@@ -345,7 +353,7 @@ def test_each_failure_is_followed_by_a_longer_pause(agent: Agent) -> None:
     assert (task.status, task.attempt, task.error_kind) == ("failed", 4, "timeout")
 
 
-def test_a_task_whose_worker_is_silent_is_put_off(agent: Agent) -> None:
+def test_a_task_whose_worker_was_lost_is_put_off(agent: Agent) -> None:
     task = running(factories.extraction(agent))
     now = clock.now()
 
@@ -365,7 +373,7 @@ def test_a_task_whose_process_was_killed_is_put_off(agent: Agent) -> None:
     assert (task.status, task.error_kind) == ("queued", "worker_lost")
 
 
-def test_a_conversation_that_waits_for_a_week_is_not_read_any_more(agent: Agent) -> None:
+def test_a_conversation_lapses_after_a_week(agent: Agent) -> None:
     task = factories.extraction(agent, at=NIGHT)
 
     assert not task.end_if_lapsed(NIGHT + 7 * DAY - MOMENT)
@@ -376,7 +384,7 @@ def test_a_conversation_that_waits_for_a_week_is_not_read_any_more(agent: Agent)
     assert task.sealed_conversation is None
 
 
-def test_a_reflection_lapses_after_a_day_and_says_what_failed(agent: Agent) -> None:
+def test_a_reflection_lapses_after_a_day_and_names_the_last_failure(agent: Agent) -> None:
     task = MemoryTask.reflect(agent, "daily", at=NIGHT)
     task.claim(NIGHT)
     task.give_up("the provider failed", "timeout", at=NIGHT)
@@ -388,7 +396,7 @@ def test_a_reflection_lapses_after_a_day_and_says_what_failed(agent: Agent) -> N
     assert (task.status, task.end_reason) == ("skipped", said)
 
 
-def test_an_erased_agents_conversation_goes_too(agent: Agent) -> None:
+def test_the_conversation_of_an_erased_agent_lapses_too(agent: Agent) -> None:
     task = factories.extraction(agent, at=NIGHT)
     factories.erase(agent)
 
@@ -397,7 +405,7 @@ def test_an_erased_agents_conversation_goes_too(agent: Agent) -> None:
     assert factories.records(agent)[-1].action == "memory_extraction_ended"
 
 
-def test_an_erased_agent_is_asked_nothing(agent: Agent) -> None:
+def test_nothing_is_claimed_or_queued_for_an_erased_agent(agent: Agent) -> None:
     waiting = factories.extraction(agent, at=NIGHT)
     factories.erase(agent)
 
@@ -424,7 +432,7 @@ def due(slot_at: datetime = NIGHT, zone: str = "UTC") -> list[int]:
     return list(db.session.scalars(task_scheduling.due_for_reflection(zone, slot_at)))
 
 
-def test_an_agent_that_turned_it_on_is_due_once_a_slot(reflecting: Agent) -> None:
+def test_an_agent_that_reflects_daily_is_due_once_for_each_slot(reflecting: Agent) -> None:
     assert due() == [reflecting.id]
 
     task = MemoryTask.reflect(reflecting, "daily", slot_at=NIGHT, at=NIGHT)
@@ -434,7 +442,7 @@ def test_an_agent_that_turned_it_on_is_due_once_a_slot(reflecting: Agent) -> Non
     assert due(NIGHT + DAY) == [reflecting.id]
 
 
-def test_what_a_reflection_has_read_is_not_read_again(reflecting: Agent) -> None:
+def test_entries_that_a_reflection_read_make_no_other_due(reflecting: Agent) -> None:
     task = MemoryTask.reflect(reflecting, "daily", slot_at=NIGHT, at=NIGHT)
     task.claim(NIGHT)
     task.finish("completed", at=NIGHT)
@@ -444,7 +452,7 @@ def test_what_a_reflection_has_read_is_not_read_again(reflecting: Agent) -> None
     assert due(NIGHT + DAY) == [reflecting.id]
 
 
-def test_what_was_written_since_the_slot_is_for_the_next_one(agent: Agent) -> None:
+def test_entries_written_after_the_slot_are_for_the_next_one(agent: Agent) -> None:
     agent.author("reflection_prompt", "Keep what rhymes.")
     factories.entry(agent, created_at=NIGHT + HOUR, recorded_at=NIGHT + HOUR)
 
@@ -453,25 +461,26 @@ def test_what_was_written_since_the_slot_is_for_the_next_one(agent: Agent) -> No
     assert due(NIGHT + 8 * DAY) == []
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda agent: agent.author("reflection_prompt", None),
-        lambda agent: setattr(agent, "active", False),
-        lambda agent: setattr(agent, "paused", True),
-        lambda agent: setattr(agent.account, "paused", True),
-        lambda agent: setattr(agent.account, "time_zone", "Europe/London"),
-        lambda agent: MemoryTask.reflect(agent, "cli"),
-    ],
-)
-def test_others_are_not_due(reflecting: Agent, change) -> None:  # type: ignore[no-untyped-def]
-    change(reflecting)
-    db.session.flush()
+def test_an_agent_without_reflections_or_a_live_one_is_not_due(
+    reflecting: Agent, subtests: Any
+) -> None:
+    changes: dict[str, Callable[[], object]] = {
+        "turned off": lambda: reflecting.author("reflection_prompt", None),
+        "inactive": lambda: setattr(reflecting, "active", False),
+        "paused": lambda: setattr(reflecting, "paused", True),
+        "account paused": lambda: setattr(reflecting.account, "paused", True),
+        "another zone": lambda: setattr(reflecting.account, "time_zone", "Europe/London"),
+        "already live": lambda: MemoryTask.reflect(reflecting, "cli"),
+    }
+    for state, change in changes.items():
+        with case(subtests, state=state):
+            assert due() == [reflecting.id]
+            change()
+            db.session.flush()
+            assert due() == []
 
-    assert due() == []
 
-
-def test_who_waits_is_handed_over_in_order_one_of_each_agent(agent: Agent) -> None:
+def test_waiting_tasks_are_dispatched_oldest_first_one_for_each_agent(agent: Agent) -> None:
     first = factories.extraction(agent, at=NIGHT)
     factories.extraction(agent, at=NIGHT + MOMENT)
     other = factories.extraction(factories.agent(), at=NIGHT + 2 * MOMENT)
@@ -490,7 +499,7 @@ def test_who_waits_is_handed_over_in_order_one_of_each_agent(agent: Agent) -> No
     ]
 
 
-def test_an_agent_whose_task_is_with_a_worker_waits(agent: Agent) -> None:
+def test_nothing_is_dispatched_for_an_agent_whose_task_a_worker_has(agent: Agent) -> None:
     first = factories.extraction(agent, at=NIGHT)
     factories.extraction(agent, at=NIGHT + MOMENT)
 
@@ -508,7 +517,7 @@ def test_an_agent_whose_task_is_with_a_worker_waits(agent: Agent) -> None:
     )
 
 
-def test_what_waits_for_a_worker_alone_is_counted(agent: Agent) -> None:
+def test_the_backlog_counts_tasks_that_wait_only_for_a_worker(agent: Agent) -> None:
     factories.extraction(agent, at=NIGHT)
     factories.extraction(agent, at=NIGHT + HOUR)
     MemoryTask.reflect(agent, "daily", at=NIGHT + HOUR)
@@ -526,7 +535,7 @@ def test_what_waits_for_a_worker_alone_is_counted(agent: Agent) -> None:
     assert MemoryTask.running() == 1
 
 
-def test_a_conversation_of_which_nothing_was_read_is_lost(agent: Agent) -> None:
+def test_conversations_that_were_given_up_unread_are_lost(agent: Agent) -> None:
     factories.ended_task(agent, status="failed", error_kind="timeout", at=NIGHT)
     assert factories.extraction(agent, at=NIGHT - 7 * DAY).end_if_lapsed(NIGHT)
     factories.ended_task(agent, status="incomplete", error_kind="timeout", at=NIGHT)
@@ -540,7 +549,7 @@ def test_a_conversation_of_which_nothing_was_read_is_lost(agent: Agent) -> None:
     assert task_totals.conversations_lost(mine, NIGHT) == 0
 
 
-def test_the_ended_are_added_up(agent: Agent) -> None:
+def test_ended_tasks_are_added_up(agent: Agent) -> None:
     for _ in range(2):
         task = running(factories.extraction(agent))
         keeping.save(task, f"said {_}")
