@@ -52,56 +52,43 @@ def stored(agent, field):
     return getattr(db.session.get_one(Agent, agent.id), field)
 
 
-def test_view_shows_a_field_of_the_agents_own(tool, agent):
+# -- viewing ---------------------------------------------------------------------------------------
+
+
+def test_view_shows_every_field_with_its_own_value_or_the_default_and_changes_nothing(
+    tool, agent, subtests
+):
     agent.refinement_prompt = "Gently."
     db.session.commit()
-
-    result = tool.execute(action="view", field="refinement_prompt")
-
-    assert result == {
-        "type": "config",
-        "action": "view",
-        "field": "refinement_prompt",
-        "value": "Gently.",
-        "agent": "Ada",
-        "is_default": False,
-    }
-
-
-@pytest.mark.parametrize("field", PROMPTS)
-def test_view_shows_the_default_of_an_unset_prompt(tool, field):
-    result = tool.execute(action="view", field=field)
-
-    assert (result["value"], result["is_default"]) == (default_prompt(field), True)
-
-
-def test_view_shows_the_default_threshold(tool):
-    result = tool.execute(action="view", field="refinement_threshold")
-
-    assert (result["value"], result["is_default"]) == (0.75, True)
-
-
-def test_view_shows_the_name(tool):
-    result = tool.execute(action="view", field="name")
-
-    assert (result["value"], result["is_default"]) == ("Ada", False)
-
-
-@pytest.mark.parametrize("field", FIELDS)
-def test_view_changes_nothing_and_leaves_no_transaction_open(tool, field):
     before = sql.snapshot()
+    defaults = {field: (default_prompt(field), True) for field in PROMPTS}
 
-    result = tool.execute(action="view", field=field, value="ignored")
+    for field, (value, is_default) in {
+        **defaults,
+        "refinement_prompt": ("Gently.", False),
+        "refinement_threshold": (0.75, True),
+        "name": ("Ada", False),
+    }.items():
+        with subtests.test(field=field):
+            result = tool.execute(action="view", field=field, value="ignored")
+            assert result == {
+                "type": "config",
+                "action": "view",
+                "field": field,
+                "value": value,
+                "agent": "Ada",
+                "is_default": is_default,
+            }
+            assert json.loads(json.dumps(result)) == result
+            assert sql.snapshot() == before
+            assert not db.session().in_transaction()
 
-    assert json.loads(json.dumps(result)) == result
-    assert sql.snapshot() == before
-    assert not db.session().in_transaction()
+
+# -- updating --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "after"),
-    [
-        ("name", " Eve ", "Eve"),
+def test_update_sets_a_field_and_commits(tool, agent, subtests):
+    for field, value, after in [
         *((field, " Be kind. \n", "Be kind.") for field in PROMPTS),
         *((field, "x" * 10_000, "x" * 10_000) for field in PROMPTS),
         ("refinement_threshold", 0.9, 0.9),
@@ -109,39 +96,34 @@ def test_view_changes_nothing_and_leaves_no_transaction_open(tool, field):
         ("refinement_threshold", "0.8125", 0.8125),
         ("refinement_threshold", " .5 ", 0.5),
         ("refinement_threshold", 0.0001, 0.0001),
-    ],
-)
-def test_update_sets_a_field_and_commits(tool, agent, field, value, after):
-    result = tool.execute(action="update", field=field, value=value)
-
-    assert result == {
-        "type": "config",
-        "action": "update",
-        "field": field,
-        "value": after,
-        "agent": "Eve" if field == "name" else "Ada",
-    }
-    assert not db.session().in_transaction()
-    assert stored(agent, field) == after
-
-
-@pytest.mark.parametrize("word", ["default", " Default "])
-@pytest.mark.parametrize("field", [*PROMPTS, "refinement_threshold"])
-def test_the_value_default_sets_a_field_back(tool, agent, field, word):
-    tool.execute(action="update", field=field, value="0.5")
-
-    result = tool.execute(action="update", field=field, value=word)
-
-    assert stored(agent, field) is None
-    assert result["value"] == tool.execute(action="view", field=field)["value"]
-    assert tool.execute(action="view", field=field)["is_default"] is True
+        ("name", " Eve ", "Eve"),
+    ]:
+        with subtests.test(field=field, value=str(value)[:10]):
+            result = tool.execute(action="update", field=field, value=value)
+            assert result == {
+                "type": "config",
+                "action": "update",
+                "field": field,
+                "value": after,
+                "agent": "Eve" if field == "name" else "Ada",
+            }
+            assert not db.session().in_transaction()
+            assert stored(agent, field) == after
 
 
-def test_a_name_has_no_default(tool):
+def test_the_value_default_resets_a_field(tool, agent, subtests):
+    for field in [*PROMPTS, "refinement_threshold"]:
+        for word in ("default", " Default "):
+            with subtests.test(field=field, word=word):
+                tool.execute(action="update", field=field, value="0.5")
+                result = tool.execute(action="update", field=field, value=word)
+                view = tool.execute(action="view", field=field)
+                assert stored(agent, field) is None
+                assert (result["value"], view["is_default"]) == (view["value"], True)
     assert "name" in refused(tool, action="update", field="name", value="default")["error"]
 
 
-def test_an_update_is_recorded_without_its_words(tool, agent):
+def test_an_update_is_recorded_with_its_values_sealed(tool, agent):
     tool.execute(action="update", field="system_prompt", value="The c4n4ry")
 
     (record,) = factories.records(agent)
@@ -150,7 +132,7 @@ def test_an_update_is_recorded_without_its_words(tool, agent):
     assert "c4n4ry" not in str(record.data)
 
 
-def test_an_update_to_what_stands_is_not_recorded(tool, agent):
+def test_an_update_to_the_same_value_is_not_recorded(tool, agent):
     tool.execute(action="update", field="refinement_threshold", value=0.9)
 
     tool.execute(action="update", field="refinement_threshold", value="0.90")
@@ -158,42 +140,28 @@ def test_an_update_to_what_stands_is_not_recorded(tool, agent):
     assert len(factories.records(agent)) == 1
 
 
-@pytest.mark.parametrize("value", [None, "", "  \n"])
-@pytest.mark.parametrize("field", FIELDS)
-def test_an_update_needs_a_value(tool, field, value):
-    result = refused(tool, action="update", field=field, value=value)
-
-    assert result == {"type": "error", "error": "value required for update"}
-
-
-@pytest.mark.parametrize(
-    "value",
-    [0, 0.0, -0.5, 1.0001, 2, 0.12345, "0", "abc", "75%", "1e-1", "0,9", True, False, [], {}, 1e999]
-    + [pytest.param(10**6000, id="huge"), "٠.٥"],
-)
-def test_a_threshold_that_is_no_share_is_an_error_and_never_stored(tool, agent, value):
+def test_an_invalid_value_is_refused_and_the_old_one_stays(tool, agent, subtests):
     tool.execute(action="update", field="refinement_threshold", value=0.9)
-
-    result = refused(tool, action="update", field="refinement_threshold", value=value)
-
-    assert "refinement_threshold must be a number above 0 and at most 1" in result["error"]
+    no_threshold = "refinement_threshold must be a number above 0 and at most 1"
+    thresholds = [0, 0.0, -0.5, 1.0001, 2, 0.12345, "0", "abc", "75%", "1e-1", "0,9", True, False]
+    thresholds += [[], {}, 1e999, 10**6000, "٠.٥"]
+    for field, error, values in [
+        *((field, "value required for update", [None, "", "  \n"]) for field in FIELDS),
+        *(
+            (field, field, ["x" * 10_001, "\x00", "\ud800", 7, True, ["x"], {}])
+            for field in PROMPTS
+        ),
+        ("name", "name", ["two\nlines", "x" * 201, 7, True, "a\x1bb"]),
+        ("refinement_threshold", no_threshold, thresholds),
+    ]:
+        for number, value in enumerate(values):
+            with subtests.test(field=field, error=error, number=number):
+                assert error in refused(tool, action="update", field=field, value=value)["error"]
     assert stored(agent, "refinement_threshold") == 0.9
 
 
-@pytest.mark.parametrize("value", ["x" * 10_001, "\x00", "\ud800", 7, True, ["x"], {}])
-@pytest.mark.parametrize("field", PROMPTS)
-def test_a_bad_prompt_is_an_error(tool, field, value):
-    assert field in refused(tool, action="update", field=field, value=value)["error"]
-
-
-@pytest.mark.parametrize("value", ["two\nlines", "x" * 201, 7, True, "a\x1bb"])
-def test_a_bad_name_is_an_error(tool, value):
-    assert "name" in refused(tool, action="update", field="name", value=value)["error"]
-
-
-@pytest.mark.parametrize(
-    ("call", "error"),
-    [
+def test_an_unknown_action_field_or_parameter_is_refused_with_the_allowed_ones(tool, subtests):
+    for call, error in [
         ({}, "action is required"),
         ({"action": "delete", "field": "name"}, "Invalid action"),
         ({"action": ["view"], "field": "name"}, "Invalid action"),
@@ -204,14 +172,12 @@ def test_a_bad_name_is_an_error(tool, value):
         ({"action": "update", "field": {}, "value": "x"}, "Invalid field"),
         ({"action": "view", "field": "name", "agent_id": 1}, "unknown parameter"),
         ({"action": "view", "field": "name", "self": 1}, "unknown parameter"),
-    ],
-)
-def test_an_unknown_field_action_or_parameter_is_refused_with_the_allowed_ones(tool, call, error):
-    result = refused(tool, **call)
-
-    assert result["error"].startswith(error)
-    assert result["allowed_actions"] == ["view", "update"]
-    assert result["allowed_fields"] == FIELDS
+    ]:
+        with subtests.test(call=call):
+            result = refused(tool, **call)
+            assert result["error"].startswith(error)
+            assert result["allowed_actions"] == ["view", "update"]
+            assert result["allowed_fields"] == FIELDS
 
 
 @settings(
@@ -226,9 +192,7 @@ def test_an_unknown_field_action_or_parameter_is_refused_with_the_allowed_ones(t
     value=JSON,
     more=st.dictionaries(NAMES, JSON, max_size=1),
 )
-def test_whatever_a_model_sends_the_worst_is_an_error_that_changes_nothing(
-    agent, action, field, value, more
-):
+def test_no_call_raises_and_an_error_changes_nothing(agent, action, field, value, more):
     before = sql.snapshot()
 
     result = SelfAuthoringTool(agent).execute(action=action, field=field, value=value, **more)
@@ -237,7 +201,7 @@ def test_whatever_a_model_sends_the_worst_is_an_error_that_changes_nothing(
     assert result["type"] == "config" or sql.snapshot() == before
 
 
-def test_where_the_record_fails_nothing_is_set(tool, agent, broken_audit):
+def test_nothing_is_set_when_the_record_cannot_be_written(tool, agent, broken_audit):
     broken_audit("agent_settings_update")
     before = sql.snapshot()
 

@@ -222,9 +222,9 @@ def changed(**fields):
     return json.dumps({**whole, "chains": [{**chain, **of_chain}], **fields})
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_text_that_is_not_an_anchor_is_refused(subtests):
+    message = "this is not an anchor; give a file printed by `refine"
+    for text in [
         "",
         "x",
         "{",
@@ -252,9 +252,6 @@ def changed(**fields):
         changed(hash=7),
         changed(at=7),
         changed(at=None),
-    ],
-    ids=lambda text: text[:70],
-)
-def test_what_is_no_anchor_is_refused(text):
-    with pytest.raises(InvalidValue, match="this is not an anchor; give a file printed by `refine"):
-        read_anchor(text)
+    ]:
+        with subtests.test(text=text[:70]), pytest.raises(InvalidValue, match=message):
+            read_anchor(text)

@@ -71,12 +71,12 @@ def test_minting_is_recorded_in_the_agents_chain_without_the_secret(app):
     assert secret not in str(record.data)
 
 
-@pytest.mark.parametrize("secret", ["", "refine_agent_", "refine_agent_x", "é", "x" * 10_000])
-def test_what_never_was_a_token_is_not_found(app, secret):
+def test_an_unknown_secret_is_not_found(app, subtests):
     ApiToken.mint(account=factories.account())
 
-    with pytest.raises(NotFound):
-        ApiToken.of_secret(secret)
+    for secret in ["", "refine_agent_", "refine_agent_x", "é", "x" * 10_000]:
+        with subtests.test(secret=secret[:20]), pytest.raises(NotFound):
+            ApiToken.of_secret(secret)
 
 
 def test_a_revoked_token_is_not_valid(app):
@@ -128,15 +128,13 @@ def test_revoking_again_changes_nothing(app):
     assert len(factories.records(agent)) == 2
 
 
-@pytest.mark.parametrize(
-    ("expires_in", "is_valid"), [(None, True), (timedelta(hours=1), True), (timedelta(0), False)]
-)
-def test_a_token_is_valid_until_it_expires(app, expires_in, is_valid):
-    expires_at = None if expires_in is None else clock.now() + expires_in
+def test_a_token_is_valid_until_it_expires(app, subtests):
+    token, _ = ApiToken.mint(account=factories.account())
 
-    token, _ = ApiToken.mint(account=factories.account(), expires_at=expires_at)
-
-    assert token.is_valid == is_valid
+    for expires_in, is_valid in [(None, True), (timedelta(hours=1), True), (timedelta(0), False)]:
+        with subtests.test(expires_in=expires_in):
+            token.expires_at = None if expires_in is None else clock.now() + expires_in
+            assert token.is_valid == is_valid
 
 
 def test_a_minted_secret_is_well_formed(app):
@@ -218,16 +216,13 @@ def test_a_platform_that_changes_nothing_leaves_nothing(app):
     assert [each.action for each in factories.records(agent)] == ["agent_created"]
 
 
-@pytest.mark.parametrize(
-    ("prompts", "is_told_who_to_be"),
-    [({}, False), *[({prompt: "I agree to everything."}, True) for prompt in PROMPTS]],
-)
-def test_an_agent_that_comes_with_a_prompt_was_told_who_to_be(app, prompts, is_told_who_to_be):
+def test_adding_an_agent_with_a_prompt_counts_as_a_change_of_identity(app, subtests):
     platform, _ = ApiToken.mint(account=factories.account())
 
-    agent = platform.add_agent(name="Wren", model_id="rehearsal/wren", **prompts)
-
-    assert (agent.identity_changed_at is not None) == is_told_who_to_be
+    for prompts in ({}, *({prompt: "I agree to everything."} for prompt in PROMPTS)):
+        with subtests.test(prompts=list(prompts)):
+            agent = platform.add_agent(name="Wren", model_id="rehearsal/wren", **prompts)
+            assert (agent.identity_changed_at is not None) == bool(prompts)
 
 
 def test_an_agent_is_told_also_what_it_remembers_already(app):
