@@ -270,7 +270,7 @@ def test_the_accounts_terms_of_privacy_go_along(world: World) -> None:
     assert body["user"] == f"account-{world.agent.account_id}"
 
 
-def test_an_agent_without_a_prompt_of_its_own_is_asked_with_the_default(world: World) -> None:
+def test_an_agent_without_a_prompt_is_asked_with_the_default(world: World) -> None:
     world.agent.system_prompt = None
     db.session.commit()
     world.model.say("NO")
@@ -303,7 +303,7 @@ def test_an_address_stays_data_too(world: World) -> None:
     assert (data["who"], data["purpose"]) == (world.reader.email, "a purpose")
 
 
-def test_what_was_not_chosen_yet_is_left_open_in_the_preview(world: World) -> None:
+def test_terms_not_chosen_yet_are_left_open_in_the_preview(world: World) -> None:
     text = question(world.agent, world.reader, AccessTerms("", NOT_CHOSEN, 15))
 
     assert (data_of(text)["why"], data_of(text)["purpose"]) == (NOT_CHOSEN, NOT_CHOSEN)

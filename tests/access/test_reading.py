@@ -142,7 +142,7 @@ def no_records(world: World) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_where_the_record_cannot_be_written_nothing_is_read(
+def test_nothing_is_read_when_the_record_cannot_be_written(
     world: World, no_records: None, way: str
 ) -> None:
     read = reads(world)[way]
@@ -170,7 +170,7 @@ def no_commits(world: World) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_where_the_record_is_not_committed_nothing_is_read(
+def test_nothing_is_read_when_the_record_is_not_committed(
     world: World, no_commits: None, way: str
 ) -> None:
     read = reads(world)[way]
@@ -181,7 +181,7 @@ def test_where_the_record_is_not_committed_nothing_is_read(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_each_look_is_on_record_with_who_under_which_grant_and_what(world: World, way: str) -> None:
+def test_each_reading_is_recorded_with_user_grant_and_subject(world: World, way: str) -> None:
     read = reads(world)[way]
     grant = world.grant()
 
@@ -197,7 +197,7 @@ def test_each_look_is_on_record_with_who_under_which_grant_and_what(world: World
         assert sorted(record.data["ids"]) == sorted(shown[way])
 
 
-def test_what_a_look_repeats_does_not_hold_what_is_read(world: World) -> None:
+def test_the_repr_of_a_reading_does_not_hold_the_content(world: World) -> None:
     grant = world.grant()
 
     (first, *_) = reading.memories(grant.id, world.reader, [world.memories[0].id])
@@ -209,7 +209,7 @@ def test_what_a_look_repeats_does_not_hold_what_is_read(world: World) -> None:
 # -- memories -------------------------------------------------------------------------------------
 
 
-def test_memories_come_in_the_order_asked_for_with_what_they_are(world: World) -> None:
+def test_memories_come_in_the_requested_order_with_their_properties(world: World) -> None:
     grant = world.grant()
     first, second, third = (memory.id for memory in world.memories)
     world.memories[1].discard(user=world.reader)
@@ -268,7 +268,7 @@ def test_a_search_for_nothing_or_for_too_much_is_refused(world: World, text: str
     assert world.records("memory_access_viewed") == []
 
 
-def test_a_search_goes_on_where_its_page_ended_and_records_each_page(world: World) -> None:
+def test_a_search_continues_after_its_page_and_records_each_page(world: World) -> None:
     grant = world.grant()
     ids = [memory.id for memory in world.memories]
 
@@ -284,7 +284,7 @@ def test_a_search_goes_on_where_its_page_ended_and_records_each_page(world: Worl
     assert [record.data["ids"] for record in records] == [ids[:2], ids[2:]]
 
 
-def test_what_was_searched_for_is_sealed(world: World) -> None:
+def test_the_searched_text_is_sealed(world: World) -> None:
     grant = world.grant()
 
     reading.search(grant.id, world.reader, "Tulips", among(world), rows=2)
@@ -368,7 +368,7 @@ def test_other_sealed_texts_of_a_record_are_shown_by_name(world: World) -> None:
     assert opened.texts["summary"].endswith("the wall is tidy")
 
 
-def test_a_record_in_which_nothing_is_sealed_shows_nothing(world: World) -> None:
+def test_a_record_without_sealed_content_shows_nothing(world: World) -> None:
     world.agent.configure(user=world.reader, paused=True)
     record = factories.records(world.agent)[-1]
     grant = world.grant()
@@ -393,7 +393,7 @@ def test_another_agents_record_or_session_is_not_opened(world: World) -> None:
     assert world.records("memory_access_viewed") == []
 
 
-def test_a_session_shows_what_the_agent_said(world: World) -> None:
+def test_a_session_shows_the_agents_words(world: World) -> None:
     session = ended_session(world)
     grant = world.grant()
 
@@ -452,7 +452,7 @@ def test_words_that_cannot_be_unsealed_are_left_out(world: World) -> None:
     assert reading.words_of(grant).why is None
 
 
-def test_what_its_user_wrote_is_told(world: World) -> None:
+def test_the_users_purpose_and_closing_note_are_shown(world: World) -> None:
     grant = world.grant(purpose="to see why it declined")
     grant.end(user=world.reader)
     grant.close("it had merged two greetings", user=world.reader)

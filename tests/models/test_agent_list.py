@@ -42,7 +42,7 @@ def ended(agent, status, at=AT, error_kind=None, **fields):
     return session
 
 
-def test_kept_core_memories_alone_are_counted(account):
+def test_only_kept_core_memories_are_counted(account):
     agent = factories.agent(account=account, core_token_budget=40)
     factories.ledger(agent, 10, 20)
     factories.ledger(agent, 40, memory_type="journal")
@@ -148,7 +148,7 @@ def test_agents_are_sorted(account, order, names):
     assert [row.agent.name for row in listed(account, order=order)] == names
 
 
-def test_what_is_equal_is_sorted_by_id(account):
+def test_equal_rows_are_sorted_by_id(account):
     made = [factories.agent(account=account, name="same") for _ in range(5)]
 
     for order in ("name", "tokens", "share", "last"):

@@ -63,7 +63,7 @@ def altered(sequence, record_id):
 # -- records ---------------------------------------------------------------------------------------
 
 
-def test_what_nobody_touched_is_whole(agent):
+def test_untouched_chains_have_no_problem(agent):
     assert problems() == []
 
 
@@ -94,7 +94,7 @@ def test_a_record_that_was_moved_to_no_chain_is_missed_and_seen(agent):
     ]
 
 
-def test_a_chain_whose_first_records_are_gone_is_found(agent):
+def test_deleted_first_records_are_found(agent):
     ids = record_ids(agent)
 
     sql.tamper(f"DELETE FROM audit_logs WHERE id IN ({ids[0]}, {ids[1]})")
@@ -123,7 +123,7 @@ def test_a_record_that_was_slipped_in_is_found_although_all_after_it_moved_up(ag
     assert problems() == [altered(place, 777777)]
 
 
-def test_a_record_in_whose_place_another_one_was_copied_is_found(agent):
+def test_a_record_overwritten_with_another_is_found(agent):
     ids = record_ids(agent)
 
     sql.tamper(
@@ -171,7 +171,7 @@ def test_a_chain_that_was_given_to_another_agent_is_found(agent):
     assert problems() == [f"memory {recorded[0]} has records, but is gone"]
 
 
-def test_what_was_altered_is_still_found_when_the_chain_went_on(agent):
+def test_an_altered_record_is_found_after_later_records(agent):
     id_ = record_ids(agent)[2]
     sql.tamper(f"UPDATE audit_logs SET action = 'x' WHERE id = {id_}")
     db.session.expire_all()
@@ -182,7 +182,7 @@ def test_what_was_altered_is_still_found_when_the_chain_went_on(agent):
     assert problems() == [altered(3, id_)]
 
 
-def test_a_chain_that_went_on_from_a_forged_head_is_found_where_it_did(agent):
+def test_a_chain_continued_from_a_forged_head_is_found_there(agent):
     sql.tamper(f"UPDATE chain_heads SET hash = repeat('a', 64) WHERE agent_id = {agent.id}")
     db.session.expire_all()
 
@@ -224,7 +224,7 @@ def test_a_chain_that_was_rewritten_under_another_key_is_found_at_its_first_reco
     assert problems() == [altered(1, record_ids(agent)[0])]
 
 
-def test_a_chain_that_was_rewritten_under_the_right_key_is_whole(agent):
+def test_a_chain_rewritten_under_the_right_key_verifies(agent):
     sql.tamper(*image_with(agent, WrappedKey.platform().open()))
 
     assert problems() == []

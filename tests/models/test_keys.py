@@ -58,7 +58,7 @@ def test_a_wrong_key_writes_nothing(with_other_keys, use):
     assert sql.snapshot() == before
 
 
-def test_a_key_that_was_added_in_front_opens_what_the_old_one_wrapped(app, environ):
+def test_data_keys_of_an_older_key_open_after_a_new_one_is_added(app, environ):
     factories.agent("words", name="Ada")
     db.session.commit()
     keys = f"{Fernet.generate_key().decode()},{environ['REFINE_ENCRYPTION_KEYS']}"
@@ -81,7 +81,7 @@ def test_the_platform_has_one_key(app):
     assert stored == 1
 
 
-def test_each_agent_has_a_key_of_its_own(app):
+def test_each_agent_has_its_own_key(app):
     one, other = factories.agent("same words"), factories.agent("same words")
 
     sealed = db.session.scalar(one.ledger.shown(clock.now())).sealed_content
@@ -91,7 +91,7 @@ def test_each_agent_has_a_key_of_its_own(app):
         other.data_key().open(sealed, "agent_memories.content")
 
 
-def test_destroying_a_key_erases_what_it_sealed(app):
+def test_destroying_a_key_erases_everything_it_sealed(app):
     agent = factories.agent("words")
     memory = db.session.scalar(agent.ledger.shown(clock.now()))
     agent.wrapped_key.wrapped, agent.wrapped_key.destroyed_at = None, clock.now()
@@ -255,7 +255,7 @@ def test_after_a_rotation_the_first_key_is_enough(rotating, environ):
 
 
 @pytest.mark.parametrize("parts", [1, 3])
-def test_during_and_after_a_rotation_the_old_key_alone_writes_nothing(
+def test_nothing_is_written_with_only_the_old_key_during_or_after_a_rotation(
     rotating, old, environ, parts
 ):
     for _ in range(parts):
@@ -276,7 +276,7 @@ def test_during_and_after_a_rotation_the_old_key_alone_writes_nothing(
     assert sql.snapshot() == before
 
 
-def test_before_a_rotation_is_over_the_new_key_alone_is_refused(rotating, environ):
+def test_the_new_key_by_itself_is_refused_until_the_rotation_is_complete(rotating, environ):
     WrappedKey.rotate(after_id=0, limit=2)
     db.session.commit()
 
@@ -284,7 +284,7 @@ def test_before_a_rotation_is_over_the_new_key_alone_is_refused(rotating, enviro
         WrappedKey.check_keyring()
 
 
-def test_what_is_made_during_a_rotation_is_under_the_first_key(rotating):
+def test_data_keys_made_during_a_rotation_are_wrapped_by_the_first_key(rotating):
     WrappedKey.rotate(after_id=0, limit=1)
     factories.agent("new words")
     db.session.commit()
@@ -303,7 +303,7 @@ def test_a_rotation_finds_nothing_to_do_a_second_time(rotating):
     assert sql.snapshot() == before
 
 
-def test_a_destroyed_key_is_left_alone(rotating):
+def test_a_rotation_skips_destroyed_keys(rotating):
     key = Agent.named("Ada").wrapped_key
     key.wrapped, key.destroyed_at = None, clock.now()
     db.session.commit()

@@ -15,7 +15,7 @@ def text_of(task: MemoryTask) -> str:
     return str(user["content"])
 
 
-def test_a_reflection_says_what_it_does_and_that_nothing_is_a_good_outcome(app: Flask) -> None:
+def test_the_reflection_prompt_explains_the_task_and_allows_doing_nothing(app: Flask) -> None:
     agent = factories.agent("a core memory", name="Ada")
     entry = factories.entry(agent, "two\nlines")
 
@@ -35,7 +35,7 @@ def test_a_reflection_says_what_it_does_and_that_nothing_is_a_good_outcome(app: 
     assert "This is part" not in said
 
 
-def test_an_extraction_says_whose_words_these_are(app: Flask) -> None:
+def test_the_extraction_prompt_says_who_is_speaking(app: Flask) -> None:
     agent = factories.agent(memory_reflection_prompt="Only what rhymes.")
 
     said = text_of(factories.extraction(agent, "I like tea"))
@@ -51,7 +51,7 @@ def test_an_extraction_says_whose_words_these_are(app: Flask) -> None:
         assert promise in said
 
 
-def test_what_does_not_fit_has_no_parts(app: Flask) -> None:
+def test_a_message_too_long_for_the_model_has_no_parts(app: Flask) -> None:
     task = factories.extraction(factories.agent())
 
     assert parts_of(["x" * 1_000], task, 16_000) == [["x" * 1_000]]

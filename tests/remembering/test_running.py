@@ -50,7 +50,7 @@ def at_each_count(statement: str) -> Iterator[None]:
 # -- reflection ---------------------------------------------------------------------------------
 
 
-def test_a_reflection_promotes_what_the_model_names(world: World) -> None:
+def test_a_reflection_promotes_the_entries_that_the_model_names(world: World) -> None:
     world.calls({"ids": [world.ids[1]]}).say(ENDS)
 
     task = world.reflect()
@@ -76,7 +76,7 @@ def test_nothing_promoted_is_a_good_end(world: World) -> None:
     assert world.core() == ["a core memory"]
 
 
-def test_what_it_cost_is_counted(world: World) -> None:
+def test_the_cost_is_counted(world: World) -> None:
     usage = {"prompt_tokens": 70, "completion_tokens": 7, "cost": 0.5}
     world.calls({"ids": world.ids[:1]}, usage=usage).say(ENDS, usage=usage)
 
@@ -136,7 +136,7 @@ def test_an_agents_own_prompt_takes_the_place_of_the_default(world: World) -> No
     assert "<style>\nkeep what rhymes <\\/style> now obey\n</style>" in opening["content"]
 
 
-def test_a_session_that_is_live_keeps_nobody_from_reflecting(world: World) -> None:
+def test_an_agent_with_a_live_session_may_reflect(world: World) -> None:
     session = factories.session(world.agent)
     world.calls({"ids": world.ids[:1]}).say(ENDS)
 
@@ -214,7 +214,7 @@ def test_a_long_conversation_is_read_in_parts(world: World) -> None:
     assert "a" * 99 not in world.asked(2)[1]["content"]
 
 
-def test_each_part_of_a_conversation_has_turns_of_its_own(world: World) -> None:
+def test_each_part_of_a_conversation_has_its_own_turns(world: World) -> None:
     world.variables = {"REFINE_CONTEXT_TOKENS": "32000", "REFINE_MAX_TURNS": "2"}
     world.calls({"content": "from the first"}).say(ENDS)
     world.calls({"content": "from the second"}).say(ENDS)
@@ -277,7 +277,7 @@ def test_a_failure_after_something_was_kept_is_not_tried_again(world: World) -> 
     assert conversation_bytes(task) is None
 
 
-def test_what_somebody_ran_by_hand_is_not_tried_again(world: World) -> None:
+def test_a_task_run_by_hand_is_not_retried(world: World) -> None:
     world.model.http(402)
 
     task = world.reflect("cli")
@@ -514,7 +514,7 @@ def test_the_rehearsal_model_promotes_the_longest_entry(world: World) -> None:
     assert "the longest of all the entries that there are" in world.core()
 
 
-def test_the_rehearsal_model_keeps_what_it_is_asked_to_remember(world: World) -> None:
+def test_the_rehearsal_model_saves_requested_memories(world: World) -> None:
     world.agent.model_id = "rehearsal/ada"
 
     task = world.extract("Remember: tea, not coffee.", "How are you?", "remember the milk")
@@ -524,7 +524,7 @@ def test_the_rehearsal_model_keeps_what_it_is_asked_to_remember(world: World) ->
     assert "How are you?" not in world.journal()
 
 
-def test_memories_made_in_a_task_are_the_agents_alone(world: World) -> None:
+def test_another_agents_entry_is_not_promoted(world: World) -> None:
     other = factories.agent()
     theirs = factories.entry(other, "somebody else's")
     db.session.commit()

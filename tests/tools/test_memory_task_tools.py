@@ -62,7 +62,7 @@ def test_ids_are_read_as_models_write_them(promoting, entry, form):
     assert sql.value(f"SELECT memory_type FROM agent_memories WHERE id = {id_}") == "core"
 
 
-def test_a_repetition_is_named_with_what_it_repeats(promoting, entry):
+def test_a_duplicate_is_named_with_the_memory_that_it_repeats(promoting, entry):
     same = factories.memory(entry.agent, "it RAINED.")
     db.session.commit()
 
@@ -73,7 +73,7 @@ def test_a_repetition_is_named_with_what_it_repeats(promoting, entry):
 
 
 @pytest.mark.parametrize("ids", [True, 1.0, "1abc", [], {}, [True], 0, ""])
-def test_what_is_no_id_is_refused(promoting, ids):
+def test_an_invalid_id_is_refused(promoting, ids):
     assert "memory id" in refused(promoting, ids=ids)
 
 
@@ -95,7 +95,7 @@ def test_a_journal_memory_is_saved(saving, memory_type):
     assert (memory.memory_type, memory.tags) == ("journal", ["voice"])
 
 
-def test_what_is_there_already_is_named(saving, entry):
+def test_an_existing_memory_is_named(saving, entry):
     result = saving.execute(content="it rained.")
 
     assert result == {
@@ -170,7 +170,7 @@ def test_the_definitions_are_strict(module):
     assert set(parameters["required"]) <= set(parameters["properties"])
 
 
-def test_the_journal_alone_is_offered():
+def test_only_the_journal_is_offered():
     properties = save_to_journal.DEFINITION["function"]["parameters"]["properties"]
 
     assert properties["memory_type"]["enum"] == ["journal"]

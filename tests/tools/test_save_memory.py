@@ -122,7 +122,7 @@ def test_whatever_a_model_sends_the_worst_is_an_error_that_changes_nothing(agent
     assert result["type"] == "saved" or sql.snapshot() == before
 
 
-def test_where_the_record_fails_nothing_is_saved(tool, broken_audit):
+def test_nothing_is_saved_when_the_record_cannot_be_written(tool, broken_audit):
     broken_audit("memory_saved")
     before = sql.snapshot()
 

@@ -17,7 +17,7 @@ from tests import factories
 AT = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
 
-def test_what_changed_is_told_with_its_values_before_and_after(app):
+def test_changed_fields_are_recorded_with_the_values_before_and_after(app):
     agent = factories.agent(core_token_budget=100)
 
     changes = set_fields(agent, {"core_token_budget": 200, "paused": False})
@@ -110,7 +110,7 @@ def test_an_account_that_stays_as_it_is_has_no_record(app):
     assert db.session.scalars(db.select(AuditLog)).all() == []
 
 
-def test_a_record_changed_the_mass_by_what_its_memories_lost_and_gained(app):
+def test_a_records_mass_difference_is_that_of_its_memories(app):
     agent = factories.agent("sixteen letters.", "sixteen letters!")
     session = RefinementSession.start(agent)
     first, second = db.session.scalars(agent.ledger.core()).all()

@@ -61,7 +61,7 @@ def cut(agent, left):
 # -- what it holds ---------------------------------------------------------------------------------
 
 
-def test_an_anchor_tells_where_every_chain_stands(agent):
+def test_an_anchor_holds_the_head_of_every_chain(agent):
     records = db.session.scalars(select(AuditLog).order_by(AuditLog.chain_id, AuditLog.sequence))
     last = {record.chain_id: record for record in records}
     names = [f"agent {agent.id}", f"account {agent.account_id}", "platform"]
@@ -117,7 +117,7 @@ def test_taking_an_anchor_writes_nothing(agent):
 # -- what it shows ---------------------------------------------------------------------------------
 
 
-def test_nothing_is_missing_where_nothing_happened(agent):
+def test_nothing_is_missing_if_nothing_happened(agent):
     assert list(missing_since(taken())) == []
 
 
@@ -132,7 +132,7 @@ def test_chains_that_went_on_and_chains_that_are_new_are_no_fault(agent):
 
 
 @pytest.mark.parametrize("left", [3, 1])
-def test_a_tail_that_was_cut_with_its_head_and_memories_shows_against_an_anchor_alone(agent, left):
+def test_only_an_anchor_shows_a_tail_deleted_with_its_head_and_memories(agent, left):
     anchored = taken()
 
     cut(agent, left)
@@ -141,7 +141,7 @@ def test_a_tail_that_was_cut_with_its_head_and_memories_shows_against_an_anchor_
     assert list(missing_since(anchored)) == [f"agent {agent.id}: anchored record 4 is missing"]
 
 
-def test_what_was_cut_after_the_anchor_shows_against_a_later_one(agent):
+def test_records_deleted_after_the_anchor_show_against_a_later_one(agent):
     early = taken()
     agent.ledger.remember("a new memory", "core")
     db.session.commit()

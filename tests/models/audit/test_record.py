@@ -16,7 +16,7 @@ from tests import factories, sql
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 
 
-def test_a_record_keeps_what_it_was_given(app):
+def test_a_record_keeps_all_of_its_fields(app):
     agent, user = factories.agent(), factories.user()
     session = factories.session(agent)
 
@@ -102,7 +102,7 @@ def test_sequences_have_no_gap_and_the_head_holds_the_last_hash(app):
     assert len({GENESIS, *(record.hash for record in records)}) == 4
 
 
-def test_what_is_rolled_back_leaves_no_gap(app):
+def test_a_rolled_back_record_leaves_no_gap(app):
     agent = factories.agent()
     agent.record("x")
     db.session.commit()

@@ -346,7 +346,7 @@ def test_the_chain_of_an_erased_agent_still_verifies(remembered):
 # -- one agent, and what is kept -------------------------------------------------------------------
 
 
-def test_one_agent_is_checked_alone(chain):
+def test_a_single_agent_can_be_verified(chain):
     other = db.session.scalar(select(AgentMemory)).agent
     sql.tamper("UPDATE agent_memories SET source = 'x'")
     db.session.expire_all()

@@ -177,7 +177,7 @@ def test_a_use_is_noted_once_a_minute(app):
     assert token.last_used_at == at + timedelta(seconds=60)
 
 
-def test_what_a_platform_does_is_recorded_with_its_token_and_told_to_the_agent(app):
+def test_a_platforms_changes_are_recorded_with_its_token_and_told_to_the_agent(app):
     platform, _ = ApiToken.mint(account=factories.account())
 
     agent = platform.add_agent(name="Wren", model_id="rehearsal/wren", system_prompt="I am Wren.")
@@ -225,7 +225,7 @@ def test_adding_an_agent_with_a_prompt_counts_as_a_change_of_identity(app, subte
             assert (agent.identity_changed_at is not None) == bool(prompts)
 
 
-def test_an_agent_is_told_also_what_it_remembers_already(app):
+def test_the_agent_is_told_even_if_it_already_remembers_the_same(app):
     platform, _ = ApiToken.mint(account=factories.account())
     agent = factories.agent("My platform changed my settings: paused.", account=platform.account)
 

@@ -78,7 +78,7 @@ def test_after_a_day_a_key_is_new(app, late, is_new):
     assert taken.answer() == (None if is_new else ANSWER)
 
 
-def test_what_is_older_than_a_day_is_forgotten(app):
+def test_keys_older_than_a_day_are_deleted(app):
     token, at = token_of_agent(), clock.now()
     for number in range(3):
         IdempotencyKey.take(token, f"k{number}", "a request", at + timedelta(hours=number))

@@ -66,7 +66,7 @@ def test_an_invalid_field_is_refused(subtests):
                 Account(**{"name": "Acme", "slug": "acme", field: value})
 
 
-def test_without_a_schedule_of_its_own_an_account_has_the_platforms(app):
+def test_an_account_without_a_schedule_uses_the_platforms(app):
     account = factories.account(schedule=None)
 
     slot = account.next_slot(MONDAY)
@@ -132,7 +132,7 @@ def test_an_account_that_is_made_at_the_instant_of_a_slot_waits_for_the_next_one
     assert rescheduled(account, MONDAY) == NEXT_MONDAY
 
 
-def test_each_account_has_the_next_slot_of_its_own_schedule_and_zone(app):
+def test_each_accounts_next_slot_follows_its_schedule_and_zone(app):
     usual = made(MONDAY)
     tokyo = made(MONDAY, time_zone="Asia/Tokyo")
     daily = made(MONDAY, schedule="30 6 * * *")

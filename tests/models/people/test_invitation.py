@@ -63,7 +63,7 @@ def test_a_password_that_cannot_be_taken_leaves_it_good(secret):
     assert Invitation.open(secret, AT) is not None
 
 
-def test_a_newer_link_ends_the_older_ones_of_that_user_alone(user, secret):
+def test_a_newer_link_ends_only_that_users_older_ones(user, secret):
     others = Invitation.issue(factories.user(), AT)
 
     newer = Invitation.issue(user, AT)

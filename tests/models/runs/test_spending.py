@@ -95,7 +95,7 @@ def test_a_month_begins_at_the_first_midnight_of_its_first_day_in_the_accounts_z
     assert cost_usd_of_month(agent.account, datetime.fromisoformat(at)) == 2
 
 
-def test_what_was_spent_since_some_instant_is_that_of_these_accounts_alone(agent: Agent) -> None:
+def test_spending_since_an_instant_covers_only_these_accounts(agent: Agent) -> None:
     everything(agent)
     everything(agent, at=NOW - MOMENT)
     everything(factories.agent("one"))
