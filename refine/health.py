@@ -18,18 +18,18 @@ from refine.models.runs.session import totals as session_totals
 from refine.models.runs.task import totals as task_totals
 from refine.rules.quantities import ago, plural, rough_span
 
-# The clock ticks every minute; so much later it has stopped, or is badly held up.
+# The clock ticks every minute; after this long it has stopped, or is badly delayed.
 TICK_IS_LATE_AFTER = timedelta(minutes=5)
-# A slot is worked off within minutes; one that is open for so long is stuck.
+# A slot is served within minutes; one that stays open this long is stuck.
 SLOT_IS_LATE_AFTER = timedelta(hours=1)
 QUEUE_IS_LATE_AFTER = timedelta(hours=1)
-# Reflections and conversations come after all sessions, and lapse when they wait for long.
+# Reflections and conversations wait for all sessions, and lapse after a long wait.
 TASKS_ARE_LATE_AFTER = timedelta(days=1)
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that must be there; ``problem`` says what is wrong and what to do."""
+    """One check; ``problem`` says what is wrong and how to fix it, None if nothing is."""
 
     name: str
     problem: str | None
@@ -37,12 +37,12 @@ class Check:
 
     @property
     def is_ok(self) -> bool:
-        """Whether nothing is wrong with it."""
+        """Whether there is no problem."""
         return self.problem is None
 
 
 def checks(app: Flask) -> list[Check]:
-    """Return database, migrations, keys and redis, in this order: all must be there."""
+    """Check database, migrations, keys and redis, in this order; all must be ok."""
     away = _database()
     unfit = away or _migrations(app)
     return [
@@ -54,7 +54,7 @@ def checks(app: Flask) -> list[Check]:
 
 
 def clock_check() -> Check:
-    """Tell whether the clock ticks. Needs a database at its newest migration."""
+    """Check that the clock ticks. Needs a database at the newest migration."""
     age = ClockMark.age("tick")
     if age is None:
         return Check("clock", "it never ticked; start `refine clock`")
@@ -66,7 +66,7 @@ def clock_check() -> Check:
 
 
 def schedule_check() -> Check:
-    """Tell whether the accounts' slots are served."""
+    """Check that the accounts' slots are served."""
     now = clock.now()
     late = select(func.count()).where(
         Account.next_due_at < now - SLOT_IS_LATE_AFTER, Account.paused.is_(False)
@@ -83,7 +83,7 @@ def schedule_check() -> Check:
 
 
 def queue_check(account_ids: Select[int] | None = None) -> Check:
-    """Tell how many workers there are, and what waits (of these accounts), and for how long."""
+    """Count workers, and what waits for them (in these accounts), and check for how long."""
     try:
         with redis_connection() as connection:
             workers = live_workers(connection)
@@ -106,9 +106,9 @@ def queue_check(account_ids: Select[int] | None = None) -> Check:
 
 
 def older_keys_check() -> Check:
-    """Tell whether keys are still under another encryption key than the first; no fault."""
+    """Tell whether keys are still wrapped by an older encryption key; never a problem."""
     older = WrappedKey.under_older_keys()
-    said = f"{older:,} data keys are under an older key; run `refine keys rotate`"
+    said = f"{plural(older, 'data key')} under an older key; run `refine keys rotate`"
     return Check("rotation", None, said if older else "every data key is under the first key")
 
 
@@ -117,12 +117,13 @@ def _database() -> str | None:
         with db.engine.connect():
             return None
     except SQLAlchemyError:
-        return "PostgreSQL does not answer at DATABASE_URL; start it, or mend the URL"
+        return "PostgreSQL does not answer at DATABASE_URL; start it, or fix DATABASE_URL"
 
 
 def _migrations(app: Flask) -> str | None:
     script = ScriptDirectory(app.extensions["migrate"].directory)
-    with db.engine.connect() as connection:
+    # a commit, because a rollback discards the connection's prepared statements
+    with db.engine.begin() as connection:
         present = MigrationContext.configure(connection).get_current_revision()
     if present == script.get_current_head():
         return None
@@ -135,7 +136,7 @@ def _keys() -> str | None:
     except WrongKey as error:
         return str(error)
     finally:
-        db.session.rollback()
+        db.session.commit()
     return None
 
 

@@ -10,6 +10,7 @@ from refine.cli.output import console
 from refine.extensions import db
 from refine.models.audit.anchor import anchor, missing_since, read_anchor
 from refine.models.integrity import Verified, stamp, verify_all
+from refine.rules.quantities import plural
 
 
 @click.group()
@@ -50,8 +51,8 @@ def audit_verify(anchor_file: TextIO | None) -> int:
         memories = sum(chain.memories for chain in chains)
         against = f"; nothing is missing since {anchored['at'][:19]}Z" if anchored else ""
         console.print(
-            f"verified: {records:,} records in {len(chains):,} chains, "
-            f"{memories:,} memories as recorded{against}"
+            f"verified: {plural(records, 'record')} in {plural(len(chains), 'chain')}, "
+            f"{plural(memories, 'memory', 'memories')} as recorded{against}"
         )
         return 0
 

@@ -9,6 +9,7 @@ from refine.cli.output import console
 from refine.extensions import db
 from refine.models import AuditLog, WrappedKey
 from refine.models.audit import PLATFORM
+from refine.rules.quantities import plural
 
 _BATCH = 100
 _MAX_LISTED = 10
@@ -49,11 +50,11 @@ def keys_rotate() -> None:
         if broken:
             listed = ", ".join(map(str, broken[:_MAX_LISTED]))
             raise click.ClickException(
-                f"{len(broken):,} data keys were altered and cannot be opened ({listed}); restore "
-                f"them from a backup. {done:,} others were rewrapped"
+                f"{plural(len(broken), 'altered data key')} cannot be opened ({listed}): restore "
+                f"from a backup. Data keys rewrapped: {done:,}"
             )
         if left:
-            raise click.ClickException(f"{left:,} data keys are in use right now; run this again")
+            raise click.ClickException(f"{plural(left, 'data key')} in use; run this again")
         console.print(
             f"data keys rewrapped: {done:,}; all data keys now need only the first of "
             "REFINE_ENCRYPTION_KEYS"

@@ -9,6 +9,7 @@ from refine.cli.output import console
 from refine.jobs.clock import run_clock
 from refine.jobs.tick import run_tick
 from refine.jobs.worker import work
+from refine.rules.quantities import plural
 
 
 @click.command()
@@ -42,6 +43,11 @@ def tick() -> int:
     """
     with application("tick"):
         done = run_tick()
-        summary = ", ".join(f"{count} {name}" for name, count in asdict(done).items() if count)
+        summary = ", ".join(_in_words(name, count) for name, count in asdict(done).items() if count)
         console.print(f"tick: {summary or 'nothing was due'}")
         return 1 if done.faults else 0
+
+
+def _in_words(name: str, count: int) -> str:
+    noun = name.removesuffix("s")
+    return plural(count, noun) if name in ("faults", "reflections") else f"{count} {name}"

@@ -108,11 +108,13 @@ def sweep(
         agent = db.session.get_one(Agent, agent_id)
         try:
             outcome = _sweep_one(agent, user)
+            db.session.commit()
         except Refused as refusal:
+            db.session.rollback()
             outcome = str(refusal)
         except DBAPIError as error:
+            db.session.rollback()
             outcome = f"failed: {error.args[0]}"
-        db.session.rollback()
         yield agent, outcome
     dispatch()
 
@@ -122,7 +124,6 @@ def _sweep_one(agent: Agent, user: User | None) -> str:
     live = RefinementSession.live_of(agent)
     if live is not None and live.status == "queued":
         live.dispatched_at = None
-        db.session.commit()
         return "was waiting; handed over again"
     if (unavailable := agent.unavailable_reason(automatic=True)) is not None:
         return unavailable
@@ -132,5 +133,4 @@ def _sweep_one(agent: Agent, user: User | None) -> str:
         return f"skipped: {forbidden}"
     trigger: Trigger = "weekly" if agent.slot_is_due(at) else "over_budget"
     RefinementSession.queue(agent, trigger, user=user, at=at)
-    db.session.commit()
     return f"queued ({trigger})"

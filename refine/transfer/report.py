@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from refine.models.ledger import MEMORY_TYPES
+from refine.rules.quantities import plural
 from refine.rules.tokens import token_estimate
 from refine.transfer.rows import BadRow
 
@@ -67,4 +68,4 @@ class Report:
 
 def memories(count: int) -> str:
     """Return "1 memory" or "1,200 memories"."""
-    return f"{count:,} {'memory' if count == 1 else 'memories'}"
+    return plural(count, "memory", "memories")

@@ -306,7 +306,7 @@ def test_audit_verify_accepts_an_untouched_log(ledger: Agent, environ: dict[str,
     done = refine("audit", "verify", environ=environ)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "verified: 2 records in 1 chains, 21 memories as recorded\n"
+    assert done.stdout == "verified: 2 records in 1 chain, 21 memories as recorded\n"
 
 
 def test_audit_verify_detects_tampering(tampered: int, environ: dict[str, str]) -> None:

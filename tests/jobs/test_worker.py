@@ -200,7 +200,7 @@ def test_a_worker_without_redis_says_so_in_one_line(begin: Callable[..., Service
 
     assert code == 1
     assert worker.said.splitlines() == [
-        "refine: Redis does not answer at REDIS_URL; start it, or mend the URL (ConnectionError)"
+        "refine: Redis does not answer at REDIS_URL; start it, or fix REDIS_URL (ConnectionError)"
     ]
 
 

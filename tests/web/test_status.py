@@ -104,7 +104,7 @@ def test_a_missing_database_is_not_ready_and_reveals_no_secret(
 
     status, found = states("/readyz", environ, DATABASE_URL=url)
 
-    said = "PostgreSQL does not answer at DATABASE_URL; start it, or mend the URL"
+    said = "PostgreSQL does not answer at DATABASE_URL; start it, or fix DATABASE_URL"
     assert status == 503
     assert found == {
         "status": "unavailable",
