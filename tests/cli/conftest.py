@@ -1,18 +1,39 @@
 """What the commands' tests share."""
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from flask import Flask
-from sqlalchemy import func, select
+from sqlalchemy import func, literal, select, union_all
 
+from refine import create_app, logs
+from refine.cli import context
 from refine.extensions import db
 from refine.models import Account, Agent
+from refine.settings import Settings
 from tests import factories
 from tests.commands import refine_here
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _built_once(environ: dict[str, str]) -> Iterator[None]:
+    """Let commands with the same settings share an application: building one compiles every URL."""
+    built: dict[Settings, Flask] = {}
+
+    def build(settings: Settings) -> Flask:
+        if settings in built:
+            logs.configure(settings.log_level)
+        else:
+            built[settings] = create_app(settings)
+        return built[settings]
+
+    build(Settings.from_environ(environ))  # before commands are forked
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(context, "create_app", build)
+        yield
 
 
 @pytest.fixture
@@ -67,9 +88,10 @@ def problem(done: "subprocess.CompletedProcess[str]", code: int = 1) -> str:
 def row_counts() -> dict[str, int]:
     """Return the number of committed rows of every table."""
     db.session.rollback()
-    counts = {
-        table.name: db.session.scalar(select(func.count()).select_from(table)) or 0
+    every = (
+        select(literal(table.name), func.count()).select_from(table)
         for table in db.metadata.sorted_tables
-    }
-    db.session.rollback()
+    )
+    counts = dict(db.session.execute(union_all(*every)).all())
+    db.session.commit()
     return counts

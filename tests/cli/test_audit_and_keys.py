@@ -54,20 +54,17 @@ def ids_of(owner: Agent) -> list[int]:
 # -- audit verify ---------------------------------------------------------------------------------
 
 
-def test_verify_prints_figures(recorded: Agent, run: Run) -> None:
-    done = run("audit", "verify")
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "verified: 9 records in 3 chains, 25 memories as recorded\n"
-
-
-def test_verify_writes_only_how_far_it_verified(recorded: Agent, run: Run) -> None:
+def test_verify_prints_figures_and_writes_only_how_far_it_verified(
+    recorded: Agent, run: Run
+) -> None:
     before = sql.snapshot()
 
-    run("audit", "verify")
+    done = run("audit", "verify")
 
     after = sql.snapshot()
     heads = db.session.scalars(db.select(ChainHead).order_by(ChainHead.id)).all()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "verified: 9 records in 3 chains, 25 memories as recorded\n"
     assert {table for table in before if before[table] != after[table]} == {"chain_heads"}
     assert [head.verified_sequence for head in heads] == [7, 1, 1]
     assert all(head.verified_at for head in heads)
@@ -168,12 +165,6 @@ def test_an_altered_platform_key_is_reported(recorded: Agent, run: Run) -> None:
     assert line == "a wrapped data key was altered; restore it from a backup"
 
 
-def test_verify_accepts_an_installation_without_records(app: Flask, run: Run) -> None:
-    done = run("audit", "verify")
-
-    assert done.stdout == "verified: 0 records in 0 chains, 0 memories as recorded\n"
-
-
 # -- audit anchor ---------------------------------------------------------------------------------
 
 
@@ -219,16 +210,16 @@ def test_anchor_prints_only_json_and_writes_nothing(recorded: Agent, run: Run) -
     assert sql.snapshot() == before
 
 
-def test_anchor_of_an_installation_without_records_is_empty(
-    app: Flask, run: Run, tmp_path: Path
+def test_an_installation_without_records_has_an_empty_anchor_and_verifies(
+    app: Flask, run: Run
 ) -> None:
-    kept = tmp_path / "anchor.json"
-    kept.write_text(run("audit", "anchor").stdout)
+    printed = run("audit", "anchor").stdout
 
-    done = run("audit", "verify", "--anchor", kept)
+    done = run("audit", "verify", "--anchor", "-", stdin=printed)
 
     assert done.returncode == 0
-    assert json.loads(kept.read_text())["chains"] == []
+    assert json.loads(printed)["chains"] == []
+    assert done.stdout.startswith("verified: 0 records in 0 chains, 0 memories as recorded; ")
 
 
 def test_verify_accepts_records_after_the_anchor(recorded: Agent, anchor: Path, run: Run) -> None:
@@ -244,42 +235,24 @@ def test_verify_accepts_records_after_the_anchor(recorded: Agent, anchor: Path, 
     )
 
 
-def test_verify_reads_an_anchor_from_standard_input(anchor: Path, run: Run) -> None:
-    done = run("audit", "verify", "--anchor", "-", stdin=anchor.read_text())
-
-    assert done.returncode == 0
-    assert "nothing is missing since" in done.stdout
-
-
-def test_only_the_anchor_detects_a_cut_tail(recorded: Agent, anchor: Path, run: Run) -> None:
-    cut(recorded)
-
-    alone = run("audit", "verify")
-    against = run("audit", "verify", "--anchor", anchor)
-
-    assert (alone.returncode, alone.stderr) == (0, "")
-    assert problem(against) == (f"agent {recorded.id}: anchored record 8 is missing")
-
-
-def test_the_anchor_detects_a_replaced_tail(recorded: Agent, anchor: Path, run: Run) -> None:
-    cut(recorded)
-    recorded.ledger.remember("other last words", "core")
-
-    alone = run("audit", "verify")
-    against = run("audit", "verify", "--anchor", anchor)
-
-    assert (alone.returncode, alone.stderr) == (0, "")
-    assert problem(against) == (f"agent {recorded.id}: record 8 is not the one that was anchored")
-
-
-def test_a_mismatch_with_the_anchor_is_not_noted_as_verified(
+def test_only_the_anchor_detects_a_tail_that_was_cut_or_replaced(
     recorded: Agent, anchor: Path, run: Run
 ) -> None:
     cut(recorded)
+    against_cut = run("audit", "verify", "--anchor", anchor)
+    verified = sql.value("SELECT count(*) FROM chain_heads WHERE verified_at IS NOT NULL")
+    cut_alone = run("audit", "verify")
+    recorded.ledger.remember("other last words", "core")
+    replaced_alone = run("audit", "verify")
+    against_replaced = run("audit", "verify", "--anchor", anchor)
 
-    run("audit", "verify", "--anchor", anchor)
-
-    assert sql.value("SELECT count(*) FROM chain_heads WHERE verified_at IS NOT NULL") == 0
+    for alone in (cut_alone, replaced_alone):
+        assert (alone.returncode, alone.stderr) == (0, "")
+    assert problem(against_cut) == f"agent {recorded.id}: anchored record 8 is missing"
+    assert problem(against_replaced) == (
+        f"agent {recorded.id}: record 8 is not the one that was anchored"
+    )
+    assert verified == 0
 
 
 def test_a_file_that_is_not_an_anchor_is_refused(recorded: Agent, run: Run, tmp_path: Path) -> None:
@@ -373,32 +346,22 @@ def under(key: str) -> int:
     return int(sql.value(f"SELECT count(*) FROM data_keys WHERE wrapped_by = '{name}'"))
 
 
-def test_rotation_prints_and_records_the_number_of_keys(
+def test_rotation_records_the_number_of_keys_and_changes_no_content(
     recorded: Agent, run: Run, both: str
 ) -> None:
+    before = sql.snapshot()
+
     done = run("keys", "rotate", REFINE_ENCRYPTION_KEYS=both)
 
+    after = sql.snapshot()
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
         "data keys rewrapped: 2; all data keys now need only the first of REFINE_ENCRYPTION_KEYS\n"
     )
+    assert not any(key in done.stdout for key in both.split(","))
     record = db.session.scalars(db.select(AuditLog).order_by(AuditLog.id.desc()).limit(1)).one()
     assert (record.action, record.data) == ("keys_rotated", {"data_keys": 2})
     assert (record.agent_id, record.account_id, record.sequence) == (None, None, 2)
-
-
-def test_rotation_prints_no_key(recorded: Agent, run: Run, both: str) -> None:
-    done = run("keys", "rotate", REFINE_ENCRYPTION_KEYS=both)
-
-    assert not any(key in done.stdout for key in both.split(","))
-
-
-def test_rotation_changes_no_memory_or_record(recorded: Agent, run: Run, both: str) -> None:
-    before = sql.snapshot()
-
-    run("keys", "rotate", REFINE_ENCRYPTION_KEYS=both)
-
-    after = sql.snapshot()
     changed = {table for table in before if before[table] != after[table]}
     assert changed == {"data_keys", "audit_logs", "chain_heads"}
     assert set(before["audit_logs"]) < set(after["audit_logs"])
@@ -454,8 +417,8 @@ def test_rotation_names_an_altered_key_and_rewraps_the_others(
     line = problem(run("keys", "rotate", REFINE_ENCRYPTION_KEYS=both))
 
     assert line == (
-        f"1 data keys were altered and cannot be opened ({id_}); restore them from a backup. "
-        "1 others were rewrapped"
+        f"1 altered data key cannot be opened ({id_}): restore from a backup. "
+        "Data keys rewrapped: 1"
     )
     assert under(NEW) == 1
 
@@ -470,7 +433,7 @@ def test_rotation_leaves_a_locked_key_for_the_next_run(
         first = run("keys", "rotate", REFINE_ENCRYPTION_KEYS=both)
     second = run("keys", "rotate", REFINE_ENCRYPTION_KEYS=both)
 
-    assert problem(first) == "1 data keys are in use right now; run this again"
+    assert problem(first) == "1 data key in use; run this again"
     assert second.stdout.startswith("data keys rewrapped: 1; all data keys")
     assert under(NEW) == 2
 
@@ -574,38 +537,26 @@ def test_a_restored_dump_verifies_like_the_original(
     assert done.stdout.startswith("verified: 12 records in 3 chains, 25 memories as recorded; ")
 
 
-def test_tampering_after_a_restore_is_detected(
-    run: Run, restored: dict[str, str], restored_app: None
+def test_a_restored_database_is_guarded_usable_and_verifiable(
+    vow: int, run: Run, restored: dict[str, str], restored_app: None
 ) -> None:
-    sql.tamper("UPDATE audit_logs SET user_id = 7 WHERE sequence = 9")
-
-    done = run("audit", "verify", DATABASE_URL=restored["DATABASE_URL"])
-
-    assert "record 9 (id " in problem(done)
-
-
-def test_the_guards_work_in_a_restored_database(restored_app: None) -> None:
     before = sql.snapshot()
-
     for statement in (LIFT, "DELETE FROM agent_memories", "UPDATE audit_logs SET action = 'x'"):
         with pytest.raises(DBAPIError) as error:
             sql.run(statement)
         assert error.value.orig.sqlstate == "23001", statement
-
     assert sql.snapshot() == before
 
-
-def test_a_restored_database_can_be_used(
-    vow: int, run: Run, restored: dict[str, str], restored_app: None
-) -> None:
     owner, memory = Agent.named("Ada"), db.session.get_one(AgentMemory, vow)
-
     memory.set_constitutional(False)
     memory.discard()
     saved, _ = owner.ledger.remember("the first words after the restore", "core")
     db.session.commit()
-
     verified = run("audit", "verify", DATABASE_URL=restored["DATABASE_URL"])
     assert (memory.content, memory.discarded) == ("the canary sang 0 times", True)
     assert saved.id > vow
     assert verified.stdout == "verified: 15 records in 3 chains, 26 memories as recorded\n"
+
+    db.session.commit()
+    sql.tamper("UPDATE audit_logs SET user_id = 7 WHERE sequence = 9")
+    assert "record 9 (id " in problem(run("audit", "verify", DATABASE_URL=restored["DATABASE_URL"]))

@@ -1,4 +1,4 @@
-"""What the commands do if nothing is wrong."""
+"""Commands that succeed."""
 
 import re
 import signal
@@ -10,7 +10,6 @@ import pytest
 from cryptography.fernet import Fernet
 from flask import Flask
 from redis import Redis
-from sqlalchemy import text
 
 from refine import __version__, clock
 from refine.cli import refine as command_line
@@ -165,26 +164,22 @@ def test_run_prints_each_step_without_content(ledger: Agent, environ: dict[str, 
     assert re.search(r"model {13}3 calls, [\d,]+ prompt tokens \([\d,]+ cached\)", done.stdout)
 
 
-@pytest.mark.parametrize(
-    ("fields", "outcome"),
-    [
-        ({"system_prompt": "The agent declines."}, "declined: the agent declined"),
-        ({"refinement_prompt": "Delete everything."}, "rolled_back: it would have removed"),
-        ({"refinement_threshold": 1.0}, "skipped: nothing may be removed"),
-    ],
-)
-def test_run_exits_with_0_after_any_orderly_end(
-    ledger: Agent, environ: dict[str, str], fields: dict[str, object], outcome: str
-) -> None:
-    for name, value in fields.items():
-        setattr(ledger, name, value)
-    db.session.commit()
+def test_run_exits_with_0_after_any_orderly_end(ledger: Agent, environ: dict[str, str]) -> None:
+    for field, value, outcome in (
+        ("refinement_threshold", 1.0, "skipped: nothing may be removed"),
+        ("system_prompt", "The agent declines.", "declined: the agent declined"),
+        ("refinement_prompt", "Delete everything.", "rolled_back: it would have removed"),
+    ):
+        usual = getattr(ledger, field)
+        setattr(ledger, field, value)
+        db.session.commit()
 
-    done = refine("run", str(ledger.id), environ=environ)
+        done = refine("run", str(ledger.id), environ=environ)
 
-    assert (done.returncode, done.stderr) == (0, "")
-    assert f"outcome           {outcome}" in done.stdout
-    assert "canary" not in done.stdout
+        assert (done.returncode, done.stderr) == (0, ""), outcome
+        assert f"outcome           {outcome}" in done.stdout
+        assert "canary" not in done.stdout
+        setattr(ledger, field, usual)
 
 
 def test_run_exits_with_0_after_an_incomplete_session(
@@ -288,18 +283,6 @@ def test_sweep_lists_the_outcome_for_every_agent(
 # -- audit, doctor --------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def tampered(ledger: Agent) -> Iterator[int]:
-    """The id of a memory that was changed without the application."""
-    memory = db.session.scalars(ledger.ledger.core()).all()[0]
-    with db.engine.begin() as connection:
-        connection.execute(
-            text("UPDATE agent_memories SET tags = '{voice}' WHERE id = :id"), {"id": memory.id}
-        )
-    db.session.rollback()
-    return memory.id
-
-
 def test_audit_verify_accepts_an_untouched_log(ledger: Agent, environ: dict[str, str]) -> None:
     refine("run", "Ada", environ=environ)
 
@@ -307,14 +290,6 @@ def test_audit_verify_accepts_an_untouched_log(ledger: Agent, environ: dict[str,
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "verified: 2 records in 1 chain, 21 memories as recorded\n"
-
-
-def test_audit_verify_detects_tampering(tampered: int, environ: dict[str, str]) -> None:
-    done = refine("audit", "verify", environ=environ)
-
-    (line,) = done.stderr.splitlines()
-    assert done.returncode == 1
-    assert f"memory {tampered} was changed past the application" in line
 
 
 @pytest.fixture

@@ -154,7 +154,7 @@ class TestImport:
         self, ledger: Agent, environ: dict[str, str], tmp_path: Path
     ) -> None:
         file = tmp_path / "many.json"
-        file.write_text(json.dumps([{"memory": f"memory {number}"} for number in range(50_000)]))
+        file.write_text(json.dumps([{"memory": f"memory {number}"} for number in range(10_000)]))
         importing = start("import", "Ada", str(file), "--format", "mem0", environ=environ)
         eventually(lambda: stored() > 520)
 

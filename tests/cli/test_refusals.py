@@ -1,4 +1,4 @@
-"""Bad input to every command: one line that says what is wrong, and nothing is changed."""
+"""Bad input to every command: one line of error, and nothing is changed."""
 
 import signal
 import subprocess
@@ -15,8 +15,8 @@ from sqlalchemy import make_url
 
 from refine.extensions import db
 from refine.models import Agent, RefinementSession
-from tests import factories
-from tests.cli.conftest import Run, row_counts
+from tests import factories, sql
+from tests.cli.conftest import Run, problem, row_counts
 from tests.commands import UNUSED_PORT, eventually, refine_anew, refine_here, start, waits_for_input
 from tests.forked import refine
 from tests.transfer.files import FIXTURES
@@ -200,30 +200,24 @@ def test_bad_input_is_refused_in_one_line_and_changes_nothing(populated: None, r
         assert row_counts() == before, refusal
 
 
-@pytest.mark.parametrize(
-    "refusal",
-    [
+def test_refusals_in_their_own_process(populated: None, environ: dict[str, str]) -> None:
+    before = row_counts()
+    for refusal in (
         usage("run", "Ada", "--now", says="No such option"),
-        Refusal(("run", "Twin"), "several agents are called 'Twin'; use an id: "),
         Refusal(("run", b"\xff\xfe"), "not valid UTF-8"),
         Refusal(USER, "not valid UTF-8", stdin=b"\xff\xfe correct horse"),
         setting("REFINE_ENCRYPTION_KEYS", ANOTHER_KEY, "does not hold the key"),
         setting("DATABASE_URL", f"postgresql://u:secret@{NOWHERE}/x", "PostgreSQL does not answer"),
-    ],
-    ids=str,
-)
-def test_refusals_in_their_own_process(
-    populated: None, environ: dict[str, str], refusal: Refusal
-) -> None:
-    before = row_counts()
+    ):
+        own = {**environ, **refusal.variables}
 
-    done = refine(*refusal.arguments, environ={**environ, **refusal.variables}, stdin=refusal.stdin)
+        done = refine(*refusal.arguments, environ=own, stdin=refusal.stdin)
 
-    (line,) = done.stderr.splitlines()
-    assert done.returncode == refusal.code
-    assert line.startswith("refine: ")
-    assert refusal.says in line
-    assert row_counts() == before
+        (line,) = done.stderr.splitlines()
+        assert done.returncode == refusal.code, refusal
+        assert line.startswith("refine: ")
+        assert refusal.says in line
+        assert row_counts() == before, refusal
 
 
 def test_an_ambiguous_name_lists_the_ids(populated: None, environ: dict[str, str]) -> None:
@@ -278,26 +272,15 @@ def test_an_unexpected_error_is_named_by_its_class(
     assert done.stderr == "refine: a fault in Refine (OSError); REFINE_LOG_LEVEL=DEBUG logs more\n"
 
 
-def test_a_database_error_has_no_traceback(
-    populated: None,
-    environ: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with db.engine.begin() as connection:
-        connection.exec_driver_sql("ALTER TABLE accounts RENAME COLUMN schedule TO away")
+def test_a_database_error_has_no_traceback(app: Flask, run: Run) -> None:
+    sql.run("ALTER TABLE accounts RENAME COLUMN schedule TO away")
 
     try:
-        done = refine_here(
-            "account", "list", environ=environ, stdin="", monkeypatch=monkeypatch, capsys=capsys
-        )
+        done = run("account", "list")
     finally:
-        with db.engine.begin() as connection:
-            connection.exec_driver_sql("ALTER TABLE accounts RENAME COLUMN away TO schedule")
+        sql.run("ALTER TABLE accounts RENAME COLUMN away TO schedule")
 
-    (line,) = done.stderr.splitlines()
-    assert done.returncode == 1
-    assert line.startswith("refine: the database refused: (UndefinedColumn)")
+    assert problem(done).startswith("the database refused: (UndefinedColumn)")
 
 
 @pytest.fixture

@@ -325,7 +325,7 @@ def test_doctor_mentions_data_keys_under_an_older_key(
     assert found(before)["rotation"] == ("ok", "every data key is under the first key")
     assert found(after)["rotation"] == (
         "ok",
-        f"{older} data keys are under an older key; run `refine keys rotate`",
+        f"{older} data key{'s' if older > 1 else ''} under an older key; run `refine keys rotate`",
     )
 
 

@@ -1,4 +1,4 @@
-"""`refine up`: everything started with one command, and everything gone after it."""
+"""`refine up` starts everything with one command, and leaves nothing running."""
 
 import re
 import tempfile
@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.commands import refine_anew
 from tests.embedded.processes import processes_of
+from tests.forked import refine
 from tests.running import Up
 
 
 @pytest.fixture(scope="module")
 def up() -> Iterator[Up]:
-    # a short path: PostgreSQL's socket has little room for it
+    # PostgreSQL's socket needs a short path
     with tempfile.TemporaryDirectory(prefix="refine-up-") as folder:
         running = Up(Path(folder))
         try:
@@ -25,14 +25,14 @@ def up() -> Iterator[Up]:
 
 
 @pytest.mark.slow
-def test_everything_is_started_used_and_ended_with_one_command(up: Up) -> None:
+def test_one_command_starts_serves_and_stops_everything(up: Up) -> None:
     line = up.ready()
 
     answer = requests.get(f"http://127.0.0.1:{up.port}/readyz", timeout=10)
-    ran = refine_anew("run", "Halyard", "--enqueue", environ=up.environ)
-    listed = refine_anew("agent", "list", "--account", "demo", environ=up.environ)
-    again = refine_anew("up", environ=up.environ)
-    taken = refine_anew("up", environ={**up.environ, "REFINE_DATA_DIR": f"{up.folder}/other"})
+    ran = refine("run", "Halyard", "--enqueue", environ=up.environ)
+    listed = refine("agent", "list", "--account", "demo", environ=up.environ)
+    again = refine("up", environ=up.environ)
+    taken = refine("up", environ={**up.environ, "REFINE_DATA_DIR": f"{up.folder}/other"})
     code = up.end()
 
     assert re.search(
