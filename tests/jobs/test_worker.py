@@ -40,7 +40,7 @@ from tests.scripted_model import ScriptedModel
 pytestmark = pytest.mark.slow
 
 YES = "YES, gladly."
-GAVE_UP = "the worker gave up; another one takes its place"
+GAVE_UP = "the worker gave up and is replaced"
 
 
 @pytest.fixture

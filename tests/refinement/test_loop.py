@@ -1,4 +1,4 @@
-"""A session from its id to its end: every ending, and what holds in each."""
+"""The loop of a session: every ending, and what is true of each."""
 
 import json
 import signal
@@ -304,6 +304,8 @@ def test_every_ending_is_recorded_with_its_reason_and_measured_figures(
     assert session.ended_at is not None
     assert world.agent.last_refinement_at == (session.ended_at if after_loop else None)
     assert len(world.journal()) == after_loop
+    assert session.tool_calls == sum(event.kind == "tool_call" for event in world.events) <= 60
+    assert (session.llm_calls == len(world.model.requests) == 0) or ending.status != "skipped"
     db.session.rollback()
     assert all(chain.problem is None for chain in verify_all())
 
@@ -353,26 +355,6 @@ def test_another_model_in_the_middle_changes_nothing_more(world: World) -> None:
     assert world.kept() == world.ids[1:]
 
 
-def test_an_agent_without_anything_to_look_at_is_not_asked(world: World) -> None:
-    has_locked_memories_alone(world)
-
-    session = world.refine()
-
-    assert world.model.requests == []
-    assert session.llm_calls == 0
-
-
-@pytest.mark.parametrize("play", [has_a_threshold_that_leaves_no_room, was_eroded])
-def test_an_agent_of_whom_nothing_may_be_removed_is_not_asked(
-    world: World, play: Callable[[World], None]
-) -> None:
-    play(world)
-
-    world.refine()
-
-    assert world.model.requests == []
-
-
 def test_a_session_stopped_while_queued_is_skipped_and_asks_nothing(world: World) -> None:
     session = world.queue()
     session.request_stop()
@@ -385,7 +367,7 @@ def test_a_session_stopped_while_queued_is_skipped_and_asks_nothing(world: World
     assert world.agent.last_refinement_at is None
 
 
-def test_the_record_of_a_stopped_session_names_who_asked_for_it(world: World) -> None:
+def test_a_stop_before_consent_skips_the_session_and_records_who_asked_for_it(world: World) -> None:
     answered = threading.Event()
     user = factories.user()
     db.session.commit()
@@ -400,16 +382,6 @@ def test_the_record_of_a_stopped_session_names_who_asked_for_it(world: World) ->
 
     record = factories.records(session.agent)[-1]
     assert (record.action, record.user_id) == ("memory_refinement_skipped", user_id)
-
-
-def test_a_stop_before_consent_skips_the_session(world: World) -> None:
-    answered = threading.Event()
-    asks_to_stop = world.elsewhere(stop)
-    world.model.say(YES).meanwhile(lambda: (asks_to_stop(), answered.wait(5)))
-
-    session = world.refine()
-    answered.set()
-
     assert (session.status, session.end_reason) == ("skipped", "stopped on request")
     assert session.consented_at is None
 
@@ -428,7 +400,7 @@ def test_a_stop_does_not_wait_for_the_model(world: World) -> None:
     assert (session.status, session.end_reason) == ("incomplete", "stopped on request")
 
 
-def test_a_worker_that_is_to_end_does_not_wait_for_the_model(world: World) -> None:
+def test_a_stopping_worker_does_not_wait_for_the_model(world: World) -> None:
     answered, asked = threading.Event(), threading.Event()
     world.model.say(YES).meanwhile(lambda: (asked.set(), answered.wait(10)))
     world.is_stopping = asked.is_set
@@ -454,7 +426,7 @@ def test_a_stop_between_the_calls_of_one_reply_leaves_the_rest_undone(world: Wor
     assert world.kept() == world.ids[1:]
 
 
-def test_the_time_limit_is_looked_at_between_the_calls_of_one_reply(world: World) -> None:
+def test_the_time_limit_is_checked_between_the_calls_of_one_reply(world: World) -> None:
     world.variables = {"REFINE_MAX_SECONDS": "1"}
     world.model.say(YES).calls(*deletions(world.ids[:3]))
 
@@ -471,16 +443,7 @@ def test_the_time_limit_is_looked_at_between_the_calls_of_one_reply(world: World
     assert world.kept() == world.ids[1:]
 
 
-def test_the_sixtieth_call_is_the_last_one(world: World) -> None:
-    makes_too_many_calls(world)
-
-    session = world.refine()
-
-    assert session.tool_calls == 60
-    assert sum(event.kind == "tool_call" for event in world.events) == 60
-
-
-def test_two_cut_replies_are_forgiven_and_not_executed(world: World) -> None:
+def test_two_replies_cut_at_the_output_limit_are_tolerated_and_not_executed(world: World) -> None:
     world.model.say(YES)
     for id_ in world.ids[:2]:
         world.model.calls({"action": "delete", "id": id_}, finish_reason="length")
@@ -493,7 +456,7 @@ def test_two_cut_replies_are_forgiven_and_not_executed(world: World) -> None:
     assert all("cut at the output limit" in result for result in world.results())
 
 
-def test_the_agent_is_reminded_once_and_may_go_on(world: World) -> None:
+def test_the_agent_is_reminded_once_and_may_continue(world: World) -> None:
     world.model.say(YES).say("Let me think.").call("complete", summary="All is well.")
 
     session = world.refine()
@@ -508,7 +471,7 @@ def test_the_agent_is_reminded_once_and_may_go_on(world: World) -> None:
 
 
 @pytest.mark.parametrize("play", [says_no, has_no_provider], ids=lambda play: play.__name__)
-def test_duplicates_go_first_and_stay_removed_without_a_loop(
+def test_duplicates_are_removed_first_and_stay_removed_without_a_loop(
     world: World, play: Callable[[World], None]
 ) -> None:
     twin = factories.memory(world.agent, world.memories[0].content.upper())
@@ -562,7 +525,7 @@ def test_a_session_is_told_step_by_step_and_without_content(world: World) -> Non
 # -- the conversation -----------------------------------------------------------------------------
 
 
-def test_each_request_begins_with_the_one_before_word_for_word(world: World) -> None:
+def test_each_request_starts_with_the_one_before_verbatim(world: World) -> None:
     world.model.say(YES).say("Let me look.").call("search", query="a").calls("{broken")
     world.model.call("delete", id=world.ids[0]).call("complete", summary="One less.")
 
@@ -575,7 +538,7 @@ def test_each_request_begins_with_the_one_before_word_for_word(world: World) -> 
         assert len(later) > len(earlier)
 
 
-def test_the_definition_of_the_tool_goes_along_from_the_first_call_on(world: World) -> None:
+def test_every_request_includes_the_definition_of_the_tool(world: World) -> None:
     completes_after_a_change(world)
 
     world.refine()
@@ -631,30 +594,26 @@ def test_the_tools_results_reach_the_model_each_in_one_line(world: World) -> Non
     assert [entry["content"] for entry in found] == ["one\u2028two\u2029three\x85four\nfive"]
 
 
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
+def test_invalid_calls_get_an_error_and_change_nothing(world: World) -> None:
+    calls = [
         ({"name": "refinement", "arguments": "{broken"}, "nothing was done"),
         ({"name": "forget_all", "arguments": "{}"}, "the only tool is refinement"),
         ({"name": "refinement", "arguments": '{"action": "delete", "no name": 1}'}, "unknown"),
         ({"name": "refinement", "arguments": '{"action": "purge"}'}, "Invalid action 'purge'"),
         ({"name": "refinement", "arguments": '{"self": 1, "action": "delete"}'}, "unknown"),
         ({"name": "refinement", "arguments": "{}"}, "action is required"),
-    ],
-)
-def test_a_call_that_cannot_be_carried_out_is_told_so_and_changes_nothing(
-    world: World, call: dict[str, str], said: str
-) -> None:
+    ]
     world.model.say(YES)
-    world.model.reply({"tool_calls": [{"id": "c", "type": "function", "function": call}]})
+    for call, _ in calls:
+        world.model.reply({"tool_calls": [{"id": "c", "type": "function", "function": call}]})
     world.model.call("complete", summary="All is well.")
 
     session = world.refine()
 
-    (result,) = world.results()
     assert session.status == "completed"
-    assert json.loads(result)["type"] == "error"
-    assert said in json.loads(result)["error"]
+    for result, (call, said) in zip(map(json.loads, world.results()), calls, strict=True):
+        assert result["type"] == "error", call
+        assert said in result["error"], call
     assert world.kept() == world.ids
 
 
@@ -696,7 +655,7 @@ def test_usage_is_summed_over_all_calls(world: World) -> None:
     assert world.records(session)[-1].data["prompt_tokens"] == 3000
 
 
-def test_what_was_asked_counts_even_where_nothing_came_of_it(world: World) -> None:
+def test_a_failed_session_counts_its_calls(world: World) -> None:
     is_answered_by_another_model(world)
 
     session = world.refine()
@@ -719,7 +678,7 @@ def test_the_consent_reply_is_kept_sealed(world: World) -> None:
     assert b"canary" not in session.sealed_consent_reply
 
 
-def test_the_snapshot_has_an_entry_for_each_memory_with_what_still_counts(world: World) -> None:
+def test_the_snapshot_has_an_entry_for_each_memory_with_its_counting_tokens(world: World) -> None:
     completes_after_a_change(world)
 
     session = world.refine()
@@ -845,7 +804,7 @@ def test_a_fault_of_ours_ends_the_session_and_is_raised_again(
     assert session.end_reason == "a fault in Refine (LookupError)"
 
 
-def test_a_job_whose_time_is_over_in_mid_statement_ends_its_session_in_order(world: World) -> None:
+def test_a_job_timeout_during_a_statement_ends_the_session_properly(world: World) -> None:
     def out_of_time(*_: object) -> None:
         raise JobTimeoutException("the time is over")
 
@@ -868,7 +827,7 @@ def test_a_job_whose_time_is_over_in_mid_statement_ends_its_session_in_order(wor
     assert ended.end_reason == "the job's time limit was reached"
 
 
-def test_a_process_that_is_to_end_begins_no_session(world: World) -> None:
+def test_a_stopping_process_starts_no_session(world: World) -> None:
     session = world.queue()
 
     begun = refine(session.id, world.settings(), is_stopping=lambda: True)
@@ -879,7 +838,7 @@ def test_a_process_that_is_to_end_begins_no_session(world: World) -> None:
     assert world.model.requests == []
 
 
-def test_an_interruption_is_not_told_as_a_fault(world: World) -> None:
+def test_an_interruption_is_not_reported_as_a_fault(world: World) -> None:
     completes_after_a_change(world)
     session = world.queue()
     stopping = failing(session, KeyboardInterrupt(), after_changes=0)
@@ -891,16 +850,17 @@ def test_an_interruption_is_not_told_as_a_fault(world: World) -> None:
     assert (session.status, session.end_reason) == ("failed", "interrupted")
 
 
-@pytest.mark.parametrize("fault", [BrokenPipeError(), SystemExit(1), LookupError("canary")])
-def test_a_display_that_breaks_decides_nothing(world: World, fault: BaseException) -> None:
-    def observe(_event: Event) -> None:
-        raise fault
+def test_a_broken_display_does_not_affect_the_session(world: World) -> None:
+    for fault in (BrokenPipeError(), SystemExit(1), LookupError("canary")):
 
-    completes_after_a_change(world)
+        def observe(_event: Event, fault: BaseException = fault) -> None:
+            raise fault
 
-    session = world.refine(observe=observe)
+        completes_without_change(world)
 
-    assert session.status == "completed"
+        session = world.refine(observe=observe)
+
+        assert session.status == "completed", fault
 
 
 def test_a_session_that_was_ended_elsewhere_asks_nothing_more(world: World) -> None:
@@ -920,7 +880,7 @@ def test_a_session_that_was_ended_elsewhere_asks_nothing_more(world: World) -> N
 # -- the sign of life -----------------------------------------------------------------------------
 
 
-def test_a_session_shows_that_it_lives_while_the_model_is_asked(
+def test_a_session_sends_heartbeats_while_the_model_is_asked(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heartbeat, "INTERVAL_SECONDS", 0.02)
@@ -939,7 +899,7 @@ def test_a_session_shows_that_it_lives_while_the_model_is_asked(
     assert seen[0] < seen[1]
 
 
-def test_a_missed_beat_does_no_harm(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_heartbeat_is_harmless(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "INTERVAL_SECONDS", 0.02)
     beats_fail = (
         "CREATE FUNCTION no_beat() RETURNS trigger LANGUAGE plpgsql AS "
