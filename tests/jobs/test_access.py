@@ -1,4 +1,4 @@
-"""The job that asks an agent for access, and what the tick does where nobody else did it."""
+"""The job that asks an agent for access, and the tick that ends grants and requests."""
 
 import json
 import threading
@@ -71,7 +71,7 @@ def actions(agent: Agent) -> list[str]:
     return [record.action for record in factories.records(agent)]
 
 
-def test_a_request_is_committed_and_handed_over_by_its_id_alone(
+def test_a_request_is_committed_and_dispatched_by_its_id_alone(
     redis: Redis, agent: Agent, reader: User
 ) -> None:
     grant = request_access_later(agent, reader, WISH)
@@ -84,15 +84,6 @@ def test_a_request_is_committed_and_handed_over_by_its_id_alone(
     assert payload == ["refine.jobs.runs.ask_for_access", None, [str(grant.id)], {}]
     assert job[b"description"].decode() == f"access request {grant.id}"
     assert not [value for value in job.values() if b"canary" in value or b"Ada" in value]
-
-
-def test_the_job_asks_the_agent(redis: Redis, agent: Agent, reader: User) -> None:
-    grant = request_access_later(agent, reader, WISH)
-
-    ask_for_access(str(grant.id))
-
-    db.session.refresh(grant)
-    assert grant.status == "granted"
 
 
 def test_two_workers_ask_once(app: Flask, redis: Redis, agent: Agent, reader: User) -> None:
@@ -114,7 +105,7 @@ def test_two_workers_ask_once(app: Flask, redis: Redis, agent: Agent, reader: Us
     assert db.session.get_one(AccessGrant, grant_id).status == "granted"
 
 
-def test_a_fault_leaves_the_job_with_its_class_and_the_id_alone(app: Flask) -> None:
+def test_a_failed_job_names_only_its_id_and_the_class_of_the_fault(app: Flask) -> None:
     unknown = uuid.uuid4()
 
     with pytest.raises(RunFault) as fault:
@@ -124,7 +115,7 @@ def test_a_fault_leaves_the_job_with_its_class_and_the_id_alone(app: Flask) -> N
     assert fault.value.__suppress_context__
 
 
-def test_a_second_request_hands_nothing_over(redis: Redis, agent: Agent, reader: User) -> None:
+def test_a_second_request_dispatches_nothing(redis: Redis, agent: Agent, reader: User) -> None:
     first = request_access_later(agent, reader, WISH)
 
     with pytest.raises(AccessOpenAlready):
@@ -140,29 +131,26 @@ def test_without_redis_a_request_waits(without_redis: None, agent: Agent, reader
     assert (grant.status, grant.dispatched_at) == ("requested", None)
 
 
-@pytest.mark.parametrize(("seconds", "handed_over"), [(29, 0), (31, 1)])
-def test_what_redis_lost_is_handed_over_again(
-    redis: Redis, agent: Agent, reader: User, seconds: int, handed_over: int
-) -> None:
-    grant = request_access_later(agent, reader, WISH)
-    redis.flushall()
-    aged(grant, seconds=seconds)
-
-    assert dispatch() == handed_over
-    assert len(waiting(redis)) == handed_over
-
-
-def test_what_is_in_redis_is_not_handed_over_twice(
+def test_a_request_that_redis_lost_is_dispatched_again(
     redis: Redis, agent: Agent, reader: User
 ) -> None:
     grant = request_access_later(agent, reader, WISH)
-    aged(grant, minutes=1)
+    aged(grant, seconds=29)
+    counts = [dispatch()]
+    aged(grant, seconds=60)
+    counts.append(dispatch())
+    redis.flushall()
 
-    assert dispatch() == 0
+    done = run_tick()
+
+    assert counts == [0, 0]
+    assert (done.dispatched, done.faults) == (1, 0)
     assert waiting(redis) == [str(grant.id)]
 
 
-def test_what_was_asked_is_not_handed_over(redis: Redis, agent: Agent, reader: User) -> None:
+def test_a_request_that_was_asked_is_not_dispatched(
+    redis: Redis, agent: Agent, reader: User
+) -> None:
     grant = factories.grant(agent, user_id=reader.id)
     assert grant.claim()
     aged(grant, minutes=1)
@@ -170,44 +158,24 @@ def test_what_was_asked_is_not_handed_over(redis: Redis, agent: Agent, reader: U
     assert dispatch() == 0
 
 
-def test_the_tick_hands_over_what_redis_lost(redis: Redis, agent: Agent, reader: User) -> None:
-    grant = request_access_later(agent, reader, WISH)
-    redis.flushall()
-    aged(grant, minutes=1)
-
-    done = run_tick()
-
-    assert (done.dispatched, done.faults) == (1, 0)
-    assert str(grant.id) in waiting(redis)
-
-
-@pytest.mark.parametrize(
-    ("made", "hours", "status", "counted"),
-    [
-        ("granted", 1, "ended", "access_ended"),
-        ("asked", 0.1, "failed", "lost"),
-        ("requested", 24, "lapsed", "access_ended"),
-    ],
-)
-def test_the_tick_ends_what_time_has_ended(
-    redis: Redis, agent: Agent, reader: User, made: str, hours: float, status: str, counted: str
+def test_the_tick_ends_grants_and_requests_in_time(
+    redis: Redis, agent: Agent, reader: User
 ) -> None:
-    if made == "granted":
-        grant = factories.live_grant(agent, reader)
-    else:
-        grant = factories.grant(agent, user_id=reader.id)
-    if made == "asked":
-        assert grant.claim()
-    aged(grant, hours=hours)
+    others = [factories.agent(account=agent.account) for _ in range(2)]
+    granted = factories.live_grant(agent, reader)
+    asked, requested = (factories.grant(other, user_id=reader.id) for other in others)
+    assert asked.claim()
+    for grant, hours in ((granted, 1), (asked, 0.1), (requested, 24)):
+        aged(grant, hours=hours)
 
     done, again = run_tick(), run_tick()
 
-    db.session.refresh(grant)
-    assert (getattr(done, counted), getattr(again, counted)) == (1, 0)
-    assert grant.status == status
+    db.session.expire_all()
+    assert (done.access_ended, done.lost, again.access_ended, again.lost) == (2, 1, 0, 0)
+    assert [grant.status for grant in (granted, asked, requested)] == ["ended", "failed", "lapsed"]
 
 
-def test_the_tick_ends_it_though_redis_is_away(
+def test_the_tick_ends_a_grant_without_redis(
     without_redis: None, agent: Agent, reader: User
 ) -> None:
     grant = factories.live_grant(agent, reader)
@@ -216,7 +184,7 @@ def test_the_tick_ends_it_though_redis_is_away(
     assert run_tick().access_ended == 1
 
 
-def test_one_that_cannot_be_ended_keeps_no_other_waiting(
+def test_a_grant_that_cannot_be_ended_delays_no_other(
     redis: Redis, agent: Agent, reader: User
 ) -> None:
     broken, whole = (
@@ -240,9 +208,7 @@ def test_one_that_cannot_be_ended_keeps_no_other_waiting(
     assert (done.access_ended, done.faults) == (1, 1)
 
 
-def test_a_grant_that_another_process_holds_is_left_to_it(
-    redis: Redis, agent: Agent, reader: User
-) -> None:
+def test_a_locked_grant_is_left_to_the_next_tick(redis: Redis, agent: Agent, reader: User) -> None:
     grant = factories.live_grant(agent, reader)
     aged(grant, hours=2)
 

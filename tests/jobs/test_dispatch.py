@@ -1,4 +1,4 @@
-"""Handing over: what somebody asked for at once, of the rest a few at a time, and nothing twice."""
+"""Dispatching: requested sessions at once, automatic ones a few at a time, nothing twice."""
 
 import threading
 import uuid
@@ -15,7 +15,7 @@ from refine import create_app
 from refine.errors import Unreachable
 from refine.extensions import db
 from refine.jobs.dispatch import dispatch
-from refine.jobs.queue import ASKED, QUEUES, SWEPT, TICKS, queue
+from refine.jobs.queue import ASKED, QUEUES, SWEPT, TICKS, live_workers, queue
 from refine.jobs.runs import RunFault, refine_session
 from refine.jobs.worker import RefineWorker
 from refine.models import RefinementSession
@@ -58,7 +58,7 @@ def workers(redis: Redis) -> RegisterWorkers:
 
 @pytest.fixture
 def refused_updates(app: Flask) -> Iterator[None]:
-    """The database takes no change of the oldest session."""
+    """The database refuses changes of the oldest session."""
     sql.run(
         """CREATE FUNCTION refuse_oldest() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
            IF NEW.created_at = (SELECT min(created_at) FROM refinement_sessions)
@@ -73,7 +73,7 @@ def refused_updates(app: Flask) -> Iterator[None]:
 
 
 def queued(trigger: Trigger, **fields: Any) -> RefinementSession:
-    """A session of an agent of its own that no worker was given yet."""
+    """A session of a new agent, not yet dispatched."""
     agent = factories.agent(factories.text_of(25), model_id="rehearsal/x")
     session = RefinementSession.queue(agent, trigger, **fields)
     db.session.commit()
@@ -88,7 +88,7 @@ def running(trigger: Trigger) -> RefinementSession:
 
 
 def waiting_in(redis: Redis, name: str) -> list[str]:
-    """The ids in a queue, those first that are worked first."""
+    """The ids in a queue, the next one first."""
     return [id_.decode() for id_ in redis.lrange(f"rq:queue:{name}", 0, -1)]
 
 
@@ -96,65 +96,59 @@ def ids_of(*sessions: RefinementSession) -> list[str]:
     return [str(session.id) for session in sessions]
 
 
-# -- at once, or a few at a time ------------------------------------------------------------------
+# -- room for automatic sessions ------------------------------------------------------------------
 
 
-def test_what_somebody_asked_for_is_all_handed_over_at_once(redis: Redis) -> None:
+def test_requested_sessions_are_all_dispatched_at_once(redis: Redis) -> None:
     sessions = [queued(trigger) for trigger in BY_HAND * 2]
 
     count = dispatch()
 
     assert count == 6
+    assert sql.value("SELECT DISTINCT dispatched_at FROM refinement_sessions") == NOW
     assert sorted(waiting_in(redis, ASKED)) == sorted(ids_of(*sessions))
     assert waiting_in(redis, SWEPT) == []
     assert {session.dispatched_at for session in sessions} == {NOW}
 
 
-@pytest.mark.parametrize(("count", "handed_over"), [(0, 1), (1, 1), (2, 1), (3, 2), (6, 5)])
-def test_of_what_nobody_asked_for_as_much_is_handed_over_as_leaves_a_worker_free(
-    redis: Redis, workers: RegisterWorkers, count: int, handed_over: int
-) -> None:
-    workers(count)
+def test_automatic_sessions_leave_one_worker_free(redis: Redis, workers: RegisterWorkers) -> None:
     sessions = [queued("weekly") for _ in range(7)]
+    dispatched = []
+    for more in (0, 1, 1, 1, 3):
+        workers(more)
+        dispatch()
+        dispatched.append(len(waiting_in(redis, SWEPT)))
 
-    assert dispatch() == handed_over
-
-    assert len(waiting_in(redis, SWEPT)) == handed_over
-    assert [session.dispatched_at for session in sessions].count(None) == 7 - handed_over
-
-
-def test_a_worker_that_went_leaves_no_room(redis: Redis, workers: RegisterWorkers) -> None:
-    gone, *_ = workers(3)
-    gone.register_death()
-    for _ in range(3):
-        queued("weekly")
-
-    assert dispatch() == 1
+    # with 0, 1, 2, 3 and 6 workers
+    assert dispatched == [1, 1, 1, 2, 5]
+    assert [session.dispatched_at for session in sessions].count(None) == 2
+    assert dispatch() == 0
 
 
-@pytest.mark.parametrize(("silence", "count"), [(A_MINUTE - MOMENT, 2), (A_MINUTE, 1)])
-def test_workers_that_were_killed_leave_room_for_a_minute(
-    workers: RegisterWorkers, now: time_machine.Traveller, silence: timedelta, count: int
+def test_workers_that_are_gone_do_not_count(
+    redis: Redis, workers: RegisterWorkers, now: time_machine.Traveller
 ) -> None:
-    workers(2)
-    now.shift(silence)
-    workers(1)
-    for _ in range(3):
+    for _ in range(7):
         queued("weekly")
-
-    assert dispatch() == count
-
-
-def test_a_worker_whose_figures_expired_is_none(redis: Redis, workers: RegisterWorkers) -> None:
-    gone, *_ = workers(3)
-    redis.delete(gone.key)
-    for _ in range(3):
-        queued("weekly")
+    workers(5, names=(TICKS,))  # which run no sessions
+    gone, expired, *_ = workers(4)
+    gone.register_death()
+    redis.delete(expired.key)
 
     assert dispatch() == 1
 
+    redis.flushall()
+    for worker in workers(3):
+        worker.heartbeat()
+    assert dispatch() == 1  # two are taken, one of them by the first
+    now.shift(A_MINUTE - MOMENT)
+    workers(1)
+    counted = live_workers(redis)
+    now.shift(MOMENT)
+    assert (counted, live_workers(redis)) == (4, 1)
 
-def test_workers_that_redis_forgot_count_again_from_their_next_beat(
+
+def test_workers_that_redis_forgot_count_again_from_their_next_heartbeat(
     redis: Redis, workers: RegisterWorkers
 ) -> None:
     forgotten = workers(4)
@@ -167,50 +161,25 @@ def test_workers_that_redis_forgot_count_again_from_their_next_beat(
     assert dispatch() == 3
 
 
-def test_the_worker_of_the_ticks_is_none_for_sessions(workers: RegisterWorkers) -> None:
-    workers(5, names=(TICKS,))
-    for _ in range(3):
-        queued("weekly")
-
-    assert dispatch() == 1
-
-
-@pytest.mark.parametrize("trigger", ["weekly", "over_budget"])
-def test_what_runs_already_takes_up_room(workers: RegisterWorkers, trigger: Trigger) -> None:
-    workers(3)
-    running(trigger)
-    for _ in range(3):
-        queued("over_budget")
-
-    assert dispatch() == 1
-
-
-@pytest.mark.parametrize("trigger", BY_HAND)
-def test_what_somebody_asked_for_takes_up_no_room(
-    redis: Redis, workers: RegisterWorkers, trigger: Trigger
+def test_running_automatic_sessions_take_up_room_and_requested_ones_none(
+    redis: Redis, workers: RegisterWorkers
 ) -> None:
-    workers(3)
-    running(trigger)
-    queued(trigger)
-    for _ in range(3):
-        queued("weekly")
-
-    dispatch()
-
-    assert len(waiting_in(redis, SWEPT)) == 2
-
-
-def test_what_was_handed_over_and_waits_takes_up_room(workers: RegisterWorkers) -> None:
-    workers(3)
+    workers(5)
+    running("weekly")
+    running("over_budget")
+    for trigger in BY_HAND:
+        running(trigger)
+        queued(trigger)
     for _ in range(5):
         queued("weekly")
 
-    counts = [dispatch() for _ in range(3)]
+    counts = [dispatch() for _ in range(2)]
 
-    assert counts == [2, 0, 0]
+    assert counts == [2 + len(BY_HAND), 0]
+    assert len(waiting_in(redis, SWEPT)) == 2
 
 
-def test_where_more_run_than_there_is_room_for_nothing_more_is_handed_over(
+def test_no_automatic_session_is_dispatched_without_room(
     redis: Redis,
 ) -> None:
     for _ in range(3):
@@ -237,7 +206,7 @@ def test_a_session_that_ends_makes_room_for_the_next_one(redis: Redis) -> None:
     assert waiting_in(redis, SWEPT) == ids_of(first, second)
 
 
-def test_a_session_that_breaks_makes_room_all_the_same(redis: Redis) -> None:
+def test_a_failed_job_makes_room_too(redis: Redis) -> None:
     session = queued("weekly")
 
     with pytest.raises(RunFault):
@@ -246,7 +215,7 @@ def test_a_session_that_breaks_makes_room_all_the_same(redis: Redis) -> None:
     assert waiting_in(redis, SWEPT) == ids_of(session)
 
 
-def test_a_session_that_the_database_refuses_makes_room_all_the_same(
+def test_a_session_refused_by_the_database_makes_room_too(
     redis: Redis, workers: RegisterWorkers, refused_updates: None
 ) -> None:
     workers(3)
@@ -259,24 +228,25 @@ def test_a_session_that_the_database_refuses_makes_room_all_the_same(
     assert waiting_in(redis, SWEPT) == ids_of(session)
 
 
-@pytest.mark.parametrize("trigger", ["weekly", "cli"])
-def test_the_oldest_is_handed_over_first(
-    redis: Redis, workers: RegisterWorkers, trigger: Trigger
-) -> None:
+def test_the_oldest_is_dispatched_first(redis: Redis, workers: RegisterWorkers) -> None:
     workers(4)
-    ages = (2, 3, 1)
-    second, first, third = (queued(trigger, at=NOW - timedelta(hours=age)) for age in ages)
+    triggers: dict[str, Trigger] = {SWEPT: "weekly", ASKED: "cli"}
+    queues = {
+        name: [queued(trigger, at=NOW - timedelta(hours=age)) for age in (2, 3, 1)]
+        for name, trigger in triggers.items()
+    }
 
     dispatch()
 
-    name = SWEPT if trigger == "weekly" else ASKED
-    assert waiting_in(redis, name) == ids_of(first, second, third)
+    for name, (second, first, third) in queues.items():
+        assert waiting_in(redis, name) == ids_of(first, second, third)
 
 
-@pytest.mark.parametrize("trigger", ["weekly", "cli"])
-def test_what_is_not_queued_is_not_handed_over(redis: Redis, trigger: Trigger) -> None:
-    running(trigger)
-    queued(trigger).request_stop()
+def test_only_queued_sessions_are_dispatched(redis: Redis) -> None:
+    triggers: tuple[Trigger, ...] = ("weekly", "cli")
+    for trigger in triggers:
+        running(trigger)
+        queued(trigger).request_stop()
     db.session.commit()
 
     assert dispatch() == 0
@@ -299,43 +269,29 @@ def test_only_ids_are_in_redis(redis: Redis) -> None:
 # -- Redis forgets, or is away --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("trigger", ["weekly", "cli"])
-@pytest.mark.parametrize(
-    ("later", "count"), [(timedelta(0), 0), (ON_ITS_WAY - MOMENT, 0), (ON_ITS_WAY, 1)]
-)
-def test_what_redis_lost_is_handed_over_again_after_30_seconds(
-    redis: Redis,
-    now: time_machine.Traveller,
-    trigger: Trigger,
-    later: timedelta,
-    count: int,
+def test_sessions_that_redis_lost_are_dispatched_again_after_30_seconds(
+    redis: Redis, workers: RegisterWorkers, now: time_machine.Traveller
 ) -> None:
-    session = queued(trigger)
+    swept, requested, kept = queued("weekly"), queued("cli"), queued("cli")
     dispatch()
-    redis.flushall()
-    now.shift(later)
+    redis.delete(f"rq:queue:{SWEPT}")
+    redis.lrem(f"rq:queue:{ASKED}", 1, str(requested.id))
 
-    assert dispatch() == count
+    counts = [dispatch()]
+    now.shift(ON_ITS_WAY - MOMENT)
+    counts.append(dispatch())
+    now.shift(MOMENT)
+    counts.append(dispatch())
 
-    name = SWEPT if trigger == "weekly" else ASKED
-    assert waiting_in(redis, name) == ids_of(session)[:count]
-    assert session.dispatched_at == NOW + later * count
-
-
-@pytest.mark.parametrize("trigger", ["weekly", "cli"])
-def test_what_is_in_redis_yet_is_never_handed_over_again(
-    redis: Redis, now: time_machine.Traveller, trigger: Trigger
-) -> None:
-    session = queued(trigger)
-    dispatch()
+    assert counts == [0, 0, 2]
+    assert waiting_in(redis, SWEPT) == ids_of(swept)
+    assert waiting_in(redis, ASKED) == ids_of(kept, requested)
+    assert (swept.dispatched_at, kept.dispatched_at) == (NOW + ON_ITS_WAY, NOW)
     now.shift(timedelta(days=1))
-
     assert dispatch() == 0
 
-    assert session.dispatched_at == NOW
 
-
-def test_a_session_that_began_is_not_handed_over_again(
+def test_a_claimed_session_is_not_dispatched_again(
     redis: Redis, now: time_machine.Traveller
 ) -> None:
     session = queued("cli")
@@ -350,7 +306,7 @@ def test_a_session_that_began_is_not_handed_over_again(
     assert session.dispatched_at == NOW
 
 
-def test_after_a_flush_there_is_no_more_room_than_before(
+def test_a_flushed_redis_makes_no_more_room(
     redis: Redis, workers: RegisterWorkers, now: time_machine.Traveller
 ) -> None:
     for _ in range(4):
@@ -381,7 +337,7 @@ def test_without_redis_everything_stays_queued(environ: dict[str, str]) -> None:
     ] * 2
 
 
-def test_where_redis_refuses_what_it_is_given_everything_stays_queued(redis: Redis) -> None:
+def test_sessions_stay_queued_if_redis_refuses_a_job(redis: Redis) -> None:
     session = queued("cli")
     redis.set(f"rq:job:{session.id}", "no hash, as a job would be")
 
@@ -395,7 +351,7 @@ def test_where_redis_refuses_what_it_is_given_everything_stays_queued(redis: Red
 # -- several dispatchers --------------------------------------------------------------------------
 
 
-def test_dispatchers_at_once_hand_over_no_more_than_there_is_room_for(
+def test_concurrent_dispatchers_do_not_exceed_the_room(
     app: Flask, redis: Redis, workers: RegisterWorkers
 ) -> None:
     workers(3)
@@ -420,7 +376,7 @@ def test_dispatchers_at_once_hand_over_no_more_than_there_is_room_for(
     assert len(waiting_in(redis, SWEPT)) == 2
 
 
-def test_a_session_that_somebody_holds_keeps_no_other_waiting(redis: Redis) -> None:
+def test_a_locked_session_delays_no_other(redis: Redis) -> None:
     held, free = queued("cli"), queued("cli")
 
     with db.engine.begin() as elsewhere:
@@ -434,7 +390,7 @@ def test_a_session_that_somebody_holds_keeps_no_other_waiting(redis: Redis) -> N
     assert waiting_in(redis, ASKED) == ids_of(free, held)
 
 
-def test_what_is_not_committed_is_not_handed_over(app: Flask, redis: Redis) -> None:
+def test_uncommitted_sessions_are_not_dispatched(app: Flask, redis: Redis) -> None:
     queued("cli")
     RefinementSession.queue(factories.agent("a memory"), "cli")
     counts = []
@@ -448,11 +404,3 @@ def test_what_is_not_committed_is_not_handed_over(app: Flask, redis: Redis) -> N
     thread.join()
 
     assert counts == [1]
-
-
-def test_a_dispatch_is_committed(redis: Redis) -> None:
-    queued("cli")
-
-    dispatch()
-
-    assert sql.value("SELECT dispatched_at FROM refinement_sessions") == NOW

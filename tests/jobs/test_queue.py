@@ -1,4 +1,4 @@
-"""What goes through Redis: ids and nothing else; and what does not depend on it."""
+"""Jobs in Redis: ids and nothing else."""
 
 import json
 import zlib
@@ -51,40 +51,19 @@ def without_redis(agent: Agent, environ: dict[str, str]) -> Iterator[Agent]:
         db.engine.dispose()
 
 
-def job_hash(redis: Redis, session: RefinementSession) -> dict[bytes, bytes]:
-    return redis.hgetall(f"rq:job:{session.id}")
-
-
-def test_the_payload_holds_the_id_and_nothing_else(redis: Redis, agent: Agent) -> None:
+def test_redis_holds_the_id_of_a_session_and_nothing_else(redis: Redis, agent: Agent) -> None:
     session = refine_later(agent, "cli")
 
-    payload = json.loads(zlib.decompress(job_hash(redis, session)[b"data"]))
-
+    job, stored = redis.hgetall(f"rq:job:{session.id}"), everything_in(redis)
+    payload = json.loads(zlib.decompress(job[b"data"]))
     assert payload == ["refine.jobs.runs.refine_session", None, [str(session.id)], {}]
-
-
-def test_nothing_of_an_agent_is_in_redis(redis: Redis, agent: Agent) -> None:
-    session = refine_later(agent, "cli")
-
-    stored = everything_in(redis)
-
-    assert str(session.id).encode() in stored
+    assert job[b"description"].decode() == f"refinement session {session.id}"
+    assert (job[b"timeout"], job[b"result_ttl"], job[b"failure_ttl"]) == (b"1020", b"0", b"3600")
     assert b"canary" not in stored
     assert agent.name.encode() not in stored
 
 
-def test_a_job_says_what_it_is_and_for_how_long_it_is_kept(redis: Redis, agent: Agent) -> None:
-    session = refine_later(agent, "cli")
-
-    job = job_hash(redis, session)
-
-    assert job[b"description"].decode() == f"refinement session {session.id}"
-    assert job[b"timeout"] == b"1020"
-    assert job[b"result_ttl"] == b"0"
-    assert job[b"failure_ttl"] == b"3600"
-
-
-def test_a_session_is_committed_before_it_is_handed_over(redis: Redis, agent: Agent) -> None:
+def test_a_session_is_committed_before_it_is_dispatched(redis: Redis, agent: Agent) -> None:
     session = refine_later(agent, "api")
 
     db.session.rollback()
@@ -94,7 +73,9 @@ def test_a_session_is_committed_before_it_is_handed_over(redis: Redis, agent: Ag
     assert session.dispatched_at is not None
 
 
-def test_asking_twice_names_the_live_session_and_queues_nothing(redis: Redis, agent: Agent) -> None:
+def test_a_second_request_names_the_live_session_and_queues_nothing(
+    redis: Redis, agent: Agent
+) -> None:
     session = refine_later(agent, "cli")
 
     with pytest.raises(SessionAlreadyLive) as refusal:
@@ -127,25 +108,20 @@ def test_a_flushed_redis_loses_no_session(redis: Redis, agent: Agent) -> None:
         assert queue(ASKED, connection).job_ids == [str(session.id)]
 
 
-@pytest.mark.parametrize(
-    ("trigger", "name"),
-    [
-        ("manual", ASKED),
-        ("api", ASKED),
-        ("cli", ASKED),
-        ("weekly", SWEPT),
-        ("over_budget", SWEPT),
-    ],
-)
-def test_what_somebody_asked_for_has_a_queue_of_its_own(
-    redis: Redis, agent: Agent, trigger: Trigger, name: str
-) -> None:
-    session = refine_later(agent, trigger)
+def test_requested_sessions_have_their_own_queue(redis: Redis, app: Flask) -> None:
+    queues: dict[Trigger, str] = {
+        **dict.fromkeys(("manual", "api", "cli"), ASKED),
+        **dict.fromkeys(("weekly", "over_budget"), SWEPT),
+    }
+    for trigger, name in queues.items():
+        session = RefinementSession.queue(factories.agent("a memory"), trigger)
+        enqueue(session, redis)
 
-    waiting = {each: redis.lrange(f"rq:queue:{each}", 0, -1) for each in QUEUES}
+        waiting = {each: queue(each, redis).job_ids for each in QUEUES}
 
-    assert waiting == {**dict.fromkeys(QUEUES, []), name: [str(session.id).encode()]}
+        assert waiting == {**dict.fromkeys(QUEUES, []), name: [str(session.id)]}, trigger
+        redis.flushall()
 
 
-def test_workers_look_first_for_what_somebody_asked_for() -> None:
+def test_workers_serve_requested_sessions_first() -> None:
     assert QUEUES == (ASKED, SWEPT, REMEMBERED, TICKS)

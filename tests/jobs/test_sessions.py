@@ -1,8 +1,9 @@
-"""The job that runs one session, and the sweep that queues what needs one."""
+"""The job that runs one session, and the sweep that queues sessions for those who need one."""
 
 import uuid
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from flask import Flask
@@ -14,6 +15,7 @@ from refine.extensions import db
 from refine.jobs.queue import ASKED, SWEPT
 from refine.jobs.runs import RunFault, refine_later, refine_session, sweep
 from refine.models import Agent, RefinementSession
+from refine.models.runs.session import Trigger
 from refine.settings import Settings
 from tests import factories, sql
 from tests.commands import UNUSED_PORT
@@ -28,24 +30,16 @@ def agent(app: Flask) -> Agent:
 
 
 def swept() -> dict[str, str]:
-    """What became of each agent, by name."""
+    """The outcome of a sweep for each agent, by name."""
     return {agent.name: outcome for agent, outcome in sweep()}
 
 
-def test_the_job_runs_the_session_of_its_id(redis: Redis, agent: Agent) -> None:
-    session = refine_later(agent, "cli")
-
-    refine_session(str(session.id))
-
-    db.session.refresh(session)
-    assert session.status == "completed"
-
-
-def test_a_job_whose_session_was_already_run_does_nothing(redis: Redis, agent: Agent) -> None:
+def test_the_job_runs_its_session_once(redis: Redis, agent: Agent) -> None:
     session = refine_later(agent, "cli")
     refine_session(str(session.id))
     db.session.refresh(session)
     ended_at = session.ended_at
+    assert session.status == "completed"
 
     refine_session(str(session.id))
 
@@ -54,7 +48,7 @@ def test_a_job_whose_session_was_already_run_does_nothing(redis: Redis, agent: A
     assert len(factories.journal(agent)) == 1
 
 
-def test_a_fault_leaves_the_job_with_its_class_and_the_id_alone(app: Flask) -> None:
+def test_a_failed_job_names_only_its_id_and_the_class_of_the_fault(app: Flask) -> None:
     unknown = uuid.uuid4()
 
     with pytest.raises(RunFault) as fault:
@@ -64,127 +58,80 @@ def test_a_fault_leaves_the_job_with_its_class_and_the_id_alone(app: Flask) -> N
     assert fault.value.__suppress_context__
 
 
-def test_a_session_of_the_clock_asks_nothing_where_the_cap_was_reached_since(
+def test_the_cost_cap_stops_sessions_of_the_clock_but_not_requested_ones(
     redis: Redis, agent: Agent
 ) -> None:
-    session = refine_later(agent, "weekly")
     agent.account.monthly_cost_cap_usd = Decimal(0)
-    db.session.commit()
+    by_trigger = {}
+    triggers: tuple[Trigger, ...] = ("weekly", "cli")
+    for trigger in triggers:
+        by_trigger[trigger] = refine_later(agent, trigger)
+        refine_session(str(by_trigger[trigger].id))
 
-    refine_session(str(session.id))
-
-    db.session.refresh(session)
-    assert (session.status, session.llm_calls) == ("skipped", 0)
-    assert session.end_reason == "the account's monthly cost cap of $0.00 is reached"
-
-
-def test_a_session_asked_for_by_hand_runs_whatever_was_spent(redis: Redis, agent: Agent) -> None:
-    session = refine_later(agent, "cli")
-    agent.account.monthly_cost_cap_usd = Decimal(0)
-    db.session.commit()
-
-    refine_session(str(session.id))
-
-    db.session.refresh(session)
-    assert session.status == "completed"
+    db.session.expire_all()
+    weekly, requested = by_trigger.values()
+    assert (weekly.status, weekly.llm_calls) == ("skipped", 0)
+    assert weekly.end_reason == "the account's monthly cost cap of $0.00 is reached"
+    assert requested.status == "completed"
 
 
 # -- the sweep ------------------------------------------------------------------------------------
 
 
-def test_the_sweep_queues_what_was_never_refined(redis: Redis, agent: Agent) -> None:
-    outcome = swept()
-
-    session = RefinementSession.live_of(agent)
-    assert outcome == {agent.name: "queued (weekly)"}
-    assert session is not None
-    assert session.trigger == "weekly"
-    assert redis.lrange(f"rq:queue:{SWEPT}", 0, -1) == [str(session.id).encode()]
+def an_agent(**fields: Any) -> Agent:
+    """An agent of 100 tokens in an account of its own."""
+    owner = factories.agent(**fields)
+    factories.ledger(owner, *[25] * 4)
+    return owner
 
 
-def test_the_sweep_queues_what_is_over_its_budget(redis: Redis, agent: Agent) -> None:
-    agent.last_refinement_at = clock.now()
-    agent.core_token_budget = 499
-    db.session.commit()
-
-    outcome = swept()
-
-    assert outcome == {agent.name: "queued (over_budget)"}
-
-
-@pytest.mark.parametrize(
-    ("state", "reason"),
-    [
-        ({"last_refinement_at": clock.now() + timedelta(minutes=1)}, "needs none"),
-        ({"paused": True}, "the agent is paused"),
-        ({"active": False}, "the agent is not active"),
-    ],
-    ids=["refined", "paused", "not active"],
-)
-def test_the_sweep_leaves_out_agents_that_need_no_session(
-    redis: Redis, agent: Agent, state: dict[str, object], reason: str
-) -> None:
-    for name, value in state.items():
-        setattr(agent, name, value)
-    db.session.commit()
-
-    outcome = swept()
-
-    assert outcome == {agent.name: reason}
-    assert redis.keys() == []
-
-
-def test_the_sweep_leaves_out_the_agents_of_a_paused_account(redis: Redis, agent: Agent) -> None:
-    agent.account.paused = True
-    db.session.commit()
-
-    outcome = swept()
-
-    assert outcome == {agent.name: "its account is paused"}
-
-
-def test_the_sweep_leaves_out_agents_with_nothing_to_change(redis: Redis, app: Flask) -> None:
-    empty, locked = factories.agent(), factories.agent()
+def test_the_sweep_tells_the_outcome_for_every_agent(redis: Redis, app: Flask) -> None:
+    at = clock.now()
+    over_budget = an_agent(last_refinement_at=at, core_token_budget=99)
+    eroded, capped, resting, unchanged = (an_agent() for _ in range(4))
+    locked = factories.agent()
     factories.memory(locked, constitutional=True)
-    db.session.commit()
-
-    outcome = swept()
-
-    assert outcome == {empty.name: "needs none", locked.name: "needs none"}
-
-
-def test_the_sweep_says_where_slow_erosion_leaves_nothing(redis: Redis, agent: Agent) -> None:
-    earlier = RefinementSession.start(agent)
+    earlier = RefinementSession.start(eroded)
     earlier.finish("completed", "the agent completed it")
     earlier.removable_tokens = earlier.removed_tokens = 1000
-    agent.last_refinement_at = None
-    db.session.commit()
-
-    outcome = swept()
-
-    assert outcome == {
-        agent.name: "skipped: sessions of the last 30 days removed as much as they may"
+    eroded.last_refinement_at = None
+    capped.account.monthly_cost_cap_usd = Decimal(0)
+    resting.account.paused = True
+    RefinementSession.start(unchanged).finish("declined", "the agent declined")
+    running, waiting = factories.session(an_agent()), refine_later(an_agent(), "cli")
+    redis.flushall()
+    outcomes = {
+        an_agent(): "queued (weekly)",
+        over_budget: "queued (over_budget)",
+        an_agent(last_refinement_at=at + timedelta(minutes=1)): "needs none",
+        an_agent(paused=True): "the agent is paused",
+        an_agent(active=False): "the agent is not active",
+        resting: "its account is paused",
+        factories.agent(): "needs none",
+        locked: "needs none",
+        eroded: "skipped: sessions of the last 30 days removed as much as they may",
+        capped: "skipped: the account's monthly cost cap of $0.00 is reached",
+        # a sweep by hand asks even if nothing changed
+        unchanged: "queued (weekly)",
+        running.agent: f"the agent already has a live session, running: {running.id}",
+        waiting.agent: "was waiting; handed over again",
+        # the ones before do not stop the sweep
+        an_agent(): "queued (weekly)",
     }
-    assert redis.keys() == []
-
-
-def test_the_sweep_says_where_the_cost_cap_is_reached(redis: Redis, agent: Agent) -> None:
-    agent.account.monthly_cost_cap_usd = Decimal(0)
     db.session.commit()
 
-    outcome = swept()
+    found = swept()
 
-    assert outcome == {agent.name: "skipped: the account's monthly cost cap of $0.00 is reached"}
-    assert redis.keys() == []
-
-
-def test_the_sweep_asks_also_where_nothing_changed(redis: Redis, agent: Agent) -> None:
-    RefinementSession.start(agent).finish("declined", "the agent declined")
-    db.session.commit()
-
-    outcome = swept()
-
-    assert outcome == {agent.name: "queued (weekly)"}
+    for agent, outcome in outcomes.items():
+        assert found[agent.name].startswith(outcome)
+    assert redis.lrange(f"rq:queue:{ASKED}", 0, -1) == [str(waiting.id).encode()]
+    queued = [agent for agent, outcome in outcomes.items() if outcome.startswith("queued")]
+    assert [RefinementSession.live_of(agent).trigger for agent in queued] == [
+        *("weekly", "over_budget", "weekly", "weekly")
+    ]
+    assert redis.lrange(f"rq:queue:{SWEPT}", 0, -1) == [
+        str(RefinementSession.live_of(over_budget).id).encode()
+    ]
 
 
 def test_the_sweep_of_one_account_leaves_the_others_alone(redis: Redis, agent: Agent) -> None:
@@ -197,43 +144,12 @@ def test_the_sweep_of_one_account_leaves_the_others_alone(redis: Redis, agent: A
     assert RefinementSession.live_of(agent) is None
 
 
-def test_the_sweep_names_the_session_that_runs_already(redis: Redis, agent: Agent) -> None:
-    session = factories.session(agent)
-
-    outcome = swept()
-
-    assert str(session.id) in outcome[agent.name]
-    assert "already has a live session, running" in outcome[agent.name]
-
-
-def test_the_sweep_hands_over_again_what_waits(redis: Redis, agent: Agent) -> None:
-    session = refine_later(agent, "cli")
-    redis.flushall()
-
-    outcome = swept()
-
-    assert outcome == {agent.name: "was waiting; handed over again"}
-    assert redis.lrange(f"rq:queue:{ASKED}", 0, -1) == [str(session.id).encode()]
-
-
-def test_the_sweep_twice_makes_no_second_session(redis: Redis, agent: Agent) -> None:
+def test_a_second_sweep_queues_no_second_session(redis: Redis, agent: Agent) -> None:
     swept()
 
     swept()
 
-    sessions = db.session.scalars(db.select(RefinementSession)).all()
-    assert len(sessions) == 1
-
-
-def test_the_sweep_goes_on_behind_an_agent_that_is_refused(redis: Redis, agent: Agent) -> None:
-    live = factories.session(agent)
-    other = factories.agent("a memory of another one")
-    db.session.commit()
-
-    outcome = swept()
-
-    assert live.status == "running"
-    assert outcome[other.name] == "queued (weekly)"
+    assert db.session.scalars(db.select(RefinementSession)).one().agent == agent
 
 
 def test_the_sweep_without_redis_keeps_what_it_queued(
@@ -252,7 +168,7 @@ def test_the_sweep_without_redis_keeps_what_it_queued(
     assert session.status == "queued"
 
 
-def test_the_sweep_goes_on_behind_an_agent_whose_rows_fail(redis: Redis, agent: Agent) -> None:
+def test_the_sweep_continues_past_a_failing_agent(redis: Redis, agent: Agent) -> None:
     other = factories.agent("a memory of another one")
     db.session.commit()
     sql.run(

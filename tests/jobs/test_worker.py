@@ -1,4 +1,4 @@
-"""Worker processes as they are run: a queue worked, signals obeyed, nothing left behind."""
+"""Worker processes: they empty queues, obey signals and leave nothing behind."""
 
 import json
 import os
@@ -155,7 +155,7 @@ def test_a_job_of_a_session_that_was_stopped_asks_nothing(
     assert model.requests == []
 
 
-def test_what_somebody_asked_for_comes_before_what_the_clock_queued(
+def test_requested_sessions_come_before_automatic_ones(
     redis: Redis, agent: Agent, model: ScriptedModel, begin: Callable[..., Service]
 ) -> None:
     model.http(401).http(401)
@@ -170,7 +170,7 @@ def test_what_somebody_asked_for_comes_before_what_the_clock_queued(
     ]
 
 
-def test_a_worker_works_ticks_as_well(redis: Redis, begin: Callable[..., Service]) -> None:
+def test_a_worker_runs_ticks_too(redis: Redis, begin: Callable[..., Service]) -> None:
     queue(TICKS, redis).enqueue_call(TICK)
 
     worker = worked_off(begin)
@@ -179,7 +179,7 @@ def test_a_worker_works_ticks_as_well(redis: Redis, begin: Callable[..., Service
     assert ClockMark.age("tick") is not None
 
 
-def test_a_worker_goes_on_with_the_next_session_after_one_that_failed(
+def test_a_worker_continues_after_a_failed_session(
     redis: Redis, agent: Agent, model: ScriptedModel, begin: Callable[..., Service]
 ) -> None:
     model.http(401).say(YES).call("complete", summary="All is well.")
@@ -204,7 +204,7 @@ def test_a_worker_without_redis_says_so_in_one_line(begin: Callable[..., Service
     ]
 
 
-def test_payloads_that_name_another_function_are_not_run(
+def test_a_payload_that_names_another_function_is_not_run(
     redis: Redis, agent: Agent, begin: Callable[..., Service], tmp_path: Path
 ) -> None:
     session = refine_later(agent, "cli")
@@ -221,7 +221,7 @@ def test_payloads_that_name_another_function_are_not_run(
 # -- faults ---------------------------------------------------------------------------------------
 
 
-def test_a_failed_job_leaves_no_content_behind_and_is_forgotten_in_time(
+def test_a_failed_job_leaves_no_content_behind_and_expires(
     redis: Redis, agent: Agent, model: ScriptedModel, begin: Callable[..., Service]
 ) -> None:
     model.say(YES)
@@ -244,7 +244,7 @@ def test_a_failed_job_leaves_no_content_behind_and_is_forgotten_in_time(
     assert (session.status, session.error_kind) == ("failed", "internal")
 
 
-def test_rqs_own_limit_of_time_fails_the_job_and_ends_its_session(
+def test_the_job_timeout_fails_the_job_and_ends_its_session(
     redis: Redis,
     agent: Agent,
     model: ScriptedModel,
@@ -265,7 +265,7 @@ def test_rqs_own_limit_of_time_fails_the_job_and_ends_its_session(
     assert started_jobs(redis) == []
 
 
-def test_rqs_own_limit_of_time_leaves_what_was_done(
+def test_the_job_timeout_keeps_the_edits_made(
     redis: Redis,
     agent: Agent,
     model: ScriptedModel,
@@ -350,7 +350,7 @@ def test_a_request_for_access_whose_process_is_killed_fails_at_once(
     assert started_jobs(redis) == []
 
 
-def test_a_killed_session_whose_end_cannot_be_written_keeps_no_other_from_running(
+def test_a_killed_session_that_cannot_be_ended_stops_no_other(
     redis: Redis,
     agent: Agent,
     model: ScriptedModel,
@@ -384,7 +384,7 @@ def test_a_killed_session_whose_end_cannot_be_written_keeps_no_other_from_runnin
     assert next_one.status == "completed"
 
 
-def test_a_killed_process_whose_session_had_ended_changes_nothing(
+def test_killing_the_process_of_an_ended_session_changes_nothing(
     redis: Redis,
     agent: Agent,
     model: ScriptedModel,
@@ -408,7 +408,7 @@ def test_a_killed_process_whose_session_had_ended_changes_nothing(
     assert (session.status, session.error_kind) == ("declined", None)
 
 
-def test_a_session_needs_no_redis_and_its_worker_waits_until_it_is_back(
+def test_a_session_continues_without_redis_and_its_worker_waits_for_it(
     agent: Agent, model: ScriptedModel, begin: Callable[..., Service], waiting: threading.Event
 ) -> None:
     model.say(YES).meanwhile(lambda: waiting.wait(20))
@@ -417,7 +417,7 @@ def test_a_session_needs_no_redis_and_its_worker_waits_until_it_is_back(
     session.dispatched_at = session.created_at
     db.session.commit()
 
-    # a short path: Valkey's socket has little room for it
+    # Valkey's socket needs a short path
     with tempfile.TemporaryDirectory(prefix="refine-worker-") as folder:
         url = redis_url(Path(folder))
         server = valkey.start(Path(folder))
@@ -441,7 +441,7 @@ def test_a_session_needs_no_redis_and_its_worker_waits_until_it_is_back(
     assert code == 0
 
 
-def test_a_worker_that_gave_up_in_a_heartbeat_has_a_successor_when_redis_is_back(
+def test_a_worker_that_gave_up_is_replaced_when_redis_is_back(
     redis: Redis, begin: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workers, "WORKER_TTL_SECONDS", 16)  # its heart beats every second
@@ -460,7 +460,7 @@ def test_a_worker_that_gave_up_in_a_heartbeat_has_a_successor_when_redis_is_back
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
-def test_a_worker_asked_to_end_before_it_has_a_successor_ends(
+def test_a_worker_can_be_stopped_before_it_is_replaced(
     redis: Redis,
     begin: Callable[..., Service],
     monkeypatch: pytest.MonkeyPatch,
@@ -479,7 +479,7 @@ def test_a_worker_asked_to_end_before_it_has_a_successor_ends(
     assert code == 0
 
 
-def test_a_worker_that_a_flushed_redis_has_forgotten_is_counted_again(redis: Redis) -> None:
+def test_a_worker_forgotten_by_a_flushed_redis_is_counted_again(redis: Redis) -> None:
     forgotten = RefineWorker([queue(SWEPT, redis)], connection=redis)
     forgotten.register_birth()
     redis.flushall()
@@ -522,7 +522,7 @@ def test_a_killed_worker_leaves_no_work_horse_behind_and_a_tick_ends_its_session
     assert RefinementSession.queue(agent, "cli").status == "queued"
 
 
-def test_a_worker_that_was_given_up_can_change_nothing_more(
+def test_a_lost_worker_can_change_nothing_more(
     redis: Redis,
     agent: Agent,
     model: ScriptedModel,
@@ -564,7 +564,7 @@ def worker(redis: Redis, scripted: dict[str, str]) -> Iterator["subprocess.Popen
     process.communicate()
 
 
-def test_a_worker_asked_to_end_ends_its_session_in_order(
+def test_a_stopped_worker_ends_its_session_properly(
     worker: "subprocess.Popen[str]",
     agent: Agent,
     model: ScriptedModel,
@@ -586,7 +586,7 @@ def test_a_worker_asked_to_end_ends_its_session_in_order(
     assert session.mutation_count == 1
 
 
-def test_an_idle_worker_ends_at_once(begin: Callable[..., Service], redis: Redis) -> None:
+def test_an_idle_worker_stops_at_once(begin: Callable[..., Service], redis: Redis) -> None:
     worker = begin("worker")
     eventually(
         lambda: [redis.hget(key, "state") for key in redis.smembers("rq:workers")] == [b"idle"]

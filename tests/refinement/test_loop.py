@@ -453,7 +453,7 @@ def test_two_replies_cut_at_the_output_limit_are_tolerated_and_not_executed(worl
 
     assert session.status == "completed"
     assert world.kept() == world.ids
-    assert all("cut at the output limit" in result for result in world.results())
+    assert all("cut off at the output limit" in result for result in world.results())
 
 
 def test_the_agent_is_reminded_once_and_may_continue(world: World) -> None:
