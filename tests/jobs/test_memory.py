@@ -1,4 +1,4 @@
-"""Memory tasks as jobs: handed over by id, after everything else, worked on once, never lost."""
+"""Memory tasks as jobs: dispatched by id, after all sessions, run once and never lost."""
 
 import json
 import os
@@ -49,9 +49,7 @@ def journal(agent: Agent) -> list[str]:
     return [memory.content for memory in factories.journal(agent)]
 
 
-def test_a_conversation_is_handed_over_by_its_id_and_is_not_in_redis(
-    redis: Redis, agent: Agent
-) -> None:
+def test_a_conversation_is_dispatched_by_its_id_alone(redis: Redis, agent: Agent) -> None:
     task = extract_later(agent, SAID)
 
     assert waiting(redis) == [str(task.id)]
@@ -62,7 +60,7 @@ def test_a_conversation_is_handed_over_by_its_id_and_is_not_in_redis(
     assert b"canary" not in everything_in(redis)
 
 
-def test_what_is_no_conversation_leaves_nothing(redis: Redis, agent: Agent) -> None:
+def test_an_invalid_conversation_stores_nothing(redis: Redis, agent: Agent) -> None:
     with pytest.raises(InvalidValue):
         extract_later(agent, [{"role": "user"}])
 
@@ -101,7 +99,7 @@ def test_a_flushed_redis_loses_no_conversation(redis: Redis, agent: Agent) -> No
     assert waiting(redis) == [str(task.id)]
 
 
-def test_the_next_conversation_of_an_agent_follows_when_one_has_ended(
+def test_an_agents_conversations_are_dispatched_one_after_another(
     redis: Redis, agent: Agent
 ) -> None:
     first, second = extract_later(agent, SAID), extract_later(agent, SAID)
@@ -113,7 +111,7 @@ def test_the_next_conversation_of_an_agent_follows_when_one_has_ended(
     assert waiting(redis) == [str(second.id)]
 
 
-def test_sessions_that_the_clock_queued_come_first(redis: Redis, agent: Agent) -> None:
+def test_automatic_sessions_come_before_conversations(redis: Redis, agent: Agent) -> None:
     RefinementSession.queue(factories.agent("x"), "weekly")
     factories.extraction(agent)
     db.session.commit()
@@ -123,7 +121,9 @@ def test_sessions_that_the_clock_queued_come_first(redis: Redis, agent: Agent) -
     assert (len(queue(SWEPT, redis).job_ids), waiting(redis)) == (1, [])
 
 
-def test_a_fault_leaves_the_job_with_its_class_and_the_id_alone(redis: Redis, app: Flask) -> None:
+def test_a_failed_job_names_only_its_id_and_the_class_of_the_fault(
+    redis: Redis, app: Flask
+) -> None:
     with pytest.raises(RunFault) as fault:
         work_on_task("00000000-0000-4000-8000-000000000000")
 
@@ -134,7 +134,7 @@ def test_a_fault_leaves_the_job_with_its_class_and_the_id_alone(redis: Redis, ap
 # -- the tick -------------------------------------------------------------------------------------
 
 
-def test_the_tick_queues_a_reflection_a_day_in_the_agents_own_night(
+def test_the_tick_queues_one_reflection_a_night_in_the_agents_time_zone(
     redis: Redis, agent: Agent
 ) -> None:
     agent.account.time_zone = "Europe/London"
@@ -147,19 +147,17 @@ def test_the_tick_queues_a_reflection_a_day_in_the_agents_own_night(
     counted = []
 
     for night in nights:
-        for at in (night - MINUTE, night, night, night + MINUTE, night + DAY / 2):
+        for at in (night - MINUTE, night, night + MINUTE, night + DAY / 2):
             counted.append(run_tick(at).reflections)
             for task in factories.live_tasks(agent):
                 task.claim(at)
                 task.finish("completed", at=at)
             db.session.commit()
 
-    assert counted == [0, 1, 0, 0, 0] * 2
+    assert counted == [0, 1, 0, 0] * 2
 
 
-def test_an_account_of_an_unknown_zone_keeps_no_other_from_its_reflection(
-    redis: Redis, agent: Agent
-) -> None:
+def test_an_unknown_time_zone_stops_no_other_reflection(redis: Redis, agent: Agent) -> None:
     other = factories.agent()
     for each in (agent, other):
         each.author("reflection_prompt", "Keep what rhymes.")
@@ -174,7 +172,7 @@ def test_an_account_of_an_unknown_zone_keeps_no_other_from_its_reflection(
     assert done.faults > 0
 
 
-def test_the_tick_gives_up_what_a_lost_worker_held(redis: Redis, agent: Agent) -> None:
+def test_the_tick_ends_the_tasks_of_a_lost_worker(redis: Redis, agent: Agent) -> None:
     task = factories.extraction(agent)
     task.claim()
     db.session.commit()
@@ -187,7 +185,7 @@ def test_the_tick_gives_up_what_a_lost_worker_held(redis: Redis, agent: Agent) -
     assert (task.status, task.error_kind) == ("queued", "worker_lost")
 
 
-def test_the_tick_ends_what_waited_for_too_long(redis: Redis, agent: Agent) -> None:
+def test_the_tick_ends_tasks_that_waited_too_long(redis: Redis, agent: Agent) -> None:
     agent.paused = True
     task = factories.extraction(agent)
     db.session.commit()
@@ -200,9 +198,7 @@ def test_the_tick_ends_what_waited_for_too_long(redis: Redis, agent: Agent) -> N
     assert sql.value("SELECT count(*) FROM memory_tasks WHERE conversation IS NOT NULL") == 0
 
 
-def test_the_tick_tries_again_what_failed_when_its_pause_is_over(
-    redis: Redis, agent: Agent
-) -> None:
+def test_the_tick_retries_a_failed_task_after_its_pause(redis: Redis, agent: Agent) -> None:
     task = factories.extraction(agent)
     task.claim()
     task.give_up("the provider failed", "timeout")
@@ -284,7 +280,7 @@ def refreshed(task: MemoryTask) -> MemoryTask:
     return task
 
 
-def test_a_worker_that_is_asked_to_end_puts_the_task_off_in_time(
+def test_a_stopped_worker_postpones_its_task(
     working: tuple[Service, MemoryTask],
 ) -> None:
     worker, task = working
@@ -299,7 +295,7 @@ def test_a_worker_that_is_asked_to_end_puts_the_task_off_in_time(
     assert "canary" not in worker.said
 
 
-def test_a_job_that_is_killed_leaves_its_conversation_for_another_attempt(
+def test_a_killed_jobs_conversation_is_tried_again(
     working: tuple[Service, MemoryTask],
 ) -> None:
     worker, task = working
@@ -311,7 +307,7 @@ def test_a_job_that_is_killed_leaves_its_conversation_for_another_attempt(
     assert task.messages() == SAID
 
 
-def test_a_lost_workers_conversation_stays_sealed_and_is_heard_by_another_one_once(
+def test_a_lost_workers_conversation_stays_sealed_and_is_read_once_by_another(
     redis: Redis,
     model: ScriptedModel,
     start: Callable[..., Service],
@@ -336,7 +332,7 @@ def test_a_lost_workers_conversation_stays_sealed_and_is_heard_by_another_one_on
     assert len(model.requests) == 3
 
 
-def test_what_a_lost_worker_kept_stays_and_its_conversation_is_not_heard_again(
+def test_memories_saved_by_a_lost_worker_stay_and_its_conversation_is_not_read_again(
     redis: Redis,
     model: ScriptedModel,
     start: Callable[..., Service],
@@ -354,7 +350,7 @@ def test_what_a_lost_worker_kept_stays_and_its_conversation_is_not_heard_again(
     assert journal(task.agent) == ["heard"]
 
 
-def test_a_worker_whose_task_was_given_up_keeps_nothing_beside_the_next_one(
+def test_a_worker_that_lost_its_task_saves_nothing(
     model: ScriptedModel,
     start: Callable[..., Service],
     working: tuple[Service, MemoryTask],
@@ -401,7 +397,7 @@ def test_two_workers_given_the_same_task_work_on_it_once(
 
 
 @pytest.mark.slow
-def test_conversations_outlive_a_flushed_redis_and_are_heard_once_each(
+def test_conversations_survive_a_flushed_redis_and_are_read_once(
     redis: Redis, model: ScriptedModel, start: Callable[..., Service]
 ) -> None:
     owners = [factories.agent() for _ in range(3)]

@@ -1,4 +1,4 @@
-"""Workers are asked to stop at every kind of moment: sessions end in order, and nothing is left."""
+"""Workers stopped at any moment: their sessions end properly, and nothing is left behind."""
 
 import json
 import os
@@ -197,7 +197,7 @@ def outcome_of(session: RefinementSession) -> tuple[str, str | None, bool]:
 
 
 @pytest.mark.parametrize("asks_whole_group", [False, True], ids=["the process", "its group"])
-def test_a_worker_asked_to_end_at_any_moment_ends_its_session_in_order(
+def test_a_worker_stopped_at_any_moment_ends_its_session_properly(
     app: Flask, environ: dict[str, str], redis: Redis, tmp_path: Path, asks_whole_group: bool
 ) -> None:
     stage = Stage(app, redis, asks_whole_group=asks_whole_group)
@@ -275,7 +275,7 @@ def is_waited_for() -> bool:
     [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT,)],
     ids=lambda signals: " ".join(each.name for each in signals),
 )
-def test_a_worker_asked_twice_or_by_ctrl_c_ends_its_session_in_order(
+def test_a_worker_stopped_twice_or_by_ctrl_c_ends_its_session_properly(
     redis: Redis,
     agent: Agent,
     model: ScriptedModel,
@@ -298,7 +298,7 @@ def test_a_worker_asked_twice_or_by_ctrl_c_ends_its_session_in_order(
 
 
 @pytest.mark.parametrize("is_registered", [False, True], ids=["before", "after"])
-def test_a_worker_asked_while_redis_is_slow_to_register_its_job_ends_in_order(
+def test_a_worker_stopped_while_redis_registers_its_job_ends_properly(
     redis: Redis,
     agent: Agent,
     model: ScriptedModel,
@@ -331,7 +331,7 @@ def test_a_worker_asked_while_redis_is_slow_to_register_its_job_ends_in_order(
     assert started_jobs(redis) == []
 
 
-def test_a_worker_kills_its_job_soon_enough_to_be_gone_in_time() -> None:
+def test_a_worker_kills_its_job_early_enough_to_stop_in_time() -> None:
     left_seconds = TOO_LONG_SECONDS - worker.STOP_SECONDS
 
     assert 1 < left_seconds < 3
@@ -374,7 +374,7 @@ def test_a_job_that_hangs_in_the_database_is_killed_and_its_session_ended(
     assert started_jobs(redis) == []
 
 
-def test_a_worker_asked_again_while_its_job_hangs_is_not_cut_short(
+def test_a_second_stop_while_the_job_hangs_changes_nothing(
     redis: Redis,
     agent: Agent,
     model: ScriptedModel,
@@ -403,7 +403,7 @@ def test_a_worker_asked_again_while_its_job_hangs_is_not_cut_short(
     assert started_jobs(redis) == []
 
 
-def test_a_job_whose_time_is_over_while_it_waits_for_the_database_ends_its_session(
+def test_a_job_timeout_during_a_database_lock_ends_the_session(
     redis: Redis,
     agent: Agent,
     model: ScriptedModel,
