@@ -1,4 +1,4 @@
-"""Raw SQL in transactions of its own: what others do, and what gets past the application."""
+"""Raw SQL in transactions of its own: what others do, and what gets outside the application."""
 
 from typing import Any
 

@@ -12,8 +12,7 @@ from refine.extensions import db
 from refine.llm.messages import Message, user_message
 from refine.models import AccessGrant, Agent, User
 from refine.models.runs.access import REASONS, AccessTerms
-from refine.rules.consent import consents
-from refine.running import RunWorker, work_on
+from refine.running import RunWorker, has_consented, work_on
 from refine.settings import Settings
 
 ASKING_SECONDS = 240
@@ -67,7 +66,7 @@ class AccessWorker(RunWorker[AccessGrant]):
             reply = self._ask()
         self._held().settle(
             reply.text,
-            agreed=consents(reply.text) and not reply.tool_calls,
+            agreed=has_consented(reply),
             generation_id=reply.generation_id,
         )
         db.session.commit()

@@ -27,7 +27,7 @@ _CLAIMED_WITHIN = timedelta(seconds=30)
 # One dispatcher at a time, so that two do not fill the same room.
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtext('refine.dispatch'))")
 
-_IS_SWEPT = RefinementSession.trigger.in_(AUTOMATIC_TRIGGERS)
+_IS_AUTOMATIC = RefinementSession.trigger.in_(AUTOMATIC_TRIGGERS)
 
 
 def dispatch(at: datetime | None = None) -> int:
@@ -40,10 +40,13 @@ def dispatch(at: datetime | None = None) -> int:
         db.session.execute(_LOCK)
         _take_back_lost(connection, at)
         room = _room(connection)
-        requested: list[Run] = [*_waiting(AccessGrant), *_waiting(RefinementSession, ~_IS_SWEPT)]
-        swept = _waiting(RefinementSession, _IS_SWEPT, limit=room)
-        tasks = task_scheduling.dispatchable(room - len(swept), at)
-        runs = [*requested, *swept, *tasks]
+        requested: list[Run] = [
+            *_waiting(AccessGrant),
+            *_waiting(RefinementSession, ~_IS_AUTOMATIC),
+        ]
+        automatic = _waiting(RefinementSession, _IS_AUTOMATIC, limit=room)
+        tasks = task_scheduling.dispatchable(room - len(automatic), at)
+        runs = [*requested, *automatic, *tasks]
         for run in runs:
             enqueue(run, connection)
             run.dispatched_at = at
@@ -81,7 +84,7 @@ def _room(connection: Redis) -> int:
     busy = sum(
         db.session.scalar(select(func.count()).where(with_workers)) or 0
         for with_workers in (
-            _IS_SWEPT & RefinementSession.with_workers(),
+            _IS_AUTOMATIC & RefinementSession.with_workers(),
             MemoryTask.with_workers(),
         )
     )

@@ -40,7 +40,7 @@ def ask_for_access(grant_id: str) -> None:
 
 
 def _work_on(work: Callable[..., object], run_id: str) -> None:
-    """Work on a run, quietly not if it cannot be claimed; then make room for the next."""
+    """Work on a run; do nothing if it cannot be claimed. Then make room for the next."""
     try:
         work(uuid.UUID(run_id), settings.current(), is_stopping=stopping.stop_requested)
     except Exception as fault:

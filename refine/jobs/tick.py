@@ -206,7 +206,7 @@ class _Tick:
     def _queue_for_slot(self, slot_at: datetime, agent: Agent) -> None:
         """Queue a session; one that may not run is recorded as skipped, with the reason."""
         session = RefinementSession.queue(agent, "weekly", slot_at=slot_at, at=self.at)
-        if reason := scheduling.skip_reason(agent, self.at):
+        if reason := scheduling.automatic_skip_reason(agent, self.at):
             session.finish("skipped", reason, at=self.at)
             self.done.skipped += 1
         else:
@@ -220,7 +220,7 @@ class _Tick:
 
     def _ask_over_budget(self, agent: Agent) -> None:
         cools_down = scheduling.is_cooling_down(agent, self.at)
-        if not cools_down and scheduling.skip_reason(agent, self.at) is None:
+        if not cools_down and scheduling.automatic_skip_reason(agent, self.at) is None:
             RefinementSession.queue(agent, "over_budget", at=self.at)
             self.done.queued += 1
 

@@ -91,7 +91,7 @@ def _verify_memories(agent: Agent, digests: Digests) -> int:
         for memory in memories:
             checked += 1
             if memory.row_digest != memory.digest_of_row():
-                raise ChainBroken(f"memory {memory.id} was changed past the application")
+                raise ChainBroken(f"memory {memory.id} was changed outside the application")
             recorded = digests.pop(memory.id, None)
             if recorded is not None and recorded != memory.state_digest:
                 raise ChainBroken(f"memory {memory.id} is not as its last record left it")

@@ -21,9 +21,8 @@ from refine.refinement.prompting import (
     opening,
     room_for_ledger,
 )
-from refine.rules.consent import consents
 from refine.rules.tokens import SMALLEST_CONTEXT_TOKENS
-from refine.running import RunEnded, RunWorker, work_on
+from refine.running import RunEnded, RunWorker, has_consented, work_on
 from refine.settings import Settings
 from refine.tools import RefinementTool
 from refine.tools.refinement import DEFINITION
@@ -141,7 +140,7 @@ class SessionWorker(RunWorker[RefinementSession]):
 
     def _ask_for_consent(self) -> None:
         reply = self._ask()
-        agreed = consents(reply.text) and not reply.tool_calls
+        agreed = has_consented(reply)
         session = self._held()
         session.consent_reply = reply.text
         if agreed:
@@ -210,7 +209,7 @@ class SessionWorker(RunWorker[RefinementSession]):
         return RunEnded("incomplete", failure.reason)
 
     def _report(self, kind: str, **facts: Any) -> None:
-        """Tell whoever watches; a watcher that fails is told nothing more, and stops no session."""
+        """Notify the observer; one that fails is told nothing more, and stops no session."""
         try:
             self._observe(Event(kind, self._run, facts))
         except BaseTimeoutException:

@@ -62,7 +62,7 @@ def room_for_ledger(context_tokens: int, agent: Agent) -> int:
 
     Half of what the agent's prompts, its journal and the answer leave; the rest is for the turns.
     """
-    own = [agent.system_prompt or "", agent.effective_refinement_prompt]
+    own = [agent.effective_system_prompt, agent.effective_refinement_prompt]
     own += _journal(agent, clock.now())
     prompts_tokens = sum(map(len, own)) // CHARACTERS_PER_TOKEN_AT_WORST
     return max(0, context_tokens - MAX_OUTPUT_TOKENS - prompts_tokens) // 2

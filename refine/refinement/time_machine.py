@@ -56,7 +56,7 @@ class UndoConflict(Refused):
         for obstacle in obstacles:
             by_memory.setdefault(obstacle.memory_id, []).append(str(obstacle))
         said = [f"memory #{id_} by {', '.join(them)}" for id_, them in sorted(by_memory.items())]
-        said += [f"memory #{id_} past the application" for id_ in sorted(unexplained)]
+        said += [f"memory #{id_} outside the application" for id_ in sorted(unexplained)]
         is_wider_possible = not unexplained and not and_after
         wider = "; you can undo this session and everything after it" if is_wider_possible else ""
         super().__init__(f"nothing was undone: changed since the session: {'; '.join(said)}{wider}")
@@ -265,7 +265,7 @@ class _Reversal:
         touched = {change.memory_id for _, change in self._steps}
         self._states = {
             id_: _MemoryState(memory.image(), memory.image())
-            for id_, memory in AgentMemory.locked(agent, touched).items()
+            for id_, memory in AgentMemory.lock_rows(agent, touched).items()
         }
 
     @property

@@ -20,6 +20,7 @@ from refine.llm.messages import Message, Reply, ToolCall, tool_message
 from refine.llm.openrouter import Cancelled, OpenRouter, Privacy
 from refine.models import AccessGrant, LeaseLost, MemoryTask, RefinementSession, User
 from refine.prompts import as_line
+from refine.rules.consent import consents
 from refine.rules.model_names import is_same_model
 from refine.running.heartbeat import beating
 from refine.settings import Settings
@@ -32,8 +33,13 @@ AnyRun = TypeVar("AnyRun", RefinementSession, MemoryTask, AccessGrant)
 Execute = Callable[..., dict[str, Any]]
 
 
+def has_consented(reply: Reply) -> bool:
+    """Tell whether an answer is a yes; a tool call instead of an answer is none."""
+    return consents(reply.text) and not reply.tool_calls
+
+
 class RunEnded(Exception):
-    """The run is to end with this status; None: it failed, and is given up.
+    """The run is to end with this status; None means: give it up as failed.
 
     ``user`` is who asked for the end, if anybody did.
     """
@@ -60,8 +66,8 @@ def work_on(
 ) -> AnyRun | None:
     """Claim the waiting run and work on it to its end; None if it cannot be claimed.
 
-    Leaves it waiting if this process was already asked to stop. Commits at every step. A fault of
-    ours ends the run, too, and is raised again.
+    Leaves it waiting if this process was already asked to stop. Commits at every step. A bug of
+    ours also ends the run, and is raised again.
     """
     if is_stopping():
         db.session.rollback()
@@ -102,7 +108,7 @@ class RunWorker(Generic[AnyRun]):
         self._turns = self._cut_replies = 0
 
     def run(self) -> None:
-        """Do the work and write the end, whatever happens; a fault is raised again."""
+        """Do the work and record the outcome, whatever happens; a fault is raised again."""
         ending: RunEnded | None = None
         with beating(self._run_id, self._lease_token, type(self._run)):
             try:
@@ -127,7 +133,7 @@ class RunWorker(Generic[AnyRun]):
         """Write an orderly end; for kinds whose ``_work`` raises one."""
 
     def _after_end(self) -> None:
-        """Tell whoever watches."""
+        """Notify the observer."""
 
     def _is_stop_requested(self) -> bool:
         """Tell whether somebody asked this run to stop."""

@@ -132,7 +132,7 @@ def note(grant_id: uuid.UUID) -> ResponseReturnValue:
     if grant.user_id != scope.user().id:
         abort(403)
     try:
-        grant.close(request.form.get("note"), user=scope.user())
+        grant.add_closing_note(request.form.get("note"), user=scope.user())
         db.session.commit()
     except InvalidValue as error:
         db.session.rollback()

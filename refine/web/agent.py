@@ -71,7 +71,7 @@ def page(agent_id: int) -> str:
         background=_BackgroundWork.of(agent),
         live=RefinementSession.live_of(agent),
         grant=granted.under(agent.id),
-        why_not=scheduling.skip_reason(agent, at),
+        why_not=scheduling.automatic_skip_reason(agent, at),
     )
 
 

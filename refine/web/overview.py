@@ -119,7 +119,7 @@ def _agents() -> list[Attention]:
 
 def _conversations() -> list[Attention]:
     """Conversations that were given up before anything was saved from them."""
-    lost = task_totals.conversations_lost(scope.account_ids(), clock.now() - _LOST_WITHIN)
+    lost = task_totals.conversations_given_up(scope.account_ids(), clock.now() - _LOST_WITHIN)
     if not lost:
         return []
     text = f"{plural(lost, 'conversation')} given up in the last 24 hours, with nothing saved"

@@ -455,7 +455,7 @@ def test_words_that_cannot_be_unsealed_are_left_out(world: World) -> None:
 def test_the_users_purpose_and_closing_note_are_shown(world: World) -> None:
     grant = world.grant(purpose="to see why it declined")
     grant.end(user=world.reader)
-    grant.close("it had merged two greetings", user=world.reader)
+    grant.add_closing_note("it had merged two greetings", user=world.reader)
 
     words = reading.words_of(grant)
 

@@ -106,7 +106,7 @@ def test_records_are_paged_newest_first(world: World) -> None:
 
 def test_records_hide_the_words_of_readers(world: World, reader: User, grant: AccessGrant) -> None:
     grant.end(user=reader)
-    grant.close("a note to the other admins", user=reader)
+    grant.add_closing_note("a note to the other admins", user=reader)
     db.session.commit()
 
     noted = world.own.get("/audit?action=memory_access_noted").json["records"]

@@ -111,7 +111,7 @@ ATTACKS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "a memory changed": (
         ("UPDATE agent_memories SET tags = '{{voice}}' WHERE id = {memory}",),
-        "memory {memory} was changed past the application",
+        "memory {memory} was changed outside the application",
     ),
     "a memory gone": (
         ("DELETE FROM agent_memories WHERE id = {memory}",),

@@ -143,7 +143,7 @@ def test_undo_reports_tampering(ledger: Agent, session: RefinementSession, run: 
     lines = [problem(run("undo", session.id, *options)) for options in ((), ("--and-after",))]
 
     assert lines == [
-        f"nothing was undone: changed since the session: memory #{id_} past the application"
+        f"nothing was undone: changed since the session: memory #{id_} outside the application"
     ] * len(lines)
 
 

@@ -109,7 +109,7 @@ def test_the_sweep_tells_the_outcome_for_every_agent(redis: Redis, app: Flask) -
         resting: "its account is paused",
         factories.agent(): "needs none",
         locked: "needs none",
-        eroded: "skipped: sessions of the last 30 days removed as much as they may",
+        eroded: "skipped: sessions of the last 30 days removed as much as is allowed",
         capped: "skipped: the account's monthly cost cap of $0.00 is reached",
         # a sweep by hand asks even if nothing changed
         unchanged: "queued (weekly)",

@@ -632,7 +632,7 @@ def remove_nothing(agent: Agent) -> None:
 
 FORBIDDEN = {
     reach_the_cap: "the account's monthly cost cap of $0.00 is reached",
-    erode: "sessions of the last 30 days removed as much as they may",
+    erode: "sessions of the last 30 days removed as much as is allowed",
     remove_nothing: "nothing changed since the last session, which removed nothing",
 }
 

@@ -288,7 +288,7 @@ def test_memories_that_exchanged_all_but_their_ids_are_found(agent):
             WHERE a.id <> b.id AND a.id IN ({ids[0]}, {ids[1]}) AND b.id IN ({ids[0]}, {ids[1]})"""
     )
 
-    assert problems() == [f"memory {ids[0]} was changed past the application"]
+    assert problems() == [f"memory {ids[0]} was changed outside the application"]
 
 
 def test_a_memory_that_was_added_past_the_application_is_found(agent):
@@ -299,7 +299,7 @@ def test_a_memory_that_was_added_past_the_application_is_found(agent):
             FROM agent_memories WHERE id = {ids_of(agent)[0]}"""
     )
 
-    assert problems() == ["memory 777777 was changed past the application"]
+    assert problems() == ["memory 777777 was changed outside the application"]
 
 
 def test_a_memory_that_was_written_under_another_agents_key_is_found(agent):
@@ -313,7 +313,7 @@ def test_a_memory_that_was_written_under_another_agents_key_is_found(agent):
             FROM agent_memories b WHERE a.id = {id_} AND b.id = {stranger.id}"""
     )
 
-    assert problems() == [f"memory {id_} was changed past the application"]
+    assert problems() == [f"memory {id_} was changed outside the application"]
 
 
 def test_an_agent_that_was_given_another_ones_key_is_found(agent):
@@ -328,8 +328,8 @@ def test_an_agent_that_was_given_another_ones_key_is_found(agent):
     )
 
     assert problems() == [
-        f"memory {first} was changed past the application",
-        f"memory {theirs} was changed past the application",
+        f"memory {first} was changed outside the application",
+        f"memory {theirs} was changed outside the application",
     ]
 
 

@@ -109,7 +109,7 @@ NEEDS_ROW = {
     ),
     "AccessGrant.end": ("failed_grant", lambda w: w.failed_grant.end(user=None)),
     "AccessGrant.close": ("failed_grant", lambda w: w.failed_grant.close("note", user=w.closer)),
-    "AgentMemory.locked": ("memory", lambda w: AgentMemory.locked(w.agent, [w.memory.id])),
+    "AgentMemory.locked": ("memory", lambda w: AgentMemory.lock_rows(w.agent, [w.memory.id])),
     "AgentMemory.discard": ("discarded", lambda w: w.discarded.discard()),
     "AgentMemory.restore": ("memory", lambda w: w.memory.restore()),
     "AgentMemory.set_constitutional": ("memory", lambda w: w.memory.set_constitutional(True)),

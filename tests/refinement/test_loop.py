@@ -207,7 +207,7 @@ ENDINGS = [
     Ending(
         trips_the_breaker,
         "rolled_back",
-        "it would have removed 150 of 500 tokens; at most 125 may go",
+        "it would have removed 150 of 500 tokens; at most 125 may be removed",
     ),
     Ending(talks_instead_of_calling, "incomplete", "the agent made no further tool call"),
     Ending(takes_too_many_turns, "incomplete", "the limit of 2 turns was reached"),
@@ -244,7 +244,7 @@ ENDINGS = [
     Ending(
         was_eroded,
         "skipped",
-        "nothing may be removed: sessions of the last 30 days removed as much as they may",
+        "nothing may be removed: sessions of the last 30 days removed as much as is allowed",
     ),
     Ending(
         has_no_provider,

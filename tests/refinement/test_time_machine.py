@@ -536,7 +536,7 @@ def test_a_conflict_names_every_memory_and_record_in_the_way(agent: Agent) -> No
     assert f"; memory #{ids[4]} by record" in str(found)
     # a change without a record: undoing everything after would not help, and is not offered
     memory(ids[3]).tags = ["voice"]
-    assert str(conflict(earlier)).endswith(f"memory #{ids[3]} past the application")
+    assert str(conflict(earlier)).endswith(f"memory #{ids[3]} outside the application")
 
 
 def toggles(memory_id: int) -> None:
@@ -645,7 +645,7 @@ def test_deleted_content_saved_again_is_there_twice_after_an_undo(agent: Agent) 
     assert not memory(saved.id).discarded
 
 
-# -- changes past the application ------------------------------------------------------------------
+# -- changes outside the application ---------------------------------------------------------------
 
 
 def test_an_unrecorded_change_of_any_field_of_the_state_is_a_conflict(
@@ -669,7 +669,8 @@ def test_an_unrecorded_change_of_any_field_of_the_state_is_a_conflict(
                 time_machine.undo(session, through="dashboard")
             assert (error.value.obstacles, error.value.unexplained) == ([], {id_})
             assert str(error.value) == (
-                f"nothing was undone: changed since the session: memory #{id_} past the application"
+                "nothing was undone: changed since the session: "
+                f"memory #{id_} outside the application"
             )
         db.session.rollback()
 

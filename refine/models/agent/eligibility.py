@@ -33,7 +33,7 @@ class Eligibility(LedgerOwner):
     def unavailable_reason(self, *, automatic: bool) -> str | None:
         """Return why the agent may not be asked; None if it may.
 
-        ``automatic``: nobody asks by hand, so a paused agent or account is left alone.
+        ``automatic``: nobody asked for it, so a paused agent or account is left alone.
         """
         if not self.active:
             return "the agent is not active"

@@ -34,7 +34,7 @@ def anchor(at: datetime | None = None) -> dict[str, Any]:
 
 
 def read_anchor(text: str) -> dict[str, Any]:
-    """Return the anchor in this JSON text; InvalidValue where there is none."""
+    """Return the anchor in this JSON text; InvalidValue if there is none."""
     try:
         read = json.loads(text)
         if read["format"] != FORMAT:

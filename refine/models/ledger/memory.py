@@ -151,7 +151,7 @@ class AgentMemory(MemoryRow, Base):
     # -- many at once ----------------------------------------------------------------------------
 
     @classmethod
-    def locked(cls, agent: Owner, ids: Iterable[int]) -> "dict[int, AgentMemory]":
+    def lock_rows(cls, agent: Owner, ids: Iterable[int]) -> "dict[int, AgentMemory]":
         """Return those of the agent's memories by id, reloaded and locked in order of id."""
         rows = db.session.scalars(
             select(cls)
@@ -186,7 +186,7 @@ class AgentMemory(MemoryRow, Base):
         if self.id is None:
             raise Refused("the memory is not stored yet; add it to the database's session first")
         self.agent.lock()
-        self.locked(self.agent, [self.id])
+        self.lock_rows(self.agent, [self.id])
 
     def _change(
         self, action: str, user: Actor | None, at: datetime | None, **fields: object
@@ -219,7 +219,7 @@ def change_memories(
     ``AuditLog.record``.
     """
     existing = [change for change in changes if change.before is not None]
-    memories = AgentMemory.locked(agent, [change.memory_id for change in existing])
+    memories = AgentMemory.lock_rows(agent, [change.memory_id for change in existing])
     _, mass = AgentMemory.core_figures(agent.id)
     image_data, image_sealed = recorded(changes, agent.data_key())
     log = AuditLog.record(

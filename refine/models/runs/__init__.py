@@ -1,8 +1,8 @@
 """Runs: what an agent's model is asked for, by one worker at a time.
 
 ``run`` is what all kinds share: waiting, the lease, the cost, lost workers. ``session`` refines
-core memories, ``task`` adds to memory between sessions, ``access`` asks a human in. ``spending``
-adds up what all of them cost; ``clock_mark`` remembers the clock's rounds.
+core memories, ``task`` adds to memory between sessions, ``access`` asks the agent to let a human
+read. ``spending`` adds up what all of them cost; ``clock_mark`` remembers the clock's rounds.
 """
 
 from refine.models.runs.access import AccessGrant, AccessOpenAlready

@@ -1,4 +1,4 @@
-"""Changes made past the application, by somebody who can switch the guards off."""
+"""Changes made outside the application, by somebody who can switch the guards off."""
 
 import pytest
 from sqlalchemy import select
@@ -273,7 +273,7 @@ def test_a_changed_column_of_a_memory_is_found_and_named(remembered, subtests):
             with subtests.test(id=id_, change=change):
                 named = id_ + 1_000_000 if change.startswith("id") else id_
                 found = problems_after(f"UPDATE agent_memories a SET {change} WHERE id = {id_}")
-                assert found == [f"memory {named} was changed past the application"]
+                assert found == [f"memory {named} was changed outside the application"]
 
 
 def test_a_memory_moved_to_another_agent_is_missed(remembered):
@@ -285,7 +285,7 @@ def test_a_memory_moved_to_another_agent_is_missed(remembered):
 
     assert problems() == [
         f"memory {id_} has records, but is gone",
-        f"memory {id_} was changed past the application",
+        f"memory {id_} was changed outside the application",
     ]
 
 
@@ -352,7 +352,7 @@ def test_a_single_agent_can_be_verified(chain):
     db.session.expire_all()
 
     assert verify_agent(chain).problem is None
-    assert verify_agent(other).problem.endswith("was changed past the application")
+    assert verify_agent(other).problem.endswith("was changed outside the application")
 
 
 def test_a_sound_chain_is_stamped_with_its_verified_length(chain):

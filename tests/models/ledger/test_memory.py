@@ -383,10 +383,10 @@ def test_only_the_agents_own_memories_are_locked(app):
     agent, other = factories.agent("mine"), factories.agent("theirs")
     ids = [memory.id for memory in db.session.scalars(select(AgentMemory))]
 
-    locked = AgentMemory.locked(agent, ids)
+    locked = AgentMemory.lock_rows(agent, ids)
 
     assert [memory.agent_id for memory in locked.values()] == [agent.id]
-    assert list(AgentMemory.locked(other, ids)) == [ids[1]]
+    assert list(AgentMemory.lock_rows(other, ids)) == [ids[1]]
 
 
 def test_a_memory_that_is_not_stored_yet_has_no_verbs(app):

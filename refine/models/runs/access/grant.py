@@ -53,7 +53,7 @@ MAX_NOTE_CHARACTERS = 500
 LAPSES_AFTER = timedelta(hours=24)
 # After anyone but the agent changed its model or prompts, its consent does not count for that long.
 IDENTITY_SETTLES_AFTER = timedelta(hours=24)
-# A model that is asked again and again says yes some day.
+# A model that is asked again and again eventually says yes.
 MAX_DECLINED_A_DAY = 10
 
 
@@ -183,7 +183,7 @@ class AccessGrant(Run, Base):
         changed_at = agent.identity_changed_at
         if changed_at is not None and changed_at > database_now() - IDENTITY_SETTLES_AFTER:
             return (
-                f"a human changed the model or a prompt of {agent.name} at "
+                f"the model or a prompt of {agent.name} was changed at "
                 f"{changed_at:%Y-%m-%d %H:%M} UTC; it can be asked 24 hours after that"
             )
         if cls._declined_lately(agent) >= MAX_DECLINED_A_DAY:
@@ -318,7 +318,7 @@ class AccessGrant(Run, Base):
         """End a request that no worker took in time."""
         self._end_request("lapsed", why="no worker could ask the agent within 24 hours")
 
-    def close(self, note: object, *, user: User) -> None:
+    def add_closing_note(self, note: object, *, user: User) -> None:
         """Keep the user's closing note, once, after their grant ended."""
         self.lock()
         if user.id != self.user_id:

@@ -5,12 +5,13 @@
 for each memory; ``scheduling`` who is due, and who is left alone; ``totals`` sums over many.
 """
 
-from refine.models.runs.session.editing import MAX_MUTATIONS, EditRefused
+from refine.models.runs.session.editing import EditRefused
 from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.session import ERODED, RefinementSession, SessionAlreadyLive
 from refine.models.runs.session.state import (
     AUTOMATIC_TRIGGERS,
     ENDED,
+    MAX_MUTATIONS,
     ROLLING_WINDOW,
     TRIGGERS,
     Channel,

@@ -1,4 +1,4 @@
-"""The circuit breaker: a session that removes more than it may is undone entirely."""
+"""The circuit breaker: a session that removes more than allowed is undone entirely."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ MAX_LISTED = 20
 
 
 def trip(session: RefinementSession, at: datetime | None = None) -> bool:
-    """Measure what the session removed, and roll it back if that is more than it may.
+    """Measure what the session removed, and roll it back if that is more than allowed.
 
     Tells whether it was rolled back. A session of an empty ledger is never rolled back.
     """
@@ -52,7 +52,7 @@ def roll_back(session: RefinementSession, attempted_tokens: int, at: datetime) -
     session.removed_tokens = 0
     reason = (
         f"it would have removed {attempted_tokens} of {session.mass_before} tokens; "
-        f"at most {session.removable_tokens} may go"
+        f"at most {session.removable_tokens} may be removed"
     )
     session.finish(
         "rolled_back",
@@ -103,7 +103,7 @@ def _reversal(
     ]
     edited = {change.memory_id for is_ours, change in changes if is_ours}
     present: dict[int, Image] = {
-        id_: memory.image() for id_, memory in AgentMemory.locked(session.agent, edited).items()
+        id_: memory.image() for id_, memory in AgentMemory.lock_rows(session.agent, edited).items()
     }
     target = dict(present)
     changed_by_others: dict[int, set[str]] = defaultdict(set)

@@ -15,10 +15,9 @@ from refine.models.runs.session import breaker
 from refine.models.runs.session.breaker import abbreviated
 from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.session import RefinementSession
+from refine.models.runs.session.state import MAX_MUTATIONS
 from refine.rules.content import MAX_SUMMARY_CHARACTERS, bounded_text, known_tags, memory_content
 from refine.rules.retention import counting_tokens
-
-MAX_MUTATIONS = 10
 
 
 class EditRefused(Refused):
@@ -130,7 +129,7 @@ def protect(session: RefinementSession, memory_id: int, at: datetime | None = No
 
 
 def complete(session: RefinementSession, summary: str, at: datetime | None = None) -> None:
-    """End as the agent asked, with measured figures before its own words.
+    """End as the agent asked; the summary starts with the measured figures.
 
     Checks the breaker once more: the session is rolled back instead if that trips.
     """
@@ -164,7 +163,7 @@ def _editable(session: RefinementSession, ids: Collection[int], verb: str) -> li
 
 
 def _kept(session: RefinementSession, ids: Collection[int]) -> list[AgentMemory]:
-    found = AgentMemory.locked(session.agent, set(ids))
+    found = AgentMemory.lock_rows(session.agent, set(ids))
     kept = {id_ for id_, memory in found.items() if memory.is_kept_core}
     if missing := [id_ for id_ in ids if id_ not in kept]:
         noun = "Memory" if len(missing) == 1 else "Memories"

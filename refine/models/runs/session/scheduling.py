@@ -103,7 +103,7 @@ def forbidden_reason(agent: Agent, at: datetime) -> str | None:
     return reason or (ERODED if _Session.is_eroded(agent, at) else None)
 
 
-def skip_reason(agent: Agent, at: datetime) -> str | None:
+def automatic_skip_reason(agent: Agent, at: datetime) -> str | None:
     """Return why the clock does not ask this agent now, in words; None if it may."""
     if (reason := forbidden_reason(agent, at)) is not None:
         return reason
@@ -143,7 +143,11 @@ def is_retry_due(session: RefinementSession, at: datetime) -> bool:
     if pause is None or session.ended_at is None or not _is_failure_of_slot(session, at):
         return False
     is_needed = session.trigger != "over_budget" or session.agent.is_over_budget
-    return is_needed and session.ended_at + pause <= at and not skip_reason(session.agent, at)
+    return (
+        is_needed
+        and session.ended_at + pause <= at
+        and not automatic_skip_reason(session.agent, at)
+    )
 
 
 def _is_failure_of_slot(session: RefinementSession, at: datetime) -> bool:

@@ -19,6 +19,7 @@ from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.state import (
     AFTER_LOOP,
     ENDED,
+    MAX_MUTATIONS,
     ROLLING_WINDOW,
     TRIGGERS,
     EndStatus,
@@ -27,7 +28,7 @@ from refine.models.runs.session.state import (
 )
 from refine.rules.retention import removable_tokens, removable_under_floor
 
-ERODED = "sessions of the last 30 days removed as much as they may"
+ERODED = "sessions of the last 30 days removed as much as is allowed"
 
 _END_ACTION: dict[EndStatus, str] = {
     "completed": "memory_refinement_complete",
@@ -57,7 +58,7 @@ class RefinementSession(SessionState, Base):
         CheckConstraint(f"trigger IN {TRIGGERS}", name="trigger"),
         CheckConstraint(f"status IN {LIVE + ENDED}", name="status"),
         CheckConstraint("threshold > 0 AND threshold <= 1", name="threshold"),
-        CheckConstraint("mutation_count BETWEEN 0 AND 10", name="mutation_count"),
+        CheckConstraint(f"mutation_count BETWEEN 0 AND {MAX_MUTATIONS}", name="mutation_count"),
         CheckConstraint("removed_tokens BETWEEN 0 AND removable_tokens", name="removed_tokens"),
         CheckConstraint("(status = 'running') = (lease_token IS NOT NULL)", name="lease"),
         CheckConstraint(f"(status IN {ENDED}) = (ended_at IS NOT NULL)", name="ended"),
@@ -86,7 +87,7 @@ class RefinementSession(SessionState, Base):
     ) -> "RefinementSession":
         """Add a queued session, recorded as ``refinement_queued``.
 
-        SessionAlreadyLive if the agent has a live one, unless that lost its worker and ends here.
+        SessionAlreadyLive if the agent has a live one. One whose worker was lost ends first.
         """
         at = at or clock.now()
         if (reason := agent.unavailable_reason(automatic=False)) is not None:
@@ -241,7 +242,7 @@ class RefinementSession(SessionState, Base):
             self.agent.record(_END_ACTION[status], **record)
         else:
             if status in AFTER_LOOP:
-                changes = [*changes, self._closing_note(reason, summary, journal, at)]
+                changes = [*changes, self._end_note(reason, summary, journal, at)]
             sealed = {"summary": self.summary, "consent_reply": self.consent_reply}
             change_memories(
                 _END_ACTION[status], list(changes), agent=self.agent, sealed=sealed, **record
@@ -261,7 +262,7 @@ class RefinementSession(SessionState, Base):
         db.session.flush()
         return Change(memory.id, None, memory.image())
 
-    def _closing_note(
+    def _end_note(
         self, reason: str, summary: str | None, journal: str | None, at: datetime
     ) -> Change:
         """Keep the summary of a loop, and tell the agent of its end in a journal memory."""

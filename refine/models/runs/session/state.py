@@ -29,6 +29,9 @@ ANSWERED = (*AFTER_LOOP, "declined")
 # How an undo was requested.
 Channel = Literal["dashboard", "command line", "agent"]
 
+# How many edits a session may make.
+MAX_MUTATIONS = 10
+
 # The period that the floor against slow erosion looks back over.
 ROLLING_WINDOW = timedelta(days=30)
 

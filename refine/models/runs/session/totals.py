@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from sqlalchemy import Date, Select, cast, func, select
 from refine import clock
 from refine.extensions import db
 from refine.models.runs.session.session import RefinementSession
-from refine.models.runs.session.state import ENDED, ROLLING_WINDOW
+from refine.models.runs.session.state import ENDED
 
 _Session = RefinementSession
 
@@ -42,7 +42,7 @@ class PeriodTotals(NamedTuple):
 
 def outcomes(at: datetime | None = None) -> dict[str, int]:
     """Return how many sessions of the last 30 days there are in each status."""
-    since = (at or clock.now()) - ROLLING_WINDOW
+    since = (at or clock.now()) - timedelta(days=30)
     counted = (
         select(_Session.status, func.count())
         .where(_Session.created_at > since)

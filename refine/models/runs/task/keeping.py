@@ -78,7 +78,7 @@ def save(
 
 
 def _entries(task: MemoryTask, ids: Sequence[int]) -> list[AgentMemory]:
-    AgentMemory.locked(task.agent, ids)
+    AgentMemory.lock_rows(task.agent, ids)
     found = db.session.scalars(entries(task).where(AgentMemory.id.in_(ids)))
     by_id = {entry.id: entry for entry in found}
     if unknown := [id_ for id_ in ids if id_ not in by_id]:

@@ -1,4 +1,4 @@
-"""Memory tasks: runs between sessions in which an agent adds to its memory, and changes nothing."""
+"""Memory tasks: runs between sessions in which an agent only adds to its memory."""
 
 import json
 import uuid

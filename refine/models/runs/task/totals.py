@@ -23,7 +23,7 @@ class TaskSums(NamedTuple):
 
 
 class Backlog(NamedTuple):
-    """Tasks that wait for a worker alone; ``since`` is when the first of them came due."""
+    """Tasks that wait only for a worker; ``since`` is when the first of them came due."""
 
     reflections: int
     conversations: int
@@ -46,7 +46,7 @@ def backlog(at: datetime, account_ids: Select[int] | None = None) -> Backlog:
     return Backlog(*db.session.execute(waiting).one())
 
 
-def conversations_lost(account_ids: Select[int], since: datetime) -> int:
+def conversations_given_up(account_ids: Select[int], since: datetime) -> int:
     """Return how many conversations of these accounts were given up unread since then."""
     lost = select(func.count()).where(
         MemoryTask.kind == "extraction",

@@ -212,7 +212,7 @@ def test_for_a_day_after_a_human_changed_model_or_prompt_nobody_may_ask(
     }.items():
         with case(subtests, changed=name):
             change()
-            with pytest.raises(Refused, match="a human changed the model or a prompt of Ada"):
+            with pytest.raises(Refused, match="the model or a prompt of Ada"):
                 request(agent, reader)
             changed_at = agent.identity_changed_at
             assert changed_at is not None
@@ -555,13 +555,13 @@ def test_the_user_writes_one_note_after_the_end(agent: Agent, reader: User, subt
     for end in (lambda: grant.end(user=reader), lambda: age(grant, hours=2)):
         with case(subtests):
             end()
-            grant.close("  it had merged two greetings ", user=reader)
+            grant.add_closing_note("  it had merged two greetings ", user=reader)
             assert (grant.status, grant.closing_note) == ("ended", "it had merged two greetings")
             record = last_record(agent)
             assert (record.action, record.user_id) == ("memory_access_noted", reader.id)
             assert record.sealed == {"note": "it had merged two greetings"}
             with pytest.raises(Refused, match="already written"):
-                grant.close("and one thing more", user=reader)
+                grant.add_closing_note("and one thing more", user=reader)
 
 
 def test_an_invalid_note_or_one_by_another_user_is_refused(
@@ -572,9 +572,9 @@ def test_an_invalid_note_or_one_by_another_user_is_refused(
 
     for note in ("", "  ", "x" * 501, None):
         with case(subtests, note=note and note[:5]), pytest.raises(InvalidValue, match="closing"):
-            grant.close(note, user=reader)
+            grant.add_closing_note(note, user=reader)
     with pytest.raises(Refused, match="only the user who had the access"):
-        grant.close("it was nothing", user=factories.user(account=agent.account))
+        grant.add_closing_note("it was nothing", user=factories.user(account=agent.account))
 
 
 def test_no_note_is_written_before_the_end_or_without_a_grant(agent: Agent, reader: User) -> None:
@@ -583,4 +583,4 @@ def test_no_note_is_written_before_the_end_or_without_a_grant(agent: Agent, read
 
     for grant in (live, waiting):
         with pytest.raises(Refused, match="once the access has ended"):
-            grant.close("it had merged two greetings", user=reader)
+            grant.add_closing_note("it had merged two greetings", user=reader)

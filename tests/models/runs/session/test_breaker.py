@@ -352,7 +352,7 @@ def test_the_agent_is_told_which_edits_were_undone(ledger):
 
     (told,) = factories.journal(session.agent)
     assert f"consolidate #{ids[0]}, #{ids[1]}; delete #{ids[2]}" in told.content
-    assert "30 of 100 tokens; at most 25 may go" in told.content
+    assert "30 of 100 tokens; at most 25 may be removed" in told.content
     assert "All of it was undone" in told.content
     assert session.agent.last_refinement_at == session.ended_at
 

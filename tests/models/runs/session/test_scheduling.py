@@ -328,7 +328,7 @@ def test_an_agent_whose_last_session_has_its_own_retry_cools_down(over_budget, s
 
 def skip_reason(agent, at=NOW):
     db.session.flush()
-    return scheduling.skip_reason(agent, at)
+    return scheduling.automatic_skip_reason(agent, at)
 
 
 def test_an_agent_that_was_never_asked_is_not_skipped(agent):

@@ -545,8 +545,8 @@ def test_conversations_that_were_given_up_unread_are_lost(agent: Agent) -> None:
     mine = select(Account.id).where(Account.id == agent.account_id)
     db.session.flush()
 
-    assert task_totals.conversations_lost(mine, NIGHT - MOMENT) == 2
-    assert task_totals.conversations_lost(mine, NIGHT) == 0
+    assert task_totals.conversations_given_up(mine, NIGHT - MOMENT) == 2
+    assert task_totals.conversations_given_up(mine, NIGHT) == 0
 
 
 def test_ended_tasks_are_added_up(agent: Agent) -> None:
