@@ -18,7 +18,7 @@ def test_after_all_of_it_the_records_verify_and_nothing_is_stored_in_clear(world
     reading.memories(grant.id, world.reader, [memory.id for memory in world.memories])
     reading.prompts(grant.id, world.reader)
     grant.end(user=world.reader)
-    grant.close(NOTE, user=world.reader)
+    grant.add_closing_note(NOTE, user=world.reader)
     db.session.commit()
 
     assert verify_agent(world.agent).problem is None

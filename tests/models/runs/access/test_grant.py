@@ -381,7 +381,7 @@ def test_a_yes_does_not_count_if_the_request_is_no_longer_allowed(
     def change_model(agent: Agent, reader: User) -> None:
         agent.configure(user=reader, model_id="other/model")
 
-    for reason, change in [*LOSSES.items(), ("a human changed the model", change_model)]:
+    for reason, change in [*LOSSES.items(), ("the model or a prompt of", change_model)]:
         for is_claimed in (False, True):
             with case(subtests, reason=reason, is_claimed=is_claimed):
                 grant = request(agent, reader)
