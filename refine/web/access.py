@@ -45,7 +45,6 @@ _RECORDS_SHOWN = 200
 
 @pages.get("/access")
 def listing() -> str:
-    """List requests and grants, newest first."""
     query = (
         select(AccessGrant)
         .join(AccessGrant.agent)
@@ -72,7 +71,6 @@ def listing() -> str:
 @pages.get("/access/new")
 @scope.acting
 def new() -> str:
-    """Show the request form, with the question that the agent will be asked."""
     return _form(_agent_or_404())
 
 
@@ -101,7 +99,6 @@ def ask() -> ResponseReturnValue:
 
 @pages.get("/access/<uuid:grant_id>")
 def page(grant_id: uuid.UUID) -> ResponseReturnValue:
-    """Show a request, its answer, and everything that was read under it."""
     response = make_response(render_template("access/page.html", **_context(grant_id)))
     # a page with content leads here when access ends: the browser must not keep that page
     return _clearing_cache(response) if request.args.get("over") else response
@@ -109,14 +106,13 @@ def page(grant_id: uuid.UUID) -> ResponseReturnValue:
 
 @pages.get("/access/<uuid:grant_id>/_live")
 def live(grant_id: uuid.UUID) -> str:
-    """Return the fragment of the page that changes while the agent is asked."""
     return render_template("access/_live.html", **_context(grant_id))
 
 
 @pages.post("/access/<uuid:grant_id>/end")
 def end(grant_id: uuid.UUID) -> ResponseReturnValue:
     """End one's own access, or revoke another user's; the browser's cache is cleared."""
-    grant = scope.grant_or_404(grant_id)
+    grant = scope.found_or_404(AccessGrant, grant_id)
     if not grant.may_be_ended_by(scope.user()):
         abort(403)
     has_ended = grant.end(user=scope.user())
@@ -127,8 +123,7 @@ def end(grant_id: uuid.UUID) -> ResponseReturnValue:
 
 @pages.post("/access/<uuid:grant_id>/note")
 def note(grant_id: uuid.UUID) -> ResponseReturnValue:
-    """Save the closing note of the user who had access."""
-    grant = scope.grant_or_404(grant_id)
+    grant = scope.found_or_404(AccessGrant, grant_id)
     if grant.user_id != scope.user().id:
         abort(403)
     try:
@@ -172,7 +167,7 @@ def _form(agent: Agent, error: Exception | None = None) -> str:
 
 
 def _context(grant_id: uuid.UUID) -> dict[str, Any]:
-    grant = scope.grant_or_404(grant_id)
+    grant = scope.found_or_404(AccessGrant, grant_id)
     records = db.session.scalars(
         select(AuditLog)
         .options(joinedload(AuditLog.user))

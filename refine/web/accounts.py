@@ -16,7 +16,6 @@ pages = Blueprint("accounts", __name__)
 @pages.get("/accounts")
 @scope.site_admins
 def listing() -> str:
-    """List all accounts."""
     return _page()
 
 
@@ -24,7 +23,6 @@ def listing() -> str:
 @scope.site_admins
 @scope.acting
 def add() -> ResponseReturnValue:
-    """Add an account."""
     name = request.form.get("name", "")
     try:
         account = Account.open(

@@ -1,11 +1,11 @@
 """One agent: its history in figures, its memories, its settings; content only under a grant."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from flask import Blueprint, abort, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, select
 from sqlalchemy.orm import defer
 
 from refine import clock
@@ -36,8 +36,7 @@ from refine.web.words import first_upper
 
 pages = Blueprint("agent", __name__)
 
-_SESSIONS_SHOWN = 10
-_TASKS_SHOWN = 10
+_RUNS_SHOWN = 10
 _EVENTS_SHOWN = 10
 _MAX_RECORDS_DRAWN = 2_000
 _MARKS = {
@@ -53,7 +52,6 @@ _TICKED = ("1", "on", "true", "yes")
 
 @pages.get("/agents/<int:agent_id>")
 def page(agent_id: int) -> str:
-    """Show what the agent keeps, how that changed over time, and its recent sessions."""
     agent = scope.agent_or_404(agent_id)
     at = clock.now()
     kept = agent.ledger.composition(at)
@@ -68,7 +66,9 @@ def page(agent_id: int) -> str:
         story=events[: -_EVENTS_SHOWN - 1 : -1],
         removed=_percent_removed(agent, kept.core_tokens),
         sessions=_recent_sessions(agent),
-        background=_BackgroundWork.of(agent),
+        tasks=db.session.scalars(_tasks(agent).limit(_RUNS_SHOWN)).all(),
+        last_reflection=_last_reflection(agent),
+        conversations_waiting=MemoryTask.conversations_waiting(agent),
         live=RefinementSession.live_of(agent),
         grant=granted.under(agent.id),
         why_not=scheduling.automatic_skip_reason(agent, at),
@@ -77,7 +77,6 @@ def page(agent_id: int) -> str:
 
 @pages.get("/agents/<int:agent_id>/tasks")
 def tasks(agent_id: int) -> str:
-    """List the agent's reflections and conversations, newest first."""
     agent = scope.agent_or_404(agent_id)
     page = page_of(_tasks(agent))
     return render_template(
@@ -132,7 +131,6 @@ def search(agent_id: int) -> ResponseReturnValue:
 @pages.post("/agents/<int:agent_id>/sessions")
 @scope.acting
 def refine_now(agent_id: int) -> ResponseReturnValue:
-    """Request a session by hand, and go to its page."""
     agent = scope.agent_or_404(agent_id)
     try:
         session_id = refine_later(agent, "manual", user=scope.user()).id
@@ -188,7 +186,6 @@ def settings(agent_id: int) -> str:
 @pages.post("/agents/<int:agent_id>/settings")
 @scope.acting
 def configure(agent_id: int) -> ResponseReturnValue:
-    """Save the settings, or say which one is wrong."""
     agent = scope.agent_or_404(agent_id)
     try:
         fields = _sent_settings(agent, request.form)
@@ -208,11 +205,8 @@ def clear_prompt(agent_id: int) -> ResponseReturnValue:
     agent = scope.agent_or_404(agent_id)
     was_set = agent.clear_refinement_prompt(user=scope.user())
     db.session.commit()
-    flash(
-        "Refinement prompt cleared: sessions now use the default."
-        if was_set
-        else "There was no refinement prompt to clear."
-    )
+    cleared = "Refinement prompt cleared: sessions now use the default."
+    flash(cleared if was_set else "There was no refinement prompt to clear.")
     return redirect(url_for("agent.settings", agent_id=agent_id), 303)
 
 
@@ -283,40 +277,20 @@ def _ledger_page(agent: Agent, chosen: LedgerFilter, **shown: Any) -> str:
 
 
 def _ledger_url(agent_id: int) -> str:
-    """The list that a form was sent from."""
     kind = request.form.get("kind", "core")
     page = request.form.get("page") or None
     return url_for("agent.ledger", agent_id=agent_id, kind=kind, page=page)
 
 
-class _BackgroundWork(NamedTuple):
-    """What an agent does between its sessions: reflections and conversations."""
-
-    tasks: Sequence[MemoryTask]
-    last_reflection: MemoryTask | None
-    conversations_waiting: int
-
-    @classmethod
-    def of(cls, agent: Agent) -> "_BackgroundWork":
-        """Load the agent's recent work."""
-        last = _tasks(agent).where(
-            MemoryTask.kind == "reflection", MemoryTask.ended_at.is_not(None)
-        )
-        waiting = select(func.count()).where(
-            MemoryTask.agent_id == agent.id,
-            MemoryTask.kind == "extraction",
-            MemoryTask.status == "queued",
-        )
-        return cls(
-            tasks=db.session.scalars(_tasks(agent).limit(_TASKS_SHOWN)).all(),
-            last_reflection=db.session.scalar(last.limit(1)),
-            conversations_waiting=db.session.scalar(waiting) or 0,
-        )
+def _last_reflection(agent: Agent) -> MemoryTask | None:
+    is_ended = MemoryTask.ended_at.is_not(None)
+    reflections = _tasks(agent).where(MemoryTask.kind == "reflection", is_ended)
+    return db.session.scalar(reflections.limit(1))
 
 
 def _memory_or_404(agent_id: int, memory_id: int) -> AgentMemory:
     agent = scope.agent_or_404(agent_id)
-    memory = db.session.get(AgentMemory, memory_id) if memory_id < 2**63 else None
+    memory = db.session.get(AgentMemory, memory_id)
     if memory is None or memory.agent_id != agent.id:
         abort(404)
     return memory
@@ -327,7 +301,7 @@ def _recent_sessions(agent: Agent) -> Sequence[RefinementSession]:
         select(RefinementSession)
         .where(RefinementSession.agent_id == agent.id)
         .order_by(RefinementSession.created_at.desc())
-        .limit(_SESSIONS_SHOWN)
+        .limit(_RUNS_SHOWN)
     ).all()
 
 
@@ -345,8 +319,8 @@ def _moment(mass: Mass) -> Moment:
 
 def _percent_removed(agent: Agent, tokens: int) -> dict[int, int]:
     """What sessions removed within so many days, in percent of what there would be without it."""
-    shares = {}
-    for window in (ROLLING_WINDOW, 3 * ROLLING_WINDOW):
-        removed = RefinementSession.removed_recently(agent, window=window)
-        shares[window.days] = percent(removed, tokens + removed)
-    return shares
+    removed = {
+        window.days: RefinementSession.removed_recently(agent, window=window)
+        for window in (ROLLING_WINDOW, 3 * ROLLING_WINDOW)
+    }
+    return {days: percent(share, tokens + share) for days, share in removed.items()}

@@ -22,7 +22,6 @@ pages = Blueprint("agents", __name__)
 
 @pages.get("/agents")
 def listing() -> str:
-    """List the agents."""
     text = request.args.get("q", "").strip()[:100]
     state, order = request.args.get("state", ""), request.args.get("sort", "name")
     query = listed_agents(scope.account_ids())

@@ -67,7 +67,6 @@ class AuditFilter(NamedTuple):
         )
 
     def condition(self) -> ColumnElement[bool]:
-        """Return the condition on records."""
         return and_(
             true(),
             AuditLog.action == self.action if self.action else true(),
@@ -92,7 +91,6 @@ class AuditFilter(NamedTuple):
 
 @pages.get("/audit")
 def page() -> str:
-    """List the records, newest first."""
     chosen = AuditFilter.of_request()
     agent = scope.agent_or_404(chosen.agent_id) if chosen.agent_id is not None else None
     # the data of an import's record lists hundreds of memories
@@ -111,7 +109,7 @@ def page() -> str:
 @pages.get("/audit/<int:record_id>")
 def record(record_id: int) -> str:
     """Show the open data of a record; its contents stay sealed without an active grant."""
-    found = scope.record_or_404(record_id)
+    found = scope.found_or_404(AuditLog, record_id)
     opened = granted.record(found.agent_id, record_id)
     return render_template(
         "audit/record.html",
@@ -124,13 +122,11 @@ def record(record_id: int) -> str:
 
 @pages.get("/audit/export.csv")
 def export_csv() -> ResponseReturnValue:
-    """Export all records that match the filter as CSV."""
     return _export("csv", "text/csv", _csv_lines)
 
 
 @pages.get("/audit/export.jsonl")
 def export_jsonl() -> ResponseReturnValue:
-    """Export all records that match the filter as JSON Lines."""
     return _export("jsonl", "application/jsonl", _json_lines)
 
 
@@ -160,7 +156,6 @@ class DayBar(NamedTuple):
 
     @property
     def top(self) -> int:
-        """Where the bar begins, from above."""
         return 100 - self.percent
 
 

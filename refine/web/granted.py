@@ -61,17 +61,14 @@ def live() -> list[LiveGrant]:
 
 
 def under(agent_id: int | None) -> LiveGrant | None:
-    """Return the user's live grant for an agent, if any."""
     return next((grant for grant in live() if grant.agent_id == agent_id), None)
 
 
 def memories(agent_id: int, ids: Sequence[int]) -> list[OpenMemory] | None:
-    """Return these memories with their contents."""
     return _opened(agent_id, lambda grant_id, user: reading.memories(grant_id, user, ids))
 
 
 def search(agent_id: int, text: str, among: Select[Any], **paging: Any) -> Found | None:
-    """Return the memories whose content contains ``text``."""
     return _opened(
         agent_id, lambda grant_id, user: reading.search(grant_id, user, text, among, **paging)
     )
@@ -88,7 +85,6 @@ def session(agent_id: int, session_id: uuid.UUID) -> OpenSession | None:
 
 
 def prompts(agent_id: int) -> dict[str, str | None] | None:
-    """Return the agent's own prompts."""
     return _opened(agent_id, reading.prompts)
 
 

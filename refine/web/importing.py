@@ -29,7 +29,6 @@ _TOO_LARGE = (
 @pages.get("/agents/<int:agent_id>/import")
 @scope.acting
 def form(agent_id: int) -> str:
-    """Show the import form."""
     return _page(scope.agent_or_404(agent_id), form={})
 
 
@@ -81,7 +80,6 @@ class _Upload(NamedTuple):
         )
 
     def check(self) -> Report:
-        """Return what of the file could be imported."""
         return check(self.read, memory_type=self.memory_type)
 
     def import_into(self, agent: Agent) -> Report:

@@ -50,11 +50,9 @@ class LedgerFilter(NamedTuple):
         return bool(self.tag) or self.locked
 
     def fields(self) -> dict[str, str]:
-        """Return the fields of a form that carries the filter along."""
         return {"kind": self.kind, "tag": self.tag, "locked": "1" if self.locked else ""}
 
     def query(self, agent: Agent) -> Select[AgentMemory]:
-        """Return the query for the memories, newest first."""
         query = (
             select(AgentMemory)
             .where(AgentMemory.agent_id == agent.id, is_of_kind(self.kind, clock.now()))
@@ -68,7 +66,6 @@ class LedgerFilter(NamedTuple):
 
 
 def counted_kinds(kept: Composition) -> list[tuple[str, str, int]]:
-    """Return each kind of memory with its name and how many the agent has."""
     numbers = {
         "core": kept.core,
         "constitutional": kept.constitutional,

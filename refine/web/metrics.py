@@ -53,10 +53,7 @@ def _may_read() -> bool:
 
 
 class _Figures(Collector):
-    """The metrics, read from the database at each scrape."""
-
     def collect(self) -> Iterator[Metric]:
-        """Yield every family of metrics."""
         sums = session_totals.sums()
         yield _sessions(sums)
         yield _faults(sums)

@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 from flask import Blueprint, current_app, render_template
 from sqlalchemy import ColumnElement, Select, func, literal, select, union_all
-from sqlalchemy.orm import contains_eager
 
 from refine import clock
 from refine.extensions import db
 from refine.health import Check, checks, clock_check, older_keys_check, queue_check, schedule_check
-from refine.models import Agent, MemoryTask, RefinementSession
+from refine.models import MemoryTask, RefinementSession
 from refine.models.runs.run import LIVE
 from refine.web import scope
 
@@ -40,14 +39,15 @@ def page() -> str:
     return render_template(
         "ops/page.html",
         checks=_checks(),
-        live=_sessions(RefinementSession.status.in_(LIVE)),
-        live_tasks=_tasks(MemoryTask.status.in_(LIVE)),
+        live=_latest(RefinementSession, RefinementSession.status.in_(LIVE)),
+        live_tasks=_latest(MemoryTask, MemoryTask.status.in_(LIVE)),
         failures=_failures(ids),
-        failed=_sessions(
-            RefinementSession.status.in_(("failed", "incomplete"))
-            & RefinementSession.error_kind.is_not(None)
+        failed=_latest(
+            RefinementSession,
+            RefinementSession.status.in_(("failed", "incomplete")),
+            RefinementSession.error_kind.is_not(None),
         ),
-        failed_tasks=_tasks(_HAS_FAILED),
+        failed_tasks=_latest(MemoryTask, _HAS_FAILED),
     )
 
 
@@ -58,26 +58,8 @@ def _checks() -> list[Check]:
     return found
 
 
-def _sessions(wanted: ColumnElement[bool]) -> Sequence[RefinementSession]:
-    return db.session.scalars(
-        select(RefinementSession)
-        .join(RefinementSession.agent)
-        .options(contains_eager(RefinementSession.agent))
-        .where(wanted, Agent.account_id.in_(scope.account_ids()))
-        .order_by(RefinementSession.created_at.desc())
-        .limit(_SHOWN)
-    ).all()
-
-
-def _tasks(wanted: ColumnElement[bool]) -> Sequence[MemoryTask]:
-    return db.session.scalars(
-        select(MemoryTask)
-        .join(MemoryTask.agent)
-        .options(contains_eager(MemoryTask.agent))
-        .where(wanted, Agent.account_id.in_(scope.account_ids()))
-        .order_by(MemoryTask.created_at.desc())
-        .limit(_SHOWN)
-    ).all()
+def _latest(model: type[scope.Held], *conditions: ColumnElement[bool]) -> Sequence[scope.Held]:
+    return db.session.scalars(scope.recent(model, *conditions).limit(_SHOWN)).all()
 
 
 def _failures(ids: Select[int]) -> list[Failures]:

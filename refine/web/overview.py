@@ -1,13 +1,12 @@
 """The front page: first what needs attention, then the last 30 days."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import timedelta
 
 from flask import Blueprint, render_template, url_for
 from sqlalchemy import Select, and_, func, select
-from sqlalchemy.orm import contains_eager
 
 from refine import clock, settings
 from refine.extensions import db
@@ -22,6 +21,7 @@ from refine.rules.quantities import plural
 from refine.web import scope
 from refine.web.charts import day_bars
 from refine.web.days import midnight
+from refine.web.words import here_to
 
 pages = Blueprint("overview", __name__)
 
@@ -50,7 +50,6 @@ class Attention:
 
 @pages.get("/")
 def page() -> str:
-    """Show what needs attention, the last 30 days, what runs, and the next slots."""
     ids, zone = scope.account_ids(), scope.zone()
     today = clock.now().astimezone(zone).date()
     first_day = today - timedelta(days=_DAYS - 1)
@@ -63,26 +62,20 @@ def page() -> str:
         spent=spent_since(ids, since),
         first_day=first_day,
         bars=day_bars(days, today, _DAYS),
-        outcomes=_totals(days),
-        running=_running(ids),
+        outcomes=sum(map(Counter, days.values()), Counter()),
+        running=_running(),
         accounts=_next_accounts(ids),
         agents=db.session.scalar(select(func.count(Agent.id)).where(Agent.account_id.in_(ids))),
     )
 
 
-def _running(ids: Select[int]) -> Sequence[RefinementSession]:
-    return db.session.scalars(
-        select(RefinementSession)
-        .join(RefinementSession.agent)
-        .options(contains_eager(RefinementSession.agent))
-        .where(Agent.account_id.in_(ids), RefinementSession.status.in_(LIVE))
-        .order_by(RefinementSession.created_at)
-        .limit(_ROWS_SHOWN)
-    ).all()
+def _running() -> Sequence[RefinementSession]:
+    live = scope.recent(RefinementSession, RefinementSession.status.in_(LIVE))
+    oldest_first = live.order_by(None).order_by(RefinementSession.created_at)
+    return db.session.scalars(oldest_first.limit(_ROWS_SHOWN)).all()
 
 
 def _next_accounts(ids: Select[int]) -> Sequence[Account]:
-    """The accounts whose slots come next."""
     return db.session.scalars(
         select(Account)
         .where(Account.id.in_(ids), Account.paused.is_(False), Account.next_due_at.is_not(None))
@@ -110,7 +103,7 @@ def _agents() -> list[Attention]:
         Attention(
             level,
             f"{plural(count, 'agent')} {words}",
-            url_for("agents.listing", state=state, account=_named_account()),
+            here_to("agents.listing", state=state),
         )
         for (state, level, words), count in zip(states, counts, strict=True)
         if count
@@ -123,7 +116,7 @@ def _conversations() -> list[Attention]:
     if not lost:
         return []
     text = f"{plural(lost, 'conversation')} given up in the last 24 hours, with nothing saved"
-    return [Attention("bad", text, url_for("ops.page", account=_named_account()))]
+    return [Attention("bad", text, here_to("ops.page"))]
 
 
 def _platform() -> list[Attention]:
@@ -162,16 +155,3 @@ def _accounts() -> list[Attention]:
                 Attention("warn", f"{account.name}: the monthly cost cap is reached", where)
             )
     return found
-
-
-def _named_account() -> str | None:
-    chosen = scope.chosen_account()
-    return chosen.slug if chosen is not None else None
-
-
-def _totals(days: Mapping[date, Mapping[str, int]]) -> Counter[str]:
-    """How many sessions of all days there are in each status."""
-    totals: Counter[str] = Counter()
-    for counts in days.values():
-        totals.update(counts)
-    return totals

@@ -13,13 +13,13 @@ from refine.models.people.user import ROLES
 from refine.models.settings_change import set_fields
 from refine.web import scope
 from refine.web.paging import page_of
+from refine.web.words import here_to
 
 pages = Blueprint("people", __name__)
 
 
 @pages.get("/users")
 def listing() -> str:
-    """List the users."""
     return _page()
 
 
@@ -47,10 +47,10 @@ def invite() -> ResponseReturnValue:
 @scope.acting
 def invite_again(user_id: int) -> ResponseReturnValue:
     """Create a new link for a user, to join or to choose a new password."""
-    user = scope.user_or_404(user_id)
+    user = scope.found_or_404(User, user_id)
     _protect_site_admins(user)
     link = _link(Invitation.issue(user))
-    _record("user_invited", user)
+    user.record("user_invited", by=scope.user())
     db.session.commit()
     return _page(link=link, invited=user)
 
@@ -59,11 +59,11 @@ def invite_again(user_id: int) -> ResponseReturnValue:
 @scope.acting
 def update(user_id: int) -> ResponseReturnValue:
     """Change a user's role, or deactivate them, which ends their sign-ins."""
-    user = scope.user_or_404(user_id)
+    user = scope.found_or_404(User, user_id)
     _protect_site_admins(user)
     if user.id == scope.user().id:
         flash("You cannot change your own role or state: ask another admin.", "error")
-        return redirect(_listing(), 303)
+        return redirect(here_to("people.listing"), 303)
     form, fields = request.form, dict[str, object]()
     if form.get("role") in ROLES:
         fields["role"] = form["role"]
@@ -72,20 +72,16 @@ def update(user_id: int) -> ResponseReturnValue:
     if set_fields(user, fields):
         if not user.active:
             SignIn.end_all(user)
-        _record("user_updated", user, {"role": user.role, "active": user.active})
+        changed = {"role": user.role, "active": user.active}
+        user.record("user_updated", by=scope.user(), data=changed)
     db.session.commit()
     flash(f"{user.email}: {user.role}, {'active' if user.active else 'not active'}.")
-    return redirect(_listing(), 303)
+    return redirect(here_to("people.listing"), 303)
 
 
 def _page(**shown: object) -> str:
-    query = (
-        select(User)
-        .options(joinedload(User.account))
-        .where(User.account_id.in_(scope.account_ids()))
-        .order_by(User.email)
-    )
-    page = page_of(query)
+    visible = select(User).where(User.account_id.in_(scope.account_ids())).order_by(User.email)
+    page = page_of(visible.options(joinedload(User.account)))
     return render_template(
         "people/page.html",
         page=page,
@@ -102,13 +98,5 @@ def _protect_site_admins(user: User) -> None:
         abort(403, "Only a site admin can change a site admin.")
 
 
-def _record(action: str, user: User, data: dict[str, object] | None = None) -> None:
-    user.record(action, by=scope.user(), data=data)
-
-
 def _link(secret: str) -> str:
     return settings.current().public_url + url_for("signing_in.invitation", secret=secret)
-
-
-def _listing() -> str:
-    return url_for("people.listing", account=request.args.get("account") or None)

@@ -55,14 +55,12 @@ class Gauge(NamedTuple):
 
     @property
     def css_class(self) -> str:
-        """The colour of the bar."""
         if self.percent > 100:
             return "bad"
         return "warn" if self.percent >= _NEARLY_FULL_PERCENT else "ok"
 
 
 def gauge(used: int, available: int) -> Gauge:
-    """Return the bar for what is used of what is available."""
     return Gauge(percent(used, available))
 
 
@@ -82,7 +80,6 @@ def agent_badge(agent: Agent) -> Badge | None:
 
 
 def budget_badge(is_over_budget: bool) -> Badge:
-    """Return the badge that tells whether an agent is within its budget."""
     if is_over_budget:
         return Badge("over budget", "!", "warn")
     return Badge("within budget", "✓", "ok")
@@ -95,7 +92,6 @@ def next_slot(agent: Agent) -> datetime | None:
 
 
 def user_badge(user: User) -> Badge:
-    """Return the badge that tells whether a user can sign in."""
     if not user.active:
         return Badge("not active", "", "calm")
     if user.password_hash is None:
@@ -104,7 +100,6 @@ def user_badge(user: User) -> Badge:
 
 
 def other_role(user: User) -> str:
-    """Return the role that a user can be switched to."""
     return "viewer" if user.may_act else "admin"
 
 
@@ -197,32 +192,26 @@ class AccessView:
 
     @property
     def state(self) -> str:
-        """The status, as ``access_state`` returns it."""
         return access_state(self.grant)
 
     @property
     def is_pending(self) -> bool:
-        """Whether the agent has not answered yet."""
         return self.state == "requested"
 
     @property
     def is_live(self) -> bool:
-        """Whether its user may read now."""
         return self.state == "granted"
 
     @property
     def is_over(self) -> bool:
-        """Whether the access was granted and has ended."""
         return self.state == "ended"
 
     @property
     def is_mine(self) -> bool:
-        """Whether the user who looks is the one who asked."""
         return self.grant.user_id == self.user.id
 
     @property
     def can_read(self) -> bool:
-        """Whether the user who looks may read now."""
         return self.is_live and self.is_mine
 
     @property
@@ -237,7 +226,6 @@ class AccessView:
 
     @property
     def can_note(self) -> bool:
-        """Whether a closing note is still to be written."""
         return self.is_over and self.is_mine and not self.has_note
 
     @property

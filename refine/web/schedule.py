@@ -7,10 +7,8 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 from zoneinfo import available_timezones
 
-from flask import Blueprint, flash, redirect, render_template, request, url_for
+from flask import Blueprint, flash, redirect, render_template, request
 from flask.typing import ResponseReturnValue
-from sqlalchemy import select
-from sqlalchemy.orm import contains_eager
 
 from refine import clock
 from refine.errors import InvalidValue, Unreachable
@@ -21,6 +19,7 @@ from refine.models.runs.session import AUTOMATIC_TRIGGERS
 from refine.models.runs.spending import cost_usd_of_month
 from refine.rules.quantities import plural
 from refine.web import scope
+from refine.web.words import here_to
 
 pages = Blueprint("schedule", __name__)
 
@@ -30,14 +29,12 @@ _SESSIONS_SHOWN = 20
 
 @pages.get("/schedule")
 def page() -> str:
-    """Show the schedule, its next slots, and recent automatic sessions."""
     return _page(scope.account_to_change())
 
 
 @pages.post("/schedule")
 @scope.acting
 def change() -> ResponseReturnValue:
-    """Save a new schedule, time zone, pause or cost cap."""
     account = scope.account_to_change()
     try:
         changed = account.configure(user=scope.user(), **_sent_settings(request.form))
@@ -46,7 +43,7 @@ def change() -> ResponseReturnValue:
         return _page(scope.account_to_change(), error=str(error)), 422
     db.session.commit()
     flash("Saved." if changed else "Nothing was changed.")
-    return redirect(url_for("schedule.page", account=_named_account()), 303)
+    return redirect(here_to("schedule.page"), 303)
 
 
 @pages.post("/schedule/run")
@@ -70,7 +67,7 @@ def run() -> ResponseReturnValue:
         for outcome, count in outcomes.most_common()
     )
     flash(f"{plural(queued, 'session')} queued{skipped}.")
-    return redirect(url_for("sessions.listing", account=_named_account()), 303)
+    return redirect(here_to("sessions.listing"), 303)
 
 
 def _sent_settings(form: Mapping[str, str]) -> dict[str, Any]:
@@ -122,21 +119,9 @@ def _time_zones() -> list[str]:
 
 
 def _recent_sessions(account: Account) -> Sequence[RefinementSession]:
-    return db.session.scalars(
-        select(RefinementSession)
-        .join(RefinementSession.agent)
-        .options(contains_eager(RefinementSession.agent))
-        .where(
-            Agent.account_id == account.id,
-            RefinementSession.trigger.in_(AUTOMATIC_TRIGGERS),
-        )
-        .order_by(RefinementSession.created_at.desc())
-        .limit(_SESSIONS_SHOWN)
-    ).all()
-
-
-def _named_account() -> str | None:
-    return request.args.get("account") or None
+    is_automatic = RefinementSession.trigger.in_(AUTOMATIC_TRIGGERS)
+    found = scope.recent(RefinementSession, Agent.account_id == account.id, is_automatic)
+    return db.session.scalars(found.limit(_SESSIONS_SHOWN)).all()
 
 
 def _usd(text: str) -> Decimal | None:

@@ -12,7 +12,8 @@ from zoneinfo import ZoneInfo
 
 from flask import abort, g, request
 from flask_login import current_user
-from sqlalchemy import Select, select
+from sqlalchemy import ColumnElement, Select, select
+from sqlalchemy.orm import contains_eager
 
 from refine.extensions import db
 from refine.models import (
@@ -21,6 +22,7 @@ from refine.models import (
     Agent,
     ApiToken,
     AuditLog,
+    MemoryTask,
     RefinementSession,
     SignIn,
     User,
@@ -28,24 +30,22 @@ from refine.models import (
 
 P = ParamSpec("P")
 R = TypeVar("R")
-T = TypeVar("T")
+_Scoped = Account | Agent | AccessGrant | ApiToken | AuditLog | RefinementSession | User
+Scoped = TypeVar("Scoped", bound=_Scoped)
+Held = TypeVar("Held", RefinementSession, MemoryTask)
 
-_LARGEST_ID = 2**63 - 1
 _MAX_ID_DIGITS = 19
 
 
 def sign_in() -> SignIn:
-    """Return the sign-in of this request."""
     return cast(SignIn, current_user._get_current_object())
 
 
 def user() -> User:
-    """Return the signed-in user."""
     return sign_in().user
 
 
 def zone() -> ZoneInfo:
-    """Return the time zone of the page, which is that of the user's account."""
     return ZoneInfo(user().account.time_zone)
 
 
@@ -68,7 +68,7 @@ def chosen_account() -> Account | None:
         return None
     if "chosen_account" not in g:
         g.chosen_account = db.session.scalar(select(Account).where(Account.slug == slug))
-    return _visible(cast(Account | None, g.chosen_account), lambda account: account.id)
+    return _visible(cast(Account | None, g.chosen_account))
 
 
 def account_to_change() -> Account:
@@ -91,34 +91,23 @@ def chosen_agent_id() -> int | None:
 
 def agent_or_404(agent_id: int) -> Agent:
     """Return the agent with that id, if the user may see it."""
-    return _visible(_row(Agent, agent_id), lambda agent: agent.account_id)
+    return found_or_404(Agent, agent_id)
 
 
-def session_or_404(session_id: uuid.UUID) -> RefinementSession:
-    """Return the session with that id, if the user may see it."""
-    found = db.session.get(RefinementSession, session_id)
-    return _visible(found, lambda session: session.agent.account_id)
+def found_or_404(model: type[Scoped], id_: int | uuid.UUID) -> Scoped:
+    """Return the row with that id, if the user may see it."""
+    return _visible(db.session.get(model, id_))
 
 
-def grant_or_404(grant_id: uuid.UUID) -> AccessGrant:
-    """Return the grant with that id, if the user may see it."""
-    found = db.session.get(AccessGrant, grant_id)
-    return _visible(found, lambda grant: grant.account_id)
-
-
-def record_or_404(record_id: int) -> AuditLog:
-    """Return the audit record with that id, if the user may see it."""
-    return _visible(_row(AuditLog, record_id), lambda record: record.account_id)
-
-
-def user_or_404(user_id: int) -> User:
-    """Return the user with that id, if the signed-in user may see them."""
-    return _visible(_row(User, user_id), lambda found: found.account_id)
-
-
-def token_or_404(token_id: int) -> ApiToken:
-    """Return the token with that id, if the user may see it."""
-    return _visible(_row(ApiToken, token_id), lambda token: token.account_id)
+def recent(model: type[Held], *conditions: ColumnElement[bool]) -> Select[Held]:
+    """Return a query for the runs that this page shows, with their agents, newest first."""
+    return (
+        select(model)
+        .join(model.agent)
+        .options(contains_eager(model.agent))
+        .where(Agent.account_id.in_(account_ids()), *conditions)
+        .order_by(model.created_at.desc(), model.id)
+    )
 
 
 def acting(view: Callable[P, R]) -> Callable[P, R]:
@@ -151,13 +140,16 @@ def public(view: Callable[P, R]) -> Callable[P, R]:
     return view
 
 
-def _row(model: type[T], id_: int) -> T | None:
-    return db.session.get(model, id_) if id_ <= _LARGEST_ID else None
-
-
-def _visible(found: T | None, account_id_of: Callable[[T], int | None]) -> T:
-    if found is None:
-        abort(404)
-    if not user().site_admin and account_id_of(found) != user().account_id:
+def _visible(found: Scoped | None) -> Scoped:
+    if found is None or not (user().site_admin or _account_id(found) == user().account_id):
         abort(404)
     return found
+
+
+def _account_id(found: _Scoped) -> int | None:
+    match found:
+        case Account():
+            return found.id
+        case RefinementSession():
+            return found.agent.account_id
+    return found.account_id

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 from sqlalchemy import Select, select
-from sqlalchemy.orm import contains_eager
 
 from refine.errors import Refused
 from refine.extensions import db
@@ -55,14 +54,7 @@ class SessionFilter(NamedTuple):
         return any(self)
 
     def query(self) -> Select[RefinementSession]:
-        """Return the query for the sessions, newest first, with their agents."""
-        query = (
-            select(RefinementSession)
-            .join(RefinementSession.agent)
-            .options(contains_eager(RefinementSession.agent))
-            .where(Agent.account_id.in_(scope.account_ids()))
-            .order_by(RefinementSession.created_at.desc(), RefinementSession.id)
-        )
+        query = scope.recent(RefinementSession)
         if self.status:
             query = query.where(RefinementSession.status == self.status)
         if self.trigger:
@@ -78,7 +70,6 @@ class SessionFilter(NamedTuple):
 
 @pages.get("/sessions")
 def listing() -> str:
-    """List the sessions, newest first."""
     chosen = SessionFilter.of_request()
     page = page_of(chosen.query())
     return render_template(
@@ -94,7 +85,7 @@ def listing() -> str:
 @pages.get("/sessions/<uuid:session_id>")
 def page(session_id: uuid.UUID) -> str:
     """Show a session's steps and figures; while it runs, the page updates automatically."""
-    session = scope.session_or_404(session_id)
+    session = scope.found_or_404(RefinementSession, session_id)
     # opened first, as reading commits; a live session has nothing to open yet
     opened = None if session.is_live else granted.session(session.agent_id, session_id)
     return render_template("sessions/page.html", **_context(session_id), opened=opened)
@@ -102,15 +93,13 @@ def page(session_id: uuid.UUID) -> str:
 
 @pages.get("/sessions/<uuid:session_id>/_live")
 def live(session_id: uuid.UUID) -> str:
-    """Return the fragment of the page that changes while the session runs."""
     return render_template("sessions/_live.html", **_context(session_id))
 
 
 @pages.post("/sessions/<uuid:session_id>/stop")
 @scope.acting
 def stop(session_id: uuid.UUID) -> ResponseReturnValue:
-    """Ask the session to stop before its next step."""
-    session = scope.session_or_404(session_id)
+    session = scope.found_or_404(RefinementSession, session_id)
     try:
         session.request_stop(scope.user())
         db.session.commit()
@@ -132,7 +121,7 @@ def undo_form(session_id: uuid.UUID) -> ResponseReturnValue:
 @scope.acting
 def undo(session_id: uuid.UUID) -> ResponseReturnValue:
     """Undo the session, alone or with everything after it; a conflict changes nothing."""
-    session = scope.session_or_404(session_id)
+    session = scope.found_or_404(RefinementSession, session_id)
     and_after = request.form.get("and_after") == "1"
     try:
         done = time_machine.undo(
@@ -150,7 +139,7 @@ def undo(session_id: uuid.UUID) -> ResponseReturnValue:
 
 
 def _undo_page(session_id: uuid.UUID, *, and_after: bool) -> ResponseReturnValue:
-    session = scope.session_or_404(session_id)
+    session = scope.found_or_404(RefinementSession, session_id)
     planned, refusal = None, None
     try:
         planned = time_machine.preview(session, and_after=and_after)
@@ -170,7 +159,7 @@ def _undo_page(session_id: uuid.UUID, *, and_after: bool) -> ResponseReturnValue
 
 
 def _context(session_id: uuid.UUID) -> dict[str, object]:
-    session = scope.session_or_404(session_id)
+    session = scope.found_or_404(RefinementSession, session_id)
     records = db.session.scalars(
         select(AuditLog)
         .where(AuditLog.session_id == session.id)

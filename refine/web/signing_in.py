@@ -51,7 +51,6 @@ def protect(area: Blueprint) -> None:
 @pages.get("/sign-in")
 @scope.public
 def form() -> ResponseReturnValue:
-    """Show the sign-in form."""
     if current_user.is_authenticated:
         return redirect(_target())
     return _form()
@@ -97,7 +96,6 @@ def sign_out() -> ResponseReturnValue:
 @pages.get("/invitations/<secret>")
 @scope.public
 def invitation(secret: str) -> ResponseReturnValue:
-    """Show an invited user the form to choose a password."""
     found = Invitation.open(secret)
     if found is None:
         return render_template("signing_in/invitation_gone.html"), 404
@@ -107,7 +105,6 @@ def invitation(secret: str) -> ResponseReturnValue:
 @pages.post("/invitations/<secret>")
 @scope.public
 def accept(secret: str) -> ResponseReturnValue:
-    """Set the password, and sign in."""
     found = Invitation.open(secret)
     if found is None:
         return render_template("signing_in/invitation_gone.html"), 404
@@ -126,7 +123,6 @@ def accept(secret: str) -> ResponseReturnValue:
 
 @pages.get("/profile")
 def profile() -> ResponseReturnValue:
-    """Show the signed-in user."""
     return render_template("signing_in/profile.html")
 
 

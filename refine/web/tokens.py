@@ -1,6 +1,6 @@
 """API tokens: listed and revoked; platform tokens are also created, and shown once."""
 
-from flask import Blueprint, flash, redirect, render_template, request, url_for
+from flask import Blueprint, flash, redirect, render_template
 from flask.typing import ResponseReturnValue
 from sqlalchemy import select
 from sqlalchemy.orm import joinedload
@@ -9,6 +9,7 @@ from refine.extensions import db
 from refine.models import ApiToken
 from refine.web import scope
 from refine.web.paging import page_of
+from refine.web.words import here_to
 
 pages = Blueprint("tokens", __name__)
 
@@ -22,7 +23,6 @@ def listing() -> str:
 @pages.post("/tokens")
 @scope.acting
 def mint() -> ResponseReturnValue:
-    """Create a platform token, and show it once."""
     _, secret = ApiToken.mint(account=scope.account_to_change(), user=scope.user())
     db.session.commit()
     return _page(secret)
@@ -31,12 +31,11 @@ def mint() -> ResponseReturnValue:
 @pages.post("/tokens/<int:token_id>/revoke")
 @scope.acting
 def revoke(token_id: int) -> ResponseReturnValue:
-    """Revoke a token for good."""
-    token = scope.token_or_404(token_id)
+    token = scope.found_or_404(ApiToken, token_id)
     token.revoke(scope.user())
     db.session.commit()
     flash(f"Token {token.hint}… revoked.")
-    return redirect(url_for("tokens.listing", account=request.args.get("account") or None), 303)
+    return redirect(here_to("tokens.listing"), 303)
 
 
 def _page(secret: str | None = None) -> str:

@@ -20,7 +20,6 @@ class Request(flask.Request):
     """
 
     def make_form_data_parser(self) -> FormDataParser:
-        """Return the form parser, with the limit set."""
         self.max_content_length = _LARGEST_FORM_BYTES
         return super().make_form_data_parser()
 

@@ -136,7 +136,6 @@ _CODE = re.compile("`([^`]+)`")
 
 
 def register(app: Flask) -> None:
-    """Give the templates their filters and names."""
     for filter_ in (
         *(when, when_in, day, ago, number, usd, plural, action, describe_schedule),
         *(first_upper, spaced, labelled, with_code),
@@ -181,7 +180,6 @@ def ago(at: datetime | None) -> str:
 
 
 def number(value: int | None) -> str:
-    """Format a whole number with separators; a dash for None."""
     return "–" if value is None else f"{value:,}"
 
 
@@ -212,7 +210,6 @@ def with_code(text: str) -> Markup:
 
 
 def action(name: str) -> str:
-    """Name an audit action in words."""
     return ACTIONS.get(name, spaced(name))
 
 
