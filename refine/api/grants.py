@@ -1,7 +1,7 @@
 """Who may read the agent's memories, who could in the past, and revoking."""
 
 import uuid
-from typing import Annotated, Any
+from typing import Annotated
 
 from flask import Response
 from sqlalchemy import String, cast, func, select
@@ -90,8 +90,11 @@ def revoke(agent: Agent, grant_id: uuid.UUID) -> Response:
 
 
 def _grant(grant: AccessGrant, times_viewed: int) -> Grant:
-    fields: dict[str, Any] = {"user": grant.user.email, "times_viewed": times_viewed}
-    if grant.status == "granted" and grant.has_expired:
-        # over from this instant on, although the end is only written down within a minute
-        fields |= {"status": "ended", "ended_at": grant.expires_at, "end_reason": "expired"}
-    return Grant.of(grant, **fields)
+    return Grant.of(
+        grant,
+        user=grant.user.email,
+        times_viewed=times_viewed,
+        status=grant.current_status,
+        ended_at=grant.expires_at if grant.is_due else grant.ended_at,
+        end_reason=grant.current_end_reason,
+    )

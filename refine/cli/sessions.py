@@ -111,10 +111,9 @@ class _Progress:
         figures = ""
         if event.facts["result"] in ("consolidated", "updated", "deleted"):
             effect = session.removed_tokens - self._removed_tokens
-            left = session.removable_tokens - session.removed_tokens
             figures = (
-                f"{-effect:+,} tokens; {left:,} left to remove, {session.mutation_count} of "
-                f"{MAX_MUTATIONS} operations"
+                f"{-effect:+,} tokens; {session.tokens_left:,} left to remove, "
+                f"{session.mutation_count} of {MAX_MUTATIONS} operations"
             )
         self._removed_tokens = session.removed_tokens
         result = event.facts["result"].replace("_", " ")

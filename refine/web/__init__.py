@@ -37,6 +37,7 @@ _AREAS = (
 # once, at import: a blueprint takes no hooks any more once an application has registered it
 for _area in _AREAS:
     signing_in.protect(_area.pages)
+    _area.pages.after_request(granted.redirect_in_time)
 
 
 def register(app: Flask) -> None:

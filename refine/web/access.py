@@ -16,7 +16,7 @@ from flask import (
 )
 from flask.typing import ResponseReturnValue
 from sqlalchemy import select
-from sqlalchemy.orm import contains_eager, joinedload
+from sqlalchemy.orm import joinedload
 
 from refine.access.asking import NOT_CHOSEN, question
 from refine.errors import InvalidValue, Refused
@@ -45,13 +45,7 @@ _RECORDS_SHOWN = 200
 
 @pages.get("/access")
 def listing() -> str:
-    query = (
-        select(AccessGrant)
-        .join(AccessGrant.agent)
-        .options(contains_eager(AccessGrant.agent), joinedload(AccessGrant.user))
-        .where(AccessGrant.account_id.in_(scope.account_ids()))
-        .order_by(AccessGrant.created_at.desc(), AccessGrant.id)
-    )
+    query = scope.recent(AccessGrant).options(joinedload(AccessGrant.user))
     status = request.args.get("status", "")
     if status in STATUSES:
         query = query.where(AccessGrant.status == status)
@@ -80,14 +74,14 @@ def ask() -> ResponseReturnValue:
     """Ask the agent, or preview the question."""
     agent = _agent_or_404()
     try:
-        wish = AccessTerms.checked(
+        terms = AccessTerms.checked(
             reason=request.form.get("reason"),
             purpose=request.form.get("purpose"),
             duration_minutes=_minutes(),
         )
         if "preview" in request.form:
             return _form(agent)
-        requested = request_access_later(agent, scope.user(), wish)
+        requested = request_access_later(agent, scope.user(), terms)
     except InvalidValue as error:
         db.session.rollback()
         return _form(_agent_or_404(), error=error), 422
@@ -142,11 +136,8 @@ def _form(agent: Agent, error: Exception | None = None) -> str:
         minutes = _minutes()
     except InvalidValue:
         minutes = MINUTES_OFFERED[0]
-    wish = AccessTerms(
-        fields.get("reason", ""),
-        fields.get("purpose", "").strip() or NOT_CHOSEN,
-        minutes,
-    )
+    purpose = fields.get("purpose", "").strip() or NOT_CHOSEN
+    terms = AccessTerms(fields.get("reason", ""), purpose, minutes)
     already_open = AccessGrant.open_of(agent, user)
     return render_template(
         "access/new.html",
@@ -154,15 +145,13 @@ def _form(agent: Agent, error: Exception | None = None) -> str:
         error=error,
         open_id=already_open.id if already_open is not None else None,
         why_not=None if error else AccessGrant.refusal_reason(agent, user),
-        question=question(agent, user, wish),
+        question=question(agent, user, terms),
         form=fields,
         reasons=REASONS.items(),
         durations=[(each, f"{each} minutes") for each in sorted({*MINUTES_OFFERED, minutes})],
         minutes=minutes,
-        limits={
-            "min_purpose": MIN_PURPOSE_CHARACTERS,
-            "max_purpose": MAX_PURPOSE_CHARACTERS,
-        },
+        min_purpose=MIN_PURPOSE_CHARACTERS,
+        max_purpose=MAX_PURPOSE_CHARACTERS,
     )
 
 

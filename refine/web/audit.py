@@ -19,28 +19,28 @@ from refine.models import AuditLog, ChainHead
 from refine.web import granted, scope
 from refine.web.days import day_of, midnight
 from refine.web.paging import page_of
-from refine.web.presenting import memory_changes, open_figures
 from refine.web.words import ACTIONS
 
 pages = Blueprint("audit", __name__)
 
 _STRIP_DAYS = 30
 _EXPORT_BATCH_ROWS = 500
-_COLUMNS = (
-    "id",
-    "chain",
-    "sequence",
-    "at",
-    "action",
-    "account_id",
-    "agent_id",
-    "session_id",
-    "user_id",
-    "subject_type",
-    "subject_id",
-    "data",
-    "hash",
-)
+# Names in exports, with the attributes that they stand for.
+_EXPORTED = {
+    "id": "id",
+    "chain": "chain_id",
+    "sequence": "sequence",
+    "at": "created_at",
+    "action": "action",
+    "account_id": "account_id",
+    "agent_id": "agent_id",
+    "session_id": "session_id",
+    "user_id": "user_id",
+    "subject_type": "auditable_type",
+    "subject_id": "auditable_id",
+    "data": "data",
+    "hash": "hash",
+}
 # Spreadsheets read a cell that begins like this as a formula.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
@@ -111,13 +111,7 @@ def record(record_id: int) -> str:
     """Show the open data of a record; its contents stay sealed without an active grant."""
     found = scope.found_or_404(AuditLog, record_id)
     opened = granted.record(found.agent_id, record_id)
-    return render_template(
-        "audit/record.html",
-        record=found,
-        opened=opened,
-        changes=memory_changes(found),
-        figures=open_figures(found),
-    )
+    return render_template("audit/record.html", record=found, opened=opened)
 
 
 @pages.get("/audit/export.csv")
@@ -224,34 +218,21 @@ def _streamed(query: Select[Any]) -> Iterator[AuditLog]:
 
 
 def _csv_lines(records: Any) -> Iterator[str]:
-    yield _csv_line(_COLUMNS)
+    yield _csv_line(_EXPORTED)
     for record in records:
         row = _row(record)
         row["data"] = json.dumps(row["data"], ensure_ascii=False, sort_keys=True)
-        yield _csv_line([_cell(row[column]) for column in _COLUMNS])
+        yield _csv_line(map(_cell, row.values()))
 
 
 def _json_lines(records: Any) -> Iterator[str]:
     for record in records:
-        yield json.dumps(_row(record), ensure_ascii=False) + "\n"
+        yield json.dumps(_row(record), ensure_ascii=False, default=str) + "\n"
 
 
 def _row(record: AuditLog) -> dict[str, Any]:
-    return {
-        "id": record.id,
-        "chain": record.chain_id,
-        "sequence": record.sequence,
-        "at": clock.iso(record.created_at),
-        "action": record.action,
-        "account_id": record.account_id,
-        "agent_id": record.agent_id,
-        "session_id": str(record.session_id) if record.session_id else None,
-        "user_id": record.user_id,
-        "subject_type": record.auditable_type,
-        "subject_id": record.auditable_id,
-        "data": record.data,
-        "hash": record.hash,
-    }
+    row = {name: getattr(record, attribute) for name, attribute in _EXPORTED.items()}
+    return {**row, "at": clock.iso(record.created_at)}
 
 
 def _csv_line(cells: Any) -> str:

@@ -33,22 +33,20 @@ T = TypeVar("T")
 
 
 def register(app: Flask) -> None:
-    """Give every page its access banner, and redirect pages with content when access ends."""
+    """Give every page its access banner."""
+    app.context_processor(lambda: {"live_grants": live, "shown_under": g.get("shown_under")})
 
-    @app.context_processor
-    def _names() -> dict[str, Any]:
-        return {"live_grants": live, "shown_under": g.get("shown_under")}
 
-    @app.after_request
-    def _redirect_in_time(response: Response) -> Response:
-        grant: LiveGrant | None = g.pop("shown_under", None)
-        if grant is not None:
-            ended = url_for("access.page", grant_id=grant.id, over=1)
-            response.headers["Cache-Control"] = "no-store, private"
-            response.headers["Pragma"] = "no-cache"
-            # a header, as accessibility tools object to a meta element that redirects
-            response.headers["Refresh"] = f"{grant.seconds_left + 1}; url={ended}"
-        return response
+def redirect_in_time(response: Response) -> Response:
+    """Have the browser leave a page with content when the access ends, and keep no copy of it."""
+    grant: LiveGrant | None = g.pop("shown_under", None)
+    if grant is not None:
+        ended = url_for("access.page", grant_id=grant.id, over=1)
+        response.headers["Cache-Control"] = "no-store, private"
+        response.headers["Pragma"] = "no-cache"
+        # a header, as accessibility tools object to a meta element that redirects
+        response.headers["Refresh"] = f"{grant.seconds_left + 1}; url={ended}"
+    return response
 
 
 def live() -> list[LiveGrant]:

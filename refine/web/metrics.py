@@ -3,7 +3,8 @@
 import hmac
 import ipaddress
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 
 from flask import Blueprint, Response, abort, request
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -18,9 +19,13 @@ from refine.models.runs.session import totals as session_totals
 from refine.models.runs.session.totals import SessionSums
 from refine.models.runs.task import KINDS
 from refine.models.runs.task import totals as task_totals
+from refine.models.runs.task.totals import TaskSums
 from refine.web.scope import public
 
 pages = Blueprint("metrics", __name__)
+
+_Labels = tuple[str, ...]
+_TASKS: list[_Labels] = [(kind,) for kind in KINDS]
 
 
 @pages.get("/metrics")
@@ -54,86 +59,48 @@ def _may_read() -> bool:
 
 class _Figures(Collector):
     def collect(self) -> Iterator[Metric]:
-        sums = session_totals.sums()
-        yield _sessions(sums)
-        yield _faults(sums)
-        yield _tokens(sums)
-        yield CounterMetricFamily(
-            "refine_session_cost_usd",
-            "Cost of all sessions",
-            value=float(sum(each.cost_usd for each in sums)),
-        )
-        yield CounterMetricFamily(
-            "refine_sessions_lost",
-            "Sessions whose worker was lost",
-            value=sum(each.sessions for each in sums if each.error_kind == "worker_lost"),
-        )
-        yield from _tasks()
-        yield from _ages()
+        """Read every family of metrics from the database."""
+        yield from _sessions(session_totals.sums())
+        yield from _tasks(task_totals.sums())
+        yield from _waiting(clock.now())
 
 
-def _sessions(sums: Iterable[SessionSums]) -> Metric:
-    family = CounterMetricFamily(
-        "refine_sessions", "Ended sessions by status and trigger", labels=["status", "trigger"]
-    )
-    counts: Counter[tuple[str, str]] = Counter()
+def _sessions(sums: Sequence[SessionSums]) -> Iterator[Metric]:
+    ended, faults = Counter[_Labels](), Counter[_Labels]()
     for each in sums:
-        counts[each.status, each.trigger] += each.sessions
-    for labels, count in counts.items():
-        family.add_metric(labels, count)
-    return family
-
-
-def _faults(sums: Iterable[SessionSums]) -> Metric:
-    family = CounterMetricFamily(
-        "refine_session_faults", "Sessions that ended with an error, by its kind", labels=["kind"]
-    )
-    counts: Counter[str] = Counter()
-    for each in sums:
+        ended[each.status, each.trigger] += each.sessions
         if each.error_kind is not None:
-            counts[each.error_kind] += each.sessions
-    for kind, count in counts.items():
-        family.add_metric([kind], count)
-    return family
-
-
-def _tokens(sums: Iterable[SessionSums]) -> Metric:
-    family = CounterMetricFamily(
-        "refine_session_tokens", "Tokens of all sessions, by kind", labels=["kind"]
+            faults[each.error_kind,] += each.sessions
+    tokens: dict[_Labels, int] = {
+        (kind,): sum(getattr(each, f"{kind}_tokens") for each in sums)
+        for kind in ("prompt", "cached", "completion", "removed")
+    }
+    by_end, by_kind = ("status", "trigger"), ("kind",)
+    yield _counter("sessions", "Ended sessions by status and trigger", ended, by_end)
+    yield _counter(
+        "session_faults", "Sessions that ended with an error, by its kind", faults, by_kind
     )
-    for kind in ("prompt", "cached", "completion", "removed"):
-        family.add_metric([kind], sum(getattr(each, f"{kind}_tokens") for each in sums))
-    return family
+    yield _counter("session_tokens", "Tokens of all sessions, by kind", tokens, by_kind)
+    cost = float(sum(each.cost_usd for each in sums))
+    yield _counter("session_cost_usd", "Cost of all sessions", {(): cost})
+    lost = faults["worker_lost",]
+    yield _counter("sessions_lost", "Sessions whose worker was lost", {(): lost})
 
 
-def _tasks() -> Iterator[Metric]:
-    ended = CounterMetricFamily(
-        "refine_memory_tasks",
-        "Ended reflections and extractions by kind and status",
-        labels=["kind", "status"],
-    )
-    kept = CounterMetricFamily(
-        "refine_memory_task_memories",
-        "Memories promoted or saved by reflections and extractions",
-        labels=["kind"],
-    )
-    cost = CounterMetricFamily(
-        "refine_memory_task_cost_usd", "Cost of reflections and extractions", labels=["kind"]
-    )
-    tallies = task_totals.sums()
-    for tally in tallies:
-        ended.add_metric([tally.kind, tally.status], tally.tasks)
-    for kind in KINDS:
-        mine = [tally for tally in tallies if tally.kind == kind]
-        kept.add_metric([kind], sum(tally.memories_kept for tally in mine))
-        cost.add_metric([kind], float(sum(tally.cost_usd for tally in mine)))
-    yield from (ended, kept, cost)
-    yield from _waiting_tasks()
+def _tasks(sums: Sequence[TaskSums]) -> Iterator[Metric]:
+    ended: dict[_Labels, int] = {(each.kind, each.status): each.tasks for each in sums}
+    kept, cost = dict.fromkeys(_TASKS, 0.0), dict.fromkeys(_TASKS, 0.0)
+    for each in sums:
+        kept[each.kind,] += each.memories_kept
+        cost[each.kind,] += float(each.cost_usd)
+    of = "reflections and extractions"
+    yield _counter("memory_tasks", f"Ended {of} by kind and status", ended, ("kind", "status"))
+    yield _counter("memory_task_memories", f"Memories promoted or saved by {of}", kept, ("kind",))
+    yield _counter("memory_task_cost_usd", f"Cost of {of}", cost, ("kind",))
 
 
-def _waiting_tasks() -> Iterator[Metric]:
-    now = clock.now()
-    backlog = task_totals.backlog(now)
+def _waiting(at: datetime) -> Iterator[Metric]:
+    backlog = task_totals.backlog(at)
     queued = GaugeMetricFamily(
         "refine_queued_memory_tasks",
         "Reflections and extractions waiting for a worker",
@@ -142,33 +109,30 @@ def _waiting_tasks() -> Iterator[Metric]:
     queued.add_metric(["reflection"], backlog.reflections)
     queued.add_metric(["extraction"], backlog.conversations)
     yield queued
-    yield GaugeMetricFamily(
-        "refine_running_memory_tasks",
-        "Reflections and extractions that are running",
-        value=MemoryTask.running(),
-    )
-    yield GaugeMetricFamily(
-        "refine_memory_task_queue_age_seconds",
+    running, oldest = "Reflections and extractions that are running", backlog.since or at
+    yield _gauge("running_memory_tasks", running, MemoryTask.running())
+    yield _gauge(
+        "memory_task_queue_age_seconds",
         "How long the oldest waiting reflection or extraction has been due",
-        value=(now - backlog.since).total_seconds() if backlog.since is not None else 0,
+        (at - oldest).total_seconds(),
     )
-
-
-def _ages() -> Iterator[Metric]:
     waiting, since = session_totals.waiting()
-    yield GaugeMetricFamily(
-        "refine_queued_sessions", "Sessions waiting for a worker", value=waiting
-    )
-    yield GaugeMetricFamily(
-        "refine_running_sessions", "Running sessions", value=RefinementSession.running()
-    )
-    yield GaugeMetricFamily(
-        "refine_queue_age_seconds",
-        "How long the oldest queued session has waited",
-        value=(clock.now() - since).total_seconds() if since is not None else 0,
-    )
-    age = ClockMark.age("tick")
-    if age is not None:
-        yield GaugeMetricFamily(
-            "refine_tick_age_seconds", "Time since the clock last ticked", value=age.total_seconds()
-        )
+    yield _gauge("queued_sessions", "Sessions waiting for a worker", waiting)
+    yield _gauge("running_sessions", "Running sessions", RefinementSession.running())
+    waited = (at - (since or at)).total_seconds()
+    yield _gauge("queue_age_seconds", "How long the oldest queued session has waited", waited)
+    if (age := ClockMark.age("tick")) is not None:
+        yield _gauge("tick_age_seconds", "Time since the clock last ticked", age.total_seconds())
+
+
+def _counter(
+    name: str, text: str, figures: Mapping[_Labels, float], labels: Sequence[str] = ()
+) -> Metric:
+    family = CounterMetricFamily(f"refine_{name}", text, labels=labels)
+    for values, figure in figures.items():
+        family.add_metric(values, figure)
+    return family
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"refine_{name}", text, value=value)

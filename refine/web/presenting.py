@@ -5,14 +5,13 @@ Templates reach these functions as ``view``, so that none of them compares a sta
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
 
 from refine.access.differences import Part
 from refine.llm.rehearsal import MODEL_PREFIX
-from refine.models import AccessGrant, Agent, AuditLog, MemoryTask, RefinementSession, User
+from refine.models import AccessGrant, Agent, AuditLog, RefinementSession, User
 
 _NEARLY_FULL_PERCENT = 80
 
@@ -46,7 +45,12 @@ def before_and_after(before: int, after: int | None) -> str:
 class Gauge(NamedTuple):
     """How full a bar is."""
 
-    percent: int
+    used: int
+    available: int
+
+    @property
+    def percent(self) -> int:
+        return percent(self.used, self.available)
 
     @property
     def width(self) -> int:
@@ -58,10 +62,6 @@ class Gauge(NamedTuple):
         if self.percent > 100:
             return "bad"
         return "warn" if self.percent >= _NEARLY_FULL_PERCENT else "ok"
-
-
-def gauge(used: int, available: int) -> Gauge:
-    return Gauge(percent(used, available))
 
 
 # -- agents and users ------------------------------------------------------------------------------
@@ -85,12 +85,6 @@ def budget_badge(is_over_budget: bool) -> Badge:
     return Badge("within budget", "✓", "ok")
 
 
-def next_slot(agent: Agent) -> datetime | None:
-    """Return when the agent's next scheduled session is due; None where none is."""
-    is_served = agent.active and not agent.paused and not agent.account.paused
-    return agent.account.next_due_at if is_served else None
-
-
 def user_badge(user: User) -> Badge:
     if not user.active:
         return Badge("not active", "", "calm")
@@ -99,48 +93,13 @@ def user_badge(user: User) -> Badge:
     return Badge("active", "✓", "ok")
 
 
-def other_role(user: User) -> str:
-    return "viewer" if user.may_act else "admin"
-
-
-# -- sessions and memory tasks ---------------------------------------------------------------------
-
-
-def can_stop(session: RefinementSession) -> bool:
-    """Tell whether a stop can still be requested."""
-    return session.is_live and not session.is_stopping
-
-
-def can_undo(session: RefinementSession) -> bool:
-    """Tell whether the session changed something that is not undone yet."""
-    changed = session.mutation_count or session.duplicates_removed or session.stats["protected"]
-    return not session.is_live and session.undone_at is None and bool(changed)
-
-
-def tokens_left(session: RefinementSession) -> int:
-    """Return how many tokens the session may still remove."""
-    return session.removable_tokens - session.removed_tokens
-
-
-def is_running(session: RefinementSession) -> bool:
-    """Tell whether a worker has the session."""
-    return session.status == "running"
-
-
-def is_waiting_for_retry(task: MemoryTask) -> bool:
-    """Tell whether a task failed before and is queued again."""
-    return task.status == "queued" and task.attempt > 1
-
-
-def tokens_used(task: MemoryTask) -> int:
-    """Return how many tokens the model read and wrote for a task."""
-    return task.prompt_tokens + task.completion_tokens
+# -- sessions --------------------------------------------------------------------------------------
 
 
 def progress(session: RefinementSession) -> str:
     """Say what a live session is doing."""
     name = session.agent.name
-    if not is_running(session):
+    if not session.is_running:
         handover = "" if session.dispatched_at else " The clock dispatches it at its next tick."
         return f"Waiting for a worker.{handover}"
     if session.mass_before is None:
@@ -156,30 +115,16 @@ def outcome_note(session: RefinementSession) -> str:
     """Say what an ended session left behind, where its reason alone does not."""
     if session.status == "incomplete":
         return "Changes made so far are kept; each was checked and recorded."
-    if session.status == "declined" and session.duplicates_removed:
-        return "Nothing was changed, except that exact duplicates were removed."
     if session.status == "declined":
-        return "Nothing was changed."
-    if session.status == "failed" and session.error_kind == "worker_lost":
-        return "The agent changed nothing; its worker stopped responding."
-    return "The agent changed nothing." if session.status == "failed" else ""
+        except_for = ", except that exact duplicates were removed"
+        return f"Nothing was changed{except_for if session.duplicates_removed else ''}."
+    if session.status == "failed":
+        is_lost = session.error_kind == "worker_lost"
+        return f"The agent changed nothing{'; its worker stopped responding' if is_lost else ''}."
+    return ""
 
 
 # -- access ----------------------------------------------------------------------------------------
-
-
-def access_state(grant: AccessGrant) -> str:
-    """Return the status of a grant; one whose time is over has ended, noted by the clock or not."""
-    return "ended" if _has_expired(grant) else grant.status
-
-
-def end_reason(grant: AccessGrant) -> str | None:
-    """Return why an access ended; None where it has not."""
-    return "expired" if _has_expired(grant) else grant.end_reason
-
-
-def _has_expired(grant: AccessGrant) -> bool:
-    return grant.status == "granted" and grant.has_expired
 
 
 @dataclass(frozen=True)
@@ -192,7 +137,7 @@ class AccessView:
 
     @property
     def state(self) -> str:
-        return access_state(self.grant)
+        return self.grant.current_status
 
     @property
     def is_pending(self) -> bool:
@@ -216,12 +161,11 @@ class AccessView:
 
     @property
     def can_end(self) -> bool:
-        """Whether the user who looks may end or revoke it."""
+        """Whether the user may end or revoke it."""
         return self.is_live and self.grant.may_be_ended_by(self.user)
 
     @property
     def can_ask_again(self) -> bool:
-        """Whether the user who looks may make a new request."""
         return self.is_mine and self.user.may_act and not (self.is_pending or self.is_live)
 
     @property
@@ -254,13 +198,10 @@ def actor(record: AuditLog) -> str:
 
 def access_actor(record: AuditLog, agent: Agent) -> str:
     """Name who took a step of an access: its user, the agent, or the system."""
-    if record.user is not None:
-        return str(record.user.email)
-    is_the_agents = (
-        record.action in ("memory_access_granted", "memory_access_declined")
-        or record.data.get("end_reason") == "revoked_by_agent"
-    )
-    return agent.name if is_the_agents else "system"
+    is_answer = record.action in ("memory_access_granted", "memory_access_declined")
+    if is_answer or record.data.get("end_reason") == "revoked_by_agent":
+        return agent.name
+    return str(record.user.email) if record.user is not None else "system"
 
 
 def changed_core_ids(record: AuditLog) -> list[int]:

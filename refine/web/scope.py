@@ -32,7 +32,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 _Scoped = Account | Agent | AccessGrant | ApiToken | AuditLog | RefinementSession | User
 Scoped = TypeVar("Scoped", bound=_Scoped)
-Held = TypeVar("Held", RefinementSession, MemoryTask)
+Held = TypeVar("Held", RefinementSession, MemoryTask, AccessGrant)
 
 _MAX_ID_DIGITS = 19
 

@@ -19,8 +19,7 @@ from tests.web.conftest import Browser, browser_of, ended_session, person
 CLOSED = [each for each in OPERATIONS if each.bearer is not None]
 OF_THINGS = [each for each in CLOSED if "<int" in each.rule or "<uuid" in each.rule]
 
-# ``granted`` looks at every response, but only at what a page has left in the request's context.
-OF_PAGES = re.compile(r"/refine/web/(?!granted)|/flask_login/")
+OF_PAGES = re.compile(r"/refine/web/|/flask_login/")
 
 SENT = {
     "save": {"content": "said", "memory_type": "core"},

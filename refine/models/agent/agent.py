@@ -123,6 +123,12 @@ class Agent(Eligibility, Base):
         """The agent's own style for sessions, or the conservative default."""
         return self.refinement_prompt or default_prompt("refinement_prompt")
 
+    @property
+    def next_session_at(self) -> datetime | None:
+        """When the next scheduled session is due; None if none is."""
+        is_served = self.active and not (self.paused or self.account.paused)
+        return self.account.next_due_at if is_served else None
+
     def authored(self, field: str) -> tuple[Any, bool]:
         """Return the effective value of an authored field, and whether it is the default."""
         own = getattr(self, field)

@@ -109,6 +109,11 @@ class User(Base):
         """Whether the user may act, and not only look."""
         return self.role == "admin"
 
+    @property
+    def other_role(self) -> str:
+        """The role that the user can be switched to."""
+        return "viewer" if self.may_act else "admin"
+
     @validates("email")
     def _valid_email(self, _key: str, email: Any) -> str:
         address = one_line(email, field="email", limit=254).lower()

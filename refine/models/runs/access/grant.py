@@ -275,6 +275,21 @@ class AccessGrant(Run, Base):
 
     # -- ending ----------------------------------------------------------------------------------
 
+    @property
+    def is_due(self) -> bool:
+        """Whether its time is over, but its end not recorded yet."""
+        return self.status == "granted" and self.has_expired
+
+    @property
+    def current_status(self) -> str:
+        """The status; "ended" from the moment when its time is over."""
+        return "ended" if self.is_due else self.status
+
+    @property
+    def current_end_reason(self) -> str | None:
+        """Why the access ended; "expired" from the moment when its time is over."""
+        return "expired" if self.is_due else self.end_reason
+
     def end(self, *, user: User | None) -> bool:
         """End a live grant; tell whether there was one. ``user`` None: the agent revokes it.
 
@@ -298,8 +313,7 @@ class AccessGrant(Run, Base):
 
     def expire_if_due(self) -> bool:
         """End a grant whose time is over; tell whether it was."""
-        is_due = self.status == "granted" and self.has_expired
-        if is_due:
+        if is_due := self.is_due:
             self._end_grant("expired", self.expires_at or database_now(), None)
         return is_due
 

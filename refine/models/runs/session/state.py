@@ -112,9 +112,25 @@ class SessionState(Run):
         return self.status in LIVE
 
     @property
+    def is_running(self) -> bool:
+        """Whether a worker has the session."""
+        return self.status == "running"
+
+    @property
     def is_stopping(self) -> bool:
         """Whether somebody asked the session to stop."""
         return self.stop_requested_at is not None
+
+    @property
+    def can_stop(self) -> bool:
+        """Whether a stop can still be requested."""
+        return self.is_live and not self.is_stopping
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether the session has ended with changes that are not undone yet."""
+        changes = self.mutation_count + self.duplicates_removed + self.stats["protected"]
+        return changes > 0 and not self.is_live and self.undone_at is None
 
     @property
     def is_automatic(self) -> bool:
@@ -127,6 +143,11 @@ class SessionState(Run):
         return self.status != "declined" and self.removed_tokens + self.duplicates_removed > 0
 
     # -- figures ---------------------------------------------------------------------------------
+
+    @property
+    def tokens_left(self) -> int:
+        """How many tokens the session may still remove."""
+        return self.removable_tokens - self.removed_tokens
 
     def count_call(self, usage: CallUsage) -> None:
         """Add what one call of the model cost; calls after the consent are turns."""

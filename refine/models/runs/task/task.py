@@ -159,6 +159,11 @@ class MemoryTask(Run, Base):
     # -- starting --------------------------------------------------------------------------------
 
     @property
+    def is_waiting_for_retry(self) -> bool:
+        """Whether the task failed before and is queued again."""
+        return self.status == "queued" and self.attempt > 1
+
+    @property
     def is_automatic(self) -> bool:
         """Whether nobody runs this task by hand."""
         return self.trigger != "cli"
