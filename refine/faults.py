@@ -47,7 +47,6 @@ def handle(error: Exception) -> Fault:
 
 
 def classify(error: Exception) -> Fault:
-    """Return what to answer and log for an exception."""
     match error:
         case HTTPException():
             return Fault(error.code or 500, headers=_allowed_methods(error))
@@ -66,7 +65,6 @@ def classify(error: Exception) -> Fault:
 
 
 def as_sentence(text: str) -> str:
-    """Return the text with a capital letter and a full stop."""
     return f"{text[:1].upper()}{text[1:]}."
 
 

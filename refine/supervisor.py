@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TextIO
 
-from refine.embedded import EmbeddedServers
+from refine.embedded import Processes
 from refine.embedded.processes import dies_with_parent
 from refine.errors import SettingsError
 
@@ -45,7 +45,7 @@ def supervise(
     *,
     environ: Mapping[str, str],
     cwd: Path,
-    servers: EmbeddedServers | None,
+    servers: Processes,
     grace_seconds: float = 20,
     on_started: Callable[[], None] | None = None,
     output: TextIO | None = None,
@@ -76,9 +76,9 @@ class _Signals:
 
     def __init__(self) -> None:
         self.received: list[int] = []
-        self.wake, self._wake_end = os.pipe()
+        self.wake, self.wake_end = os.pipe()
         os.set_blocking(self.wake, False)
-        os.set_blocking(self._wake_end, False)
+        os.set_blocking(self.wake_end, False)
 
     def remember(self, number: int, _frame: FrameType | None) -> None:
         self.received.append(number)
@@ -86,30 +86,23 @@ class _Signals:
     def twice_interrupted(self) -> bool:
         return self.received.count(signal.SIGINT) > 1
 
-    @contextmanager
-    def waking(self) -> Iterator[None]:
-        before = signal.set_wakeup_fd(self._wake_end, warn_on_full_buffer=False)
-        try:
-            yield
-        finally:
-            signal.set_wakeup_fd(before)
-            os.close(self.wake)
-            os.close(self._wake_end)
-
 
 @contextmanager
 def _stop_signals() -> Iterator[_Signals]:
     """Handle the stop signals, even if they were ignored when we started; restore them after."""
     signals = _Signals()
-    with signals.waking():
-        before = {number: signal.signal(number, signals.remember) for number in _STOP_SIGNALS}
-        # without a handler, the end of a child would not wake us up
-        before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-        try:
-            yield signals
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+    wakeup_before = signal.set_wakeup_fd(signals.wake_end, warn_on_full_buffer=False)
+    before = {number: signal.signal(number, signals.remember) for number in _STOP_SIGNALS}
+    # without a handler, the end of a child would not wake us up
+    before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    try:
+        yield signals
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        signal.set_wakeup_fd(wakeup_before)
+        os.close(signals.wake)
+        os.close(signals.wake_end)
 
 
 class _Output:
@@ -157,7 +150,7 @@ class _Child:
 class _Processes:
     """All processes, from the start to the end of the last one."""
 
-    def __init__(self, servers: EmbeddedServers | None, signals: _Signals, output: _Output) -> None:
+    def __init__(self, servers: Processes, signals: _Signals, output: _Output) -> None:
         self._servers = servers
         self._signals = signals
         self._output = output
@@ -211,8 +204,7 @@ class _Processes:
     def _ended(self) -> str | None:
         """Return which process has ended and how, in words; None while all run."""
         processes = {child.name: child.process for child in self._children}
-        for name, server in (self._servers.processes if self._servers else {}).items():
-            processes[f"embedded {name}"] = server
+        processes |= {f"embedded {name}": server for name, server in self._servers.items()}
         for name, process in processes.items():
             code = process.poll()
             if code is not None:

@@ -16,7 +16,7 @@ from redis import Redis
 from sqlalchemy import create_engine, text
 
 from refine import create_app
-from refine.embedded import EmbeddedServers, database_url, redis_url
+from refine.embedded import database_url, owned_servers, redis_url
 from refine.extensions import db
 from refine.settings import Settings
 from tests.scripted_model import ScriptedModel
@@ -58,7 +58,7 @@ def pytest_collection_finish() -> None:
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of a running PostgreSQL and Valkey."""
     folder = tmp_path_factory.mktemp("servers")
-    with EmbeddedServers(folder, holder="tests"):
+    with owned_servers(folder, holder="tests"):
         engine = create_engine(database_url(folder), isolation_level="AUTOCOMMIT")
         with engine.connect() as connection:
             for setting in _UNSAFE_BUT_FAST:

@@ -28,6 +28,5 @@ from refine.settings import Settings
 
 
 def register(app: Flask, settings: Settings) -> None:
-    """Add every operation."""
     limiting.register(app, settings)
     app.register_blueprint(api)

@@ -98,7 +98,6 @@ def openapi() -> Response:
 
 @cache
 def document() -> dict[str, Any]:
-    """Return the OpenAPI document of all operations."""
     paths: dict[str, Any] = {}
     for each in OPERATIONS:
         paths.setdefault(each.path, {})[each.method.lower()] = _operation(each)

@@ -63,12 +63,10 @@ class Operation:
 
     @property
     def path(self) -> str:
-        """The path as in the document: ``/agents/{agent_id}``."""
         return re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", self.rule)
 
     @property
     def name(self) -> str:
-        """A name of its own: ``get_memories``."""
         return f"{self.method.lower()}_{self.view.__name__}"
 
 

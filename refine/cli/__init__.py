@@ -53,42 +53,40 @@ def main(arguments: list[str] | None = None) -> None:
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         sys.exit(WRONG_USAGE)
-    except click.UsageError as error:
-        command = error.ctx.command_path if error.ctx is not None else "refine"
-        message = " ".join(error.format_message().split())  # choices are on separate lines
-        _fail(f"{message} (see `{command} --help`)", WRONG_USAGE)
-    except click.ClickException as error:
-        _fail(error.format_message(), FAILED)
-    except click.Abort:
-        _fail("interrupted", FAILED)
-    except SessionAlreadyLive as live:
-        _fail(f"{live}; `refine worker --burst` runs what is queued", FAILED)
-    except RefineError as error:
-        _fail(str(error), FAILED)
-    except DBAPIError as error:
-        _fail(_message_of(error), FAILED)
-    except UnicodeError:
-        _fail("an argument or the input is not valid UTF-8", FAILED)
-    except Exception as fault:
-        # its message may quote content, so only its class is printed; DEBUG logs the traceback
-        logging.getLogger("refine").debug("fault", exc_info=fault)
-        _fail(
-            f"a fault in Refine ({type(fault).__name__}); REFINE_LOG_LEVEL=DEBUG logs more", FAILED
-        )
+    except Exception as error:
+        click.echo(f"refine: {_message_of(error)}", err=True)
+        sys.exit(WRONG_USAGE if isinstance(error, click.UsageError) else FAILED)
     sys.exit(code if isinstance(code, int) else DONE)
 
 
-def _message_of(error: DBAPIError) -> str:
+def _message_of(error: Exception) -> str:
+    match error:
+        case click.UsageError():
+            command = error.ctx.command_path if error.ctx is not None else "refine"
+            message = " ".join(error.format_message().split())  # choices are on separate lines
+            return f"{message} (see `{command} --help`)"
+        case click.ClickException():
+            return error.format_message()
+        case click.Abort():
+            return "interrupted"
+        case SessionAlreadyLive():
+            return f"{error}; `refine worker --burst` runs what is queued"
+        case RefineError():
+            return str(error)
+        case UnicodeError():
+            return "an argument or the input is not valid UTF-8"
+    # the message of another error may quote content; DEBUG logs it with the traceback
+    logging.getLogger("refine").debug("fault", exc_info=error)
+    if isinstance(error, DBAPIError):
+        return _advice_on(error)
+    return f"a fault in Refine ({type(error).__name__}); REFINE_LOG_LEVEL=DEBUG logs more"
+
+
+def _advice_on(error: DBAPIError) -> str:
     sqlstate = getattr(error.orig, "sqlstate", None)
     # failed connections have no SQLSTATE; 08 and 57P are for broken ones
-    if isinstance(error, OperationalError) and (sqlstate or "08")[:3] in ("08", "080", "57P"):
+    if isinstance(error, OperationalError) and (sqlstate or "08").startswith(("08", "57P")):
         return "PostgreSQL does not answer at DATABASE_URL; start it, or fix DATABASE_URL"
     if sqlstate == "42P01":
         return "the database has no tables yet; run `refine db upgrade`"
-    logging.getLogger("refine").debug("database error", exc_info=error)
     return f"the database refused: {error.args[0]}"
-
-
-def _fail(message: str, code: int) -> None:
-    click.echo(f"refine: {message}", err=True)
-    sys.exit(code)

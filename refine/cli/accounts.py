@@ -11,9 +11,8 @@ from refine.cli.output import LONGEST_LIST, console, table
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import Account, Agent, ApiToken, User
+from refine.models.columns import MAX_ID
 from refine.models.people.user import ROLES
-
-_LARGEST_ID = 2**63 - 1
 
 
 @click.group()
@@ -37,17 +36,13 @@ def account_list() -> None:
     """List all accounts."""
     with application("account list"):
         agents = select(func.count(Agent.id)).where(Agent.account_id == Account.id)
-        rows = db.session.execute(
-            select(Account, agents.scalar_subquery()).order_by(Account.slug)
-        ).all()
-        table(
-            ("slug", "name", "agents", "time zone", "schedule"),
-            [
-                (found.slug, found.name, count, found.time_zone, found.effective_schedule)
-                for found, count in rows
-            ],
-            empty="no accounts yet; `refine account add NAME` adds one",
-        )
+        counted = select(Account, agents.scalar_subquery()).order_by(Account.slug)
+        rows = [
+            (found.slug, found.name, count, found.time_zone, found.effective_schedule)
+            for found, count in db.session.execute(counted)
+        ]
+        columns = ("slug", "name", "agents", "time zone", "schedule")
+        table(columns, rows, empty="no accounts yet; `refine account add NAME` adds one")
 
 
 @click.group()
@@ -80,14 +75,11 @@ def user_add(email: str, slug: str, role: str, site_admin: bool, password_stdin:
     """
     password = sys.stdin.readline().rstrip("\r\n")
     with application("user add"):
-        made = User.register(
-            Account.by_slug(slug), email, password, role=role, site_admin=site_admin
-        )
+        owner = Account.by_slug(slug)
+        made = User.register(owner, email, password, role=role, site_admin=site_admin)
         db.session.flush()
-        made.record(
-            "user_created",
-            data={"role": role, "site_admin": site_admin, "by": "command line"},
-        )
+        about = {"role": role, "site_admin": site_admin, "by": "command line"}
+        made.record("user_created", data=about)
         db.session.commit()
         console.print(f"{made.email} can sign in ({role}{', site admin' if site_admin else ''})")
 
@@ -107,20 +99,15 @@ def agent_add(name: str, slug: str, model_id: str) -> None:
         made = Agent(account=Account.by_slug(slug), name=name, model_id=model_id)
         db.session.add(made)
         db.session.flush()
-        made.record(
-            "agent_created",
-            subject=("Agent", made.id),
-            data={"model_id": made.model_id, "by": "command line"},
-        )
+        about = {"model_id": made.model_id, "by": "command line"}
+        made.record("agent_created", subject=("Agent", made.id), data=about)
         db.session.commit()
         console.print(str(made.id))
 
 
 @agent.command("list")
 @click.option("--account", "slug", help="Only agents of this account.")
-@click.option(
-    "--after", type=click.IntRange(0, _LARGEST_ID), default=0, help="Continue after this id."
-)
+@click.option("--after", type=click.IntRange(0, MAX_ID), default=0, help="Continue after this id.")
 def agent_list(slug: str | None, after: int) -> None:
     """List agents with their figures, 50 at a time."""
     with application("agent list"):
@@ -139,25 +126,11 @@ def agent_list(slug: str | None, after: int) -> None:
 
 def _agent_row(one: Agent) -> tuple[object, ...]:
     count, mass = one.ledger.figures()
-    return (
-        one.id,
-        one.name,
-        one.account.slug,
-        one.model_id,
-        count,
-        f"{mass:,}",
-        f"{one.core_token_budget:,}",
-        _state(one, mass),
-    )
-
-
-def _state(one: Agent, mass: int) -> str:
-    states = {
-        "inactive": not one.active,
-        "paused": one.paused,
-        "over budget": mass > one.core_token_budget,
-    }
-    return ", ".join(state for state, applies in states.items() if applies) or "within budget"
+    budget = one.core_token_budget
+    states = {"inactive": not one.active, "paused": one.paused, "over budget": mass > budget}
+    state = ", ".join(name for name, applies in states.items() if applies) or "within budget"
+    identity = (one.id, one.name, one.account.slug, one.model_id)
+    return (*identity, count, f"{mass:,}", f"{budget:,}", state)
 
 
 @click.group()

@@ -16,9 +16,9 @@ import click
 from flask_migrate import upgrade
 from sqlalchemy import text
 
-from refine import create_app, logs
+from refine.cli.context import in_context
 from refine.cli.output import console, table
-from refine.embedded import EmbeddedServers
+from refine.embedded import owned_servers
 from refine.extensions import db
 from refine.models import Account, Agent
 from refine.settings import Settings
@@ -53,25 +53,17 @@ def bench_import(sizes: tuple[int, ...]) -> None:
     with tempfile.TemporaryDirectory(prefix="refine-bench-") as folder, _database(Path(folder)):
         before = _peak_megabytes()
         figures = [_measured(Path(folder) / "memories.json", size) for size in sorted(sizes)]
-    table(
-        ("memories", "file", "a second", "floor", "times floor", "peak memory"), figures, empty=""
-    )
+    columns = ("memories", "file", "a second", "floor", "times floor", "peak memory")
+    table(columns, figures, empty="")
     console.print(f"peak memory is of the entire process; before the first import {before:,.0f} MB")
 
 
 @contextmanager
 def _database(folder: Path) -> Iterator[None]:
     settings = Settings.from_environ({"REFINE_DATA_DIR": str(folder)})
-    with EmbeddedServers(folder, valkey=False, holder="bench"):
-        app = create_app(settings)
-        logs.quieten()
-        with app.app_context():
-            upgrade()
-            try:
-                yield
-            finally:
-                db.session.remove()
-                db.engine.dispose()
+    with owned_servers(folder, valkey=False, holder="bench"), in_context(settings):
+        upgrade()
+        yield
 
 
 def _measured(path: Path, size: int) -> tuple[str, ...]:
@@ -128,8 +120,7 @@ def _floor_seconds(agent: Agent, size: int) -> float:
     seconds, after = 0.0, 0
     while rows := _stored(agent, after):
         after = rows[-1]["id"]
-        columns = ", ".join(rows[0])
-        values = ", ".join(f":{column}" for column in rows[0])
+        columns, values = ", ".join(rows[0]), ", ".join(f":{column}" for column in rows[0])
         began = time.monotonic()
         db.session.execute(text(f"INSERT INTO bench_floor ({columns}) VALUES ({values})"), rows)  # noqa: S608
         db.session.commit()
@@ -142,14 +133,12 @@ def _floor_seconds(agent: Agent, size: int) -> float:
 
 
 def _stored(agent: Agent, after: int) -> list[dict[str, Any]]:
-    found = db.session.execute(
-        text(
-            "SELECT * FROM agent_memories WHERE agent_id = :agent AND id > :after "
-            "ORDER BY id LIMIT :limit"
-        ),
-        {"agent": agent.id, "after": after, "limit": BATCH_MEMORIES},
+    of_agent = text(
+        "SELECT * FROM agent_memories WHERE agent_id = :agent AND id > :after "
+        "ORDER BY id LIMIT :limit"
     )
-    rows = [dict(row) for row in found.mappings()]
+    bounds = {"agent": agent.id, "after": after, "limit": BATCH_MEMORIES}
+    rows = [dict(row) for row in db.session.execute(of_agent, bounds).mappings()]
     db.session.commit()
     return rows
 

@@ -34,22 +34,29 @@ def application(
             "REFINE_DATA_DIR or DATABASE_URL"
         )
     settings = Settings.from_environ()
-    with servers_available(
+    servers = servers_available(
         settings.data_dir,
         postgres=settings.embedded_postgres,
         valkey=settings.embedded_valkey,
         holder=holder,
-    ):
-        app = create_app(settings)
-        if not is_service:
-            logs.quieten()
-        with app.app_context():
-            try:
-                if check_keys:
-                    WrappedKey.check_keyring()
-                db.session.rollback()  # a command begins with no transaction open
-                yield app
-            finally:
-                # before the embedded servers stop, which wait for connections
-                db.session.remove()
-                db.engine.dispose()
+    )
+    with servers, in_context(settings, is_service=is_service) as app:
+        if check_keys:
+            WrappedKey.check_keyring()
+        db.session.rollback()  # a command begins with no transaction open
+        yield app
+
+
+@contextmanager
+def in_context(settings: Settings, *, is_service: bool = False) -> Iterator[Flask]:
+    """Yield the application with its context pushed; disconnect from the database at the end."""
+    app = create_app(settings)
+    if not is_service:
+        logs.quieten()
+    with app.app_context():
+        try:
+            yield app
+        finally:
+            # before the embedded servers stop, which wait for connections
+            db.session.remove()
+            db.engine.dispose()

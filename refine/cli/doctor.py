@@ -1,6 +1,9 @@
 """Finds problems of an installation, and says what to do about them."""
 
+from collections.abc import Iterator
+
 import click
+from flask import Flask
 from rich.markup import escape
 
 from refine import health
@@ -17,22 +20,22 @@ def doctor() -> int:
     Prints one line for each: its state, or what to do. Exit code 1 if something must be fixed.
     """
     with application("doctor", check_keys=False) as app:
-        settings = app.extensions["refine.settings"]
-        found = health.checks(app)
-        for check in found:
+        is_well = True
+        for check in _checks(app):
             _print(check)
-        if all(check.is_ok for check in found):
-            for examine in (
-                health.older_keys_check,
-                health.schedule_check,
-                health.queue_check,
-                health.clock_check,
-            ):
-                found.append(examine())
-                _print(found[-1])
-        found.append(_provider(settings))
-        _print(found[-1])
-        return 0 if all(check.is_ok for check in found) else 1
+            is_well &= check.is_ok
+        return 0 if is_well else 1
+
+
+def _checks(app: Flask) -> Iterator[health.Check]:
+    found = health.checks(app)
+    yield from found
+    if all(check.is_ok for check in found):
+        yield health.older_keys_check()
+        yield health.schedule_check()
+        yield health.queue_check()
+        yield health.clock_check()
+    yield _provider(app.extensions["refine.settings"])
 
 
 def _print(check: health.Check) -> None:
@@ -43,11 +46,8 @@ def _print(check: health.Check) -> None:
 
 def _provider(settings: Settings) -> health.Check:
     if settings.openrouter_api_key is None:
-        return health.Check(
-            "provider",
-            None,
-            "no OPENROUTER_API_KEY: only agents with a rehearsal/ model get answers",
-        )
+        detail = "no OPENROUTER_API_KEY: only agents with a rehearsal/ model get answers"
+        return health.Check("provider", None, detail)
     url = settings.openrouter_base_url
     problem = OpenRouter(url, settings.openrouter_api_key, settings.plain_openai).problem()
     return health.Check("provider", problem, f"{url} answers")

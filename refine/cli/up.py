@@ -6,6 +6,7 @@ import socket
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import click
@@ -14,7 +15,7 @@ from flask_migrate import upgrade
 from sqlalchemy import select
 
 from refine import create_app, demo
-from refine.embedded import EmbeddedServers, kept_secret
+from refine.embedded import kept_secret, owned_servers
 from refine.errors import AlreadyRunning, Refused
 from refine.extensions import db
 from refine.models import Account, User, WrappedKey
@@ -37,14 +38,12 @@ def up() -> int:
     REFINE_DATA_DIR). The first start creates an admin and, in an empty database, a demo account.
     """
     settings = Settings.from_environ()
-    servers = EmbeddedServers(
-        settings.data_dir,
-        postgres=settings.embedded_postgres,
-        valkey=settings.embedded_valkey,
-        holder="up",
-    )
     try:
-        with servers:
+        with owned_servers(
+            settings.data_dir,
+            postgres=settings.embedded_postgres,
+            valkey=settings.embedded_valkey,
+        ) as servers:
             _refuse_taken_port(settings.port)
             sign_in = _prepare(settings)
             (settings.data_dir / _ADDRESS_FILE).write_text(settings.public_url)
@@ -88,7 +87,7 @@ def _prepare(settings: Settings) -> str:
 def _first_admin(settings: Settings) -> str:
     """Create an admin if there is no user; return how to sign in."""
     if db.session.scalar(select(User.id).limit(1)) is None:
-        _register_first_admin(kept_secret(settings.data_dir, _PASSWORD_FILE.name, _new_password))
+        _register_first_admin(settings)
     admin = User.by_email(_FIRST_ADMIN)
     kept = settings.data_dir / _PASSWORD_FILE
     password = kept.read_text().strip() if kept.is_file() else ""
@@ -97,18 +96,14 @@ def _first_admin(settings: Settings) -> str:
     return "sign in with your e-mail and password"
 
 
-def _register_first_admin(password: str) -> None:
+def _register_first_admin(settings: Settings) -> None:
+    new_password = partial(secrets.token_urlsafe, 12)
+    password = kept_secret(settings.data_dir, _PASSWORD_FILE.name, new_password)
     account = db.session.scalars(select(Account).order_by(Account.id).limit(1)).one()
     admin = User.register(account, _FIRST_ADMIN, password, site_admin=True)
     db.session.flush()
-    admin.record(
-        "user_created",
-        data={"role": "admin", "site_admin": True, "by": "first start"},
-    )
-
-
-def _new_password() -> str:
-    return secrets.token_urlsafe(12)
+    about = {"role": "admin", "site_admin": True, "by": "first start"}
+    admin.record("user_created", data=about)
 
 
 def _commands() -> dict[str, str]:

@@ -14,12 +14,13 @@ data folder.
 
 from refine.embedded.addresses import database_url, redis_url, socket_dir
 from refine.embedded.secrets import kept_secret
-from refine.embedded.servers import EmbeddedServers, servers_available
+from refine.embedded.servers import Processes, owned_servers, servers_available
 
 __all__ = [
-    "EmbeddedServers",
+    "Processes",
     "database_url",
     "kept_secret",
+    "owned_servers",
     "redis_url",
     "servers_available",
     "socket_dir",

@@ -85,7 +85,6 @@ class ServerLock:
             return True
 
     def leave(self) -> None:
-        """Stop counting as a user."""
         with self._guard:
             self._users -= 1
             if not self._users:

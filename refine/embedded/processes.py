@@ -2,6 +2,8 @@
 
 import contextlib
 import ctypes
+import importlib.util
+import math
 import os
 import shutil
 import signal
@@ -11,9 +13,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from refine.embedded.logs import ServerLog
 from refine.errors import EmbeddedError
 
 POLL_SECONDS = 0.02
+READY_SECONDS = 120  # recovery after a crash, or reading a long append-only file, takes long
 _STOP_SECONDS = 60
 _PR_SET_PDEATHSIG = 1
 
@@ -58,34 +62,55 @@ def start_server(
         )
 
 
+def wheel_folder(package: str, advice: str) -> Path:
+    """Return the folder of an installed wheel; importing it would start a server of its own."""
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        raise EmbeddedError(f"{advice} ({package} is not installed)")
+    return Path(found.submodule_search_locations[0])
+
+
+def wait_until(is_done: Callable[[], bool], seconds: float = math.inf) -> bool:
+    """Return True as soon as it is done, False if that takes longer."""
+    deadline = time.monotonic() + seconds
+    while not is_done():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True
+
+
+def await_ready(
+    title: str, process: subprocess.Popen[bytes], is_ready: Callable[[], bool], log: ServerLog
+) -> None:
+    """Wait for up to 120 seconds; EmbeddedError if the server ends or is not ready by then."""
+    if not wait_until(lambda: is_ready() or process.poll() is not None, READY_SECONDS):
+        raise EmbeddedError(f"{title} is not ready after {READY_SECONDS} s:\n{log.last_lines()}")
+    if process.poll() is not None:
+        raise EmbeddedError(f"{title} did not start:\n{log.last_lines()}")
+
+
 def stop_server(process: subprocess.Popen[bytes], *stop_signals: signal.Signals) -> None:
     """Send the signals one by one, a minute apart, then SIGKILL; return when it has ended."""
     for stop_signal in (*stop_signals, signal.SIGKILL):
         process.send_signal(stop_signal)
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            continue
-        return
+            return
 
 
 def stop_leftover(pid: int, mark: str, stop_signal: signal.Signals) -> None:
     """Stop the server that a killed owner left running, if ``pid`` is still that server.
 
-    ``mark`` is a unique part of the server's command line. The pid comes from a file and may belong
-    to another process by now.
+    ``mark`` is a unique part of the server's command line: the pid, read from a file, may belong to
+    another process by now.
     """
     if mark not in command_line(pid):
         return
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, stop_signal)
-    deadline = time.monotonic() + _STOP_SECONDS
-    while mark in command_line(pid):
-        if time.monotonic() > deadline:
-            raise EmbeddedError(
-                f"an older server (process {pid}) does not stop: end it and try again"
-            )
-        time.sleep(POLL_SECONDS)
+    if not wait_until(lambda: mark not in command_line(pid), _STOP_SECONDS):
+        raise EmbeddedError(f"an older server (process {pid}) does not stop: end it and try again")
 
 
 def command_line(pid: int) -> str:

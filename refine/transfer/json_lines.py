@@ -34,7 +34,6 @@ def line_values(line: bytes | None) -> list[Any]:
 
 
 def line_object(line: bytes | None) -> dict[str, Any]:
-    """Return the one JSON object of a line, likewise."""
     values = line_values(line)
     if len(values) != 1:
         raise InvalidValue("must be valid JSON")
@@ -42,7 +41,6 @@ def line_object(line: bytes | None) -> dict[str, Any]:
 
 
 def json_object(value: Any) -> dict[str, Any]:
-    """Return ``value`` if it is a JSON object; else raise InvalidValue."""
     if not isinstance(value, dict):
         raise InvalidValue("is not an object")
     return value

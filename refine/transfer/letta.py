@@ -11,14 +11,13 @@ from refine.errors import InvalidValue
 from refine.transfer.json_document import Document, Element, Place
 from refine.transfer.rows import (
     BadRow,
-    Incoming,
     LeftOut,
     Row,
-    extra_of,
+    document_rows,
     first_text,
-    known_and_other_tags,
+    memory_in,
     plain_id,
-    time_in,
+    row_at,
 )
 
 _BLOCKS: Place = ("blocks", None)
@@ -33,21 +32,13 @@ def read(stream: BinaryIO) -> Iterator[Row]:
     A file of several agents is refused unless they share all their blocks: nobody could tell later
     whose memories they are.
     """
-    try:
-        if not _is_of_one_agent(stream):
-            yield BadRow(
-                "file", "holds several agents with their own blocks; export a single agent"
-            )
-            return
-        stream.seek(0)
-        document = Document(stream, [_BLOCKS, _BLOCKS_OF_VERSION_1, _PASSAGES])
-        for element in document.elements():
-            yield _row(element)
-    except InvalidValue as error:
-        yield BadRow("file", str(error))
+    if not _is_of_one_agent(stream):
+        yield BadRow("file", "holds several agents with their own blocks; export a single agent")
         return
-    if not document.lists:
-        yield BadRow("file", "has no list of blocks, core_memory, or archival passages")
+    stream.seek(0)
+    document = Document(stream, [_BLOCKS, _BLOCKS_OF_VERSION_1, _PASSAGES])
+    missing = "has no list of blocks, core_memory, or archival passages"
+    yield from document_rows(document, _row, missing)
 
 
 def _is_of_one_agent(stream: BinaryIO) -> bool:
@@ -67,50 +58,27 @@ def _ids(element: Element) -> set[str]:
 def _row(element: Element) -> Row:
     kind = "block" if element.path[0] in ("blocks", "core_memory") else "passage"
     place = f"{kind} {int(element.path[-1]) + 1}"
-    try:
-        row = element.object()
-        return _block(place, row) if kind == "block" else _passage(place, row)
-    except InvalidValue as error:
-        return BadRow(place, str(error))
+    memory = _block if kind == "block" else _passage
+    return row_at(place, lambda: memory(place, element.object()))
 
 
 def _block(place: str, row: dict[str, Any]) -> Row:
-    content = first_text(row, "value")
-    if content is None:
-        raise InvalidValue("has no text in value")
-    if not content:
-        return LeftOut("blank")
     read_only = row.get("read_only")
     if not isinstance(read_only, bool | None):
         raise InvalidValue("read_only is neither true nor false")
-    tags, others = known_and_other_tags(row.get("tags"))
-    return Incoming(
-        place=place,
-        content=content,
+    return memory_in(
+        place,
+        row,
+        "value",
+        but=("read_only", "created_at"),
         memory_type="core",
-        tags=tags,
         constitutional=bool(read_only),
-        created_at=time_in(row),
         # block ids are only unique within one file
         within=first_text(row, "label") or "",
-        extra=extra_of({**row, "tags": others}, but=("value", "read_only", "created_at")),
     )
 
 
 def _passage(place: str, row: dict[str, Any]) -> Row:
-    content = first_text(row, "text")
-    if content is None:
-        raise InvalidValue("has no text in text")
-    if not content:
-        return LeftOut("blank")
-    if row.get("is_deleted") is True:
+    if row.get("is_deleted") is True and first_text(row, "text"):
         return LeftOut("deleted passage")
-    tags, others = known_and_other_tags(row.get("tags"))
-    return Incoming(
-        place=place,
-        content=content,
-        tags=tags,
-        created_at=time_in(row),
-        source_id=plain_id(row),
-        extra=extra_of({**row, "tags": others}, but=("text", "created_at")),
-    )
+    return memory_in(place, row, "text", but=("created_at",), source_id=plain_id(row))

@@ -5,6 +5,7 @@ between entities are not memories; they are counted and left out.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, BinaryIO
 
 from refine.errors import InvalidValue
@@ -17,6 +18,7 @@ from refine.transfer.rows import (
     extra_of,
     first_text,
     known_and_other_tags,
+    row_at,
     time_in,
 )
 
@@ -48,10 +50,7 @@ def _rows(place: str, value: Any) -> Iterator[Row]:
         return
     for number, observation in enumerate(observations, 1):
         where = f"{place}, observation {number}"
-        try:
-            yield _memory(where, name, entity, observation)
-        except InvalidValue as error:
-            yield BadRow(where, str(error))
+        yield row_at(where, partial(_memory, where, name, entity, observation))
 
 
 def _named_observations(entity: dict[str, Any]) -> tuple[str, list[Any]]:

@@ -45,7 +45,6 @@ def full_lines(
 
 
 def file_lines(manifest: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the manifest, the rows with their digests, and the closing line."""
     yield canonical_json(manifest)
     count, total_digest = 0, hashlib.sha256()
     for row in rows:

@@ -28,7 +28,6 @@ class Piece:
 
     @property
     def is_kept_core(self) -> bool:
-        """Whether it becomes a core memory that is not discarded."""
         return self.memory_type == "core" and self.row.discarded_at is None
 
     def source_id(self, key: DataKey) -> str:
@@ -51,7 +50,6 @@ class Piece:
 
 
 def refuse_bad_rows(rows: Iterable[Row], memory_type: str) -> None:
-    """Raise Refused for the first bad row."""
     for row in rows:
         if not isinstance(row, LeftOut) and isinstance(bad := _pieces(row, memory_type), BadRow):
             raise Refused(f"nothing was imported: {bad.place}: {bad.reason}")

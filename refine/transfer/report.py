@@ -34,7 +34,6 @@ class Report:
 
     @property
     def unnamed_bad_rows(self) -> int:
-        """How many bad rows are not listed."""
         return self.bad_rows - len(self.named_bad_rows)
 
     def headline(self, verb: str) -> str:
@@ -43,7 +42,6 @@ class Report:
         return f"{memories(self.added.total())} {verb}: {types}; {self.added_tokens:,} tokens"
 
     def figures(self) -> Iterator[tuple[str, str]]:
-        """Yield label and figures for all other rows."""
         if self.split_rows:
             yield "split", f"{self.split_rows:,} too long for one memory, stored as linked parts"
         if self.already_present:
@@ -55,17 +53,14 @@ class Report:
             yield "bad rows", f"{self.bad_rows:,}"
 
     def note_added(self, memory_type: str, content: str) -> None:
-        """Count a memory that was added, or would be in a dry run."""
         self.added[memory_type] += 1
         self.added_tokens += token_estimate(content)
 
     def note_bad(self, bad: BadRow) -> None:
-        """Count a bad row, and list it if there is room."""
         self.bad_rows += 1
         if len(self.named_bad_rows) < MAX_NAMED_BAD_ROWS:
             self.named_bad_rows.append(bad)
 
 
 def memories(count: int) -> str:
-    """Return "1 memory" or "1,200 memories"."""
     return plural(count, "memory", "memories")

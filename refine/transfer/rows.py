@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, BinaryIO, Protocol
@@ -11,6 +11,7 @@ from refine import clock
 from refine.errors import InvalidValue
 from refine.rules.content import TAGS
 from refine.rules.instants import instant
+from refine.transfer.json_document import Document, Element
 
 SOURCES = ("letta", "mem0", "mcp", "refine")  # as in ``formats.READERS``
 
@@ -70,6 +71,25 @@ class LeftOut:
 Row = Incoming | BadRow | LeftOut
 
 
+def row_at(place: str, make: Callable[[], Row]) -> Row:
+    """Return the row that ``make`` returns, or a BadRow with the InvalidValue that it raises."""
+    try:
+        return make()
+    except InvalidValue as error:
+        return BadRow(place, str(error))
+
+
+def document_rows(document: Document, row: Callable[[Element], Row], missing: str) -> Iterator[Row]:
+    """Yield the rows of a document, and a BadRow if it is damaged or has no list of rows."""
+    try:
+        yield from map(row, document.elements())
+    except InvalidValue as error:
+        yield BadRow("file", str(error))
+        return
+    if not document.lists:
+        yield BadRow("file", missing)
+
+
 class Reader(Protocol):
     """Reads one format from the beginning of the stream."""
 
@@ -84,6 +104,30 @@ def first_text(row: Mapping[str, Any], *names: str) -> str | None:
     """
     texts = [row[name] for name in names if isinstance(row.get(name), str)]
     return next((text for text in texts if text.strip()), "" if texts else None)
+
+
+def memory_in(
+    place: str, row: Mapping[str, Any], *texts: str, but: tuple[str, ...] = (), **fields: Any
+) -> Row:
+    """Return the memory whose text is in one of the fields ``texts``.
+
+    The other fields become its extra ones, without those in ``but``.
+    """
+    content = first_text(row, *texts)
+    if content is None:
+        raise InvalidValue(f"has no text in {', '.join(texts)}")
+    if not content:
+        return LeftOut("blank")
+    tags, others = known_and_other_tags(row.get("tags"))
+    used = [name for name in texts if row.get(name) == content]
+    return Incoming(
+        place=place,
+        content=content,
+        tags=tags,
+        created_at=time_in(row),
+        extra=extra_of({**row, "tags": others}, but=(*used, *but)),
+        **fields,
+    )
 
 
 def plain_id(row: Mapping[str, Any], name: str = "id") -> str | None:

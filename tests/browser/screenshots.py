@@ -17,7 +17,7 @@ from flask_migrate import upgrade
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from refine import create_app
-from refine.embedded import EmbeddedServers
+from refine.embedded import owned_servers
 from refine.extensions import db
 from refine.settings import Settings
 from tests.browser.history import History, lived, platform_admin
@@ -55,7 +55,7 @@ def main(wanted: list[str]) -> None:
 @contextmanager
 def _installation(environ: dict[str, str]) -> Iterator[Flask]:
     settings = Settings.from_environ({**os.environ, **environ})
-    with EmbeddedServers(settings.data_dir, holder="screenshots"):
+    with owned_servers(settings.data_dir, holder="screenshots"):
         app = create_app(settings)
         with app.app_context():
             upgrade()

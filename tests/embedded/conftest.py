@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from refine.embedded import EmbeddedServers
+from refine.embedded import owned_servers
 
 from .processes import Script, eventually, processes_of
 
@@ -43,7 +43,7 @@ def data_dir(tmp_path: Path) -> Path:
 def first_start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder after a first start."""
     folder = tmp_path_factory.mktemp("first") / "data"
-    with EmbeddedServers(folder):
+    with owned_servers(folder):
         pass
     return folder
 

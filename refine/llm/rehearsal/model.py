@@ -138,7 +138,6 @@ def _previous_call(messages: list[Message]) -> list[Message]:
 
 
 def _offered_tools(body: dict[str, Any]) -> set[str]:
-    """Return the names of the tools that the request offers."""
     offered = body.get("tools")
     functions = [
         tool.get("function")

@@ -7,13 +7,13 @@ import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from refine.embedded import EmbeddedServers, servers_available
+from refine.embedded import owned_servers, servers_available
 from refine.errors import EmbeddedError
 
 
 def held(holder: str, data_dir: Path, *, postgres: bool) -> AbstractContextManager[object]:
     if holder == "up":
-        return EmbeddedServers(data_dir, postgres=postgres)
+        return owned_servers(data_dir, postgres=postgres)
     return servers_available(data_dir, postgres=postgres, valkey=True, holder=holder)
 
 

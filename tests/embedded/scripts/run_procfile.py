@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from refine.embedded import EmbeddedServers
+from refine.embedded import owned_servers
 from refine.supervisor import read_procfile, supervise
 
 
@@ -14,8 +14,8 @@ def started() -> None:
 
 
 def main(procfile: str, grace_seconds: str, data_dir: str = "") -> int:
-    servers = EmbeddedServers(Path(data_dir or "."), postgres=bool(data_dir), valkey=bool(data_dir))
-    with servers:
+    is_wanted = bool(data_dir)
+    with owned_servers(Path(data_dir or "."), postgres=is_wanted, valkey=is_wanted) as servers:
         return supervise(
             read_procfile(Path(procfile)),
             environ=os.environ,

@@ -159,6 +159,11 @@ class MemoryTask(Run, Base):
     # -- starting --------------------------------------------------------------------------------
 
     @property
+    def tokens_used(self) -> int:
+        """How many tokens the model read and wrote."""
+        return self.prompt_tokens + self.completion_tokens
+
+    @property
     def is_waiting_for_retry(self) -> bool:
         """Whether the task failed before and is queued again."""
         return self.status == "queued" and self.attempt > 1
