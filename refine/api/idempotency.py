@@ -48,7 +48,7 @@ def answer_once(token: ApiToken, view: Callable[[], Response], *, is_secret: boo
         raise
     kept = _without_secret(answer) if is_secret else answer
     db.session.get_one(IdempotencyKey, key_id).keep(
-        KeptAnswer(kept.status_code, kept.get_data(as_text=True), kept.mimetype, location=None)
+        KeptAnswer(kept.status_code, kept.get_data(as_text=True), kept.mimetype)
     )
     db.session.commit()
     return answer

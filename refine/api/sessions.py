@@ -75,27 +75,13 @@ class Sessions(Page):
     sessions: list[Session]
 
 
-class Effect(Resource):
-    """What an undo changed: memories by what became of them, and the ledger before and after."""
-
-    brought_back: int
-    discarded: int
-    rewritten: int
-    unprotected: int
-    retagged: int
-    memories_before: int
-    memories_after: int
-    mass_before: int
-    mass_after: int
-
-
 class Undone(Resource):
     """An undone session."""
 
     session: Session
     undone_before: bool
     """true: it was undone by an earlier request; nothing changed this time."""
-    effect: Effect
+    effect: time_machine.Effect
 
 
 @operation(
@@ -149,8 +135,5 @@ def undo(agent: Agent, session_id: uuid.UUID, body: EmptyBody) -> Response:
         raise Problem(404, "You have no such session.")
     done = time_machine.undo_own_last(session)
     db.session.commit()
-    return json_response(
-        Undone(
-            session=Session.of(session), undone_before=done.is_done, effect=Effect.of(done.effect)
-        )
-    )
+    shown = Session.of(session)
+    return json_response(Undone(session=shown, undone_before=done.is_done, effect=done.effect))

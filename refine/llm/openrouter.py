@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import requests
@@ -60,11 +61,7 @@ class Cancelled(Exception):
 class _Transient(ProviderError):
     """A fault that may be gone at the next attempt."""
 
-    def __init__(
-        self, message: str, *, kind: str, retry_after_seconds: float | None = None
-    ) -> None:
-        self.retry_after_seconds = retry_after_seconds
-        super().__init__(message, kind=kind)
+    retry_after_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -147,26 +144,24 @@ class OpenRouter:
         return json.loads(self._catalogue())["data"]
 
     def _catalogue(self) -> bytes:
-        def exchange() -> bytes:
-            return self._exchange("GET", "/models", _CATALOGUE_SECONDS)
-
+        exchange = partial(self._exchange, "GET", "/models", _CATALOGUE_SECONDS)
         return _within(_CATALOGUE_SECONDS, lambda: False, exchange)
 
     # -- one attempt ------------------------------------------------------------------------------
 
     def _ask(self, body: Any, seconds: float, is_cancelled: Callable[[], bool]) -> Reply:
-        def exchange() -> bytes:
-            return self._exchange("POST", "/chat/completions", seconds, body)
-
-        answer = _within(seconds, is_cancelled, exchange)
+        exchange = partial(self._exchange, "POST", "/chat/completions", seconds, body)
         try:
-            return parse_reply(answer)
+            return parse_reply(_within(seconds, is_cancelled, exchange))
         except Unusable as fault:
             raise _Transient(str(fault), kind=fault.kind) from None
 
     def _exchange(self, method: str, path: str, seconds: float, body: Any = None) -> bytes:
+        http = requests.Session()
+        # a .netrc would replace the bearer token, a proxy would see the ledger
+        http.trust_env = False
         try:
-            with self._http().request(
+            with http.request(
                 method,
                 f"{self.base_url}{path}",
                 json=body,
@@ -180,17 +175,8 @@ class OpenRouter:
         except requests.Timeout:
             raise _Transient("the model's server did not answer in time", kind="timeout") from None
         except requests.RequestException as fault:
-            raise _Transient(
-                f"the connection to {self.base_url} failed ({type(fault).__name__})",
-                kind="connection",
-            ) from None
-
-    @staticmethod
-    def _http() -> requests.Session:
-        http = requests.Session()
-        # a .netrc would replace the bearer token, a proxy would see the ledger
-        http.trust_env = False
-        return http
+            message = f"the connection to {self.base_url} failed ({type(fault).__name__})"
+            raise _Transient(message, kind="connection") from None
 
     def _headers(self) -> dict[str, str]:
         headers = {"Authorization": f"Bearer {self.api_key}", "User-Agent": "refine"}
@@ -203,23 +189,17 @@ class OpenRouter:
         tools: Sequence[dict[str, Any]],
         privacy: Privacy,
     ) -> dict[str, Any]:
-        body: dict[str, Any] = {
-            "model": model_id,
-            "messages": list(messages),
-            "max_tokens": MAX_OUTPUT_TOKENS,
-            "stream": False,
-        }
+        body: dict[str, Any] = {"model": model_id, "messages": list(messages)}
+        body |= {"max_tokens": MAX_OUTPUT_TOKENS, "stream": False}
         if tools:  # some servers refuse an empty list
             body |= {"tools": list(tools), "tool_choice": "auto"}
         if self.plain:
             return body
+        is_zdr = privacy.zero_data_retention
+        terms = {"data_collection": "deny", "require_parameters": True, "zdr": is_zdr}
         return {
             **body,
-            "provider": {
-                "data_collection": "deny",
-                "require_parameters": True,
-                "zdr": privacy.zero_data_retention,
-            },
+            "provider": terms,
             "plugins": [{"id": "context-compression", "enabled": False}],
             "session_id": privacy.session_id,
             "user": privacy.account_ref,
@@ -240,8 +220,8 @@ def _check_status(response: requests.Response) -> None:
     message = f"the model's server answered HTTP {status} ({_ADVICE.get(status, kind)})"
     if status not in _RETRIED_STATUS:
         raise ProviderError(message, kind=kind, http_status=status)
-    fault = _Transient(message, kind=kind, retry_after_seconds=_retry_after(response))
-    fault.http_status = status
+    fault = _Transient(message, kind=kind, http_status=status)
+    fault.retry_after_seconds = _retry_after(response)
     raise fault
 
 
@@ -275,9 +255,7 @@ def _within(seconds: float, is_cancelled: Callable[[], bool], work: Callable[[],
 
     threading.Thread(target=run, name="refine-llm-call", daemon=True).start()
     deadline = time.monotonic() + seconds
-    while True:
-        if is_cancelled():
-            raise Cancelled
+    while not is_cancelled():
         left = deadline - time.monotonic()
         try:
             outcome = done.get(timeout=max(0.0, min(left, _POLL_SECONDS)))
@@ -288,6 +266,7 @@ def _within(seconds: float, is_cancelled: Callable[[], bool], work: Callable[[],
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome
+    raise Cancelled
 
 
 def _pause_seconds(state: RetryCallState, deadline: float) -> float:

@@ -1,7 +1,6 @@
 """Parses replies of model servers, in every shape that providers were seen to send."""
 
 import json
-from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -43,10 +42,10 @@ def parse_reply(body: bytes) -> Reply:
         message=_for_history(message, tool_calls),
         text=_text(message.get("content")),
         tool_calls=tool_calls,
-        model=answer["model"] if isinstance(answer.get("model"), str) else None,
+        model=_string(answer.get("model")),
         is_cut=is_cut,
         usage=_usage(answer.get("usage")),
-        generation_id=answer["id"] if isinstance(answer.get("id"), str) else None,
+        generation_id=_string(answer.get("id")),
     )
 
 
@@ -54,9 +53,8 @@ def _parsed(body: bytes) -> dict[str, Any]:
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
-        raise Unusable(
-            "the model's server sent invalid or incomplete JSON", "invalid_reply"
-        ) from None
+        message = "the model's server sent invalid or incomplete JSON"
+        raise Unusable(message, "invalid_reply") from None
     if not isinstance(answer, dict):
         raise Unusable("the model's server sent JSON of another shape", "invalid_reply")
     return answer
@@ -76,8 +74,7 @@ def _choice(answer: dict[str, Any]) -> dict[str, Any]:
 
 def _refuse_altered_prompt(answer: dict[str, Any]) -> None:
     """An agent must not tidy text that a provider redacted or compressed on the way."""
-    metadata = answer.get("openrouter_metadata")
-    stages = metadata.get("pipeline") if isinstance(metadata, dict) else None
+    stages = _object(answer.get("openrouter_metadata")).get("pipeline")
     for stage in stages if isinstance(stages, list) else []:
         named = json.dumps(stage).casefold()
         if "guardrail" in named or "compress" in named:
@@ -101,32 +98,37 @@ def _tool_calls(message: dict[str, Any], *, is_cut: bool) -> tuple[ToolCall, ...
     calls: list[ToolCall] = []
     for position, call in enumerate(written if isinstance(written, list) else []):
         taken = [earlier.id for earlier in calls]
-        calls.append(_tool_call(call if isinstance(call, dict) else {}, position, taken, is_cut))
+        calls.append(_tool_call(_object(call), position, taken, is_cut))
     return tuple(calls)
 
 
 def _tool_call(call: dict[str, Any], position: int, taken: list[str], is_cut: bool) -> ToolCall:
-    given = call.get("id")
-    call_id = given if isinstance(given, str) and given else f"call_{position}"
-    problem = None
-    if given in taken:
-        problem = "the id of this tool call was already used in this answer"
+    problems = []
+    if call.get("id") in taken:
+        problems.append("the id of this tool call was already used in this answer")
+    call_id = _string(call.get("id")) or f"call_{position}"
     while call_id in taken:
         call_id += f"_{position}"
-    function = call.get("function")
-    function = function if isinstance(function, dict) else {}
-    name = function.get("name")
-    name = name if isinstance(name, str) else ""
     if is_cut:
-        problem = problem or "the answer was cut off at the output limit; send a shorter call"
+        problems.append("the answer was cut off at the output limit; send a shorter call")
+    function = _object(call.get("function"))
     arguments: dict[str, Any] = {}
     try:
         arguments = parse_arguments(function.get("arguments"))
     except InvalidValue as error:
-        problem = problem or str(error)
+        problems.append(str(error))
+    name = _string(function.get("name")) or ""
     if not name:
-        problem = problem or "a tool call must name a function"
-    return ToolCall(call_id, name, arguments, problem)
+        problems.append("a tool call must name a function")
+    return ToolCall(call_id, name, arguments, problems[0] if problems else None)
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _string(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _for_history(message: dict[str, Any], tool_calls: tuple[ToolCall, ...]) -> Message:
@@ -150,13 +152,9 @@ def _for_history(message: dict[str, Any], tool_calls: tuple[ToolCall, ...]) -> M
 
 
 def _call_for_history(raw: Any, call: ToolCall) -> dict[str, Any]:
-    function = raw.get("function") if isinstance(raw, dict) else None
-    arguments = function.get("arguments") if isinstance(function, dict) else None
-    is_valid = (
-        call.problem is None
-        and isinstance(arguments, str)
-        and arguments.strip() not in ("", "null")
-    )
+    arguments = _object(_object(raw).get("function")).get("arguments")
+    is_written = isinstance(arguments, str) and arguments.strip() not in ("", "null")
+    is_valid = call.problem is None and is_written
     if is_valid and raw.get("id") == call.id:
         return dict(raw)
     return {
@@ -167,11 +165,11 @@ def _call_for_history(raw: Any, call: ToolCall) -> dict[str, Any]:
 
 
 def _usage(usage: Any) -> Usage:
-    given: Mapping[str, Any] = usage if isinstance(usage, dict) else {}
-    details = given.get("prompt_tokens_details")
+    given = _object(usage)
+    details = _object(given.get("prompt_tokens_details"))
     return Usage(
         prompt_tokens=_count(given.get("prompt_tokens")),
-        cached_tokens=_count(details.get("cached_tokens") if isinstance(details, dict) else None),
+        cached_tokens=_count(details.get("cached_tokens")),
         completion_tokens=_count(given.get("completion_tokens")),
         cost_usd=_cost(given.get("cost")),
     )

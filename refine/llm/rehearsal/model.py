@@ -79,12 +79,13 @@ def answer(body: dict[str, Any]) -> dict[str, Any]:
         return error(400, fault)
     messages: list[Message] = body["messages"]
     message = _next_message(messages, _offered_tools(body))
+    finish_reason = "tool_calls" if "tool_calls" in message else "stop"
     return {
         "id": f"gen-rehearsal-{sha256(json.dumps(messages).encode()).hexdigest()[:16]}",
         "object": "chat.completion",
         "created": int(time.time()),
         "model": body["model"],
-        "choices": [{"index": 0, "message": message, "finish_reason": _finish_reason(message)}],
+        "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}],
         "usage": _usage(messages, message),
     }
 
@@ -112,10 +113,6 @@ def error(code: int, message: str) -> dict[str, Any]:
     return {"error": {"code": code, "message": message}}
 
 
-def _finish_reason(message: Message) -> str:
-    return "tool_calls" if "tool_calls" in message else "stop"
-
-
 def _usage(messages: list[Message], reply: Message) -> dict[str, Any]:
     prompt_tokens, completion_tokens = _tokens(messages), _tokens([reply])
     return {
@@ -138,13 +135,13 @@ def _previous_call(messages: list[Message]) -> list[Message]:
 
 
 def _offered_tools(body: dict[str, Any]) -> set[str]:
-    offered = body.get("tools")
-    functions = [
-        tool.get("function")
-        for tool in (offered if isinstance(offered, list) else [])
-        if isinstance(tool, dict)
-    ]
-    return {str(each.get("name")) for each in functions if isinstance(each, dict)}
+    tools = _dicts(body.get("tools"))
+    return {str(each.get("name")) for each in _dicts([tool.get("function") for tool in tools])}
+
+
+def _dicts(values: object) -> list[dict[str, Any]]:
+    listed = values if isinstance(values, list) else []
+    return [value for value in listed if isinstance(value, dict)]
 
 
 def _reply_in_conversation(messages: list[Message]) -> Message:
@@ -191,9 +188,18 @@ def _next_message(messages: list[Message], offered: set[str]) -> Message:
 
 
 def _ledger(messages: list[Message]) -> list[Entry]:
+    return _entries(messages, '{"id": ')
+
+
+def _finished_conversation(messages: list[Message]) -> list[Entry]:
+    return _entries(messages, '{"role": ')
+
+
+def _entries(messages: list[Message], start: str) -> list[Entry]:
+    """Return the memories or messages of the request, which come one per line."""
     # only "\n" ends a line: JSON may contain other Unicode line breaks unescaped
     lines = _texts(_opening(messages), "user").split("\n")
-    entries = (_entry(line) for line in lines if line.startswith('{"id": '))
+    entries = (_entry(line) for line in lines if line.startswith(start))
     return [entry for entry in entries if entry]
 
 
@@ -209,17 +215,7 @@ def _text(message: Message) -> str:
     content = message.get("content")
     if isinstance(content, str):
         return content
-    parts = content if isinstance(content, list) else []
-    return "\n".join(
-        str(part["text"]) for part in parts if isinstance(part, dict) and "text" in part
-    )
-
-
-def _finished_conversation(messages: list[Message]) -> list[Entry]:
-    """Return the messages of a finished conversation, which come one per line."""
-    lines = _texts(_opening(messages), "user").split("\n")
-    entries = (_entry(line) for line in lines if line.startswith('{"role": '))
-    return [entry for entry in entries if entry]
+    return "\n".join(str(part["text"]) for part in _dicts(content) if "text" in part)
 
 
 def _saves(conversation: list[Entry]) -> list[Step]:
@@ -267,9 +263,8 @@ def _plan(ledger: list[Entry], style: str) -> list[Step]:
 
 
 def _locked(entry: Entry) -> bool:
-    return bool(entry.get("constitutional")) or any(
-        tag in _LOCKED_TAGS for tag in entry.get("tags", [])
-    )
+    has_locked_tag = any(tag in _LOCKED_TAGS for tag in entry.get("tags", []))
+    return bool(entry.get("constitutional")) or has_locked_tag
 
 
 def _plain_repeats(entries: list[Entry]) -> list[list[Entry]]:
@@ -306,12 +301,8 @@ def _next_step(
 
 
 def _calling(tool: str, arguments: Step, number: int) -> Message:
-    written = json.dumps(arguments, ensure_ascii=False)
-    call = {
-        "id": f"call_{number}",
-        "type": "function",
-        "function": {"name": tool, "arguments": written},
-    }
+    function = {"name": tool, "arguments": json.dumps(arguments, ensure_ascii=False)}
+    call = {"id": f"call_{number}", "type": "function", "function": function}
     return {"role": "assistant", "content": None, "tool_calls": [call]}
 
 

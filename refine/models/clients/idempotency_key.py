@@ -37,7 +37,6 @@ class KeptAnswer:
     status: int
     body: str
     media_type: str | None
-    location: str | None
 
 
 class IdempotencyKey(Base):
@@ -100,8 +99,8 @@ class IdempotencyKey(Base):
         """Return the stored answer; None while there is none."""
         if self.sealed_answer is None:
             return None
-        opened = _data_key(self.token).open(self.sealed_answer, _ANSWER_CONTEXT)
-        return KeptAnswer(**json.loads(opened))
+        kept = json.loads(_data_key(self.token).open(self.sealed_answer, _ANSWER_CONTEXT))
+        return KeptAnswer(kept["status"], kept["body"], kept["media_type"])
 
     @classmethod
     def delete_expired(cls, at: datetime) -> int:

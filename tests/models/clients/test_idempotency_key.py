@@ -11,7 +11,7 @@ from refine.models import ApiToken, IdempotencyKey
 from refine.models.clients.idempotency_key import KEPT_FOR, KeptAnswer
 from tests import factories
 
-ANSWER = KeptAnswer(201, '{"content": "ü🦉"}', "application/json", "/api/v1/memories/7")
+ANSWER = KeptAnswer(201, '{"content": "ü🦉"}', "application/json")
 
 
 def token_of_agent():
