@@ -22,10 +22,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Fault:
-    """An HTTP status and headers, and a detail where there is one that may be shown.
-
-    ``log`` is the event to log and its cause; None for what is not worth a line.
-    """
+    """What to answer; ``log`` is the event to log and its cause, None if it is not worth a line."""
 
     status: int
     detail: str | None = None

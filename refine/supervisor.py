@@ -24,10 +24,7 @@ _WAKE_SECONDS = 1.0  # signals wake us up; this is in case one is lost
 
 
 def read_procfile(path: Path) -> dict[str, str]:
-    """Return the commands of a Procfile by process name, in order.
-
-    Raises SettingsError if the file is missing, has no process, or has one name twice.
-    """
+    """Return the commands of a Procfile by process name, in order; SettingsError for a bad file."""
     try:
         lines = _PROCESS.findall(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -50,14 +47,11 @@ def supervise(
     on_started: Callable[[], None] | None = None,
     output: TextIO | None = None,
 ) -> int:
-    """Run the commands and show their output, each line prefixed with the process's name.
+    """Run the commands from the main thread, each line of output prefixed with the process's name.
 
-    Returns 0 after SIGINT, SIGTERM or SIGHUP, and 1 if a process or an embedded server ended by
-    itself. All processes have ended by then: they get SIGTERM, the grace period, then SIGKILL; a
-    second Ctrl-C kills at once. The embedded servers keep running for whoever started them.
-
-    Call it from the main thread. The shell runs each command with ``exec``, so write variables as
-    ``env NAME=value command``. ``output`` defaults to standard output.
+    Returns 0 after SIGINT, SIGTERM or SIGHUP, 1 if a process or one of the ``servers`` ended. All
+    processes have ended by then: by SIGTERM, after the grace period or a second Ctrl-C by SIGKILL.
+    The shell runs each command with ``exec``: write variables as ``env NAME=value command``.
     """
     with _stop_signals() as signals:
         run = _Processes(servers, signals, _Output([*commands, "refine"], output or sys.stdout))

@@ -6,7 +6,7 @@ written, nothing is returned. What is returned are plain values, none of which c
 """
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeVar
@@ -22,6 +22,7 @@ from refine.models.agent import PROMPTS
 from refine.rules.content import bounded_text
 
 T = TypeVar("T")
+Kept = TypeVar("Kept", AuditLog, RefinementSession)
 What = Literal["memories", "export", "search", "audit_record", "session", "prompts"]
 
 MAX_SEARCHED_CHARACTERS = 200
@@ -67,7 +68,6 @@ class OpenMemory:
 
     @property
     def discarded(self) -> bool:
-        """Whether it was discarded."""
         return self.discarded_at is not None
 
 
@@ -122,10 +122,7 @@ def live_grants(user: User) -> list[LiveGrant]:
 
 def words_of(grant: AccessGrant) -> GrantWords:
     """Return what its user wrote about an access: for themselves, and the account's admins."""
-    return GrantWords(
-        _unsealed(lambda: grant.purpose),
-        _unsealed(lambda: grant.closing_note),
-    )
+    return GrantWords(_unsealed(lambda: grant.purpose), _unsealed(lambda: grant.closing_note))
 
 
 # -- what an agent keeps, under its grant ---------------------------------------------------------
@@ -134,10 +131,7 @@ def words_of(grant: AccessGrant) -> GrantWords:
 def memories(grant_id: uuid.UUID, user: User, ids: Sequence[int]) -> list[OpenMemory]:
     """Return these memories of the agent, in this order; another agent's ids are left out."""
     held = _held(grant_id, user)
-    wanted = select(AgentMemory).where(
-        AgentMemory.agent_id == held.agent_id, AgentMemory.id.in_(list(ids))
-    )
-    found = {memory.id: _open(memory) for memory in db.session.scalars(wanted)}
+    found = {memory.id: _open(memory) for memory in _memories_of(held, ids)}
     shown = [found[id_] for id_ in ids if id_ in found]
     return _seen(held, "memories", shown, ids=[memory.id for memory in shown])
 
@@ -145,12 +139,9 @@ def memories(grant_id: uuid.UUID, user: User, ids: Sequence[int]) -> list[OpenMe
 def contents(grant_id: uuid.UUID, user: User, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
     """Return ``content`` and ``extra`` of these memories by id, as a full export has them."""
     held = _held(grant_id, user)
-    wanted = select(AgentMemory).where(
-        AgentMemory.agent_id == held.agent_id, AgentMemory.id.in_(list(ids))
-    )
     shown = {
         memory.id: {"content": memory.content, "extra": memory.extra}
-        for memory in db.session.scalars(wanted)
+        for memory in _memories_of(held, ids)
     }
     return _seen(held, "export", shown, ids=sorted(shown))
 
@@ -164,10 +155,9 @@ def search(
     rows: int,
     after_id: int | None = None,
 ) -> Found:
-    """Return the first of those memories ``among`` that say ``text``, whatever its case.
+    """Return a page of the memories ``among`` that say ``text``, whatever its case.
 
-    ``after_id`` is the last memory of the page before. InvalidValue for a text of another length
-    than 1 to 200 characters.
+    ``after_id`` is the last memory of the page before. InvalidValue beyond 1 to 200 characters.
     """
     wanted = bounded_text(text, field="search", limit=MAX_SEARCHED_CHARACTERS).casefold()
     held = _held(grant_id, user)
@@ -188,11 +178,7 @@ def search(
 def record(grant_id: uuid.UUID, user: User, record_id: int) -> OpenRecord:
     """Return the sealed part of one of the agent's records."""
     held = _held(grant_id, user)
-    looked_at = db.session.scalar(
-        select(AuditLog).where(AuditLog.id == record_id, AuditLog.agent_id == held.agent_id)
-    )
-    if looked_at is None:
-        raise NoAccess("this record is not one of the agent's")
+    looked_at = _of_agent(held, AuditLog, record_id)
     sealed = looked_at.sealed
     texts = {name: text for name, text in sealed.items() if isinstance(text, str)}
     images = sealed.get("memories", [])
@@ -204,13 +190,7 @@ def record(grant_id: uuid.UUID, user: User, record_id: int) -> OpenRecord:
 def session(grant_id: uuid.UUID, user: User, session_id: uuid.UUID) -> OpenSession:
     """Return what the agent said in one of its sessions."""
     held = _held(grant_id, user)
-    looked_at = db.session.scalar(
-        select(RefinementSession).where(
-            RefinementSession.id == session_id, RefinementSession.agent_id == held.agent_id
-        )
-    )
-    if looked_at is None:
-        raise NoAccess("this session is not one of the agent's")
+    looked_at = _of_agent(held, RefinementSession, session_id)
     shown = OpenSession(looked_at.consent_reply, looked_at.summary)
     return _seen(held, "session", shown, session_id=str(session_id), ids=[])
 
@@ -236,6 +216,18 @@ def _held(grant_id: uuid.UUID, user: User) -> AccessGrant:
     if held is None:
         raise NoAccess("your access to these memories has ended, or never began")
     return held
+
+
+def _memories_of(held: AccessGrant, ids: Sequence[int]) -> Iterable[AgentMemory]:
+    wanted = AgentMemory.agent_id == held.agent_id, AgentMemory.id.in_(list(ids))
+    return db.session.scalars(select(AgentMemory).where(*wanted))
+
+
+def _of_agent(held: AccessGrant, model: type[Kept], id_: object) -> Kept:
+    found = db.session.get(model, id_)
+    if found is None or found.agent_id != held.agent_id:
+        raise NoAccess("this is not one of the agent's")
+    return found
 
 
 def _seen(held: AccessGrant, what: What, shown: T, **record: Any) -> T:

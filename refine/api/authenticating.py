@@ -12,10 +12,7 @@ _KINDS: dict[TokenKind, str] = {"agent": "an agent token", "platform": "a platfo
 
 
 def authenticate(kind: TokenKind) -> ApiToken:
-    """Return the request's token if it is valid and of this kind, and commit that it was used.
-
-    Raises Problem: 401 without a valid token, 403 where the token may not do this.
-    """
+    """Return the request's token and commit that it was used; Problem 401 or 403 otherwise."""
     token = _valid_token()
     if token.kind != kind:
         raise Problem(403, f"This operation needs {_KINDS[kind]}.")

@@ -86,10 +86,7 @@ def _replay(taken: IdempotencyKey) -> Response:
 
 
 def _without_secret(answer: Response) -> Response:
-    """Return what to keep of a minted token: which one it was, so that it can be revoked.
-
-    The token itself is shown once and stored as a hash; it is not kept for a day, not even sealed.
-    """
+    """Return what to keep of a minted token, which is shown once: its id, to revoke it by."""
     minted: Any = answer.json
     return problem(
         409,

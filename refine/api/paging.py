@@ -37,11 +37,7 @@ class Page(Resource):
 def page_response(
     page: type[Page], rows: Select[Any], query: PageQuery, resource: Callable[..., Resource]
 ) -> Response:
-    """Return the requested page of an ordered query, with ``resource`` called for each row.
-
-    Raises InvalidValue for a cursor that does not fit; whether it fits its columns only the
-    database can tell.
-    """
+    """Return a page of an ordered query, a ``resource`` for each row; InvalidValue for a cursor."""
     try:
         found = select_page(db.session(), rows, per_page=query.limit, page=query.cursor)
     except (InvalidPage, BadBookmark, csv.Error, ValueError, SQLAlchemyError) as error:

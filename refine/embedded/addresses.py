@@ -17,10 +17,7 @@ _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
 
 
 def database_url(data_dir: Path) -> str:
-    """Return the SQLAlchemy URL of this data folder's PostgreSQL, running or not.
-
-    The port is part of the socket's name; it is given so that PGPORT does not change it.
-    """
+    """Return the SQLAlchemy URL of this data folder's PostgreSQL; its port overrides PGPORT."""
     return f"postgresql+psycopg://refine@/refine?host={socket_dir(data_dir)}&port=5432"
 
 
@@ -30,10 +27,9 @@ def redis_url(data_dir: Path) -> str:
 
 
 def socket_dir(data_dir: Path) -> Path:
-    """Return the folder of both sockets: in the data folder if its path is short and plain.
+    """Return the folder of both sockets, in the data folder if its path is short and plain.
 
-    Otherwise it is in the temporary directory, named after the user and the data folder. Raises
-    EmbeddedError if somebody else has put something there. Creates nothing.
+    Otherwise a temporary one of the user's; EmbeddedError if somebody else has put it there.
     """
     data_dir = data_dir.resolve()
     inside = data_dir / "run"

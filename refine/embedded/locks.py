@@ -98,14 +98,12 @@ class ServerLock:
             return self._closing
 
     def disown(self) -> None:
-        """For the owner, after the server has stopped.
-
-        USERS is released last: a new user must not find the old owner, or it would trust it.
-        """
+        """For the owner, after the server has stopped."""
         with self._guard:
             self._write("")
             self._unlock(_READY)
             self._unlock(_OWNER)
+            # last, or a new user would find the old owner and trust it
             if not self._users:
                 self._unlock(_USERS)
             self._owned = self._ready = self._closing = False

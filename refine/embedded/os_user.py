@@ -20,10 +20,7 @@ class OsUser:
     gid: int
 
     def command_prefix(self) -> list[str]:
-        """Return a command that runs the next one as this user, who may enter closed parents.
-
-        It sets the parent-death signal again, because changing the user clears it.
-        """
+        """Return a command that runs the next one as this user, who may enter closed parents."""
         capabilities = "-all,+dac_override"
         return [
             _setpriv(),
@@ -33,15 +30,13 @@ class OsUser:
             f"--inh-caps={capabilities}",
             f"--ambient-caps={capabilities}",
             f"--bounding-set={capabilities}",
+            # again, as changing the user clears it
             "--pdeathsig=INT",
         ]
 
 
 def postgres_user(cluster: Path) -> OsUser | None:
-    """Return the owner of the cluster; for a new one our own system user, or else ``nobody``.
-
-    None if we are not root: then the user cannot and need not be changed.
-    """
+    """Return the cluster's owner, or a user for a new one; None if we are not root."""
     if os.geteuid() != 0:
         return None
     if cluster.exists() and cluster.stat().st_uid != 0:

@@ -68,10 +68,7 @@ _SILENT_ABOUT_ROWS = {
 
 
 def start(data_dir: Path) -> subprocess.Popen[bytes]:
-    """Start PostgreSQL for this data folder, with cluster and database; return when it is ready.
-
-    Raises EmbeddedError if there are no binaries, or as ``await_ready`` does.
-    """
+    """Start PostgreSQL, with a new cluster if need be; return when ready, or EmbeddedError."""
     binaries = _binaries()
     cluster = data_dir / "postgres"
     os_user = postgres_user(cluster)
@@ -98,10 +95,8 @@ def _binaries() -> Path:
 
 
 def _clear_leftovers(data_dir: Path, cluster: Path) -> None:
-    """Stop what a killed owner left running, and remove files that would prevent a start.
-
-    PostgreSQL takes any process with the recorded pid for itself, even a zombie or an editor.
-    """
+    """Stop what a killed owner left running, and remove files that would prevent a start."""
+    # PostgreSQL takes any process with the recorded pid for itself, even a zombie or an editor
     pid = recorded_pid(cluster / "postmaster.pid")
     if pid is not None:
         stop_leftover(pid, f" -D {cluster} ", signal.SIGINT)

@@ -19,10 +19,7 @@ def make_private(folder: Path) -> None:
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Raise EmbeddedError if the folder exists but is not a private folder of this user.
-
-    Anybody could have put a folder, or a link to one, into the temporary directory first.
-    """
+    """Raise EmbeddedError for a folder of somebody else, who may have guessed its name."""
     try:
         found = folder.lstat()
     except FileNotFoundError:

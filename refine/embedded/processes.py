@@ -26,10 +26,7 @@ _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def dies_with_parent(death_signal: signal.Signals) -> Callable[[], None] | None:
-    """Return a ``preexec_fn`` that has the kernel send the signal when we die; None if not Linux.
-
-    "We" is the thread that starts the child, so start children from the main thread.
-    """
+    """Return a ``preexec_fn``: the child gets the signal when its parent thread ends (on Linux)."""
     if _libc is None:
         return None
     libc, parent = _libc, os.getpid()
@@ -45,10 +42,7 @@ def dies_with_parent(death_signal: signal.Signals) -> Callable[[], None] | None:
 def start_server(
     arguments: Sequence[str | Path], log: Path, *, death_signal: signal.Signals
 ) -> subprocess.Popen[bytes]:
-    """Start a server in its own session, out of reach of Ctrl-C, with its output in the log.
-
-    Its environment is empty except for the path: an odd locale or PGOPTIONS must not reach it.
-    """
+    """Start a server in its own session, out of reach of Ctrl-C, with its output in the log."""
     with log.open("ab") as output:
         return subprocess.Popen(  # noqa: S603 - our own binaries, no shell
             [str(argument) for argument in arguments],
@@ -56,6 +50,7 @@ def start_server(
             stdout=output,
             stderr=output,
             cwd="/",
+            # almost empty: an odd locale or PGOPTIONS must not reach it
             env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"},
             start_new_session=True,
             preexec_fn=dies_with_parent(death_signal),
@@ -100,11 +95,7 @@ def stop_server(process: subprocess.Popen[bytes], *stop_signals: signal.Signals)
 
 
 def stop_leftover(pid: int, mark: str, stop_signal: signal.Signals) -> None:
-    """Stop the server that a killed owner left running, if ``pid`` is still that server.
-
-    ``mark`` is a unique part of the server's command line: the pid, read from a file, may belong to
-    another process by now.
-    """
+    """Stop a killed owner's server, if ``pid`` still has ``mark`` in its command line."""
     if mark not in command_line(pid):
         return
     with contextlib.suppress(ProcessLookupError):

@@ -10,11 +10,9 @@ from refine.errors import SettingsError
 
 
 def kept_secret(data_dir: Path, name: str, make: Callable[[], str]) -> str:
-    """Return the secret in the file ``name`` of the data folder; create it if there is none.
+    """Return the secret in a file of the data folder, created if there is none; safe in parallel.
 
-    The file has mode 0600 whatever the umask. Concurrent processes all get the same secret, though
-    each may call ``make``. Raises SettingsError for an empty file: a new secret could not open what
-    the old one sealed.
+    SettingsError for an empty file: a new secret could not open what the old one sealed.
     """
     path = data_dir / name
     if not path.exists():

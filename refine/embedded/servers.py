@@ -46,10 +46,9 @@ def owned_servers(
 ) -> AbstractContextManager[Processes]:
     """Own the servers of a data folder in a ``with`` block; it yields their processes by name.
 
-    For ``refine up``, from the main thread. Another owner gets ``wait_seconds`` to end, and one
-    second if it has the same ``holder`` name, in case it is just ending. Raises AlreadyRunning if
-    they stay owned, EmbeddedError if one cannot run. At the end it waits until no other process
-    uses them, unless interrupted, and stops them.
+    For ``refine up``, from the main thread. Another owner gets ``wait_seconds`` to end, one of the
+    same ``holder`` name a second. Raises AlreadyRunning or EmbeddedError. At the end it waits for
+    other users of the servers, unless interrupted.
     """
     return _held(
         data_dir.resolve(),
@@ -61,11 +60,7 @@ def owned_servers(
 def servers_available(
     data_dir: Path, *, postgres: bool, valkey: bool, holder: str
 ) -> AbstractContextManager[Processes]:
-    """Use running servers within a ``with`` block, or own them for as long; may be nested.
-
-    For every command but ``refine up``, which ``holder`` names. Raises EmbeddedError if a server
-    cannot run.
-    """
+    """Use running servers in a ``with`` block, or own them; EmbeddedError if one cannot run."""
     return _held(
         data_dir.resolve(),
         _wanted(postgres=postgres, valkey=valkey),
@@ -161,10 +156,7 @@ def _running(kind: _Kind, data_dir: Path, lock: ServerLock) -> Iterator[Popen[by
 
 @contextmanager
 def _waiting_for_users(owned: list[ServerLock]) -> Iterator[None]:
-    """At the end, wait until there are no users, and admit no more.
-
-    Last server first: its users may still ask for the one before.
-    """
+    """At the end, wait until nobody uses them, last server first: its users may need the other."""
     try:
         yield
     finally:

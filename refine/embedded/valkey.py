@@ -29,10 +29,7 @@ _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def start(data_dir: Path) -> subprocess.Popen[bytes]:
-    """Start Valkey for this data folder and return when it answers.
-
-    Raises EmbeddedError if there is no binary, or as ``await_ready`` does.
-    """
+    """Start Valkey for this data folder; return when it answers, or raise EmbeddedError."""
     binary = _binary()
     folder = data_dir / "valkey"
     make_private(folder)

@@ -21,10 +21,7 @@ def known_models(model_id: str, settings: Settings) -> frozenset[str] | None:
 
 @contextmanager
 def client_for(model_id: str, settings: Settings) -> Iterator[OpenRouter]:
-    """Yield a client for the model: the rehearsal server's, or the configured provider's.
-
-    Raises ProviderError if the model needs a key and none is set.
-    """
+    """Yield a client for the model; ProviderError if it needs a key and none is set."""
     if model_id.startswith(rehearsal.MODEL_PREFIX):
         with rehearsal.serving() as base_url:
             yield OpenRouter(base_url, api_key="rehearsal")

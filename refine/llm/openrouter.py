@@ -129,10 +129,7 @@ class OpenRouter:
             return None
 
     def problem(self) -> str | None:
-        """Return why the server cannot be used (unreachable, or the key is refused), or None.
-
-        Other errors are not a problem: not every server has a list of models.
-        """
+        """Return why the server cannot be used, or None; it need not have a list of models."""
         try:
             self._catalogue()
         except ProviderError as fault:

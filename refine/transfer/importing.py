@@ -26,10 +26,7 @@ Read = Callable[[], Iterable[Row]]
 
 
 def check(read: Read, *, memory_type: str = "core") -> Report:
-    """Return how many of the rows could be imported, into whatever agent.
-
-    No agent's memories are compared, so the report reveals nothing about them.
-    """
+    """Return how many rows could be imported, into any agent: nobody's memories are compared."""
     report = Report()
     for pieces in good_rows(read(), memory_type, report):
         for piece in pieces:

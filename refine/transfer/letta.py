@@ -27,11 +27,7 @@ _AGENTS: Place = ("agents", None, "block_ids")
 
 
 def read(stream: BinaryIO) -> Iterator[Row]:
-    """Yield the blocks or passages of a file.
-
-    A file of several agents is refused unless they share all their blocks: nobody could tell later
-    whose memories they are.
-    """
+    """Yield the blocks or passages of a file; agents that do not share their blocks are refused."""
     if not _is_of_one_agent(stream):
         yield BadRow("file", "holds several agents with their own blocks; export a single agent")
         return

@@ -98,10 +98,7 @@ class Reader(Protocol):
 
 
 def first_text(row: Mapping[str, Any], *names: str) -> str | None:
-    """Return the first of the fields that holds text which is not blank.
-
-    "" if all texts are blank, None if no field holds text.
-    """
+    """Return the first text that is not blank; "" if all are, None if no field holds text."""
     texts = [row[name] for name in names if isinstance(row.get(name), str)]
     return next((text for text in texts if text.strip()), "" if texts else None)
 
@@ -109,10 +106,7 @@ def first_text(row: Mapping[str, Any], *names: str) -> str | None:
 def memory_in(
     place: str, row: Mapping[str, Any], *texts: str, but: tuple[str, ...] = (), **fields: Any
 ) -> Row:
-    """Return the memory whose text is in one of the fields ``texts``.
-
-    The other fields become its extra ones, without those in ``but``.
-    """
+    """Return the memory in one of the fields ``texts``; all others but ``but`` become extra."""
     content = first_text(row, *texts)
     if content is None:
         raise InvalidValue(f"has no text in {', '.join(texts)}")
@@ -162,10 +156,7 @@ def known_and_other_tags(tags: object) -> tuple[tuple[str, ...], Any]:
 
 
 def extra_of(fields: Mapping[str, Any], *, but: Iterable[str] = ()) -> str | None:
-    """Return the fields that Refine has no column for as JSON, to be sealed; None if none are left.
-
-    Vectors and fields that may hold a secret are dropped.
-    """
+    """Return other fields as JSON to be sealed, or None; vectors and secrets are dropped."""
     kept = _without_secrets({name: value for name, value in fields.items() if name not in set(but)})
     kept = {name: value for name, value in kept.items() if value not in (None, [], {}, "")}
     if not kept:

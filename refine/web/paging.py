@@ -23,10 +23,7 @@ class Page:
 
 
 def page_of(query: Select[Any], *, rows: int = PAGE_ROWS, name: str = "page") -> Page:
-    """Return the page that the URL's ``name`` asks for; the query's order must be unique.
-
-    A bookmark that does not fit the order is a 400; some show only when the database is asked.
-    """
+    """Return the page that the URL's ``name`` asks for, or 400; the query needs a unique order."""
     bookmark = request.args.get(name) or None
     try:
         found = select_page(db.session(), query, per_page=rows, page=bookmark)

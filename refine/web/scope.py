@@ -50,10 +50,7 @@ def zone() -> ZoneInfo:
 
 
 def account_ids() -> Select[int]:
-    """Return a query for the ids of the accounts that this page shows.
-
-    All that the user may see, or only the one that the URL's ``account`` names.
-    """
+    """Return a query for the accounts of this page: all that the user may see, or the URL's one."""
     visible = select(Account.id)
     if not user().site_admin:
         return visible.where(Account.id == user().account_id)

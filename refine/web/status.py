@@ -18,10 +18,7 @@ def healthz() -> Response:
 @pages.get("/readyz")
 @public
 def readyz() -> tuple[Response, int]:
-    """Answer 200 if database, migrations, keys and Redis are available, else 503; name each state.
-
-    With a stopped clock the status is ``degraded`` but ready: pages and API still work.
-    """
+    """Answer 200 if all that Refine needs is available, or 503; a stopped clock is ``degraded``."""
     found = checks(current_app)
     ready = all(check.is_ok for check in found)
     found += [clock_check()] if ready else []

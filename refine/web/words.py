@@ -172,10 +172,7 @@ def day(on: datetime | date) -> str:
 
 
 def ago(at: datetime | None) -> str:
-    """Say roughly how long ago an instant was, or in how long it will be; empty for None.
-
-    Shown beside the absolute time, never instead of it.
-    """
+    """Say roughly how long ago an instant was, or in how long it will be; empty for None."""
     return "" if at is None else quantities.ago(clock.now() - at)
 
 

@@ -17,10 +17,7 @@ _SHUTDOWN_POLL_SECONDS = 0.05
 
 @contextmanager
 def serving() -> Iterator[str]:
-    """Serve the rehearsal model on a free port of 127.0.0.1 and yield its base URL.
-
-    The URL ends in ``/v1``. A daemon thread serves until the block ends; nothing is logged.
-    """
+    """Serve the rehearsal model on loopback until the block ends; yield its URL, with ``/v1``."""
     server = _Server(("127.0.0.1", 0), _Handler)
     thread = threading.Thread(
         target=server.serve_forever, args=(_SHUTDOWN_POLL_SECONDS,), name="rehearsal", daemon=True
