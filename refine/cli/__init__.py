@@ -13,8 +13,7 @@ from refine.cli.bench import bench
 from refine.cli.database import db
 from refine.cli.doctor import doctor
 from refine.cli.keys import keys
-from refine.cli.reflecting import reflect
-from refine.cli.sessions import run, sweep
+from refine.cli.sessions import reflect, run, sweep
 from refine.cli.time_machine import restore, undo
 from refine.cli.transfer import export, import_
 from refine.cli.up import up

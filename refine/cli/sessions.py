@@ -1,4 +1,4 @@
-"""Sessions by hand: run one and watch it, or queue those that are due."""
+"""Sessions and reflections by hand: run one and watch it, or queue those that are due."""
 
 import signal
 
@@ -11,8 +11,9 @@ from refine.cli.context import application
 from refine.cli.output import console, table
 from refine.jobs import runs, stopping
 from refine.llm.rehearsal import MODEL_PREFIX
-from refine.models import MAX_MUTATIONS, Agent, RefinementSession
+from refine.models import MAX_MUTATIONS, Agent, MemoryTask, RefinementSession
 from refine.refinement.loop import Event, refine
+from refine.remembering.running import remember
 
 
 @click.command()
@@ -42,6 +43,35 @@ def sweep() -> None:
     with application("sweep"):
         rows = [(agent.id, agent.name, outcome) for agent, outcome in runs.sweep()]
         table(("id", "agent", "outcome"), rows, empty="no agents")
+
+
+@click.command()
+@click.argument("agent_reference", metavar="AGENT")
+def reflect(agent_reference: str) -> None:
+    """Have AGENT (id or name) reflect on its journal of the last week now.
+
+    It may promote entries to core memories. Works even if the agent has not turned on daily
+    reflection. Prints figures, never memory content. Exit code 1 only if the reflection failed.
+    """
+    with application("reflect"):
+        agent = Agent.named(agent_reference)
+        with stopping.handle_stop_signals(signal.SIGINT, signal.SIGTERM):
+            # committed only when it is claimed, so that no worker takes it
+            task = MemoryTask.reflect(agent, "cli")
+            ended = remember(task.id, settings.current(), is_stopping=stopping.stop_requested)
+            was_stopped = stopping.stop_requested()
+        if ended is None:
+            waiting = "another task of this agent is running; a worker will run the reflection"
+            console.print("stopped before it began; nothing was asked" if was_stopped else waiting)
+            return
+        if task.status == "failed":
+            raise click.ClickException(f"the reflection failed: {task.end_reason}")
+        reason = f" ({task.end_reason})" if task.end_reason else ""
+        console.print(
+            f"{agent.name} (agent {agent.id}): reflection {task.status}{reason}, "
+            f"{task.memories_kept} promoted; {task.llm_calls} calls, {task.prompt_tokens:,} prompt "
+            f"tokens, {task.completion_tokens:,} completion tokens, ${task.cost_usd:.4f}"
+        )
 
 
 def _run_here(agent: Agent) -> int:
@@ -93,9 +123,8 @@ class _Progress:
         self._line("exact duplicates", f"{event.facts['removed']} removed")
 
     def _snapshot(self, event: Event, session: RefinementSession) -> None:
-        batch = (
-            f", {event.facts['shown_memories']} of them shown" if event.facts["is_batch"] else ""
-        )
+        shown = f", {event.facts['shown_memories']} of them shown"
+        batch = shown if event.facts["is_batch"] else ""
         self._line(
             "ledger",
             f"{session.memories_before} memories{batch}, {session.mass_before:,} tokens; "

@@ -34,23 +34,20 @@ _BACKOFF_SECONDS = (0.5, 2.0)
 _RETRIED_STATUS = frozenset({408, 429, *range(500, 600)})
 _NO_CATALOGUE = (ProviderError, ValueError, LookupError, TypeError, RecursionError)
 
-_STATUS_KINDS = {
-    400: "invalid_request",
-    401: "unauthorized",
-    402: "out_of_credit",
-    403: "forbidden",
-    404: "no_endpoint",
-    408: "timeout",
-    413: "too_large",
-    422: "invalid_request",
-    429: "rate_limited",
-}
-_ADVICE = {
-    401: "check OPENROUTER_API_KEY",
-    402: "the key has no credit left",
-    403: "the key may not use this model, or a filter refused the request",
-    404: "no provider serves this model with tools under the account's privacy settings",
-    413: "the request is larger than the provider takes",
+# The kind of error of a status, and what to do about it.
+_STATUSES = {
+    400: ("invalid_request", None),
+    401: ("unauthorized", "check OPENROUTER_API_KEY"),
+    402: ("out_of_credit", "the key has no credit left"),
+    403: ("forbidden", "the key may not use this model, or a filter refused the request"),
+    404: (
+        "no_endpoint",
+        "no provider serves this model with tools under the account's privacy settings",
+    ),
+    408: ("timeout", None),
+    413: ("too_large", "the request is larger than the provider takes"),
+    422: ("invalid_request", None),
+    429: ("rate_limited", None),
 }
 
 
@@ -213,8 +210,9 @@ def _check_status(response: requests.Response) -> None:
     if status == requests.codes.ok:
         return
     # without the body: providers echo prompts in their errors
-    kind = _STATUS_KINDS.get(status, "provider_error" if status >= 500 else "refused")
-    message = f"the model's server answered HTTP {status} ({_ADVICE.get(status, kind)})"
+    unlisted = "provider_error" if status >= 500 else "refused"
+    kind, advice = _STATUSES.get(status, (unlisted, None))
+    message = f"the model's server answered HTTP {status} ({advice or kind})"
     if status not in _RETRIED_STATUS:
         raise ProviderError(message, kind=kind, http_status=status)
     fault = _Transient(message, kind=kind, http_status=status)

@@ -6,7 +6,7 @@ imported once is recognized by its id at the source, or by its content.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import select
 
@@ -60,7 +60,7 @@ def import_memories(
     db.session.commit()  # no transaction is held open while rows are read
     if strict:
         refuse_bad_rows(read(), memory_type)
-    writer = _BatchWriter(agent, source, user, report, dry_run=dry_run)
+    writer = _BatchWriter(agent, source, user, report, dry_run)
     for batch in _batched(good_rows(read(), memory_type, report)):
         writer.add(batch)
         progress()
@@ -113,19 +113,17 @@ _HashByIdentity = dict[tuple[str, str], str]
 _ProtectionsByHash = dict[str, list[_Protection]]
 
 
+@dataclass
 class _BatchWriter:
     """Writes batch after batch into an agent's memories, or only counts in a dry run."""
 
-    def __init__(
-        self, agent: Agent, source: str, user: User | None, report: Report, *, dry_run: bool
-    ) -> None:
-        self._agent = agent
-        self._source = source
-        self._user = user
-        self._report = report
-        self._dry_run = dry_run
-        self._counted_ids: _HashByIdentity = {}
-        self._counted_cores: _ProtectionsByHash = {}
+    _agent: Agent
+    _source: str
+    _user: User | None
+    _report: Report
+    _dry_run: bool
+    _counted_ids: _HashByIdentity = field(default_factory=dict)
+    _counted_cores: _ProtectionsByHash = field(default_factory=dict)
 
     def add(self, batch: Sequence[Piece]) -> None:
         is_recorded = self._user is not None
@@ -155,14 +153,10 @@ class _BatchWriter:
         ``counted_ids`` and ``counted_cores`` hold what earlier pieces added, and grow.
         """
         key = self._agent.data_key()
+        hashes = [content_hash(piece.content, key) for piece in batch]
         candidates = [
-            _Candidate(
-                piece,
-                piece.row.source or self._source,
-                piece.source_id(key),
-                content_hash(piece.content, key),
-            )
-            for piece in batch
+            _Candidate(piece, piece.row.source or self._source, piece.source_id(key), hashed)
+            for piece, hashed in zip(batch, hashes, strict=True)
         ]
         stored_ids = self._stored_ids(candidates)
         stored_cores = self._stored_cores(candidates)
@@ -171,11 +165,8 @@ class _BatchWriter:
             piece, hashed = candidate.piece, candidate.content_hash
             known_hash = stored_ids.get(candidate.identity) or counted_ids.get(candidate.identity)
             same_content = [*stored_cores.get(hashed, ()), *counted_cores.get(hashed, ())]
-            is_duplicate = (
-                piece.parts == 1
-                and piece.is_kept_core
-                and any(protection.covers(piece) for protection in same_content)
-            )
+            is_covered = any(protection.covers(piece) for protection in same_content)
+            is_duplicate = piece.parts == 1 and piece.is_kept_core and is_covered
             if known_hash is not None or is_duplicate:
                 conflicting += known_hash is not None and known_hash != hashed
                 continue

@@ -17,7 +17,7 @@ from refine import clock
 from refine.extensions import db
 from refine.models import AuditLog, ChainHead
 from refine.web import granted, scope
-from refine.web.days import day_of, midnight
+from refine.web.forms import day_of, midnight
 from refine.web.paging import page_of
 from refine.web.words import ACTIONS
 

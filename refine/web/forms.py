@@ -1,6 +1,9 @@
-"""Parsing of what forms send."""
+"""Parsing of the numbers and days that forms and URLs send."""
+
+from datetime import date, datetime, timedelta
 
 from refine.errors import InvalidValue
+from refine.web import scope
 
 _MAX_DIGITS = 12
 
@@ -11,3 +14,18 @@ def whole_number(text: str, field: str) -> int:
     if not (digits.isascii() and digits.isdigit()) or len(digits) > _MAX_DIGITS:
         raise InvalidValue(f"{field} must be a whole number")
     return int(digits)
+
+
+def day_of(text: str) -> date | None:
+    """Return the day that an ISO date names; None for anything else."""
+    try:
+        given = date.fromisoformat(text)
+    except ValueError:
+        return None
+    return given if 1970 <= given.year < 9999 else None
+
+
+def midnight(day: date, days_later: int = 0) -> datetime:
+    """Return when a day begins, or the day so many days later."""
+    on = day + timedelta(days=days_later)
+    return datetime(on.year, on.month, on.day, tzinfo=scope.zone())

@@ -20,7 +20,7 @@ from refine.models.runs.task import totals as task_totals
 from refine.rules.quantities import plural
 from refine.web import scope
 from refine.web.charts import day_bars
-from refine.web.days import midnight
+from refine.web.forms import midnight
 from refine.web.words import here_to
 
 pages = Blueprint("overview", __name__)

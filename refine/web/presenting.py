@@ -37,7 +37,7 @@ def percent(part: int, whole: int) -> int:
     return round(100 * part / whole) if whole else 0
 
 
-def before_and_after(before: int, after: int | None) -> str:
+def before_and_after(before: int, after: int | None = None) -> str:
     """Return two figures as "20 → 19"; the first alone while the second is unknown."""
     return f"{before:,}" if after is None else f"{before:,} → {after:,}"
 
@@ -230,34 +230,20 @@ def memory_changes(record: AuditLog) -> list[MemoryChange]:
 
 def _memory_change(memory: _Image) -> MemoryChange:
     before, after = memory["before"], memory["after"]
-    tokens = f"{after['token_estimate']:,}"
-    state = _change(_state, before, after)
+
+    def change(word: Callable[[_Image], str]) -> str:
+        words = [word(image) for image in (before, after) if image is not None]
+        return " → ".join(dict.fromkeys(words))
+
+    state = change(lambda image: "kept" if image["discarded_at"] is None else "discarded")
     return MemoryChange(
         id=memory["id"],
         memory_type=after["memory_type"],
-        tokens=f"{before['token_estimate']:,} → {tokens}" if before else tokens,
+        tokens=before_and_after(*(each["token_estimate"] for each in (before, after) if each)),
         state=state if before else f"created, {state}",
-        constitutional=_change(_flag, before, after),
-        tags=_change(_tags, before, after),
+        constitutional=change(lambda image: "yes" if image["constitutional"] else "no"),
+        tags=change(lambda image: ", ".join(image["tags"]) or "none"),
     )
-
-
-def _change(tell: Callable[[_Image], str], before: _Image | None, after: _Image) -> str:
-    if before is None or tell(before) == tell(after):
-        return tell(after)
-    return f"{tell(before)} → {tell(after)}"
-
-
-def _state(image: _Image) -> str:
-    return "kept" if image["discarded_at"] is None else "discarded"
-
-
-def _flag(image: _Image) -> str:
-    return "yes" if image["constitutional"] else "no"
-
-
-def _tags(image: _Image) -> str:
-    return ", ".join(image["tags"]) or "none"
 
 
 def marked(part: Part) -> Markup:
@@ -274,4 +260,4 @@ def marked(part: Part) -> Markup:
 def open_figures(record: AuditLog) -> list[tuple[str, Any]]:
     """Return the rest of a record's open data, sorted by name."""
     shown = {"memories", "image_version"}
-    return sorted(item for item in record.data.items() if item[0] not in shown)
+    return sorted((name, record.data[name]) for name in record.data.keys() - shown)

@@ -17,7 +17,7 @@ from refine.models.runs.session.state import ENDED
 from refine.refinement import time_machine
 from refine.refinement.time_machine import UndoConflict
 from refine.web import granted, scope
-from refine.web.days import day_of, midnight
+from refine.web.forms import day_of, midnight
 from refine.web.paging import page_of
 from refine.web.words import STATUSES, TRIGGERS, first_upper
 
