@@ -55,8 +55,10 @@ def classify(error: Exception) -> Fault:
             return _unavailable(log=("database error", str(error.args[0])))
         case PoolTimeout():
             return _unavailable(log=("no database connection was free", type(error).__name__))
+        case NotFound():
+            return Fault(404)
         case RefineError():
-            return _classify_refusal(error, as_sentence(str(error)))
+            return _refusal(error, as_sentence(str(error)))
     # the message of an unexpected exception may quote content: only its class is logged
     return Fault(500, log=("fault", type(error).__name__))
 
@@ -65,12 +67,10 @@ def as_sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _classify_refusal(error: RefineError, detail: str) -> Fault:
+def _refusal(error: RefineError, detail: str) -> Fault:
     match error:
         case InvalidValue():
             return Fault(422, detail)
-        case NotFound():
-            return Fault(404)
         case TooMany():
             return Fault(429, detail, {"Retry-After": str(error.retry_after_seconds)})
         case Refused():

@@ -115,8 +115,6 @@ class _Output:
 
 
 class _Child:
-    """A process of the Procfile, the leader of its session, and its unfinished output line."""
-
     def __init__(self, name: str, process: subprocess.Popen[bytes]) -> None:
         self.name = name
         self.process = process
@@ -136,7 +134,7 @@ class _Child:
         return bool(chunk)
 
     def signal(self, number: signal.Signals) -> None:
-        """Signal its process group, which may outlive it."""
+        # its group may outlive it
         with suppress(ProcessLookupError, PermissionError):  # macOS: EPERM for a group of zombies
             os.killpg(self.process.pid, number)
 

@@ -121,7 +121,6 @@ def live_grants(user: User) -> list[LiveGrant]:
 
 
 def words_of(grant: AccessGrant) -> GrantWords:
-    """Return what its user wrote about an access: for themselves, and the account's admins."""
     return GrantWords(_unsealed(lambda: grant.purpose), _unsealed(lambda: grant.closing_note))
 
 
@@ -129,7 +128,6 @@ def words_of(grant: AccessGrant) -> GrantWords:
 
 
 def memories(grant_id: uuid.UUID, user: User, ids: Sequence[int]) -> list[OpenMemory]:
-    """Return these memories of the agent, in this order; another agent's ids are left out."""
     held = _held(grant_id, user)
     found = {memory.id: _open(memory) for memory in _memories_of(held, ids)}
     shown = [found[id_] for id_ in ids if id_ in found]

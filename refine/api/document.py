@@ -37,35 +37,32 @@ _WITH_KEY = {
     409: f"The {HEADER} is in use, or the current state forbids the request.",
 }
 
+_TEXT = {"type": "string"}
+_SECONDS = {"type": "integer"}
 _HEADERS = {
-    "ETag": {"description": "To be sent as If-None-Match.", "schema": {"type": "string"}},
-    "Retry-After": {
-        "description": "Seconds to wait before trying again.",
-        "schema": {"type": "integer"},
-    },
-    "WWW-Authenticate": {"description": "The scheme: Bearer.", "schema": {"type": "string"}},
+    "ETag": {"description": "To be sent as If-None-Match.", "schema": _TEXT},
+    "Retry-After": {"description": "Seconds to wait before trying again.", "schema": _SECONDS},
+    "WWW-Authenticate": {"description": "The scheme: Bearer.", "schema": _TEXT},
     REPLAYED: {
         "description": "`true`: the answer to an earlier request with the same key.",
-        "schema": {"type": "string"},
+        "schema": _TEXT,
     },
 }
 _HEADERS_OF = {401: ("WWW-Authenticate",), 429: ("Retry-After",), 503: ("Retry-After",)}
 
-_KEY = {
-    "name": HEADER,
-    "in": "header",
-    "required": False,
-    "description": "1 to 200 printable ASCII characters, without blanks at the ends. A request "
+
+def _parameter(name: str, place: str, schema: Any, **described: Any) -> dict[str, Any]:
+    return {"name": name, "in": place, "required": False, **described, "schema": schema}
+
+
+_KEY = _parameter(
+    HEADER,
+    "header",
+    {"type": "string", "minLength": 1, "maxLength": 200, "pattern": KEY_PATTERN},
+    description="1 to 200 printable ASCII characters, without blanks at the ends. A request "
     "that is sent again with the same key within 24 hours is done once and answered the same.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": KEY_PATTERN},
-}
-_MATCH = {
-    "name": "If-None-Match",
-    "in": "header",
-    "required": False,
-    "description": "An ETag of an earlier answer.",
-    "schema": {"type": "string"},
-}
+)
+_MATCH = _parameter("If-None-Match", "header", _TEXT, description="An ETag of an earlier answer.")
 _IN_PATH: dict[str, dict[str, object]] = {
     "int": {"type": "integer", "minimum": 1, "maximum": MAX_ID},
     "uuid": {"type": "string", "format": "uuid"},
@@ -164,18 +161,12 @@ def _operation(each: Operation) -> dict[str, Any]:
 
 def _parameters(each: Operation) -> list[dict[str, Any]]:
     in_path = [
-        {
-            "name": name,
-            "in": "path",
-            "required": True,
-            "schema": _IN_PATH.get(kind, {"type": "string"}),
-        }
+        {**_parameter(name, "path", _IN_PATH.get(kind, _TEXT)), "required": True}
         for kind, name in re.findall(r"<(?:(\w+):)?(\w+)>", each.rule)
     ]
     query = (each.query or Query).model_json_schema(schema_generator=_ParameterSchemas)
     in_query = [
-        {"name": name, "in": "query", "required": False, "schema": schema}
-        for name, schema in query.get("properties", {}).items()
+        _parameter(name, "query", schema) for name, schema in query.get("properties", {}).items()
     ]
     in_header = [_KEY] if each.method == "POST" else []
     in_header += [_MATCH] if 304 in each.answers else []

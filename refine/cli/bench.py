@@ -114,7 +114,6 @@ def _write_file(path: Path, size: int) -> None:
 
 
 def _floor_seconds(agent: Agent, size: int) -> float:
-    """Return the seconds that plain INSERTs of this agent's stored rows take."""
     db.session.execute(text("CREATE TABLE bench_floor (LIKE agent_memories INCLUDING ALL)"))
     db.session.commit()
     seconds, after = 0.0, 0

@@ -147,7 +147,6 @@ def _pages_of(agent: Agent) -> Iterator[Sequence[AgentMemory]]:
 
 @contextmanager
 def _progress(stream: BinaryIO) -> Iterator[Callable[[], None]]:
-    """Yield a function that updates a progress bar, if standard error is a terminal."""
     size = stream.seek(0, 2)
     terminal = Console(stderr=True)
     with Progress(

@@ -5,7 +5,6 @@ import secrets
 import socket
 import sys
 import threading
-import time
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from sqlalchemy import select
 
 from refine import create_app, demo
 from refine.embedded import kept_secret, owned_servers
+from refine.embedded.processes import wait_until
 from refine.errors import AlreadyRunning, Refused
 from refine.extensions import db
 from refine.models import Account, User, WrappedKey
@@ -47,12 +47,13 @@ def up() -> int:
             _refuse_taken_port(settings.port)
             sign_in = _prepare(settings)
             (settings.data_dir / _ADDRESS_FILE).write_text(settings.public_url)
+            announce = threading.Thread(target=_announce, args=(settings, sign_in), daemon=True)
             return supervise(
                 _commands(),
                 environ=_environ(settings),
                 cwd=_ROOT,
                 servers=servers,
-                on_started=lambda: _announce_when_ready(settings, sign_in),
+                on_started=announce.start,
             )
     except AlreadyRunning as running:
         kept = settings.data_dir / _ADDRESS_FILE
@@ -72,7 +73,6 @@ def _refuse_taken_port(port: int) -> None:
 
 
 def _prepare(settings: Settings) -> str:
-    """Migrate, fill an empty database; return how to sign in."""
     app = create_app(settings)
     with app.app_context():
         upgrade()
@@ -113,7 +113,6 @@ def _commands() -> dict[str, str]:
 
 
 def _environ(settings: Settings) -> dict[str, str]:
-    """Return our environment, plus where this installation's programs and data are."""
     return {
         **os.environ,
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
@@ -123,19 +122,15 @@ def _environ(settings: Settings) -> dict[str, str]:
     }
 
 
-def _announce_when_ready(settings: Settings, sign_in: str) -> None:
-    threading.Thread(target=_announce, args=(settings, sign_in), daemon=True).start()
-
-
 def _announce(settings: Settings, sign_in: str) -> None:
-    deadline = time.monotonic() + _READY_SECONDS
-    while time.monotonic() < deadline:
-        try:
-            answer = requests.get(f"http://{_HOST}:{settings.port}/readyz", timeout=2)
-            if answer.ok:
-                click.echo(f"refine is ready: {settings.public_url} ({sign_in})")
-                return
-        except requests.RequestException:
-            pass
-        time.sleep(0.1)
-    click.echo(f"refine is not ready after {_READY_SECONDS} s; see the output above", err=True)
+    if wait_until(lambda: _is_ready(settings.port), _READY_SECONDS):
+        click.echo(f"refine is ready: {settings.public_url} ({sign_in})")
+    else:
+        click.echo(f"refine is not ready after {_READY_SECONDS} s; see the output above", err=True)
+
+
+def _is_ready(port: int) -> bool:
+    try:
+        return requests.get(f"http://{_HOST}:{port}/readyz", timeout=2).ok
+    except requests.RequestException:
+        return False

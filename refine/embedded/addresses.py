@@ -22,7 +22,6 @@ def database_url(data_dir: Path) -> str:
 
 
 def redis_url(data_dir: Path) -> str:
-    """Return the redis-py URL of this data folder's Valkey, running or not."""
     return f"unix://{valkey_socket(data_dir)}?db=0"
 
 

@@ -24,8 +24,6 @@ os.register_at_fork(after_in_child=_locks.clear)
 
 
 class Owner(NamedTuple):
-    """The process that owns a server, and its command."""
-
     pid: int
     holder: str
 
@@ -110,7 +108,6 @@ class ServerLock:
             self._close_if_idle()
 
     def owner(self) -> Owner:
-        """Return the owner as it described itself; process 0 if it has not yet."""
         with self._guard:
             words = os.pread(self._open(), 200, 0).decode(errors="replace").split(maxsplit=1)
             self._close_if_idle()

@@ -17,7 +17,6 @@ class ServerLog:
         self._start = path.stat().st_size
 
     def last_lines(self) -> str:
-        """Return the end of the log and its path, to follow an error's first line."""
         with self.path.open("rb") as file:
             file.seek(self._start)
             lines = file.read().decode(errors="replace").splitlines()

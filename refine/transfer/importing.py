@@ -105,7 +105,6 @@ class _Protection:
     tags: frozenset[str]
 
     def covers(self, piece: Piece) -> bool:
-        """Whether adding the piece would protect no more than the memory that is here."""
         return self.constitutional >= piece.row.constitutional and self.tags.issuperset(piece.tags)
 
 

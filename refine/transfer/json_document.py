@@ -43,7 +43,6 @@ class Element:
     problem: str | None
 
     def object(self) -> dict[str, Any]:
-        """Return the value, a JSON object; InvalidValue says what is wrong with it."""
         if self.problem is not None:
             raise InvalidValue(self.problem)
         return json_object(self.value)

@@ -37,7 +37,6 @@ class Report:
         return self.bad_rows - len(self.named_bad_rows)
 
     def headline(self, verb: str) -> str:
-        """Return one line on the added memories, such as "2 memories imported: …"."""
         types = ", ".join(f"{self.added[type_]:,} {type_}" for type_ in MEMORY_TYPES)
         return f"{memories(self.added.total())} {verb}: {types}; {self.added_tokens:,} tokens"
 

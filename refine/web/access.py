@@ -71,7 +71,6 @@ def new() -> str:
 @pages.post("/access/new")
 @scope.acting
 def ask() -> ResponseReturnValue:
-    """Ask the agent, or preview the question."""
     agent = _agent_or_404()
     try:
         terms = AccessTerms.checked(

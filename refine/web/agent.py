@@ -29,7 +29,7 @@ from refine.settings import current as current_settings
 from refine.web import granted, scope
 from refine.web.charts import Moment, step_plot
 from refine.web.forms import whole_number
-from refine.web.ledger import NOTHING_KEPT, LedgerFilter, counted_kinds
+from refine.web.ledger import KINDS, LedgerFilter, counted_kinds
 from refine.web.paging import PAGE_ROWS, page_of
 from refine.web.presenting import percent
 from refine.web.words import first_upper
@@ -211,7 +211,6 @@ def clear_prompt(agent_id: int) -> ResponseReturnValue:
 
 
 def _sent_settings(agent: Agent, form: Mapping[str, str]) -> dict[str, Any]:
-    """The fields that a form of settings sent; InvalidValue for what no field can hold."""
     fields: dict[str, Any] = {}
     if "model_id" in form:
         fields["model_id"] = _known_model(agent, form["model_id"])
@@ -271,7 +270,7 @@ def _ledger_page(agent: Agent, chosen: LedgerFilter, **shown: Any) -> str:
         tags=[(tag, tag) for tag in TAGS],
         grant=granted.under(agent.id),
         max_searched=granted.MAX_SEARCHED_CHARACTERS,
-        nothing_kept=NOTHING_KEPT[chosen.kind],
+        nothing_kept=KINDS[chosen.kind].none,
         **shown,
     )
 

@@ -46,8 +46,6 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 class AuditFilter(NamedTuple):
-    """Which records the URL asks for."""
-
     action: str
     agent_id: int | None
     session_id: uuid.UUID | None
@@ -142,8 +140,6 @@ def _is_visible() -> ColumnElement[bool]:
 
 
 class DayBar(NamedTuple):
-    """How many records a day has, and its bar in percent of the fullest day's."""
-
     day: date
     records: int
     percent: int
@@ -182,7 +178,6 @@ class ChainsVerified(NamedTuple):
 
     @property
     def is_unverified(self) -> bool:
-        """Whether none of the chains was ever verified."""
         return self.verified == 0
 
 

@@ -53,7 +53,6 @@ class Plot:
 
 
 def step_plot(moments: Sequence[Moment], budget: int, until: datetime) -> Plot | None:
-    """Return the plot of the mass over time; None if there are no moments."""
     if not moments:
         return None
     since = min(moments[0].at, until - timedelta(days=1))
@@ -111,6 +110,5 @@ def _thinned(moments: Sequence[Moment]) -> list[Moment]:
 
 
 def _round_up(tokens: int) -> int:
-    """Return a round number above the mass, for the end of the axis."""
     size: int = 10 ** max(0, len(str(tokens)) - 2)
     return -(-tokens * 11 // 10 // size) * size

@@ -78,7 +78,6 @@ def record(agent_id: int | None, record_id: int) -> OpenRecord | None:
 
 
 def session(agent_id: int, session_id: uuid.UUID) -> OpenSession | None:
-    """Return the agent's words in a session."""
     return _opened(agent_id, lambda grant_id, user: reading.session(grant_id, user, session_id))
 
 

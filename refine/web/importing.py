@@ -35,7 +35,6 @@ def form(agent_id: int) -> str:
 @pages.post("/agents/<int:agent_id>/import")
 @scope.acting
 def take_in(agent_id: int) -> ResponseReturnValue:
-    """Import the file, or only check it, and show the report."""
     agent = scope.agent_or_404(agent_id)
     db.session.commit()  # no transaction is held open during the upload
     try:

@@ -10,26 +10,27 @@ from refine.models import Agent, AgentMemory
 from refine.models.ledger import Composition, is_of_kind
 from refine.rules.content import TAGS
 
-KINDS = {
-    "core": "core",
-    "constitutional": "constitutional",
-    "journal": "journal, last week",
-    "expired": "journal, expired",
-    "discarded": "discarded",
-}
 
-NOTHING_KEPT = {
-    "core": "No core memories: there is nothing to refine yet.",
-    "constitutional": "No constitutional memories.",
-    "journal": "No journal memories from the last week.",
-    "expired": "No expired journal memories.",
-    "discarded": "No discarded memories.",
+class Kind(NamedTuple):
+    """A kind of memories: its name, its figure in a composition, and what to say of none."""
+
+    name: str
+    figure: str
+    none: str
+
+
+KINDS = {
+    "core": Kind("core", "core", "No core memories: there is nothing to refine yet."),
+    "constitutional": Kind("constitutional", "constitutional", "No constitutional memories."),
+    "journal": Kind(
+        "journal, last week", "journal_shown", "No journal memories from the last week."
+    ),
+    "expired": Kind("journal, expired", "journal_expired", "No expired journal memories."),
+    "discarded": Kind("discarded", "discarded", "No discarded memories."),
 }
 
 
 class LedgerFilter(NamedTuple):
-    """Which of an agent's memories a page lists."""
-
     kind: str
     tag: str
     locked: bool
@@ -46,7 +47,6 @@ class LedgerFilter(NamedTuple):
 
     @property
     def is_narrowed(self) -> bool:
-        """Whether the filter leaves out memories of its kind."""
         return bool(self.tag) or self.locked
 
     def fields(self) -> dict[str, str]:
@@ -66,11 +66,4 @@ class LedgerFilter(NamedTuple):
 
 
 def counted_kinds(kept: Composition) -> list[tuple[str, str, int]]:
-    numbers = {
-        "core": kept.core,
-        "constitutional": kept.constitutional,
-        "journal": kept.journal_shown,
-        "expired": kept.journal_expired,
-        "discarded": kept.discarded,
-    }
-    return [(kind, name, numbers[kind]) for kind, name in KINDS.items()]
+    return [(kind, each.name, getattr(kept, each.figure)) for kind, each in KINDS.items()]

@@ -36,8 +36,6 @@ _LEVELS = {"bad": "✗", "warn": "!", "calm": "i"}
 
 @dataclass(frozen=True)
 class Attention:
-    """Something to look at: how bad it is, what it is, and where to see it."""
-
     level: str
     text: str
     url: str | None = None
@@ -89,7 +87,6 @@ def _rank(item: Attention) -> int:
 
 
 def _agents() -> list[Attention]:
-    """The states of agents that need attention, each with a link to the list of these agents."""
     states: list[tuple[State, str, str]] = [
         ("failed", "bad", "whose last session failed"),
         ("lost", "bad", "whose last session lost its worker"),

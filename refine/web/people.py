@@ -26,7 +26,6 @@ def listing() -> str:
 @pages.post("/users")
 @scope.acting
 def invite() -> ResponseReturnValue:
-    """Add a user, and show the link with which they choose a password."""
     account = scope.account_to_change()
     try:
         invited = User.invite(
@@ -58,7 +57,6 @@ def invite_again(user_id: int) -> ResponseReturnValue:
 @pages.post("/users/<int:user_id>")
 @scope.acting
 def update(user_id: int) -> ResponseReturnValue:
-    """Change a user's role, or deactivate them, which ends their sign-ins."""
     user = scope.found_or_404(User, user_id)
     _protect_site_admins(user)
     if user.id == scope.user().id:

@@ -73,7 +73,6 @@ def is_rehearsed(agent: Agent) -> bool:
 
 
 def agent_badge(agent: Agent) -> Badge | None:
-    """Return the badge of an agent that is kept from automatic sessions; None for the others."""
     if not agent.active:
         return Badge("not active", "", "calm")
     return Badge("paused", "‖", "calm") if agent.paused else None
@@ -97,7 +96,6 @@ def user_badge(user: User) -> Badge:
 
 
 def progress(session: RefinementSession) -> str:
-    """Say what a live session is doing."""
     name = session.agent.name
     if not session.is_running:
         handover = "" if session.dispatched_at else " The clock dispatches it at its next tick."
@@ -129,8 +127,6 @@ def outcome_note(session: RefinementSession) -> str:
 
 @dataclass(frozen=True)
 class AccessView:
-    """What a user may see and do about an access."""
-
     grant: AccessGrant
     user: User
     has_note: bool
@@ -161,7 +157,6 @@ class AccessView:
 
     @property
     def can_end(self) -> bool:
-        """Whether the user may end or revoke it."""
         return self.is_live and self.grant.may_be_ended_by(self.user)
 
     @property
@@ -190,7 +185,6 @@ class AccessView:
 
 
 def actor(record: AuditLog) -> str:
-    """Name who caused a record."""
     if record.user is not None:
         return str(record.user.email)
     return "agent or system" if record.agent_id is not None else "system"
@@ -224,7 +218,6 @@ class MemoryChange(NamedTuple):
 
 
 def memory_changes(record: AuditLog) -> list[MemoryChange]:
-    """Return the memories that a record changed, without their contents."""
     return [_memory_change(memory) for memory in record.data.get("memories", [])]
 
 
@@ -258,6 +251,5 @@ def marked(part: Part) -> Markup:
 
 
 def open_figures(record: AuditLog) -> list[tuple[str, Any]]:
-    """Return the rest of a record's open data, sorted by name."""
     shown = {"memories", "image_version"}
     return sorted((name, record.data[name]) for name in record.data.keys() - shown)

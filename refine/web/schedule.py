@@ -49,7 +49,6 @@ def change() -> ResponseReturnValue:
 @pages.post("/schedule/run")
 @scope.acting
 def run() -> ResponseReturnValue:
-    """Queue a session for every agent of the account that needs one, now."""
     account = scope.account_to_change()
     outcomes: Counter[str] = Counter()
     try:
@@ -71,7 +70,6 @@ def run() -> ResponseReturnValue:
 
 
 def _sent_settings(form: Mapping[str, str]) -> dict[str, Any]:
-    """The fields that a form sent; InvalidValue for what no field can hold."""
     fields: dict[str, Any] = {}
     if "schedule" in form:
         fields["schedule"] = form["schedule"].strip() or None

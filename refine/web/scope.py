@@ -109,26 +109,22 @@ def recent(model: type[Held], *conditions: ColumnElement[bool]) -> Select[Held]:
 
 def acting(view: Callable[P, R]) -> Callable[P, R]:
     """Refuse viewers, who have read-only access."""
-
-    @functools.wraps(view)
-    def for_admins(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not user().may_act:
-            abort(403)
-        return view(*args, **kwargs)
-
-    return for_admins
+    return _refusing(view, lambda: not user().may_act)
 
 
 def site_admins(view: Callable[P, R]) -> Callable[P, R]:
     """Refuse everybody but site admins."""
+    return _refusing(view, lambda: not user().site_admin)
 
+
+def _refusing(view: Callable[P, R], is_refused: Callable[[], bool]) -> Callable[P, R]:
     @functools.wraps(view)
-    def for_site_admins(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not user().site_admin:
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+        if is_refused():
             abort(403)
         return view(*args, **kwargs)
 
-    return for_site_admins
+    return guarded
 
 
 def public(view: Callable[P, R]) -> Callable[P, R]:

@@ -28,8 +28,6 @@ _STEPS_SHOWN = 100
 
 
 class SessionFilter(NamedTuple):
-    """Which sessions the URL asks for."""
-
     status: str
     trigger: str
     since: date | None
@@ -50,7 +48,6 @@ class SessionFilter(NamedTuple):
 
     @property
     def is_narrowed(self) -> bool:
-        """Whether the filter leaves out any sessions."""
         return any(self)
 
     def query(self) -> Select[RefinementSession]:
@@ -113,7 +110,6 @@ def stop(session_id: uuid.UUID) -> ResponseReturnValue:
 @pages.get("/sessions/<uuid:session_id>/undo")
 @scope.acting
 def undo_form(session_id: uuid.UUID) -> ResponseReturnValue:
-    """Show what an undo would change, without changing anything."""
     return _undo_page(session_id, and_after=bool(request.args.get("and_after")))
 
 

@@ -81,7 +81,6 @@ def sign_in() -> ResponseReturnValue:
 
 @pages.post("/sign-out")
 def sign_out() -> ResponseReturnValue:
-    """End this sign-in, in the browser and on the server, and clear the browser's cache."""
     user = scope.user()
     scope.sign_in().end()
     user.record("user_signed_out", by=user)
@@ -128,7 +127,6 @@ def profile() -> ResponseReturnValue:
 
 @pages.post("/profile/password")
 def change_password() -> ResponseReturnValue:
-    """Change one's own password; all other browsers are signed out."""
     user = scope.user()
     try:
         if not user.has_password(request.form.get("current_password", "")):

@@ -11,7 +11,6 @@ pages = Blueprint("status", __name__)
 @pages.get("/healthz")
 @public
 def healthz() -> Response:
-    """Answer 200 while the process runs."""
     return jsonify(status="ok")
 
 

@@ -187,7 +187,6 @@ def usd(value: Decimal | float) -> str:
 
 
 def first_upper(text: str) -> str:
-    """Capitalize the first letter and leave the rest as it is."""
     return text[:1].upper() + text[1:]
 
 
@@ -197,12 +196,10 @@ def spaced(name: str) -> str:
 
 
 def labelled(text: str) -> str:
-    """Replace the names of fields by the labels that the forms give them."""
     return _FIELD.sub(lambda field: LABELS[field[0]], str(text))
 
 
 def with_code(text: str) -> Markup:
-    """Mark up commands between backticks as code."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped here
 
 
