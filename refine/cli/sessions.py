@@ -116,39 +116,38 @@ class _Progress:
         self._removed_tokens = 0
 
     def __call__(self, event: Event) -> None:
-        show = getattr(self, f"_{event.kind}")
-        show(event, event.session)
+        session, facts = event.session, event.facts
+        match event.kind:
+            case "duplicates":
+                self._line("exact duplicates", f"{facts['removed']} removed")
+            case "snapshot":
+                batch = f", {facts['shown_memories']} of them shown" if facts["is_batch"] else ""
+                self._line(
+                    "ledger",
+                    f"{session.memories_before} memories{batch}, {session.mass_before:,} tokens; "
+                    f"at most {session.removable_tokens:,} may be removed",
+                )
+                self._status.update("asking for consent")
+            case "consent":
+                self._line("consent", "yes" if facts["agreed"] else "no")
+                self._status.update("asking the model")
+            case "tool_call":
+                self._tool_call(session, facts["action"], facts["result"])
+            case "ended":
+                self._ended(session)
 
-    def _duplicates(self, event: Event, _session: RefinementSession) -> None:
-        self._line("exact duplicates", f"{event.facts['removed']} removed")
-
-    def _snapshot(self, event: Event, session: RefinementSession) -> None:
-        shown = f", {event.facts['shown_memories']} of them shown"
-        batch = shown if event.facts["is_batch"] else ""
-        self._line(
-            "ledger",
-            f"{session.memories_before} memories{batch}, {session.mass_before:,} tokens; "
-            f"at most {session.removable_tokens:,} may be removed",
-        )
-        self._status.update("asking for consent")
-
-    def _consent(self, event: Event, _session: RefinementSession) -> None:
-        self._line("consent", "yes" if event.facts["agreed"] else "no")
-        self._status.update("asking the model")
-
-    def _tool_call(self, event: Event, session: RefinementSession) -> None:
+    def _tool_call(self, session: RefinementSession, action: str, result: str) -> None:
         figures = ""
-        if event.facts["result"] in ("consolidated", "updated", "deleted"):
+        if result in ("consolidated", "updated", "deleted"):
             effect = session.removed_tokens - self._removed_tokens
             figures = (
                 f"{-effect:+,} tokens; {session.tokens_left:,} left to remove, "
                 f"{session.mutation_count} of {MAX_MUTATIONS} operations"
             )
         self._removed_tokens = session.removed_tokens
-        result = event.facts["result"].replace("_", " ")
-        self._line(event.facts["action"], f"{result:<20} {figures}".rstrip())
+        self._line(action, f"{result.replace('_', ' '):<20} {figures}".rstrip())
 
-    def _ended(self, _event: Event, session: RefinementSession) -> None:
+    def _ended(self, session: RefinementSession) -> None:
         colour = {"completed": "green", "failed": "red", "rolled_back": "red"}.get(
             session.status, "yellow"
         )

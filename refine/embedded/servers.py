@@ -1,6 +1,5 @@
 """Both embedded servers, for the process that owns them and for those that use them."""
 
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from typing import NamedTuple
 from refine.embedded import postgres, valkey
 from refine.embedded.locks import ServerLock, server_lock
 from refine.embedded.private_folders import make_private
-from refine.embedded.processes import POLL_SECONDS, stop_server, wait_until
+from refine.embedded.processes import POLL_SECONDS, wait_until
 from refine.errors import AlreadyRunning, EmbeddedError
 
 _STARTING_SECONDS = 180  # longer than a server may take to become ready
@@ -25,13 +24,12 @@ class _Kind(NamedTuple):
 
     name: str
     title: str
-    start: Callable[[Path], Popen[bytes]]
-    stop_signals: tuple[signal.Signals, ...]
+    running: Callable[[Path], AbstractContextManager[Popen[bytes]]]
 
 
 # everybody takes them in this order and releases them in reverse, which rules out deadlocks
-_POSTGRES = _Kind("postgres", "PostgreSQL", postgres.start, postgres.STOP_SIGNALS)
-_VALKEY = _Kind("valkey", "Valkey", valkey.start, valkey.STOP_SIGNALS)
+_POSTGRES = _Kind("postgres", "PostgreSQL", postgres.running)
+_VALKEY = _Kind("valkey", "Valkey", valkey.running)
 
 Processes = dict[str, Popen[bytes]]
 
@@ -144,12 +142,9 @@ def _own_unless_ready(kind: _Kind, lock: ServerLock, holder: str) -> bool:
 def _running(kind: _Kind, data_dir: Path, lock: ServerLock) -> Iterator[Popen[bytes]]:
     """Run the server that we have just come to own; give up ownership at the end."""
     try:
-        process = kind.start(data_dir)
-        try:
+        with kind.running(data_dir) as process:
             wait_until(lock.try_mark_ready)
             yield process
-        finally:
-            stop_server(process, *kind.stop_signals)
     finally:
         lock.disown()
 

