@@ -7,7 +7,7 @@ written, nothing is returned. What is returned are plain values, none of which c
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, Literal, TypeVar
 
@@ -236,17 +236,9 @@ def _seen(held: AccessGrant, what: What, shown: T, **record: Any) -> T:
 
 
 def _open(memory: AgentMemory) -> OpenMemory:
-    return OpenMemory(
-        id=memory.id,
-        memory_type=memory.memory_type,
-        constitutional=memory.constitutional,
-        is_locked=memory.is_locked,
-        tags=tuple(memory.tags),
-        token_estimate=memory.token_estimate,
-        created_at=memory.created_at,
-        discarded_at=memory.discarded_at,
-        text=memory.content,
-    )
+    columns = {each.name for each in fields(OpenMemory)} - {"tags", "text"}
+    shown = {name: getattr(memory, name) for name in columns}
+    return OpenMemory(**shown, tags=tuple(memory.tags), text=memory.content)
 
 
 def _changes(images: list[dict[str, Any]], action: str) -> list[OpenChange]:

@@ -48,13 +48,12 @@ def import_memories(
 ) -> Report:
     """Add the rows to the agent's memories; commit each batch and return what happened to the rows.
 
-    ``read`` is called for each pass over the rows. ``strict`` reads everything first and raises
+    ``read`` is called for each pass. ``memory_type`` is for rows without one. ``strict`` raises
     Refused for the first bad row, before anything is written. ``dry_run`` counts and writes
-    nothing, but holds the ids of all rows in memory. ``memory_type`` is for rows without one. A
-    ``report`` that is passed in stays current, so that an interrupted import has figures too.
+    nothing. A ``report`` that is passed in stays current, also if the import is interrupted.
 
-    A ``user`` learns from the report which memories were already present, so each batch of a user's
-    import is recorded, even one that adds nothing; the agent gets a journal memory at the end.
+    Every batch of a ``user`` is recorded, even one that adds nothing, as they learn from the report
+    which memories were already present; at the end the agent gets a journal memory.
     """
     report = report if report is not None else Report()
     db.session.commit()  # no transaction is held open while rows are read

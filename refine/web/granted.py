@@ -6,7 +6,7 @@ everybody may see. A page that shows content redirects when the access ends.
 
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from flask import Flask, Response, g, url_for
 from flask_login import current_user
@@ -29,6 +29,7 @@ from refine.web import scope
 
 __all__ = ["MAX_SEARCHED_CHARACTERS", "words_of"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -63,22 +64,20 @@ def under(agent_id: int | None) -> LiveGrant | None:
 
 
 def memories(agent_id: int, ids: Sequence[int]) -> list[OpenMemory] | None:
-    return _opened(agent_id, lambda grant_id, user: reading.memories(grant_id, user, ids))
+    return _opened(agent_id, reading.memories, ids)
 
 
 def search(agent_id: int, text: str, among: Select[Any], **paging: Any) -> Found | None:
-    return _opened(
-        agent_id, lambda grant_id, user: reading.search(grant_id, user, text, among, **paging)
-    )
+    return _opened(agent_id, reading.search, text, among, **paging)
 
 
 def record(agent_id: int | None, record_id: int) -> OpenRecord | None:
     """Return the contents that a record holds, before and after."""
-    return _opened(agent_id, lambda grant_id, user: reading.record(grant_id, user, record_id))
+    return _opened(agent_id, reading.record, record_id)
 
 
 def session(agent_id: int, session_id: uuid.UUID) -> OpenSession | None:
-    return _opened(agent_id, lambda grant_id, user: reading.session(grant_id, user, session_id))
+    return _opened(agent_id, reading.session, session_id)
 
 
 def prompts(agent_id: int) -> dict[str, str | None] | None:
@@ -91,12 +90,17 @@ def words_of(grant: AccessGrant) -> GrantWords | None:
     return reading.words_of(grant) if user.id == grant.user_id or user.may_act else None
 
 
-def _opened(agent_id: int | None, read: Callable[[uuid.UUID, User], T]) -> T | None:
+def _opened(
+    agent_id: int | None,
+    read: Callable[Concatenate[uuid.UUID, User, P], T],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> T | None:
     grant = under(agent_id)
     if grant is None:
         return None
     try:
-        opened = read(grant.id, scope.user())
+        opened = read(grant.id, scope.user(), *args, **kwargs)
     except NoAccess:  # it ended a moment ago
         db.session.rollback()
         del g.live_grants
