@@ -15,11 +15,7 @@ from refine.settings import DEFAULT_DATA_DIR, Settings, is_installed
 
 @contextmanager
 def application(
-    holder: str,
-    *,
-    check_keys: bool = True,
-    may_install: bool = False,
-    is_service: bool = False,
+    holder: str, *, check_keys: bool = True, may_install: bool = False, is_service: bool = False
 ) -> Iterator[Flask]:
     """Yield the application with its context pushed.
 

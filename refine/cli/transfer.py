@@ -49,12 +49,7 @@ _EXPORTED_AT_A_TIME = 500
 @click.option("--dry-run", is_flag=True, help="Count what would be imported; write nothing.")
 @click.option("--strict", is_flag=True, help="Import nothing if there is a single bad row.")
 def import_(
-    agent_reference: str,
-    file: Path,
-    format_: str,
-    memory_type: str,
-    dry_run: bool,
-    strict: bool,
+    agent_reference: str, file: Path, format_: str, memory_type: str, dry_run: bool, strict: bool
 ) -> int:
     """Add the memories of FILE to those of AGENT (id or name).
 

@@ -40,9 +40,7 @@ def up() -> int:
     settings = Settings.from_environ()
     try:
         with owned_servers(
-            settings.data_dir,
-            postgres=settings.embedded_postgres,
-            valkey=settings.embedded_valkey,
+            settings.data_dir, postgres=settings.embedded_postgres, valkey=settings.embedded_valkey
         ) as servers:
             _refuse_taken_port(settings.port)
             sign_in = _prepare(settings)

@@ -33,7 +33,5 @@ def client_for(model_id: str, settings: Settings) -> Iterator[OpenRouter]:
         )
     else:
         yield OpenRouter(
-            settings.openrouter_base_url,
-            settings.openrouter_api_key,
-            plain=settings.plain_openai,
+            settings.openrouter_base_url, settings.openrouter_api_key, plain=settings.plain_openai
         )

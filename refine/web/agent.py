@@ -13,13 +13,7 @@ from refine.errors import InvalidValue, Refused, Unreachable
 from refine.extensions import db
 from refine.jobs.runs import refine_later
 from refine.llm.clients import known_models
-from refine.models import (
-    Agent,
-    AgentMemory,
-    MemoryTask,
-    RefinementSession,
-    SessionAlreadyLive,
-)
+from refine.models import Agent, AgentMemory, MemoryTask, RefinementSession, SessionAlreadyLive
 from refine.models.agent import PROMPTS
 from refine.models.agent.eligibility import DEFAULT_THRESHOLD
 from refine.models.ledger.history import Mass, masses

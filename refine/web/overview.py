@@ -98,9 +98,7 @@ def _agents() -> list[Attention]:
     ).one()
     return [
         Attention(
-            level,
-            f"{plural(count, 'agent')} {words}",
-            here_to("agents.listing", state=state),
+            level, f"{plural(count, 'agent')} {words}", here_to("agents.listing", state=state)
         )
         for (state, level, words), count in zip(states, counts, strict=True)
         if count

@@ -42,11 +42,7 @@ TRIGGERS = {
 }
 
 # What the plot of an agent's mass marks.
-MARKS = {
-    "session": "session ended",
-    "undo": "undone or rolled back",
-    "save": "memory saved",
-}
+MARKS = {"session": "session ended", "undo": "undone or rolled back", "save": "memory saved"}
 
 ROLES = {"admin": "admin (can make changes)", "viewer": "viewer (read-only)"}
 
