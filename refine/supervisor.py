@@ -199,8 +199,10 @@ class _Processes:
         processes |= {f"embedded {name}": server for name, server in self._servers.items()}
         for name, process in processes.items():
             code = process.poll()
+            if code is not None and code < 0:
+                return f"{name} was killed by {signal.Signals(-code).name}"
             if code is not None:
-                return f"{name} {_ending(code)}"
+                return f"{name} ended with exit status {code}"
         return None
 
     def _pump(self, timeout_seconds: float) -> bool:
@@ -238,9 +240,3 @@ def _shell(command: str, environ: Mapping[str, str], cwd: Path) -> subprocess.Po
         start_new_session=True,
         preexec_fn=dies_with_parent(signal.SIGTERM),
     )
-
-
-def _ending(code: int) -> str:
-    if code < 0:
-        return f"was killed by {signal.Signals(-code).name}"
-    return f"ended with exit status {code}"

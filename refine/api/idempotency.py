@@ -32,7 +32,9 @@ def answer_once(token: ApiToken, view: Callable[[], Response], *, is_secret: boo
         return view()
     if not re.fullmatch(KEY_PATTERN, key):
         raise Problem(400, f"{HEADER} must be 1 to 200 printable ASCII characters.")
-    taken, is_new = IdempotencyKey.take(token, key, _request_text())
+    query, body = request.query_string.decode(), request.get_data().hex()
+    sent = canonical_json([request.method, request.path, query, body])
+    taken, is_new = IdempotencyKey.take(token, key, sent)
     db.session.commit()
     if not is_new:
         return _replay(taken)
@@ -44,7 +46,9 @@ def answer_once(token: ApiToken, view: Callable[[], Response], *, is_secret: boo
         # a commit whose connection broke may have been done
         is_in_doubt = isinstance(error, DBAPIError) and error.connection_invalidated
         if not (commits or is_in_doubt):
-            _free(key_id)
+            safe_rollback()
+            db.session.delete(db.session.get_one(IdempotencyKey, key_id))
+            db.session.commit()
         raise
     kept = _without_secret(answer) if is_secret else answer
     db.session.get_one(IdempotencyKey, key_id).keep(
@@ -64,11 +68,6 @@ def _count_commits() -> list[Session]:
 
     event.listen(db.session(), "after_commit", note)  # the session ends with the request
     return commits
-
-
-def _request_text() -> str:
-    body = request.get_data().hex()
-    return canonical_json([request.method, request.path, request.query_string.decode(), body])
 
 
 def _replay(taken: IdempotencyKey) -> Response:
@@ -96,9 +95,3 @@ def _without_secret(answer: Response) -> Response:
         token_id=minted["id"],
         hint=minted["hint"],
     )
-
-
-def _free(key_id: int) -> None:
-    safe_rollback()
-    db.session.delete(db.session.get_one(IdempotencyKey, key_id))
-    db.session.commit()

@@ -46,8 +46,10 @@ def up() -> int:
             sign_in = _prepare(settings)
             (settings.data_dir / _ADDRESS_FILE).write_text(settings.public_url)
             announce = threading.Thread(target=_announce, args=(settings, sign_in), daemon=True)
+            commands = read_procfile(_ROOT / "Procfile")
+            commands.pop("release", None)
             return supervise(
-                _commands(),
+                commands,
                 environ=_environ(settings),
                 cwd=_ROOT,
                 servers=servers,
@@ -102,12 +104,6 @@ def _register_first_admin(settings: Settings) -> None:
     db.session.flush()
     about = {"role": "admin", "site_admin": True, "by": "first start"}
     admin.record("user_created", data=about)
-
-
-def _commands() -> dict[str, str]:
-    commands = read_procfile(_ROOT / "Procfile")
-    commands.pop("release", None)
-    return commands
 
 
 def _environ(settings: Settings) -> dict[str, str]:

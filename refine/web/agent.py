@@ -16,7 +16,7 @@ from refine.llm.clients import known_models
 from refine.models import Agent, AgentMemory, MemoryTask, RefinementSession, SessionAlreadyLive
 from refine.models.agent import PROMPTS
 from refine.models.agent.eligibility import DEFAULT_THRESHOLD
-from refine.models.ledger.history import Mass, masses
+from refine.models.ledger.history import masses
 from refine.models.runs.session import ROLLING_WINDOW, scheduling
 from refine.rules.content import TAGS
 from refine.settings import current as current_settings
@@ -49,7 +49,10 @@ def page(agent_id: int) -> str:
     agent = scope.agent_or_404(agent_id)
     at = clock.now()
     kept = agent.ledger.composition(at)
-    moments = [_moment(mass) for mass in masses(agent.id, agent.created_at, _MAX_RECORDS_DRAWN)]
+    moments = [
+        Moment(mass.at, mass.tokens, _MARKS.get(mass.action), mass.session_id)
+        for mass in masses(agent.id, agent.created_at, _MAX_RECORDS_DRAWN)
+    ]
     events = [moment for moment in moments if moment.mark is not None]
     return render_template(
         "agent/page.html",
@@ -304,10 +307,6 @@ def _tasks(agent: Agent) -> Select[MemoryTask]:
         .where(MemoryTask.agent_id == agent.id)
         .order_by(MemoryTask.created_at.desc(), MemoryTask.id)
     )
-
-
-def _moment(mass: Mass) -> Moment:
-    return Moment(mass.at, mass.tokens, _MARKS.get(mass.action), mass.session_id)
 
 
 def _percent_removed(agent: Agent, tokens: int) -> dict[int, int]:

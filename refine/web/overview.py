@@ -53,9 +53,10 @@ def page() -> str:
     first_day = today - timedelta(days=_DAYS - 1)
     since = midnight(first_day)
     days = session_totals.by_day(ids, zone.key, since)
+    attention = [*_platform(), *_agents(), *_conversations(), *_accounts()]
     return render_template(
         "overview/page.html",
-        attention=sorted([*_platform(), *_agents(), *_conversations(), *_accounts()], key=_rank),
+        attention=sorted(attention, key=lambda item: list(_LEVELS).index(item.level)),
         period=session_totals.period(ids, since),
         spent=spent_since(ids, since),
         first_day=first_day,
@@ -80,10 +81,6 @@ def _next_accounts(ids: Select[int]) -> Sequence[Account]:
         .order_by(Account.next_due_at)
         .limit(_NEXT_SLOTS)
     ).all()
-
-
-def _rank(item: Attention) -> int:
-    return list(_LEVELS).index(item.level)
 
 
 def _agents() -> list[Attention]:

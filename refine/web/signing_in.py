@@ -43,7 +43,7 @@ def register(app: Flask) -> None:
 
 def protect(area: Blueprint) -> None:
     """Require a CSRF token for every form of an area, and a sign-in except on public pages."""
-    area.before_request(_check_csrf_token)
+    area.before_request(lambda: csrf.protect(apply_exemptions=True))
     area.before_request(_refuse_other_sites)
     area.before_request(_require_sign_in)
 
@@ -179,10 +179,6 @@ def _next() -> str:
 
 def _target() -> str:
     return _next() or url_for("overview.page")
-
-
-def _check_csrf_token() -> None:
-    csrf.protect(apply_exemptions=True)
 
 
 def _refuse_other_sites() -> None:

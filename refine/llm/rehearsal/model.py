@@ -169,13 +169,13 @@ def _outcome(result: str) -> str:
 
 
 def _next_message(messages: list[Message], offered: set[str]) -> Message:
-    ledger = _ledger(messages)
+    ledger = _entries(messages, '{"id": ')
     if "promote" in offered:
         longest = max(ledger, key=lambda entry: len(entry["content"]), default=None)
         promotions = [{"ids": [longest["id"]]}] if longest else []
         return _next_step(promotions, _calls_made(messages), "promote", _REFLECTED)
     if "save_memory" in offered:
-        conversation = _finished_conversation(messages)
+        conversation = _entries(messages, '{"role": ')
         if not conversation:
             return _reply_in_conversation(messages)
         saves = _saves(conversation)
@@ -185,14 +185,6 @@ def _next_message(messages: list[Message], offered: set[str]) -> Message:
     if ledger or _asks_yes_or_no(messages):
         return _said(_NO if _asks_for(_DECLINES, _texts(messages, "system")) else _YES)
     return _said(_NO_RULE)
-
-
-def _ledger(messages: list[Message]) -> list[Entry]:
-    return _entries(messages, '{"id": ')
-
-
-def _finished_conversation(messages: list[Message]) -> list[Entry]:
-    return _entries(messages, '{"role": ')
 
 
 def _entries(messages: list[Message], start: str) -> list[Entry]:
