@@ -223,6 +223,7 @@ def memory_changes(record: AuditLog) -> list[MemoryChange]:
 
 def _memory_change(memory: _Image) -> MemoryChange:
     before, after = memory["before"], memory["after"]
+    tokens = before_and_after(*(each["token_estimate"] for each in (before, after) if each))
 
     def change(word: Callable[[_Image], str]) -> str:
         words = [word(image) for image in (before, after) if image is not None]
@@ -232,7 +233,7 @@ def _memory_change(memory: _Image) -> MemoryChange:
     return MemoryChange(
         id=memory["id"],
         memory_type=after["memory_type"],
-        tokens=before_and_after(*(each["token_estimate"] for each in (before, after) if each)),
+        tokens=tokens,
         state=state if before else f"created, {state}",
         constitutional=change(lambda image: "yes" if image["constitutional"] else "no"),
         tags=change(lambda image: ", ".join(image["tags"]) or "none"),
