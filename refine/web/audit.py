@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -25,21 +25,20 @@ pages = Blueprint("audit", __name__)
 
 _STRIP_DAYS = 30
 _EXPORT_BATCH_ROWS = 500
-# Names in exports, with the attributes that they stand for.
-_EXPORTED = {
-    "id": "id",
-    "chain": "chain_id",
-    "sequence": "sequence",
-    "at": "created_at",
-    "action": "action",
-    "account_id": "account_id",
-    "agent_id": "agent_id",
-    "session_id": "session_id",
-    "user_id": "user_id",
-    "subject_type": "auditable_type",
-    "subject_id": "auditable_id",
-    "data": "data",
-    "hash": "hash",
+_EXPORTED: dict[str, Callable[[AuditLog], Any]] = {
+    "id": lambda record: record.id,
+    "chain": lambda record: record.chain_id,
+    "sequence": lambda record: record.sequence,
+    "at": lambda record: clock.iso(record.created_at),
+    "action": lambda record: record.action,
+    "account_id": lambda record: record.account_id,
+    "agent_id": lambda record: record.agent_id,
+    "session_id": lambda record: record.session_id,
+    "user_id": lambda record: record.user_id,
+    "subject_type": lambda record: record.auditable_type,
+    "subject_id": lambda record: record.auditable_id,
+    "data": lambda record: record.data,
+    "hash": lambda record: record.hash,
 }
 # Spreadsheets read a cell that begins like this as a formula.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -226,8 +225,7 @@ def _json_lines(records: Any) -> Iterator[str]:
 
 
 def _row(record: AuditLog) -> dict[str, Any]:
-    row = {name: getattr(record, attribute) for name, attribute in _EXPORTED.items()}
-    return {**row, "at": clock.iso(record.created_at)}
+    return {name: value(record) for name, value in _EXPORTED.items()}
 
 
 def _csv_line(cells: Any) -> str:

@@ -1,6 +1,6 @@
 """Which memories a ledger page lists: its filter, and the names of each kind."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from sqlalchemy import Select, select
@@ -12,21 +12,29 @@ from refine.rules.content import TAGS
 
 
 class Kind(NamedTuple):
-    """A kind of memories: its name, its figure in a composition, and what to say of none."""
+    """A kind of memories: its name, how many there are, and what to say if there are none."""
 
     name: str
-    figure: str
+    count: Callable[[Composition], int]
     none: str
 
 
 KINDS = {
-    "core": Kind("core", "core", "No core memories: there is nothing to refine yet."),
-    "constitutional": Kind("constitutional", "constitutional", "No constitutional memories."),
-    "journal": Kind(
-        "journal, last week", "journal_shown", "No journal memories from the last week."
+    "core": Kind(
+        "core", lambda kept: kept.core, "No core memories: there is nothing to refine yet."
     ),
-    "expired": Kind("journal, expired", "journal_expired", "No expired journal memories."),
-    "discarded": Kind("discarded", "discarded", "No discarded memories."),
+    "constitutional": Kind(
+        "constitutional", lambda kept: kept.constitutional, "No constitutional memories."
+    ),
+    "journal": Kind(
+        "journal, last week",
+        lambda kept: kept.journal_shown,
+        "No journal memories from the last week.",
+    ),
+    "expired": Kind(
+        "journal, expired", lambda kept: kept.journal_expired, "No expired journal memories."
+    ),
+    "discarded": Kind("discarded", lambda kept: kept.discarded, "No discarded memories."),
 }
 
 
@@ -66,4 +74,4 @@ class LedgerFilter(NamedTuple):
 
 
 def counted_kinds(kept: Composition) -> list[tuple[str, str, int]]:
-    return [(kind, each.name, getattr(kept, each.figure)) for kind, each in KINDS.items()]
+    return [(kind, each.name, each.count(kept)) for kind, each in KINDS.items()]
