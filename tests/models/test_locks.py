@@ -91,7 +91,9 @@ NEEDS_AGENT = {
     "AccessGrant.request": lambda w: AccessGrant.request(w.agent, w.closer, TERMS),
     "AccessGrant.settle": lambda w: w.failed_grant.settle("YES", agreed=True, generation_id=None),
     "AccessGrant.end": lambda w: w.failed_grant.end(user=None),
-    "AccessGrant.add_closing_note": lambda w: w.failed_grant.add_closing_note("note", user=w.closer),
+    "AccessGrant.add_closing_note": lambda w: w.failed_grant.add_closing_note(
+        "note", user=w.closer
+    ),
 }
 
 # Verbs by name, each with the row that it locks itself.
@@ -108,7 +110,10 @@ NEEDS_ROW = {
         lambda w: w.failed_grant.settle("YES", agreed=True, generation_id=None),
     ),
     "AccessGrant.end": ("failed_grant", lambda w: w.failed_grant.end(user=None)),
-    "AccessGrant.add_closing_note": ("failed_grant", lambda w: w.failed_grant.add_closing_note("note", user=w.closer)),
+    "AccessGrant.add_closing_note": (
+        "failed_grant",
+        lambda w: w.failed_grant.add_closing_note("note", user=w.closer),
+    ),
     "AgentMemory.locked": ("memory", lambda w: AgentMemory.lock_rows(w.agent, [w.memory.id])),
     "AgentMemory.discard": ("discarded", lambda w: w.discarded.discard()),
     "AgentMemory.restore": ("memory", lambda w: w.memory.restore()),
