@@ -160,7 +160,7 @@ def test_no_access_can_be_requested_after_a_model_change(desk: Page, agent: Agen
 
     ask(desk, agent)
 
-    expect(desk.get_by_role("alert")).to_contain_text("A human changed the model or a prompt")
+    expect(desk.get_by_role("alert")).to_contain_text("The model or a prompt of")
     expect(desk.get_by_label("Purpose")).to_have_value(PURPOSE)
     reads_nothing(desk, agent)
 
@@ -207,7 +207,7 @@ def test_the_preview_shows_the_question_without_asking(desk: Page, agent: Agent)
     button(desk, "Preview").click()
 
     expect(desk.locator("pre.asked")).to_contain_text(f'"purpose": "{PURPOSE}"')
-    expect(desk.locator("pre.asked")).to_contain_text('"why": "a law requires it"')
+    expect(desk.locator("pre.asked")).to_contain_text('"why": "the law requires it"')
     expect(desk.get_by_label("Purpose")).to_have_value(PURPOSE)
     assert PURPOSE.replace(" ", "+") not in desk.evaluate("location.href")
     assert db.session.scalars(db.select(AccessGrant)).all() == []

@@ -7,6 +7,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -283,23 +284,20 @@ def test_a_clock_whose_database_connections_were_cut_ticks_on(
 
 def test_a_clock_outlives_redis_and_ticks_when_it_is_back(begin: Begin, quick: None) -> None:
     # a short path: Valkey's socket has little room for it
-    with tempfile.TemporaryDirectory(prefix="refine-clock-") as folder:
-        server = valkey.start(Path(folder))
-        try:
-            with Redis.from_url(redis_url(Path(folder))) as redis:
-                process = begin("clock", REDIS_URL=redis_url(Path(folder)))
-                eventually(lambda: is_idle(redis) and entries(redis))
-                server.kill()
-                server.wait()
-                eventually(lambda: process.lines("the scheduler was held up"))
-                server = valkey.start(Path(folder))
-                eventually(lambda: entries(redis))
-                last = tick_now(redis)
-                eventually(lambda: has_ticked(after=last))
-                process.signal(signal.SIGTERM)
-                code = process.wait()
-        finally:
-            valkey.stop(server)
+    with tempfile.TemporaryDirectory(prefix="refine-clock-") as folder, ExitStack() as servers:
+        server = servers.enter_context(valkey.running(Path(folder)))
+        with Redis.from_url(redis_url(Path(folder))) as redis:
+            process = begin("clock", REDIS_URL=redis_url(Path(folder)))
+            eventually(lambda: is_idle(redis) and entries(redis))
+            server.kill()
+            server.wait()
+            eventually(lambda: process.lines("the scheduler was held up"))
+            server = servers.enter_context(valkey.running(Path(folder)))
+            eventually(lambda: entries(redis))
+            last = tick_now(redis)
+            eventually(lambda: has_ticked(after=last))
+            process.signal(signal.SIGTERM)
+            code = process.wait()
 
     assert code == 0
 

@@ -9,6 +9,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -418,24 +419,21 @@ def test_a_session_continues_without_redis_and_its_worker_waits_for_it(
     db.session.commit()
 
     # Valkey's socket needs a short path
-    with tempfile.TemporaryDirectory(prefix="refine-worker-") as folder:
+    with tempfile.TemporaryDirectory(prefix="refine-worker-") as folder, ExitStack() as servers:
         url = redis_url(Path(folder))
-        server = valkey.start(Path(folder))
-        try:
-            with Redis.from_url(url) as redis:
-                enqueue(session, redis)
-                worker = begin("worker", REDIS_URL=url)
-                eventually(lambda: len(model.requests) == 1)
-                server.kill()
-                server.wait()
-                waiting.set()
-                eventually(lambda: ended(session))
-                server = valkey.start(Path(folder))
-                eventually(lambda: redis.smembers("rq:workers") and not children_of(worker.pid))
-                worker.signal(signal.SIGTERM)
-                code = worker.wait()
-        finally:
-            valkey.stop(server)
+        server = servers.enter_context(valkey.running(Path(folder)))
+        with Redis.from_url(url) as redis:
+            enqueue(session, redis)
+            worker = begin("worker", REDIS_URL=url)
+            eventually(lambda: len(model.requests) == 1)
+            server.kill()
+            server.wait()
+            waiting.set()
+            eventually(lambda: ended(session))
+            server = servers.enter_context(valkey.running(Path(folder)))
+            eventually(lambda: redis.smembers("rq:workers") and not children_of(worker.pid))
+            worker.signal(signal.SIGTERM)
+            code = worker.wait()
 
     assert session.status == "completed"
     assert code == 0

@@ -162,7 +162,7 @@ def test_the_form_says_that_a_model_change_bars_access(
 
     assert (page.status_code, answer.status_code) == (200, 409)
     for said in (page.text, answer.text):
-        assert "A human changed the model or a prompt of Ada" in words_of(said)
+        assert "The model or a prompt of Ada was changed" in words_of(said)
     assert grants() == []
 
 

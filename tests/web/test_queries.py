@@ -33,7 +33,7 @@ def filled(account: Account, owner: Agent, session: RefinementSession, number: i
             one = RefinementSession.queue(owner, "weekly", user=user, at=at)
             kind = "timeout" if status == "failed" else None
             one.finish(status, "so it ended", error_kind=kind, at=at)  # type: ignore[arg-type]
-        session._record("refinement_queued", {}, user=user)
+        owner.record("refinement_queued", session_id=session.id, user=user)
         RefinementSession.queue(agent, "manual", user=user)
         failed = {"reason": "so it ended", "error_kind": "timeout"}
         kind, status = (("reflection", "completed"), ("extraction", "failed"))[each % 2]
