@@ -441,6 +441,20 @@ def test_a_grant_past_its_end_is_not_told(world: World) -> None:
     assert reading.live_grants(world.reader) == []
 
 
+def test_a_grant_that_was_given_since_it_was_loaded_is_told(world: World) -> None:
+    requested = world.request()
+    loaded = db.session.get_one(AccessGrant, requested.id, populate_existing=True)
+    assert loaded.expires_at is None
+    sql.run(
+        "UPDATE access_grants SET status = 'granted', granted_at = clock_timestamp(), "
+        "expires_at = clock_timestamp() + interval '30 minutes'"
+    )
+
+    (live,) = reading.live_grants(world.reader)
+
+    assert (live.id, loaded.status) == (requested.id, "granted")
+
+
 def test_words_that_cannot_be_unsealed_are_left_out(world: World) -> None:
     grant = world.grant()
     sql.run("UPDATE access_grants SET purpose = decode('00', 'hex')")
