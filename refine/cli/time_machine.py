@@ -9,6 +9,7 @@ from refine.cli.output import console
 from refine.errors import NotFound
 from refine.extensions import db
 from refine.models import AgentMemory, RefinementSession
+from refine.models.columns import MAX_ID
 from refine.refinement import time_machine
 
 
@@ -41,7 +42,7 @@ def undo(session_id: uuid.UUID, and_after: bool, preview: bool) -> None:
 
 
 @click.command()
-@click.argument("memory_id", metavar="MEMORY", type=click.IntRange(1, 2**63 - 1))
+@click.argument("memory_id", metavar="MEMORY", type=click.IntRange(1, MAX_ID))
 def restore(memory_id: int) -> None:
     """Restore the discarded memory MEMORY (an id) without showing it."""
     with application("restore"):

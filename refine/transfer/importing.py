@@ -13,7 +13,7 @@ from sqlalchemy import select
 from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, User
-from refine.models.ledger import change_memories, content_hash
+from refine.models.ledger import change_memories, content_hash, is_kept_core
 from refine.models.ledger.image import Change
 from refine.transfer.pieces import Piece, good_rows, refuse_bad_rows
 from refine.transfer.report import Report, memories
@@ -203,7 +203,7 @@ class _BatchWriter:
         )
         cores: _ProtectionsByHash = {}
         for hashed, constitutional, tags, memory_type, discarded_at in same:
-            if memory_type == "core" and discarded_at is None:
+            if is_kept_core(memory_type, discarded_at):
                 cores.setdefault(hashed, []).append(_Protection(constitutional, frozenset(tags)))
         return cores
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from refine.errors import InvalidValue, Refused
 from refine.extensions import canonical_json
-from refine.models.ledger import MEMORY_TYPES
+from refine.models.ledger import MEMORY_TYPES, is_kept_core
 from refine.rules.content import known_tags, memory_content
 from refine.rules.splitting import split
 from refine.sealing import DataKey
@@ -28,7 +28,7 @@ class Piece:
 
     @property
     def is_kept_core(self) -> bool:
-        return self.memory_type == "core" and self.row.discarded_at is None
+        return is_kept_core(self.memory_type, self.row.discarded_at)
 
     def source_id(self, key: DataKey) -> str:
         """Return its id at the source, hashed if the id could be words or there is none."""

@@ -15,7 +15,7 @@ from refine.models import Account, Agent, RefinementSession
 from refine.models.agent_list import State, count_in_states
 from refine.models.runs.run import LIVE
 from refine.models.runs.session import totals as session_totals
-from refine.models.runs.spending import spent_since, spent_usd_of_month
+from refine.models.runs.spending import cost_cap_reached, spent_since
 from refine.models.runs.task import totals as task_totals
 from refine.rules.quantities import plural
 from refine.web import scope
@@ -132,7 +132,7 @@ def _accounts() -> list[Attention]:
     at = clock.now()
     found = []
     is_late = and_(Account.next_due_at < at - _LATE, ~Account.paused)
-    is_capped = spent_usd_of_month(at) >= Account.monthly_cost_cap_usd
+    is_capped = cost_cap_reached(at)
     for account, late, capped in db.session.execute(
         select(Account, is_late, is_capped)
         .where(Account.id.in_(scope.account_ids()), is_late | is_capped)

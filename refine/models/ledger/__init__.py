@@ -5,7 +5,14 @@ them. ``memory`` is one memory and its verbs, ``row`` what its row holds, ``imag
 and after a change, ``history`` the mass over time.
 """
 
-from refine.models.ledger.image import Change, Image, changes_in, recorded_digests, state_of
+from refine.models.ledger.image import (
+    Change,
+    Image,
+    changes_in,
+    is_kept_core,
+    recorded_digests,
+    state_of,
+)
 from refine.models.ledger.ledger import Composition, Ledger
 from refine.models.ledger.memory import MEMORY_KINDS, AgentMemory, change_memories, is_of_kind
 from refine.models.ledger.row import JOURNAL_SHOWN_FOR, MEMORY_TYPES, Owner, content_hash
@@ -23,6 +30,7 @@ __all__ = [
     "change_memories",
     "changes_in",
     "content_hash",
+    "is_kept_core",
     "is_of_kind",
     "recorded_digests",
     "state_of",

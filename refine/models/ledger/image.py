@@ -118,6 +118,11 @@ def recorded_digests(data: Mapping[str, Any]) -> dict[int, str]:
     return {memory["id"]: memory["after"]["digest"] for memory in data.get("memories", [])}
 
 
+def is_kept_core(memory_type: str, discarded_at: object) -> bool:
+    """Tell whether these make a kept core memory; ``AgentMemory.is_kept_core`` has it in SQL."""
+    return memory_type == "core" and discarded_at is None
+
+
 def counted_tokens(image: Image | None) -> int:
     """Return what a memory in this state contributes to the token mass."""
     return int(image["token_estimate"]) if image is not None and _is_kept_core(image) else 0
@@ -141,4 +146,4 @@ def _joined(open_part: Image | None, sealed_part: Image | None) -> Image | None:
 
 
 def _is_kept_core(image: Image) -> bool:
-    return image["memory_type"] == "core" and image["discarded_at"] is None
+    return is_kept_core(image["memory_type"], image["discarded_at"])

@@ -26,7 +26,7 @@ from refine.errors import Refused
 from refine.extensions import Base, db
 from refine.models.audit import AuditLog
 from refine.models.audit.record import Actor
-from refine.models.ledger.image import Change, recorded
+from refine.models.ledger.image import Change, is_kept_core, recorded
 from refine.models.ledger.row import ID_SEQUENCE, JOURNAL_SHOWN_FOR, MemoryRow, Owner
 from refine.rules.content import IMMUTABLE_TAGS
 
@@ -79,7 +79,7 @@ class AgentMemory(MemoryRow, Base):
     @hybrid_property
     def is_kept_core(self) -> bool:
         """Whether this is a core memory that was not discarded."""
-        return self.memory_type == "core" and not self.discarded
+        return is_kept_core(self.memory_type, self.discarded_at)
 
     @is_kept_core.inplace.expression
     @classmethod

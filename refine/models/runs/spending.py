@@ -59,6 +59,11 @@ def cost_cap_reason(account: Account, at: datetime) -> str | None:
     return f"the account's monthly cost cap of ${cap} is reached"
 
 
+def cost_cap_reached(at: datetime) -> ColumnElement[bool]:
+    """Return the condition of an account for which ``cost_cap_reason`` gives a reason."""
+    return spent_usd_of_month(at) >= Account.monthly_cost_cap_usd
+
+
 def cost_usd_of_month(account: Account, at: datetime) -> Decimal:
     """Return what the account's agents cost this month, in the account's time zone."""
     spent = select(spent_usd_of_month(at)).where(Account.id == account.id)
