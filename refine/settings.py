@@ -16,7 +16,7 @@ from flask import current_app
 
 from refine import embedded
 from refine.errors import InvalidValue, SettingsError
-from refine.rules.due import valid_schedule
+from refine.rules.schedules import valid_schedule
 
 DEFAULT_DATA_DIR = ".refine"
 

@@ -13,7 +13,7 @@ from refine.jobs import runs, stopping
 from refine.llm.rehearsal import MODEL_PREFIX
 from refine.models import MAX_MUTATIONS, Agent, MemoryTask, RefinementSession
 from refine.refinement.loop import Event, refine
-from refine.remembering.running import remember
+from refine.remembering.worker import run_task
 
 
 @click.command()
@@ -58,7 +58,7 @@ def reflect(agent_reference: str) -> None:
         with stopping.handle_stop_signals(signal.SIGINT, signal.SIGTERM):
             # committed only when it is claimed, so that no worker takes it
             task = MemoryTask.reflect(agent, "cli")
-            ended = remember(task.id, settings.current(), is_stopping=stopping.stop_requested)
+            ended = run_task(task.id, settings.current(), is_stopping=stopping.stop_requested)
             was_stopped = stopping.stop_requested()
         if ended is None:
             waiting = "another task of this agent is running; a worker will run the reflection"

@@ -17,7 +17,7 @@ from refine.models import AccessGrant, Account, Agent, MemoryTask, RefinementSes
 from refine.models.runs.access import AccessTerms
 from refine.models.runs.session import Trigger, scheduling
 from refine.refinement.loop import refine
-from refine.remembering.running import remember
+from refine.remembering.worker import run_task
 
 
 class RunFault(Exception):
@@ -31,7 +31,7 @@ def refine_session(session_id: str) -> None:
 
 def work_on_task(task_id: str) -> None:
     """Work on the queued memory task of this id."""
-    _work_on(remember, task_id)
+    _work_on(run_task, task_id)
 
 
 def ask_for_access(grant_id: str) -> None:

@@ -36,7 +36,7 @@ from refine.models.runs import Run
 from refine.models.runs.session import scheduling
 from refine.models.runs.task import scheduling as task_scheduling
 from refine.models.runs.task.scheduling import REFLECTION_SCHEDULE
-from refine.rules.due import last_slot
+from refine.rules.schedules import last_slot
 
 INTERVAL = timedelta(minutes=1)
 BUDGET_CHECK_EVERY = timedelta(hours=1)

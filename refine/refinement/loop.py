@@ -192,11 +192,11 @@ class SessionWorker(RunWorker[RefinementSession]):
     # -- the end ----------------------------------------------------------------------------------
 
     def _is_stop_requested(self) -> bool:
-        return self._run.is_stopping
+        return self._run.is_stop_requested
 
     def _stopped(self) -> RunEnded:
         """An orderly end if somebody requested the stop, else a failure."""
-        if not self._run.is_stopping:
+        if not self._run.is_stop_requested:
             return super()._stopped()
         status: EndStatus = "skipped" if self._run.consented_at is None else "incomplete"
         return RunEnded(status, "stopped on request", user=self._run.stop_requested_by)

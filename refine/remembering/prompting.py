@@ -72,7 +72,7 @@ def opening(task: MemoryTask, lines: list[str], part: int = 1, parts: int = 1) -
 
 
 def _values(task: MemoryTask, lines: list[str]) -> dict[str, Any]:
-    style, _is_default = task.agent.authored(WORDINGS[task.kind].own_prompt)
+    style, _is_default = task.agent.effective(WORDINGS[task.kind].own_prompt)
     return {
         "agent_name": task.agent.name,
         "lines": lines,

@@ -82,6 +82,6 @@ def known_tags(tags: object) -> list[str]:
     return [tag for tag in TAGS if tag in given]
 
 
-def identity(content: str) -> str:
+def comparable(content: str) -> str:
     """Return the form in which exact duplicates are equal: trimmed and lower-cased."""
     return content.strip().lower()

@@ -59,7 +59,7 @@ class SelfAuthoringTool:
 
     def _view(self, field: str) -> Result:
         with one_call():
-            value, is_default = self._agent.authored(field)
+            value, is_default = self._agent.effective(field)
             return {**self._config("view", field, value), "is_default": is_default}
 
     def _update(self, field: str, value: object) -> Result:
@@ -68,7 +68,7 @@ class SelfAuthoringTool:
         try:
             with one_call():
                 self._agent.author(field, None if _is_default(value) else value)
-                return self._config("update", field, self._agent.authored(field)[0])
+                return self._config("update", field, self._agent.effective(field)[0])
         except InvalidValue as fault:
             return error(str(fault))
 

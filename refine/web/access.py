@@ -63,13 +63,13 @@ def listing() -> str:
 
 
 @pages.get("/access/new")
-@scope.acting
+@scope.admins_only
 def new() -> str:
     return _form(_agent_or_404())
 
 
 @pages.post("/access/new")
-@scope.acting
+@scope.admins_only
 def ask() -> ResponseReturnValue:
     agent = _agent_or_404()
     try:

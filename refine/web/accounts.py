@@ -21,7 +21,7 @@ def listing() -> str:
 
 @pages.post("/accounts")
 @scope.site_admins
-@scope.acting
+@scope.admins_only
 def add() -> ResponseReturnValue:
     name = request.form.get("name", "")
     try:

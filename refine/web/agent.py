@@ -100,7 +100,7 @@ def ledger(agent_id: int) -> str:
 
 
 @pages.post("/agents/<int:agent_id>/ledger")
-@scope.acting
+@scope.admins_only
 def search(agent_id: int) -> ResponseReturnValue:
     """Search the contents of memories; by POST, so that no URL holds the words."""
     agent = scope.agent_or_404(agent_id)
@@ -126,7 +126,7 @@ def search(agent_id: int) -> ResponseReturnValue:
 
 
 @pages.post("/agents/<int:agent_id>/sessions")
-@scope.acting
+@scope.admins_only
 def refine_now(agent_id: int) -> ResponseReturnValue:
     agent = scope.agent_or_404(agent_id)
     try:
@@ -151,7 +151,7 @@ def refine_now(agent_id: int) -> ResponseReturnValue:
 
 
 @pages.post("/agents/<int:agent_id>/memories/<int:memory_id>/constitutional")
-@scope.acting
+@scope.admins_only
 def set_constitutional(agent_id: int, memory_id: int) -> ResponseReturnValue:
     """Set or lift the constitutional flag of a memory, without seeing its content."""
     memory = _memory_or_404(agent_id, memory_id)
@@ -163,7 +163,7 @@ def set_constitutional(agent_id: int, memory_id: int) -> ResponseReturnValue:
 
 
 @pages.post("/agents/<int:agent_id>/memories/<int:memory_id>/restore")
-@scope.acting
+@scope.admins_only
 def restore(agent_id: int, memory_id: int) -> ResponseReturnValue:
     """Restore a discarded memory, without seeing its content."""
     memory = _memory_or_404(agent_id, memory_id)
@@ -181,7 +181,7 @@ def settings(agent_id: int) -> str:
 
 
 @pages.post("/agents/<int:agent_id>/settings")
-@scope.acting
+@scope.admins_only
 def configure(agent_id: int) -> ResponseReturnValue:
     agent = scope.agent_or_404(agent_id)
     try:
@@ -196,7 +196,7 @@ def configure(agent_id: int) -> ResponseReturnValue:
 
 
 @pages.post("/agents/<int:agent_id>/refinement-prompt/clear")
-@scope.acting
+@scope.admins_only
 def clear_prompt(agent_id: int) -> ResponseReturnValue:
     """Reset the agent's refinement prompt to the default, without reading it."""
     agent = scope.agent_or_404(agent_id)

@@ -27,13 +27,13 @@ _TOO_LARGE = (
 
 
 @pages.get("/agents/<int:agent_id>/import")
-@scope.acting
+@scope.admins_only
 def form(agent_id: int) -> str:
     return _page(scope.agent_or_404(agent_id), form={})
 
 
 @pages.post("/agents/<int:agent_id>/import")
-@scope.acting
+@scope.admins_only
 def take_in(agent_id: int) -> ResponseReturnValue:
     agent = scope.agent_or_404(agent_id)
     db.session.commit()  # no transaction is held open during the upload

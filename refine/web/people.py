@@ -24,7 +24,7 @@ def listing() -> str:
 
 
 @pages.post("/users")
-@scope.acting
+@scope.admins_only
 def invite() -> ResponseReturnValue:
     account = scope.account_to_change()
     try:
@@ -43,7 +43,7 @@ def invite() -> ResponseReturnValue:
 
 
 @pages.post("/users/<int:user_id>/invitation")
-@scope.acting
+@scope.admins_only
 def invite_again(user_id: int) -> ResponseReturnValue:
     """Create a new link for a user, to join or to choose a new password."""
     user = scope.found_or_404(User, user_id)
@@ -55,7 +55,7 @@ def invite_again(user_id: int) -> ResponseReturnValue:
 
 
 @pages.post("/users/<int:user_id>")
-@scope.acting
+@scope.admins_only
 def update(user_id: int) -> ResponseReturnValue:
     user = scope.found_or_404(User, user_id)
     _protect_site_admins(user)

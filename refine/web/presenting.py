@@ -104,7 +104,7 @@ def progress(session: RefinementSession) -> str:
         return "Removing exact duplicates."
     if session.consented_at is None:
         return f"Asking {name} for consent."
-    if session.is_stopping:
+    if session.is_stop_requested:
         return "Stopping before the next step."
     return f"{name} consented and is working."
 

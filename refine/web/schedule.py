@@ -33,7 +33,7 @@ def page() -> str:
 
 
 @pages.post("/schedule")
-@scope.acting
+@scope.admins_only
 def change() -> ResponseReturnValue:
     account = scope.account_to_change()
     try:
@@ -47,7 +47,7 @@ def change() -> ResponseReturnValue:
 
 
 @pages.post("/schedule/run")
-@scope.acting
+@scope.admins_only
 def run() -> ResponseReturnValue:
     account = scope.account_to_change()
     outcomes: Counter[str] = Counter()

@@ -107,7 +107,7 @@ def recent(model: type[Held], *conditions: ColumnElement[bool]) -> Select[Held]:
     )
 
 
-def acting(view: Callable[P, R]) -> Callable[P, R]:
+def admins_only(view: Callable[P, R]) -> Callable[P, R]:
     """Refuse viewers, who have read-only access."""
     return _refusing(view, lambda: not user().may_act)
 

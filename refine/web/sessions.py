@@ -94,7 +94,7 @@ def live(session_id: uuid.UUID) -> str:
 
 
 @pages.post("/sessions/<uuid:session_id>/stop")
-@scope.acting
+@scope.admins_only
 def stop(session_id: uuid.UUID) -> ResponseReturnValue:
     session = scope.found_or_404(RefinementSession, session_id)
     try:
@@ -108,13 +108,13 @@ def stop(session_id: uuid.UUID) -> ResponseReturnValue:
 
 
 @pages.get("/sessions/<uuid:session_id>/undo")
-@scope.acting
+@scope.admins_only
 def undo_form(session_id: uuid.UUID) -> ResponseReturnValue:
     return _undo_page(session_id, and_after=bool(request.args.get("and_after")))
 
 
 @pages.post("/sessions/<uuid:session_id>/undo")
-@scope.acting
+@scope.admins_only
 def undo(session_id: uuid.UUID) -> ResponseReturnValue:
     """Undo the session, alone or with everything after it; a conflict changes nothing."""
     session = scope.found_or_404(RefinementSession, session_id)

@@ -21,7 +21,7 @@ def listing() -> str:
 
 
 @pages.post("/tokens")
-@scope.acting
+@scope.admins_only
 def mint() -> ResponseReturnValue:
     _, secret = ApiToken.mint(account=scope.account_to_change(), user=scope.user())
     db.session.commit()
@@ -29,7 +29,7 @@ def mint() -> ResponseReturnValue:
 
 
 @pages.post("/tokens/<int:token_id>/revoke")
-@scope.acting
+@scope.admins_only
 def revoke(token_id: int) -> ResponseReturnValue:
     token = scope.found_or_404(ApiToken, token_id)
     token.revoke(scope.user())

@@ -8,7 +8,7 @@ from flask import Flask
 
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, MemoryTask
-from refine.remembering.running import remember
+from refine.remembering.worker import run_task
 from refine.settings import Settings
 from tests import factories
 from tests.scripted_model import ScriptedModel
@@ -52,7 +52,7 @@ class World:
 
     def work(self, task: MemoryTask) -> MemoryTask:
         db.session.commit()
-        remember(task.id, self.settings(), is_stopping=self.is_stopping)
+        run_task(task.id, self.settings(), is_stopping=self.is_stopping)
         db.session.rollback()
         db.session.expire_all()
         return task

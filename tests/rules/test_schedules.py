@@ -1,6 +1,314 @@
-"""Cron expressions in plain words."""
+"""Schedules: slots in local time across every kind of clock change, and their words."""
 
-from refine.rules.schedules import describe_schedule
+from datetime import UTC, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refine.errors import InvalidValue
+from refine.rules.schedules import (
+    describe_schedule,
+    last_slot,
+    next_slot,
+    valid_schedule,
+    valid_time_zone,
+)
+
+MONDAYS_AT_FOUR = "0 4 * * 1"
+
+# Names that say which clock change each zone is here for.
+ZONES = {
+    "none": "UTC",
+    "hour in the north": "Europe/Berlin",
+    "hour in the west": "America/New_York",
+    "hour in the south": "Australia/Sydney",
+    "half an hour": "Australia/Lord_Howe",
+    "two hours": "Antarctica/Troll",
+    "at midnight": "America/Havana",
+    "quarter of an hour off": "Asia/Kathmandu",
+    "winter time is the saving one": "Europe/Dublin",
+}
+
+schedules = st.sampled_from(
+    [
+        MONDAYS_AT_FOUR,
+        "30 2 * * *",
+        "0 0 * * *",
+        "*/20 * * * *",
+        "15 1-3 * * *",
+        "59 23 * * 0",
+        "0 4 1 * *",
+        "0 3 l 3,10 *",
+        "0 2 29 2 *",
+    ]
+)
+instants = st.datetimes(
+    datetime(2005, 1, 1),  # noqa: DTZ001  (Hypothesis wants naive bounds, and adds the zone)
+    datetime(2037, 12, 31),  # noqa: DTZ001
+    timezones=st.just(UTC),
+)
+# Where it hurts: the hours around the clock changes of the zones above.
+changes = st.tuples(
+    st.sampled_from(
+        [
+            "2026-03-08T06:00:00+00:00",
+            "2026-03-29T01:00:00+00:00",
+            "2026-04-04T15:00:00+00:00",
+            "2026-10-03T16:00:00+00:00",
+            "2026-10-25T01:00:00+00:00",
+            "2026-11-01T06:00:00+00:00",
+        ]
+    ),
+    st.integers(-5 * 3_600, 5 * 3_600),
+).map(lambda change: utc(change[0]) + timedelta(seconds=change[1]))
+
+
+def utc(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(UTC)
+
+
+@pytest.mark.parametrize(
+    ("at", "last", "following"),
+    [
+        ("2026-05-04T03:59:59+00:00", "2026-04-27T04:00+00:00", "2026-05-04T04:00+00:00"),
+        ("2026-05-04T04:00:00+00:00", "2026-05-04T04:00+00:00", "2026-05-11T04:00+00:00"),
+        ("2026-05-04T04:00:01+00:00", "2026-05-04T04:00+00:00", "2026-05-11T04:00+00:00"),
+        ("2026-05-08T23:00:00+00:00", "2026-05-04T04:00+00:00", "2026-05-11T04:00+00:00"),
+    ],
+)
+def test_the_last_slot_is_at_or_before_and_the_next_one_after(
+    at: str, last: str, following: str
+) -> None:
+    slots = (
+        last_slot(MONDAYS_AT_FOUR, "UTC", utc(at)),
+        next_slot(MONDAYS_AT_FOUR, "UTC", utc(at)),
+    )
+
+    assert slots == (utc(last), utc(following))
+
+
+@pytest.mark.parametrize(
+    ("zone", "at", "following"),
+    [
+        ("Europe/Berlin", "2026-01-01T00:00+00:00", "2026-01-05T04:00+01:00"),
+        ("Europe/Berlin", "2026-07-01T00:00+00:00", "2026-07-06T04:00+02:00"),
+        ("America/New_York", "2026-01-01T00:00+00:00", "2026-01-05T04:00-05:00"),
+        ("Asia/Kathmandu", "2026-01-01T00:00+00:00", "2026-01-05T04:00+05:45"),
+        ("Pacific/Kiritimati", "2026-01-01T00:00+00:00", "2026-01-05T04:00+14:00"),
+        ("Pacific/Pago_Pago", "2026-01-01T00:00+00:00", "2026-01-05T04:00-11:00"),
+    ],
+)
+def test_a_slot_is_in_the_local_time_of_its_zone(zone: str, at: str, following: str) -> None:
+    assert next_slot(MONDAYS_AT_FOUR, zone, utc(at)) == utc(following)
+
+
+def test_the_zone_in_which_the_instant_is_given_does_not_matter() -> None:
+    at = utc("2026-05-04T03:30:00+00:00")
+    elsewhere = at.astimezone(timezone(timedelta(hours=-9)))
+
+    slots = [last_slot(MONDAYS_AT_FOUR, "Europe/Berlin", each) for each in (at, elsewhere)]
+
+    assert slots == [utc("2026-05-04T04:00+02:00")] * 2
+
+
+@pytest.mark.parametrize(
+    ("zone", "schedule", "before", "runs_at"),
+    [
+        ("Europe/Berlin", "30 2 * * *", "2026-03-28T12:00+01:00", "2026-03-29T03:00+02:00"),
+        ("Europe/Berlin", "0 2 * * 0", "2026-03-28T12:00+01:00", "2026-03-29T03:00+02:00"),
+        ("America/New_York", "30 2 * * *", "2026-03-07T12:00-05:00", "2026-03-08T03:00-04:00"),
+        ("Australia/Sydney", "59 2 * * *", "2026-10-03T12:00+10:00", "2026-10-04T03:00+11:00"),
+        ("Australia/Lord_Howe", "15 2 * * *", "2026-10-03T12:00+10:30", "2026-10-04T02:30+11:00"),
+        ("Antarctica/Troll", "30 1 * * *", "2026-03-28T12:00+00:00", "2026-03-29T03:00+02:00"),
+        ("America/Havana", "0 0 * * *", "2026-03-07T12:00-05:00", "2026-03-08T01:00-04:00"),
+        ("Pacific/Apia", "0 4 30 12 *", "2011-12-29T12:00-10:00", "2011-12-31T00:00+14:00"),
+    ],
+)
+def test_a_local_time_that_is_skipped_runs_at_the_next_valid_minute(
+    zone: str, schedule: str, before: str, runs_at: str
+) -> None:
+    expected = utc(runs_at)
+
+    slots = (
+        next_slot(schedule, zone, utc(before)),
+        last_slot(schedule, zone, expected),
+        last_slot(schedule, zone, expected - timedelta(seconds=1)) < expected,
+    )
+
+    assert slots == (expected, expected, True)
+
+
+@pytest.mark.parametrize(
+    ("zone", "schedule", "first", "following"),
+    [
+        ("Europe/Berlin", "30 2 * * *", "2026-10-25T02:30+02:00", "2026-10-26T02:30+01:00"),
+        ("America/New_York", "30 1 * * *", "2026-11-01T01:30-04:00", "2026-11-02T01:30-05:00"),
+        ("Australia/Sydney", "30 2 * * *", "2026-04-05T02:30+11:00", "2026-04-06T02:30+10:00"),
+        ("Australia/Lord_Howe", "45 1 * * *", "2026-04-05T01:45+11:00", "2026-04-06T01:45+10:30"),
+        ("Antarctica/Troll", "30 1 * * *", "2026-10-25T01:30+02:00", "2026-10-26T01:30+00:00"),
+        ("America/Havana", "30 0 * * *", "2026-11-01T00:30-04:00", "2026-11-02T00:30-05:00"),
+    ],
+)
+def test_a_local_time_that_is_repeated_runs_once_the_first_time(
+    zone: str, schedule: str, first: str, following: str
+) -> None:
+    ran_at = utc(first)
+    soon_after = ran_at + timedelta(minutes=31)
+    second_time = ran_at + timedelta(hours=1, seconds=1)
+
+    slots = (
+        next_slot(schedule, zone, ran_at - timedelta(hours=3)),
+        next_slot(schedule, zone, ran_at),
+        last_slot(schedule, zone, soon_after),
+        last_slot(schedule, zone, second_time),
+        next_slot(schedule, zone, second_time),
+    )
+
+    assert slots == (ran_at, utc(following), ran_at, ran_at, utc(following))
+
+
+def test_slots_that_are_skipped_together_run_together_once() -> None:
+    at, slots = utc("2026-03-29T01:30+01:00"), []
+
+    for _ in range(3):
+        at = next_slot("*/30 * * * *", "Europe/Berlin", at)
+        slots.append(at)
+
+    assert slots == [
+        utc("2026-03-29T03:00+02:00"),
+        utc("2026-03-29T03:30+02:00"),
+        utc("2026-03-29T04:00+02:00"),
+    ]
+
+
+@pytest.mark.parametrize("zone", ZONES.values(), ids=ZONES)
+@given(schedule=schedules, at=instants | changes)
+def test_every_instant_lies_between_two_consecutive_slots(
+    zone: str, schedule: str, at: datetime
+) -> None:
+    last = last_slot(schedule, zone, at)
+
+    following = next_slot(schedule, zone, at)
+
+    assert last <= at < following
+    assert next_slot(schedule, zone, last) == following
+    assert last_slot(schedule, zone, following - timedelta(microseconds=1)) == last
+    assert last_slot(schedule, zone, following) == following
+
+
+@pytest.mark.parametrize("zone", ZONES.values(), ids=ZONES)
+@given(at=instants | changes)
+def test_a_daily_slot_comes_once_on_every_local_day(zone: str, at: datetime) -> None:
+    slot = next_slot("30 2 * * *", zone, at)
+
+    following = next_slot("30 2 * * *", zone, slot)
+
+    days = [each.astimezone(ZoneInfo(zone)).date() for each in (slot, following)]
+    assert days[1] - days[0] == timedelta(days=1)
+
+
+def test_slots_are_in_utc() -> None:
+    at = utc("2026-05-04T12:00+00:00")
+
+    zones = {
+        last_slot(MONDAYS_AT_FOUR, "Asia/Tokyo", at).tzinfo,
+        next_slot(MONDAYS_AT_FOUR, "Asia/Tokyo", at).tzinfo,
+    }
+
+    assert zones == {UTC}
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    ["0 4 * * 1", "*/5 * * * *", "0 4 * * mon-fri", "0 4 1,15 * *", "0 4 29 2 *", "0 4 l * *"],
+)
+def test_a_cron_expression_of_five_fields_is_a_schedule(schedule: str) -> None:
+    assert valid_schedule(schedule) == schedule
+
+
+def test_a_schedule_is_kept_with_single_spaces() -> None:
+    assert valid_schedule(" 0  4 *\t*\n1 ") == "0 4 * * 1"
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        None,
+        7,
+        True,
+        ["0 4 * * 1"],
+        "",
+        " ",
+        "daily",
+        "@weekly",
+        "0 4 * *",
+        "0 4 * * 1 0",
+        "0 4 * * 1 0 2026",
+        "60 4 * * 1",
+        "0 24 * * 1",
+        "0 4 0 * 1",
+        "0 4 32 * 1",
+        "0 4 * 13 1",
+        "0 4 * * 8",
+        "0 4 * * x",
+        "*/0 * * * *",
+        "-1 4 * * 1",
+        "0 4 * * 1#6",
+        "０ ４ * * 1",
+        "0 4 * * 1\x00",
+    ],
+)
+def test_what_is_no_cron_expression_of_five_fields_is_refused(schedule: object) -> None:
+    with pytest.raises(InvalidValue, match="schedule must be a cron expression of five fields"):
+        valid_schedule(schedule)
+
+
+@pytest.mark.parametrize("schedule", ["0 4 30 2 *", "0 4 31 4,6,9,11 *", "0 4 29 2 1#1"])
+def test_a_schedule_that_never_comes_due_is_refused(schedule: str) -> None:
+    with pytest.raises(InvalidValue):
+        valid_schedule(schedule)
+
+
+@pytest.mark.parametrize("schedule", ["R 4 * * 1", "0 r(3-5) * * *", "0 4 R * *", "R/5 * * * *"])
+def test_a_schedule_of_random_times_is_refused(schedule: str) -> None:
+    with pytest.raises(InvalidValue):
+        valid_schedule(schedule)
+
+
+def test_the_refusal_names_the_field() -> None:
+    with pytest.raises(InvalidValue, match="^REFINE_SCHEDULE must be"):
+        valid_schedule("daily", field="REFINE_SCHEDULE")
+
+
+fields = st.text(st.sampled_from("0123456789*/,-#lLwWrRhH?()monfrijan@ "), max_size=8)
+
+
+@given(st.lists(fields, min_size=5, max_size=5).map(" ".join) | st.text())
+def test_every_schedule_that_is_taken_has_slots(written: str) -> None:
+    at = utc("2026-05-04T12:00+00:00")
+    try:
+        schedule = valid_schedule(written)
+    except InvalidValue:
+        return
+
+    assert last_slot(schedule, "UTC", at) <= at < next_slot(schedule, "UTC", at)
+
+
+@pytest.mark.parametrize("zone", ZONES.values())
+def test_iana_names_are_time_zones(zone: str) -> None:
+    assert valid_time_zone(zone) == zone
+
+
+@pytest.mark.parametrize(
+    "zone",
+    [None, 7, "", " ", "Berlin", "europe/berlin", "UTC+1", "+01:00", "../UTC", "/etc/passwd"]
+    + ["Europe/Berlin ", "Europe", "UTC\x00", ["UTC"]],
+)
+def test_what_is_no_iana_name_is_refused(zone: object) -> None:
+    with pytest.raises(InvalidValue, match="time_zone must be an IANA name"):
+        valid_time_zone(zone)
 
 
 def test_describes_simple_schedules_and_quotes_the_others() -> None:

@@ -153,7 +153,7 @@ def test_a_stop_can_be_requested_while_running(
     assert actions_of(answer.text) == []
     db.session.refresh(running)
     assert running.status == "running"
-    assert running.is_stopping
+    assert running.is_stop_requested
     assert running.stop_requested_by_id == admin.id
 
 

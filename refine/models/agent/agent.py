@@ -19,7 +19,7 @@ from refine.models.people import Account
 from refine.models.settings_change import set_fields
 from refine.prompts import default_prompt
 from refine.rules.content import one_line, prompt_text
-from refine.rules.numbers import parse_threshold
+from refine.rules.threshold import parse_threshold
 
 MAX_CORE_TOKEN_BUDGET = 10_000_000
 
@@ -129,7 +129,7 @@ class Agent(Eligibility, Base):
         is_served = self.active and not (self.paused or self.account.paused)
         return self.account.next_due_at if is_served else None
 
-    def authored(self, field: str) -> tuple[Any, bool]:
+    def effective(self, field: str) -> tuple[Any, bool]:
         """Return the effective value of an authored field, and whether it is the default."""
         own = getattr(self, field)
         if own is not None:

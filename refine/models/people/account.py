@@ -17,7 +17,7 @@ from refine.models.audit.record import Actor
 from refine.models.columns import BigId, BoolFalse, BoolTrue, Created, Name, Updated
 from refine.models.settings_change import set_fields
 from refine.rules.content import one_line
-from refine.rules.due import last_slot, next_slot, valid_schedule, valid_time_zone
+from refine.rules.schedules import last_slot, next_slot, valid_schedule, valid_time_zone
 
 # Fields that an admin may set in the dashboard.
 ADMIN_FIELDS = (

@@ -94,7 +94,7 @@ def test_an_unset_or_blank_prompt_means_the_default(app, subtests):
             effective = kept or default_prompt("refinement_prompt")
             assert agent.refinement_prompt == kept
             assert agent.effective_refinement_prompt == effective
-            assert agent.authored("refinement_prompt") == (effective, kept is None)
+            assert agent.effective("refinement_prompt") == (effective, kept is None)
 
 
 def test_a_field_that_was_not_set_shows_its_default(app, subtests):
@@ -102,7 +102,7 @@ def test_a_field_that_was_not_set_shows_its_default(app, subtests):
 
     for field in AUTHORED_FIELDS:
         with subtests.test(field=field):
-            value, is_default = agent.authored(field)
+            value, is_default = agent.effective(field)
             assert is_default == (field != "name")
             assert value
 

@@ -193,7 +193,7 @@ class RefinementSession(SessionState, Base):
         self.lock()
         if not self.is_live:
             raise Refused(f"the session has already ended ({self.status})")
-        if not self.is_stopping:
+        if not self.is_stop_requested:
             self.stop_requested_at = at
             self.stop_requested_by_id = user.id if user is not None else None
         if self.status == "queued":

@@ -117,14 +117,14 @@ class SessionState(Run):
         return self.status == "running"
 
     @property
-    def is_stopping(self) -> bool:
+    def is_stop_requested(self) -> bool:
         """Whether somebody asked the session to stop."""
         return self.stop_requested_at is not None
 
     @property
     def can_stop(self) -> bool:
         """Whether a stop can still be requested."""
-        return self.is_live and not self.is_stopping
+        return self.is_live and not self.is_stop_requested
 
     @property
     def can_undo(self) -> bool:

@@ -336,12 +336,12 @@ def test_stopping_a_queued_session_skips_it_even_if_its_agent_was_erased(agent, 
 
 def test_the_first_request_to_stop_a_running_session_counts(session):
     first, second = factories.user(), factories.user()
-    assert not session.is_stopping
+    assert not session.is_stop_requested
     session.request_stop(first, NOW)
 
     session.request_stop(second, NOW + MINUTE)
 
-    assert session.is_stopping
+    assert session.is_stop_requested
     assert session.status == "running"
     assert (session.stop_requested_at, session.stop_requested_by_id) == (NOW, first.id)
 

@@ -14,7 +14,7 @@ from refine.extensions import db
 from refine.models import AgentMemory, MemoryTask, SessionEntry
 from refine.models.integrity import verify_agent
 from refine.models.runs.run import LOST_AFTER
-from refine.remembering.running import remember
+from refine.remembering.worker import run_task
 from refine.running import worker as holding
 from tests import factories, sql
 from tests.remembering.conftest import World
@@ -456,7 +456,7 @@ def test_two_workers_with_one_id_work_once(world: World) -> None:
 
     def work() -> None:
         with world.app.app_context():
-            remember(task_id, settings)
+            run_task(task_id, settings)
             db.session.remove()
 
     workers = [threading.Thread(target=work) for _ in range(2)]
@@ -474,7 +474,7 @@ def test_it_is_run_once(world: World) -> None:
     world.model.say(ENDS)
     task = world.extract("I like tea")
 
-    assert remember(task.id, world.settings()) is None
+    assert run_task(task.id, world.settings()) is None
 
 
 def test_no_transaction_is_open_while_the_model_is_asked(world: World) -> None:

@@ -23,7 +23,7 @@ _NOTHING_TO_READ = "nothing was written in its journal of the last week"
 _TOO_LARGE = "a single entry is too large for the context of the agent's model"
 
 
-def remember(
+def run_task(
     task_id: uuid.UUID, settings: Settings, *, is_stopping: Callable[[], bool] = lambda: False
 ) -> MemoryTask | None:
     """Work on a queued task to its end; None if it cannot be claimed.
