@@ -20,8 +20,6 @@ from refine.rules.quantities import ago, plural, rough_span
 
 # The clock ticks every minute; after this long it has stopped, or is badly delayed.
 TICK_IS_LATE_AFTER = timedelta(minutes=5)
-# A slot is served within minutes; one that stays open this long is stuck.
-SLOT_IS_LATE_AFTER = timedelta(hours=1)
 QUEUE_IS_LATE_AFTER = timedelta(hours=1)
 # Reflections and conversations wait for all sessions, and lapse after a long wait.
 TASKS_ARE_LATE_AFTER = timedelta(days=1)
@@ -67,10 +65,7 @@ def clock_check() -> Check:
 
 def schedule_check() -> Check:
     """Check that the accounts' slots are served."""
-    now = clock.now()
-    late = select(func.count()).where(
-        Account.next_due_at < now - SLOT_IS_LATE_AFTER, Account.paused.is_(False)
-    )
+    late = select(func.count()).where(Account.has_late_slot(clock.now()))
     following = select(func.min(Account.next_due_at)).where(Account.paused.is_(False))
     if count := db.session.scalar(late):
         return Check(

@@ -114,7 +114,7 @@ def live_grants(user: User) -> list[LiveGrant]:
         select(AccessGrant, func.clock_timestamp(type_=UtcDateTime()))
         .join(AccessGrant.agent)
         .options(contains_eager(AccessGrant.agent), undefer(AccessGrant.sealed_purpose))
-        .where(AccessGrant.user_id == user.id, AccessGrant.lets_read())
+        .where(AccessGrant.user_id == user.id, AccessGrant.lets_read)
         .order_by(AccessGrant.expires_at)
         # a grant that was loaded a moment ago may have been given since
         .execution_options(populate_existing=True)
@@ -209,7 +209,7 @@ def _held(grant_id: uuid.UUID, user: User) -> AccessGrant:
     """The grant, if it lets this user read now; nobody can end it before the record is written."""
     held = db.session.scalar(
         select(AccessGrant)
-        .where(AccessGrant.id == grant_id, AccessGrant.user_id == user.id, AccessGrant.lets_read())
+        .where(AccessGrant.id == grant_id, AccessGrant.user_id == user.id, AccessGrant.lets_read)
         .with_for_update(read=True, of=AccessGrant)
         .execution_options(populate_existing=True)
     )

@@ -26,7 +26,7 @@ def account() -> None:
 def account_add(name: str, slug: str | None) -> None:
     """Add the account NAME and print its slug."""
     with application("account add"):
-        made = Account.open(name, slug)
+        made = Account.create(name, slug)
         db.session.commit()
         console.print(made.slug)
 

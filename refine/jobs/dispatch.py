@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from redis import Redis
-from sqlalchemy import ColumnElement, Text, cast, func, select, text, update
+from sqlalchemy import ColumnElement, Text, and_, cast, func, select, text, update
 from sqlalchemy.exc import DBAPIError
 
 from refine import clock
@@ -18,7 +18,6 @@ from refine.extensions import db
 from refine.jobs.queue import RUN_JOBS, RUN_QUEUES, enqueue, live_workers, queue, redis_connection
 from refine.models import AccessGrant, MemoryTask, RefinementSession
 from refine.models.runs import Run
-from refine.models.runs.session import AUTOMATIC_TRIGGERS
 from refine.models.runs.task import scheduling as task_scheduling
 
 # A worker takes a job from Redis a moment before it claims the run in the database.
@@ -26,8 +25,6 @@ _CLAIMED_WITHIN = timedelta(seconds=30)
 
 # One dispatcher at a time, so that two do not fill the same room.
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtext('refine.dispatch'))")
-
-_IS_AUTOMATIC = RefinementSession.trigger.in_(AUTOMATIC_TRIGGERS)
 
 
 def dispatch(at: datetime | None = None) -> int:
@@ -42,9 +39,9 @@ def dispatch(at: datetime | None = None) -> int:
         room = _room(connection)
         requested: list[Run] = [
             *_waiting(AccessGrant),
-            *_waiting(RefinementSession, ~_IS_AUTOMATIC),
+            *_waiting(RefinementSession, ~RefinementSession.is_automatic),
         ]
-        automatic = _waiting(RefinementSession, _IS_AUTOMATIC, limit=room)
+        automatic = _waiting(RefinementSession, and_(RefinementSession.is_automatic), limit=room)
         tasks = task_scheduling.dispatchable(room - len(automatic), at)
         runs = [*requested, *automatic, *tasks]
         for run in runs:
@@ -84,7 +81,7 @@ def _room(connection: Redis) -> int:
     busy = sum(
         db.session.scalar(select(func.count()).where(with_workers)) or 0
         for with_workers in (
-            _IS_AUTOMATIC & RefinementSession.with_workers(),
+            RefinementSession.is_automatic & RefinementSession.with_workers(),
             MemoryTask.with_workers(),
         )
     )

@@ -14,7 +14,6 @@ MAX_QUERY_CHARACTERS = 500
 TAGS = ("audio", "somatic", "voice", "relational")
 IMMUTABLE_TAGS = frozenset({"audio", "somatic", "voice"})
 
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 # Includes overrides of the text direction, which make a name look like another.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -27,11 +26,18 @@ def storable(text: object, *, field: str) -> str:
     """
     if not isinstance(text, str):
         raise InvalidValue(f"{field} must be text")
-    if "\x00" in text:
-        raise InvalidValue(f"{field} must not contain a NUL character")
-    if _LONE_SURROGATE.search(text):
-        raise InvalidValue(f"{field} must be valid Unicode (it contains half of a surrogate pair)")
+    if (problem := unstorable_reason(text)) is not None:
+        raise InvalidValue(f"{field} {problem}")
     return text
+
+
+def unstorable_reason(text: str) -> str | None:
+    """Return why PostgreSQL or UTF-8 cannot hold the text; None if they can."""
+    if (found := _UNSTORABLE.search(text)) is None:
+        return None
+    if found.group() == "\x00":
+        return "must not contain a NUL character"
+    return "must be valid Unicode (it contains half of a surrogate pair)"
 
 
 def sanitized(text: str) -> str:

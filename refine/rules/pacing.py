@@ -3,6 +3,8 @@
 from datetime import timedelta
 
 LONGEST_COOLDOWN = timedelta(days=7)
+# After so many fruitless sessions the pause is the longest one, even if it began with an hour.
+LONGEST_STREAK = 8
 
 # A session that failed is tried again at most three times before the next slot.
 RETRY_PAUSES = (timedelta(minutes=5), timedelta(minutes=30), timedelta(hours=2))
@@ -14,8 +16,7 @@ def cooldown(hours: int, fruitless_sessions: int) -> timedelta:
     ``hours`` (REFINE_COOLDOWN_HOURS) doubles, up to a week, with each refusal or session without
     effect since the last session that removed something.
     """
-    # capped: from 2**8 on it is a week anyway, and the number would grow without end
-    doubled = timedelta(hours=hours * 2 ** min(fruitless_sessions, 8))
+    doubled = timedelta(hours=hours * 2 ** min(fruitless_sessions, LONGEST_STREAK))
     return min(doubled, LONGEST_COOLDOWN)
 
 

@@ -6,13 +6,13 @@ import re
 from typing import Any, NoReturn
 
 from refine.errors import InvalidValue
+from refine.rules.content import unstorable_reason
 
 MAX_DEPTH = 20
 MAX_DIGITS = 100
 
 _BEYOND_DIGITS = 10**MAX_DIGITS
 _NOT_BLANK = re.compile(r"[^ \t\r\n]")
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def strict_json(
@@ -102,10 +102,8 @@ def _check(value: Any, max_fields: int | None) -> None:
 
 
 def _check_scalar(value: Any) -> None:
-    if isinstance(value, str) and (found := _UNSTORABLE.search(value)):
-        if found.group() == "\x00":
-            raise _Refusal("must not contain a NUL character")
-        raise _Refusal("must be valid Unicode (it contains half of a surrogate pair)")
+    if isinstance(value, str) and (problem := unstorable_reason(value)) is not None:
+        raise _Refusal(problem)
     if isinstance(value, int) and abs(value) >= _BEYOND_DIGITS:
         raise _Refusal(f"must not contain a number of more than {MAX_DIGITS} digits")
     if isinstance(value, float) and not math.isfinite(value):

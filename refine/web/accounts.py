@@ -25,7 +25,7 @@ def listing() -> str:
 def add() -> ResponseReturnValue:
     name = request.form.get("name", "")
     try:
-        account = Account.open(
+        account = Account.create(
             name, request.form.get("slug", "").strip() or None, user=scope.user()
         )
     except (InvalidValue, Refused) as error:

@@ -68,6 +68,7 @@ def page(agent_id: int) -> str:
         conversations_waiting=MemoryTask.conversations_waiting(agent),
         live=RefinementSession.live_of(agent),
         grant=granted.under(agent.id),
+        can_ask=agent.unavailable_reason(automatic=False) is None,
         why_not=scheduling.automatic_skip_reason(agent, at),
     )
 

@@ -35,7 +35,9 @@ def page(error: Exception) -> Response:
     if isinstance(error, HTTPException):
         advice = _own_description(error) or advice
     elif fault.detail is not None:
-        title, advice = "This was refused", f"{fault.detail} Nothing was changed."
+        is_refusal = status in (400, 409, 429)
+        title = "This was refused" if is_refusal else title
+        advice = f"{fault.detail} Nothing was changed." if is_refusal else fault.detail
     answer = make_response(_render(status, title=title, advice=advice), status)
     answer.headers.update(fault.headers)
     return answer

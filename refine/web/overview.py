@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from flask import Blueprint, render_template, url_for
-from sqlalchemy import Select, and_, func, select
+from sqlalchemy import Select, func, select
 
 from refine import clock, settings
 from refine.extensions import db
@@ -28,7 +28,6 @@ pages = Blueprint("overview", __name__)
 _DAYS = 30
 _NEXT_SLOTS = 5
 _ROWS_SHOWN = 10
-_LATE = timedelta(hours=1)
 _LOST_WITHIN = timedelta(days=1)
 # Worst first, each with its shape.
 _LEVELS = {"bad": "✗", "warn": "!", "calm": "i"}
@@ -131,7 +130,7 @@ def _platform() -> list[Attention]:
 def _accounts() -> list[Attention]:
     at = clock.now()
     found = []
-    is_late = and_(Account.next_due_at < at - _LATE, ~Account.paused)
+    is_late = Account.has_late_slot(at)
     is_capped = cost_cap_reached(at)
     for account, late, capped in db.session.execute(
         select(Account, is_late, is_capped)

@@ -153,7 +153,7 @@ class AccessView:
 
     @property
     def can_read(self) -> bool:
-        return self.is_live and self.is_mine
+        return self.is_mine and self.grant.lets_read
 
     @property
     def can_end(self) -> bool:

@@ -9,13 +9,13 @@ from zoneinfo import available_timezones
 
 from flask import Blueprint, flash, redirect, render_template, request
 from flask.typing import ResponseReturnValue
+from sqlalchemy import and_
 
 from refine import clock
 from refine.errors import InvalidValue, Unreachable
 from refine.extensions import db
 from refine.jobs.runs import sweep
 from refine.models import Account, Agent, RefinementSession
-from refine.models.runs.session import AUTOMATIC_TRIGGERS
 from refine.models.runs.spending import cost_usd_of_month
 from refine.rules.quantities import plural
 from refine.web import scope
@@ -117,8 +117,8 @@ def _time_zones() -> list[str]:
 
 
 def _recent_sessions(account: Account) -> Sequence[RefinementSession]:
-    is_automatic = RefinementSession.trigger.in_(AUTOMATIC_TRIGGERS)
-    found = scope.recent(RefinementSession, Agent.account_id == account.id, is_automatic)
+    automatic = and_(Agent.account_id == account.id, RefinementSession.is_automatic)
+    found = scope.recent(RefinementSession, automatic)
     return db.session.scalars(found.limit(_SESSIONS_SHOWN)).all()
 
 

@@ -134,7 +134,7 @@ def public(view: Callable[P, R]) -> Callable[P, R]:
 
 
 def _visible(found: Scoped | None) -> Scoped:
-    if found is None or not (user().site_admin or _account_id(found) == user().account_id):
+    if found is None or not user().may_see(_account_id(found)):
         abort(404)
     return found
 

@@ -95,7 +95,7 @@ def sign_out() -> ResponseReturnValue:
 @pages.get("/invitations/<secret>")
 @scope.public
 def invitation(secret: str) -> ResponseReturnValue:
-    found = Invitation.open(secret)
+    found = Invitation.by_secret(secret)
     if found is None:
         return render_template("signing_in/invitation_gone.html"), 404
     return render_template("signing_in/invitation.html", invitation=found)
@@ -104,7 +104,7 @@ def invitation(secret: str) -> ResponseReturnValue:
 @pages.post("/invitations/<secret>")
 @scope.public
 def accept(secret: str) -> ResponseReturnValue:
-    found = Invitation.open(secret)
+    found = Invitation.by_secret(secret)
     if found is None:
         return render_template("signing_in/invitation_gone.html"), 404
     try:

@@ -123,7 +123,7 @@ NEEDS_ROW = {
     "keeping.promote": ("memory", lambda w: keeping.promote(w.task, [w.memory.id])),
     "Account.configure": ("account", lambda w: w.account.configure(user=w.user, paused=False)),
     "ApiToken.revoke": ("token", lambda w: w.token.revoke()),
-    "Invitation.open": ("invitation", lambda w: Invitation.open(w.secret)),
+    "Invitation.open": ("invitation", lambda w: Invitation.by_secret(w.secret)),
     "ChainHead.locked": ("head", lambda w: ChainHead.locked(w.agent.chain)),
 }
 

@@ -126,7 +126,7 @@ class Agent(Eligibility, Base):
     @property
     def next_session_at(self) -> datetime | None:
         """When the next scheduled session is due; None if none is."""
-        is_served = self.active and not (self.paused or self.account.paused)
+        is_served = self.unavailable_reason(automatic=True) is None
         return self.account.next_due_at if is_served else None
 
     def effective(self, field: str) -> tuple[Any, bool]:

@@ -14,11 +14,18 @@ from refine.models.ledger.image import (
     state_of,
 )
 from refine.models.ledger.ledger import Composition, Ledger
-from refine.models.ledger.memory import MEMORY_KINDS, AgentMemory, change_memories, is_of_kind
+from refine.models.ledger.memory import (
+    LOCKS,
+    MEMORY_KINDS,
+    AgentMemory,
+    change_memories,
+    is_of_kind,
+)
 from refine.models.ledger.row import JOURNAL_SHOWN_FOR, MEMORY_TYPES, Owner, content_hash
 
 __all__ = [
     "JOURNAL_SHOWN_FOR",
+    "LOCKS",
     "MEMORY_KINDS",
     "MEMORY_TYPES",
     "AgentMemory",

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, get_args
 
 from sqlalchemy import (
     CheckConstraint,
@@ -29,6 +29,10 @@ from refine.models.audit.record import Actor
 from refine.models.ledger.image import Change, is_kept_core, recorded
 from refine.models.ledger.row import ID_SEQUENCE, JOURNAL_SHOWN_FOR, MemoryRow, Owner
 from refine.rules.content import IMMUTABLE_TAGS
+
+# What locks a memory, in the order in which it is reported.
+Lock = Literal["constitutional", "immutable"]
+LOCKS: tuple[Lock, ...] = get_args(Lock)
 
 # What lists of memories can be narrowed down to.
 MEMORY_KINDS = ("core", "constitutional", "journal", "expired", "discarded")
@@ -89,26 +93,33 @@ class AgentMemory(MemoryRow, Base):
     @classmethod
     def is_shown_journal(cls, at: datetime) -> ColumnElement[bool]:
         """Return the condition of a journal memory that its agent is shown at ``at``."""
-        return and_(
-            cls.memory_type == "journal",
-            cls.discarded_at.is_(None),
-            cls.created_at > at - JOURNAL_SHOWN_FOR,
-        )
+        return and_(cls._is_kept_journal(), cls.created_at > at - JOURNAL_SHOWN_FOR)
+
+    @classmethod
+    def is_expired_journal(cls, at: datetime) -> ColumnElement[bool]:
+        """Return the condition of a kept journal memory that its agent is no longer shown."""
+        return and_(cls._is_kept_journal(), cls.created_at <= at - JOURNAL_SHOWN_FOR)
+
+    @classmethod
+    def _is_kept_journal(cls) -> ColumnElement[bool]:
+        return and_(cls.memory_type == "journal", cls.discarded_at.is_(None))
+
+    @property
+    def lock(self) -> Lock | None:
+        """What keeps sessions from deleting, merging or rewriting it: its flag, or a tag."""
+        if self.constitutional:
+            return "constitutional"
+        return None if IMMUTABLE_TAGS.isdisjoint(self.tags) else "immutable"
 
     @hybrid_property
     def is_locked(self) -> bool:
-        """Whether no session may delete, merge or rewrite it: by its flag, or by a tag."""
-        return self.constitutional or self.is_immutable
+        """Whether no session may delete, merge or rewrite it."""
+        return self.lock is not None
 
     @is_locked.inplace.expression
     @classmethod
     def _is_locked(cls) -> ColumnElement[bool]:
         return or_(cls.constitutional, cls.tags.overlap(sorted(IMMUTABLE_TAGS)))
-
-    @property
-    def is_immutable(self) -> bool:
-        """Whether an audio, somatic or voice tag locks it."""
-        return not IMMUTABLE_TAGS.isdisjoint(self.tags)
 
     # -- verbs -----------------------------------------------------------------------------------
 
@@ -245,11 +256,7 @@ def is_of_kind(kind: str, at: datetime) -> ColumnElement[bool]:
         "core": and_(AgentMemory.is_kept_core),
         "constitutional": AgentMemory.is_kept_core & AgentMemory.constitutional,
         "journal": AgentMemory.is_shown_journal(at),
-        "expired": and_(
-            AgentMemory.memory_type == "journal",
-            AgentMemory.discarded_at.is_(None),
-            ~AgentMemory.is_shown_journal(at),
-        ),
+        "expired": AgentMemory.is_expired_journal(at),
         "discarded": and_(AgentMemory.discarded),
     }
     return conditions[kind]

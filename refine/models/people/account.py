@@ -2,11 +2,21 @@
 
 import re
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import CheckConstraint, Numeric, Text, func, select, text, update
+from sqlalchemy import (
+    CheckConstraint,
+    ColumnElement,
+    Numeric,
+    Text,
+    and_,
+    func,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.orm import Mapped, mapped_column, validates
 
 from refine import clock, settings
@@ -28,6 +38,9 @@ ADMIN_FIELDS = (
     "zero_data_retention",
     "monthly_cost_cap_usd",
 )
+
+# A slot is served within minutes; one that stays open this long is stuck.
+SLOT_IS_LATE_AFTER = timedelta(hours=1)
 
 _SLUG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
@@ -67,7 +80,7 @@ class Account(Base):
         return account
 
     @classmethod
-    def open(cls, name: str, slug: str | None = None, *, user: Actor | None = None) -> "Account":
+    def create(cls, name: str, slug: str | None = None, *, user: Actor | None = None) -> "Account":
         """Add an account, recorded as ``account_created``; Refused if the slug is taken."""
         slug = slug or cls.slug_for(name)
         if db.session.scalar(select(cls.id).where(cls.slug == slug)) is not None:
@@ -133,6 +146,11 @@ class Account(Base):
             .where(*mine, cls.next_due_at > at, cls.next_due_at != following)
             .values(next_due_at=following)
         )
+
+    @classmethod
+    def has_late_slot(cls, at: datetime) -> ColumnElement[bool]:
+        """Return the condition of an account whose slot should have been served long ago."""
+        return and_(~cls.paused, cls.next_due_at < at - SLOT_IS_LATE_AFTER)
 
     @classmethod
     def due(cls, at: datetime) -> Sequence["Account"]:

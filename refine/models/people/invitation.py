@@ -43,7 +43,7 @@ class Invitation(Base):
         return secret
 
     @classmethod
-    def open(cls, secret: str, at: datetime | None = None) -> "Invitation | None":
+    def by_secret(cls, secret: str, at: datetime | None = None) -> "Invitation | None":
         """Return the invitation of that secret, locked, if it is still valid."""
         at = at or clock.now()
         return db.session.scalar(

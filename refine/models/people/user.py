@@ -4,7 +4,19 @@ from typing import Any, Literal
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerifyMismatchError
-from sqlalchemy import CheckConstraint, ForeignKey, Index, Text, func, select, text
+from sqlalchemy import (
+    CheckConstraint,
+    ColumnElement,
+    ForeignKey,
+    Index,
+    SQLColumnExpression,
+    Text,
+    func,
+    or_,
+    select,
+    text,
+)
+from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, mapped_column, relationship, validates
 
 from refine.errors import InvalidValue, Refused
@@ -104,10 +116,21 @@ class User(Base):
         """Tell whether this is the user's password."""
         return _matches(self.password_hash or "", password)
 
-    @property
+    # -- what they may do, in Python and in SQL ---------------------------------------------------
+
+    @hybrid_property
     def may_act(self) -> bool:
         """Whether the user may act, and not only look."""
         return self.role == "admin"
+
+    def may_see(self, account_id: int | None) -> bool:
+        """Tell whether the user may see what belongs to this account."""
+        return self.site_admin or self.account_id == account_id
+
+    @classmethod
+    def sees(cls, account_id: SQLColumnExpression[int]) -> ColumnElement[bool]:
+        """Return the condition of ``may_see``."""
+        return or_(cls.site_admin, cls.account_id == account_id)
 
     @property
     def other_role(self) -> str:

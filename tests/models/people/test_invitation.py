@@ -27,11 +27,11 @@ def secret(user):
 
 
 def test_a_link_leads_to_its_user(user, secret):
-    assert Invitation.open(secret, AT).user is user
+    assert Invitation.by_secret(secret, AT).user is user
 
 
 def test_another_secret_leads_nowhere(secret):
-    assert Invitation.open(secret + "x", AT) is None
+    assert Invitation.by_secret(secret + "x", AT) is None
 
 
 def test_its_secret_is_not_stored(secret):
@@ -45,22 +45,22 @@ def test_its_secret_is_not_stored(secret):
 )
 def test_a_link_is_good_for_seven_days(secret, later, is_open):
     assert timedelta(days=7) == VALID_FOR
-    assert (Invitation.open(secret, AT + later) is not None) is is_open
+    assert (Invitation.by_secret(secret, AT + later) is not None) is is_open
 
 
 def test_a_link_is_good_once(user, secret):
-    accepted = Invitation.open(secret, AT).accept(PASSWORD, AT)
+    accepted = Invitation.by_secret(secret, AT).accept(PASSWORD, AT)
 
     assert accepted is user
     assert user.has_password(PASSWORD)
-    assert Invitation.open(secret, AT) is None
+    assert Invitation.by_secret(secret, AT) is None
 
 
 def test_a_password_that_cannot_be_taken_leaves_it_good(secret):
     with pytest.raises(InvalidValue):
-        Invitation.open(secret, AT).accept("short", AT)
+        Invitation.by_secret(secret, AT).accept("short", AT)
 
-    assert Invitation.open(secret, AT) is not None
+    assert Invitation.by_secret(secret, AT) is not None
 
 
 def test_a_newer_link_ends_only_that_users_older_ones(user, secret):
@@ -68,12 +68,12 @@ def test_a_newer_link_ends_only_that_users_older_ones(user, secret):
 
     newer = Invitation.issue(user, AT)
 
-    assert Invitation.open(secret, AT) is None
-    assert Invitation.open(newer, AT) is not None
-    assert Invitation.open(others, AT) is not None
+    assert Invitation.by_secret(secret, AT) is None
+    assert Invitation.by_secret(newer, AT) is not None
+    assert Invitation.by_secret(others, AT) is not None
 
 
 def test_a_link_of_an_inactive_user_leads_nowhere(user, secret):
     user.active = False
 
-    assert Invitation.open(secret, AT) is None
+    assert Invitation.by_secret(secret, AT) is None

@@ -22,6 +22,7 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, column_property, mapped_column, relationship
 
 from refine import clock
@@ -176,7 +177,7 @@ class AccessGrant(Run, Base):
             return f"{user.email} is not active"
         if not user.may_act:
             return "a viewer may not ask to read memories"
-        if not user.site_admin and user.account_id != agent.account_id:
+        if not user.may_see(agent.account_id):
             return "the agent belongs to another account"
         if (unavailable := agent.unavailable_reason(automatic=False)) is not None:
             return unavailable
@@ -275,10 +276,15 @@ class AccessGrant(Run, Base):
 
     # -- ending ----------------------------------------------------------------------------------
 
-    @property
+    @hybrid_property
     def is_due(self) -> bool:
         """Whether its time is over, but its end not recorded yet."""
         return self.status == "granted" and self.has_expired
+
+    @is_due.inplace.expression
+    @classmethod
+    def _is_due(cls) -> ColumnElement[bool]:
+        return and_(cls.status == "granted", cls.has_expired)
 
     @property
     def current_status(self) -> str:
@@ -308,8 +314,7 @@ class AccessGrant(Run, Base):
 
     def may_be_ended_by(self, user: User) -> bool:
         """Tell whether the user may end it (their own) or revoke it (an admin's)."""
-        sees_agent = user.site_admin or user.account_id == self.account_id
-        return user.id == self.user_id or (user.may_act and sees_agent)
+        return user.id == self.user_id or (user.may_act and user.may_see(self.account_id))
 
     def expire_if_due(self) -> bool:
         """End a grant whose time is over; tell whether it was."""
@@ -352,12 +357,10 @@ class AccessGrant(Run, Base):
 
         Skips those that another process has locked.
         """
-        now = func.clock_timestamp()
-        has_lapsed = cls.is_waiting() & (cls.created_at <= now - LAPSES_AFTER)
-        has_expired = (cls.status == "granted") & (cls.expires_at <= now)
+        has_lapsed = cls.is_waiting() & (cls.created_at <= func.clock_timestamp() - LAPSES_AFTER)
         return db.session.scalar(
             select(cls)
-            .where(or_(has_expired, has_lapsed), cls.id.not_in(except_for))
+            .where(or_(cls.is_due, has_lapsed), cls.id.not_in(except_for))
             .order_by(cls.created_at)
             .limit(1)
             .with_for_update(skip_locked=True, key_share=True, of=cls)
@@ -387,21 +390,29 @@ class AccessGrant(Run, Base):
 
     # -- reading and recording -------------------------------------------------------------------
 
-    @classmethod
-    def lets_read(cls) -> ColumnElement[bool]:
-        """Return the condition of a grant under which its user may read at this very moment.
+    @hybrid_property
+    def lets_read(self) -> bool:
+        """Whether its user may read: by the database's clock, agent and user in good standing.
 
-        By the database's clock, and only while agent and user are in good standing.
+        In SQL at this very moment; in Python as of the moment when the row was read.
         """
+        user = self.user
+        return (
+            self.current_status == "granted"
+            and self.agent.active
+            and user.active
+            and user.may_act
+            and user.may_see(self.account_id)
+        )
+
+    @lets_read.inplace.expression
+    @classmethod
+    def _lets_read(cls) -> ColumnElement[bool]:
         return and_(
             cls.status == "granted",
-            cls.expires_at > func.clock_timestamp(),
+            ~cls.has_expired,
             cls.agent.has(Agent.active),
-            cls.user.has(
-                User.active
-                & (User.role == "admin")
-                & or_(User.site_admin, User.account_id == cls.account_id)
-            ),
+            cls.user.has(and_(User.active, User.may_act, User.sees(cls.account_id))),
         )
 
     def record(

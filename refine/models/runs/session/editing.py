@@ -10,7 +10,7 @@ from datetime import datetime
 from refine import clock
 from refine.errors import Refused
 from refine.extensions import db
-from refine.models.ledger import AgentMemory, Change, change_memories, content_hash
+from refine.models.ledger import LOCKS, AgentMemory, Change, change_memories, content_hash
 from refine.models.runs.session import breaker
 from refine.models.runs.session.breaker import abbreviated
 from refine.models.runs.session.entry import SessionEntry
@@ -152,11 +152,8 @@ def _refuse_over_cap(session: RefinementSession) -> None:
 def _editable(session: RefinementSession, ids: Collection[int], verb: str) -> list[AgentMemory]:
     """The kept, unlocked, shown and unchanged memories of these ids, or EditRefused."""
     memories = _kept(session, ids)
-    for lock, locked in (
-        ("constitutional", [memory.id for memory in memories if memory.constitutional]),
-        ("immutable", [memory.id for memory in memories if memory.is_immutable]),
-    ):
-        if locked:
+    for lock in LOCKS:
+        if locked := [memory.id for memory in memories if memory.lock == lock]:
             raise EditRefused(f"Cannot {verb} {lock} {_named(locked, verb)}")
     _refuse_unseen(session, memories)
     return memories

@@ -15,12 +15,10 @@ from refine.models.ledger import AgentMemory
 from refine.models.people import Account
 from refine.models.runs.run import LIVE
 from refine.models.runs.session.session import ERODED, RefinementSession
-from refine.models.runs.session.state import ANSWERED, AUTOMATIC_TRIGGERS
+from refine.models.runs.session.state import ANSWERED
 from refine.models.runs.spending import cost_cap_reason
-from refine.rules.pacing import RETRY_PAUSES, cooldown, retry_pause
+from refine.rules.pacing import LONGEST_STREAK, RETRY_PAUSES, cooldown, retry_pause
 
-# That many fruitless sessions in a row make the longest cool-down, whatever the setting.
-_LONGEST_STREAK = 10
 # A retry that is overdue for that long is dropped.
 _RETRIED_WITHIN = timedelta(days=31)
 
@@ -40,7 +38,7 @@ def due_for_slot(account: Account, slot_at: datetime) -> Select[int]:
         _Session.ended_at >= slot_at,
         or_(
             _Session.status.in_(ANSWERED),
-            and_(_Session.status == "failed", _Session.trigger.in_(AUTOMATIC_TRIGGERS)),
+            _Session.may_be_retried,
         ),
     )
     served = exists().where(_Session.agent_id == Agent.id, or_(_Session.slot_at == slot_at, counts))
@@ -83,8 +81,7 @@ def failed_last(at: datetime) -> Select[int]:
         select(Agent.id)
         .join(_Session, _Session.agent_id == Agent.id)
         .where(
-            _Session.status == "failed",
-            _Session.trigger.in_(AUTOMATIC_TRIGGERS),
+            _Session.may_be_retried,
             _Session.attempt <= len(RETRY_PAUSES),
             _Session.created_at > at - _RETRIED_WITHIN,
             _Session.ended_at <= at - RETRY_PAUSES[0],
@@ -152,9 +149,9 @@ def is_retry_due(session: RefinementSession, at: datetime) -> bool:
 
 def _is_failure_of_slot(session: RefinementSession, at: datetime) -> bool:
     """Whether this automatic session failed, and no slot has come since."""
-    if session.ended_at is None or session.status != "failed":
+    if session.ended_at is None or not session.may_be_retried:
         return False
-    return session.is_automatic and session.ended_at >= session.agent.account.last_slot(at)
+    return session.ended_at >= session.agent.account.last_slot(at)
 
 
 def _answered(agent: Agent) -> Sequence[RefinementSession]:
@@ -163,7 +160,7 @@ def _answered(agent: Agent) -> Sequence[RefinementSession]:
         select(_Session)
         .where(_Session.agent_id == agent.id, _Session.status.in_(ANSWERED))
         .order_by(_Session.created_at.desc())
-        .limit(_LONGEST_STREAK)
+        .limit(LONGEST_STREAK)
     ).all()
 
 

@@ -4,8 +4,9 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Literal
 
-from sqlalchemy import BigInteger, ForeignKey, Numeric, Text, text
+from sqlalchemy import BigInteger, ColumnElement, ForeignKey, Numeric, Text, and_, text
 from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship
 
 from refine import clock
@@ -132,10 +133,25 @@ class SessionState(Run):
         changes = self.mutation_count + self.duplicates_removed + self.stats["protected"]
         return changes > 0 and not self.is_live and self.undone_at is None
 
-    @property
+    @hybrid_property
     def is_automatic(self) -> bool:
-        """Whether nobody asked for this session by hand."""
+        """Whether the clock queued this session, rather than a person or the platform."""
         return self.trigger in AUTOMATIC_TRIGGERS
+
+    @is_automatic.inplace.expression
+    @classmethod
+    def _is_automatic(cls) -> ColumnElement[bool]:
+        return cls.trigger.in_(AUTOMATIC_TRIGGERS)
+
+    @hybrid_property
+    def may_be_retried(self) -> bool:
+        """Whether this is a failed session that the clock queued, and tries again."""
+        return self.status == "failed" and self.is_automatic
+
+    @may_be_retried.inplace.expression
+    @classmethod
+    def _may_be_retried(cls) -> ColumnElement[bool]:
+        return and_(cls.status == "failed", cls.is_automatic)
 
     @property
     def was_fruitful(self) -> bool:

@@ -4,10 +4,10 @@
 ``scheduling`` who is due and what may be worked on; ``totals`` sums over many.
 """
 
-from refine.models.runs.task.keeping import MAX_KEPT
 from refine.models.runs.task.task import (
     ENDED,
     KINDS,
+    MAX_KEPT,
     MAX_WAITING,
     EndStatus,
     Kind,

@@ -12,11 +12,8 @@ from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models.ledger import AgentMemory, Change, change_memories, content_hash
-from refine.models.runs.task.task import MemoryTask
+from refine.models.runs.task.task import MAX_KEPT, MemoryTask
 from refine.rules.content import memory_content
-
-# How many memories one task may promote or save.
-MAX_KEPT: dict[str, int] = {"reflection": 10, "extraction": 20}
 
 
 def entries(task: MemoryTask) -> Select[AgentMemory]:

@@ -33,6 +33,8 @@ LAPSES_AFTER: dict[str, timedelta] = {
     "reflection": timedelta(days=1),
     "extraction": timedelta(days=7),
 }
+# How many memories one task may promote or save.
+MAX_KEPT: dict[str, int] = {"reflection": 10, "extraction": 20}
 # How many conversations of one agent may wait.
 MAX_WAITING = 100
 # How long a conversation waits before its agent, unavailable now, is looked at again.
@@ -61,7 +63,9 @@ class MemoryTask(Run, Base):
         CheckConstraint(f"kind IN {KINDS}", name="kind"),
         CheckConstraint(f"trigger IN {TRIGGERS}", name="trigger"),
         CheckConstraint(f"status IN {LIVE + ENDED}", name="status"),
-        CheckConstraint("memories_kept BETWEEN 0 AND 20", name="memories_kept"),
+        CheckConstraint(
+            f"memories_kept BETWEEN 0 AND {max(MAX_KEPT.values())}", name="memories_kept"
+        ),
         CheckConstraint("(status = 'running') = (lease_token IS NOT NULL)", name="lease"),
         CheckConstraint(f"(status IN {ENDED}) = (ended_at IS NOT NULL)", name="ended"),
         # a conversation is stored only until it was read

@@ -44,7 +44,7 @@ def request(agent: Agent, reader: User, **fields: Any) -> AccessGrant:
 
 def lets_read(grant: AccessGrant) -> bool:
     db.session.flush()
-    wanted = db.select(AccessGrant.id).where(AccessGrant.id == grant.id, AccessGrant.lets_read())
+    wanted = db.select(AccessGrant.id).where(AccessGrant.id == grant.id, AccessGrant.lets_read)
     return db.session.scalar(wanted) is not None
 
 
