@@ -240,6 +240,20 @@ def test_an_expired_grant_shows_as_ended_before_the_clock_notes_it(
         assert "◉ granted" not in said
 
 
+def test_a_demoted_user_is_offered_nothing_to_read(
+    dashboard: Browser, grant: AccessGrant, agent: Agent, admin: User
+) -> None:
+    read = f"/agents/{agent.id}/ledger"
+    assert read in dashboard.get(f"/access/{grant.id}").text
+    admin.role = "viewer"
+    db.session.commit()
+
+    page = dashboard.get(f"/access/{grant.id}")
+
+    assert page.status_code == 200
+    assert read not in page.text.partition("<main")[2]
+
+
 def test_the_purpose_is_shown_to_its_user_and_to_admins_only(
     dashboard: Browser, grant: AccessGrant, admin: User, signed_in: SignedIn
 ) -> None:

@@ -434,6 +434,19 @@ def test_refine_now_says_why_an_inactive_agent_has_no_session(
     assert records("refinement_queued") == []
 
 
+def test_an_agent_that_cannot_be_asked_is_offered_neither_session_nor_access(
+    dashboard: Browser, agent: Agent
+) -> None:
+    assert "Refine now" in dashboard.get(f"/agents/{agent.id}").text
+    factories.erase(agent)
+    db.session.commit()
+
+    said = words_of(dashboard.get(f"/agents/{agent.id}").text)
+
+    assert "Refine now" not in said
+    assert "Read memories" not in said
+
+
 def test_refine_now_without_redis_says_that_the_session_waits(
     admin: User, agent: Agent, with_settings: WithSettings
 ) -> None:
