@@ -1,16 +1,19 @@
 """Put faults into the code one by one, and list those that no test notices.
 
 First every test is run once, to learn which lines it reaches (build/mutants/); then each mutant is
-run against the tests that reach its line, fastest first.
+run against the tests that reach its line, fastest first. A run that was cut off goes on where it
+stopped, and mutants that were killed once are not tried again until their function changes.
 """
 
 import argparse
 import json
 import random
+import shutil
 import subprocess
 import sys
 from collections import Counter, defaultdict
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -21,6 +24,8 @@ from tests.mutation.runner import MutantRunner
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "mutants"
+RESULTS = BUILD / "results.jsonl"
+KILLED = BUILD / "killed.jsonl"
 TARGETS = (
     "refine/rules",
     "refine/sealing.py",
@@ -49,10 +54,12 @@ def main() -> int:
     BUILD.mkdir(parents=True, exist_ok=True)
     if options.shard:
         return _run_shard(options)
-    if options.fresh or not (BUILD / "coverage").exists():
+    if options.fresh:
+        shutil.rmtree(BUILD)
+        BUILD.mkdir()
+    if not (BUILD / "coverage").exists():
         _learn_reach(options.tests)
-    results = BUILD / "results.jsonl"
-    results.unlink(missing_ok=True)
+    _keep_killed()
     commands = [
         [sys.executable, "-m", "tests.mutation", "--shard", f"{number}/{options.processes}"]
         + sys.argv[1:]
@@ -62,7 +69,7 @@ def main() -> int:
     if any(process.wait() for process in running):
         print("a shard failed")
         return 2
-    return _report(results)
+    return _report({mutant.key for mutant in _chosen(options)})
 
 
 def _options() -> argparse.Namespace:
@@ -71,7 +78,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--sample", type=int, help="try that many, chosen at random")
     parser.add_argument("--seed", type=int, default=1, help="of the random choice")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--fresh", action="store_true", help="learn anew which test reaches what")
+    parser.add_argument("--fresh", action="store_true", help="forget every run before")
     parser.add_argument("--tests", default="tests", help="the tests to use")
     parser.add_argument("--shard", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -95,11 +102,12 @@ def _learn_reach(tests: str) -> None:
 
 
 def _run_shard(options: argparse.Namespace) -> int:
-    chosen = _chosen(options)
+    known = {key for key, *_ in _lines(KILLED)}
+    chosen = [mutant for mutant in _chosen(options) if mutant.key not in known]
     reach, seconds = _reach(), _seconds()
     plan = [(mutant, _tests_of(mutant, reach, seconds)) for mutant in chosen]
     number, count = map(int, options.shard.split("/"))
-    runner = MutantRunner(plan[number::count], BUILD / "results.jsonl", options.shard)
+    runner = MutantRunner(plan[number::count], RESULTS, options.shard)
     # a fork leaves its parent's connections open, which is no fault of a test
     arguments = ["-q", "--no-cov"]
     arguments += [*("-p", "no:cacheprovider", "-p", "no:unraisableexception")]
@@ -156,8 +164,18 @@ def _tests_of(
     return sorted(tests, key=rank)
 
 
-def _report(results: Path) -> int:
-    outcomes = [json.loads(line) for line in results.read_text().splitlines()]
+def _keep_killed() -> None:
+    killed = [line for line in _lines(KILLED) + _lines(RESULTS) if line[2] == "killed"]
+    KILLED.write_text("".join(json.dumps(line) + "\n" for line in killed))
+    RESULTS.write_text("")
+
+
+def _lines(path: Path) -> list[list[Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _report(chosen: set[str]) -> int:
+    outcomes = [line[1:] for line in _lines(KILLED) + _lines(RESULTS) if line[0] in chosen]
     counts = Counter(outcome for _, outcome, _ in outcomes)
     for name, outcome, tests in sorted(outcomes):
         if outcome != "killed":
