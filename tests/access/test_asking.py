@@ -245,7 +245,7 @@ def test_it_is_told_who_asks_why_and_for_how_long(world: World) -> None:
         "minutes": 30,
         "purpose": "to see why it declined",
     }
-    assert "for 30 minutes from your answer on" in asked["content"]
+    assert "for 30 minutes from the moment you answer" in asked["content"]
     assert "YES or NO as the first word" in asked["content"]
     assert "tools" not in world.model.requests[-1]
 
