@@ -124,11 +124,11 @@ def _sweep_one(agent: Agent, user: User | None) -> str:
     live = RefinementSession.live_of(agent)
     if live is not None and live.status == "queued":
         live.dispatched_at = None
-        return "was waiting; handed over again"
+        return "already waiting, dispatched again"
     if (unavailable := agent.unavailable_reason(automatic=True)) is not None:
         return unavailable
     if not agent.needs_refinement(at):
-        return "needs none"
+        return "no session needed"
     if (forbidden := scheduling.forbidden_reason(agent, at)) is not None:
         return f"skipped: {forbidden}"
     trigger: Trigger = "weekly" if agent.slot_is_due(at) else "over_budget"

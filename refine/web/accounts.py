@@ -32,7 +32,7 @@ def add() -> ResponseReturnValue:
         db.session.rollback()
         return _page(error=str(error)), 422
     db.session.commit()
-    flash(f"{account.name} was added. Invite its first admin here.")
+    flash(f"{account.name} was added. You can invite its first admin here.")
     return redirect(url_for("people.listing", account=account.slug), 303)
 
 

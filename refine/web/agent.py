@@ -134,7 +134,7 @@ def refine_now(agent_id: int) -> ResponseReturnValue:
         session_id = refine_later(agent, "manual", user=scope.user()).id
     except SessionAlreadyLive as live:
         db.session.rollback()
-        flash("This agent already has a live session, shown here.")
+        flash("This agent already has a live session, which is shown here.")
         session_id = live.session_id
     except Unreachable:
         live_session = RefinementSession.live_of(agent)

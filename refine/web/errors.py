@@ -10,12 +10,12 @@ from refine import faults
 
 _TITLES_AND_ADVICE = {
     400: ("This request could not be read", "Go back and try again."),
-    403: ("You may not do this", "Viewers can look but not act; ask an admin of your account."),
+    403: ("Not allowed", "Your role does not permit this. Ask an admin."),
     404: ("Page not found", "It may have moved, or you may not have access to it."),
     405: ("Method not allowed", "Go back and use the buttons of the page."),
-    409: ("Something changed since you looked", "Nothing was done. Look again, then decide."),
-    413: ("That is too large", "Send less at once."),
-    500: ("A fault in Refine", "Unfinished work was rolled back. The error was logged."),
+    409: ("Something changed in the meantime", "Nothing was done. Reload the page and try again."),
+    413: ("The request is too large", "Send less data at a time."),
+    500: ("Internal error", "Unfinished work was rolled back, and the error was logged."),
     503: ("The database cannot be reached", "Nothing was lost. Try again in a moment."),
 }
 _OTHERWISE = ("Something went wrong", "Try again in a moment.")
@@ -36,7 +36,7 @@ def page(error: Exception) -> Response:
         advice = _own_description(error) or advice
     elif fault.detail is not None:
         is_refusal = status in (400, 409, 429)
-        title = "This was refused" if is_refusal else title
+        title = "Request refused" if is_refusal else title
         advice = f"{fault.detail} Nothing was changed." if is_refusal else fault.detail
     answer = make_response(_render(status, title=title, advice=advice), status)
     answer.headers.update(fault.headers)

@@ -62,7 +62,7 @@ def run() -> ResponseReturnValue:
         )
     queued = outcomes.pop("queued", 0)
     skipped = "".join(
-        f"; {count} skipped: {outcome.removeprefix('skipped: ')}"
+        f"; {plural(count, 'agent')} not queued: {outcome.removeprefix('skipped: ')}"
         for outcome, count in outcomes.most_common()
     )
     flash(f"{plural(queued, 'session')} queued{skipped}.")

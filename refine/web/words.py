@@ -1,4 +1,4 @@
-"""The wording of the pages: times, numbers, states, actions. Filters and names for templates."""
+"""The wording of the pages: times, numbers, states and actions, as template filters and names."""
 
 import re
 from datetime import UTC, date, datetime
@@ -30,7 +30,7 @@ STATUSES = {
     "failed": Badge("failed", "✗", "bad"),
 }
 
-# Work that an agent does between its sessions, by its subject.
+# What an agent does between its sessions, by what it reads.
 TASK_KINDS = {"reflection": "reflection", "extraction": "conversation"}
 
 TRIGGERS = {
@@ -56,7 +56,7 @@ ACCESS_STATES = {
 }
 
 ACCESS_ENDS = {
-    "expired": "time expired",
+    "expired": "time limit reached",
     "ended_by_user": "ended by the user",
     "revoked_by_agent": "revoked by the agent",
     "revoked_by_admin": "revoked by an admin",
@@ -86,7 +86,7 @@ ACTIONS = {
     "memory_access_requested": "access requested",
     "memory_access_granted": "access granted",
     "memory_access_declined": "access declined",
-    "memory_access_failed": "access not granted",
+    "memory_access_failed": "access request failed",
     "memory_access_lapsed": "access request lapsed",
     "memory_access_viewed": "content read",
     "memory_access_ended": "access ended",
@@ -116,7 +116,7 @@ IMPORT_FORMATS = {
     "refine": "Refine: full export",
 }
 
-# Field names as the forms show them; error messages use the names themselves.
+# Field names as forms show them; error messages use the identifiers.
 LABELS = {
     "model_id": "model",
     "core_token_budget": "core memory budget",
@@ -153,7 +153,7 @@ def when(at: datetime | None) -> Markup | str:
 
 
 def when_in(at: datetime, zone: str) -> Markup | str:
-    """Format an instant in a zone of its own; the page must name that zone."""
+    """Format an instant in the given time zone, which the page must name."""
     local = at.astimezone(ZoneInfo(zone))
     return Markup('<time datetime="{}">{}</time>').format(
         at.astimezone(UTC).isoformat(timespec="seconds"),

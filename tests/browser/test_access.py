@@ -197,7 +197,7 @@ def test_a_viewer_cannot_request_access(page: Page, agent: Agent) -> None:
     expect(page.get_by_role("link", name="Read memories…")).to_have_count(0)
     page.goto(f"/access/new?agent={agent.id}")
 
-    expect(heading(page, "You may not do this")).to_be_visible()
+    expect(heading(page, "Not allowed")).to_be_visible()
 
 
 def test_the_preview_shows_the_question_without_asking(desk: Page, agent: Agent) -> None:
@@ -222,7 +222,7 @@ def test_an_open_page_redirects_when_access_expires(
     expect(state(desk, "ended")).to_be_visible()
 
     expect(desk.get_by_text(CANARY)).to_have_count(0)
-    expect(desk.get_by_text("time expired")).to_be_visible()
+    expect(desk.get_by_text("time limit reached")).to_be_visible()
     desk.go_back()
     desk.wait_for_load_state()
     expect(desk.get_by_text(CANARY)).to_have_count(0)

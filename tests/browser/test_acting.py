@@ -94,7 +94,7 @@ def test_a_conflicting_undo_names_the_conflict_and_offers_the_wider_undo(
     before = kept(agent)
     session = tidied(agent)
     desk.goto(f"/agents/{agent.id}/ledger")
-    button(desk, f"Lift the constitutional flag of memory #{before[1]}").click()
+    button(desk, f"Remove the constitutional flag of memory #{before[1]}").click()
     expect(desk.get_by_role("status")).to_contain_text("no longer constitutional")
 
     desk.goto(f"/sessions/{session.id}")

@@ -103,18 +103,18 @@ def test_the_sweep_tells_the_outcome_for_every_agent(redis: Redis, app: Flask) -
     outcomes = {
         an_agent(): "queued (weekly)",
         over_budget: "queued (over_budget)",
-        an_agent(last_refinement_at=at + timedelta(minutes=1)): "needs none",
+        an_agent(last_refinement_at=at + timedelta(minutes=1)): "no session needed",
         an_agent(paused=True): "the agent is paused",
         an_agent(active=False): "the agent is not active",
         resting: "its account is paused",
-        factories.agent(): "needs none",
-        locked: "needs none",
+        factories.agent(): "no session needed",
+        locked: "no session needed",
         eroded: "skipped: sessions of the last 30 days removed as much as is allowed",
         capped: "skipped: the account's monthly cost cap of $0.00 is reached",
         # a sweep by hand asks even if nothing changed
         unchanged: "queued (weekly)",
         running.agent: f"the agent already has a live session, running: {running.id}",
-        waiting.agent: "was waiting; handed over again",
+        waiting.agent: "already waiting, dispatched again",
         # the ones before do not stop the sweep
         an_agent(): "queued (weekly)",
     }

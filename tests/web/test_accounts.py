@@ -26,7 +26,7 @@ def test_adding_an_account_is_recorded_and_leads_to_its_users(
     db.session.rollback()
     account = Account.by_slug("new-house")
     assert answer.request.full_path == "/users?account=new-house"
-    assert "New House was added. Invite its first admin here." in words_of(answer.text)
+    assert "New House was added. You can invite its first admin here." in words_of(answer.text)
     (record,) = records("account_created")
     assert (record.user_id, record.account_id) == (site_admin.id, account.id)
 

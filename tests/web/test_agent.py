@@ -67,7 +67,7 @@ def test_the_page_says_when_the_first_session_runs(dashboard: Browser, agent: Ag
 
     assert "No changes yet." in said
     assert "The first session runs at the account's next slot." in said
-    assert "200 / 5,000 4% of its token budget now" in said
+    assert "200 / 5,000 4% of its token budget" in said
     assert "<svg viewBox" not in page_of(dashboard, agent).partition("Core memory over time")[2]
 
 
@@ -80,7 +80,7 @@ def test_the_page_says_that_a_paused_agent_has_no_automatic_sessions(
     said = words_of(page_of(dashboard, agent))
 
     assert "paused" in said
-    assert "Ada is paused; otherwise its first session would run" in said
+    assert "Ada is paused. Once resumed, its first session runs" in said
 
 
 def test_an_inactive_agent_is_offered_no_session(dashboard: Browser, agent: Agent) -> None:
@@ -104,8 +104,8 @@ def test_events_are_drawn_and_listed(dashboard: Browser, agent: Agent) -> None:
     assert "session ended 175" in said
     assert 'class="mark m-session"' in page
     assert f"/sessions/{session.id}" in links_of(page)
-    assert "Removed in 30 days 12%" in said
-    assert "Removed in 90 days 12%" in said
+    assert "Removed in the last 30 days 12%" in said
+    assert "Removed in the last 90 days 12%" in said
 
 
 def test_the_plot_begins_with_the_mass_before_the_first_record(
@@ -206,7 +206,7 @@ def test_background_work_is_listed(dashboard: Browser, agent: Agent) -> None:
 
     said = between(page_of(dashboard, agent))
 
-    assert said.startswith("Ada does not reflect automatically; that is its own choice.")
+    assert said.startswith("Ada has not turned on daily reflection. Only the agent itself can.")
     assert "Last reflection 4 May 2026 ✓ completed , 3 memories kept Conversations waiting" in said
     assert "4 May 2026, 03:00 reflection ✓ completed 3 0 $0.2500" in said
     assert "conversation ✗ failed out of time 0 1,200 $0.00" in said
@@ -409,7 +409,7 @@ def test_refine_now_redirects_to_a_session_that_is_already_live(
     answer = dashboard.submit(f"/agents/{agent.id}/sessions", follow_redirects=True)
 
     assert answer.request.path == f"/sessions/{live.id}"
-    assert "This agent already has a live session, shown here." in answer.text
+    assert "This agent already has a live session, which is shown here." in answer.text
     assert len(records("refinement_queued")) == 1
 
 

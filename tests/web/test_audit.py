@@ -297,7 +297,7 @@ def test_an_agents_chain_shows_how_far_it_was_verified(
     later = words_of(dashboard.get(f"/audit?agent={agent.id}").text)
 
     assert "✓ Verified up to #5 , 20 Mar 2026, 12:00 ." in whole
-    assert "✓ Verified up to #5 , 20 Mar 2026, 12:00 ; 1 record since." in later
+    assert "✓ Verified up to #5 , 20 Mar 2026, 12:00 ; 1 record added since." in later
 
 
 def test_an_account_shows_how_many_chains_were_verified(

@@ -93,7 +93,7 @@ def test_sets_a_secure_cookie_and_hsts_with_https(app: Flask, with_settings: Wit
     ("method", "path", "status", "said"),
     [
         ("GET", "/agents?page=nonsense", 400, "This request could not be read"),
-        ("GET", "/accounts", 403, "You may not do this Viewers can look but not act"),
+        ("GET", "/accounts", 403, "Not allowed Your role does not permit this"),
         ("GET", "/nowhere", 404, "Page not found It may have moved"),
         ("GET", "/agents/0", 404, "Page not found"),
         ("POST", "/agents", 405, "Method not allowed"),
@@ -140,7 +140,7 @@ def test_says_so_when_a_form_is_too_large(dashboard: Browser) -> None:
     answer = dashboard.submit("/schedule", {"schedule": "x" * (17 * 1024 * 1024)})
 
     assert answer.status_code == 413
-    assert "That is too large Send less at once." in words_of(answer.text)
+    assert "The request is too large Send less data at a time." in words_of(answer.text)
 
 
 @pytest.mark.parametrize("path", ["/agents?q=%00", "/agents?account=%00", "/schedule?account=%00"])
@@ -226,7 +226,7 @@ def test_keeps_what_was_typed_into_an_expired_form(dashboard: Browser, admin: Us
     answer = dashboard.post("/schedule?account=own", data=stale)
 
     assert answer.status_code == 400
-    assert "Nothing was done." in words_of(answer.text)
+    assert "Nothing was changed." in words_of(answer.text)
     assert actions_of(answer.text) == ["/schedule?account=own"]
     assert 'name="schedule" value="0 5 * * *"' in answer.text
     assert "from yesterday" not in answer.text

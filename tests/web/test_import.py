@@ -297,7 +297,7 @@ class TestWhatIsRefused:
 
         answer = post(dashboard, f"/agents/{agent.id}/settings", sent(large))
 
-        assert "That is too large" in self.said(answer, 413)
+        assert "The request is too large" in self.said(answer, 413)
 
     def test_a_form_without_csrf_token_is_refused(self, dashboard: Browser, agent: Agent) -> None:
         answer = dashboard.post(path(agent), data=sent(rows("a")))

@@ -181,7 +181,7 @@ def test_failed_tasks_are_counted_by_reason(dashboard: Browser, account: Account
     assert "lapsed 0 0 1" in words
     assert "Ada conversation ✗ failed it was out of time" in words
     assert "Ada conversation ○ skipped it waited for 7 days" in words
-    assert "◔ queued the provider is busy; next try" in words
+    assert "◔ queued the provider is busy; next attempt" in words
     assert "rate limited" not in words
     assert "refused" not in words
 
@@ -189,7 +189,7 @@ def test_failed_tasks_are_counted_by_reason(dashboard: Browser, account: Account
 def test_the_page_says_if_nothing_failed(dashboard: Browser) -> None:
     words = said(dashboard)
 
-    assert "Running and waiting No sessions." in words
+    assert "Running and waiting sessions None." in words
     assert "Failures in the last 30 days None." in words
 
 

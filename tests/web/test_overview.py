@@ -60,7 +60,7 @@ def attention(browser: Browser, path: str = "/") -> str:
 def test_an_empty_overview_says_what_to_do(dashboard: Browser) -> None:
     words = said(dashboard)
 
-    assert "0 agents in Own account tidy their own memories." in words
+    assert "0 agents in Own account." in words
     assert "Nothing needs attention." in words
     assert "No sessions yet. Open an agent and choose Refine now" in words
     assert "No sessions are running." in words

@@ -40,7 +40,7 @@ def test_an_invitation_is_recorded_and_its_link_works(dashboard: Browser, admin:
     answer = dashboard.submit("/users", {"email": " New@Example.org", "role": "viewer"})
 
     said = words_of(answer.text)
-    assert "Give this link to new@example.org . It is shown only once, can be used once" in said
+    assert "Send this link to new@example.org , who can use it to choose a password" in said
     assert "new@example.org viewer invited" in said
     page = browser_of(dashboard.application).get(link_in(answer.text))  # type: ignore[arg-type]
     assert "Choose a password for new@example.org" in words_of(page.text)
@@ -62,7 +62,7 @@ def test_simultaneous_invitations_conflict(dashboard: Browser, admin: User) -> N
         answer = sent.result(timeout=20)
 
     assert answer.status_code == 409
-    assert "Something changed since you looked Nothing was done." in words_of(answer.text)
+    assert "Something changed in the meantime Nothing was done." in words_of(answer.text)
 
 
 def test_the_invitation_link_is_shown_once(dashboard: Browser) -> None:

@@ -181,7 +181,7 @@ def test_run_now_queues_agents_in_need_and_counts_the_others(
     sessions = db.session.scalars(db.select(RefinementSession)).all()
     assert [(session.agent_id, session.user_id) for session in sessions] == [(needy.id, admin.id)]
     assert answer.request.path == "/sessions"
-    assert "1 session queued; 1 skipped: needs none." in words_of(answer.text)
+    assert "1 session queued; 1 agent not queued: no session needed." in words_of(answer.text)
 
 
 def test_run_now_says_that_a_paused_account_is_skipped(
@@ -193,7 +193,7 @@ def test_run_now_says_that_a_paused_account_is_skipped(
 
     answer = dashboard.submit("/schedule/run", follow_redirects=True)
 
-    assert "0 sessions queued; 1 skipped: its account is paused." in words_of(answer.text)
+    assert "0 sessions queued; 1 agent not queued: its account is paused." in words_of(answer.text)
 
 
 def test_run_now_without_redis_says_that_sessions_wait(
