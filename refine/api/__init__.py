@@ -1,9 +1,9 @@
-"""The HTTP API: ``/api/v1``, for programs that bear a token.
+"""The HTTP API, ``/api/v1``, for programs with a bearer token.
 
-``routing`` takes every request through ``authenticating`` and ``limiting``, has ``schemas`` check
-it, and ``idempotency`` recognize one that is sent again; ``problems`` are its errors, ``document``
-describes it. Each other module is about one kind of thing. What no human may read, the agent may:
-it is the agent's own. The modules of platform tokens read none of it.
+``routing`` passes every request through ``authenticating``, ``limiting`` and, for repeated ones,
+``idempotency``; ``schemas`` validates it. ``problems`` are the errors; ``document`` is the OpenAPI
+document. Every other module covers one kind of resource. An agent may read its own content, which
+no human may; the operations of platform tokens read none.
 """
 
 from flask import Flask

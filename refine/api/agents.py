@@ -1,4 +1,4 @@
-"""Agents as the platform that hosts them manages them: figures and settings, but no content."""
+"""Agents, managed by their platform: figures and settings, but no content."""
 
 from typing import Annotated
 
@@ -19,7 +19,7 @@ _NO_AGENT = "The account has no such agent."
 
 Name = Annotated[str, Field(min_length=1, examples=["Wren"])]
 ModelId = Annotated[str, Field(min_length=1, examples=["rehearsal/wren"])]
-_PROMPT = f"At most {MAX_PROMPT_CHARACTERS:,} characters; null: the default. Can never be read."
+_PROMPT = f"At most {MAX_PROMPT_CHARACTERS:,} characters; null for the default. Write-only."
 Prompt = Annotated[str | None, Field(description=_PROMPT)]
 
 
@@ -33,16 +33,16 @@ class AgentChanges(Body):
         Prompt,
         Omittable,
         Field(
-            description=f"{_PROMPT} Does not turn on the daily reflection, which is the agent's "
-            "to turn on; null turns it off."
+            description=f"{_PROMPT} Does not turn on daily reflection, which only the agent "
+            "can turn on; null turns it off."
         ),
     ]
     memory_reflection_prompt: Annotated[Prompt, Omittable]
     refinement_prompt: Annotated[Prompt, Omittable]
     refinement_threshold: Annotated[float | None, Field(gt=0, le=1), Omittable]
-    """The share of its ledger that a session must leave; at most 4 decimals; null: 0.75."""
+    """The share of its ledger that a session must leave; at most 4 decimals; null for 0.75."""
     core_token_budget: Annotated[int, Field(ge=1, le=MAX_CORE_TOKEN_BUDGET), Omittable]
-    """The tokens of core memories that the agent should stay under."""
+    """How many tokens of core memory the agent should stay under."""
     active: Annotated[bool, Omittable]
     paused: Annotated[bool, Omittable]
 
@@ -102,7 +102,7 @@ def add(token: ApiToken, body: NewAgent) -> Response:
 def change(token: ApiToken, agent_id: int, body: AgentChanges) -> Response:
     """Change an agent. Each change is recorded, and the agent is told in its journal.
 
-    For 24 hours after a change of the model or a prompt, nobody can be granted access to read.
+    For 24 hours after a change of the model or a prompt, nobody may ask the agent for access.
     """
     agent = agent_or_404(token, agent_id)
     token.change_agent(agent, **body.model_dump(exclude_unset=True))

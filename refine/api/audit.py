@@ -1,4 +1,4 @@
-"""The agent's own audit records: everything that was done to its memories, and by whom."""
+"""The agent's own audit records: every change to its memories, and who made it."""
 
 import uuid
 from typing import Annotated, Any
@@ -13,7 +13,7 @@ from refine.api.routing import Answer, operation
 from refine.api.schemas import Resource, Time
 from refine.models import Agent, AuditLog
 
-# Their sealed part is the words of a human: what they searched for, what they noted.
+# The sealed part of these holds a human's words: search terms and notes.
 _ACCESS_ACTIONS = "memory_access_"
 
 
@@ -33,10 +33,10 @@ class Record(Resource):
     subject_id: str | None
     session_id: uuid.UUID | None
     user_id: int | None
-    """null: the agent itself, or the system."""
+    """null if the agent itself or the system acted."""
     data: dict[str, Any]
     sealed: dict[str, Any]
-    """Contents before and after. Empty in records of access: those are the reader's words."""
+    """Contents before and after. Empty in access records, which hold the reader's own words."""
     created_at: Time
     hash: str
 

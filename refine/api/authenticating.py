@@ -12,14 +12,14 @@ _KINDS: dict[TokenKind, str] = {"agent": "an agent token", "platform": "a platfo
 
 
 def authenticate(kind: TokenKind) -> ApiToken:
-    """Return the request's token and commit that it was used; Problem 401 or 403 otherwise."""
+    """Return the request's token and commit its use; raise Problem 401 or 403 otherwise."""
     token = _valid_token()
     if token.kind != kind:
         raise Problem(403, f"This operation needs {_KINDS[kind]}.")
     if token.agent is not None and not token.agent.active:
         raise Problem(403, "The agent is not active; its platform can activate it.")
     if token.agent is not None and token.agent.is_erased:
-        raise Problem(403, "The agent's content was erased for good.")
+        raise Problem(403, "The agent's content was permanently erased.")
     if token.note_use():
         db.session.commit()
     return token
@@ -35,13 +35,13 @@ def _valid_token() -> ApiToken:
             headers={"WWW-Authenticate": 'Bearer realm="refine"'},
         )
     if not is_well_formed(secret):  # saves the database a query
-        raise _invalid("This is not a token of Refine: it is cut off, or mistyped.")
+        raise _invalid("This is not a valid Refine token: it is truncated or mistyped.")
     try:
         token = ApiToken.of_secret(secret)
     except NotFound:
-        raise _invalid("This token is unknown here.") from None
+        raise _invalid("This token is unknown.") from None
     if not token.is_valid:
-        raise _invalid("This token was revoked, or has expired.")
+        raise _invalid("This token was revoked or has expired.")
     return token
 
 

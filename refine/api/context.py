@@ -34,8 +34,9 @@ class Context(Resource):
 def context(agent: Agent) -> Response:
     """Return the memory context for the next prompt.
 
-    It holds the core memories and the journal of the last week, as Markdown. With Accept:
-    text/markdown it is answered as it is. Send the ETag as If-None-Match: 304 if nothing changed.
+    It contains the core memories and the journal of the last week, as Markdown; with `Accept:
+    text/markdown`, without JSON around it. Send the ETag as `If-None-Match` to get 304 if nothing
+    has changed.
     """
     media_type = request.accept_mimetypes.best_match([JSON, MARKDOWN], default=JSON)
     if request.accept_mimetypes and not request.accept_mimetypes[media_type]:

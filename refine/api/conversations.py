@@ -1,4 +1,4 @@
-"""Finished conversations, handed over for the agent to extract memories from."""
+"""Finished conversations, from which the agent's model saves memories."""
 
 import uuid
 from typing import Annotated, Any
@@ -14,14 +14,14 @@ from refine.models.runs.run import LIVE
 from refine.models.runs.task.task import ENDED
 from refine.rules.conversation import MAX_CONVERSATION_CHARACTERS, MAX_MESSAGES, ROLES
 
-# At worst four bytes a character, and as much again for the JSON around them.
+# At most four bytes per character, and the same again for the JSON around them.
 _MAX_BYTES = 8 * MAX_CONVERSATION_CHARACTERS
 
 Ignored = Annotated[Any, Omittable, Field(description="Accepted and ignored.")]
 
 
 class Message(Body):
-    """A message as in chat completions. The rules of conversations check contents and times."""
+    """A message as in chat completions. ``rules.conversation`` checks contents and times."""
 
     role: Annotated[str, OneOf(ROLES)]
     content: Annotated[
@@ -36,14 +36,14 @@ class Message(Body):
                     "required": ["type"],
                 },
                 "examples": ["What was said."],
-                "description": "Text, or a list of parts, of which those of type `text` are read. "
-                "A message without text is left out.",
+                "description": "Text, or a list of parts; only parts of type `text` are read. A "
+                "message without text is ignored.",
             }
         ),
     ]
     name: Annotated[str | None, Omittable]
     at: Annotated[Any, Omittable, WithJsonSchema({"type": ["string", "number", "null"]})]
-    """When: ISO 8601, or a count from 1970 in any unit."""
+    """The time: ISO 8601, or Unix time in any unit."""
     tool_calls: Ignored
     tool_call_id: Ignored
     function_call: Ignored
@@ -63,14 +63,14 @@ class NewConversation(Body):
         Field(
             min_length=1,
             examples=[[{"role": "user", "content": "What was said."}]],
-            description=f"In their order, tool messages included; some must hold text. 1 to "
-            f"{MAX_MESSAGES:,}, of at most {MAX_CONVERSATION_CHARACTERS:,} characters together.",
+            description="In order, including tool messages; at least one must contain text. 1 to "
+            f"{MAX_MESSAGES:,} messages, at most {MAX_CONVERSATION_CHARACTERS:,} characters.",
         ),
     ]
 
 
 class Extraction(Resource):
-    """The extraction that waits for the agent's model."""
+    """A queued extraction."""
 
     id: uuid.UUID
     status: Annotated[str, OneOf((*LIVE, *ENDED))]
@@ -83,11 +83,14 @@ class Extraction(Resource):
     bearer="agent",
     max_bytes=_MAX_BYTES,
     answers={
-        202: Answer("Queued, sealed; deleted once the agent has read it.", Extraction),
+        202: Answer(
+            "Queued. The conversation is encrypted, and deleted once the agent has read it.",
+            Extraction,
+        ),
         409: Answer("Extraction is not possible for this agent."),
     },
 )
 def hand_over(agent: Agent, body: NewConversation) -> Response:
-    """Hand over a finished conversation: the agent's model saves journal memories of it."""
+    """Send a finished conversation, from which the agent's model saves journal memories."""
     messages = body.model_dump(exclude_unset=True)["messages"]
     return json_response(Extraction.of(extract_later(agent, messages)), 202)

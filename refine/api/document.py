@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the operations."""
+"""The OpenAPI document, generated from the operations."""
 
 import inspect
 import re
@@ -24,27 +24,27 @@ _SCHEMES = {
 
 # Answers that do not depend on the operation.
 _ALWAYS = {
-    401: "The token is missing or not valid.",
-    403: "A token of the other kind, or its agent is not active.",
-    422: "A field is missing, unknown or wrong: see `errors`.",
+    401: "The token is missing or invalid.",
+    403: "The wrong kind of token, or an agent that is not active.",
+    422: "A field is missing, unknown or invalid; see `errors`.",
     429: "Too many requests with this token.",
-    500: "A fault in Refine.",
+    500: "Internal error.",
     503: "The database cannot be reached.",
 }
 _WITH_JSON = {400: "The body is not JSON.", 415: "The body is not application/json."}
 _WITH_KEY = {
     400: f"The body is not JSON, or the {HEADER} is malformed.",
-    409: f"The {HEADER} is in use, or the current state forbids the request.",
+    409: f"The {HEADER} is in use, or the request conflicts with the current state.",
 }
 
 _TEXT = {"type": "string"}
 _SECONDS = {"type": "integer"}
 _HEADERS = {
-    "ETag": {"description": "To be sent as If-None-Match.", "schema": _TEXT},
+    "ETag": {"description": "Send it as If-None-Match.", "schema": _TEXT},
     "Retry-After": {"description": "Seconds to wait before trying again.", "schema": _SECONDS},
     "WWW-Authenticate": {"description": "The scheme: Bearer.", "schema": _TEXT},
     REPLAYED: {
-        "description": "`true`: the answer to an earlier request with the same key.",
+        "description": "`true` if it is the stored response to an earlier request with this key.",
         "schema": _TEXT,
     },
 }
@@ -59,10 +59,12 @@ _KEY = _parameter(
     HEADER,
     "header",
     {"type": "string", "minLength": 1, "maxLength": 200, "pattern": KEY_PATTERN},
-    description="1 to 200 printable ASCII characters, without blanks at the ends. A request "
-    "that is sent again with the same key within 24 hours is done once and answered the same.",
+    description="1 to 200 printable ASCII characters, without spaces at the ends. A request that "
+    "is repeated with the same key within 24 hours is carried out once and gets the same response.",
 )
-_MATCH = _parameter("If-None-Match", "header", _TEXT, description="An ETag of an earlier answer.")
+_MATCH = _parameter(
+    "If-None-Match", "header", _TEXT, description="The ETag of an earlier response."
+)
 _IN_PATH: dict[str, dict[str, object]] = {
     "int": {"type": "integer", "minimum": 1, "maximum": MAX_ID},
     "uuid": {"type": "string", "format": "uuid"},
@@ -77,7 +79,7 @@ class _Schemas(GenerateJsonSchema):
 
 
 class _ParameterSchemas(_Schemas):
-    """In a query string nothing is null: a parameter that may be None may be left out."""
+    """A query string has no null: a parameter that may be None is optional."""
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> dict[str, Any]:
         return self.generate_inner(schema["schema"])
@@ -104,7 +106,7 @@ def document() -> dict[str, Any]:
             "title": "Refine",
             "version": __version__,
             "description": "Memories of AI agents, for the agents themselves and for the platform "
-            "that hosts them. A platform token alone reads no content.",
+            "that hosts them. A platform token cannot read content.",
         },
         "servers": [{"url": "/api/v1"}],
         "paths": paths,

@@ -1,4 +1,4 @@
-"""Who may read the agent's memories, who could in the past, and revoking."""
+"""Requests to read the agent's memories, their outcomes, and revoking access."""
 
 import uuid
 from typing import Annotated
@@ -37,7 +37,7 @@ class Grant(Resource):
     """Who asked."""
     reason: Annotated[str, OneOf(REASONS)]
     purpose: str
-    """In their own words, as the agent was told."""
+    """In the user's own words, as shown to the agent."""
     duration_minutes: int
     created_at: Time
     granted_at: Time | None
@@ -45,7 +45,7 @@ class Grant(Resource):
     ended_at: Time | None
     end_reason: Annotated[str, OneOf(END_REASONS)] | None
     times_viewed: int
-    """How often something was read under it."""
+    """How many times content was read under it."""
 
 
 class Grants(Page):
@@ -73,11 +73,11 @@ def grants(agent: Agent, query: PageQuery) -> Response:
     answers={
         204: Answer("The grant is revoked."),
         404: Answer("The agent has no such grant."),
-        409: Answer("The grant was not given yet."),
+        409: Answer("The request has not been answered yet."),
     },
 )
 def revoke(agent: Agent, grant_id: uuid.UUID) -> Response:
-    """Revoke a grant at once; open pages say so within seconds."""
+    """Revoke a grant immediately; pages that show content close within seconds."""
     grant = db.session.get(AccessGrant, grant_id)
     if grant is None or grant.agent_id != agent.id:
         raise Problem(404, "You have no such grant.")
@@ -85,7 +85,9 @@ def revoke(agent: Agent, grant_id: uuid.UUID) -> Response:
     is_open = grant.status == "requested"
     db.session.commit()
     if is_open:
-        raise Problem(409, "You were not asked yet, so there is nothing to revoke. Say no instead.")
+        raise Problem(
+            409, "You have not been asked yet, so there is nothing to revoke. Answer no instead."
+        )
     return no_content()
 
 

@@ -1,8 +1,8 @@
-"""The header ``Idempotency-Key``: a request that is sent again is done once.
+"""The header ``Idempotency-Key``: a repeated request is carried out only once.
 
-A key belongs to its token. Its answer is repeated for 24 hours. A request that was refused, or
-failed before anything was committed, frees its key. If a process dies in between, nobody knows what
-was done and the key stays taken: the client has to look, and then use another one.
+A key belongs to a token. Its response is repeated for 24 hours. A request that is refused, or fails
+before anything is committed, frees its key. If a process dies in between, the outcome is unknown
+and the key stays in use: the client has to check, and then use another one.
 """
 
 import re
@@ -26,7 +26,7 @@ KEY_PATTERN = "^[!-~]([ -~]{0,198}[!-~])?$"
 
 
 def answer_once(token: ApiToken, view: Callable[[], Response], *, is_secret: bool) -> Response:
-    """Return the view's answer, or the one it gave before if the key was used already."""
+    """Return the view's response, or the stored one if the key was used before."""
     key = request.headers.get(HEADER)
     if key is None:
         return view()
@@ -43,7 +43,7 @@ def answer_once(token: ApiToken, view: Callable[[], Response], *, is_secret: boo
     try:
         answer = view()
     except Exception as error:
-        # a commit whose connection broke may have been done
+        # if the connection broke during a commit, the commit may have succeeded
         is_in_doubt = isinstance(error, DBAPIError) and error.connection_invalidated
         if not (commits or is_in_doubt):
             safe_rollback()
@@ -59,7 +59,7 @@ def answer_once(token: ApiToken, view: Callable[[], Response], *, is_secret: boo
 
 
 def _count_commits() -> list[Session]:
-    """Return a list that grows with each commit of the request: until then nothing was done."""
+    """Return a list that grows with each commit of the request."""
     commits: list[Session] = []
 
     def note(session: Session) -> None:
@@ -75,8 +75,8 @@ def _replay(taken: IdempotencyKey) -> Response:
     if kept is None:
         raise Problem(
             409,
-            f"A request with this {HEADER} is still running, or was cut short. Check whether it "
-            "was done before you send it with another key.",
+            f"A request with this {HEADER} is still running, or was interrupted. Check whether "
+            "it was carried out before you repeat it with another key.",
             headers={"Retry-After": "5"},
         )
     replayed = Response(kept.body, kept.status, mimetype=kept.media_type)
@@ -85,12 +85,12 @@ def _replay(taken: IdempotencyKey) -> Response:
 
 
 def _without_secret(answer: Response) -> Response:
-    """Return what to keep of a minted token, which is shown once: its id, to revoke it by."""
+    """Return the response to store for a created token: its id, for revoking it, but no secret."""
     minted: Any = answer.json
     return problem(
         409,
-        "This token was minted and shown once. Revoke it (DELETE /tokens/"
-        f"{minted['id']}), and mint another.",
+        "This token was created and shown once. Revoke it (DELETE /tokens/"
+        f"{minted['id']}) and create another.",
         kind="shown-once",
         token_id=minted["id"],
         hint=minted["hint"],

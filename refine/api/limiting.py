@@ -1,7 +1,7 @@
 """Rate limits: how many reads and writes a token may send in any minute.
 
-Counted in Redis, for all processes together. While Redis is away each process counts alone: the API
-keeps answering, and keeps its limits.
+Counted in Redis for all processes together. While Redis is unavailable, each process counts
+separately: the API keeps working, and stays limited.
 """
 
 import math
@@ -26,7 +26,7 @@ _log = structlog.get_logger(__name__)
 
 
 def register(app: Flask, settings: Settings) -> None:
-    """Give the application its counters, without connecting to Redis yet."""
+    """Set up the counters without connecting to Redis."""
     app.extensions[_KEY] = _Limits(settings)
 
 
@@ -68,6 +68,6 @@ class _Limits:
             return
         free_at = limiter.get_window_stats(item, key).reset_time
         raise TooMany(
-            f"more than {item.amount:,} requests of this kind in a minute",
+            f"more than {item.amount:,} requests of this kind per minute",
             retry_after_seconds=max(1, math.ceil(free_at - time.time())),
         )

@@ -24,7 +24,7 @@ class MemoryQuery(PageQuery):
     type: MemoryType | None = None
     tag: Tag | None = None
     discarded: QueryBoolean = False
-    """true: discarded memories instead of kept ones."""
+    """true lists discarded memories instead of kept ones."""
 
 
 class NewMemory(Body):
@@ -34,7 +34,7 @@ class NewMemory(Body):
         str,
         Field(
             min_length=1,
-            description=f"1 to {MAX_CONTENT_CHARACTERS:,} characters once trimmed.",
+            description=f"1 to {MAX_CONTENT_CHARACTERS:,} characters after trimming.",
             examples=["The words of the memory."],
         ),
     ]
@@ -68,9 +68,9 @@ class Memories(Page):
     "GET", "/memories", bearer="agent", answers={200: Answer("A page of memories.", Memories)}
 )
 def memories(agent: Agent, query: MemoryQuery) -> Response:
-    """List the agent's memories, latest recorded first.
+    """List the agent's memories, most recently recorded first.
 
-    Expired journal memories are listed too: they are kept, but not part of the context.
+    Expired journal memories are included, although they are not part of the context.
     """
     is_kept = AgentMemory.discarded_at.is_(None)
     rows = select(AgentMemory).where(
@@ -90,7 +90,9 @@ def memories(agent: Agent, query: MemoryQuery) -> Response:
     bearer="agent",
     answers={
         201: Answer("Memory saved.", Memory),
-        200: Answer("Already there: an exact duplicate of this kept core memory.", Memory),
+        200: Answer(
+            "The existing core memory, of which the new one is an exact duplicate.", Memory
+        ),
     },
 )
 def save(agent: Agent, body: NewMemory) -> Response:

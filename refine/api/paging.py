@@ -1,4 +1,4 @@
-"""Long lists, newest first, a page at a time, by a cursor that marks where the last page ended."""
+"""Cursor pagination of long lists, newest first."""
 
 import csv
 from collections.abc import Callable
@@ -24,14 +24,14 @@ class PageQuery(Query):
 
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE_ROWS), integer_from_text] = DEFAULT_PAGE_ROWS
     cursor: Annotated[str, Field(min_length=1)] | None = None
-    """`next_cursor` of the previous page."""
+    """The `next_cursor` of the previous page."""
 
 
 class Page(Resource):
-    """A page of a list; a list has one field more, for its rows."""
+    """A page of a list; subclasses add one field, for the rows."""
 
     next_cursor: str | None
-    """`cursor` of the next page; null on the last one."""
+    """The `cursor` of the next page; null on the last page."""
 
 
 def page_response(

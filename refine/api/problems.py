@@ -1,4 +1,4 @@
-"""Every error of the API is a problem (RFC 9457), which never repeats what was sent."""
+"""Errors of the API, as problem details (RFC 9457). They never repeat what was sent."""
 
 import re
 import uuid
@@ -18,20 +18,20 @@ from refine.refinement.time_machine import UndoConflict
 
 MEDIA_TYPE = "application/problem+json"
 
-# By status: the last part of the type, the title, and the detail where nothing more is known.
+# By status: the last part of the type, the title, and the default detail.
 _KINDS = {
     400: ("unreadable", "The body cannot be read", "Send one JSON object, in UTF-8."),
     401: ("unauthenticated", "A valid token is required", "Send it as `Authorization: Bearer …`."),
-    403: ("forbidden", "This token may not do that", "Use a token of the other kind."),
+    403: ("forbidden", "Not allowed with this token", "Use a token of the other kind."),
     404: ("not-found", "Not found", "It does not exist, or this token may not see it."),
     405: ("method", "Method not allowed", "The Allow header lists the allowed methods."),
-    406: ("not-acceptable", "Not available in that media type", "Ask for application/json."),
+    406: ("not-acceptable", "Media type not available", "Ask for application/json."),
     409: ("conflict", "Conflict with the current state", "Nothing was changed."),
-    413: ("too-large", "The body is too large", "Send less at once."),
+    413: ("too-large", "The body is too large", "Send less data at a time."),
     415: ("media-type", "Unsupported media type", "Send application/json."),
-    422: ("invalid", "A value is not valid", "Correct it; nothing was changed."),
-    429: ("too-many", "Too many requests", "Wait for as long as Retry-After says."),
-    500: ("fault", "A fault in Refine", "It was logged, without what was sent."),
+    422: ("invalid", "A value is invalid", "Correct it; nothing was changed."),
+    429: ("too-many", "Too many requests", "Wait as long as Retry-After says."),
+    500: ("fault", "Internal error", "The error was logged, without the request's content."),
     503: ("unavailable", "Service unavailable", "Nothing was lost. Try again shortly."),
 }
 
@@ -47,31 +47,31 @@ class Obstacle(Resource):
 
 
 class ProblemDetails(BaseModel):
-    """What is wrong, for programs and for people."""
+    """An error, described for programs and people."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     type: str
-    """`urn:refine:problem:` and a word for programs, such as `invalid`."""
+    """`urn:refine:problem:` and a machine-readable word, such as `invalid`."""
     title: str
     status: int
     detail: str
     errors: Annotated[list[FieldError], Omittable]
-    """Of a 422: the fields."""
+    """For 422: the invalid fields."""
     session_id: Annotated[uuid.UUID, Omittable]
-    """Of `session-already-live`: that session."""
+    """For `session-already-live`: the live session."""
     obstacles: Annotated[list[Obstacle], Omittable]
-    """Of `undo-conflict`: the records in the way."""
+    """For `undo-conflict`: the records that prevent the undo."""
     unexplained_memory_ids: Annotated[list[int], Omittable]
-    """Of `undo-conflict`: memories that changed without a record."""
+    """For `undo-conflict`: memories that were changed without a record."""
     token_id: Annotated[int, Omittable]
-    """Of `shown-once`: the token that was minted."""
+    """For `shown-once`: the id of the created token."""
     hint: Annotated[str, Omittable]
-    """Of `shown-once`: how that token begins."""
+    """For `shown-once`: the first characters of that token."""
 
 
 class Problem(Exception):
-    """A refusal of the API's own; ``errors`` are the fields of a 422."""
+    """An error raised by the API itself; ``errors`` are the invalid fields of a 422."""
 
     def __init__(
         self,

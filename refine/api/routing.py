@@ -1,7 +1,7 @@
-"""Operations: each declares whose token it needs, what it takes and what it answers.
+"""Operations: each declares the kind of token it needs, its input and its responses.
 
-The same classes check a request and make the OpenAPI document, so they cannot disagree. An
-operation that names no token is public; there is no other way in.
+The same classes validate requests and generate the OpenAPI document, so the two cannot disagree. An
+operation without a kind of token is public; nothing else is routed.
 """
 
 import functools
@@ -48,7 +48,7 @@ class Answer:
 class Operation:
     """One method of one path.
 
-    An answer that ``is_secret`` is given once, even to the same idempotency key.
+    A response that ``is_secret`` is sent only once, even for the same idempotency key.
     """
 
     method: Method
@@ -76,7 +76,7 @@ OPERATIONS: list[Operation] = []
 def operation(
     method: Method, rule: str, *, bearer: TokenKind | None, **declared: Any
 ) -> Callable[[View], View]:
-    """Make a view an operation for the bearers of one kind of token, or (None) for everybody.
+    """Declare a view as an operation for one kind of token, or (None) for everybody.
 
     The view gets the agent (of an agent token) or the token (of a platform), the values of the
     path, and the ``query`` and ``body`` that it has parameters for: their annotations are the
@@ -144,7 +144,7 @@ def _query(model: type[Query]) -> Query:
 def _body(model: type[BaseModel], max_bytes: int) -> BaseModel | str:
     raw = _read(max_bytes)
     if not issubclass(model, Body):
-        # bytes that are not UTF-8 are refused by whoever reads the text
+        # the code that parses the text refuses invalid UTF-8
         return raw.decode(errors="surrogateescape")
     if raw and request.mimetype != JSON:
         raise Problem(415, "Send the body as application/json.")
@@ -155,10 +155,10 @@ def _body(model: type[BaseModel], max_bytes: int) -> BaseModel | str:
 
 
 def _read(max_bytes: int) -> bytes:
-    """Read the body, of which werkzeug keeps a copy; refuse one that is too long.
+    """Read the body, which werkzeug caches; refuse one that is too long.
 
-    A chunked body declares no length: werkzeug cuts it at the limit in silence, which shows only
-    if the limit is one byte higher.
+    Werkzeug silently truncates a chunked body at the limit, because it declares no length; a limit
+    of one byte more reveals that.
     """
     request.max_content_length = max_bytes + 1
     raw = request.get_data()

@@ -1,7 +1,7 @@
-"""What the classes of bodies, queries and answers share; each class checks and documents itself.
+"""Base classes of bodies, queries and responses, which validate and document themselves.
 
-A class stands in the module of its operations. Attribute docstrings become the descriptions of the
-OpenAPI document.
+Subclasses live in the modules of their operations. Attribute docstrings become the descriptions in
+the OpenAPI document.
 """
 
 import re
@@ -48,14 +48,14 @@ _SENTENCES = {
 
 
 class FieldError(BaseModel):
-    """What is wrong with a field, named by its path: `messages[3].role`."""
+    """An invalid field, named by its path, such as `messages[3].role`."""
 
     field: str
     detail: str
 
 
 class _Sent(BaseModel):
-    """What a program sends: no unknown fields, no conversions."""
+    """Input: unknown fields and conversions are refused."""
 
     model_config = ConfigDict(
         extra="forbid", strict=True, hide_input_in_errors=True, use_attribute_docstrings=True
@@ -67,11 +67,11 @@ class _Sent(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _refuse_unknown(cls, sent: object) -> object:
-        """Refuse unknown fields without repeating their names: a name may be anything, too."""
+        """Refuse unknown fields without repeating their names, which may be content."""
         known = [each.alias or name for name, each in cls.model_fields.items()]
         if isinstance(sent, dict) and sent.keys() - set(known):
             takes = ", ".join(known) or f"no {cls.part}s"
-            raise _refused(f"has an unknown {cls.part}; it takes {takes}")
+            raise _refused(f"has an unknown {cls.part}; it accepts {takes}")
         return sent
 
 
@@ -94,7 +94,7 @@ class Query(_Sent):
 
 
 class Resource(BaseModel):
-    """What an operation answers."""
+    """The body of a response."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -120,7 +120,7 @@ class OneOf:
 
 
 def field_errors(error: ValidationError, model: type[_Sent]) -> list[FieldError]:
-    """Return what is wrong with each field, in words that repeat nothing of what was sent."""
+    """Return an error for each invalid field, without repeating what was sent."""
     found = error.errors(include_url=False, include_input=False)
     return [_field_error(each, model.whole) for each in found]
 
@@ -153,14 +153,14 @@ def _day(sent: object) -> date:
 
 
 def _instant(sent: object) -> datetime:
-    # near the years 1 and 9999 a time zone may lead out of the calendar
+    # near the years 1 and 9999, converting to UTC may overflow
     with suppress(ValueError, OverflowError):
         if isinstance(sent, str) and (at := datetime.fromisoformat(sent)).tzinfo is not None:
             return at.astimezone(UTC)
     raise _refused("must be a time with its zone, such as 2026-03-01T12:00:00Z")
 
 
-# In a query everything is text.
+# In a query string, every value is text.
 integer_from_text = BeforeValidator(_integer)
 QueryBoolean = Annotated[bool, BeforeValidator(_boolean)]
 QueryDay = Annotated[date, BeforeValidator(_day)]

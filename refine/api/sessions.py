@@ -1,4 +1,4 @@
-"""The agent's own sessions: listing them, requesting one, undoing the last."""
+"""The agent's own sessions: list them, request one, undo the last."""
 
 import uuid
 from contextlib import suppress
@@ -30,7 +30,7 @@ class SessionQuery(PageQuery):
 
 
 class Stats(Resource):
-    """Operations, by kind."""
+    """Counts of operations."""
 
     consolidated: int
     updated: int
@@ -66,7 +66,7 @@ class Session(Resource):
     ended_at: Time | None
     undone_at: Time | None
     undone_through: Annotated[str, OneOf(get_args(Channel))] | None
-    """Who undid it, or where."""
+    """Where the undo was requested."""
 
 
 class Sessions(Page):
@@ -80,7 +80,7 @@ class Undone(Resource):
 
     session: Session
     undone_before: bool
-    """true: it was undone by an earlier request; nothing changed this time."""
+    """true if an earlier request undid it, so that nothing changed this time."""
     effect: time_machine.Effect
 
 
@@ -106,11 +106,11 @@ def sessions(agent: Agent, query: SessionQuery) -> Response:
     bearer="agent",
     answers={
         202: Answer("Queued; the agent will be asked for its consent.", Session),
-        409: Answer("A session is live already (`session_id`), or none may run."),
+        409: Answer("A session is already live (`session_id`), or none may run."),
     },
 )
 def ask(agent: Agent, body: EmptyBody) -> Response:
-    """Request a session of one's own."""
+    """Request a session."""
     agent_id = agent.id
     with suppress(Unreachable):  # it is queued; the clock hands it over once Redis is back
         refine_later(agent, "api")
@@ -123,13 +123,13 @@ def ask(agent: Agent, body: EmptyBody) -> Response:
     "/sessions/<uuid:session_id>/undo",
     bearer="agent",
     answers={
-        200: Answer("The session is undone, now or before.", Undone),
+        200: Answer("The session is undone, now or by an earlier request.", Undone),
         404: Answer("The agent has no such session."),
-        409: Answer("Not the agent's last session, or its changes were changed since."),
+        409: Answer("It is not the agent's last session, or its memories were changed since."),
     },
 )
 def undo(agent: Agent, session_id: uuid.UUID, body: EmptyBody) -> Response:
-    """Undo one's own last session, including the removal of duplicates."""
+    """Undo the agent's last session, including the removal of duplicates."""
     session = db.session.get(RefinementSession, session_id)
     if session is None or session.agent_id != agent.id:
         raise Problem(404, "You have no such session.")

@@ -1,4 +1,4 @@
-"""Agents' tokens, minted and revoked by their platform."""
+"""Agent tokens, created and revoked by the platform."""
 
 from typing import Annotated
 
@@ -17,21 +17,21 @@ _NO_TOKEN = "The account has no such token."  # noqa: S105 - a sentence
 
 
 class NewToken(Body):
-    """A token to mint."""
+    """A token to create."""
 
     expires_at: Annotated[Instant | None, Omittable]
-    """When it expires; null: never."""
+    """When it expires; null for never."""
 
 
 class Token(Resource):
-    """A minted token, shown this once."""
+    """A new token, shown only once."""
 
     id: int
     agent_id: int
     token: str
     """The token itself."""
     hint: str
-    """How it begins, as lists show it."""
+    """Its first characters, as shown in lists."""
     created_at: Time
     expires_at: Time | None
 
@@ -42,16 +42,16 @@ class Token(Resource):
     bearer="platform",
     is_secret=True,
     answers={
-        201: Answer("The token, shown this once.", Token),
+        201: Answer("The token, shown only once.", Token),
         404: Answer("The account has no such agent."),
-        409: Answer("This Idempotency-Key has minted a token already."),
+        409: Answer("A token was already created with this Idempotency-Key."),
     },
 )
 def mint(token: ApiToken, agent_id: int, body: NewToken) -> Response:
-    """Mint a token that speaks as the agent, which is told so in its journal."""
+    """Create a token that acts as the agent, and note it in the agent's journal."""
     agent = agent_or_404(token, agent_id)
     if body.expires_at is not None and body.expires_at <= clock.now():
-        raise InvalidValue("expires_at must lie in the future")
+        raise InvalidValue("expires_at must be in the future")
     minted, secret = token.mint_for(agent, expires_at=body.expires_at)
     db.session.commit()
     return json_response(Token.of(minted, token=secret), 201)
@@ -64,7 +64,7 @@ def mint(token: ApiToken, agent_id: int, body: NewToken) -> Response:
     answers={204: Answer("The token is revoked."), 404: Answer(_NO_TOKEN)},
 )
 def revoke_token(token: ApiToken, token_id: int) -> Response:
-    """Revoke a token of the account, at once and for good."""
+    """Revoke a token of the account, immediately and permanently."""
     found = db.session.get(ApiToken, token_id)
     if found is None or found.account_id != token.account_id:
         raise Problem(404, _NO_TOKEN)

@@ -1,4 +1,4 @@
-"""The tools that an agent's platform offers to its model, and their calls."""
+"""The tools that a platform offers to an agent's model, and calls of them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,13 +20,13 @@ _TOOLS: dict[str, Callable[[Agent], SaveMemoryTool | SelfAuthoringTool]] = {
 
 
 class Tools(RootModel[list[dict[str, Any]]]):
-    """Function definitions, as chat completions take them."""
+    """Function definitions for chat completions."""
 
 
 class ToolArguments(BaseModel):
     """The arguments exactly as the model wrote them.
 
-    Unreadable arguments are answered with an error of the tool, for the model to see.
+    Invalid arguments get a tool error, which the model should see.
     """
 
     model_config = ConfigDict(
@@ -44,7 +44,7 @@ class ToolResult(BaseModel):
 
 @operation("GET", "/tools", bearer="agent", answers={200: Answer("The definitions.", Tools)})
 def tools(_agent: Agent) -> Response:
-    """List the function definitions to pass on as `tools` of a chat completion."""
+    """List the function definitions to pass as `tools` of a chat completion."""
     return json_response([save_memory.DEFINITION, self_authoring.DEFINITION])
 
 
@@ -61,9 +61,8 @@ def tools(_agent: Agent) -> Response:
 def call(agent: Agent, name: str, body: str) -> Response:
     """Run a tool call of the model.
 
-    The body is `function.arguments` as the model wrote them. They are read strictly and never
-    repaired: a call that cannot be read or is refused is answered with 200 and an error for the
-    model to see.
+    The body is `function.arguments` exactly as the model wrote it. It is parsed strictly and never
+    repaired: an invalid or refused call gets a 200 with an error for the model.
     """
     if name not in _TOOLS:
         raise Problem(404, f"The tools are: {', '.join(_TOOLS)}.")

@@ -1,4 +1,4 @@
-"""What the account's agents cost."""
+"""Usage and cost of the account's agents."""
 
 from datetime import date, datetime
 from typing import Annotated
@@ -17,13 +17,13 @@ class UsageQuery(Query):
     """Which days, in the account's time zone."""
 
     since: Annotated[QueryDay | None, Field(alias="from")] = None
-    """The first day."""
+    """The first day, inclusive."""
     until: Annotated[QueryDay | None, Field(alias="to")] = None
-    """The day after the last."""
+    """The last day, exclusive."""
 
 
 class UsageOfMonth(Resource):
-    """What one agent did in one month; tokens and cost are those of all three kinds of runs."""
+    """One agent's usage in one month; tokens and cost include all kinds of runs."""
 
     month: Annotated[str, Field(examples=["2026-11"])]
     agent_id: int
@@ -43,7 +43,7 @@ class Usage(Resource):
     """Usage by month, then by agent."""
 
     time_zone: str
-    """The account's, in which months begin."""
+    """The account's time zone, in which months are counted."""
     usage: list[UsageOfMonth]
 
 

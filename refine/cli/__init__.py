@@ -29,11 +29,11 @@ DONE, FAILED, WRONG_USAGE = 0, 1, 2
 def refine() -> None:
     """AI agents tidy their own long-term memory, in sessions that cannot destroy it.
 
-    Begin with `refine up`: it starts everything and prints the URL. Then try `refine agent list`
+    Start with `refine up`, which starts everything and prints the URL. Then try `refine agent list`
     and `refine run NAME`.
 
-    Settings come from the environment (DATABASE_URL, REDIS_URL, OPENROUTER_API_KEY, ...; the README
-    lists them). Exit codes: 0 done, 1 failed, 2 wrong usage.
+    Settings come from the environment (DATABASE_URL, REDIS_URL, OPENROUTER_API_KEY, ...; listed in
+    docs/operations.md). Exit codes: 0 done, 1 failed, 2 wrong usage.
     """
 
 
@@ -69,7 +69,7 @@ def _message_of(error: Exception) -> str:
         case click.Abort():
             return "interrupted"
         case SessionAlreadyLive():
-            return f"{error}; `refine worker --burst` runs what is queued"
+            return f"{error}; `refine worker --burst` runs all queued sessions"
         case RefineError():
             return str(error)
         case UnicodeError():
@@ -78,7 +78,7 @@ def _message_of(error: Exception) -> str:
     logging.getLogger("refine").debug("fault", exc_info=error)
     if isinstance(error, DBAPIError):
         return _advice_on(error)
-    return f"a fault in Refine ({type(error).__name__}); REFINE_LOG_LEVEL=DEBUG logs more"
+    return f"internal error ({type(error).__name__}); set REFINE_LOG_LEVEL=DEBUG for details"
 
 
 def _advice_on(error: DBAPIError) -> str:
@@ -88,4 +88,4 @@ def _advice_on(error: DBAPIError) -> str:
         return "PostgreSQL does not answer at DATABASE_URL; start it, or fix DATABASE_URL"
     if sqlstate == "42P01":
         return "the database has no tables yet; run `refine db upgrade`"
-    return f"the database refused: {error.args[0]}"
+    return f"the database reported an error: {error.args[0]}"

@@ -17,12 +17,12 @@ from refine.models.people.user import ROLES
 
 @click.group()
 def account() -> None:
-    """Manage accounts, the tenants."""
+    """Manage accounts (tenants)."""
 
 
 @account.command("add")
 @click.argument("name")
-@click.option("--slug", help="Its name in URLs and commands; derived from NAME by default.")
+@click.option("--slug", help="Name in URLs and commands; derived from NAME by default.")
 def account_add(name: str, slug: str | None) -> None:
     """Add the account NAME and print its slug."""
     with application("account add"):
@@ -47,7 +47,7 @@ def account_list() -> None:
 
 @click.group()
 def user() -> None:
-    """Manage users, who sign in to the dashboard."""
+    """Manage users of the dashboard."""
 
 
 @user.command("add")
@@ -58,9 +58,9 @@ def user() -> None:
     type=click.Choice(ROLES),
     default="admin",
     show_default=True,
-    help="A viewer sees figures; an admin can also act.",
+    help="A viewer has read-only access; an admin can also make changes.",
 )
-@click.option("--site-admin", is_flag=True, help="Sees every account.")
+@click.option("--site-admin", is_flag=True, help="Give access to every account.")
 @click.option(
     "--password-stdin",
     is_flag=True,
@@ -86,13 +86,13 @@ def user_add(email: str, slug: str, role: str, site_admin: bool, password_stdin:
 
 @click.group()
 def agent() -> None:
-    """Manage agents, whose memories Refine keeps."""
+    """Manage agents."""
 
 
 @agent.command("add")
 @click.argument("name")
 @click.option("--account", "slug", required=True, help="The slug of the agent's account.")
-@click.option("--model", "model_id", required=True, help="Its model, as the provider names it.")
+@click.option("--model", "model_id", required=True, help="The provider's name for its model.")
 def agent_add(name: str, slug: str, model_id: str) -> None:
     """Add the agent NAME and print its id."""
     with application("agent add"):
@@ -106,8 +106,8 @@ def agent_add(name: str, slug: str, model_id: str) -> None:
 
 
 @agent.command("list")
-@click.option("--account", "slug", help="Only agents of this account.")
-@click.option("--after", type=click.IntRange(0, MAX_ID), default=0, help="Continue after this id.")
+@click.option("--account", "slug", help="List only agents of this account.")
+@click.option("--after", type=click.IntRange(0, MAX_ID), default=0, help="Start after this id.")
 def agent_list(slug: str | None, after: int) -> None:
     """List agents with their figures, 50 at a time."""
     with application("agent list"):
@@ -139,11 +139,11 @@ def token() -> None:
 
 
 @token.command("add")
-@click.option("--agent", "agent_reference", help="A token for this agent (id or name).")
-@click.option("--platform", is_flag=True, help="A token that manages an account's agents.")
+@click.option("--agent", "agent_reference", help="Create a token for this agent (id or name).")
+@click.option("--platform", is_flag=True, help="Create a token that manages an account's agents.")
 @click.option("--account", "slug", help="The slug of the account, with --platform.")
 def token_add(agent_reference: str | None, platform: bool, slug: str | None) -> None:
-    """Mint a token and print only that. It is never shown again.
+    """Create a token and print it. It cannot be shown again.
 
     `refine token add --agent NAME` or `refine token add --platform --account SLUG`.
     """

@@ -15,7 +15,7 @@ from refine.rules.quantities import plural
 
 @click.group()
 def audit() -> None:
-    """The append-only record of everything that happens to memories."""
+    """Verify the audit log, the append-only record of every change."""
 
 
 @audit.command("verify")
@@ -23,13 +23,13 @@ def audit() -> None:
     "--anchor",
     "anchor_file",
     type=click.File(encoding="utf-8"),
-    help="Also compare with this file of `refine audit anchor`, to detect chains that were cut.",
+    help="Also compare with this output of `refine audit anchor`, to detect removed records.",
 )
 def audit_verify(anchor_file: TextIO | None) -> int:
     """Verify every chain, every memory against its last record, and every row's digest.
 
-    Exit code 1, with the first bad record, if anything was edited, removed, added or moved without
-    the application.
+    If anything was edited, removed, added or moved outside the application, name the first bad
+    record and exit with code 1.
     """
     with application("audit verify"):
         anchored = read_anchor(anchor_file.read()) if anchor_file is not None else None
@@ -59,10 +59,10 @@ def audit_verify(anchor_file: TextIO | None) -> int:
 
 @audit.command("anchor")
 def audit_anchor() -> None:
-    """Print the head of every chain, to be kept on another machine.
+    """Print the head of every chain, to keep on another machine.
 
-    Take one regularly: `refine audit anchor > anchor.json`. It contains ids, counts and hashes, no
-    content. `refine audit verify --anchor anchor.json` then detects records that were cut off.
+    Take one regularly: `refine audit anchor > anchor.json`. It contains ids, counts and hashes, but
+    no content. `refine audit verify --anchor anchor.json` then also detects removed records.
     """
     with application("audit anchor"):
         click.echo(json.dumps(anchor(), indent=1))

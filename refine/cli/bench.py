@@ -42,20 +42,22 @@ def bench() -> None:
     multiple=True,
     default=(10_000, 100_000),
     show_default=True,
-    help="How many memories to import; may be given several times, small ones first.",
+    help="Number of memories to import; can be repeated, and runs in ascending order.",
 )
 def bench_import(sizes: tuple[int, ...]) -> None:
     """Import files in mem0's format; print memories per second and peak memory.
 
-    The floor is the time of the database alone: the same rows, already sealed, inserted 500 at a
-    time into a table with the same indexes, without records, digests or duplicate checks.
+    The floor is the speed of the database alone: the same rows, already encrypted, inserted 500 at
+    a time into a table with the same indexes, without records, digests or duplicate checks.
     """
     with tempfile.TemporaryDirectory(prefix="refine-bench-") as folder, _database(Path(folder)):
         before = _peak_megabytes()
         figures = [_measured(Path(folder) / "memories.json", size) for size in sorted(sizes)]
-    columns = ("memories", "file", "a second", "floor", "times floor", "peak memory")
+    columns = ("memories", "file", "per second", "floor", "times slower", "peak memory")
     table(columns, figures, empty="")
-    console.print(f"peak memory is of the entire process; before the first import {before:,.0f} MB")
+    console.print(
+        f"peak memory is that of the entire process; before the first import {before:,.0f} MB"
+    )
 
 
 @contextmanager
@@ -95,7 +97,7 @@ def _agent(size: int) -> Agent:
 
 
 def _write_file(path: Path, size: int) -> None:
-    """Write a file as ``get_all`` returns it: rows differ, runs do not."""
+    """Write a file like the result of ``get_all``, the same in every run."""
     chance = random.Random(size)  # noqa: S311
     with path.open("w", encoding="utf-8") as file:
         file.write('{"results": [')

@@ -19,14 +19,14 @@ def application(
 ) -> Iterator[Flask]:
     """Yield the application with its context pushed.
 
-    Running embedded servers are used; others are started and stopped again. Raises WrongKey if the
-    keys are not this database's, and NotFound if there is no installation and the command may not
-    create one (``may_install``). A service logs what it does; other commands print it, and log only
-    warnings.
+    Uses the running embedded servers, or starts them until the command ends. Raises WrongKey if the
+    keys do not belong to the database, and NotFound if there is no installation, unless the command
+    may create one (``may_install``). Services log what they do; other commands print it and log
+    only warnings.
     """
     if not may_install and not is_installed():
         raise NotFound(
-            f"there is no installation in {DEFAULT_DATA_DIR}/ here; run `refine up`, or set "
+            f"no installation found in {DEFAULT_DATA_DIR}/ in this folder; run `refine up`, or set "
             "REFINE_DATA_DIR or DATABASE_URL"
         )
     settings = Settings.from_environ()

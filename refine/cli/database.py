@@ -9,7 +9,7 @@ from refine.cli.output import console
 
 @click.group()
 def db() -> None:
-    """Migrate the database."""
+    """Manage database migrations."""
 
 
 @db.command("upgrade")
@@ -17,7 +17,7 @@ def db_upgrade() -> None:
     """Apply all migrations; safe to repeat."""
     with application("db upgrade", check_keys=False, may_install=True):
         upgrade()
-        console.print("the database is at the newest migration")
+        console.print("the database is up to date")
 
 
 @db.command("current")

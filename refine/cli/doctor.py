@@ -1,4 +1,4 @@
-"""Finds problems of an installation, and says what to do about them."""
+"""Finds problems of an installation and says how to fix them."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ from refine.settings import Settings
 def doctor() -> int:
     """Check servers, migrations, keys, schedule, queue, clock and the model's provider.
 
-    Prints one line for each: its state, or what to do. Exit code 1 if something must be fixed.
+    Prints one line for each: its state, or how to fix it. Exit code 1 if something must be fixed.
     """
     with application("doctor", check_keys=False) as app:
         is_well = True

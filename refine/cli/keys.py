@@ -22,7 +22,7 @@ def keys() -> None:
 
 @keys.command("new")
 def keys_new() -> None:
-    """Print a new key for REFINE_ENCRYPTION_KEYS. Keep a copy: without it all content is lost."""
+    """Print a new key for REFINE_ENCRYPTION_KEYS. Keep a copy: without it, all content is lost."""
     click.echo(Fernet.generate_key().decode())
 
 
@@ -30,8 +30,8 @@ def keys_new() -> None:
 def keys_rotate() -> None:
     """Wrap every data key with the first of REFINE_ENCRYPTION_KEYS.
 
-    To change the key: put a new one (`refine keys new`) in front of the old ones, restart every
-    process, rotate, and remove the old keys once this command says so. Everything can keep running;
+    To change the key: put a new key (`refine keys new`) in front of the old ones, restart every
+    process, run this command, and remove the old keys once it says so. Everything can keep running;
     no memory or record is changed. If it is interrupted, run it again.
     """
     with application("keys rotate"):
@@ -54,7 +54,9 @@ def keys_rotate() -> None:
                 f"from a backup. Data keys rewrapped: {done:,}"
             )
         if left:
-            raise click.ClickException(f"{plural(left, 'data key')} in use; run this again")
+            raise click.ClickException(
+                f"{plural(left, 'data key')} could not be locked; run this command again"
+            )
         console.print(
             f"data keys rewrapped: {done:,}; all data keys now need only the first of "
             "REFINE_ENCRYPTION_KEYS"

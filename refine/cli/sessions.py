@@ -1,4 +1,4 @@
-"""Sessions and reflections by hand: run one and watch it, or queue those that are due."""
+"""Sessions and reflections, run manually or queued for the workers."""
 
 import signal
 
@@ -20,9 +20,9 @@ from refine.remembering.worker import run_task
 @click.argument("agent_reference", metavar="AGENT")
 @click.option("--enqueue", is_flag=True, help="Let a worker run it instead of running it here.")
 def run(agent_reference: str, enqueue: bool) -> int:
-    """Have AGENT (id or name) tidy its memory now, and show what happens.
+    """Let AGENT (id or name) tidy its memory now, and show each step.
 
-    The agent is asked for consent first. Works on a paused agent too. Prints figures and outcomes,
+    The agent is asked for consent first. Works for paused agents too. Prints figures and outcomes,
     never memory content. Exit code 1 only if the session failed.
     """
     with application("run"):
@@ -36,9 +36,9 @@ def run(agent_reference: str, enqueue: bool) -> int:
 
 @click.command()
 def sweep() -> None:
-    """Queue a session for every agent that needs one, for the workers to run.
+    """Queue a session for every agent that needs one.
 
-    Includes agents that have just declined.
+    Workers run the sessions. Agents that have just declined are included.
     """
     with application("sweep"):
         rows = [(agent.id, agent.name, outcome) for agent, outcome in runs.sweep()]
@@ -48,7 +48,7 @@ def sweep() -> None:
 @click.command()
 @click.argument("agent_reference", metavar="AGENT")
 def reflect(agent_reference: str) -> None:
-    """Have AGENT (id or name) reflect on its journal of the last week now.
+    """Let AGENT (id or name) reflect on its journal of the last week now.
 
     It may promote entries to core memories. Works even if the agent has not turned on daily
     reflection. Prints figures, never memory content. Exit code 1 only if the reflection failed.
@@ -61,8 +61,12 @@ def reflect(agent_reference: str) -> None:
             ended = run_task(task.id, settings.current(), is_stopping=stopping.stop_requested)
             was_stopped = stopping.stop_requested()
         if ended is None:
-            waiting = "another task of this agent is running; a worker will run the reflection"
-            console.print("stopped before it began; nothing was asked" if was_stopped else waiting)
+            waiting = (
+                "another task of this agent is running; a worker will run the reflection later"
+            )
+            console.print(
+                "stopped before it began; the agent was not asked" if was_stopped else waiting
+            )
             return
         if task.status == "failed":
             raise click.ClickException(f"the reflection failed: {task.end_reason}")
@@ -88,7 +92,7 @@ def _run_here(agent: Agent) -> int:
                 is_stopping=stopping.stop_requested,
             )
     if ended is None:
-        console.print("stopped before it began; nothing was asked")
+        console.print("stopped before it began; the agent was not asked")
         return 0
     if ended.status == "failed":
         raise click.ClickException(f"the session failed: {ended.end_reason}")

@@ -1,4 +1,4 @@
-"""The Time Machine: undoes what sessions did, content-blind."""
+"""The Time Machine: undoes sessions and restores memories, without showing their content."""
 
 import uuid
 
@@ -15,14 +15,14 @@ from refine.refinement import time_machine
 
 @click.command()
 @click.argument("session_id", metavar="SESSION", type=click.UUID)
-@click.option("--and-after", is_flag=True, help="Also undo everything that happened since.")
-@click.option("--preview", is_flag=True, help="Print what would change, and change nothing.")
+@click.option("--and-after", is_flag=True, help="Also undo everything that was changed since.")
+@click.option("--preview", is_flag=True, help="Print what would be undone; change nothing.")
 def undo(session_id: uuid.UUID, and_after: bool, preview: bool) -> None:
     """Undo the ended session SESSION, including its removal of exact duplicates.
 
-    Refused while the agent has a live session, and if a memory was changed since: then nothing is
-    changed and the records in the way are listed. --and-after undoes these too (sessions, toggles,
-    restores; memories saved since stay). Undoing twice changes nothing.
+    Refused while the agent has a live session, or if one of the memories was changed since; then
+    the records that prevent the undo are listed. --and-after undoes those changes too (sessions,
+    flag changes, restores; memories saved since stay). Undoing a session twice changes nothing.
     """
     with application("undo"):
         session = db.session.get(RefinementSession, session_id)

@@ -35,7 +35,7 @@ _EXPORTED_AT_A_TIME = 500
     "format_",
     type=click.Choice(list(READERS)),
     required=True,
-    help="letta: an agent file (.af), or passages as its API lists them. mem0: JSON of get_all. "
+    help="letta: an agent file (.af), or passages from its API. mem0: JSON from get_all. "
     "mcp: the memory server's JSON Lines. refine: a full export of Refine.",
 )
 @click.option(
@@ -44,21 +44,20 @@ _EXPORTED_AT_A_TIME = 500
     type=click.Choice(MEMORY_TYPES),
     default="core",
     show_default=True,
-    help="The type of memories whose rows do not name one; blocks are always core.",
+    help="Memory type for rows that do not name one; blocks are always core.",
 )
-@click.option("--dry-run", is_flag=True, help="Count what would be imported; write nothing.")
-@click.option("--strict", is_flag=True, help="Import nothing if there is a single bad row.")
+@click.option("--dry-run", is_flag=True, help="Report what would be imported; write nothing.")
+@click.option("--strict", is_flag=True, help="Import nothing if any row is bad.")
 def import_(
     agent_reference: str, file: Path, format_: str, memory_type: str, dry_run: bool, strict: bool
 ) -> int:
     """Add the memories of FILE to those of AGENT (id or name).
 
-    Memories that were imported before are not added again, so an interrupted import can be
-    repeated. A bad row is listed with its place and the reason, and the rest is imported. Memory
-    content is never printed.
+    Memories that were imported earlier are not added again, so an interrupted import can be
+    repeated. Bad rows are listed with position and reason; all others are imported. Memory content
+    is never printed.
 
-    Exit code 0 if any row could be read (or there was none), 1 if none could, or with --strict if
-    there is a bad row.
+    Exit code 1 if no row could be read or, with --strict, if any row is bad; 0 otherwise.
     """
     with file.open("rb") as stream, application("import"):
         if not stream.seekable():
@@ -92,13 +91,13 @@ def import_(
     "--grant",
     "grant_id",
     type=click.UUID,
-    help="Include content, under this grant of the agent. What is printed is recorded first.",
+    help="Include content, under this grant. Each read is recorded before it is printed.",
 )
 def export(agent_reference: str, grant_id: uuid.UUID | None) -> None:
     """Print the metadata of AGENT's memories, discarded ones included, as JSON Lines.
 
-    Ids, types, flags, tags, dates and sizes; content only under a grant. The first line describes
-    the export; the last one has the number of memories and a digest.
+    Metadata is ids, types, flags, tags, dates and sizes; content is included only under a grant.
+    The first line describes the export; the last one has the number of memories and a digest.
     """
     with application("export"):
         agent = Agent.named(agent_reference)
@@ -174,7 +173,7 @@ def _print_report(agent: Agent, report: Report, *, dry_run: bool) -> None:
 def _print_interrupted(report: Report, *, dry_run: bool) -> None:
     if report.added and not dry_run:
         click.echo(
-            f"refine: interrupted after {memories(report.added.total())}, which are kept; the same "
-            "command resumes from there",
+            f"refine: interrupted after {memories(report.added.total())}, which are kept; repeat "
+            "the command to resume",
             err=True,
         )

@@ -34,7 +34,7 @@ _READY_SECONDS = 60
 def up() -> int:
     """Start PostgreSQL, Valkey, web, worker and clock; stop them with Ctrl-C.
 
-    Without DATABASE_URL or REDIS_URL the server is embedded, with its data in .refine/ (or
+    Without DATABASE_URL or REDIS_URL, the bundled server is used, with its data in .refine/ (or
     REFINE_DATA_DIR). The first start creates an admin and, in an empty database, a demo account.
     """
     settings = Settings.from_environ()

@@ -17,8 +17,8 @@ from refine.rules.quantities import plural
 def worker(burst: bool) -> None:
     """Run queued sessions one at a time, until SIGTERM.
 
-    Sessions that somebody asked for come before those that the clock queued. Start several workers
-    to run several sessions at once.
+    Requested sessions take precedence over automatic ones. Start several workers to run several
+    sessions at the same time.
     """
     with application("worker", is_service=True):
         work(burst=burst)
@@ -28,8 +28,9 @@ def worker(burst: bool) -> None:
 def clock() -> None:
     """Run one tick now and one every minute, until SIGTERM.
 
-    A tick queues what is due (weekly slots, agents over budget, retries), hands queued sessions to
-    the workers and ends sessions whose worker was lost. A second clock does no harm.
+    A tick queues all sessions that are due (weekly slots, agents over budget, retries), hands
+    queued sessions to the workers and ends sessions whose worker was lost. A second clock does no
+    harm.
     """
     with application("clock", is_service=True):
         run_clock()
@@ -39,7 +40,7 @@ def clock() -> None:
 def tick() -> int:
     """Run one tick here and now, and print what it did.
 
-    The clock does this every minute. Extra, late or concurrent ticks do nothing twice.
+    The clock does this every minute. Extra, late or concurrent ticks do no harm.
     """
     with application("tick"):
         done = run_tick()

@@ -86,10 +86,10 @@ def test_refuses_a_chunked_body_that_is_too_long(
 @pytest.mark.parametrize(
     ("path", "body", "said"),
     [
-        ("/memories", NEW, "body has an unknown field; it takes content, memory_type, tags"),
-        ("/sessions", {}, "body has an unknown field; it takes no fields"),
-        ("/context", None, "query has an unknown parameter; it takes no parameters"),
-        ("/grants", None, "query has an unknown parameter; it takes limit, cursor"),
+        ("/memories", NEW, "body has an unknown field; it accepts content, memory_type, tags"),
+        ("/sessions", {}, "body has an unknown field; it accepts no fields"),
+        ("/context", None, "query has an unknown parameter; it accepts no parameters"),
+        ("/grants", None, "query has an unknown parameter; it accepts limit, cursor"),
     ],
 )
 def test_refuses_an_unknown_field_without_repeating_its_name(

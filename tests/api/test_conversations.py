@@ -71,7 +71,7 @@ def test_accepts_a_conversation_of_maximum_length(world: World, redis: Redis) ->
         ([*SAID, {"role": "user", "content": "x" * 50_001}], "messages[2].content has 50,001"),
         (
             [{"role": "user", "content": "x", "secret": 1}],
-            "messages[0] has an unknown field; it takes role, content",
+            "messages[0] has an unknown field; it accepts role, content",
         ),
         (
             [{"role": "user", "content": [7]}],

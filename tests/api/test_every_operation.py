@@ -228,7 +228,7 @@ def test_rejects_the_token_of_an_erased_agent(world: World) -> None:
     answer = world.own.get("/context")
 
     assert answer.status_code == 403
-    assert answer.json["detail"] == "The agent's content was erased for good."
+    assert answer.json["detail"] == "The agent's content was permanently erased."
 
 
 def test_notes_the_last_use_of_a_token_once_a_minute(world: World) -> None:

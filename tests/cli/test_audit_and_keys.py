@@ -433,7 +433,7 @@ def test_rotation_leaves_a_locked_key_for_the_next_run(
         first = run("keys", "rotate", REFINE_ENCRYPTION_KEYS=both)
     second = run("keys", "rotate", REFINE_ENCRYPTION_KEYS=both)
 
-    assert problem(first) == "1 data key in use; run this again"
+    assert problem(first) == "1 data key could not be locked; run this command again"
     assert second.stdout.startswith("data keys rewrapped: 1; all data keys")
     assert under(NEW) == 2
 

@@ -164,8 +164,8 @@ class TestImport:
         left = stored() - 20
         assert (importing.returncode, out) == (1, "")
         said = re.fullmatch(
-            r"refine: interrupted after ([\d,]+) memories, which are kept; the same command "
-            r"resumes from there\n\nrefine: interrupted\n",
+            r"refine: interrupted after ([\d,]+) memories, which are kept; repeat the command "
+            r"to resume\n\nrefine: interrupted\n",
             err,
         )
         assert said, err
@@ -261,9 +261,9 @@ def test_bench_import_uses_its_own_database(environ: dict[str, str], ledger: Age
 
     heads, ten, twenty, last = done.stdout.splitlines()
     assert (done.returncode, done.stderr) == (0, "")
-    assert " ".join(heads.split()) == "memories file a second floor times floor peak memory"
+    assert " ".join(heads.split()) == "memories file per second floor times slower peak memory"
     assert [line.split()[0] for line in (ten, twenty)] == ["10", "20"]
-    assert last.startswith("peak memory is of the entire process; before the first import ")
+    assert last.startswith("peak memory is that of the entire process; before the first import ")
     assert stored() == 20
 
 

@@ -97,7 +97,7 @@ REFUSALS = [
     Refusal(("agent", "list", "--account", "x"), "no account has the slug 'x'"),
     Refusal(("run", "Idle"), "the agent is not active, so no session can run"),
     Refusal(("run", "Busy"), "the agent already has a live session, queued: "),
-    Refusal(("run", "Busy"), "`refine worker --burst` runs what is queued"),
+    Refusal(("run", "Busy"), "`refine worker --burst` runs all queued sessions"),
     Refusal(("run", "--enqueue", "Busy"), "the agent already has a live session, queued: "),
     # values
     Refusal(("account", "add", "Demo"), "the slug 'demo' is taken"),
@@ -269,7 +269,8 @@ def test_an_unexpected_error_is_named_by_its_class(
         )
 
     assert done.returncode == 1
-    assert done.stderr == "refine: a fault in Refine (OSError); REFINE_LOG_LEVEL=DEBUG logs more\n"
+    said = "refine: internal error (OSError); set REFINE_LOG_LEVEL=DEBUG for details\n"
+    assert done.stderr == said
 
 
 def test_a_database_error_has_no_traceback(app: Flask, run: Run) -> None:
@@ -280,7 +281,7 @@ def test_a_database_error_has_no_traceback(app: Flask, run: Run) -> None:
     finally:
         sql.run("ALTER TABLE accounts RENAME COLUMN away TO schedule")
 
-    assert problem(done).startswith("the database refused: (UndefinedColumn)")
+    assert problem(done).startswith("the database reported an error: (UndefinedColumn)")
 
 
 @pytest.fixture
@@ -317,7 +318,7 @@ def test_db_upgrade_creates_the_tables_and_can_be_repeated(
     current = refine_anew("db", "current", environ=no_tables)  # alembic keeps the stdout of then
 
     assert [done.returncode for done in (first, second, listed, current)] == [0, 0, 0, 0]
-    assert first.stdout == second.stdout == "the database is at the newest migration\n"
+    assert first.stdout == second.stdout == "the database is up to date\n"
     assert "(head)" in current.stdout
     assert listed.stdout.startswith("no agents;")
 

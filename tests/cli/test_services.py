@@ -165,7 +165,7 @@ def test_services_need_an_installation(
         done = refine_here(command, environ={}, stdin="", monkeypatch=monkeypatch, capsys=capsys)
 
         assert (done.returncode, done.stdout) == (1, ""), command
-        assert done.stderr.startswith("refine: there is no installation in .refine/ here")
+        assert done.stderr.startswith("refine: no installation found in .refine/ in this folder")
     assert list(tmp_path.iterdir()) == []
 
 
