@@ -223,7 +223,7 @@ def test_a_broken_seal_is_reported_without_content(agent: Agent, dashboard: Brow
     answer = dashboard.get(f"/agents/{agent.id}/settings")
 
     assert answer.status_code == 500
-    assert "Request refused" in answer.text
+    assert "Internal error" in answer.text
     assert CANARY not in answer.text.lower()
 
 
