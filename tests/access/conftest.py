@@ -8,6 +8,7 @@ from flask import Flask
 
 from refine.access.asking import ask_for_access
 from refine.extensions import db
+from refine.llm import openrouter
 from refine.models import AccessGrant, Agent, AgentMemory, AuditLog, User
 from refine.models.runs.access import AccessTerms
 from refine.settings import Settings
@@ -77,7 +78,10 @@ class World:
 
 
 @pytest.fixture
-def world(app: Flask, environ: dict[str, str], model: ScriptedModel) -> World:
+def world(
+    app: Flask, environ: dict[str, str], model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> World:
+    monkeypatch.setattr(openrouter, "_BACKOFF_SECONDS", (0.0,))
     made = World(app, environ, model)
     db.session.commit()
     return made

@@ -4,7 +4,7 @@ import contextvars
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pytest
@@ -91,37 +91,47 @@ def refusing_memories(sqlstate: str, message: str = "no") -> Iterator[None]:
         db.session.commit()
 
 
-@dataclass
 class World:
-    """An account with an agent and its platform, another agent beside it, and strangers."""
+    """An account with an agent and its platform, another agent beside it, and strangers.
 
-    agent: Agent
-    own: Program
-    sibling: Program
-    platform: Program
-    stranger: Program
-    foreign_platform: Program
-    nobody: Program
+    A program gets its token when a test first mentions it.
+    """
+
+    def __init__(self, app: Flask) -> None:
+        self._app = app
+        self.agent: Agent = factories.agent("the first memory", "the second memory", name="Ada")
+        self._sibling = factories.agent("of a sibling", account=self.account)
+        self._stranger = factories.agent("of a stranger")
+        self.own = program_of(app, self.agent)
 
     @property
     def account(self) -> Account:
         return self.agent.account
 
+    @cached_property
+    def sibling(self) -> Program:
+        return program_of(self._app, self._sibling)
+
+    @cached_property
+    def platform(self) -> Program:
+        return platform_of(self._app, self.account)
+
+    @cached_property
+    def stranger(self) -> Program:
+        return program_of(self._app, self._stranger)
+
+    @cached_property
+    def foreign_platform(self) -> Program:
+        return platform_of(self._app, self._stranger.account)
+
+    @cached_property
+    def nobody(self) -> Program:
+        return bearing(self._app, None)
+
 
 @pytest.fixture
 def world(app: Flask) -> World:
-    agent = factories.agent("the first memory", "the second memory", name="Ada")
-    sibling = factories.agent("of a sibling", account=agent.account)
-    stranger = factories.agent("of a stranger")
-    return World(
-        agent=agent,
-        own=program_of(app, agent),
-        sibling=program_of(app, sibling),
-        platform=platform_of(app, agent.account),
-        stranger=program_of(app, stranger),
-        foreign_platform=platform_of(app, stranger.account),
-        nobody=bearing(app, None),
-    )
+    return World(app)
 
 
 def refreshed(agent: Agent) -> Agent:

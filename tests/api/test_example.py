@@ -101,10 +101,10 @@ def test_tells_the_model_about_an_unknown_tool(world: World, app: Flask, redis: 
 
 
 def test_stops_when_the_api_refuses_the_token(world: World, app: Flask) -> None:
-    token_id = token_of(world.own).id
+    platform, token_id = world.platform, token_of(world.own).id
     with ScriptedModel() as model, served(app, world.own, model) as environ:
         model.tool = "save_memory"
-        model.calls("{}").meanwhile(lambda: world.platform.delete(f"/tokens/{token_id}"))
+        model.calls("{}").meanwhile(lambda: platform.delete(f"/tokens/{token_id}"))
 
         done = run(environ, "Remember: the key.")
 
