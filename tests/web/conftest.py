@@ -4,7 +4,7 @@ import contextvars
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from html import unescape
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from argon2 import PasswordHasher
 from flask import Flask
 from flask.testing import FlaskClient
+from itsdangerous import URLSafeTimedSerializer
 from sqlalchemy import event
 from werkzeug.test import TestResponse
 
@@ -26,6 +27,7 @@ from refine.models import (
     AuditLog,
     Invitation,
     RefinementSession,
+    SignIn,
     User,
 )
 from refine.settings import Settings
@@ -45,7 +47,7 @@ class Browser(FlaskClient):
     and share the database's session and the signed-in user with it.
     """
 
-    _csrf_token: str | None = None
+    csrf_token: str | None = None
 
     def open(self, *args: Any, **options: Any) -> TestResponse:
         opened = super().open
@@ -53,11 +55,11 @@ class Browser(FlaskClient):
 
     def token(self) -> str:
         """Return the token of this browser's forms, from a page that asks the database little."""
-        if self._csrf_token is None:
+        if self.csrf_token is None:
             found = _TOKEN.search(self.get("/profile", follow_redirects=True).text)
             assert found is not None, "no form with a token"
-            self._csrf_token = found[1]
-        return self._csrf_token
+            self.csrf_token = found[1]
+        return self.csrf_token
 
     def submit(self, path: str, fields: dict[str, Any] | None = None, **options: Any) -> Any:
         """Send a form, as its page would."""
@@ -70,7 +72,7 @@ class Browser(FlaskClient):
 
     def forget_token(self) -> None:
         """A new session of the browser comes with a new token."""
-        self._csrf_token = None
+        self.csrf_token = None
 
 
 SignedIn = Callable[[User], Browser]
@@ -84,16 +86,8 @@ def client(app: Flask) -> Browser:
 
 @pytest.fixture
 def signed_in(app: Flask) -> SignedIn:
-    """Sign a person in, through the form."""
-
-    def signed_in(user: User) -> Browser:
-        email = user.email
-        db.session.commit()
-        browser = browser_of(app)
-        assert browser.sign_in(email).status_code == 303
-        return browser
-
-    return signed_in
+    """Sign a person in."""
+    return partial(signed_in_browser, app)
 
 
 @pytest.fixture
@@ -181,6 +175,19 @@ def world(admin: User) -> World:
 
 def browser_of(app: Flask) -> Browser:
     return Browser(app, app.response_class)
+
+
+def signed_in_browser(app: Flask, user: User) -> Browser:
+    """A browser with the cookie that the form of sign-in would leave; three requests fewer."""
+    begun = SignIn.begin(user)
+    user.record("user_signed_in", by=user)
+    db.session.commit()
+    browser = browser_of(app)
+    with browser.session_transaction() as cookie:
+        cookie.update({"_user_id": begun.get_id(), "_fresh": True, "csrf_token": "of a test"})
+    assert app.secret_key is not None
+    browser.csrf_token = URLSafeTimedSerializer(app.secret_key, "wtf-csrf-token").dumps("of a test")
+    return browser
 
 
 def person(**fields: Any) -> User:

@@ -16,7 +16,7 @@ from refine.extensions import db
 from refine.models import AccessGrant, Agent, User
 from refine.models.runs.access import END_REASONS, STATUSES
 from tests import factories, sql
-from tests.web.conftest import Browser, browser_of, ended_session, person
+from tests.web.conftest import Browser, browser_of, ended_session, person, signed_in_browser
 
 # What each agent keeps to itself, in every memory, prompt and summary.
 CANARIES = {"its agent": "goldfinch", "another agent": "nightingale"}
@@ -188,10 +188,7 @@ def browsers(
             db.session.commit()
             agent.active = True
     db.session.commit()
-    signed_in = {who: browser_of(app) for who in people}
-    for who, browser in signed_in.items():
-        assert browser.sign_in(people[who].email).status_code == 303
-        browser.token()
+    signed_in = {who: signed_in_browser(app, user) for who, user in people.items()}
     for who, change in OWNERS.items():
         change(people[who])
     db.session.commit()
