@@ -32,6 +32,8 @@ EDITS = ("memory_refinement_dedup", *LOOP_EDITS)
 _number = itertools.count(1)
 
 PASSWORD = "correct horse battery"
+# Argon2 is slow by design; a hash of low cost is checked just as strictly, and fast.
+CHEAP_HASHER = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 
 
 def account(**fields: Any) -> Account:
@@ -42,7 +44,7 @@ def account(**fields: Any) -> Account:
 def user(**fields: Any) -> User:
     fields.setdefault("account", account() if "account" not in fields else fields["account"])
     made = User(**{"email": f"user{next(_number)}@example.org", **fields})
-    made.password_hash = _password_hash()
+    made.password_hash = password_hash()
     return _added(made)
 
 
@@ -192,9 +194,8 @@ def _memories(owner: Agent, contents: Sequence[str], **fields: Any) -> list[Agen
 
 
 @functools.cache
-def _password_hash() -> str:
-    """Argon2 is slow by design; a hash of low cost is checked just as strictly, and fast."""
-    return PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(PASSWORD)
+def password_hash() -> str:
+    return CHEAP_HASHER.hash(PASSWORD)
 
 
 def _added(row: Any) -> Any:

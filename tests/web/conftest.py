@@ -4,12 +4,11 @@ import contextvars
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from html import unescape
 from typing import Any
 
 import pytest
-from argon2 import PasswordHasher
 from flask import Flask
 from flask.testing import FlaskClient
 from itsdangerous import URLSafeTimedSerializer
@@ -30,6 +29,7 @@ from refine.models import (
     SignIn,
     User,
 )
+from refine.models.people import user
 from refine.settings import Settings
 from refine.tools import RefinementTool
 from tests import factories
@@ -76,6 +76,15 @@ class Browser(FlaskClient):
 
 
 SignedIn = Callable[[User], Browser]
+
+person = factories.user
+
+
+@pytest.fixture(autouse=True)
+def cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Argon2 takes its full time where passwords themselves are tested."""
+    monkeypatch.setattr(user, "_hasher", factories.CHEAP_HASHER)
+    monkeypatch.setattr(user, "DUMMY_PASSWORD_HASH", factories.password_hash())
 
 
 @pytest.fixture
@@ -177,10 +186,10 @@ def browser_of(app: Flask) -> Browser:
     return Browser(app, app.response_class)
 
 
-def signed_in_browser(app: Flask, user: User) -> Browser:
+def signed_in_browser(app: Flask, who: User) -> Browser:
     """A browser with the cookie that the form of sign-in would leave; three requests fewer."""
-    begun = SignIn.begin(user)
-    user.record("user_signed_in", by=user)
+    begun = SignIn.begin(who)
+    who.record("user_signed_in", by=who)
     db.session.commit()
     browser = browser_of(app)
     with browser.session_transaction() as cookie:
@@ -188,14 +197,6 @@ def signed_in_browser(app: Flask, user: User) -> Browser:
     assert app.secret_key is not None
     browser.csrf_token = URLSafeTimedSerializer(app.secret_key, "wtf-csrf-token").dumps("of a test")
     return browser
-
-
-def person(**fields: Any) -> User:
-    """A user whose password is checked quickly."""
-    made: User = factories.user(**fields)
-    made.password_hash = _quick_hash()
-    db.session.flush()
-    return made
 
 
 def ended_session(agent: Agent, *deleted: AgentMemory, summary: str = "done") -> RefinementSession:
@@ -247,8 +248,3 @@ def queries_of(work: Callable[[], object]) -> int:
     finally:
         event.remove(db.engine, "before_cursor_execute", note)
     return len(sent)
-
-
-@cache
-def _quick_hash() -> str:
-    return PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(PASSWORD)

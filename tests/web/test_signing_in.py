@@ -1,6 +1,5 @@
 """Signing in and out, what ends a sign-in, and the links by which people join."""
 
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
@@ -11,7 +10,7 @@ from flask import Flask
 from refine.extensions import db
 from refine.models import AuditLog, Invitation, SignIn, SignInFailure, User
 from refine.models.people.sign_in import MAX_FAILURES_OF_ADDRESS, MAX_FAILURES_OF_EMAIL
-from tests import factories, sql
+from tests import sql
 from tests.factories import PASSWORD
 from tests.web.conftest import Browser, SignedIn, browser_of, person, records, words_of
 
@@ -81,26 +80,6 @@ def test_the_answer_does_not_reveal_who_has_an_account(client: Browser) -> None:
     assert len({words_of(answer.text) for answer in answers}) == 1
     assert WRONG in answers[0].text
     assert not is_signed_in(client)
-
-
-def test_the_time_does_not_reveal_who_has_an_account(app: Flask) -> None:
-    factories.user(email="ada@example.org")
-    factories.user(email="invited@example.org").password_hash = None
-    db.session.commit()
-    User.with_password("nobody@example.org", PASSWORD)
-
-    def quickest(email: str) -> float:
-        def seconds() -> float:
-            begun = time.perf_counter()
-            User.with_password(email, "wrong battery")
-            return time.perf_counter() - begun
-
-        return min(seconds() for _ in range(3))
-
-    of_a_user = quickest("ada@example.org")
-
-    assert quickest("nobody@example.org") > of_a_user / 2
-    assert quickest("invited@example.org") > of_a_user / 2
 
 
 def test_the_form_keeps_the_address_but_not_the_password(client: Browser) -> None:
