@@ -63,6 +63,11 @@ def classify(error: Exception) -> Fault:
     return Fault(500, log=("fault", type(error).__name__))
 
 
+def status_of(error: Exception) -> int:
+    """Return the status of the answer to this error, for a form that is shown again with it."""
+    return classify(error).status
+
+
 def as_sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 

@@ -12,6 +12,7 @@ from refine.errors import InvalidValue
 from refine.models import Agent
 from refine.rules.tool_arguments import parse_arguments
 from refine.tools import SaveMemoryTool, SelfAuthoringTool, save_memory, self_authoring
+from refine.tools.results import error
 
 _TOOLS: dict[str, Callable[[Agent], SaveMemoryTool | SelfAuthoringTool]] = {
     "save_memory": SaveMemoryTool,
@@ -68,6 +69,6 @@ def call(agent: Agent, name: str, body: str) -> Response:
         raise Problem(404, f"The tools are: {', '.join(_TOOLS)}.")
     try:
         arguments = parse_arguments(body)
-    except InvalidValue as error:
-        return json_response({"type": "error", "error": str(error)})
+    except InvalidValue as refusal:
+        return json_response(error(str(refusal)))
     return json_response(_TOOLS[name](agent).execute(**arguments))

@@ -32,6 +32,7 @@ from refine.models import (
     ReflectionAlreadyLive,
     SessionAlreadyLive,
 )
+from refine.models.people.account import SLOT_IS_LATE_AFTER
 from refine.models.runs import Run
 from refine.models.runs.session import scheduling
 from refine.models.runs.task import scheduling as task_scheduling
@@ -40,8 +41,6 @@ from refine.rules.schedules import last_slot
 
 INTERVAL = timedelta(minutes=1)
 BUDGET_CHECK_EVERY = timedelta(hours=1)
-# How long an agent that cannot be served keeps its account's slot open.
-SLOT_STAYS_OPEN = timedelta(hours=1)
 # A step that takes longer continues in the next tick, so that every step has its turn.
 LONGEST_STEP_SECONDS = 5.0
 
@@ -197,7 +196,8 @@ class _Tick:
         owed = scheduling.due_for_slot(account, slot_at)
         free = owed.where(~scheduling.has_live_session())
         served = self._each(free, partial(self._queue_for_slot, slot_at))
-        is_late = self.at - slot_at > SLOT_STAYS_OPEN
+        # an agent that cannot be served does not keep the slot open for longer
+        is_late = self.at - slot_at > SLOT_IS_LATE_AFTER
         given_up = served.failed if is_late else set()
         still_owed = owed.where(Agent.id.not_in(given_up)).limit(1)
         if served.is_complete and db.session.scalar(still_owed) is None:

@@ -10,7 +10,7 @@ from sqlalchemy.orm import contains_eager
 from refine.models.agent import Agent
 from refine.models.ledger import AgentMemory
 from refine.models.people import Account
-from refine.models.runs import LIVE, RefinementSession
+from refine.models.runs import LIVE, WORKER_LOST, RefinementSession
 
 State = Literal[
     "over_budget", "running", "paused", "inactive", "failed", "lost", "declined", "never"
@@ -110,7 +110,7 @@ def is_in(state: State) -> ColumnElement[bool]:
         "over_budget": (_kept.c.tokens > Agent.core_token_budget) & Agent.active,
         "running": _last.c.status.in_(LIVE),
         "failed": _last.c.status == "failed",
-        "lost": _last.c.error_kind == "worker_lost",
+        "lost": _last.c.error_kind == WORKER_LOST,
         "declined": _last.c.status == "declined",
         "never": _last.c.id.is_(None),
         "paused": Agent.paused.is_(True),

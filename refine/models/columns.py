@@ -10,6 +10,7 @@ from sqlalchemy import BigInteger, Identity, LargeBinary, Numeric, Text, false, 
 from sqlalchemy.orm import mapped_column
 
 from refine import clock
+from refine.rules.content import storable_or_none
 from refine.sealing import DataKey
 
 # The largest id that a bigint column can hold.
@@ -42,11 +43,11 @@ class KeyHolder(Protocol):
 class SealedText:
     """A text attribute, stored encrypted in the column attribute ``sealed_<name>``.
 
-    ``valid`` normalises a text before it is stored, or raises InvalidValue. Setting the same text
-    again leaves the stored bytes as they are.
+    ``valid`` normalises a text before it is stored, or raises InvalidValue; by default it accepts
+    any text that PostgreSQL can hold. Setting the same text again keeps the stored bytes.
     """
 
-    def __init__(self, valid: Callable[[str, object], str | None]) -> None:
+    def __init__(self, valid: Callable[[str, object], str | None] = storable_or_none) -> None:
         self._valid = valid
 
     def __set_name__(self, owner: Any, name: str) -> None:

@@ -31,6 +31,11 @@ def storable(text: object, *, field: str) -> str:
     return text
 
 
+def storable_or_none(field: str, text: object) -> str | None:
+    """Return ``text`` as ``storable`` does; None stays None."""
+    return None if text is None else storable(text, field=field)
+
+
 def unstorable_reason(text: str) -> str | None:
     """Return why PostgreSQL or UTF-8 cannot hold the text; None if they can."""
     if (found := _UNSTORABLE.search(text)) is None:

@@ -6,7 +6,7 @@ from typing import Any
 from refine.errors import InvalidValue
 from refine.models import MemoryTask
 from refine.models.runs.task import keeping
-from refine.rules.memory_ids import parse_ids
+from refine.rules.ids import parse_ids
 from refine.tools.results import Result, error, unknown_parameter
 from refine.tools.transaction import one_call
 

@@ -8,7 +8,7 @@ from refine.errors import InvalidValue
 from refine.models import AgentMemory, EditRefused, LeaseLost, RefinementSession
 from refine.models.runs.session import editing
 from refine.rules.content import MAX_QUERY_CHARACTERS, MAX_SUMMARY_CHARACTERS, bounded_text
-from refine.rules.memory_ids import parse_ids, parse_single_id
+from refine.rules.ids import parse_ids, parse_single_id
 from refine.tools.results import MAX_QUOTED, Result, error
 from refine.tools.transaction import one_call
 

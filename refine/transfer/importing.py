@@ -49,7 +49,7 @@ def import_memories(
     """Add the rows to the agent's memories; commit each batch and return what happened to the rows.
 
     ``read`` is called for each pass. ``memory_type`` is for rows without one. ``strict`` raises
-    Refused for the first bad row, before anything is written. ``dry_run`` counts and writes
+    InvalidValue for the first bad row, before anything is written. ``dry_run`` counts and writes
     nothing. A ``report`` that is passed in stays current, also if the import is interrupted.
 
     Every batch of a ``user`` is recorded, even one that adds nothing, as they learn from the report

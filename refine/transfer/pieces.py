@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from refine.errors import InvalidValue, Refused
+from refine.errors import InvalidValue
 from refine.extensions import canonical_json
 from refine.models.ledger import MEMORY_TYPES, is_kept_core
 from refine.rules.content import known_tags, memory_content
@@ -52,7 +52,7 @@ class Piece:
 def refuse_bad_rows(rows: Iterable[Row], memory_type: str) -> None:
     for row in rows:
         if not isinstance(row, LeftOut) and isinstance(bad := _pieces(row, memory_type), BadRow):
-            raise Refused(f"nothing was imported: {bad.place}: {bad.reason}")
+            raise InvalidValue(f"nothing was imported: {bad.place}: {bad.reason}")
 
 
 def good_rows(rows: Iterable[Row], memory_type: str, report: Report) -> Iterator[list[Piece]]:

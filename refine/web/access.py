@@ -21,6 +21,7 @@ from sqlalchemy.orm import joinedload
 from refine.access.asking import NOT_CHOSEN, question
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db
+from refine.faults import status_of
 from refine.jobs.runs import request_access_later
 from refine.models import AccessGrant, Agent, AuditLog
 from refine.models.runs.access import (
@@ -81,12 +82,9 @@ def ask() -> ResponseReturnValue:
         if "preview" in request.form:
             return _form(agent)
         requested = request_access_later(agent, scope.user(), terms)
-    except InvalidValue as error:
+    except (InvalidValue, Refused) as error:
         db.session.rollback()
-        return _form(_agent_or_404(), error=error), 422
-    except Refused as refusal:
-        db.session.rollback()
-        return _form(_agent_or_404(), error=refusal), 409
+        return _form(_agent_or_404(), error=error), status_of(error)
     return redirect(url_for("access.page", grant_id=requested.id), 303)
 
 

@@ -6,6 +6,7 @@ from sqlalchemy import func, select
 
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db
+from refine.faults import status_of
 from refine.models import Account, Agent
 from refine.web import scope
 from refine.web.paging import page_of
@@ -30,7 +31,7 @@ def add() -> ResponseReturnValue:
         )
     except (InvalidValue, Refused) as error:
         db.session.rollback()
-        return _page(error=str(error)), 422
+        return _page(error=str(error)), status_of(error)
     db.session.commit()
     flash(f"{account.name} was added. You can invite its first admin here.")
     return redirect(url_for("people.listing", account=account.slug), 303)

@@ -19,6 +19,7 @@ from refine.models.agent.eligibility import DEFAULT_THRESHOLD
 from refine.models.ledger.history import masses
 from refine.models.runs.session import ROLLING_WINDOW, scheduling
 from refine.rules.content import TAGS
+from refine.rules.ids import id_in
 from refine.settings import current as current_settings
 from refine.web import granted, scope
 from refine.web.charts import Moment, step_plot
@@ -68,7 +69,6 @@ def page(agent_id: int) -> str:
         conversations_waiting=MemoryTask.conversations_waiting(agent),
         live=RefinementSession.live_of(agent),
         grant=granted.under(agent.id),
-        can_ask=agent.unavailable_reason(automatic=False) is None,
         why_not=scheduling.automatic_skip_reason(agent, at),
     )
 
@@ -106,14 +106,13 @@ def search(agent_id: int) -> ResponseReturnValue:
     """Search the contents of memories; by POST, so that no URL holds the words."""
     agent = scope.agent_or_404(agent_id)
     chosen, text = LedgerFilter.of(request.form), request.form.get("search", "")
-    after = request.form.get("after", "")
     try:
         found = granted.search(
             agent.id,
             text,
             chosen.query(agent),
             rows=PAGE_ROWS,
-            after_id=whole_number(after, "after") if after else None,
+            after_id=id_in(request.form.get("after", "")),
         )
     except InvalidValue as error:
         db.session.rollback()

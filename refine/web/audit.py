@@ -133,7 +133,7 @@ def _records(chosen: AuditFilter) -> Select[Any]:
 def _is_visible() -> ColumnElement[bool]:
     """Records of accounts that the user may see; the platform's own only for site admins."""
     ours = AuditLog.account_id.in_(scope.account_ids())
-    if scope.user().site_admin and scope.chosen_account() is None:
+    if scope.sees_platform():
         return or_(ours, AuditLog.account_id.is_(None))
     return ours
 
@@ -190,7 +190,7 @@ def _chains(chosen: AuditFilter) -> ChainsVerified:
     )
     if chosen.agent_id is not None:
         of_page = of_page.where(ChainHead.agent_id == chosen.agent_id)
-    elif not scope.user().site_admin or scope.chosen_account() is not None:
+    elif not scope.sees_platform():
         chains = select(AuditLog.chain_id).where(AuditLog.account_id.in_(scope.account_ids()))
         of_page = of_page.where(ChainHead.id.in_(chains.distinct()))
     return ChainsVerified(*db.session.execute(of_page).one())

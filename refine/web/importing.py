@@ -9,6 +9,7 @@ from werkzeug.exceptions import RequestEntityTooLarge
 
 from refine.errors import InvalidValue, Refused
 from refine.extensions import csrf, db
+from refine.faults import status_of
 from refine.models import Agent
 from refine.models.ledger import MEMORY_TYPES
 from refine.transfer.formats import READERS, rows_of
@@ -45,7 +46,7 @@ def take_in(agent_id: int) -> ResponseReturnValue:
         return _page(agent, form={}, error=_TOO_LARGE), 413
     except (InvalidValue, Refused) as error:
         db.session.rollback()
-        return _page(agent, form=request.form, error=error), 422
+        return _page(agent, form=request.form, error=error), status_of(error)
     code = 422 if report.is_failure else 200
     return _page(agent, form=request.form, report=report, is_check=is_check), code
 

@@ -15,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from refine import clock, settings
 from refine.extensions import db
 from refine.models import ClockMark, MemoryTask, RefinementSession
+from refine.models.runs import WORKER_LOST
 from refine.models.runs.session import totals as session_totals
 from refine.models.runs.session.totals import SessionSums
 from refine.models.runs.task import KINDS
@@ -83,7 +84,7 @@ def _sessions(sums: Sequence[SessionSums]) -> Iterator[Metric]:
     yield _counter("session_tokens", "Tokens of all sessions, by kind", tokens, by_kind)
     cost = float(sum(each.cost_usd for each in sums))
     yield _counter("session_cost_usd", "Cost of all sessions", {(): cost})
-    lost = faults["worker_lost",]
+    lost = faults[WORKER_LOST,]
     yield _counter("sessions_lost", "Sessions whose worker was lost", {(): lost})
 
 

@@ -8,6 +8,7 @@ from sqlalchemy.orm import joinedload
 from refine import settings
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db
+from refine.faults import status_of
 from refine.models import Invitation, SignIn, User
 from refine.models.people.user import ROLES
 from refine.models.settings_change import set_fields
@@ -37,7 +38,7 @@ def invite() -> ResponseReturnValue:
         link = _link(Invitation.issue(invited))
     except (InvalidValue, Refused) as error:
         db.session.rollback()
-        return _page(error=str(error)), 422
+        return _page(error=str(error)), status_of(error)
     db.session.commit()
     return _page(link=link, invited=invited)
 

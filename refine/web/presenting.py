@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 from refine.access.differences import Part
 from refine.llm.rehearsal import MODEL_PREFIX
 from refine.models import AccessGrant, Agent, AuditLog, RefinementSession, User
+from refine.models.runs import WORKER_LOST
 
 _NEARLY_FULL_PERCENT = 80
 
@@ -72,6 +73,11 @@ def is_rehearsed(agent: Agent) -> bool:
     return agent.model_id.startswith(MODEL_PREFIX)
 
 
+def can_be_asked(agent: Agent) -> bool:
+    """Tell whether a session or access can be requested of the agent."""
+    return agent.unavailable_reason(automatic=False) is None
+
+
 def agent_badge(agent: Agent) -> Badge | None:
     if not agent.active:
         return Badge("not active", "", "calm")
@@ -117,7 +123,7 @@ def outcome_note(session: RefinementSession) -> str:
         except_for = ", except that exact duplicates were removed"
         return f"Nothing was changed{except_for if session.duplicates_removed else ''}."
     if session.status == "failed":
-        is_lost = session.error_kind == "worker_lost"
+        is_lost = session.error_kind == WORKER_LOST
         return f"The agent changed nothing{'; its worker stopped responding' if is_lost else ''}."
     return ""
 
@@ -142,6 +148,13 @@ class AccessView:
     @property
     def is_live(self) -> bool:
         return self.state == "granted"
+
+    @property
+    def permission(self) -> str:
+        """What the user of a live grant may do; somebody demoted since may not read."""
+        who = "You" if self.is_mine else self.grant.user.email
+        verb = "may read" if self.grant.lets_read else "cannot read at present; the access lasts"
+        return f"{who} {verb} until"
 
     @property
     def is_over(self) -> bool:

@@ -27,14 +27,13 @@ from refine.models import (
     SignIn,
     User,
 )
+from refine.rules.ids import id_in
 
 P = ParamSpec("P")
 R = TypeVar("R")
 _Scoped = Account | Agent | AccessGrant | ApiToken | AuditLog | RefinementSession | User
 Scoped = TypeVar("Scoped", bound=_Scoped)
 Held = TypeVar("Held", RefinementSession, MemoryTask, AccessGrant)
-
-_MAX_ID_DIGITS = 19
 
 
 def sign_in() -> SignIn:
@@ -68,6 +67,11 @@ def chosen_account() -> Account | None:
     return _visible(cast(Account | None, g.chosen_account))
 
 
+def sees_platform() -> bool:
+    """Tell whether this page is about the whole platform: a site admin's that names no account."""
+    return user().site_admin and chosen_account() is None
+
+
 def account_to_change() -> Account:
     """Return the account that a settings page changes: the URL's, or the user's own."""
     return chosen_account() or user().account
@@ -81,9 +85,7 @@ def chosen_agent() -> Agent | None:
 
 def chosen_agent_id() -> int | None:
     """Return the id in the URL's ``agent``, unchecked; None without one."""
-    text = request.args.get("agent", "")
-    is_id = text.isascii() and text.isdigit() and len(text) < _MAX_ID_DIGITS
-    return int(text) if is_id else None
+    return id_in(request.args.get("agent", ""))
 
 
 def agent_or_404(agent_id: int) -> Agent:

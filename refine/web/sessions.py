@@ -12,7 +12,7 @@ from refine.errors import Refused
 from refine.extensions import db
 from refine.models import MAX_MUTATIONS, Agent, AuditLog, RefinementSession
 from refine.models.ledger.history import effect_tokens
-from refine.models.runs.run import LIVE
+from refine.models.runs import LIVE, WORKER_LOST
 from refine.models.runs.session.state import ENDED
 from refine.refinement import time_machine
 from refine.refinement.time_machine import UndoConflict
@@ -59,7 +59,7 @@ class SessionFilter(NamedTuple):
         if self.since is not None:
             query = query.where(RefinementSession.created_at >= midnight(self.since))
         if self.is_lost:
-            query = query.where(RefinementSession.error_kind == "worker_lost")
+            query = query.where(RefinementSession.error_kind == WORKER_LOST)
         if self.agent is not None:
             query = query.where(RefinementSession.agent_id == self.agent.id)
         return query

@@ -10,7 +10,7 @@ from flask import Flask
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from refine.errors import Refused
+from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, RefinementSession
 from refine.models.integrity import verify_agent
@@ -412,7 +412,7 @@ class TestBadRows:
         rows = [row(f"memory {number}") for number in range(600)]
         rows.append(row(" ", place="line 601"))
 
-        with pytest.raises(Refused) as refusal:
+        with pytest.raises(InvalidValue) as refusal:
             add(owner, *rows, strict=True)
 
         said = "nothing was imported: line 601: content must not be empty"

@@ -79,8 +79,8 @@ def test_the_page_says_that_a_paused_agent_has_no_automatic_sessions(
 
     said = words_of(page_of(dashboard, agent))
 
-    assert "paused" in said
-    assert "Ada is paused. Once resumed, its first session runs" in said
+    assert "No automatic sessions for now: the agent is paused" in said
+    assert "The first session runs" not in said
 
 
 def test_an_inactive_agent_is_offered_no_session(dashboard: Browser, agent: Agent) -> None:

@@ -79,16 +79,16 @@ def test_invalid_invitations_are_explained_and_kept_in_the_form(
     dashboard.token()
     before = sql.snapshot()
 
-    for email, role, problem in (
-        ("", "viewer", "E-mail must not be empty"),
-        ("no address", "viewer", "E-mail must be an address"),
-        ("COLLEAGUE@example.org", "viewer", "is already a user"),
-        ("elsewhere@example.org", "viewer", "is already a user"),
-        ("new@example.org", "owner", "Role must be one of admin, viewer"),
+    for email, role, problem, status in (
+        ("", "viewer", "E-mail must not be empty", 422),
+        ("no address", "viewer", "E-mail must be an address", 422),
+        ("COLLEAGUE@example.org", "viewer", "is already a user", 409),
+        ("elsewhere@example.org", "viewer", "is already a user", 409),
+        ("new@example.org", "owner", "Role must be one of admin, viewer", 422),
     ):
         answer = dashboard.submit("/users", {"email": email, "role": role})
 
-        assert answer.status_code == 422, (email, role)
+        assert answer.status_code == status, (email, role)
         assert problem.lower() in words_of(answer.text).lower()
         assert f'name="email" value="{email}"' in answer.text
     assert sql.snapshot() == before

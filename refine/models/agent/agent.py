@@ -19,6 +19,7 @@ from refine.models.people import Account
 from refine.models.settings_change import set_fields
 from refine.prompts import default_prompt
 from refine.rules.content import one_line, prompt_text
+from refine.rules.ids import id_in
 from refine.rules.threshold import parse_threshold
 
 MAX_CORE_TOKEN_BUDGET = 10_000_000
@@ -88,8 +89,8 @@ class Agent(Eligibility, Base):
     def named(cls, reference: str) -> "Agent":
         """Return the agent of that id or name; NotFound, or Ambiguous with the ids."""
         same = cls.name == reference
-        if reference.isascii() and reference.isdigit() and len(reference) < 19:
-            same = or_(cls.id == int(reference), same)
+        if (agent_id := id_in(reference)) is not None:
+            same = or_(cls.id == agent_id, same)
         found = db.session.scalars(select(cls).where(same).order_by(cls.id)).all()
         by_id = [agent for agent in found if str(agent.id) == reference]
         if not found:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import ColumnElement, SQLColumnExpression, and_
+
 from refine import clock
 from refine.extensions import canonical_json
 from refine.sealing import DataKey
@@ -119,8 +121,15 @@ def recorded_digests(data: Mapping[str, Any]) -> dict[int, str]:
 
 
 def is_kept_core(memory_type: str, discarded_at: object) -> bool:
-    """Tell whether these make a kept core memory; ``AgentMemory.is_kept_core`` has it in SQL."""
+    """Tell whether these make a kept core memory."""
     return memory_type == "core" and discarded_at is None
+
+
+def kept_core(
+    memory_type: SQLColumnExpression[str], discarded_at: SQLColumnExpression[datetime | None]
+) -> ColumnElement[bool]:
+    """Return the SQL condition of ``is_kept_core``."""
+    return and_(memory_type == "core", discarded_at.is_(None))
 
 
 def counted_tokens(image: Image | None) -> int:

@@ -26,7 +26,7 @@ from refine.errors import Refused
 from refine.extensions import Base, db
 from refine.models.audit import AuditLog
 from refine.models.audit.record import Actor
-from refine.models.ledger.image import Change, is_kept_core, recorded
+from refine.models.ledger.image import Change, is_kept_core, kept_core, recorded
 from refine.models.ledger.row import ID_SEQUENCE, JOURNAL_SHOWN_FOR, MemoryRow, Owner
 from refine.rules.content import IMMUTABLE_TAGS
 
@@ -88,7 +88,7 @@ class AgentMemory(MemoryRow, Base):
     @is_kept_core.inplace.expression
     @classmethod
     def _is_kept_core(cls) -> ColumnElement[bool]:
-        return and_(cls.memory_type == "core", cls.discarded_at.is_(None))
+        return kept_core(cls.memory_type, cls.discarded_at)
 
     @classmethod
     def is_shown_journal(cls, at: datetime) -> ColumnElement[bool]:

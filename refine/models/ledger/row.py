@@ -15,7 +15,7 @@ from refine.extensions import canonical_json, db
 from refine.models.audit import Chain
 from refine.models.columns import BoolFalse, Created, Sealed, SealedText
 from refine.models.ledger.image import Image, state_digest
-from refine.rules.content import comparable, known_tags, memory_content, storable
+from refine.rules.content import comparable, known_tags, memory_content
 from refine.rules.tokens import token_estimate
 from refine.sealing import DataKey
 
@@ -45,10 +45,6 @@ class Owner(Protocol):
 def content_hash(content: str, key: DataKey) -> str:
     """Return the keyed hash by which exact duplicates are found (trimmed, lower-cased)."""
     return key.mac(comparable(content), "agent_memories.content_hash")
-
-
-def _extra_text(field: str, value: object) -> str | None:
-    return None if value is None else storable(value, field=field)
 
 
 class MemoryRow:
@@ -87,7 +83,7 @@ class MemoryRow:
     )
     row_digest: Mapped[str] = mapped_column(Text)
 
-    extra = SealedText(_extra_text)
+    extra = SealedText()
 
     @declared_attr
     def agent(self) -> Mapped[Owner]:

@@ -7,13 +7,14 @@ read. ``spending`` adds up what all of them cost; ``clock_mark`` remembers the c
 
 from refine.models.runs.access import AccessGrant, AccessOpenAlready
 from refine.models.runs.clock_mark import ClockMark
-from refine.models.runs.run import LIVE, LOST_AFTER, LeaseLost, Run
+from refine.models.runs.run import LIVE, LOST_AFTER, WORKER_LOST, LeaseLost, Run
 from refine.models.runs.session import RefinementSession, SessionAlreadyLive, SessionEntry
 from refine.models.runs.task import MemoryTask, ReflectionAlreadyLive
 
 __all__ = [
     "LIVE",
     "LOST_AFTER",
+    "WORKER_LOST",
     "AccessGrant",
     "AccessOpenAlready",
     "ClockMark",

@@ -26,6 +26,9 @@ from refine.sealing import DataKey
 # tick's minute, its run ends within two.
 LOST_AFTER = timedelta(seconds=35)
 
+# The error kind of a run whose worker is gone.
+WORKER_LOST = "worker_lost"
+
 # The states of a session or a memory task that has not ended.
 LIVE = ("queued", "running")
 
@@ -228,7 +231,7 @@ class Run:
         is_held = self.lease_token is not None
         is_lost = is_held and (self.heartbeat_at or at) < at - LOST_AFTER
         if is_lost:
-            self.give_up("the worker was lost", "worker_lost", at=at)
+            self.give_up("the worker was lost", WORKER_LOST, at=at)
         return is_lost
 
     def end_if_killed(self, at: datetime | None = None) -> bool:
@@ -236,7 +239,7 @@ class Run:
         self.lock()
         was_held = self.lease_token is not None
         if was_held:
-            self.give_up("its worker's process was killed", "worker_lost", at=at)
+            self.give_up("its worker's process was killed", WORKER_LOST, at=at)
         return was_held
 
     @abstractmethod

@@ -40,7 +40,7 @@ from refine.models.runs.access.terms import (
     valid_purpose,
 )
 from refine.models.runs.run import Run
-from refine.rules.content import bounded_text, storable
+from refine.rules.content import bounded_text
 
 STATUSES = ("requested", "granted", "declined", "failed", "lapsed", "ended")
 # A user may have one of these for each agent.
@@ -56,10 +56,6 @@ LAPSES_AFTER = timedelta(hours=24)
 IDENTITY_SETTLES_AFTER = timedelta(hours=24)
 # A model that is asked again and again eventually says yes.
 MAX_DECLINED_A_DAY = 10
-
-
-def _reply(field: str, value: object) -> str | None:
-    return None if value is None else storable(value, field=field)
 
 
 def _note(field: str, value: object) -> str | None:
@@ -97,13 +93,13 @@ class AccessGrant(Run, Base):
             "user_id",
             "agent_id",
             unique=True,
-            postgresql_where=text("status IN ('requested', 'granted')"),
+            postgresql_where=text(f"status IN {OPEN}"),
         ),
         Index(
             "ix_access_grants_open_since",
             "status",
             "created_at",
-            postgresql_where=text("status IN ('requested', 'granted')"),
+            postgresql_where=text(f"status IN {OPEN}"),
         ),
     )
 
@@ -129,7 +125,7 @@ class AccessGrant(Run, Base):
     sealed_closing_note: Mapped[Sealed | None] = mapped_column("closing_note", deferred=True)
 
     purpose = SealedText(valid_purpose)
-    reply = SealedText(_reply)
+    reply = SealedText()
     closing_note = SealedText(_note)
 
     account: Mapped[Account] = relationship()

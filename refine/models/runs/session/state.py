@@ -13,7 +13,7 @@ from refine import clock
 from refine.models.columns import Count, Sealed, SealedText
 from refine.models.people import User
 from refine.models.runs.run import LIVE, CallUsage, Run
-from refine.rules.content import bounded_text, storable
+from refine.rules.content import bounded_text
 
 Trigger = Literal["weekly", "over_budget", "manual", "api", "cli"]
 TRIGGERS: tuple[Trigger, ...] = ("weekly", "over_budget", "manual", "api", "cli")
@@ -39,10 +39,6 @@ ROLLING_WINDOW = timedelta(days=30)
 
 def _summary(field: str, value: object) -> str | None:
     return None if value is None else bounded_text(value, field=field, limit=12_000)
-
-
-def _reply(field: str, value: object) -> str | None:
-    return None if value is None else storable(value, field=field)
 
 
 class SessionState(Run):
@@ -88,7 +84,7 @@ class SessionState(Run):
     undone_through: Mapped[str | None] = mapped_column(Text)
 
     summary = SealedText(_summary)
-    consent_reply = SealedText(_reply)
+    consent_reply = SealedText()
 
     @declared_attr
     def user(self) -> Mapped[User | None]:

@@ -10,6 +10,7 @@ from sqlalchemy import Date, Select, cast, func, select
 
 from refine import clock
 from refine.extensions import db
+from refine.models.runs.run import WORKER_LOST
 from refine.models.runs.session.session import RefinementSession
 from refine.models.runs.session.state import ENDED
 
@@ -71,7 +72,7 @@ def period(account_ids: Select[int], since: datetime) -> PeriodTotals:
         func.count(),
         func.coalesce(func.sum(_Session.removed_tokens).filter(_Session.undone_at.is_(None)), 0),
         func.count().filter(_Session.status == "failed"),
-        func.count().filter(_Session.error_kind == "worker_lost"),
+        func.count().filter(_Session.error_kind == WORKER_LOST),
         func.count().filter(_Session.status == "declined"),
     ).where(_Session.in_accounts(account_ids), _Session.created_at >= since)
     return PeriodTotals(*db.session.execute(summed).one())

@@ -15,7 +15,6 @@ from refine.models.agent import Agent
 from refine.models.columns import Count, Sealed, SealedText
 from refine.models.runs.log import log_after_commit
 from refine.models.runs.run import LIVE, Run
-from refine.rules.content import storable
 from refine.rules.conversation import valid_conversation
 from refine.rules.pacing import retry_pause
 
@@ -41,10 +40,6 @@ MAX_WAITING = 100
 _RECHECK_AFTER = timedelta(hours=1)
 
 _END_ACTION = {"reflection": "memory_reflection_ended", "extraction": "memory_extraction_ended"}
-
-
-def _json(field: str, value: object) -> str | None:
-    return None if value is None else storable(value, field=field)
 
 
 class ReflectionAlreadyLive(Refused):
@@ -101,7 +96,7 @@ class MemoryTask(Run, Base):
     memories_kept: Mapped[Count]
     due_at: Mapped[datetime] = mapped_column(default=clock.now, server_default=text("now()"))
 
-    conversation = SealedText(_json)
+    conversation = SealedText()
 
     # -- queueing --------------------------------------------------------------------------------
 

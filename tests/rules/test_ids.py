@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refine.errors import InvalidValue
-from refine.rules.memory_ids import parse_ids, parse_single_id
+from refine.rules.ids import parse_ids, parse_single_id
 from tests.rules.refusing import cases, not_refused
 
 LARGEST = 10**18 - 1

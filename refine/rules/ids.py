@@ -1,4 +1,4 @@
-"""Memory ids as language models write them."""
+"""Ids as people, URLs and language models write them."""
 
 import re
 
@@ -7,8 +7,15 @@ from refine.errors import InvalidValue
 # Far more than one merge takes, and far fewer than a database takes in a list.
 MAX_IDS = 1_000
 
-_ID = re.compile(r"#?([0-9]{1,18})")
+# Every number of so many digits fits into a bigint.
+_ID = re.compile(r"[0-9]{1,18}")
+_NUMBERED = re.compile(rf"#?({_ID.pattern})")
 _EXPECTED = "use a number such as 7, or a list such as [7, 9]"
+
+
+def id_in(text: str) -> int | None:
+    """Return the id that ``text`` consists of; None if it is none that a row could have."""
+    return int(text) if _ID.fullmatch(text) else None
 
 
 def parse_ids(value: object) -> list[int]:
@@ -42,7 +49,7 @@ def _parse_id(part: object) -> int:
     if type(part) is int:
         number = part if part < 10**18 else 0
     else:
-        match = _ID.fullmatch(part.strip()) if isinstance(part, str) else None
+        match = _NUMBERED.fullmatch(part.strip()) if isinstance(part, str) else None
         number = int(match.group(1)) if match else 0
     if number < 1:
         raise InvalidValue(f"invalid memory id; {_EXPECTED}")
