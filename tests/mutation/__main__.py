@@ -2,7 +2,7 @@
 
 First every test is run once, to learn which lines it reaches (build/mutants/); then each mutant is
 run against the tests that reach its line, fastest first. A run that was cut off goes on where it
-stopped, and mutants that were killed once are not tried again until their function changes.
+stopped; what was tried is not tried again before its function changes (survivors: --retry).
 """
 
 import argparse
@@ -25,7 +25,7 @@ from tests.mutation.runner import MutantRunner
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "mutants"
 RESULTS = BUILD / "results.jsonl"
-KILLED = BUILD / "killed.jsonl"
+TRIED = BUILD / "tried.jsonl"
 TARGETS = (
     "refine/rules",
     "refine/sealing.py",
@@ -59,7 +59,7 @@ def main() -> int:
         BUILD.mkdir()
     if not (BUILD / "coverage").exists():
         _learn_reach(options.tests)
-    _keep_killed()
+    _keep_tried(except_survivors=options.retry)
     commands = [
         [sys.executable, "-m", "tests.mutation", "--shard", f"{number}/{options.processes}"]
         + sys.argv[1:]
@@ -79,6 +79,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="of the random choice")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--fresh", action="store_true", help="forget every run before")
+    parser.add_argument("--retry", action="store_true", help="try survivors again, with new tests")
     parser.add_argument("--tests", default="tests", help="the tests to use")
     parser.add_argument("--shard", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -102,7 +103,7 @@ def _learn_reach(tests: str) -> None:
 
 
 def _run_shard(options: argparse.Namespace) -> int:
-    known = {key for key, *_ in _lines(KILLED)}
+    known = {key for key, *_ in _lines(TRIED)}
     chosen = [mutant for mutant in _chosen(options) if mutant.key not in known]
     reach, seconds = _reach(), _seconds()
     plan = [(mutant, _tests_of(mutant, reach, seconds)) for mutant in chosen]
@@ -164,9 +165,13 @@ def _tests_of(
     return sorted(tests, key=rank)
 
 
-def _keep_killed() -> None:
-    killed = [line for line in _lines(KILLED) + _lines(RESULTS) if line[2] == "killed"]
-    KILLED.write_text("".join(json.dumps(line) + "\n" for line in killed))
+def _keep_tried(*, except_survivors: bool) -> None:
+    tried = [
+        line
+        for line in _lines(TRIED) + _lines(RESULTS)
+        if line[2] == "killed" or not except_survivors
+    ]
+    TRIED.write_text("".join(json.dumps(line) + "\n" for line in tried))
     RESULTS.write_text("")
 
 
@@ -175,7 +180,7 @@ def _lines(path: Path) -> list[list[Any]]:
 
 
 def _report(chosen: set[str]) -> int:
-    outcomes = [line[1:] for line in _lines(KILLED) + _lines(RESULTS) if line[0] in chosen]
+    outcomes = [line[1:] for line in _lines(TRIED) + _lines(RESULTS) if line[0] in chosen]
     counts = Counter(outcome for _, outcome, _ in outcomes)
     for name, outcome, tests in sorted(outcomes):
         if outcome != "killed":
