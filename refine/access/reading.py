@@ -34,26 +34,26 @@ class NoAccess(Refused):
 
 @dataclass(frozen=True)
 class LiveGrant:
-    """A grant under which its user may read at this moment; ``why`` is their own purpose."""
+    """A grant under which its user may read at this moment, with the purpose they stated."""
 
     id: uuid.UUID
     agent_id: int
     agent_name: str
     expires_at: datetime
     seconds_left: int
-    why: str | None = field(repr=False)
+    purpose: str | None = field(repr=False)
 
 
 @dataclass(frozen=True)
-class GrantWords:
+class GrantTexts:
     """What a human wrote about their access; None where it was not, or cannot be unsealed."""
 
-    why: str | None = field(repr=False)
-    closing: str | None = field(repr=False)
+    purpose: str | None = field(repr=False)
+    closing_note: str | None = field(repr=False)
 
 
 @dataclass(frozen=True)
-class OpenMemory:
+class ReadableMemory:
     """A memory with what it says in ``text``."""
 
     id: int
@@ -75,13 +75,13 @@ class OpenMemory:
 class Found:
     """A page of what a search found, how much it found in all, and where the next page begins."""
 
-    memories: list[OpenMemory]
+    memories: list[ReadableMemory]
     count: int
     after_id: int | None
 
 
 @dataclass(frozen=True)
-class OpenChange:
+class ReadableChange:
     """What a record did to the words of one memory; of a merge, its sources against its result."""
 
     memory_id: int
@@ -90,19 +90,19 @@ class OpenChange:
 
 
 @dataclass(frozen=True)
-class OpenRecord:
+class ReadableRecord:
     """The sealed part of a record: memories before and after, and other texts by name."""
 
-    changes: list[OpenChange]
+    changes: list[ReadableChange]
     texts: dict[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True)
-class OpenSession:
+class ReadableSession:
     """What the agent said in a session: to the question for consent, and at the end."""
 
-    answered: str | None = field(repr=False)
-    told: str | None = field(repr=False)
+    consent_reply: str | None = field(repr=False)
+    summary: str | None = field(repr=False)
 
 
 # -- what a human wrote, for whom it is about -----------------------------------------------------
@@ -122,14 +122,14 @@ def live_grants(user: User) -> list[LiveGrant]:
     return [_live(grant, now) for grant, now in rows]
 
 
-def words_of(grant: AccessGrant) -> GrantWords:
-    return GrantWords(_unsealed(lambda: grant.purpose), _unsealed(lambda: grant.closing_note))
+def texts_of(grant: AccessGrant) -> GrantTexts:
+    return GrantTexts(_unsealed(lambda: grant.purpose), _unsealed(lambda: grant.closing_note))
 
 
 # -- what an agent keeps, under its grant ---------------------------------------------------------
 
 
-def memories(grant_id: uuid.UUID, user: User, ids: Sequence[int]) -> list[OpenMemory]:
+def memories(grant_id: uuid.UUID, user: User, ids: Sequence[int]) -> list[ReadableMemory]:
     held = _held(grant_id, user)
     found = {memory.id: _open(memory) for memory in _memories_of(held, ids)}
     shown = [found[id_] for id_ in ids if id_ in found]
@@ -175,23 +175,23 @@ def search(
     )
 
 
-def record(grant_id: uuid.UUID, user: User, record_id: int) -> OpenRecord:
+def read_record(grant_id: uuid.UUID, user: User, record_id: int) -> ReadableRecord:
     """Return the sealed part of one of the agent's records."""
     held = _held(grant_id, user)
     looked_at = _of_agent(held, AuditLog, record_id)
     sealed = looked_at.sealed
     texts = {name: text for name, text in sealed.items() if isinstance(text, str)}
     images = sealed.get("memories", [])
-    shown = OpenRecord(_changes(images, looked_at.action), texts)
+    shown = ReadableRecord(_changes(images, looked_at.action), texts)
     ids = [image["id"] for image in images]
     return _seen(held, "audit_record", shown, record_id=record_id, ids=ids)
 
 
-def session(grant_id: uuid.UUID, user: User, session_id: uuid.UUID) -> OpenSession:
+def session(grant_id: uuid.UUID, user: User, session_id: uuid.UUID) -> ReadableSession:
     """Return what the agent said in one of its sessions."""
     held = _held(grant_id, user)
     looked_at = _of_agent(held, RefinementSession, session_id)
-    shown = OpenSession(looked_at.consent_reply, looked_at.summary)
+    shown = ReadableSession(looked_at.consent_reply, looked_at.summary)
     return _seen(held, "session", shown, session_id=str(session_id), ids=[])
 
 
@@ -237,29 +237,29 @@ def _seen(held: AccessGrant, what: What, shown: T, **record: Any) -> T:
     return shown
 
 
-def _open(memory: AgentMemory) -> OpenMemory:
-    columns = {each.name for each in fields(OpenMemory)} - {"tags", "text"}
+def _open(memory: AgentMemory) -> ReadableMemory:
+    columns = {each.name for each in fields(ReadableMemory)} - {"tags", "text"}
     shown = {name: getattr(memory, name) for name in columns}
-    return OpenMemory(**shown, tags=tuple(memory.tags), text=memory.content)
+    return ReadableMemory(**shown, tags=tuple(memory.tags), text=memory.content)
 
 
-def _changes(images: list[dict[str, Any]], action: str) -> list[OpenChange]:
+def _changes(images: list[dict[str, Any]], action: str) -> list[ReadableChange]:
     if action != "memory_refinement_consolidate":
         return [_change(image) for image in images]
     sources = [image for image in images if image["before"] is not None]
     before = "\n\n".join(image["before"]["content"] for image in sources)
     ids = tuple(image["id"] for image in sources)
     results = [
-        OpenChange(image["id"], ids, word_difference(before, image["after"]["content"]))
+        ReadableChange(image["id"], ids, word_difference(before, image["after"]["content"]))
         for image in images
         if image["before"] is None
     ]
     return results + [_change(image) for image in sources]
 
 
-def _change(image: dict[str, Any]) -> OpenChange:
+def _change(image: dict[str, Any]) -> ReadableChange:
     before = image["before"]["content"] if image["before"] is not None else None
-    return OpenChange(image["id"], (), word_difference(before, image["after"]["content"]))
+    return ReadableChange(image["id"], (), word_difference(before, image["after"]["content"]))
 
 
 def _live(grant: AccessGrant, now: datetime) -> LiveGrant:
@@ -270,7 +270,7 @@ def _live(grant: AccessGrant, now: datetime) -> LiveGrant:
         agent_name=grant.agent.name,
         expires_at=grant.expires_at,
         seconds_left=max(0, int((grant.expires_at - now).total_seconds())),
-        why=_unsealed(lambda: grant.purpose),
+        purpose=_unsealed(lambda: grant.purpose),
     )
 
 

@@ -166,7 +166,7 @@ def _context(grant_id: uuid.UUID) -> dict[str, Any]:
         "grant": grant,
         "agent": grant.agent,
         "access": AccessView(grant, scope.user(), has_note),
-        "words": granted.words_of(grant),
+        "texts": granted.texts_of(grant),
         "records": records,
         "max_note": MAX_NOTE_CHARACTERS,
     }

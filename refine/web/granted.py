@@ -16,18 +16,18 @@ from refine.access import reading
 from refine.access.reading import (
     MAX_SEARCHED_CHARACTERS,
     Found,
-    GrantWords,
+    GrantTexts,
     LiveGrant,
     NoAccess,
-    OpenMemory,
-    OpenRecord,
-    OpenSession,
+    ReadableMemory,
+    ReadableRecord,
+    ReadableSession,
 )
 from refine.extensions import db
 from refine.models import AccessGrant, User
 from refine.web import scope
 
-__all__ = ["MAX_SEARCHED_CHARACTERS", "words_of"]
+__all__ = ["MAX_SEARCHED_CHARACTERS", "texts_of"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -63,7 +63,7 @@ def under(agent_id: int | None) -> LiveGrant | None:
     return next((grant for grant in live() if grant.agent_id == agent_id), None)
 
 
-def memories(agent_id: int, ids: Sequence[int]) -> list[OpenMemory] | None:
+def memories(agent_id: int, ids: Sequence[int]) -> list[ReadableMemory] | None:
     return _opened(agent_id, reading.memories, ids)
 
 
@@ -71,12 +71,12 @@ def search(agent_id: int, text: str, among: Select[Any], **paging: Any) -> Found
     return _opened(agent_id, reading.search, text, among, **paging)
 
 
-def record(agent_id: int | None, record_id: int) -> OpenRecord | None:
+def record(agent_id: int | None, record_id: int) -> ReadableRecord | None:
     """Return the contents that a record holds, before and after."""
-    return _opened(agent_id, reading.record, record_id)
+    return _opened(agent_id, reading.read_record, record_id)
 
 
-def session(agent_id: int, session_id: uuid.UUID) -> OpenSession | None:
+def session(agent_id: int, session_id: uuid.UUID) -> ReadableSession | None:
     return _opened(agent_id, reading.session, session_id)
 
 
@@ -84,10 +84,10 @@ def prompts(agent_id: int) -> dict[str, str | None] | None:
     return _opened(agent_id, reading.prompts)
 
 
-def words_of(grant: AccessGrant) -> GrantWords | None:
+def texts_of(grant: AccessGrant) -> GrantTexts | None:
     """Return purpose and closing note of an access, to its user and to admins who may see it."""
     user = scope.user()
-    return reading.words_of(grant) if user.id == grant.user_id or user.may_act else None
+    return reading.texts_of(grant) if user.id == grant.user_id or user.may_act else None
 
 
 def _opened(

@@ -264,6 +264,6 @@ def marked(part: Part) -> Markup:
     return markup.format(tag=tag, word=word, text=part.text)
 
 
-def open_figures(record: AuditLog) -> list[tuple[str, Any]]:
+def public_figures(record: AuditLog) -> list[tuple[str, Any]]:
     shown = {"memories", "image_version"}
     return sorted((name, record.data[name]) for name in record.data.keys() - shown)

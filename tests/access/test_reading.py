@@ -29,7 +29,7 @@ def reads(world: World) -> dict[str, Read]:
     return {
         "memories": lambda grant, user: reading.memories(grant, user, ids),
         "search": lambda grant, user: reading.search(grant, user, "roses", among, rows=50),
-        "record": lambda grant, user: reading.record(grant, user, record_id),
+        "record": lambda grant, user: reading.read_record(grant, user, record_id),
         "session": lambda grant, user: reading.session(grant, user, session_id),
         "prompts": reading.prompts,
     }
@@ -325,7 +325,7 @@ def test_a_rewritten_memory_is_shown_word_by_word(world: World) -> None:
     grant = factories.live_grant(agent, factories.user(account=agent.account))
     db.session.commit()
 
-    opened = reading.record(grant.id, grant.user, record.id)
+    opened = reading.read_record(grant.id, grant.user, record.id)
 
     (change,) = opened.changes
     assert (change.memory_id, change.source_ids) == (memory.id, ())
@@ -344,7 +344,7 @@ def test_of_a_merge_the_result_is_set_against_its_sources(world: World) -> None:
     grant = factories.live_grant(agent, factories.user(account=agent.account))
     db.session.commit()
 
-    opened = reading.record(grant.id, grant.user, record.id)
+    opened = reading.read_record(grant.id, grant.user, record.id)
 
     merge, *sources = opened.changes
     assert merge.source_ids == tuple(ids)
@@ -362,7 +362,7 @@ def test_other_sealed_texts_of_a_record_are_shown_by_name(world: World) -> None:
     )
     grant = world.grant()
 
-    opened = reading.record(grant.id, world.reader, record.id)
+    opened = reading.read_record(grant.id, world.reader, record.id)
 
     assert opened.texts["consent_reply"] == "YES, tidy the wall"
     assert opened.texts["summary"].endswith("the wall is tidy")
@@ -373,7 +373,7 @@ def test_a_record_without_sealed_content_shows_nothing(world: World) -> None:
     record = factories.records(world.agent)[-1]
     grant = world.grant()
 
-    opened = reading.record(grant.id, world.reader, record.id)
+    opened = reading.read_record(grant.id, world.reader, record.id)
 
     assert (opened.changes, opened.texts) == ([], {})
 
@@ -385,7 +385,7 @@ def test_another_agents_record_or_session_is_not_opened(world: World) -> None:
     grant = world.grant()
 
     with pytest.raises(NoAccess, match="not one of the agent's"):
-        reading.record(grant.id, world.reader, record.id)
+        reading.read_record(grant.id, world.reader, record.id)
     db.session.rollback()
     with pytest.raises(NoAccess, match="not one of the agent's"):
         reading.session(grant.id, world.reader, session.id)
@@ -399,9 +399,9 @@ def test_a_session_shows_the_agents_words(world: World) -> None:
 
     opened = reading.session(grant.id, world.reader, session.id)
 
-    assert opened.answered == "YES, tidy the wall"
-    assert opened.told is not None
-    assert opened.told.endswith("the wall is tidy")
+    assert opened.consent_reply == "YES, tidy the wall"
+    assert opened.summary is not None
+    assert opened.summary.endswith("the wall is tidy")
 
 
 def test_prompts_are_shown_by_name_the_unset_as_none(world: World) -> None:
@@ -429,7 +429,7 @@ def test_of_the_users_own_grants_those_that_live_are_told(world: World) -> None:
     (live,) = reading.live_grants(world.reader)
 
     assert (live.id, live.agent_id, live.agent_name) == (grant.id, world.agent.id, "Ada")
-    assert live.why == "to see why it declined"
+    assert live.purpose == "to see why it declined"
     assert live.expires_at == grant.expires_at
     assert 29 * 60 < live.seconds_left <= 30 * 60
 
@@ -462,8 +462,8 @@ def test_words_that_cannot_be_unsealed_are_left_out(world: World) -> None:
 
     (live,) = reading.live_grants(world.reader)
 
-    assert live.why is None
-    assert reading.words_of(grant).why is None
+    assert live.purpose is None
+    assert reading.texts_of(grant).purpose is None
 
 
 def test_the_users_purpose_and_closing_note_are_shown(world: World) -> None:
@@ -471,6 +471,9 @@ def test_the_users_purpose_and_closing_note_are_shown(world: World) -> None:
     grant.end(user=world.reader)
     grant.add_closing_note("it had merged two greetings", user=world.reader)
 
-    words = reading.words_of(grant)
+    texts = reading.texts_of(grant)
 
-    assert (words.why, words.closing) == ("to see why it declined", "it had merged two greetings")
+    assert (texts.purpose, texts.closing_note) == (
+        "to see why it declined",
+        "it had merged two greetings",
+    )

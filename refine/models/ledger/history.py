@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from refine.extensions import db
 from refine.models.audit import AuditLog
-from refine.models.ledger.image import counted_tokens
+from refine.models.ledger.image import mass_of
 
 
 class Mass(NamedTuple):
@@ -45,6 +45,6 @@ def masses(agent_id: int, since: datetime, limit: int) -> list[Mass]:
 def effect_tokens(record: AuditLog) -> int:
     """Return by how many tokens a record changed the mass; a new memory counts in full."""
     return sum(
-        counted_tokens(memory["after"]) - counted_tokens(memory["before"])
+        mass_of(memory["after"]) - mass_of(memory["before"])
         for memory in record.data.get("memories", [])
     )

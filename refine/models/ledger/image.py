@@ -51,9 +51,7 @@ class Change:
     @property
     def mass_difference(self) -> int:
         """How the change alters the token mass; 0 for a memory it created, which counts already."""
-        return (
-            0 if self.before is None else counted_tokens(self.after) - counted_tokens(self.before)
-        )
+        return 0 if self.before is None else mass_of(self.after) - mass_of(self.before)
 
     @property
     def count_difference(self) -> int:
@@ -80,8 +78,8 @@ def recorded(changes: Iterable[Change], key: DataKey) -> tuple[dict[str, Any], d
         "memories": [
             {
                 "id": change.memory_id,
-                "before": _open_part(change.before, key),
-                "after": _open_part(change.after, key),
+                "before": _public_part(change.before, key),
+                "after": _public_part(change.after, key),
             }
             for change in listed
         ],
@@ -105,11 +103,11 @@ def changes_in(data: Mapping[str, Any], sealed: Mapping[str, Any]) -> list[Chang
         return []
     return [
         Change(
-            memory_id=open_part["id"],
-            before=_joined(open_part["before"], sealed_part["before"]),
-            after=_joined(open_part["after"], sealed_part["after"]) or {},
+            memory_id=public_part["id"],
+            before=_joined(public_part["before"], sealed_part["before"]),
+            after=_joined(public_part["after"], sealed_part["after"]) or {},
         )
-        for open_part, sealed_part in zip(
+        for public_part, sealed_part in zip(
             data.get("memories", []), sealed.get("memories", []), strict=True
         )
     ]
@@ -132,12 +130,12 @@ def kept_core(
     return and_(memory_type == "core", discarded_at.is_(None))
 
 
-def counted_tokens(image: Image | None) -> int:
+def mass_of(image: Image | None) -> int:
     """Return what a memory in this state contributes to the token mass."""
     return int(image["token_estimate"]) if image is not None and _is_kept_core(image) else 0
 
 
-def _open_part(image: Image | None, key: DataKey) -> Image | None:
+def _public_part(image: Image | None, key: DataKey) -> Image | None:
     if image is None:
         return None
     shown = {field: value for field, value in image.items() if field not in SEALED_FIELDS}
@@ -148,10 +146,10 @@ def _sealed_part(image: Image | None) -> Image | None:
     return None if image is None else {field: image[field] for field in SEALED_FIELDS}
 
 
-def _joined(open_part: Image | None, sealed_part: Image | None) -> Image | None:
-    if open_part is None or sealed_part is None:
+def _joined(public_part: Image | None, sealed_part: Image | None) -> Image | None:
+    if public_part is None or sealed_part is None:
         return None
-    return {key: value for key, value in {**open_part, **sealed_part}.items() if key != "digest"}
+    return {key: value for key, value in {**public_part, **sealed_part}.items() if key != "digest"}
 
 
 def _is_kept_core(image: Image) -> bool:
