@@ -97,6 +97,6 @@ def _grant(grant: AccessGrant, times_viewed: int) -> Grant:
         user=grant.user.email,
         times_viewed=times_viewed,
         status=grant.current_status,
-        ended_at=grant.expires_at if grant.is_due else grant.ended_at,
+        ended_at=grant.expires_at if grant.is_past_expiry else grant.ended_at,
         end_reason=grant.current_end_reason,
     )

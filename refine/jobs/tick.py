@@ -125,11 +125,11 @@ class _Tick:
         """End the grants and requests for access whose time is over."""
         failed: list[uuid.UUID] = []
         while time.monotonic() < self._deadline:
-            due = AccessGrant.next_due(except_for=failed)
+            due = AccessGrant.next_overdue(except_for=failed)
             if due is None:
                 return
             grant_id = due.id
-            if self._guarded(due.end_as_due, grant_id=str(grant_id)):
+            if self._guarded(due.end_overdue, grant_id=str(grant_id)):
                 self.done.access_ended += 1
             else:
                 failed.append(grant_id)
@@ -219,7 +219,7 @@ class _Tick:
             self.done.retried += 1
 
     def _ask_over_budget(self, agent: Agent) -> None:
-        cools_down = scheduling.is_cooling_down(agent, self.at)
+        cools_down = scheduling.must_wait(agent, self.at)
         if not cools_down and scheduling.automatic_skip_reason(agent, self.at) is None:
             RefinementSession.queue(agent, "over_budget", at=self.at)
             self.done.queued += 1

@@ -62,7 +62,7 @@ def _past_its_end(grant: AccessGrant, admin: User) -> None:
 
 def _expired(grant: AccessGrant, admin: User) -> None:
     _past_its_end(grant, admin)
-    assert grant.expire_if_due()
+    assert grant.end_if_expired()
 
 
 # A state is a status, and of an ended grant why it ended; and two that no column tells.

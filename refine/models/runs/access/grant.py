@@ -198,7 +198,7 @@ class AccessGrant(Run, Base):
         """The agent is locked, so that of two requests at once the second is refused here."""
         open_one = cls._select_open(agent, user).with_for_update(key_share=True, of=cls)
         found = db.session.scalar(open_one.execution_options(populate_existing=True))
-        if found is not None and not found.expire_if_due():
+        if found is not None and not found.end_if_expired():
             raise AccessOpenAlready(found.id, found.status)
 
     @classmethod
@@ -273,24 +273,24 @@ class AccessGrant(Run, Base):
     # -- ending ----------------------------------------------------------------------------------
 
     @hybrid_property
-    def is_due(self) -> bool:
+    def is_past_expiry(self) -> bool:
         """Whether its time is over, but its end not recorded yet."""
         return self.status == "granted" and self.has_expired
 
-    @is_due.inplace.expression
+    @is_past_expiry.inplace.expression
     @classmethod
-    def _is_due(cls) -> ColumnElement[bool]:
+    def _is_past_expiry(cls) -> ColumnElement[bool]:
         return and_(cls.status == "granted", cls.has_expired)
 
     @property
     def current_status(self) -> str:
         """The status; "ended" from the moment when its time is over."""
-        return "ended" if self.is_due else self.status
+        return "ended" if self.is_past_expiry else self.status
 
     @property
     def current_end_reason(self) -> str | None:
         """Why the access ended; "expired" from the moment when its time is over."""
-        return "expired" if self.is_due else self.end_reason
+        return "expired" if self.is_past_expiry else self.end_reason
 
     def end(self, *, user: User | None) -> bool:
         """End a live grant; tell whether there was one. ``user`` None: the agent revokes it.
@@ -300,7 +300,7 @@ class AccessGrant(Run, Base):
         if user is not None and not self.may_be_ended_by(user):
             raise Refused("this access is not yours to end")
         self.lock()
-        if self.status != "granted" or self.expire_if_due():
+        if self.status != "granted" or self.end_if_expired():
             return False
         reason: EndReason = "revoked_by_agent"
         if user is not None:
@@ -312,11 +312,11 @@ class AccessGrant(Run, Base):
         """Tell whether the user may end it (their own) or revoke it (an admin's)."""
         return user.id == self.user_id or (user.may_act and user.may_see(self.account_id))
 
-    def expire_if_due(self) -> bool:
+    def end_if_expired(self) -> bool:
         """End a grant whose time is over; tell whether it was."""
-        if is_due := self.is_due:
+        if is_past_expiry := self.is_past_expiry:
             self._end_grant("expired", self.expires_at or database_now(), None)
-        return is_due
+        return is_past_expiry
 
     def give_up(
         self, reason: str, error_kind: str | None = None, *, at: datetime | None = None
@@ -339,7 +339,7 @@ class AccessGrant(Run, Base):
         if user.id != self.user_id:
             raise Refused("only the user who had the access may write the closing note")
         if self.status == "granted":
-            self.expire_if_due()
+            self.end_if_expired()
         if self.status != "ended":
             raise Refused("the closing note can be written once the access has ended")
         if self.sealed_closing_note is not None:
@@ -348,7 +348,7 @@ class AccessGrant(Run, Base):
         self.record("noted", user=user, at=database_now(), sealed={"note": self.closing_note})
 
     @classmethod
-    def next_due(cls, except_for: Collection[uuid.UUID] = ()) -> "AccessGrant | None":
+    def next_overdue(cls, except_for: Collection[uuid.UUID] = ()) -> "AccessGrant | None":
         """Return a request or grant whose time is over, locked; None if there is none.
 
         Skips those that another process has locked.
@@ -356,17 +356,17 @@ class AccessGrant(Run, Base):
         has_lapsed = cls.is_waiting() & (cls.created_at <= func.clock_timestamp() - LAPSES_AFTER)
         return db.session.scalar(
             select(cls)
-            .where(or_(cls.is_due, has_lapsed), cls.id.not_in(except_for))
+            .where(or_(cls.is_past_expiry, has_lapsed), cls.id.not_in(except_for))
             .order_by(cls.created_at)
             .limit(1)
             .with_for_update(skip_locked=True, key_share=True, of=cls)
             .execution_options(populate_existing=True)
         )
 
-    def end_as_due(self) -> None:
-        """End what ``next_due`` found."""
+    def end_overdue(self) -> None:
+        """End what ``next_overdue`` found."""
         if self.status == "granted":
-            self.expire_if_due()
+            self.end_if_expired()
         else:
             self.lapse()
 

@@ -58,7 +58,7 @@ def has_live_session() -> ColumnElement[bool]:
 def over_budget(at: datetime) -> Select[int]:
     """Return a query for the ids of agents over their budget that may be asked.
 
-    Without a live session, and past the shortest cool-down; ``is_cooling_down`` knows longer ones.
+    Without a live session, and past the shortest cool-down; ``must_wait`` knows longer ones.
     """
     shortest = cooldown(settings.current().cooldown_hours, 0)
     answered_lately = exists().where(
@@ -109,7 +109,7 @@ def automatic_skip_reason(agent: Agent, at: datetime) -> str | None:
     return None
 
 
-def is_cooling_down(agent: Agent, at: datetime) -> bool:
+def must_wait(agent: Agent, at: datetime) -> bool:
     """Tell whether an agent over its budget is not asked yet.
 
     Because its last session was too recent, a session could remove nothing, or its last session

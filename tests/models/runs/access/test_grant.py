@@ -525,14 +525,14 @@ def test_time_ends_grants_and_requests_even_of_an_erased_agent(
                 if is_erased:
                     factories.erase(agent)
                 age(grant, minutes=minutes - 0.5)
-                assert AccessGrant.next_due() is None
+                assert AccessGrant.next_overdue() is None
                 age(grant, minutes=0.5)
-                assert AccessGrant.next_due() is grant
-                grant.end_as_due()
+                assert AccessGrant.next_overdue() is grant
+                grant.end_overdue()
                 assert (grant.status, grant.end_reason) == (status, reason)
                 assert grant.ended_at is not None
                 assert last_record(agent).action == f"memory_access_{status}"
-                assert AccessGrant.next_due() is None
+                assert AccessGrant.next_overdue() is None
 
 
 def test_a_grant_that_could_not_be_ended_is_left_out_of_the_next_search(
@@ -543,8 +543,8 @@ def test_a_grant_that_could_not_be_ended_is_left_out_of_the_next_search(
     age(first, hours=3)
     age(second, hours=2)
 
-    assert AccessGrant.next_due() is first
-    assert AccessGrant.next_due(except_for=[first.id]) is second
+    assert AccessGrant.next_overdue() is first
+    assert AccessGrant.next_overdue(except_for=[first.id]) is second
 
 
 # -- the closing note -----------------------------------------------------------------------------

@@ -249,15 +249,15 @@ def test_an_agent_that_was_never_asked_does_not_cool_down(over_budget):
     past(factories.agent(), "declined", at=NOW)
 
     assert scheduling.cools_down_until(over_budget) is None
-    assert not scheduling.is_cooling_down(over_budget, NOW)
+    assert not scheduling.must_wait(over_budget, NOW)
 
 
 def test_after_something_was_removed_the_cooldown_lasts_a_day_from_the_end(over_budget):
     past(over_budget, at=NOW - 2 * DAY, ended_at=NOW - DAY, **removed(5))
 
     assert scheduling.cools_down_until(over_budget) == NOW
-    assert scheduling.is_cooling_down(over_budget, NOW - MOMENT)
-    assert not scheduling.is_cooling_down(over_budget, NOW)
+    assert scheduling.must_wait(over_budget, NOW - MOMENT)
+    assert not scheduling.must_wait(over_budget, NOW)
 
 
 @pytest.mark.parametrize("status", ANSWERED)
@@ -305,14 +305,14 @@ def test_the_first_cooldown_is_a_setting(over_budget, set_cooldown, subtests):
 
 
 def test_an_agent_whose_session_could_remove_nothing_cools_down(over_budget, subtests):
-    for threshold, is_cooling_down in [(1, True), (0.995, True), (0.99, False)]:
+    for threshold, must_wait in [(1, True), (0.995, True), (0.99, False)]:
         with subtests.test(threshold=threshold):
             over_budget.refinement_threshold = threshold
-            assert scheduling.is_cooling_down(over_budget, NOW) == is_cooling_down
+            assert scheduling.must_wait(over_budget, NOW) == must_wait
 
 
 def test_an_agent_whose_last_session_has_its_own_retry_cools_down(over_budget, subtests):
-    for is_cooling_down, failure in [
+    for must_wait, failure in [
         (True, {"at": NOW - HOUR, "trigger": "weekly", "attempt": 4}),
         (True, {"at": NOW - HOUR, "trigger": "over_budget", "attempt": 4}),
         (False, {"at": NOW - HOUR, "trigger": "cli"}),
@@ -320,7 +320,7 @@ def test_an_agent_whose_last_session_has_its_own_retry_cools_down(over_budget, s
     ]:
         with case(subtests, failure=failure):
             past(over_budget, "failed", **failure)
-            assert scheduling.is_cooling_down(over_budget, NOW) == is_cooling_down
+            assert scheduling.must_wait(over_budget, NOW) == must_wait
 
 
 # -- skipping --------------------------------------------------------------------------------------
