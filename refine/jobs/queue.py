@@ -19,12 +19,12 @@ from refine.models import AccessGrant, MemoryTask, RefinementSession
 from refine.models.runs import Run
 
 # Workers serve them in this order: what somebody waits for comes first.
-ASKED = "refine-asked"
-SWEPT = "refine-swept"
-REMEMBERED = "refine-memory"
+REQUESTED = "refine-asked"
+AUTOMATIC = "refine-swept"
+MEMORY_TASKS = "refine-memory"
 TICKS = "refine-ticks"
-QUEUES = (ASKED, SWEPT, REMEMBERED, TICKS)
-RUN_QUEUES = (ASKED, SWEPT, REMEMBERED)
+QUEUES = (REQUESTED, AUTOMATIC, MEMORY_TASKS, TICKS)
+RUN_QUEUES = (REQUESTED, AUTOMATIC, MEMORY_TASKS)
 
 # RQ's own time limit comes after the run's, which ends it in order.
 GRACE_SECONDS = 120
@@ -87,7 +87,7 @@ def queue(name: str, connection: Redis) -> Queue:
 
 def live_workers(connection: Redis) -> int:
     """Return how many workers showed a sign of life lately; RQ lists killed ones for longer."""
-    keys = Worker.all_keys(queue=queue(SWEPT, connection))
+    keys = Worker.all_keys(queue=queue(AUTOMATIC, connection))
     with connection.pipeline() as pipeline:
         for key in keys:
             pipeline.hget(key, "last_heartbeat")
@@ -115,5 +115,5 @@ def enqueue(run: Run, connection: Redis) -> None:
 
 def _queue_name(run: Run) -> str:
     if isinstance(run, MemoryTask):
-        return REMEMBERED
-    return SWEPT if run.is_automatic else ASKED
+        return MEMORY_TASKS
+    return AUTOMATIC if run.is_automatic else REQUESTED

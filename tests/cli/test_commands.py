@@ -14,7 +14,7 @@ from redis import Redis
 from refine import __version__, clock
 from refine.cli import refine as command_line
 from refine.extensions import db
-from refine.jobs.queue import ASKED
+from refine.jobs.queue import REQUESTED
 from refine.models import Account, Agent, AuditLog, ClockMark, RefinementSession, User
 from refine.models.clients.api_token import ApiToken, is_well_formed
 from tests import factories
@@ -264,7 +264,7 @@ def test_run_enqueue_queues_the_session(
     assert session is not None
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"queued session {session.id} for Ada [/x]; a worker will run it\n"
-    assert redis.lrange(f"rq:queue:{ASKED}", 0, -1) == [str(session.id).encode()]
+    assert redis.lrange(f"rq:queue:{REQUESTED}", 0, -1) == [str(session.id).encode()]
 
 
 def test_sweep_lists_the_outcome_for_every_agent(

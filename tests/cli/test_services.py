@@ -18,7 +18,7 @@ from sqlalchemy import make_url
 from refine import clock
 from refine.extensions import db
 from refine.jobs.clock import ClockWorker
-from refine.jobs.queue import SWEPT, TICKS, queue, redis_connection
+from refine.jobs.queue import AUTOMATIC, TICKS, queue, redis_connection
 from refine.jobs.worker import RefineWorker
 from refine.models import Account, Agent, ClockMark, RefinementSession
 from refine.models.runs.run import LOST_AFTER
@@ -199,7 +199,7 @@ def found(done: "subprocess.CompletedProcess[str]") -> dict[str, tuple[str, str]
 
 def register_worker() -> None:
     with redis_connection() as connection:
-        RefineWorker([queue(SWEPT, connection)], connection=connection).register_birth()
+        RefineWorker([queue(AUTOMATIC, connection)], connection=connection).register_birth()
 
 
 def never_ticked(_agent: Agent) -> None:

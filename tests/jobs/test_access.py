@@ -13,7 +13,7 @@ from redis import Redis
 
 from refine.extensions import db
 from refine.jobs.dispatch import dispatch
-from refine.jobs.queue import ASKED, queue
+from refine.jobs.queue import REQUESTED, queue
 from refine.jobs.runs import RunFault, ask_for_access, request_access_later
 from refine.jobs.tick import run_tick
 from refine.models import AccessGrant, AccessOpenAlready, Agent, User
@@ -47,7 +47,7 @@ def without_redis(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def waiting(redis: Redis) -> list[str]:
-    return queue(ASKED, redis).job_ids
+    return queue(REQUESTED, redis).job_ids
 
 
 def aged(grant: AccessGrant, **span: float) -> None:

@@ -15,7 +15,7 @@ from refine import create_app
 from refine.errors import Unreachable
 from refine.extensions import db
 from refine.jobs.dispatch import dispatch
-from refine.jobs.queue import ASKED, QUEUES, SWEPT, TICKS, live_workers, queue
+from refine.jobs.queue import AUTOMATIC, QUEUES, REQUESTED, TICKS, live_workers, queue
 from refine.jobs.runs import RunFault, refine_session
 from refine.jobs.worker import RefineWorker
 from refine.models import RefinementSession
@@ -106,8 +106,8 @@ def test_requested_sessions_are_all_dispatched_at_once(redis: Redis) -> None:
 
     assert count == 6
     assert sql.value("SELECT DISTINCT dispatched_at FROM refinement_sessions") == NOW
-    assert sorted(waiting_in(redis, ASKED)) == sorted(ids_of(*sessions))
-    assert waiting_in(redis, SWEPT) == []
+    assert sorted(waiting_in(redis, REQUESTED)) == sorted(ids_of(*sessions))
+    assert waiting_in(redis, AUTOMATIC) == []
     assert {session.dispatched_at for session in sessions} == {NOW}
 
 
@@ -117,7 +117,7 @@ def test_automatic_sessions_leave_one_worker_free(redis: Redis, workers: Registe
     for more in (0, 1, 1, 1, 3):
         workers(more)
         dispatch()
-        dispatched.append(len(waiting_in(redis, SWEPT)))
+        dispatched.append(len(waiting_in(redis, AUTOMATIC)))
 
     # with 0, 1, 2, 3 and 6 workers
     assert dispatched == [1, 1, 1, 2, 5]
@@ -176,7 +176,7 @@ def test_running_automatic_sessions_take_up_room_and_requested_ones_none(
     counts = [dispatch() for _ in range(2)]
 
     assert counts == [2 + len(BY_HAND), 0]
-    assert len(waiting_in(redis, SWEPT)) == 2
+    assert len(waiting_in(redis, AUTOMATIC)) == 2
 
 
 def test_no_automatic_session_is_dispatched_without_room(
@@ -190,7 +190,7 @@ def test_no_automatic_session_is_dispatched_without_room(
     count = dispatch()
 
     assert count == 1
-    assert waiting_in(redis, ASKED) == ids_of(asked)
+    assert waiting_in(redis, REQUESTED) == ids_of(asked)
 
 
 def test_a_session_that_ends_makes_room_for_the_next_one(redis: Redis) -> None:
@@ -203,7 +203,7 @@ def test_a_session_that_ends_makes_room_for_the_next_one(redis: Redis) -> None:
         db.session.refresh(session)
     assert [session.is_live for session in (first, second, third)] == [False, True, True]
     assert [session.dispatched_at for session in (second, third)] == [NOW, None]
-    assert waiting_in(redis, SWEPT) == ids_of(first, second)
+    assert waiting_in(redis, AUTOMATIC) == ids_of(first, second)
 
 
 def test_a_failed_job_makes_room_too(redis: Redis) -> None:
@@ -212,7 +212,7 @@ def test_a_failed_job_makes_room_too(redis: Redis) -> None:
     with pytest.raises(RunFault):
         refine_session(str(uuid.uuid4()))
 
-    assert waiting_in(redis, SWEPT) == ids_of(session)
+    assert waiting_in(redis, AUTOMATIC) == ids_of(session)
 
 
 def test_a_session_refused_by_the_database_makes_room_too(
@@ -225,12 +225,12 @@ def test_a_session_refused_by_the_database_makes_room_too(
     with pytest.raises(RunFault):
         refine_session(str(broken.id))
 
-    assert waiting_in(redis, SWEPT) == ids_of(session)
+    assert waiting_in(redis, AUTOMATIC) == ids_of(session)
 
 
 def test_the_oldest_is_dispatched_first(redis: Redis, workers: RegisterWorkers) -> None:
     workers(4)
-    triggers: dict[str, Trigger] = {SWEPT: "weekly", ASKED: "cli"}
+    triggers: dict[str, Trigger] = {AUTOMATIC: "weekly", REQUESTED: "cli"}
     queues = {
         name: [queued(trigger, at=NOW - timedelta(hours=age)) for age in (2, 3, 1)]
         for name, trigger in triggers.items()
@@ -274,8 +274,8 @@ def test_sessions_that_redis_lost_are_dispatched_again_after_30_seconds(
 ) -> None:
     swept, requested, kept = queued("weekly"), queued("cli"), queued("cli")
     dispatch()
-    redis.delete(f"rq:queue:{SWEPT}")
-    redis.lrem(f"rq:queue:{ASKED}", 1, str(requested.id))
+    redis.delete(f"rq:queue:{AUTOMATIC}")
+    redis.lrem(f"rq:queue:{REQUESTED}", 1, str(requested.id))
 
     counts = [dispatch()]
     now.shift(ON_ITS_WAY - MOMENT)
@@ -284,8 +284,8 @@ def test_sessions_that_redis_lost_are_dispatched_again_after_30_seconds(
     counts.append(dispatch())
 
     assert counts == [0, 0, 2]
-    assert waiting_in(redis, SWEPT) == ids_of(swept)
-    assert waiting_in(redis, ASKED) == ids_of(kept, requested)
+    assert waiting_in(redis, AUTOMATIC) == ids_of(swept)
+    assert waiting_in(redis, REQUESTED) == ids_of(kept, requested)
     assert (swept.dispatched_at, kept.dispatched_at) == (NOW + ON_ITS_WAY, NOW)
     now.shift(timedelta(days=1))
     assert dispatch() == 0
@@ -371,9 +371,9 @@ def test_concurrent_dispatchers_do_not_exceed_the_room(
         thread.join()
 
     assert sum(counts) == 2 + 6
-    assert sorted(waiting_in(redis, ASKED)) == sorted(ids_of(*asked))
-    assert set(waiting_in(redis, SWEPT)) < set(ids_of(*swept))
-    assert len(waiting_in(redis, SWEPT)) == 2
+    assert sorted(waiting_in(redis, REQUESTED)) == sorted(ids_of(*asked))
+    assert set(waiting_in(redis, AUTOMATIC)) < set(ids_of(*swept))
+    assert len(waiting_in(redis, AUTOMATIC)) == 2
 
 
 def test_a_locked_session_delays_no_other(redis: Redis) -> None:
@@ -387,7 +387,7 @@ def test_a_locked_session_delays_no_other(redis: Redis) -> None:
     after = dispatch()
 
     assert (during, after) == (1, 1)
-    assert waiting_in(redis, ASKED) == ids_of(free, held)
+    assert waiting_in(redis, REQUESTED) == ids_of(free, held)
 
 
 def test_uncommitted_sessions_are_not_dispatched(app: Flask, redis: Redis) -> None:

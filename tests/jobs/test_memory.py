@@ -18,7 +18,7 @@ from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.jobs.dispatch import dispatch
-from refine.jobs.queue import REMEMBERED, RUN_JOBS, SWEPT, queue
+from refine.jobs.queue import AUTOMATIC, MEMORY_TASKS, RUN_JOBS, queue
 from refine.jobs.runs import RunFault, extract_later, work_on_task
 from refine.jobs.tick import TickResult, run_tick
 from refine.models import Agent, MemoryTask, RefinementSession
@@ -41,7 +41,7 @@ def agent(app: Flask) -> Agent:
 
 
 def waiting(redis: Redis) -> list[str]:
-    return queue(REMEMBERED, redis).job_ids
+    return queue(MEMORY_TASKS, redis).job_ids
 
 
 def journal(agent: Agent) -> list[str]:
@@ -104,7 +104,7 @@ def test_an_agents_conversations_are_dispatched_one_after_another(
 ) -> None:
     first, second = extract_later(agent, SAID), extract_later(agent, SAID)
     assert waiting(redis) == [str(first.id)]
-    redis.delete(f"rq:queue:{REMEMBERED}")
+    redis.delete(f"rq:queue:{MEMORY_TASKS}")
 
     work_on_task(str(first.id))
 
@@ -118,7 +118,7 @@ def test_automatic_sessions_come_before_conversations(redis: Redis, agent: Agent
 
     assert dispatch() == 1
 
-    assert (len(queue(SWEPT, redis).job_ids), waiting(redis)) == (1, [])
+    assert (len(queue(AUTOMATIC, redis).job_ids), waiting(redis)) == (1, [])
 
 
 def test_a_failed_job_names_only_its_id_and_the_class_of_the_fault(
@@ -384,7 +384,7 @@ def test_two_workers_given_the_same_task_work_on_it_once(
     held_back: threading.Event,
 ) -> None:
     _, task = working
-    redis.rpush(f"rq:queue:{REMEMBERED}", str(task.id).encode())
+    redis.rpush(f"rq:queue:{MEMORY_TASKS}", str(task.id).encode())
     model.say("Nothing more.")
 
     other = start("worker", "--burst")

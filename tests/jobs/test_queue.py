@@ -12,10 +12,10 @@ from refine import create_app
 from refine.errors import Unreachable
 from refine.extensions import db
 from refine.jobs.queue import (
-    ASKED,
+    AUTOMATIC,
+    MEMORY_TASKS,
     QUEUES,
-    REMEMBERED,
-    SWEPT,
+    REQUESTED,
     TICKS,
     enqueue,
     queue,
@@ -68,7 +68,7 @@ def test_a_session_is_committed_before_it_is_dispatched(redis: Redis, agent: Age
 
     db.session.rollback()
 
-    assert redis.lrange(f"rq:queue:{ASKED}", 0, -1) == [str(session.id).encode()]
+    assert redis.lrange(f"rq:queue:{REQUESTED}", 0, -1) == [str(session.id).encode()]
     assert (session.status, session.trigger) == ("queued", "api")
     assert session.dispatched_at is not None
 
@@ -82,7 +82,7 @@ def test_a_second_request_names_the_live_session_and_queues_nothing(
         refine_later(agent, "cli")
 
     assert refusal.value.session_id == session.id
-    assert redis.llen(f"rq:queue:{ASKED}") == 1
+    assert redis.llen(f"rq:queue:{REQUESTED}") == 1
 
 
 def test_without_redis_a_session_stays_safely_queued(without_redis: Agent) -> None:
@@ -105,13 +105,13 @@ def test_a_flushed_redis_loses_no_session(redis: Redis, agent: Agent) -> None:
     with redis_connection() as connection:
         enqueue(session, connection)
 
-        assert queue(ASKED, connection).job_ids == [str(session.id)]
+        assert queue(REQUESTED, connection).job_ids == [str(session.id)]
 
 
 def test_requested_sessions_have_their_own_queue(redis: Redis, app: Flask) -> None:
     queues: dict[Trigger, str] = {
-        **dict.fromkeys(("manual", "api", "cli"), ASKED),
-        **dict.fromkeys(("weekly", "over_budget"), SWEPT),
+        **dict.fromkeys(("manual", "api", "cli"), REQUESTED),
+        **dict.fromkeys(("weekly", "over_budget"), AUTOMATIC),
     }
     for trigger, name in queues.items():
         session = RefinementSession.queue(factories.agent("a memory"), trigger)
@@ -124,4 +124,4 @@ def test_requested_sessions_have_their_own_queue(redis: Redis, app: Flask) -> No
 
 
 def test_workers_serve_requested_sessions_first() -> None:
-    assert QUEUES == (ASKED, SWEPT, REMEMBERED, TICKS)
+    assert QUEUES == (REQUESTED, AUTOMATIC, MEMORY_TASKS, TICKS)

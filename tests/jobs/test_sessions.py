@@ -12,7 +12,7 @@ from redis import Redis
 from refine import clock, create_app
 from refine.errors import Unreachable
 from refine.extensions import db
-from refine.jobs.queue import ASKED, SWEPT
+from refine.jobs.queue import AUTOMATIC, REQUESTED
 from refine.jobs.runs import RunFault, refine_later, refine_session, sweep
 from refine.models import Agent, RefinementSession
 from refine.models.runs.session import Trigger
@@ -124,12 +124,12 @@ def test_the_sweep_tells_the_outcome_for_every_agent(redis: Redis, app: Flask) -
 
     for agent, outcome in outcomes.items():
         assert found[agent.name].startswith(outcome)
-    assert redis.lrange(f"rq:queue:{ASKED}", 0, -1) == [str(waiting.id).encode()]
+    assert redis.lrange(f"rq:queue:{REQUESTED}", 0, -1) == [str(waiting.id).encode()]
     queued = [agent for agent, outcome in outcomes.items() if outcome.startswith("queued")]
     assert [RefinementSession.live_of(agent).trigger for agent in queued] == [
         *("weekly", "over_budget", "weekly", "weekly")
     ]
-    assert redis.lrange(f"rq:queue:{SWEPT}", 0, -1) == [
+    assert redis.lrange(f"rq:queue:{AUTOMATIC}", 0, -1) == [
         str(RefinementSession.live_of(over_budget).id).encode()
     ]
 

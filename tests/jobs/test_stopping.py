@@ -19,7 +19,7 @@ from rq.worker import base
 from refine.extensions import db
 from refine.jobs import worker
 from refine.jobs.dispatch import dispatch
-from refine.jobs.queue import ASKED
+from refine.jobs.queue import REQUESTED
 from refine.jobs.runs import refine_later
 from refine.models import Agent, RefinementSession
 from refine.models.integrity import verify_all
@@ -370,7 +370,7 @@ def test_a_job_that_hangs_in_the_database_is_killed_and_its_session_ended(
     assert code == 0
     assert outcome_of(session) == (status, "worker_lost", after_a_change)
     assert session.end_reason == "its worker's process was killed"
-    assert redis.zrange(f"rq:failed:{ASKED}", 0, -1) == [str(session.id).encode()]
+    assert redis.zrange(f"rq:failed:{REQUESTED}", 0, -1) == [str(session.id).encode()]
     assert started_jobs(redis) == []
 
 
@@ -424,4 +424,4 @@ def test_a_job_timeout_during_a_database_lock_ends_the_session(
 
     assert code == 0
     assert outcome_of(session) == ("failed", "timeout", False)
-    assert redis.zrange(f"rq:failed:{ASKED}", 0, -1) == [str(session.id).encode()]
+    assert redis.zrange(f"rq:failed:{REQUESTED}", 0, -1) == [str(session.id).encode()]

@@ -19,7 +19,7 @@ from redis import Redis
 from refine.embedded import redis_url, valkey
 from refine.extensions import db
 from refine.jobs import worker as workers
-from refine.jobs.queue import ASKED, SWEPT, TICK, TICKS, enqueue, live_workers, queue
+from refine.jobs.queue import AUTOMATIC, REQUESTED, TICK, TICKS, enqueue, live_workers, queue
 from refine.jobs.runs import refine_later, request_access_later
 from refine.jobs.tick import run_tick
 from refine.jobs.worker import RefineWorker
@@ -131,13 +131,13 @@ def test_two_workers_given_the_same_id_run_it_once(
     session = refine_later(agent, "cli")
     first = begin("worker", "--burst")
     eventually(lambda: len(model.requests) == 1)
-    redis.rpush(f"rq:queue:{ASKED}", str(session.id).encode())
+    redis.rpush(f"rq:queue:{REQUESTED}", str(session.id).encode())
 
     second = worked_off(begin)
     waiting.set()
 
     assert (first.wait(), second.code) == (0, 0)
-    assert redis.llen(f"rq:queue:{ASKED}") == 0
+    assert redis.llen(f"rq:queue:{REQUESTED}") == 0
     assert ended(session)
     assert session.status == "completed"
     assert len(model.requests) == 2
@@ -262,7 +262,7 @@ def test_the_job_timeout_fails_the_job_and_ends_its_session(
     assert ended(session)
     assert (session.status, session.error_kind) == ("failed", "timeout")
     assert session.end_reason == "the job's time limit was reached"
-    assert redis.zrange(f"rq:failed:{ASKED}", 0, -1) == [str(session.id).encode()]
+    assert redis.zrange(f"rq:failed:{REQUESTED}", 0, -1) == [str(session.id).encode()]
     assert started_jobs(redis) == []
 
 
@@ -286,7 +286,7 @@ def test_the_job_timeout_keeps_the_edits_made(
     assert ended(session)
     assert (session.status, session.error_kind) == ("incomplete", "timeout")
     assert (session.mutation_count, session.memories_after) == (1, 19)
-    assert redis.zrange(f"rq:failed:{ASKED}", 0, -1) == [str(session.id).encode()]
+    assert redis.zrange(f"rq:failed:{REQUESTED}", 0, -1) == [str(session.id).encode()]
 
 
 @pytest.mark.parametrize(
@@ -478,7 +478,7 @@ def test_a_worker_can_be_stopped_before_it_is_replaced(
 
 
 def test_a_worker_forgotten_by_a_flushed_redis_is_counted_again(redis: Redis) -> None:
-    forgotten = RefineWorker([queue(SWEPT, redis)], connection=redis)
+    forgotten = RefineWorker([queue(AUTOMATIC, redis)], connection=redis)
     forgotten.register_birth()
     redis.flushall()
 

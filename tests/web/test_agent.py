@@ -11,7 +11,7 @@ from redis import Redis
 
 from refine import clock
 from refine.extensions import db
-from refine.jobs.queue import ASKED
+from refine.jobs.queue import REQUESTED
 from refine.models import Agent, AgentMemory, MemoryTask, RefinementSession, User
 from refine.models.ledger import Composition
 from refine.web.paging import PAGE_ROWS
@@ -395,7 +395,7 @@ def test_refine_now_queues_a_session_and_redirects_to_it(
     assert session is not None
     assert (session.trigger, session.user_id) == ("manual", admin.id)
     assert (answer.status_code, answer.headers["Location"]) == (303, f"/sessions/{session.id}")
-    assert redis.llen(f"rq:queue:{ASKED}") == 1
+    assert redis.llen(f"rq:queue:{REQUESTED}") == 1
     (record,) = records("refinement_queued")
     assert record.user_id == admin.id
 

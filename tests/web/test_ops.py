@@ -9,7 +9,7 @@ from redis import Redis
 
 from refine import clock
 from refine.extensions import db
-from refine.jobs.queue import SWEPT, queue
+from refine.jobs.queue import AUTOMATIC, queue
 from refine.jobs.worker import RefineWorker
 from refine.models import Account, ClockMark, MemoryTask, RefinementSession, User
 from tests import factories
@@ -152,7 +152,7 @@ def test_conversations_waiting_over_a_day_call_for_more_workers(
     at = clock.now() - timedelta(hours=hours)
     factories.extraction(factories.agent(account=account), at=at)
     db.session.commit()
-    RefineWorker([queue(SWEPT, redis)], connection=redis).register_birth()
+    RefineWorker([queue(AUTOMATIC, redis)], connection=redis).register_birth()
 
     words = said(dashboard)
 
