@@ -8,7 +8,7 @@ what its sources still counted. So growth in one place never pays for a loss in 
 from decimal import ROUND_CEILING, Decimal
 
 
-def counting_tokens(ceiling_tokens: int, tokens_now: int) -> int:
+def retained_tokens(ceiling_tokens: int, tokens_now: int) -> int:
     """Return the tokens that a kept memory counts: those it has, at most its ceiling."""
     return min(ceiling_tokens, tokens_now)
 

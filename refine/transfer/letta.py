@@ -66,7 +66,7 @@ def _block(place: str, row: dict[str, Any]) -> Row:
         place,
         row,
         "value",
-        but=("read_only", "created_at"),
+        exclude=("read_only", "created_at"),
         memory_type="core",
         constitutional=bool(read_only),
         # block ids are only unique within one file
@@ -77,4 +77,4 @@ def _block(place: str, row: dict[str, Any]) -> Row:
 def _passage(place: str, row: dict[str, Any]) -> Row:
     if row.get("is_deleted") is True and first_text(row, "text"):
         return LeftOut("deleted passage")
-    return memory_in(place, row, "text", but=("created_at",), source_id=plain_id(row))
+    return memory_in(place, row, "text", exclude=("created_at",), source_id=plain_id(row))

@@ -78,5 +78,5 @@ def _memory(place: str, name: str, entity: dict[str, Any], observation: object) 
         tags=tags,
         created_at=time_in(entity),
         within=name,
-        extra=extra_of(kept, but=("type", "observations")),
+        extra=extra_of(kept, exclude=("type", "observations")),
     )

@@ -104,9 +104,12 @@ def first_text(row: Mapping[str, Any], *names: str) -> str | None:
 
 
 def memory_in(
-    place: str, row: Mapping[str, Any], *texts: str, but: tuple[str, ...] = (), **fields: Any
+    place: str, row: Mapping[str, Any], *texts: str, exclude: tuple[str, ...] = (), **fields: Any
 ) -> Row:
-    """Return the memory in one of the fields ``texts``; all others but ``but`` become extra."""
+    """Return the memory in one of the fields ``texts``.
+
+    All other fields become extra, except for those in ``exclude``.
+    """
     content = first_text(row, *texts)
     if content is None:
         raise InvalidValue(f"has no text in {', '.join(texts)}")
@@ -119,7 +122,7 @@ def memory_in(
         content=content,
         tags=tags,
         created_at=time_in(row),
-        extra=extra_of({**row, "tags": others}, but=(*used, *but)),
+        extra=extra_of({**row, "tags": others}, exclude=(*used, *exclude)),
         **fields,
     )
 
@@ -155,9 +158,11 @@ def known_and_other_tags(tags: object) -> tuple[tuple[str, ...], Any]:
     return known, other or None
 
 
-def extra_of(fields: Mapping[str, Any], *, but: Iterable[str] = ()) -> str | None:
+def extra_of(fields: Mapping[str, Any], *, exclude: Iterable[str] = ()) -> str | None:
     """Return other fields as JSON to be sealed, or None; vectors and secrets are dropped."""
-    kept = _without_secrets({name: value for name, value in fields.items() if name not in set(but)})
+    kept = _without_secrets(
+        {name: value for name, value in fields.items() if name not in set(exclude)}
+    )
     kept = {name: value for name, value in kept.items() if value not in (None, [], {}, "")}
     if not kept:
         return None

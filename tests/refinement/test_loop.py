@@ -25,7 +25,7 @@ from refine.tools.refinement import DEFINITION
 from tests import factories
 from tests.refinement.conftest import World
 
-AFTER_LOOP = ("completed", "rolled_back", "incomplete")
+CONSENTED_ENDS = ("completed", "rolled_back", "incomplete")
 YES = "YES, gladly."
 
 # What the audit calls each end.
@@ -291,7 +291,7 @@ def test_every_ending_is_recorded_with_its_reason_and_measured_figures(
 
     ends = [record for record in world.records(session) if record.action in ACTIONS.values()]
     count, mass = world.agent.ledger.figures()
-    after_loop = ending.status in AFTER_LOOP
+    has_consented = ending.status in CONSENTED_ENDS
     assert (session.status, session.end_reason) == (ending.status, ending.reason)
     assert session.error_kind == ending.error_kind
     assert world.events[-1].kind == "ended"
@@ -302,8 +302,8 @@ def test_every_ending_is_recorded_with_its_reason_and_measured_figures(
     assert (session.memories_after, session.mass_after) == (count, mass)
     assert session.lease_token is None
     assert session.ended_at is not None
-    assert world.agent.last_refinement_at == (session.ended_at if after_loop else None)
-    assert len(world.journal()) == after_loop
+    assert world.agent.last_refinement_at == (session.ended_at if has_consented else None)
+    assert len(world.journal()) == has_consented
     assert session.tool_calls == sum(event.kind == "tool_call" for event in world.events) <= 60
     assert (session.llm_calls == len(world.model.requests) == 0) or ending.status != "skipped"
     db.session.rollback()

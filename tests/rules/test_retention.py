@@ -6,7 +6,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refine.rules.retention import counting_tokens, removable_tokens, removable_under_floor
+from refine.rules.retention import removable_tokens, removable_under_floor, retained_tokens
 
 masses = st.integers(0, 10_000_000)
 shares = st.integers(0, 10_000).map(lambda n: Decimal(n) / 10_000)
@@ -84,4 +84,4 @@ def test_a_larger_ledger_never_allows_less(one: int, other: int, threshold: Deci
 
 
 def test_growth_counts_nothing() -> None:
-    assert [counting_tokens(10, now) for now in (7, 10, 900)] == [7, 10, 10]
+    assert [retained_tokens(10, now) for now in (7, 10, 900)] == [7, 10, 10]

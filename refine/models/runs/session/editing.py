@@ -17,7 +17,7 @@ from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.session import RefinementSession
 from refine.models.runs.session.state import MAX_MUTATIONS
 from refine.rules.content import MAX_SUMMARY_CHARACTERS, bounded_text, known_tags, memory_content
-from refine.rules.retention import counting_tokens
+from refine.rules.retention import retained_tokens
 
 
 class EditRefused(Refused):
@@ -97,7 +97,7 @@ def update(
     change = Change(memory_id, memory.image(), memory.image_with(content))
     _edit(session, "update", [change], memory_id, at)
     entry = SessionEntry.of(session.id, [memory_id])[memory_id]
-    entry.counting_tokens = counting_tokens(entry.ceiling_tokens, memory.token_estimate)
+    entry.counting_tokens = retained_tokens(entry.ceiling_tokens, memory.token_estimate)
     SessionEntry.show(session.id, [memory])
     _count_mutation(session, "updated", 1, at)
     return memory
@@ -242,7 +242,7 @@ def _add_merge_entry(session: RefinementSession, result: AgentMemory, ceiling_to
             session_id=session.id,
             memory_id=result.id,
             ceiling_tokens=ceiling_tokens,
-            counting_tokens=counting_tokens(ceiling_tokens, result.token_estimate),
+            counting_tokens=retained_tokens(ceiling_tokens, result.token_estimate),
             shown_digest=result.state_digest,
             is_merge_result=True,
         )

@@ -17,7 +17,7 @@ from refine.models.runs.log import log_after_commit
 from refine.models.runs.run import LIVE
 from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.state import (
-    AFTER_LOOP,
+    CONSENTED_ENDS,
     ENDED,
     MAX_MUTATIONS,
     ROLLING_WINDOW,
@@ -229,7 +229,7 @@ class RefinementSession(SessionState, Base):
         self.status, self.end_reason, self.error_kind = status, reason, error_kind
         self.lease_token, self.ended_at = None, at
         self._measure_end(changes)
-        if status in AFTER_LOOP:
+        if status in CONSENTED_ENDS:
             self.agent.last_refinement_at = at
         record: dict[str, Any] = {
             "session_id": self.id,
@@ -241,7 +241,7 @@ class RefinementSession(SessionState, Base):
         if self.agent.is_erased:
             self.agent.record(_END_ACTION[status], **record)
         else:
-            if status in AFTER_LOOP:
+            if status in CONSENTED_ENDS:
                 changes = [*changes, self._end_note(reason, summary, journal, at)]
             sealed = {"summary": self.summary, "consent_reply": self.consent_reply}
             change_memories(
@@ -299,7 +299,7 @@ class RefinementSession(SessionState, Base):
     def last_of(cls, agent: Agent, *, before: datetime) -> "RefinementSession | None":
         """Return the agent's last session before that time in which it worked."""
         ran = select(cls).where(
-            cls.agent_id == agent.id, cls.status.in_(AFTER_LOOP), cls.created_at < before
+            cls.agent_id == agent.id, cls.status.in_(CONSENTED_ENDS), cls.created_at < before
         )
         return db.session.scalar(ran.order_by(cls.created_at.desc()).limit(1))
 
@@ -309,7 +309,9 @@ class RefinementSession(SessionState, Base):
         removed_duplicates = cls.status.in_(ENDED) & (cls.duplicates_removed > 0)
         return db.session.scalar(
             select(cls)
-            .where(cls.agent_id == agent.id, or_(cls.status.in_(AFTER_LOOP), removed_duplicates))
+            .where(
+                cls.agent_id == agent.id, or_(cls.status.in_(CONSENTED_ENDS), removed_duplicates)
+            )
             .order_by(cls.created_at.desc())
             .limit(1)
         )

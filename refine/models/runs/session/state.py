@@ -23,9 +23,9 @@ AUTOMATIC_TRIGGERS = ("weekly", "over_budget")
 EndStatus = Literal["completed", "rolled_back", "incomplete", "declined", "skipped", "failed"]
 ENDED = ("completed", "rolled_back", "incomplete", "declined", "skipped", "failed")
 # The ends of a session whose agent consented and worked.
-AFTER_LOOP = ("completed", "rolled_back", "incomplete")
+CONSENTED_ENDS = ("completed", "rolled_back", "incomplete")
 # The ends of a session whose agent was asked, and answered.
-ANSWERED = (*AFTER_LOOP, "declined")
+ANSWERED = (*CONSENTED_ENDS, "declined")
 
 # How an undo was requested.
 Channel = Literal["dashboard", "command line", "agent"]
