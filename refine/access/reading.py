@@ -1,8 +1,9 @@
-"""The one place through which content becomes readable by a human.
+"""The only module through which a human reads content.
 
 Each function checks the grant in the database, by the database's clock, writes the record of what
-is about to be seen, commits that, and only then returns a word. Where the record cannot be
-written, nothing is returned. What is returned are plain values, none of which can be read further.
+is about to be seen, commits that, and only then returns content. If the record cannot be written,
+nothing is returned. Only plain values are returned, through which nothing else can be loaded. Their
+fields are not named like sealed columns, so that a test can prove that no template reads those.
 """
 
 import uuid
@@ -41,20 +42,20 @@ class LiveGrant:
     agent_name: str
     expires_at: datetime
     seconds_left: int
-    purpose: str | None = field(repr=False)
+    purpose_text: str | None = field(repr=False)
 
 
 @dataclass(frozen=True)
 class GrantTexts:
-    """What a human wrote about their access; None where it was not, or cannot be unsealed."""
+    """What a reader wrote about their access; None if missing, or no longer decryptable."""
 
-    purpose: str | None = field(repr=False)
-    closing_note: str | None = field(repr=False)
+    purpose_text: str | None = field(repr=False)
+    note_text: str | None = field(repr=False)
 
 
 @dataclass(frozen=True)
 class ReadableMemory:
-    """A memory with what it says in ``text``."""
+    """A memory with its content in ``text``."""
 
     id: int
     memory_type: str
@@ -73,7 +74,7 @@ class ReadableMemory:
 
 @dataclass(frozen=True)
 class Found:
-    """A page of what a search found, how much it found in all, and where the next page begins."""
+    """A page of search results, how many there are in all, and its last id if there are more."""
 
     memories: list[ReadableMemory]
     count: int
@@ -82,7 +83,7 @@ class Found:
 
 @dataclass(frozen=True)
 class ReadableChange:
-    """What a record did to the words of one memory; of a merge, its sources against its result."""
+    """How a record changed the text of one memory; for a merge, from sources to result."""
 
     memory_id: int
     source_ids: tuple[int, ...]
@@ -99,13 +100,13 @@ class ReadableRecord:
 
 @dataclass(frozen=True)
 class ReadableSession:
-    """What the agent said in a session: to the question for consent, and at the end."""
+    """What the agent said in a session: to the consent question, and at the end."""
 
-    consent_reply: str | None = field(repr=False)
-    summary: str | None = field(repr=False)
+    consent_text: str | None = field(repr=False)
+    summary_text: str | None = field(repr=False)
 
 
-# -- what a human wrote, for whom it is about -----------------------------------------------------
+# -- what readers wrote about their access --------------------------------------------------------
 
 
 def live_grants(user: User) -> list[LiveGrant]:
@@ -116,7 +117,7 @@ def live_grants(user: User) -> list[LiveGrant]:
         .options(contains_eager(AccessGrant.agent), undefer(AccessGrant.sealed_purpose))
         .where(AccessGrant.user_id == user.id, AccessGrant.lets_read)
         .order_by(AccessGrant.expires_at)
-        # a grant that was loaded a moment ago may have been given since
+        # a request that was loaded a moment ago may have been granted since
         .execution_options(populate_existing=True)
     ).all()
     return [_live(grant, now) for grant, now in rows]
@@ -155,7 +156,7 @@ def search(
     rows: int,
     after_id: int | None = None,
 ) -> Found:
-    """Return a page of the memories ``among`` that say ``text``, whatever its case.
+    """Return a page of the memories ``among`` that contain ``text``, whatever the case.
 
     ``after_id`` is the last memory of the page before. InvalidValue beyond 1 to 200 characters.
     """
@@ -165,7 +166,7 @@ def search(
     hits = [memory for memory in all_of if wanted in memory.content.casefold()]
     order = {memory.id: number for number, memory in enumerate(all_of)}
     if after_id is not None and after_id not in order:
-        raise InvalidValue("search: this page of it does not exist; begin with the first")
+        raise InvalidValue("search: this page of the results does not exist; start with the first")
     start = order[after_id] + 1 if after_id is not None else 0
     later = [memory for memory in hits if order[memory.id] >= start]
     shown = [_open(memory) for memory in later[:rows]]
@@ -226,12 +227,12 @@ def _memories_of(held: AccessGrant, ids: Sequence[int]) -> Iterable[AgentMemory]
 def _of_agent(held: AccessGrant, model: type[Kept], id_: object) -> Kept:
     found = db.session.get(model, id_)
     if found is None or found.agent_id != held.agent_id:
-        raise NoAccess("this is not one of the agent's")
+        raise NoAccess("this does not belong to the agent")
     return found
 
 
 def _seen(held: AccessGrant, what: What, shown: T, **record: Any) -> T:
-    """Write down what is about to be seen, for good; only then let go of it."""
+    """Commit the record of what will be shown, then return it."""
     held.record("viewed", user=held.user, at=database_now(), what=what, **record)
     db.session.commit()
     return shown
@@ -270,7 +271,7 @@ def _live(grant: AccessGrant, now: datetime) -> LiveGrant:
         agent_name=grant.agent.name,
         expires_at=grant.expires_at,
         seconds_left=max(0, int((grant.expires_at - now).total_seconds())),
-        purpose=_unsealed(lambda: grant.purpose),
+        purpose_text=_unsealed(lambda: grant.purpose),
     )
 
 

@@ -298,7 +298,7 @@ def test_the_searched_text_is_sealed(world: World) -> None:
 def test_a_page_of_a_search_that_does_not_exist_is_refused(world: World) -> None:
     grant = world.grant()
 
-    with pytest.raises(InvalidValue, match="begin with the first"):
+    with pytest.raises(InvalidValue, match="start with the first"):
         reading.search(grant.id, world.reader, "wall", among(world), rows=2, after_id=-1)
 
 
@@ -384,10 +384,10 @@ def test_another_agents_record_or_session_is_not_opened(world: World) -> None:
     record = factories.records(other)[-1]
     grant = world.grant()
 
-    with pytest.raises(NoAccess, match="not one of the agent's"):
+    with pytest.raises(NoAccess, match="does not belong to the agent"):
         reading.read_record(grant.id, world.reader, record.id)
     db.session.rollback()
-    with pytest.raises(NoAccess, match="not one of the agent's"):
+    with pytest.raises(NoAccess, match="does not belong to the agent"):
         reading.session(grant.id, world.reader, session.id)
 
     assert world.records("memory_access_viewed") == []
@@ -399,9 +399,9 @@ def test_a_session_shows_the_agents_words(world: World) -> None:
 
     opened = reading.session(grant.id, world.reader, session.id)
 
-    assert opened.consent_reply == "YES, tidy the wall"
-    assert opened.summary is not None
-    assert opened.summary.endswith("the wall is tidy")
+    assert opened.consent_text == "YES, tidy the wall"
+    assert opened.summary_text is not None
+    assert opened.summary_text.endswith("the wall is tidy")
 
 
 def test_prompts_are_shown_by_name_the_unset_as_none(world: World) -> None:
@@ -429,7 +429,7 @@ def test_of_the_users_own_grants_those_that_live_are_told(world: World) -> None:
     (live,) = reading.live_grants(world.reader)
 
     assert (live.id, live.agent_id, live.agent_name) == (grant.id, world.agent.id, "Ada")
-    assert live.purpose == "to see why it declined"
+    assert live.purpose_text == "to see why it declined"
     assert live.expires_at == grant.expires_at
     assert 29 * 60 < live.seconds_left <= 30 * 60
 
@@ -462,8 +462,8 @@ def test_words_that_cannot_be_unsealed_are_left_out(world: World) -> None:
 
     (live,) = reading.live_grants(world.reader)
 
-    assert live.purpose is None
-    assert reading.texts_of(grant).purpose is None
+    assert live.purpose_text is None
+    assert reading.texts_of(grant).purpose_text is None
 
 
 def test_the_users_purpose_and_closing_note_are_shown(world: World) -> None:
@@ -473,7 +473,7 @@ def test_the_users_purpose_and_closing_note_are_shown(world: World) -> None:
 
     texts = reading.texts_of(grant)
 
-    assert (texts.purpose, texts.closing_note) == (
+    assert (texts.purpose_text, texts.note_text) == (
         "to see why it declined",
         "it had merged two greetings",
     )
