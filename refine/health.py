@@ -68,9 +68,7 @@ def schedule_check() -> Check:
     late = select(func.count()).where(Account.has_late_slot(clock.now()))
     following = select(func.min(Account.next_due_at)).where(Account.paused.is_(False))
     if count := db.session.scalar(late):
-        return Check(
-            "schedule", f"{plural(count, 'account')} with a slot that has passed; see the clock"
-        )
+        return Check("schedule", f"{plural(count, 'account')} with a missed slot; check the clock")
     due_at = db.session.scalar(following)
     if due_at is None:
         return Check("schedule", None, "no account has a slot to come")

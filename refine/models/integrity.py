@@ -37,7 +37,7 @@ class Verified:
 def verify_all() -> Iterator[Verified]:
     """Verify chain after chain, then the agents that have none.
 
-    Sees the database as of one instant, unless a transaction is open already.
+    Reads one snapshot of the database, unless a transaction is open already.
     """
     if not db.session().in_transaction():
         db.session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
@@ -57,7 +57,7 @@ def verify_agent(agent: Agent) -> Verified:
 
 
 def stamp(verified: Verified) -> None:
-    """Note on a chain without a problem how far it verified."""
+    """Store how far a chain without a problem was verified."""
     if verified.chain_id is not None and verified.problem is None:
         mark_verified(verified.chain_id, verified.records, clock.now())
 
@@ -94,7 +94,7 @@ def _verify_memories(agent: Agent, digests: Digests) -> int:
                 raise ChainBroken(f"memory {memory.id} was changed outside the application")
             recorded = digests.pop(memory.id, None)
             if recorded is not None and recorded != memory.state_digest:
-                raise ChainBroken(f"memory {memory.id} is not as its last record left it")
+                raise ChainBroken(f"memory {memory.id} does not match its last record")
     if digests:
         raise ChainBroken(f"memory {min(digests)} has records, but is gone")
     return checked

@@ -37,7 +37,7 @@ Observer = Callable[["Event"], None]
 
 @dataclass(frozen=True)
 class Event:
-    """Something that just happened in a session, for whoever watches; never content."""
+    """Something that just happened in a session, for an observer; never content."""
 
     kind: str
     session: RefinementSession
@@ -45,7 +45,7 @@ class Event:
 
 
 def _ignore(_event: Event) -> None:
-    """Watch nothing."""
+    """Observe nothing."""
 
 
 def refine(
@@ -209,14 +209,14 @@ class SessionWorker(RunWorker[RefinementSession]):
         return RunEnded("incomplete", failure.reason)
 
     def _report(self, kind: str, **facts: Any) -> None:
-        """Notify the observer; one that fails is told nothing more, and stops no session."""
+        """Notify the observer; one that raises is dropped, and the session continues."""
         try:
             self._observe(Event(kind, self._run, facts))
         except BaseTimeoutException:
             raise
         except (Exception, SystemExit) as fault:  # rich exits where its pipe is closed
             _log.warning(
-                "a watcher failed", session_id=str(self._run_id), fault=type(fault).__name__
+                "an observer failed", session_id=str(self._run_id), fault=type(fault).__name__
             )
             self._observe = _ignore
         db.session.commit()

@@ -58,9 +58,10 @@ class LedgerExcerpt:
 
 
 def room_for_ledger(context_tokens: int, agent: Agent) -> int:
-    """Return how many tokens of a model's context the ledger may take, at the worst.
+    """Return how many tokens of a model's context the ledger may take.
 
-    Half of what the agent's prompts, its journal and the answer leave; the rest is for the turns.
+    A worst-case estimate: what the agent's prompts, its journal and the answer leave is split in
+    half, for the ledger and for the turns.
     """
     own = [agent.effective_system_prompt, agent.effective_refinement_prompt]
     own += _journal(agent, clock.now())
@@ -131,7 +132,7 @@ def _rotated(memories: Any, after_id: int | None) -> list[AgentMemory]:
 
 
 def _journal(agent: Agent, at: datetime) -> list[str]:
-    """The journal of the last week, one entry a line."""
+    """The journal of the last week, one entry per line."""
     return [
         as_line(_journal_entry(memory)) for memory in db.session.scalars(agent.ledger.journal(at))
     ]

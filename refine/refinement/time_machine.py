@@ -55,11 +55,14 @@ class UndoConflict(Refused):
         by_memory: dict[int, list[str]] = {}
         for obstacle in obstacles:
             by_memory.setdefault(obstacle.memory_id, []).append(str(obstacle))
-        said = [f"memory #{id_} by {', '.join(them)}" for id_, them in sorted(by_memory.items())]
-        said += [f"memory #{id_} outside the application" for id_ in sorted(unexplained)]
+        said = [f"#{id_} by {', '.join(them)}" for id_, them in sorted(by_memory.items())]
+        said += [f"#{id_} outside the application" for id_ in sorted(unexplained)]
         is_wider_possible = not unexplained and not and_after
         wider = "; you can undo this session and everything after it" if is_wider_possible else ""
-        super().__init__(f"nothing was undone: changed since the session: {'; '.join(said)}{wider}")
+        super().__init__(
+            "nothing was undone, because these memories were changed after the session: "
+            f"{'; '.join(said)}{wider}"
+        )
 
 
 @dataclass(frozen=True)
@@ -170,9 +173,11 @@ def _planned(session: RefinementSession, and_after: bool, at: datetime) -> Undo:
     if session.undone_at is not None:
         return Undo(session, [], _effect(agent, []), is_done=True)
     if session.is_live:
-        raise Refused(f"the session is {session.status}; it can be undone when it has ended")
+        raise Refused(f"the session is {session.status}; it can be undone once it has ended")
     if (live := RefinementSession.live_of(agent)) is not None:
-        raise Refused(f"session {live.id} of this agent is {live.status}; undo when it has ended")
+        raise Refused(
+            f"session {live.id} of this agent is {live.status}; wait until it has ended, then undo"
+        )
     since = _still_in_force(_records_since(session))
     ours = [record for record in since if and_after or record.session_id == session.id]
     reversal = _Reversal(agent, ours)

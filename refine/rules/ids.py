@@ -33,7 +33,7 @@ def parse_ids(value: object) -> list[int]:
     if not parts:
         raise InvalidValue(f"no memory id given; {_EXPECTED}")
     if len(parts) > MAX_IDS:
-        raise InvalidValue(f"too many memory ids; at most {MAX_IDS} a call")
+        raise InvalidValue(f"too many memory ids; at most {MAX_IDS:,} per call")
     return list(dict.fromkeys(_parse_id(part) for part in parts))
 
 
@@ -41,7 +41,7 @@ def parse_single_id(value: object) -> int:
     """Return the only id in ``value``; InvalidValue if there are several."""
     ids = parse_ids(value)
     if len(ids) != 1:
-        raise InvalidValue("one memory a call: id takes a single memory id")
+        raise InvalidValue("id takes a single memory id")
     return ids[0]
 
 

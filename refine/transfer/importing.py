@@ -26,7 +26,7 @@ Read = Callable[[], Iterable[Row]]
 
 
 def check(read: Read, *, memory_type: str = "core") -> Report:
-    """Return how many rows could be imported, into any agent: nobody's memories are compared."""
+    """Return how many rows could be imported, without comparing them with an agent's memories."""
     report = Report()
     for pieces in good_rows(read(), memory_type, report):
         for piece in pieces:
@@ -65,8 +65,8 @@ def import_memories(
         progress()
     if user is not None and report.added and not dry_run:
         agent.ledger.add_journal_note(
-            f"{user.email} brought {memories(report.added.total())} into my memory, from a file of "
-            f"the format {source}."
+            f"{user.email} imported {memories(report.added.total())} into my memory, from a file "
+            f"in {source} format."
         )
         db.session.commit()
     return report

@@ -41,7 +41,7 @@ class Piece:
         return id_ if self.parts == 1 else f"{id_}.{self.part}"
 
     def extra_fields(self, source_id: str) -> str | None:
-        """Return the row's other fields as JSON; a part also says which part of what it is."""
+        """Return the row's other fields as JSON; a part adds its number and the id of the whole."""
         if self.parts == 1:
             return self.row.extra
         part_of = source_id.removesuffix(f".{self.part}")

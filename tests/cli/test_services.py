@@ -238,7 +238,7 @@ def session_waits_for_long(agent: Agent) -> None:
         (never_ticked, "clock", "it never ticked; start `refine clock`"),
         (ticked_long_ago, "clock", "its last tick was 6 minutes ago; start `refine clock`"),
         (ticked_in_the_future, "clock", "its last tick is in the future; set the clocks of the"),
-        (slot_was_missed, "schedule", "1 account with a slot that has passed; see the clock"),
+        (slot_was_missed, "schedule", "1 account with a missed slot; check the clock"),
         (session_waits_in_vain, "queue", "0 workers, 1 session waiting: start `refine worker`"),
         (
             session_waits_for_long,

@@ -124,8 +124,8 @@ def test_a_conflict_names_the_record_and_the_wider_undo_resolves_it(
         line = problem(run("undo", session.id, *option))
 
         assert line.startswith(
-            f"nothing was undone: changed since the session: memory #{canary(ledger).id} "
-            f"by record {record.sequence} (memory_restored, "
+            "nothing was undone, because these memories were changed after the session: "
+            f"#{canary(ledger).id} by record {record.sequence} (memory_restored, "
         )
         assert line.endswith("; you can undo this session and everything after it")
         assert sql.snapshot() == before, option
@@ -143,7 +143,8 @@ def test_undo_reports_tampering(ledger: Agent, session: RefinementSession, run: 
     lines = [problem(run("undo", session.id, *options)) for options in ((), ("--and-after",))]
 
     assert lines == [
-        f"nothing was undone: changed since the session: memory #{id_} outside the application"
+        "nothing was undone, because these memories were changed after the session: "
+        f"#{id_} outside the application"
     ] * len(lines)
 
 
@@ -158,8 +159,11 @@ def test_undo_is_refused_during_a_live_session(
         its_own = problem(run("undo", live.id, *option))
         another = problem(run("undo", session.id, *option))
 
-        assert its_own == "the session is queued; it can be undone when it has ended"
-        assert another == f"session {live.id} of this agent is queued; undo when it has ended"
+        assert its_own == "the session is queued; it can be undone once it has ended"
+        assert (
+            another
+            == f"session {live.id} of this agent is queued; wait until it has ended, then undo"
+        )
         assert sql.snapshot() == before, option
 
 

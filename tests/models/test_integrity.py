@@ -276,7 +276,7 @@ def test_a_row_that_was_brought_back_from_an_earlier_day_is_found(agent):
         "DROP TABLE earlier",
     )
 
-    assert problems() == [f"memory {id_} is not as its last record left it"]
+    assert problems() == [f"memory {id_} does not match its last record"]
 
 
 def test_memories_that_exchanged_all_but_their_ids_are_found(agent):

@@ -475,7 +475,8 @@ def test_overlapping_sessions_are_undone_in_reverse_order_only(agent: Agent) -> 
     assert (obstacle.sequence, obstacle.action) == (edit.sequence, "memory_refinement_update")
     assert (obstacle.at, found.unexplained) == (edit.created_at, set())
     assert str(found) == (
-        f"nothing was undone: changed since the session: memory #{id_} by record "
+        "nothing was undone, because these memories were changed after the session: "
+        f"#{id_} by record "
         f"{edit.sequence} (memory_refinement_update, {edit.created_at:%Y-%m-%d %H:%M} UTC); "
         "you can undo this session and everything after it"
     )
@@ -532,8 +533,8 @@ def test_a_conflict_names_every_memory_and_record_in_the_way(agent: Agent) -> No
         (ids[1], "memory_restored"),
         (ids[4], "memory_constitutional_toggle"),
     ]
-    assert f"memory #{ids[1]} by record" in str(found)
-    assert f"; memory #{ids[4]} by record" in str(found)
+    assert f": #{ids[1]} by record" in str(found)
+    assert f"; #{ids[4]} by record" in str(found)
     # a change without a record: undoing everything after would not help, and is not offered
     memory(ids[3]).tags = ["voice"]
     assert str(conflict(earlier)).endswith(f"memory #{ids[3]} outside the application")
@@ -669,8 +670,8 @@ def test_an_unrecorded_change_of_any_field_of_the_state_is_a_conflict(
                 time_machine.undo(session, through="dashboard")
             assert (error.value.obstacles, error.value.unexplained) == ([], {id_})
             assert str(error.value) == (
-                "nothing was undone: changed since the session: "
-                f"memory #{id_} outside the application"
+                "nothing was undone, because these memories were changed after the session: "
+                f"#{id_} outside the application"
             )
         db.session.rollback()
 
@@ -859,10 +860,10 @@ def test_nothing_is_undone_during_a_live_session(agent: Agent) -> None:
             live.claim()
         for and_after in (False, True):
             assert refused(live, and_after=and_after) == (
-                f"the session is {status}; it can be undone when it has ended"
+                f"the session is {status}; it can be undone once it has ended"
             )
             assert refused(ended, and_after=and_after) == (
-                f"session {live.id} of this agent is {status}; undo when it has ended"
+                f"session {live.id} of this agent is {status}; wait until it has ended, then undo"
             )
 
 

@@ -80,7 +80,7 @@ def test_a_single_id_is_exactly_one() -> None:
     one = [7, "7", "#7", [7], ["#7"], "7, 7"]
 
     assert [written for written in one if parse_single_id(written) != 7] == []
-    assert not_refused(parse_single_id, ["7, 9", [7, 9]], "one memory a call") == []
+    assert not_refused(parse_single_id, ["7, 9", [7, 9]], "id takes a single memory id") == []
 
 
 def test_refuses_more_than_a_thousand_ids() -> None:

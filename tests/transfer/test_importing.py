@@ -185,7 +185,7 @@ class TestJournalNote:
         *_, told = all_of(owner)
         assert told.memory_type == "journal"
         assert told.content == (
-            f"{user.email} brought 600 memories into my memory, from a file of the format mem0."
+            f"{user.email} imported 600 memories into my memory, from a file in mem0 format."
         )
         assert [record.action for record in factories.records(owner)][-2:] == [
             "memory_imported",

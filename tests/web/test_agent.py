@@ -148,7 +148,7 @@ def test_a_live_session_replaces_the_button_for_a_new_one(dashboard: Browser, ag
 
     page = page_of(dashboard, agent)
 
-    assert "Watch the live session" in page
+    assert "Watch the session" in page
     assert f"/sessions/{live.id}" in links_of(page)
     assert f"/agents/{agent.id}/sessions" not in actions_of(page)
 

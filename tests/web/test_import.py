@@ -160,7 +160,7 @@ class TestAnImport:
         assert [record.data["added"] for record in imports(agent)] == [500, 200]
         assert {record.user_id for record in imports(agent)} == {admin.id}
         assert kept(agent, "journal") == [
-            f"{admin.email} brought 700 memories into my memory, from a file of the format mem0."
+            f"{admin.email} imported 700 memories into my memory, from a file in mem0 format."
         ]
 
     def test_adds_nothing_when_repeated_but_is_recorded(

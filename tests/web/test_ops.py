@@ -80,7 +80,7 @@ def test_a_missed_slot_is_reported(site_admins: Browser, account: Account) -> No
     account.next_due_at = clock.now() - timedelta(hours=2)
     db.session.commit()
 
-    assert "schedule ✗ 1 account with a slot that has passed" in said(site_admins)
+    assert "schedule ✗ 1 account with a missed slot" in said(site_admins)
 
 
 def test_sessions_waiting_without_a_worker_are_reported(

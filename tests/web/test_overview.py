@@ -271,7 +271,7 @@ def month(account: Account) -> None:
 def test_the_sessions_of_the_month_are_summed(dashboard: Browser, month: None) -> None:
     words = said(dashboard)
 
-    assert "Sessions 4 Tokens saved 0 Cost $0.5000 Declined 1 Failed 2 Lost workers 1" in words
+    assert "Sessions 4 Tokens removed 0 Cost $0.5000 Declined 1 Failed 2 Lost workers 1" in words
 
 
 def test_memory_tasks_are_counted_and_cost(
@@ -326,7 +326,7 @@ def test_restored_tokens_do_not_count_as_saved(dashboard: Browser, account: Acco
     ended(agent, "completed", **saved, undone_at=clock.now())
     db.session.commit()
 
-    assert "Sessions 2 Tokens saved 30" in said(dashboard)
+    assert "Sessions 2 Tokens removed 30" in said(dashboard)
 
 
 # -- whose -----------------------------------------------------------------------------------------

@@ -303,7 +303,7 @@ def test_a_change_without_a_record_is_found_although_the_row_is_sound(remembered
             setattr(remembered, field, value)
             db.session.flush()
             found = verify_agent(remembered.agent).problem
-            assert found == f"memory {remembered.id} is not as its last record left it"
+            assert found == f"memory {remembered.id} does not match its last record"
 
 
 def test_fields_outside_the_state_may_change_without_a_record(remembered):

@@ -195,7 +195,7 @@ def test_an_agent_that_declined_ten_times_is_left_alone_for_a_day(
     request(agent, factories.user(account=agent.account))
     grants += decline(agent, 1)
 
-    with pytest.raises(Refused, match="Ada said no 10 times within a day; leave it alone"):
+    with pytest.raises(Refused, match="Ada has declined 10 times in 24 hours and cannot be asked"):
         request(agent, reader)
     assert grants[0].ended_at is not None
     grants[0].ended_at -= timedelta(hours=25)
