@@ -17,15 +17,15 @@ from refine.settings import Settings
 
 ASKING_SECONDS = 240
 
-# Stands in the preview for what was not chosen yet.
+# Placeholder in the preview for what is not chosen yet.
 NOT_CHOSEN = "…"
 
 
 def question(agent: Agent, user: User, terms: AccessTerms) -> str:
     """Return what the agent is asked, word for word.
 
-    Everything that comes from a human stands in one line of JSON, so that it cannot pose as
-    anything else.
+    Everything that comes from a human is in one line of JSON, so that it cannot pose as anything
+    else.
     """
     return prompts.render(
         "access",

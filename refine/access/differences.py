@@ -1,4 +1,4 @@
-"""What an edit did to the words: a difference, word by word."""
+"""How an edit changed a text, word by word."""
 
 import re
 from difflib import SequenceMatcher
@@ -9,7 +9,7 @@ Kind = Literal["same", "gone", "new"]
 # A word with the white space behind it, so that the parts put together are the text.
 _WORD = re.compile(r"\S+\s*|\s+")
 
-# Comparing every word with every other takes its time.
+# Comparing every word with every other is slow.
 _LONG_WORDS = 4_000
 
 
@@ -23,7 +23,7 @@ class Part(NamedTuple):
 def word_difference(before: str | None, after: str | None) -> list[Part]:
     """Return the words of both texts in one row: those that stayed, those gone, those new.
 
-    A text that is None was not there: all of the other's words are new, or gone.
+    A text that is None did not exist: all of the other's words are new, or gone.
     """
     old, new = _WORD.findall(before or ""), _WORD.findall(after or "")
     # white space at the end of a word is no difference; in long texts, neither is every "the"

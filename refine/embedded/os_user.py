@@ -1,4 +1,4 @@
-"""The operating system user that PostgreSQL runs as if we are root, which it refuses to be."""
+"""The OS user for PostgreSQL when we are root: it refuses to run as root."""
 
 import os
 import pwd

@@ -1,1 +1,1 @@
-"""Thin RQ jobs: they take an id and call a verb. RQ and Redis are never the record."""
+"""Thin RQ jobs: they take an id and call one method. RQ and Redis are never the source of truth."""

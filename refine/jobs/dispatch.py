@@ -1,8 +1,8 @@
-"""Handing waiting runs to the workers: all that somebody asked for, and a few of the others.
+"""Dispatching waiting runs to the workers: all requested ones, and as many automatic ones as fit.
 
-The database says what waits, Redis only passes it on. So that a sweep of a thousand agents keeps
-nobody waiting, one of several workers is left free of automatic runs; each that ends makes room for
-the next. Memory tasks come after the sessions.
+The database knows what waits; Redis only passes it on. One of several workers stays free of
+automatic runs, so that nobody waits for a sweep of a thousand agents; each run that ends makes room
+for the next. Memory tasks come after the sessions.
 """
 
 from collections.abc import Sequence
@@ -23,14 +23,14 @@ from refine.models.runs.task import scheduling as task_scheduling
 # A worker takes a job from Redis a moment before it claims the run in the database.
 _CLAIMED_WITHIN = timedelta(seconds=30)
 
-# One dispatcher at a time, so that two do not fill the same room.
+# One dispatcher at a time, so that two do not fill the same places.
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtext('refine.dispatch'))")
 
 
 def dispatch(at: datetime | None = None) -> int:
-    """Hand over what may be handed over now, and commit; return how many runs.
+    """Dispatch what may be dispatched now, and commit; return how many runs.
 
-    Raises Unreachable if Redis is away: everything stays queued and nothing is lost.
+    Raises Unreachable if Redis is down: everything stays queued and nothing is lost.
     """
     at = at or clock.now()
     with redis_connection() as connection:
@@ -61,7 +61,7 @@ def dispatch_if_possible() -> None:
 
 
 def _take_back_lost(connection: Redis, at: datetime) -> None:
-    """Hand over again what Redis lost, or a worker that died with the job in its hands."""
+    """Have runs dispatched again that Redis lost, or whose worker died before the claim."""
     in_redis = [id_ for name in RUN_QUEUES for id_ in queue(name, connection).job_ids]
     for kind in RUN_JOBS:
         db.session.execute(

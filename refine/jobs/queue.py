@@ -1,4 +1,4 @@
-"""The queues: Redis carries ids and nothing else, and is never the record."""
+"""The queues: Redis carries only ids, and is never the source of truth."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +30,7 @@ RUN_QUEUES = (REQUESTED, AUTOMATIC, MEMORY_TASKS)
 GRACE_SECONDS = 120
 FAILURE_TTL_SECONDS = 3_600
 
-# A worker's heart beats in Redis at least every 45 seconds.
+# Workers send a heartbeat to Redis at least every 45 seconds.
 _WORKER_IS_GONE_AFTER = timedelta(seconds=60)
 
 
@@ -98,7 +98,7 @@ def live_workers(connection: Redis) -> int:
 def enqueue(run: Run, connection: Redis) -> None:
     """Push the id of a committed run to the workers.
 
-    Twice does no harm: the run is claimed once, and the second job finds it so.
+    Enqueuing twice is harmless: the second job finds nothing to claim.
     """
     job = RUN_JOBS[type(run)]
     seconds = ASKING_SECONDS if isinstance(run, AccessGrant) else settings.current().max_seconds

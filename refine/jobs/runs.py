@@ -1,4 +1,4 @@
-"""The jobs that work on runs, and the verbs that request one now and have it worked on later."""
+"""The jobs that work on runs, and the functions that queue a run and dispatch it."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ from refine.remembering.worker import run_task
 
 
 class RunFault(Exception):
-    """A fault in Refine ended a run; the message holds its id and the fault's class alone."""
+    """A fault in Refine ended a run; the message holds only its id and the fault's class."""
 
 
 def refine_session(session_id: str) -> None:
@@ -98,8 +98,8 @@ def sweep(
     """Queue a session for every agent that needs one; yield each agent and the outcome in words.
 
     For all accounts, or one; ``user`` is who asked for it in the dashboard. One agent's failure
-    touches no other. Cool-downs do not apply: a sweep by hand asks every agent that is due. Raises
-    Unreachable at the end if Redis is away; what was queued stays queued.
+    touches no other. Cool-downs do not apply. Raises Unreachable at the end if Redis is down; what
+    was queued stays queued.
     """
     agents = select(Agent.id).order_by(Agent.id)
     if account is not None:

@@ -49,7 +49,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass
 class TickResult:
-    """How many things one tick did of each kind; ``faults``: how many failed."""
+    """What one tick did, in counts; ``faults``: how much of it failed."""
 
     lost: int = 0
     access_ended: int = 0
@@ -65,7 +65,7 @@ class TickResult:
 
 @dataclass
 class BatchProgress:
-    """How far the agents of a query were served: all of them, or up to an id; which failed."""
+    """How far a query's agents were served: all, or up to ``after_id``; and which failed."""
 
     is_complete: bool = False
     after_id: int = 0
@@ -80,7 +80,7 @@ def tick() -> None:
 def run_tick(at: datetime | None = None) -> TickResult:
     """Do everything that is due at ``at``, committing every step; return what was done.
 
-    A step that fails is logged, and stops no other step.
+    A step that fails is logged, and the others still run.
     """
     running = _Tick(at or clock.now())
     for step in (
@@ -122,7 +122,7 @@ class _Tick:
         self._each(task_scheduling.lapsed(self.at), self._end_lapsed_tasks)
 
     def end_access(self) -> None:
-        """End the grants and requests for access whose time is over."""
+        """End expired grants and lapsed requests for access."""
         failed: list[uuid.UUID] = []
         while time.monotonic() < self._deadline:
             due = AccessGrant.next_overdue(except_for=failed)
@@ -150,7 +150,7 @@ class _Tick:
         self._each(scheduling.failed_last(self.at), self._retry)
 
     def check_budgets(self) -> None:
-        """Every hour, queue agents over their budget that have cooled down."""
+        """Every hour, queue sessions for agents over their budget that need not wait."""
         after_id = ClockMark.begin("budget_check", every=BUDGET_CHECK_EVERY, at=self.at)
         db.session.commit()
         if after_id is not None:
@@ -159,7 +159,7 @@ class _Tick:
             ClockMark.reached("budget_check", None if served.is_complete else served.after_id)
 
     def delete_expired_keys(self) -> None:
-        """Delete idempotency keys whose day is over."""
+        """Delete idempotency keys older than a day."""
         self.done.keys_deleted += IdempotencyKey.delete_expired(self.at)
 
     def queue_reflections(self) -> None:
@@ -191,7 +191,7 @@ class _Tick:
         self.done.reflections += 1
 
     def _serve_slot(self, account: Account) -> None:
-        """Serve a slot; it is over when nothing is owed any more. Live sessions are waited for."""
+        """Serve a slot, and close it once no agent is still due; live sessions keep it open."""
         slot_at = account.slot_to_serve(self.at)
         owed = scheduling.due_for_slot(account, slot_at)
         free = owed.where(~scheduling.has_live_session())
@@ -219,12 +219,12 @@ class _Tick:
             self.done.retried += 1
 
     def _ask_over_budget(self, agent: Agent) -> None:
-        cools_down = scheduling.must_wait(agent, self.at)
-        if not cools_down and scheduling.automatic_skip_reason(agent, self.at) is None:
+        must_wait = scheduling.must_wait(agent, self.at)
+        if not must_wait and scheduling.automatic_skip_reason(agent, self.at) is None:
             RefinementSession.queue(agent, "over_budget", at=self.at)
             self.done.queued += 1
 
-    # -- going through them -----------------------------------------------------------------------
+    # -- running the steps ------------------------------------------------------------------------
 
     def take(self, step: Callable[[], None]) -> None:
         """Take one step, within its time limit."""

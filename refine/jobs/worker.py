@@ -1,4 +1,4 @@
-"""The worker process: the application is loaded before the fork, connections are not."""
+"""The worker process: it loads the application before it forks; each job opens connections."""
 
 import gc
 import os
@@ -50,7 +50,7 @@ _RUN_TYPE_BY_JOB = {job.function: kind for kind, job in RUN_JOBS.items()}
 
 
 class GracefulWorker(BaseWorker):
-    """A worker that stops when it is asked to, and not because Redis is away."""
+    """A worker that stops when it is asked to, and not because Redis is down."""
 
     stop_requested = False
     max_connection_wait_time = 5.0
@@ -86,7 +86,7 @@ class RefineWorker(GracefulWorker, Worker):
             self._stop_job_later()
 
     def monitor_work_horse(self, job: Job, queue: Queue) -> None:
-        """Wait for the job, even while Redis is away: a run needs nothing from it."""
+        """Wait for the job, even while Redis is down: a run needs nothing from it."""
         while True:
             try:
                 super().monitor_work_horse(job, queue)
@@ -131,9 +131,9 @@ def work(*, burst: bool = False) -> None:
 def keep_working(kind: type[GracefulWorker], queues: Iterable[str], *, burst: bool = False) -> None:
     """Work on these queues until asked to stop; with ``burst``, until they are empty.
 
-    RQ's worker waits for Redis if that goes away while it listens, but gives up if it goes away in
-    a heartbeat, or is slow: then another worker replaces it, as often as that takes. Unreachable if
-    there is no Redis to begin with.
+    RQ's worker survives losing Redis while it listens, but not during a heartbeat, nor a slow
+    Redis. A new worker then takes its place, as often as needed. Unreachable if Redis is down at
+    the start.
     """
     worker: GracefulWorker | None = None
     while worker is None or not (burst or worker.stop_requested):

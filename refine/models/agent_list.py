@@ -105,7 +105,7 @@ def count_in_states(account_ids: Select[int], *states: State) -> Select[*tuple[A
 
 
 def is_in(state: State) -> ColumnElement[bool]:
-    """Return the condition of ``listed_agents`` for a state."""
+    """Return the SQL condition that a row of ``listed_agents`` is in this state."""
     conditions: dict[State, ColumnElement[bool]] = {
         "over_budget": (_kept.c.tokens > Agent.core_token_budget) & Agent.active,
         "running": _last.c.status.in_(LIVE),
@@ -120,7 +120,7 @@ def is_in(state: State) -> ColumnElement[bool]:
 
 
 def name_or_model_contains(text: str) -> ColumnElement[bool]:
-    """Return the condition that name or model contains ``text``, whatever the case."""
+    """Return the SQL condition that name or model contains ``text``, whatever the case."""
     return Agent.name.icontains(text, autoescape=True) | Agent.model_id.icontains(
         text, autoescape=True
     )

@@ -1,4 +1,4 @@
-"""What the model reads in a memory task: a conversation for each part, one entry a line.
+"""What the model reads in a memory task: a conversation for each part, one entry per line.
 
     system      the agent's own system prompt
     user        the lines, as data; the rules; the agent's own prompt
@@ -47,7 +47,8 @@ def lines_of(task: MemoryTask) -> list[str]:
 def parts_of(lines: list[str], task: MemoryTask, context_tokens: int) -> list[list[str]] | None:
     """Return the lines in parts that fit a context of this size; None if one line is too long.
 
-    Estimated at the worst; half of what prompts and answer leave is for the turns.
+    A worst-case estimate: what prompts and answer leave is split in half, for the lines and for the
+    turns.
     """
     agent = task.agent
     wording = WORDINGS[task.kind]

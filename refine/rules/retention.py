@@ -9,7 +9,7 @@ from decimal import ROUND_CEILING, Decimal
 
 
 def retained_tokens(ceiling_tokens: int, tokens_now: int) -> int:
-    """Return the tokens that a kept memory counts: those it has, at most its ceiling."""
+    """Return a memory's present tokens, capped at its ceiling."""
     return min(ceiling_tokens, tokens_now)
 
 
@@ -29,8 +29,8 @@ def removable_tokens(
 def removable_under_floor(mass: int, rolling_floor: Decimal, removed_recently: int) -> int:
     """Return how many tokens the floor against slow erosion allows to go; 0 or less means none.
 
-    ``removed_recently`` is what loops of the last 30 days removed and nobody undid: the floor is a
-    share of the mass without those removals.
+    ``removed_recently`` is what sessions of the last 30 days removed, without undone sessions: the
+    floor is a share of the mass before those removals.
     """
     return mass - _ceil(rolling_floor * (mass + removed_recently))
 

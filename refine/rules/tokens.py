@@ -2,7 +2,7 @@
 
 # The average of English text.
 CHARACTERS_PER_TOKEN = 4
-# What dense scripts come to, for whatever must fit a model's context.
+# For dense scripts; used where text must fit a model's context.
 CHARACTERS_PER_TOKEN_AT_WORST = 2
 # Models with tools have at least this context, so a smaller need is not looked up. (The answer
 # alone may take half of it.)

@@ -1,4 +1,4 @@
-"""The sign of life of a worker that holds a run."""
+"""The heartbeat of a worker that holds a run."""
 
 import threading
 import uuid

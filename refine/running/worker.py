@@ -34,12 +34,12 @@ Execute = Callable[..., dict[str, Any]]
 
 
 def has_consented(reply: Reply) -> bool:
-    """Tell whether an answer is a yes; a tool call instead of an answer is none."""
+    """Tell whether a reply is a yes; one with a tool call never is."""
     return consents(reply.text) and not reply.tool_calls
 
 
 class RunEnded(Exception):
-    """The run is to end with this status; None means: give it up as failed.
+    """Ends the run with this status; None: it is given up after a failure.
 
     ``user`` is who asked for the end, if anybody did.
     """
@@ -152,7 +152,7 @@ class RunWorker(Generic[AnyRun]):
 
     @contextmanager
     def _connected(self) -> Iterator[None]:
-        """Have a client for the agent's model, as it was when the run was claimed."""
+        """Open a client for the model recorded at the claim."""
         model_id = self._run.model_id
         db.session.commit()
         with client_for(model_id, self._settings) as self._client:

@@ -1,4 +1,4 @@
-"""The tool ``refinement``: one action a call, one transaction a call."""
+"""The tool ``refinement``: one action and one transaction per call."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime

@@ -310,7 +310,7 @@ def _tasks(agent: Agent) -> Select[MemoryTask]:
 
 
 def _percent_removed(agent: Agent, tokens: int) -> dict[int, int]:
-    """What sessions removed within so many days, in percent of what there would be without it."""
+    """What sessions removed within so many days, in percent of the mass before those removals."""
     removed = {
         window.days: RefinementSession.removed_recently(agent, window=window)
         for window in (ROLLING_WINDOW, 3 * ROLLING_WINDOW)

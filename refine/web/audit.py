@@ -149,7 +149,7 @@ class DayBar(NamedTuple):
 
 
 def _strip(chosen: AuditFilter) -> list[DayBar]:
-    """The last 30 days; a filter of days only moves within them."""
+    """Always the last 30 days, whatever days are filtered."""
     zone = scope.zone()
     today = clock.now().astimezone(zone).date()
     first = today - timedelta(days=_STRIP_DAYS - 1)

@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 # More points than this cannot be told apart on a screen.
 _MAX_POINTS = 300
 
-# From the bottom of a bar to its top, worst last: the eye finds it at the end.
+# From the bottom of a bar to its top: the worst on top, where it is noticed.
 OUTCOMES = (
     "completed",
     "incomplete",

@@ -41,7 +41,7 @@ class Attention:
 
     @property
     def shape(self) -> str:
-        """The shape of its level, as no level is told by colour alone."""
+        """The shape of its level, as no level is shown by colour alone."""
         return _LEVELS[self.level]
 
 

@@ -20,7 +20,7 @@ _Image = Mapping[str, Any]
 
 
 class Badge(NamedTuple):
-    """A state as a word and a shape, since no state is told by colour alone."""
+    """A state as a word and a shape, since no state is shown by colour alone."""
 
     word: str
     shape: str
@@ -34,7 +34,7 @@ CONSTITUTIONAL = Badge("constitutional", "◆", "ok")
 
 
 def percent(part: int, whole: int) -> int:
-    """Return a share in whole percent; 0 where there is nothing to share."""
+    """Return a share in whole percent; 0 if the whole is 0."""
     return round(100 * part / whole) if whole else 0
 
 
@@ -254,7 +254,7 @@ def _memory_change(memory: _Image) -> MemoryChange:
 
 
 def marked(part: Part) -> Markup:
-    """Return some words of a difference; what was removed or added is marked, also for the ear."""
+    """Return a part of a difference as markup; changes are marked, also for screen readers."""
     if part.kind == "same":
         return escape(part.text)
     tag, word = ("del", "removed") if part.kind == "gone" else ("ins", "added")

@@ -1,4 +1,4 @@
-"""Who is signed in, and what they may see and do: decided only here.
+"""What the signed-in user may see and do, applied to pages here; ``User.may_see`` decides.
 
 A site admin sees every account, any other user their own. Anything else is not found (404), so
 that nobody learns whether it exists; an action that a user may not take is refused (403).

@@ -109,7 +109,7 @@ class Agent(Eligibility, Base):
 
     @property
     def threshold(self) -> Decimal:
-        """The same as an exact decimal."""
+        """The same threshold as an exact decimal."""
         if self.refinement_threshold is None:
             return DEFAULT_THRESHOLD
         return Decimal(str(self.refinement_threshold))
@@ -162,7 +162,7 @@ class Agent(Eligibility, Base):
         """Set fields of ``ADMIN_FIELDS`` as a user; return the names of those that changed.
 
         Recorded as ``agent_settings_update``. InvalidValue changes nothing. A new model changes the
-        agent's identity: for a day, by the database's clock, its consent to access does not count.
+        agent's identity: for 24 hours, by the database's clock, nobody may request access.
         """
         self.lock()
         changes = set_fields(self, fields)

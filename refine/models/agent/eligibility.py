@@ -33,7 +33,7 @@ class Eligibility(LedgerOwner):
     def unavailable_reason(self, *, automatic: bool) -> str | None:
         """Return why the agent may not be asked; None if it may.
 
-        ``automatic``: nobody asked for it, so a paused agent or account is left alone.
+        With ``automatic`` runs, a paused agent or account may not be asked either.
         """
         if not self.active:
             return "the agent is not active"
@@ -47,7 +47,7 @@ class Eligibility(LedgerOwner):
 
     @classmethod
     def is_available(cls, *, automatic: bool) -> ColumnElement[bool]:
-        """Return the condition under which ``unavailable_reason`` is None."""
+        """Return the SQL condition that ``unavailable_reason`` is None."""
         has_key = exists().where(WrappedKey.id == cls.data_key_id, WrappedKey.wrapped.is_not(None))
         by_hand = and_(cls.active, has_key.correlate(cls))
         account_paused = exists().where(Account.id == cls.account_id, Account.paused)
@@ -64,7 +64,7 @@ class Eligibility(LedgerOwner):
 
     @classmethod
     def with_unlocked_core_memory(cls) -> ColumnElement[bool]:
-        """Return the condition of ``has_unlocked_core_memory``."""
+        """Return the SQL condition that ``has_unlocked_core_memory``."""
         return exists().where(
             AgentMemory.agent_id == cls.id, AgentMemory.is_kept_core, ~AgentMemory.is_locked
         )
@@ -76,7 +76,7 @@ class Eligibility(LedgerOwner):
 
     @classmethod
     def over_budget(cls) -> ColumnElement[bool]:
-        """Return the condition of ``is_over_budget``."""
+        """Return the SQL condition that ``is_over_budget``."""
         figures = AgentMemory.select_core_figures().where(AgentMemory.agent_id == cls.id)
         mass = select(figures.correlate(cls).subquery().c.tokens).scalar_subquery()
         return mass > cls.core_token_budget
@@ -98,10 +98,10 @@ class Eligibility(LedgerOwner):
 
     @classmethod
     def not_refined_since(cls, slot_at: datetime) -> ColumnElement[bool]:
-        """Return the condition of ``slot_is_due`` for this slot."""
+        """Return the SQL condition that ``slot_is_due`` for this slot."""
         return cls.last_refinement_at.is_(None) | (cls.last_refinement_at < slot_at)
 
     @classmethod
     def may_be_refined(cls) -> ColumnElement[bool]:
-        """Return the condition of an agent that an automatic session has something to do for."""
+        """Return the SQL condition that it may be asked automatically, with something to refine."""
         return and_(cls.is_available(automatic=True), cls.with_unlocked_core_memory())

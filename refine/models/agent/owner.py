@@ -1,4 +1,4 @@
-"""The agent as an owner: of a data key, a ledger and an audit chain."""
+"""The agent as the owner of a data key, a ledger and an audit chain."""
 
 from datetime import datetime
 from typing import Any
@@ -17,7 +17,7 @@ from refine.sealing import DataKey
 
 
 class LedgerOwner:
-    """Everything that hangs on an agent's identity rather than on its settings."""
+    """What an agent owns: key, ledger, chain."""
 
     id: Mapped[BigId]
     account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), index=True)

@@ -53,7 +53,7 @@ _LINK_CONTEXT = "audit_logs.link"
 
 
 class Actor(Protocol):
-    """The user who did it."""
+    """The user who acted."""
 
     @property
     def id(self) -> int: ...

@@ -51,7 +51,7 @@ def headless_chains() -> Iterator[int]:
 
 
 def mark_verified(chain_id: int, records: int, at: datetime) -> None:
-    """Note on a chain that its first ``records`` records verified."""
+    """Store that the first ``records`` records of a chain were verified."""
     db.session.execute(
         update(ChainHead)
         .where(ChainHead.id == chain_id)

@@ -1,4 +1,4 @@
-"""An agent's token mass over time, as its audit records tell it."""
+"""An agent's token mass over time, from its audit records."""
 
 import uuid
 from datetime import datetime

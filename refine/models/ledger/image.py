@@ -1,9 +1,9 @@
 """Images: a memory's full row, as an audit record keeps it before and after a change.
 
-Images make exact reversals possible. The open part of an image (ids, dates, flags, figures) goes
+Images make exact reversals possible. The public part of an image (ids, dates, flags, figures) goes
 into a record's ``data``, its contents into ``sealed``. The *state* of a memory is its content,
 type, flag, tags, origin date, and whether it is discarded; a keyed digest of the state tells
-whether a memory still is as a session showed it, or as a record left it.
+whether a memory is still as a session showed it, or as a record left it.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -50,12 +50,12 @@ class Change:
 
     @property
     def mass_difference(self) -> int:
-        """How the change alters the token mass; 0 for a memory it created, which counts already."""
+        """How the change alters the token mass; 0 for a created memory, already in the mass."""
         return 0 if self.before is None else mass_of(self.after) - mass_of(self.before)
 
     @property
     def count_difference(self) -> int:
-        """How the change alters the number of kept core memories; 0 for one that it created."""
+        """How the change alters the number of kept core memories; 0 for a created one."""
         return 0 if self.before is None else _is_kept_core(self.after) - _is_kept_core(self.before)
 
 

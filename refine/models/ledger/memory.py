@@ -92,12 +92,12 @@ class AgentMemory(MemoryRow, Base):
 
     @classmethod
     def is_shown_journal(cls, at: datetime) -> ColumnElement[bool]:
-        """Return the condition of a journal memory that its agent is shown at ``at``."""
+        """Return the SQL condition that it is a journal memory shown to its agent at ``at``."""
         return and_(cls._is_kept_journal(), cls.created_at > at - JOURNAL_SHOWN_FOR)
 
     @classmethod
     def is_expired_journal(cls, at: datetime) -> ColumnElement[bool]:
-        """Return the condition of a kept journal memory that its agent is no longer shown."""
+        """Return the SQL condition that it is kept in the journal, but no longer shown."""
         return and_(cls._is_kept_journal(), cls.created_at <= at - JOURNAL_SHOWN_FOR)
 
     @classmethod
@@ -251,7 +251,7 @@ def change_memories(
 
 
 def is_of_kind(kind: str, at: datetime) -> ColumnElement[bool]:
-    """Return the condition of one of ``MEMORY_KINDS``, as of ``at``."""
+    """Return the SQL condition that a memory is of this kind (``MEMORY_KINDS``) at ``at``."""
     conditions: dict[str, ColumnElement[bool]] = {
         "core": and_(AgentMemory.is_kept_core),
         "constitutional": AgentMemory.is_kept_core & AgentMemory.constitutional,

@@ -149,7 +149,7 @@ class Account(Base):
 
     @classmethod
     def has_late_slot(cls, at: datetime) -> ColumnElement[bool]:
-        """Return the condition of an account whose slot should have been served long ago."""
+        """Return the SQL condition that the account's slot is stuck."""
         return and_(~cls.paused, cls.next_due_at < at - SLOT_IS_LATE_AFTER)
 
     @classmethod

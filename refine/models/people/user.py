@@ -33,7 +33,7 @@ MIN_PASSWORD_CHARACTERS = 10
 MAX_PASSWORD_CHARACTERS = 1_000
 
 _hasher = PasswordHasher()
-# Checked where there is no such user, so that the answer takes as long.
+# Verified for unknown users, so that the answer takes as long.
 DUMMY_PASSWORD_HASH = "$argon2id$v=19$m=65536,t=3,p=4$sNmPkmS7VSk2OkEMiU/soQ$" + (
     "RmARKHejTa1Bdk2xaLGnWlFfqVbN2u96IK6PQqQDA8E"
 )
@@ -129,7 +129,7 @@ class User(Base):
 
     @classmethod
     def sees(cls, account_id: SQLColumnExpression[int]) -> ColumnElement[bool]:
-        """Return the condition of ``may_see``."""
+        """Return the SQL condition that ``may_see``."""
         return or_(cls.site_admin, cls.account_id == account_id)
 
     @property

@@ -1,4 +1,4 @@
-"""Runs: what an agent's model is asked for, by one worker at a time.
+"""Runs: a run is work for which one worker calls an agent's model.
 
 ``run`` is what all kinds share: waiting, the lease, the cost, lost workers. ``session`` refines
 core memories, ``task`` adds to memory between sessions, ``access`` asks the agent to let a human

@@ -1,4 +1,4 @@
-"""One log line for each run that ended, written once that is committed; never content."""
+"""One log line for each run that ends, written after the commit; never content."""
 
 from typing import Any
 

@@ -1,8 +1,8 @@
 """Runs: what refinement sessions, memory tasks and requests for access have in common.
 
-In each of them one worker asks an agent's model. A run waits until a worker claims it and gets a
-lease: a token that is compared in every transaction that changes something. A worker that was given
-up can therefore change nothing more.
+In each of them one worker calls an agent's model. A run waits until a worker claims it and gets a
+lease: a token that is compared in every transaction that changes something. A worker that has lost
+its run can no longer change anything.
 """
 
 import uuid
@@ -22,8 +22,8 @@ from refine.models.columns import Count, Created, Usd, Uuid
 from refine.models.runs.spending import cost_cap_reason
 from refine.sealing import DataKey
 
-# A worker's heart beats every 10 seconds; one that missed three beats is lost. Together with the
-# tick's minute, its run ends within two.
+# A worker that missed three heartbeats, of one every 10 seconds, is lost. As a tick comes every
+# minute, its run ends within two.
 LOST_AFTER = timedelta(seconds=35)
 
 # The error kind of a run whose worker is gone.
@@ -55,7 +55,7 @@ class CallUsage(Protocol):
 
 
 class Run:
-    """The columns of a run's life, lease and cost, and the verbs that depend on them."""
+    """The columns for a run's life cycle, lease and cost, and the methods that depend on them."""
 
     # The statuses of a run that waits for a worker, and of one that a worker holds.
     waiting_status: ClassVar[str] = "queued"
@@ -111,19 +111,19 @@ class Run:
 
     @classmethod
     def is_waiting(cls) -> ColumnElement[bool]:
-        """Return the condition of a run that no worker has claimed."""
+        """Return the SQL condition that no worker has claimed the run."""
         return and_(cls.status == cls.waiting_status, cls.lease_token.is_(None))
 
     @classmethod
     def with_workers(cls) -> ColumnElement[bool]:
-        """Return the condition of a run that a worker holds, or was handed."""
+        """Return the SQL condition that a worker holds the run, or that it was dispatched."""
         return or_(
             cls.lease_token.is_not(None), and_(cls.is_waiting(), cls.dispatched_at.is_not(None))
         )
 
     @classmethod
     def select_dispatchable(cls, limit: int | None = None) -> Select[Self]:
-        """Return a query for the waiting runs that were handed to no worker, the oldest first."""
+        """Return a query for the waiting runs that are not dispatched yet, the oldest first."""
         return (
             select(cls)
             .where(cls.is_waiting(), cls.dispatched_at.is_(None))
@@ -136,9 +136,9 @@ class Run:
     # -- the lease -------------------------------------------------------------------------------
 
     def claim(self, at: datetime | None = None) -> uuid.UUID | None:
-        """Take over the waiting run; return the lease, or None if it cannot be had.
+        """Claim the waiting run; return the lease, or None if it cannot be claimed.
 
-        The agent's model is read now. A run that may not start any more ends, or is put off.
+        The agent's present model is recorded. A run that may no longer start ends, or is put off.
         """
         at = at or clock.now()
         self.lock()
@@ -165,7 +165,7 @@ class Run:
     @property
     @abstractmethod
     def is_automatic(self) -> bool:
-        """Whether nobody asked for this run by hand."""
+        """Whether the run obeys pauses and the cost cap."""
 
     @classmethod
     def held(cls, run_id: uuid.UUID, lease_token: uuid.UUID | None) -> Self:
@@ -195,7 +195,7 @@ class Run:
         return held
 
     def count_call(self, usage: CallUsage) -> None:
-        """Add what one call of the model cost."""
+        """Add the usage of one call of the model."""
         self.llm_calls += 1
         self.prompt_tokens += usage.prompt_tokens
         self.cached_tokens += usage.cached_tokens
@@ -235,7 +235,7 @@ class Run:
         return is_lost
 
     def end_if_killed(self, at: datetime | None = None) -> bool:
-        """Give up the run, whose worker's process is known to be dead; tell whether one held it."""
+        """Give up the run of a worker whose process was killed; tell whether one held it."""
         self.lock()
         was_held = self.lease_token is not None
         if was_held:
@@ -246,13 +246,13 @@ class Run:
     def give_up(
         self, reason: str, error_kind: str | None = None, *, at: datetime | None = None
     ) -> None:
-        """End, or try again later, after a failure."""
+        """End the run, or retry it later, after a failure."""
 
     # -- sums ------------------------------------------------------------------------------------
 
     @classmethod
     def in_accounts(cls, account_ids: Select[int]) -> ColumnElement[bool]:
-        """Return the condition that a run belongs to one of these accounts."""
+        """Return the SQL condition that the run belongs to one of these accounts."""
         return cls.agent_id.in_(select(Agent.id).where(Agent.account_id.in_(account_ids)))
 
     @classmethod
@@ -263,7 +263,7 @@ class Run:
     # -- logging ---------------------------------------------------------------------------------
 
     def usage(self) -> dict[str, Any]:
-        """Return what the model's calls came to, as JSON values."""
+        """Return the usage of all calls of the model, as JSON values."""
         return {
             "llm_calls": self.llm_calls,
             "prompt_tokens": self.prompt_tokens,

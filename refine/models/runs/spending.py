@@ -21,15 +21,15 @@ from refine.extensions import Base, UtcDateTime, db
 from refine.models.agent import Agent
 from refine.models.people import Account
 
-# By name, because the models of these tables look at the cost cap themselves.
+# By name, because the models of these tables import this module.
 _SESSIONS, _TASKS, _GRANTS = "refinement_sessions", "memory_tasks", "access_grants"
 _SUMMED = ("prompt_tokens", "cached_tokens", "completion_tokens", "cost_usd")
-# No month of any zone is longer, so older runs need not be looked at.
+# No month is longer in any time zone, so older runs need not be read.
 _LONGEST_MONTH = timedelta(days=32)
 
 
 class AgentMonth(NamedTuple):
-    """What one agent was asked for in one month, and what that cost."""
+    """One agent's runs of one month, and what they cost."""
 
     month: str
     agent_id: int
@@ -44,7 +44,7 @@ class AgentMonth(NamedTuple):
 
 
 class PeriodSpending(NamedTuple):
-    """What the agents of some accounts did between their sessions, and what everything cost."""
+    """The memory tasks of some accounts in a period, and what all their runs cost."""
 
     reflections: int
     conversations: int
@@ -52,7 +52,7 @@ class PeriodSpending(NamedTuple):
 
 
 def cost_cap_reason(account: Account, at: datetime) -> str | None:
-    """Return that the account's monthly cost cap is reached, in words; None if it is not."""
+    """Return why the account's cost cap forbids automatic runs; None if it does not."""
     cap = account.monthly_cost_cap_usd
     if cap is None or cost_usd_of_month(account, at) < cap:
         return None
@@ -60,7 +60,7 @@ def cost_cap_reason(account: Account, at: datetime) -> str | None:
 
 
 def cost_cap_reached(at: datetime) -> ColumnElement[bool]:
-    """Return the condition of an account for which ``cost_cap_reason`` gives a reason."""
+    """Return the SQL condition that the account's cost cap is reached."""
     return spent_usd_of_month(at) >= Account.monthly_cost_cap_usd
 
 
@@ -134,7 +134,7 @@ def by_month(
 
 
 def _runs() -> Subquery:
-    """All runs in which an agent's model was asked, of every kind."""
+    """All runs of every kind."""
     sessions, tasks, grants = (
         Base.metadata.tables[name].c for name in (_SESSIONS, _TASKS, _GRANTS)
     )

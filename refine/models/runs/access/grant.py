@@ -1,7 +1,7 @@
 """Access grants: a human's request to read one agent's memories, and what came of it.
 
 One row for the request, the agent's answer, and the permission. Times that decide who may read are
-the database's, so that a process with a wrong clock lets nobody read for longer.
+the database's, so a wrong process clock cannot extend access.
 """
 
 import uuid
@@ -43,16 +43,16 @@ from refine.models.runs.run import Run
 from refine.rules.content import bounded_text
 
 STATUSES = ("requested", "granted", "declined", "failed", "lapsed", "ended")
-# A user may have one of these for each agent.
+# A user may have one such grant per agent.
 OPEN = ("requested", "granted")
 EndReason = Literal["expired", "ended_by_user", "revoked_by_agent", "revoked_by_admin"]
 END_REASONS = ("expired", "ended_by_user", "revoked_by_agent", "revoked_by_admin")
 
 MAX_NOTE_CHARACTERS = 500
 
-# A request that no worker took for that long lapses.
+# A request that no worker took for this long lapses.
 LAPSES_AFTER = timedelta(hours=24)
-# After anyone but the agent changed its model or prompts, its consent does not count for that long.
+# Nobody may request access for this long after anyone but the agent changed its model or prompts.
 IDENTITY_SETTLES_AFTER = timedelta(hours=24)
 # A model that is asked again and again eventually says yes.
 MAX_DECLINED_A_DAY = 10
@@ -103,7 +103,7 @@ class AccessGrant(Run, Base):
         ),
     )
 
-    # a request stays one until it is answered; the lease tells whether a worker asks the agent
+    # the status changes only with the answer; a lease shows that a worker is asking the agent
     waiting_status = running_status = "requested"
 
     account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), index=True)
@@ -132,7 +132,7 @@ class AccessGrant(Run, Base):
     user: Mapped[User] = relationship(foreign_keys=[user_id])
     ended_by: Mapped[User | None] = relationship(foreign_keys=[ended_by_id])
 
-    # whether its end had come when the row was read, by the database's clock
+    # whether it had expired when the row was loaded, by the database's clock
     has_expired: Mapped[bool] = column_property(
         func.coalesce(expires_at <= func.clock_timestamp(), False)
     )
@@ -184,7 +184,10 @@ class AccessGrant(Run, Base):
                 f"{changed_at:%Y-%m-%d %H:%M} UTC; it can be asked 24 hours after that"
             )
         if cls._declined_lately(agent) >= MAX_DECLINED_A_DAY:
-            return f"{agent.name} said no {MAX_DECLINED_A_DAY} times within a day; leave it alone"
+            return (
+                f"{agent.name} has declined {MAX_DECLINED_A_DAY} times in 24 hours and cannot be "
+                "asked for now"
+            )
         return None
 
     @classmethod
@@ -195,7 +198,7 @@ class AccessGrant(Run, Base):
 
     @classmethod
     def _refuse_second(cls, agent: Agent, user: User) -> None:
-        """The agent is locked, so that of two requests at once the second is refused here."""
+        """The agent is locked, so the second of two concurrent requests is refused."""
         open_one = cls._select_open(agent, user).with_for_update(key_share=True, of=cls)
         found = db.session.scalar(open_one.execution_options(populate_existing=True))
         if found is not None and not found.end_if_expired():
@@ -209,7 +212,7 @@ class AccessGrant(Run, Base):
 
     @classmethod
     def _declined_lately(cls, agent: Agent) -> int:
-        """How often the agent said no within the last day, whoever asked."""
+        """How often the agent declined in the last 24 hours, whoever asked."""
         count = select(func.count()).where(
             cls.agent_id == agent.id,
             cls.status == "declined",
@@ -221,7 +224,7 @@ class AccessGrant(Run, Base):
 
     @property
     def is_automatic(self) -> bool:
-        """A person always asks."""
+        """Never: a person requests access."""
         return False
 
     def _may_start(self, at: datetime) -> bool:
@@ -235,7 +238,7 @@ class AccessGrant(Run, Base):
         return True
 
     def settle(self, reply: str | None, *, agreed: bool, generation_id: str | None) -> None:
-        """Keep the agent's answer, and let the user read if it is a yes that still counts.
+        """Store the agent's answer; a yes grants access if the user may still ask.
 
         Nothing happens if the request is no longer open.
         """
@@ -262,7 +265,7 @@ class AccessGrant(Run, Base):
             generation_id=self.generation_id,
             sealed={"reply": self.reply},
         )
-        # names and times alone: no word that a human chose
+        # names and times only: no text that the user wrote
         self.agent.ledger.add_journal_note(
             f"I let {self.user.email} read my memories for {self.duration_minutes} minutes, until "
             f"{self.expires_at:%Y-%m-%d %H:%M} UTC, because {REASONS[self.reason]}. What they "
@@ -274,7 +277,7 @@ class AccessGrant(Run, Base):
 
     @hybrid_property
     def is_past_expiry(self) -> bool:
-        """Whether its time is over, but its end not recorded yet."""
+        """Whether it has expired, but its end is not recorded yet."""
         return self.status == "granted" and self.has_expired
 
     @is_past_expiry.inplace.expression
@@ -284,12 +287,12 @@ class AccessGrant(Run, Base):
 
     @property
     def current_status(self) -> str:
-        """The status; "ended" from the moment when its time is over."""
+        """The status; "ended" as soon as it has expired."""
         return "ended" if self.is_past_expiry else self.status
 
     @property
     def current_end_reason(self) -> str | None:
-        """Why the access ended; "expired" from the moment when its time is over."""
+        """Why the access ended; "expired" as soon as it has expired."""
         return "expired" if self.is_past_expiry else self.end_reason
 
     def end(self, *, user: User | None) -> bool:
@@ -313,7 +316,7 @@ class AccessGrant(Run, Base):
         return user.id == self.user_id or (user.may_act and user.may_see(self.account_id))
 
     def end_if_expired(self) -> bool:
-        """End a grant whose time is over; tell whether it was."""
+        """End a grant that has expired; tell whether it had."""
         if is_past_expiry := self.is_past_expiry:
             self._end_grant("expired", self.expires_at or database_now(), None)
         return is_past_expiry
@@ -325,7 +328,7 @@ class AccessGrant(Run, Base):
         self.fail(reason, error_kind)
 
     def fail(self, reason: str, error_kind: str | None) -> None:
-        """End a request without an answer that counts."""
+        """End a request without a valid answer."""
         self.error_kind = error_kind
         self._end_request("failed", why=reason, kind=error_kind, sealed={"reply": self.reply})
 
@@ -334,7 +337,7 @@ class AccessGrant(Run, Base):
         self._end_request("lapsed", why="no worker could ask the agent within 24 hours")
 
     def add_closing_note(self, note: object, *, user: User) -> None:
-        """Keep the user's closing note, once, after their grant ended."""
+        """Store the user's only closing note, after their grant has ended."""
         self.lock()
         if user.id != self.user_id:
             raise Refused("only the user who had the access may write the closing note")
@@ -349,7 +352,7 @@ class AccessGrant(Run, Base):
 
     @classmethod
     def next_overdue(cls, except_for: Collection[uuid.UUID] = ()) -> "AccessGrant | None":
-        """Return a request or grant whose time is over, locked; None if there is none.
+        """Return an expired grant or lapsed request, locked; None if there is none.
 
         Skips those that another process has locked.
         """
@@ -388,9 +391,9 @@ class AccessGrant(Run, Base):
 
     @hybrid_property
     def lets_read(self) -> bool:
-        """Whether its user may read: by the database's clock, agent and user in good standing.
+        """Whether its user may read: not expired by the database's clock, agent and user active.
 
-        In SQL at this very moment; in Python as of the moment when the row was read.
+        In SQL at this moment; in Python as of the moment when the row was loaded.
         """
         user = self.user
         return (

@@ -21,14 +21,14 @@ LOOP_EDITS = (
     "memory_refinement_protect",
 )
 
-# How many operations, and memories of one, are listed before "and N more": it must fit a memory.
+# At most this many operations, and memories per operation, are listed: the note must fit a memory.
 MAX_LISTED = 20
 
 
 def trip(session: RefinementSession, at: datetime | None = None) -> bool:
     """Measure what the session removed, and roll it back if that is more than allowed.
 
-    Tells whether it was rolled back. A session of an empty ledger is never rolled back.
+    Tells whether it was rolled back. A session with an empty ledger is never rolled back.
     """
     db.session.flush()
     removed = int(session.mass_before or 0) - SessionEntry.counting(session.id)
@@ -121,7 +121,7 @@ def _reversal(
 
 
 def _rollback_note(edits: Sequence[AuditLog], reason: str) -> str:
-    """What the agent is told of a rollback: what would have gone, and that nothing did."""
+    """Text that tells the agent what the session would have done, and that it was undone."""
     would = [
         f"{edit.data['operation']} {abbreviated([f'#{id_}' for id_ in _touched(edit)], ', ')}"
         for edit in reversed(edits)

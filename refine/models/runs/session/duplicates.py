@@ -13,8 +13,8 @@ from refine.rules.content import known_tags
 def remove_duplicates(session: RefinementSession, at: datetime | None = None) -> int:
     """Discard exact duplicates of kept core memories, one record each; return how many.
 
-    Of each group the locked ones stay, or the oldest if none is locked. The first of those that
-    stay takes over the tags of those that go.
+    The locked memories of a group stay, or the oldest if none is locked. The first one that stays
+    takes over the tags of the discarded ones.
     """
     at = at or clock.now()
     by_id = session.agent.ledger.core().order_by(None).order_by(AgentMemory.id)

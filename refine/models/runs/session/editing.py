@@ -23,7 +23,7 @@ from refine.rules.retention import retained_tokens
 class EditRefused(Refused):
     """A rule forbids this edit; the message is written for the agent's model.
 
-    ``memory`` is the memory as it is now, if the refusal is because it has changed.
+    ``memory`` is the memory as it is now, if it has changed since the agent saw it.
     """
 
     def __init__(self, message: str, memory: AgentMemory | None = None) -> None:
@@ -170,7 +170,7 @@ def _kept(session: RefinementSession, ids: Collection[int]) -> list[AgentMemory]
 
 
 def _refuse_copy(session: RefinementSession, content: str, *, except_for: Collection[int]) -> None:
-    """An exact copy would go as a duplicate before the next session, and count nowhere."""
+    """An exact copy would be removed as a duplicate before the next session."""
     hashed = content_hash(content, session.data_key())
     same = session.agent.ledger.core_with(hashed, except_for=list(except_for))
     if same is not None:
@@ -181,7 +181,7 @@ def _refuse_copy(session: RefinementSession, content: str, *, except_for: Collec
 
 
 def _refuse_unseen(session: RefinementSession, memories: Collection[AgentMemory]) -> None:
-    """The agent may not change what it does not see as it is."""
+    """The agent may change only what it was shown in its present state."""
     entries = SessionEntry.of(session.id, [memory.id for memory in memories])
     for memory in memories:
         entry = entries.get(memory.id)

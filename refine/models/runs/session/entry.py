@@ -70,7 +70,7 @@ class SessionEntry(Base):
 
     @classmethod
     def show(cls, session_id: uuid.UUID, memories: Iterable[AgentMemory]) -> None:
-        """Note that the agent now sees these memories as they are."""
+        """Note that the agent has seen these memories in their present state."""
         shown = {memory.id: memory for memory in memories}
         for memory_id, entry in cls.of(session_id, shown).items():
             entry.shown_digest = shown[memory_id].state_digest

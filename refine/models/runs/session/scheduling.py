@@ -19,7 +19,7 @@ from refine.models.runs.session.state import ANSWERED
 from refine.models.runs.spending import cost_cap_reason
 from refine.rules.pacing import LONGEST_STREAK, RETRY_PAUSES, cooldown, retry_pause
 
-# A retry that is overdue for that long is dropped.
+# A retry that is overdue by this much is dropped.
 _RETRIED_WITHIN = timedelta(days=31)
 
 _Session = RefinementSession
@@ -31,8 +31,8 @@ _Session = RefinementSession
 def due_for_slot(account: Account, slot_at: datetime) -> Select[int]:
     """Return a query for the ids of the account's agents that are owed a session for this slot.
 
-    Those not refined since, without a session of this slot or one that ended since and counts for
-    it: the agent answered it, or it failed and will be retried.
+    Agents not refined since the slot that have no session for it, and none since that they answered
+    or that will be retried.
     """
     counts = and_(
         _Session.ended_at >= slot_at,
@@ -51,14 +51,14 @@ def due_for_slot(account: Account, slot_at: datetime) -> Select[int]:
 
 
 def has_live_session() -> ColumnElement[bool]:
-    """Return the condition of an agent with a live session."""
+    """Return the SQL condition that the agent has a live session."""
     return exists().where(_Session.agent_id == Agent.id, _Session.status.in_(LIVE))
 
 
 def over_budget(at: datetime) -> Select[int]:
     """Return a query for the ids of agents over their budget that may be asked.
 
-    Without a live session, and past the shortest cool-down; ``must_wait`` knows longer ones.
+    Without a live session, and past the shortest cool-down; ``must_wait`` checks the rest.
     """
     shortest = cooldown(settings.current().cooldown_hours, 0)
     answered_lately = exists().where(
@@ -91,7 +91,7 @@ def failed_last(at: datetime) -> Select[int]:
     )
 
 
-# -- why not --------------------------------------------------------------------------------------
+# -- who must wait --------------------------------------------------------------------------------
 
 
 def forbidden_reason(agent: Agent, at: datetime) -> str | None:
@@ -110,10 +110,10 @@ def automatic_skip_reason(agent: Agent, at: datetime) -> str | None:
 
 
 def must_wait(agent: Agent, at: datetime) -> bool:
-    """Tell whether an agent over its budget is not asked yet.
+    """Tell whether an agent over its budget must wait before it is asked.
 
-    Because its last session was too recent, a session could remove nothing, or its last session
-    failed and has its own retry.
+    Because its last session was too recent, or failed and has its own retry, or because a session
+    could remove nothing.
     """
     if _Session.removable_now(agent, at) == 0:
         return True
@@ -167,7 +167,7 @@ def _answered(agent: Agent) -> Sequence[RefinementSession]:
 def _is_unchanged(agent: Agent) -> bool:
     """Whether core memories and settings are as the last, fruitless session left them.
 
-    A ledger that was shown in batches still has a batch to look at.
+    Never so for a ledger that is shown in batches: the next session shows another batch.
     """
     last = next(iter(_answered(agent)), None)
     if last is None or last.was_fruitful or last.undone_at is not None:

@@ -161,7 +161,7 @@ class RefinementSession(SessionState, Base):
     def removed_recently(
         cls, agent: Agent, at: datetime | None = None, *, window: timedelta = ROLLING_WINDOW
     ) -> int:
-        """Return how many tokens sessions of the last 30 days removed and nobody restored."""
+        """Return how many tokens sessions of the last 30 days removed, without undone sessions."""
         since = (at or clock.now()) - window
         removed = select(func.coalesce(func.sum(cls.removed_tokens), 0)).where(
             cls.agent_id == agent.id, cls.ended_at > since, cls.undone_at.is_(None)
@@ -219,11 +219,11 @@ class RefinementSession(SessionState, Base):
         user: User | None = None,
         at: datetime | None = None,
     ) -> None:
-        """End with a status and a record of measured figures; after a loop, tell the agent.
+        """End with a status and a record of measured figures; tell an agent that consented.
 
         ``changes`` are the reversals of a rollback, which become part of the same record; the
-        figures are those after them. ``user`` is who asked for the end, if anybody did. An agent
-        that was erased meanwhile gets figures alone, and no journal memory.
+        figures are those after them. ``user`` is who asked for the end, if anybody did. For an
+        agent that was erased meanwhile, only figures are recorded, and no journal memory is added.
         """
         at = at or clock.now()
         self.status, self.end_reason, self.error_kind = status, reason, error_kind
@@ -265,7 +265,7 @@ class RefinementSession(SessionState, Base):
     def _end_note(
         self, reason: str, summary: str | None, journal: str | None, at: datetime
     ) -> Change:
-        """Keep the summary of a loop, and tell the agent of its end in a journal memory."""
+        """Store the summary, and tell the agent the outcome in a journal memory."""
         self.summary = f"{self.figures()} {summary or ''}".strip()
         ended_early = f" It ended early: {reason}. What was done stays."
         told = self.summary if self.status == "completed" else f"{self.summary}{ended_early}"
@@ -297,7 +297,7 @@ class RefinementSession(SessionState, Base):
 
     @classmethod
     def last_of(cls, agent: Agent, *, before: datetime) -> "RefinementSession | None":
-        """Return the agent's last session before that time in which it worked."""
+        """Return the agent's last session before that time that it consented to."""
         ran = select(cls).where(
             cls.agent_id == agent.id, cls.status.in_(CONSENTED_ENDS), cls.created_at < before
         )
@@ -305,7 +305,7 @@ class RefinementSession(SessionState, Base):
 
     @classmethod
     def last_with_effect(cls, agent: Agent) -> "RefinementSession | None":
-        """Return the agent's last ended session in which it worked, or duplicates were removed."""
+        """Return the last session that the agent consented to, or that removed duplicates."""
         removed_duplicates = cls.status.in_(ENDED) & (cls.duplicates_removed > 0)
         return db.session.scalar(
             select(cls)

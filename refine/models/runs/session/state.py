@@ -17,14 +17,14 @@ from refine.rules.content import bounded_text
 
 Trigger = Literal["weekly", "over_budget", "manual", "api", "cli"]
 TRIGGERS: tuple[Trigger, ...] = ("weekly", "over_budget", "manual", "api", "cli")
-# Nobody asked for these by hand.
+# Queued by the clock or by a sweep; these obey pauses and the cost cap.
 AUTOMATIC_TRIGGERS = ("weekly", "over_budget")
 
 EndStatus = Literal["completed", "rolled_back", "incomplete", "declined", "skipped", "failed"]
 ENDED = ("completed", "rolled_back", "incomplete", "declined", "skipped", "failed")
-# The ends of a session whose agent consented and worked.
+# The ends of a session whose agent consented.
 CONSENTED_ENDS = ("completed", "rolled_back", "incomplete")
-# The ends of a session whose agent was asked, and answered.
+# The ends of a session whose agent answered the consent question.
 ANSWERED = (*CONSENTED_ENDS, "declined")
 
 # How an undo was requested.
@@ -42,7 +42,7 @@ def _summary(field: str, value: object) -> str | None:
 
 
 class SessionState(Run):
-    """The columns of a session, and what can be told from them."""
+    """The columns of a session, and properties derived from them."""
 
     __tablename__ = "refinement_sessions"
 
@@ -131,7 +131,7 @@ class SessionState(Run):
 
     @hybrid_property
     def is_automatic(self) -> bool:
-        """Whether the clock queued this session, rather than a person or the platform."""
+        """Whether the clock or a sweep queued it, so that it obeys pauses and the cost cap."""
         return self.trigger in AUTOMATIC_TRIGGERS
 
     @is_automatic.inplace.expression
@@ -141,7 +141,7 @@ class SessionState(Run):
 
     @hybrid_property
     def may_be_retried(self) -> bool:
-        """Whether this is a failed session that the clock queued, and tries again."""
+        """Whether this is a failed automatic session, which may be retried."""
         return self.status == "failed" and self.is_automatic
 
     @may_be_retried.inplace.expression

@@ -32,7 +32,7 @@ class SessionSums(NamedTuple):
 
 
 class PeriodTotals(NamedTuple):
-    """The sessions of a period, added up; tokens that were restored do not count."""
+    """The sessions of a period, added up; ``removed_tokens`` is without undone sessions."""
 
     sessions: int
     removed_tokens: int

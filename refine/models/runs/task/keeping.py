@@ -19,7 +19,7 @@ from refine.rules.content import memory_content
 def entries(task: MemoryTask) -> Select[AgentMemory]:
     """Return a query for the journal of the week before the task began.
 
-    What was written since is left for the next one.
+    Later entries are left for the next reflection.
     """
     began = task.started_at or task.created_at
     return task.agent.ledger.journal(began).where(AgentMemory.recorded_at <= began)

@@ -56,7 +56,7 @@ def due_for_reflection(time_zone: str, slot_at: datetime) -> Select[int]:
 
 
 def dispatchable(limit: int, at: datetime) -> Sequence[MemoryTask]:
-    """Return the tasks that a worker may be given, locked: the oldest first, one an agent."""
+    """Return the tasks that a worker may be given, locked: the oldest first, one per agent."""
     other = aliased(MemoryTask)
     earlier = exists().where(
         other.agent_id == MemoryTask.agent_id,

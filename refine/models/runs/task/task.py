@@ -36,7 +36,7 @@ LAPSES_AFTER: dict[str, timedelta] = {
 MAX_KEPT: dict[str, int] = {"reflection": 10, "extraction": 20}
 # How many conversations of one agent may wait.
 MAX_WAITING = 100
-# How long a conversation waits before its agent, unavailable now, is looked at again.
+# How long a conversation waits before its agent, unavailable now, is checked again.
 _RECHECK_AFTER = timedelta(hours=1)
 
 _END_ACTION = {"reflection": "memory_reflection_ended", "extraction": "memory_extraction_ended"}
@@ -63,7 +63,7 @@ class MemoryTask(Run, Base):
         ),
         CheckConstraint("(status = 'running') = (lease_token IS NOT NULL)", name="lease"),
         CheckConstraint(f"(status IN {ENDED}) = (ended_at IS NOT NULL)", name="ended"),
-        # a conversation is stored only until it was read
+        # a conversation is stored only until its task ends
         CheckConstraint(
             f"(conversation IS NOT NULL) = (kind = 'extraction' AND status IN {LIVE})",
             name="conversation",
@@ -169,11 +169,11 @@ class MemoryTask(Run, Base):
 
     @property
     def is_automatic(self) -> bool:
-        """Whether nobody runs this task by hand."""
+        """Whether the task obeys pauses and the cost cap: all but those of ``refine reflect``."""
         return self.trigger != "cli"
 
     def _may_start(self, at: datetime) -> bool:
-        """Tell whether it may; if not, a reflection ends ``skipped``, a conversation waits."""
+        """Tell whether it may start; else a reflection ends ``skipped``, a conversation waits."""
         if self.due_at > at or self.end_if_lapsed(at):
             return False
         if (reason := self.skip_reason(at)) is not None:
@@ -220,7 +220,7 @@ class MemoryTask(Run, Base):
     ) -> None:
         """After a failure, retry later; end if something was kept, or after too many attempts.
 
-        A task run by hand is not retried.
+        A task of ``refine reflect`` is not retried.
         """
         at = at or clock.now()
         pause = retry_pause(self.attempt)
