@@ -14,16 +14,16 @@ _LONG_WORDS = 4_000
 
 
 class Part(NamedTuple):
-    """Some words, and what became of them."""
+    """Some words, and whether they stayed."""
 
     kind: Kind
     text: str
 
 
 def word_difference(before: str | None, after: str | None) -> list[Part]:
-    """Return the words of both texts in one row: those that stayed, those gone, those new.
+    """Return the words of both texts in one sequence: unchanged, removed and added ones.
 
-    A text that is None did not exist: all of the other's words are new, or gone.
+    A text that is None did not exist: all words of the other are added, or removed.
     """
     old, new = _WORD.findall(before or ""), _WORD.findall(after or "")
     # white space at the end of a word is no difference; in long texts, neither is every "the"

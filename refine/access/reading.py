@@ -117,7 +117,7 @@ def live_grants(user: User) -> list[LiveGrant]:
         .options(contains_eager(AccessGrant.agent), undefer(AccessGrant.sealed_purpose))
         .where(AccessGrant.user_id == user.id, AccessGrant.lets_read)
         .order_by(AccessGrant.expires_at)
-        # a request that was loaded a moment ago may have been granted since
+        # a request that is already loaded may have been granted since
         .execution_options(populate_existing=True)
     ).all()
     return [_live(grant, now) for grant, now in rows]

@@ -23,7 +23,7 @@ from refine.jobs.worker import GracefulWorker, keep_working
 
 TICK_ID = "tick"
 TICK_TIMEOUT_SECONDS = 300
-# How often rq-scheduler looks for what is due; its lock outlives a crash by ten seconds more.
+# How often rq-scheduler looks for due jobs; after a crash, its lock lasts ten seconds longer.
 POLL_SECONDS = 5
 
 _log = structlog.get_logger(__name__)

@@ -86,7 +86,7 @@ def queue(name: str, connection: Redis) -> Queue:
 
 
 def live_workers(connection: Redis) -> int:
-    """Return how many workers showed a sign of life lately; RQ lists killed ones for longer."""
+    """Return how many workers sent a heartbeat recently; RQ lists killed ones for longer."""
     keys = Worker.all_keys(queue=queue(AUTOMATIC, connection))
     with connection.pipeline() as pipeline:
         for key in keys:

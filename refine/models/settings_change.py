@@ -10,7 +10,7 @@ Changes = dict[str, list[Any]]
 def set_fields(row: object, fields: Mapping[str, Any]) -> Changes:
     """Set the fields of the row; return those that changed, each as [before, after].
 
-    Numbers that are not whole are given as text, because records hold no floats.
+    Fractional numbers are given as text, because records hold no floats.
     """
     before = {field: getattr(row, field) for field in fields}
     for field, value in fields.items():

@@ -1,1 +1,1 @@
-"""A session from its id to its end: what the agent is asked, and what is done with its answers."""
+"""Refinement sessions at work: the prompts, the loop, and undo."""

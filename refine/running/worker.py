@@ -82,7 +82,7 @@ def work_on(
 
 
 class RunWorker(Generic[AnyRun]):
-    """Works on one run under its lease; ``_work`` of each kind says what there is to do."""
+    """Works on one run under its lease; each kind defines ``_work``."""
 
     _client: OpenRouter
     _execute: Execute
@@ -127,7 +127,7 @@ class RunWorker(Generic[AnyRun]):
 
     @abstractmethod
     def _work(self) -> None:
-        """Do the work; raises RunEnded, unless the run already has its end."""
+        """Do the work; raises RunEnded, unless it has ended the run itself."""
 
     def _end(self, run: AnyRun, ending: RunEnded) -> None:
         """Write an orderly end; for kinds whose ``_work`` raises one."""
@@ -216,7 +216,7 @@ class RunWorker(Generic[AnyRun]):
     # -- the end ---------------------------------------------------------------------------------
 
     def _finish(self, ending: RunEnded) -> None:
-        """Write the end, unless the run has ended or was taken away meanwhile."""
+        """Write the end, unless the run has ended or another worker has it."""
         try:
             run = self._held()
         except LeaseLost:

@@ -537,7 +537,7 @@ def test_a_conflict_names_every_memory_and_record_in_the_way(agent: Agent) -> No
     assert f"; #{ids[4]} by record" in str(found)
     # a change without a record: undoing everything after would not help, and is not offered
     memory(ids[3]).tags = ["voice"]
-    assert str(conflict(earlier)).endswith(f"memory #{ids[3]} outside the application")
+    assert str(conflict(earlier)).endswith(f"; #{ids[3]} outside the application")
 
 
 def toggles(memory_id: int) -> None:

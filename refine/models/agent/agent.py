@@ -104,7 +104,7 @@ class Agent(Eligibility, Base):
 
     @property
     def effective_refinement_threshold(self) -> float:
-        """The share of its ledger that a session must leave standing."""
+        """The share of its ledger that must remain after a session."""
         return float(self.threshold)
 
     @property

@@ -64,7 +64,7 @@ class Eligibility(LedgerOwner):
 
     @classmethod
     def with_unlocked_core_memory(cls) -> ColumnElement[bool]:
-        """Return the SQL condition that ``has_unlocked_core_memory``."""
+        """Return ``has_unlocked_core_memory`` as an SQL condition."""
         return exists().where(
             AgentMemory.agent_id == cls.id, AgentMemory.is_kept_core, ~AgentMemory.is_locked
         )
@@ -76,7 +76,7 @@ class Eligibility(LedgerOwner):
 
     @classmethod
     def over_budget(cls) -> ColumnElement[bool]:
-        """Return the SQL condition that ``is_over_budget``."""
+        """Return ``is_over_budget`` as an SQL condition."""
         figures = AgentMemory.select_core_figures().where(AgentMemory.agent_id == cls.id)
         mass = select(figures.correlate(cls).subquery().c.tokens).scalar_subquery()
         return mass > cls.core_token_budget
@@ -98,7 +98,7 @@ class Eligibility(LedgerOwner):
 
     @classmethod
     def not_refined_since(cls, slot_at: datetime) -> ColumnElement[bool]:
-        """Return the SQL condition that ``slot_is_due`` for this slot."""
+        """Return ``slot_is_due`` as an SQL condition, for this slot."""
         return cls.last_refinement_at.is_(None) | (cls.last_refinement_at < slot_at)
 
     @classmethod

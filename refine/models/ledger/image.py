@@ -126,7 +126,7 @@ def is_kept_core(memory_type: str, discarded_at: object) -> bool:
 def kept_core(
     memory_type: SQLColumnExpression[str], discarded_at: SQLColumnExpression[datetime | None]
 ) -> ColumnElement[bool]:
-    """Return the SQL condition of ``is_kept_core``."""
+    """Return ``is_kept_core`` as an SQL condition."""
     return and_(memory_type == "core", discarded_at.is_(None))
 
 

@@ -87,7 +87,7 @@ class MemoryRow:
 
     @declared_attr
     def agent(self) -> Mapped[Owner]:
-        """The agent who keeps this memory; by name, because agents stand above their memories."""
+        """The agent that keeps this memory; by name, because this module may not import agents."""
         return relationship("Agent")
 
     def __init__(

@@ -129,7 +129,7 @@ class User(Base):
 
     @classmethod
     def sees(cls, account_id: SQLColumnExpression[int]) -> ColumnElement[bool]:
-        """Return the SQL condition that ``may_see``."""
+        """Return ``may_see`` as an SQL condition."""
         return or_(cls.site_admin, cls.account_id == account_id)
 
     @property

@@ -185,7 +185,7 @@ class Run:
             .where(
                 cls.id == run_id,
                 cls.lease_token == lease_token,
-                cls.lease_token.is_not(None),  # a run without a lease is held by nobody
+                cls.lease_token.is_not(None),  # no worker holds a run without a lease
             )
             .with_for_update(key_share=True, of=cls)
             .execution_options(populate_existing=True)

@@ -1,4 +1,4 @@
-"""Which agents an automatic session is due for, and why one is not asked yet."""
+"""Which agents an automatic session is due for, and which must wait."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
