@@ -133,6 +133,15 @@ def test_a_change_by_the_agent_is_recorded_with_its_values_sealed(app):
     assert record.created_at == NOW
 
 
+def test_an_agent_cannot_go_without_a_name(app):
+    agent = factories.agent(name="Ada")
+
+    with pytest.raises(InvalidValue, match="name has no default"):
+        agent.author("name", None)
+
+    assert agent.name == "Ada"
+
+
 def test_authoring_a_reflection_prompt_turns_daily_reflection_on_and_the_default_off(app):
     agent = factories.agent()
     agent.reflection_prompt = "Keep what rhymes."  # as the platform may write it

@@ -94,6 +94,7 @@ def test_of_prompts_length_and_last_change_are_known(app):
     agent = factories.agent(system_prompt="four")
     agent.author("reflection_prompt", "reflect", AT)
     agent.author("reflection_prompt", "reflect!", AT.replace(hour=13))
+    factories.agent().author("system_prompt", "another agent's", AT)
 
     assert agent.characters_of("system_prompt") == 4
     assert agent.characters_of("reflection_prompt") == 8

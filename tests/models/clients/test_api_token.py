@@ -82,9 +82,11 @@ def test_an_unknown_secret_is_not_found(app, subtests):
 def test_a_revoked_token_is_not_valid(app):
     agent = factories.agent()
     token, _ = ApiToken.mint(account=agent.account, agent=agent)
+    token.expires_at = clock.now() + timedelta(hours=1)
 
     token.revoke()
 
+    assert token.expires_at is not None  # what was not written yet is kept
     assert not token.is_valid
     assert [record.action for record in factories.records(agent)] == [
         "token_minted",

@@ -9,7 +9,7 @@ from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import ApiToken, IdempotencyKey
 from refine.models.clients.idempotency_key import KEPT_FOR, KeptAnswer
-from tests import factories
+from tests import factories, sql
 
 ANSWER = KeptAnswer(201, '{"content": "ü🦉"}', "application/json")
 
@@ -32,6 +32,22 @@ def test_the_first_request_takes_a_key_and_the_same_finds_it(app):
     assert (is_new, is_new_again) == (True, False)
     assert again is first
     assert first.answer() is None
+
+
+def test_an_answer_that_another_process_stored_meanwhile_is_found(app):
+    token = token_of_agent()
+    first, _ = IdempotencyKey.take(token, "k", "a request")
+    first.keep(ANSWER)
+    db.session.flush()
+    sealed = first.sealed_answer.hex()
+    first.sealed_answer = first.answered_at = None
+    db.session.commit()
+    assert first.answer() is None
+    sql.run(f"UPDATE idempotency_keys SET answered_at = now(), answer = '\\x{sealed}'")
+
+    again, _ = IdempotencyKey.take(token, "k", "a request")
+
+    assert again.answer() == ANSWER
 
 
 def test_another_request_is_refused(app):
@@ -69,13 +85,15 @@ def test_the_same_request_of_two_agents_has_two_hashes(app):
     ("late", "is_new"), [(timedelta(0), False), (-timedelta(seconds=1), False), (KEPT_FOR, True)]
 )
 def test_after_a_day_a_key_is_new(app, late, is_new):
-    token, at = token_of_agent(), clock.now()
-    IdempotencyKey.take(token, "k", "a request", at)[0].keep(ANSWER, at)
+    token, other, at = token_of_agent(), token_of_agent(), clock.now()
+    for owner, key in [(token, "k"), (token, "k2"), (other, "k")]:
+        IdempotencyKey.take(owner, key, "a request", at)[0].keep(ANSWER, at)
 
     taken, was_new = IdempotencyKey.take(token, "k", "a request", at + late)
 
     assert was_new == is_new
     assert taken.answer() == (None if is_new else ANSWER)
+    assert len(db.session.scalars(db.select(IdempotencyKey)).all()) == 3  # no other key is freed
 
 
 def test_keys_older_than_a_day_are_deleted(app):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import time_machine
 from flask import Flask
+from sqlalchemy import ColumnElement
 from sqlalchemy.exc import IntegrityError
 
 from refine import clock
@@ -15,6 +16,7 @@ from refine.errors import InvalidValue, Refused
 from refine.extensions import database_now, db
 from refine.models import AccessGrant, AccessOpenAlready, Agent, AuditLog, User
 from refine.models.runs.access import REASONS, AccessTerms
+from refine.models.runs.access.grant import STATUSES
 from tests import factories, sql
 from tests.factories import live_grant
 from tests.models.cases import case
@@ -42,10 +44,15 @@ def request(agent: Agent, reader: User, **fields: Any) -> AccessGrant:
     return AccessGrant.request(agent, reader, terms(**fields))
 
 
-def lets_read(grant: AccessGrant) -> bool:
+def is_chosen(grant: AccessGrant, rule: ColumnElement[bool]) -> bool:
+    """Whether a query with this condition finds the grant."""
     db.session.flush()
-    wanted = db.select(AccessGrant.id).where(AccessGrant.id == grant.id, AccessGrant.lets_read)
+    wanted = db.select(AccessGrant.id).where(AccessGrant.id == grant.id, rule)
     return db.session.scalar(wanted) is not None
+
+
+def lets_read(grant: AccessGrant) -> bool:
+    return is_chosen(grant, AccessGrant.lets_read)
 
 
 def age(grant: AccessGrant, hours: float = 0, minutes: float = 0) -> None:
@@ -453,15 +460,35 @@ def test_an_expired_grant_lets_nobody_read_by_the_databases_clock(
             assert grant.status == "granted"
 
 
-def test_losing_good_standing_ends_reading_at_once(
+def test_the_rules_for_grants_choose_the_same_ones_in_python_and_in_sql(
     agent: Agent, reader: User, subtests: Any
 ) -> None:
+    now, hour = database_now(), timedelta(hours=1)
+    in_time = {"granted_at": now - 2 * hour, "expires_at": now + hour}
+    past = {"granted_at": now - 2 * hour, "expires_at": now - hour}
+    states = [
+        *((status, {}, "nothing") for status in STATUSES if status != "granted"),
+        *((status, times, "nothing") for status in STATUSES for times in (in_time, past)),
+        *(("granted", in_time, loss) for loss in LOSSES),
+    ]
+    for status, times, loss in states:
+        is_past = times is past
+        with case(subtests, status=status, is_past=is_past, loss=loss):
+            grant = factories.grant(agent, user_id=reader.id, status=status, **times)
+            LOSSES.get(loss, lambda agent, reader: None)(agent, reader)
+            db.session.refresh(grant)
+            lets = status == "granted" and not is_past and loss == "nothing"
+            is_due = status == "granted" and is_past
+            assert (grant.lets_read, lets_read(grant)) == (lets, lets)
+            assert (grant.is_due, is_chosen(grant, AccessGrant.is_due)) == (is_due, is_due)
+
+
+def test_an_early_end_stays_the_reason_after_its_time_is_over(agent: Agent, reader: User) -> None:
     grant = live_grant(agent, reader)
-    for reason, change in LOSSES.items():
-        with case(subtests, reason=reason):
-            assert lets_read(grant)
-            change(agent, reader)
-            assert not lets_read(grant)
+    grant.end(user=None)
+    age(grant, hours=2)
+
+    assert grant.current_end_reason == "revoked_by_agent"
 
 
 def test_an_early_end_is_recorded_with_who_ended_it(
