@@ -357,6 +357,12 @@ def test_the_agent_is_told_which_edits_were_undone(ledger):
     assert session.agent.last_refinement_at == session.ended_at
 
 
+def test_up_to_20_items_are_listed_and_the_rest_is_counted():
+    listed = [breaker.abbreviated(["x"] * count, ",") for count in (0, 1, 20, 21)]
+
+    assert listed == ["", "x", ",".join("x" * 20), ",".join("x" * 20) + ",and 1 more"]
+
+
 def test_the_note_about_a_merge_of_many_memories_is_abbreviated(app):
     session, ids = begin(*([3] * 700))
 
@@ -379,4 +385,5 @@ def test_after_a_rollback_the_entries_count_in_full_again(ledger):
     }
     assert {id_: counted[id_] for id_ in ids} == dict(zip(ids, (10, 10, 30, 50), strict=True))
     assert sum(counted.values()) == 100
+    assert set(db.session.scalars(select(SessionEntry.merged_into_id))) == {None}
     assert RefinementSession.removed_recently(session.agent) == 0

@@ -10,6 +10,7 @@ from refine import clock
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db
 from refine.models import (
+    Account,
     AgentMemory,
     LeaseLost,
     RefinementSession,
@@ -106,7 +107,7 @@ def test_an_agent_that_is_inactive_or_erased_has_no_session_queued_or_claimed(ag
             assert (waiting.status, waiting.end_reason) == ("skipped", reason)
 
 
-def test_a_paused_agent_has_only_sessions_that_somebody_asked_for(agent, subtests):
+def test_an_agent_paused_or_over_its_cap_has_only_sessions_that_somebody_asked_for(agent, subtests):
     for trigger, is_skipped in [
         ("weekly", True),
         ("over_budget", True),
@@ -114,11 +115,16 @@ def test_a_paused_agent_has_only_sessions_that_somebody_asked_for(agent, subtest
         ("api", False),
         ("cli", False),
     ]:
-        with case(subtests, trigger=trigger):
-            agent.paused = True
-            session = RefinementSession.queue(agent, trigger)
-            assert (session.claim() is None) == is_skipped
-            assert (session.end_reason == "the agent is paused") == is_skipped
+        for reason, row, fields in [
+            ("the agent is paused", agent, {"paused": True}),
+            ("its account is paused", agent.account, {"paused": True}),
+            ("monthly cost cap of $0", agent.account, {"monthly_cost_cap_usd": Decimal(0)}),
+        ]:
+            with case(subtests, trigger=trigger, reason=reason):
+                set_fields(row, **fields)
+                session = RefinementSession.queue(agent, trigger)
+                assert (session.claim() is None) == is_skipped
+                assert (reason in str(session.end_reason)) == is_skipped
 
 
 def test_queueing_ends_a_session_whose_worker_was_lost(agent):
@@ -311,10 +317,48 @@ def test_the_last_session_is_the_youngest_in_which_the_agent_worked(agent):
 
 
 def test_outcomes_count_the_sessions_of_the_last_30_days(agent):
-    for status, days in [("failed", 1), ("failed", 29), ("completed", 2), ("completed", 31)]:
-        ended(agent, status, created_at=NOW - timedelta(days=days))
+    month = timedelta(days=30)
+    for status, age in [("failed", MINUTE), ("failed", month - MOMENT), ("completed", month)]:
+        ended(agent, status, created_at=NOW - age)
 
-    assert totals.outcomes(NOW) == {"failed": 2, "completed": 1}
+    assert totals.outcomes(NOW) == {"failed": 2}
+
+
+def test_the_totals_of_a_period_are_those_of_the_accounts_since_it_began(agent):
+    mine = select(Account.id).where(Account.id == agent.account_id)
+    nothing = totals.period(mine, NOW)
+    for owner, created_at in [
+        (agent, NOW),
+        (agent, NOW - MOMENT),
+        (factories.agent(account=agent.account), NOW),
+        (factories.agent(), NOW),
+    ]:
+        ended(owner, "failed", created_at=created_at, error_kind="worker_lost")
+        ended(owner, "failed", created_at=created_at, error_kind="timeout")
+        ended(owner, "incomplete", created_at=created_at, error_kind="worker_lost")
+        ended(owner, "declined", created_at=created_at)
+        ended(owner, created_at=created_at, **removed(7))
+        ended(owner, created_at=created_at, undone_at=NOW, **removed(1000))
+
+    assert nothing == (0, 0, 0, 0, 0)
+    assert totals.period(mine, NOW) == (12, 14, 4, 4, 2)
+
+
+def test_a_session_can_be_undone_once_it_ended_with_changes(session, subtests):
+    protected = {**session.stats, "protected": 1}
+    for can_undo, fields in [
+        (False, {}),
+        (True, {"mutation_count": 1}),
+        (True, {"duplicates_removed": 1}),
+        (True, {"mutation_count": 1, "duplicates_removed": 1}),
+        (True, {"stats": protected}),
+        (False, {"mutation_count": 1, "undone_at": NOW}),
+    ]:
+        with case(subtests, fields=fields):
+            set_fields(session, **fields)
+            assert not session.can_undo
+            session.finish("incomplete", "a reason")
+            assert session.can_undo == can_undo
 
 
 # -- stopping --------------------------------------------------------------------------------------
