@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from rq.timeouts import JobTimeoutException
 
+from refine.access import asking
 from refine.access.asking import NOT_CHOSEN, question
 from refine.extensions import db
 from refine.models import AccessGrant, Agent
@@ -201,6 +202,15 @@ def test_a_job_that_took_too_long_leaves_no_request_open(world: World) -> None:
         "timeout",
         "the job's time limit was reached",
     )
+
+
+def test_asking_has_a_time_limit_of_its_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "ASKING_SECONDS", 1e-6)
+    world.model.say("YES")
+
+    grant = world.ask()
+
+    assert (grant.status, grant.error_kind) == ("failed", "timeout")
 
 
 def test_a_fault_of_ours_ends_the_request_and_is_raised_again(world: World) -> None:

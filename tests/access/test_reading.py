@@ -277,11 +277,13 @@ def test_a_search_continues_after_its_page_and_records_each_page(world: World) -
         grant.id, world.reader, "wall", among(world), rows=2, after_id=first.after_id
     )
 
+    full = reading.search(grant.id, world.reader, "wall", among(world), rows=3)
+
     assert [memory.id for memory in first.memories] == ids[:2]
     assert [memory.id for memory in second.memories] == ids[2:]
-    assert (first.after_id, second.after_id) == (ids[1], None)
+    assert (first.after_id, second.after_id, full.after_id) == (ids[1], None, None)
     records = world.records("memory_access_viewed")
-    assert [record.data["ids"] for record in records] == [ids[:2], ids[2:]]
+    assert [record.data["ids"] for record in records] == [ids[:2], ids[2:], ids]
 
 
 def test_the_searched_text_is_sealed(world: World) -> None:
@@ -378,17 +380,21 @@ def test_a_record_without_sealed_content_shows_nothing(world: World) -> None:
     assert (opened.changes, opened.texts) == ([], {})
 
 
-def test_another_agents_record_or_session_is_not_opened(world: World) -> None:
+def test_an_unknown_record_or_session_or_another_agents_is_not_opened(world: World) -> None:
     other = factories.agent("one", account=world.agent.account)
-    session = ended_session(world, other)
-    record = factories.records(other)[-1]
+    session_id = ended_session(world, other).id
+    record_id = factories.records(other)[-1].id
     grant = world.grant()
 
-    with pytest.raises(NoAccess, match="does not belong to the agent"):
-        reading.read_record(grant.id, world.reader, record.id)
-    db.session.rollback()
-    with pytest.raises(NoAccess, match="does not belong to the agent"):
-        reading.session(grant.id, world.reader, session.id)
+    for read, id_ in [
+        (reading.read_record, record_id),
+        (reading.read_record, 10**17),
+        (reading.session, session_id),
+        (reading.session, uuid.uuid4()),
+    ]:
+        with pytest.raises(NoAccess, match="does not belong to the agent"):
+            read(grant.id, world.reader, id_)
+        db.session.rollback()
 
     assert world.records("memory_access_viewed") == []
 
@@ -432,6 +438,17 @@ def test_of_the_users_own_grants_those_that_live_are_told(world: World) -> None:
     assert live.purpose_text == "to see why it declined"
     assert live.expires_at == grant.expires_at
     assert 29 * 60 < live.seconds_left <= 30 * 60
+
+
+def test_the_grant_that_ends_first_is_told_first(world: World) -> None:
+    for minutes in (60, 15, 30):
+        sibling = factories.agent(account=world.agent.account)
+        factories.live_grant(sibling, world.reader, duration_minutes=minutes)
+    db.session.commit()
+
+    live = reading.live_grants(world.reader)
+
+    assert [round(each.seconds_left / 60) for each in live] == [15, 30, 60]
 
 
 def test_a_grant_past_its_end_is_not_told(world: World) -> None:

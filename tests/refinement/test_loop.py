@@ -720,15 +720,20 @@ def test_the_run_session_is_returned_as_it_ended(world: World) -> None:
 def test_a_session_taken_away_while_the_model_is_asked_changes_nothing_more(
     world: World, before_its_answer: bool
 ) -> None:
-    answered = threading.Event()
-    patience = 5 if before_its_answer else 0
+    let_go, waited_in_vain = threading.Event(), threading.Event()
     takes_away = world.elsewhere(lose)
-    world.model.say(YES).call("delete", id=world.ids[0])
-    world.model.meanwhile(lambda: (takes_away(), answered.wait(patience)))
+
+    def taken() -> None:
+        takes_away()
+        if before_its_answer and not let_go.wait(5):
+            waited_in_vain.set()
+
+    world.model.say(YES).call("delete", id=world.ids[0]).meanwhile(taken)
 
     session = world.refine()
-    answered.set()
+    let_go.set()
 
+    assert not waited_in_vain.is_set()
     assert (session.status, session.end_reason) == ("failed", "the worker was lost")
     assert world.records(session)[-1].action == "memory_refinement_failed"
     assert world.kept() == world.ids
@@ -850,7 +855,9 @@ def test_an_interruption_is_not_reported_as_a_fault(world: World) -> None:
     assert (session.status, session.end_reason) == ("failed", "interrupted")
 
 
-def test_a_broken_display_does_not_affect_the_session(world: World) -> None:
+def test_a_broken_display_does_not_affect_the_session(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     for fault in (BrokenPipeError(), SystemExit(1), LookupError("canary")):
 
         def observe(_event: Event, fault: BaseException = fault) -> None:
@@ -861,6 +868,9 @@ def test_a_broken_display_does_not_affect_the_session(world: World) -> None:
         session = world.refine(observe=observe)
 
         assert session.status == "completed", fault
+        assert f"'fault': '{type(fault).__name__}'" in caplog.text
+    assert caplog.text.count("a watcher failed") == 3  # it is told nothing more
+    assert "canary" not in caplog.text
 
 
 def test_a_session_that_was_ended_elsewhere_asks_nothing_more(world: World) -> None:

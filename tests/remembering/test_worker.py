@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -405,21 +405,57 @@ def test_a_worker_that_was_given_up_writes_nothing_more(world: World) -> None:
 
 
 def test_a_task_that_was_taken_away_while_the_model_is_asked_is_let_go(world: World) -> None:
-    answered = threading.Event()
-
+    let_go, waited_in_vain = threading.Event(), threading.Event()
     end = world.elsewhere(ended)
 
     def taken() -> None:
         end()
-        answered.wait(10)
+        if not let_go.wait(10):
+            waited_in_vain.set()
 
     world.model.say(ENDS).meanwhile(taken)
 
     task = world.extract("I like tea")
-    answered.set()
+    let_go.set()
 
+    assert not waited_in_vain.is_set()
     assert (task.status, task.end_reason) == ("failed", "ended elsewhere")
     assert conversation_bytes(task) is None
+
+
+def test_looking_for_a_reason_to_stop_leaves_no_transaction_open(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_open: list[bool] = []
+
+    def every_time(_: object, is_unwanted: Callable[[], bool]) -> Callable[[], bool]:
+        def is_cancelled() -> bool:
+            unwanted = is_unwanted()
+            left_open.append(db.session().in_transaction())
+            return unwanted
+
+        return is_cancelled
+
+    monkeypatch.setattr(holding, "_once_a_second", every_time)
+    world.model.say(ENDS)
+
+    world.extract("I like tea")
+
+    assert set(left_open) == {False}
+
+
+def test_a_worker_with_nothing_to_do_leaves_no_transaction_open(world: World) -> None:
+    waiting = factories.extraction(world.agent, "I like tea")
+    db.session.commit()
+    id_, settings = waiting.id, world.settings()
+
+    run_task(id_, settings, is_stopping=lambda: True)
+    left_open = [db.session().in_transaction()]
+    world.model.say(ENDS).meanwhile(world.elsewhere(ended))
+    run_task(id_, settings)
+    left_open.append(db.session().in_transaction())
+
+    assert left_open == [False, False]
 
 
 def test_a_fault_after_the_task_was_taken_away_changes_nothing(world: World) -> None:

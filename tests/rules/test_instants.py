@@ -24,6 +24,7 @@ def test_reads_every_spelling_and_unit() -> None:
         ("2025-11-02T07:15:30-08:00", AT),
         ("2025-11-02T15:15:30.123456789Z", AT.replace(microsecond=123_456)),
         ("2025-11-02", datetime(2025, 11, 2, tzinfo=UTC)),
+        ("1980-01-01", EARLIEST),
         ("20251102", datetime(2025, 11, 2, tzinfo=UTC)),
         (1762096530, AT),
         ("1762096530", AT),

@@ -194,6 +194,8 @@ def test_an_available_agent_with_an_unlocked_memory_needs_refinement_when_due(ap
             for name, value in fields.items():
                 setattr(row, name, value)
             assert agent.needs_refinement(NOW) == needs_it
+    agent.last_refinement_at = datetime.now(UTC)
+    assert not agent.needs_refinement()
 
 
 def test_an_agent_over_its_budget_needs_refinement_between_slots(app, subtests):

@@ -8,9 +8,7 @@ import pytest
 from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import db
-from refine.models import AuditLog, RefinementSession
-from refine.models.ledger.history import effect_tokens
-from refine.models.runs.session import editing
+from refine.models import AuditLog
 from refine.models.settings_change import set_fields
 from tests import factories
 
@@ -109,14 +107,3 @@ def test_an_account_that_stays_as_it_is_has_no_record(app):
 
     assert changed == []
     assert db.session.scalars(db.select(AuditLog)).all() == []
-
-
-def test_a_records_mass_difference_is_that_of_its_memories(app):
-    agent = factories.agent("sixteen letters.", "sixteen letters!")
-    session = RefinementSession.start(agent)
-    first, second = db.session.scalars(agent.ledger.core()).all()
-
-    editing.consolidate(session, [first.id, second.id], "eight ch")
-
-    (record,) = [each for each in factories.records(agent) if each.action.endswith("consolidate")]
-    assert effect_tokens(record) == 2 - 4 - 4

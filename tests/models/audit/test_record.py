@@ -165,6 +165,24 @@ def in_threads(app, *works):
     assert faults == []
 
 
+def test_a_record_follows_those_that_others_wrote_since_the_head_was_read(app):
+    agent = factories.agent()
+    agent.record("x")
+    db.session.commit()
+    head = db.session.scalars(select(ChainHead)).one()
+    agent_id = agent.id
+
+    def write():
+        db.session.get_one(Agent, agent_id).record("x")
+        db.session.commit()
+
+    in_threads(app, write)
+    agent.record("x")
+
+    assert [record.sequence for record in factories.records(agent)] == [1, 2, 3]
+    assert head.sequence == 3
+
+
 @pytest.mark.parametrize("chain", ["agent", "account", "platform"])
 def test_threads_that_write_to_one_chain_leave_no_gap_and_no_fork(app, chain):
     agent = factories.agent()

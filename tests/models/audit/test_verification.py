@@ -211,7 +211,9 @@ def test_records_without_a_head_are_found(chain):
 
     sql.tamper(f"DELETE FROM chain_heads WHERE id = {head}")
 
-    assert problems() == ["the chain has records, but its head is missing"]
+    (found,) = [verified for verified in verify_all() if verified.problem is not None]
+    assert found.problem == "the chain has records, but its head is missing"
+    assert (found.records, found.memories) == (0, 0)  # none was verified
 
 
 def test_one_bad_chain_does_not_hide_another(chain):

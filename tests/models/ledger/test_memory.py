@@ -9,6 +9,7 @@ from refine.errors import InvalidValue, Refused
 from refine.extensions import db
 from refine.models import AgentMemory, AuditLog
 from refine.models.integrity import verify_all
+from refine.models.ledger import Change
 from tests import factories, sql
 from tests.models.cases import case
 
@@ -281,6 +282,13 @@ def test_the_state_digest_ignores_when_a_memory_was_discarded(app):
     assert memory.state_digest == before
 
 
+def test_a_memory_that_a_change_created_counts_already(app):
+    memory = factories.memory(factories.agent())
+    change = Change(memory.id, None, memory.image())
+
+    assert (change.count_difference, change.mass_difference) == (0, 0)
+
+
 # -- verbs -----------------------------------------------------------------------------------------
 
 
@@ -292,6 +300,7 @@ def test_discarding_is_soft_and_recorded(app):
 
     (record,) = factories.records(memory.agent)
     assert (memory.discarded, memory.discarded_at, memory.content) == (True, NOW, "the canary")
+    assert memory.updated_at == NOW
     assert (record.action, record.user_id, record.created_at) == ("memory_discarded", user.id, NOW)
     assert (record.auditable_type, record.auditable_id) == ("AgentMemory", str(memory.id))
     assert record.data["mass_after"] == 0
@@ -400,7 +409,9 @@ def test_a_memory_that_is_not_stored_yet_has_no_verbs(app):
 
 
 def test_a_memory_cannot_move_to_another_agent(app):
-    memory = factories.memory(factories.agent())
+    agent = factories.agent()
+    memory = factories.memory(agent)
 
+    memory.agent = agent
     with pytest.raises(InvalidValue, match="another agent"):
         memory.agent = factories.agent()

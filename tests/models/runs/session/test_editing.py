@@ -106,13 +106,14 @@ def test_an_update_keeps_everything_but_the_content(app):
 
 def test_protecting_a_protected_memory_records_nothing(app):
     session, ids = begin(10)
-    editing.protect(session, ids[0])
-    before = len(factories.records(session.agent))
+    editing.protect(session, ids[0], NOW)
+    before = factories.records(session.agent)
 
     again = editing.protect(session, ids[0])
 
     assert again.constitutional
-    assert len(factories.records(session.agent)) == before
+    assert factories.records(session.agent) == before
+    assert before[-1].created_at == NOW
     assert session.stats["protected"] == 1
 
 

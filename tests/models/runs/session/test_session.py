@@ -528,7 +528,11 @@ def test_every_end_is_one_record_and_after_its_work_the_agent_is_told(session, s
 
 
 def test_a_memory_that_a_session_made_refers_to_it(session):
-    merged = editing.consolidate(session, ids_of(session)[:2], factories.text_of(50))
+    first, second, *_ = ids_of(session)
+
+    merged = editing.consolidate(session, [first, second], factories.text_of(50))
 
     assert merged.session_id == session.id
+    assert merged.image()["session_id"] == str(session.id)
+    assert db.session.get_one(AgentMemory, first).image()["session_id"] is None
     assert merged.recorded_at > NOW
