@@ -13,7 +13,7 @@ import time_machine
 from flask import Flask
 from redis import Redis
 from rq.timeouts import JobTimeoutException, UnixSignalDeathPenalty
-from sqlalchemy import event, select
+from sqlalchemy import event, false, select
 
 from refine.extensions import db
 from refine.jobs import tick
@@ -21,7 +21,7 @@ from refine.jobs.tick import INTERVAL, TickResult, run_tick
 from refine.models import Account, Agent, ClockMark, LeaseLost, RefinementSession
 from refine.models.integrity import verify_agent
 from refine.models.runs.run import LOST_AFTER
-from refine.models.runs.session import editing
+from refine.models.runs.session import editing, scheduling
 from refine.tools import RefinementTool
 from tests import factories, sql
 from tests.commands import UNUSED_PORT
@@ -338,6 +338,41 @@ def test_a_locked_agent_is_left_to_the_next_tick(time: Clock, account: Account) 
     assert account.next_due_at == SLOT + WEEK
 
 
+def test_an_agent_is_held_while_it_is_served(
+    time: Clock, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = an_agent(agent.account)
+    tick_at(time, SLOT)
+    fails(agent)
+    free: list[list[bool]] = []
+
+    def look(_: RefinementSession, __: datetime) -> bool:
+        wanted = "SELECT id FROM agents WHERE id = {} FOR NO KEY UPDATE SKIP LOCKED"
+        free.append([sql.value(wanted.format(each.id)) is not None for each in (agent, other)])
+        return False
+
+    monkeypatch.setattr(scheduling, "is_retry_due", look)
+
+    tick_at(time, SLOT + 5 * MINUTE)
+
+    assert free == [[False, True]]
+
+
+def test_a_session_that_another_process_queued_meanwhile_is_no_fault(
+    time: Clock, account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead, other = an_agent(account), an_agent(account)
+    queued = RefinementSession.queue(ahead, "manual")
+    # the session was not there yet when the agents without one were chosen
+    monkeypatch.setattr(scheduling, "has_live_session", false)
+
+    (done,) = tick_at(time, SLOT)
+
+    assert (done.queued, done.faults) == (1, 0)
+    assert session_of(ahead).id == queued.id
+    assert slots_of(other) == [SLOT]
+
+
 def test_steps_that_take_too_long_continue_in_the_next_tick(
     time: Clock, agent: Agent, over_budget: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -525,7 +560,7 @@ def test_a_refinement_counts_for_a_slot_only_after_it(time: Clock, account: Acco
 
 
 def test_an_agents_failure_affects_no_other_and_its_slot_is_served_later(
-    time: Clock, refused: Agent
+    time: Clock, refused: Agent, caplog: pytest.LogCaptureFixture
 ) -> None:
     others = [an_agent(refused.account), an_agent(factories.account(next_due_at=SLOT))]
 
@@ -536,6 +571,7 @@ def test_an_agents_failure_affects_no_other_and_its_slot_is_served_later(
     (second,) = tick_at(time, SLOT + MINUTE)
 
     assert (first.queued, first.faults, was_due_at) == (2, 1, SLOT)
+    assert f"a bad sector', 'agent_id': {refused.id}" in caplog.text
     assert (second.queued, second.faults) == (1, 0)
     assert [slots_of(agent) for agent in (refused, *others)] == [[SLOT]] * 3
     assert refused.account.next_due_at == SLOT + WEEK

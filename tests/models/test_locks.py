@@ -5,6 +5,7 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import OperationalError
 
 from refine import clock
+from refine.access import reading
 from refine.extensions import db
 from refine.models import (
     AccessGrant,
@@ -16,9 +17,12 @@ from refine.models import (
 )
 from refine.models.audit import ChainHead
 from refine.models.runs.access import AccessTerms
+from refine.models.runs.access.grant import LAPSES_AFTER
 from refine.models.runs.session import duplicates, editing
 from refine.models.runs.task import keeping
-from tests import factories
+from refine.models.runs.task import scheduling as task_scheduling
+from refine.refinement import time_machine
+from tests import factories, sql
 
 LOCK_NOT_AVAILABLE = "55P03"
 TERMS = AccessTerms.checked(
@@ -46,6 +50,12 @@ class World:
         self.task = factories.extraction(agent)
         self.lease = self.task.claim()
         self.waiting = factories.extraction(agent)
+        self.live_grant = factories.live_grant(agent, factories.user(account=self.account))
+        # ended and to be undone, of an agent of its own
+        self.edited = RefinementSession.start(factories.agent("one"))
+        self.protected = db.session.scalars(self.edited.agent.ledger.core()).one()
+        editing.protect(self.edited, self.protected.id)
+        editing.complete(self.edited, "Done.")
         self.token, _ = ApiToken.mint(account=self.account, agent=agent)
         self.token.revoke()
         self.secret = Invitation.issue(self.user)
@@ -54,12 +64,16 @@ class World:
         self.head = db.session.scalars(select(ChainHead).filter_by(agent_id=agent.id)).one()
 
 
+def hold(row):
+    """The statement that locks this row; references to the row do not wait for that."""
+    return f"SELECT id FROM {row.__tablename__} WHERE id = '{row.id}' FOR NO KEY UPDATE"
+
+
 def assert_waits(verb, world, row):
     """Assert that the verb waits for this row while another transaction holds it."""
     db.session.rollback()
-    hold = f"SELECT FROM {row.__tablename__} WHERE id = '{row.id}' FOR NO KEY UPDATE"
     with db.engine.connect() as other:
-        other.exec_driver_sql(hold)  # which references to the row do not wait for
+        other.exec_driver_sql(hold(row))
         db.session.execute(text("SET LOCAL lock_timeout = '20ms'"))
         with pytest.raises(OperationalError) as error:
             verb(world)
@@ -88,6 +102,7 @@ NEEDS_AGENT = {
     ),
     "MemoryTask.end_if_lapsed": lambda w: w.waiting.end_if_lapsed(),
     "MemoryTask.held": lambda w: MemoryTask.held(w.task.id, w.lease),
+    "time_machine.preview": lambda w: time_machine.preview(w.session),
     "AccessGrant.request": lambda w: AccessGrant.request(w.agent, w.closer, TERMS),
     "AccessGrant.settle": lambda w: w.failed_grant.settle("YES", agreed=True, generation_id=None),
     "AccessGrant.end": lambda w: w.failed_grant.end(user=None),
@@ -125,6 +140,43 @@ NEEDS_ROW = {
     "ApiToken.revoke": ("token", lambda w: w.token.revoke()),
     "Invitation.open": ("invitation", lambda w: Invitation.by_secret(w.secret)),
     "ChainHead.locked": ("head", lambda w: ChainHead.locked(w.agent.chain)),
+    # a preview changes nothing, but locks as an undo does
+    "time_machine.preview, session": ("edited", lambda w: time_machine.preview(w.edited)),
+    "time_machine.preview, memories": ("protected", lambda w: time_machine.preview(w.edited)),
+    "reading.memories": (
+        "live_grant",
+        lambda w: reading.memories(w.live_grant.id, w.live_grant.user, []),
+    ),
+}
+
+
+def two_overdue():
+    long_ago = clock.now() - 2 * LAPSES_AFTER
+    times = {"granted_at": long_ago, "expires_at": long_ago}
+    return [
+        factories.grant(factories.agent(), created_at=long_ago),
+        factories.grant(factories.agent(), status="granted", **times),
+    ]
+
+
+# Queries by name, each with two rows that it finds, and how many of them it returns.
+PASSES_OVER = {
+    "RefinementSession.select_dispatchable": (
+        lambda: [RefinementSession.queue(factories.agent(), "manual") for _ in range(2)],
+        lambda: db.session.scalars(RefinementSession.select_dispatchable()).all(),
+        2,
+    ),
+    "AccessGrant.select_dispatchable": (
+        lambda: [factories.grant(factories.agent()) for _ in range(2)],
+        lambda: db.session.scalars(AccessGrant.select_dispatchable()).all(),
+        2,
+    ),
+    "task_scheduling.dispatchable": (
+        lambda: [factories.extraction(factories.agent()) for _ in range(2)],
+        lambda: task_scheduling.dispatchable(9, clock.now()),
+        2,
+    ),
+    "AccessGrant.next_due": (two_overdue, lambda: [AccessGrant.next_due()], 1),
 }
 
 
@@ -142,3 +194,18 @@ def test_every_verb_waits_for_the_row_that_it_reads(app, subtests):
     for name, (row, verb) in NEEDS_ROW.items():
         with subtests.test(name):
             assert_waits(verb, world, getattr(world, row))
+
+
+def test_queries_pass_over_rows_that_others_hold_and_hold_what_they_return(app, subtests):
+    for name, (arrange, query, returned) in PASSES_OVER.items():
+        rows = arrange()
+        db.session.commit()
+        with subtests.test(name):
+            with db.engine.connect() as other:
+                other.exec_driver_sql(hold(rows[0]))
+                assert list(query()) == rows[1:]
+            db.session.rollback()
+            assert list(query()) == rows[:returned]
+            held = [sql.value(f"{hold(row)} SKIP LOCKED") is None for row in rows]
+            assert held == [number < returned for number in range(2)]
+        db.session.rollback()
