@@ -179,7 +179,7 @@ def is_well_formed(secret: str) -> bool:
     """Tell whether a text has a token's prefix and checksum (as leak scanners check it)."""
     for prefix in _PREFIX.values():
         body = secret.removeprefix(prefix)
-        if body != secret and len(body) > _RANDOM_CHARACTERS:
+        if body != secret:
             random, checksum = body[:_RANDOM_CHARACTERS], body[_RANDOM_CHARACTERS:]
             return checksum == _checksum(random)
     return False
