@@ -176,7 +176,7 @@ PASSES_OVER = {
         lambda: task_scheduling.dispatchable(9, clock.now()),
         2,
     ),
-    "AccessGrant.next_due": (two_overdue, lambda: [AccessGrant.next_due()], 1),
+    "AccessGrant.next_overdue": (two_overdue, lambda: [AccessGrant.next_overdue()], 1),
 }
 
 

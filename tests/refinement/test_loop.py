@@ -869,7 +869,7 @@ def test_a_broken_display_does_not_affect_the_session(
 
         assert session.status == "completed", fault
         assert f"'fault': '{type(fault).__name__}'" in caplog.text
-    assert caplog.text.count("a watcher failed") == 3  # it is told nothing more
+    assert caplog.text.count("an observer failed") == 3  # it is told nothing more
     assert "canary" not in caplog.text
 
 

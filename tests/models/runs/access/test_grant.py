@@ -478,9 +478,10 @@ def test_the_rules_for_grants_choose_the_same_ones_in_python_and_in_sql(
             LOSSES.get(loss, lambda agent, reader: None)(agent, reader)
             db.session.refresh(grant)
             lets = status == "granted" and not is_past and loss == "nothing"
-            is_due = status == "granted" and is_past
+            expired = status == "granted" and is_past
             assert (grant.lets_read, lets_read(grant)) == (lets, lets)
-            assert (grant.is_due, is_chosen(grant, AccessGrant.is_due)) == (is_due, is_due)
+            in_sql = is_chosen(grant, AccessGrant.is_past_expiry)
+            assert (grant.is_past_expiry, in_sql) == (expired, expired)
 
 
 def test_an_early_end_stays_the_reason_after_its_time_is_over(agent: Agent, reader: User) -> None:
