@@ -30,10 +30,15 @@ def due_for_reflection(time_zone: str, slot_at: datetime) -> Select[int]:
     completed reflection has read.
     """
     mine = (MemoryTask.agent_id == Agent.id) & (MemoryTask.kind == "reflection")
-    was_read = exists().where(
-        mine,
-        MemoryTask.status == "completed",
-        MemoryTask.started_at >= AgentMemory.recorded_at,
+    was_read = (
+        exists()
+        .where(
+            mine,
+            MemoryTask.status == "completed",
+            MemoryTask.started_at >= AgentMemory.recorded_at,
+        )
+        # two levels down, SQLAlchemy does not find the agent by itself
+        .correlate(Agent, AgentMemory)
     )
     written = exists().where(
         AgentMemory.agent_id == Agent.id,

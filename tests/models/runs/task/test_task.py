@@ -467,7 +467,6 @@ def test_entries_that_a_reflection_read_make_no_other_due(reflecting: Agent) -> 
     assert due(NIGHT + DAY) == [reflecting.id]
 
 
-@pytest.mark.xfail(strict=True, reason="was_read is not correlated with the agent")
 def test_another_agents_reflection_reads_no_entries_of_this_one(reflecting: Agent) -> None:
     reflected(factories.agent())
 
