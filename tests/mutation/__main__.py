@@ -76,6 +76,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("targets", nargs="*", help="files or folders; default: the core")
     parser.add_argument("--sample", type=int, help="try that many, chosen at random")
+    parser.add_argument("--only", default="", help="those whose name has this text, such as 'lock'")
     parser.add_argument("--seed", type=int, default=1, help="of the random choice")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--fresh", action="store_true", help="forget every run before")
@@ -122,6 +123,7 @@ def _chosen(options: argparse.Namespace) -> list[Mutant]:
         path = ROOT / target
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             every += mutants_of(file, str(file.relative_to(ROOT)))
+    every = [mutant for mutant in every if options.only in mutant.name]
     if options.sample is not None and options.sample < len(every):
         every = random.Random(options.seed).sample(every, options.sample)  # noqa: S311
     return every
