@@ -103,6 +103,7 @@ NEEDS_AGENT = {
     "MemoryTask.end_if_lapsed": lambda w: w.waiting.end_if_lapsed(),
     "MemoryTask.held": lambda w: MemoryTask.held(w.task.id, w.lease),
     "time_machine.preview": lambda w: time_machine.preview(w.session),
+    "time_machine.undo_own_last": lambda w: time_machine.undo_own_last(w.session),
     "AccessGrant.request": lambda w: AccessGrant.request(w.agent, w.closer, TERMS),
     "AccessGrant.settle": lambda w: w.failed_grant.settle("YES", agreed=True, generation_id=None),
     "AccessGrant.end": lambda w: w.failed_grant.end(user=None),
