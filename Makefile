@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Each process imports all tests: let it use compiled ones, whatever the environment says.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
-SOURCES := app.py refine tests migrations examples
+SOURCES := app.py gunicorn.conf.py refine tests migrations examples
 
 # The guarantees depend on these, so every branch must be covered.
 WHOLE := refine/rules/*,refine/running/*,refine/sealing.py,refine/tools/*,refine/models/*,refine/llm/replies.py,refine/refinement/*,refine/transfer/*,refine/access/*,refine/remembering/*

@@ -6,7 +6,7 @@ from flask import Flask, Response, request
 from werkzeug.middleware.proxy_fix import ProxyFix
 from werkzeug.routing import IntegerConverter
 
-from refine import api, headers, logs, models, web
+from refine import api, headers, logs, models, refusals, web
 from refine.api import problems
 from refine.extensions import db, migrate
 from refine.models.columns import MAX_ID
@@ -21,7 +21,6 @@ _ROOT = Path(__file__).parent.parent
 
 def build(settings: Settings) -> Flask:
     """Return the application: settings, keys, extensions, pages, API."""
-    is_https = settings.public_url.startswith("https://")
     app = Flask(
         "refine",
         template_folder=str(_ROOT / "templates"),
@@ -32,13 +31,16 @@ def build(settings: Settings) -> Flask:
         SQLALCHEMY_DATABASE_URI=settings.database_url,
         SESSION_COOKIE_HTTPONLY=True,
         SESSION_COOKIE_SAMESITE="Lax",
-        SESSION_COOKIE_SECURE=is_https,
+        SESSION_COOKIE_SECURE=settings.is_https,
         WTF_CSRF_TIME_LIMIT=None,  # as long as the sign-in
-        WTF_CSRF_SSL_STRICT=False,  # we send no referrer; Sec-Fetch-Site is looked at instead
+        WTF_CSRF_SSL_STRICT=False,  # we send no referrer; Sec-Fetch-Site is checked instead
         MAX_CONTENT_LENGTH=_LARGEST_REQUEST_BYTES,
     )
-    if is_https:  # a proxy in front of us speaks it, and forwards the client's address
-        app.wsgi_app = ProxyFix(app.wsgi_app, x_for=1, x_proto=1)  # type: ignore[method-assign]
+    if (
+        settings.proxies
+    ):  # each appends the address that it was asked from; other values can be forged
+        trusted = ProxyFix(app.wsgi_app, x_for=settings.proxies, x_proto=settings.proxies)
+        app.wsgi_app = trusted  # type: ignore[method-assign]
     app.extensions["refine.settings"] = settings
     app.extensions["refine.keyring"] = Keyring(settings.encryption_keys)
     logs.configure(settings.log_level)
@@ -63,4 +65,7 @@ class _IdConverter(IntegerConverter):
 
 def _answer_error(error: Exception) -> Response:
     """Answer with a problem below the API's address, routed or not, and with a page elsewhere."""
-    return problems.answer(error) if request.path.startswith("/api/") else errors.page(error)
+    is_api = request.path.startswith("/api/")
+    answer = problems.answer(error) if is_api else errors.page(error)
+    refusals.count_response(answer)
+    return answer

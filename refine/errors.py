@@ -10,6 +10,7 @@ RefineError                  tell the person: the message says what, where and w
 ├── InvalidValue             a value breaks a rule: correct it
 ├── Refused                  not possible in the current state: nothing was changed
 ├── TooMany                  too many attempts: wait, then try again
+├── RowAltered               a stored row was changed outside the application: look into it
 ├── SealingError             content cannot be sealed or opened: look at the keys
 │   └── WrongKey             the configured keys lack the one that the database was sealed with
 └── ProviderError            the model could not be asked: end the session, try again later
@@ -68,6 +69,16 @@ class TooMany(RefineError):
     def __init__(self, message: str, *, retry_after_seconds: int) -> None:
         self.retry_after_seconds = retry_after_seconds
         super().__init__(message)
+
+
+class RowAltered(RefineError):
+    """A row that decides something does not match its keyed digest, so nothing relies on it."""
+
+    def __init__(self, row: str) -> None:
+        super().__init__(
+            f"{row} was changed outside the application, so nothing relies on it; "
+            "`refine audit verify` names the first such row of each chain"
+        )
 
 
 class SealingError(RefineError):

@@ -12,7 +12,15 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
-from refine.errors import InvalidValue, NotFound, RefineError, Refused, SealingError, TooMany
+from refine.errors import (
+    InvalidValue,
+    NotFound,
+    RefineError,
+    Refused,
+    RowAltered,
+    SealingError,
+    TooMany,
+)
 from refine.extensions import safe_rollback
 
 _RETRY_AFTER_SECONDS = 5
@@ -22,7 +30,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Fault:
-    """What to answer; ``log`` is the event to log and its cause, None if it is not worth a line."""
+    """What to answer; ``log`` is the event to log and its cause, None: not logged."""
 
     status: int
     detail: str | None = None
@@ -49,7 +57,7 @@ def classify(error: Exception) -> Fault:
             return Fault(error.code or 500, headers=_allowed_methods(error))
         case DataError():
             return Fault(422)
-        case IntegrityError():  # another request was quicker
+        case IntegrityError():  # lost a race
             return Fault(409)
         case DBAPIError():
             return _unavailable(log=("database error", str(error.args[0])))
@@ -76,6 +84,8 @@ def _refusal(error: RefineError, detail: str) -> Fault:
     match error:
         case InvalidValue():
             return Fault(422, detail)
+        case RowAltered():
+            return Fault(409, detail, log=("a row was altered", detail))
         case TooMany():
             return Fault(429, detail, {"Retry-After": str(error.retry_after_seconds)})
         case Refused():

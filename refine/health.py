@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
@@ -9,14 +11,17 @@ from flask import Flask
 from sqlalchemy import Select, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from refine import clock
+from refine import clock, database_roles
 from refine.errors import Unreachable, WrongKey
 from refine.extensions import db
 from refine.jobs.queue import live_workers, redis_connection
-from refine.models import Account, ClockMark, WrappedKey
+from refine.models import Account, ClockMark, Verification, WrappedKey
+from refine.models.audit.outcome import IS_LATE_AFTER
+from refine.models.resealing import unbound_agents
 from refine.models.runs.session import totals as session_totals
 from refine.models.runs.task import totals as task_totals
 from refine.rules.quantities import ago, plural, rough_span
+from refine.settings import Settings
 
 # The clock ticks every minute; after this long it has stopped, or is badly delayed.
 TICK_IS_LATE_AFTER = timedelta(minutes=5)
@@ -24,14 +29,20 @@ QUEUE_IS_LATE_AFTER = timedelta(hours=1)
 # Reflections and conversations wait for all sessions, and lapse after a long wait.
 TASKS_ARE_LATE_AFTER = timedelta(days=1)
 
+SECRET_KEY_BYTES = 32
+
 
 @dataclass(frozen=True)
 class Check:
-    """One check; ``problem`` says what is wrong and how to fix it, None if nothing is."""
+    """One check; ``problem`` says what is wrong and how to fix it, None if nothing is.
+
+    A ``warning`` says what works, but is less safe than it could be.
+    """
 
     name: str
     problem: str | None
     detail: str = ""
+    warning: str | None = None
 
     @property
     def is_ok(self) -> bool:
@@ -45,9 +56,9 @@ def checks(app: Flask) -> list[Check]:
     unfit = away or _migrations(app)
     return [
         Check("database", away, "PostgreSQL answers"),
-        Check("migrations", unfit, "the newest one is in place"),
+        Check("migrations", unfit, "up to date"),
         Check("keys", unfit or _keys(), "REFINE_ENCRYPTION_KEYS holds every key in use"),
-        Check("redis", _redis(), "it answers"),
+        Check("redis", _redis(), "Redis answers"),
     ]
 
 
@@ -55,12 +66,12 @@ def clock_check() -> Check:
     """Check that the clock ticks. Needs a database at the newest migration."""
     age = ClockMark.age("tick")
     if age is None:
-        return Check("clock", "it never ticked; start `refine clock`")
+        return Check("clock", "the clock has never run; start `refine clock`")
     if age < -TICK_IS_LATE_AFTER:
-        return Check("clock", "its last tick is in the future; set the clocks of the machines")
+        return Check("clock", "the last tick is in the future; set the clocks of the machines")
     if age > TICK_IS_LATE_AFTER:
-        return Check("clock", f"its last tick was {ago(age)}; start `refine clock`")
-    return Check("clock", None, f"its last tick was {ago(age)}")
+        return Check("clock", f"the last tick was {ago(age)}; start `refine clock`")
+    return Check("clock", None, f"the last tick was {ago(age)}")
 
 
 def schedule_check() -> Check:
@@ -71,7 +82,7 @@ def schedule_check() -> Check:
         return Check("schedule", f"{plural(count, 'account')} with a missed slot; check the clock")
     due_at = db.session.scalar(following)
     if due_at is None:
-        return Check("schedule", None, "no account has a slot to come")
+        return Check("schedule", None, "no upcoming slots")
     return Check("schedule", None, f"the next slot is at {due_at:%Y-%m-%d %H:%M} UTC")
 
 
@@ -103,6 +114,65 @@ def older_keys_check() -> Check:
     older = WrappedKey.under_older_keys()
     said = f"{plural(older, 'data key')} under an older key; run `refine keys rotate`"
     return Check("rotation", None, said if older else "every data key is under the first key")
+
+
+def binding_check() -> Check:
+    """Check that nothing is left that an earlier version sealed without binding it to its row."""
+    unbound = unbound_agents()
+    said = f"{plural(unbound, 'agent')} left to re-seal; run `refine db upgrade`"
+    return Check("sealing", said if unbound else None, "everything is bound to its row")
+
+
+def verification_check() -> Check:
+    """Check that the last verification found nothing wrong, and that it is not long ago."""
+    if (failed := Verification.alarm()) is not None:
+        return Check("verification", failed.alarm_text)
+    last, now = Verification.last(), clock.now()
+    since = last.ended_at if last is not None else WrappedKey.platform().created_at
+    if since is not None and now - since > IS_LATE_AFTER:
+        return Check(
+            "verification", f"none finished for {rough_span(now - since)}; check the clock"
+        )
+    if last is None or last.ended_at is None:
+        return Check("verification", None, "the first one has not finished yet")
+    said = f"{plural(last.records, 'record')} and {plural(last.memories, 'memory', 'memories')}"
+    return Check("verification", None, f"verified {said} {ago(now - last.ended_at)}")
+
+
+def signing_check(settings: Settings) -> Check:
+    """Warn of a SECRET_KEY that could be guessed: whoever has it can sign any cookie."""
+    is_short = len(settings.secret_key.encode()) < SECRET_KEY_BYTES
+    short = f"SECRET_KEY has less than {SECRET_KEY_BYTES} bytes; set a longer random one"
+    return Check("signing", None, "SECRET_KEY is long enough", short if is_short else None)
+
+
+def https_check(settings: Settings) -> Check:
+    """Warn of plain http beyond this machine: it carries sign-ins, or memories to the provider."""
+    urls = {"PUBLIC_URL": settings.public_url, "OPENROUTER_BASE_URL": settings.openrouter_base_url}
+    plain = [name for name, url in urls.items() if _is_readable_on_the_way(url)]
+    said = f"{' and '.join(plain)}: plain http beyond this machine; use https"
+    return Check(
+        "https", None, "nothing leaves this machine in plain http", said if plain else None
+    )
+
+
+def role_check(settings: Settings) -> Check:
+    """Warn of a database role that can get past the guards. Needs the newest migration."""
+    if settings.embedded_postgres:
+        return Check("role", None, "the bundled PostgreSQL has one role, which owns the tables")
+    powers = database_roles.own_powers()
+    said = f"the role in DATABASE_URL {powers}; see `refine db roles --help`"
+    return Check("role", None, "it cannot get past the guards", said if powers else None)
+
+
+def _is_readable_on_the_way(url: str) -> bool:
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    try:
+        is_here = ip_address(host).is_loopback
+    except ValueError:
+        is_here = host == "localhost" or host.endswith(".localhost")
+    return parts.scheme == "http" and not is_here
 
 
 def _database() -> str | None:

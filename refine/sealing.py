@@ -5,9 +5,10 @@ contents and keyed hashes depend on those. A data key is stored wrapped by the f
 REFINE_ENCRYPTION_KEYS, so rotation re-wraps small rows and touches no record, and destroying a
 data key erases everything sealed with it.
 
-Sealed bytes: version (1 byte), nonce (12), AES-256-GCM ciphertext with its tag. The context, a
-name such as ``agent_memories.content``, is authenticated too, so that bytes moved to another
-column cannot be opened.
+Sealed bytes: version (1 byte), nonce (12), AES-256-GCM ciphertext with its tag. Column and row are
+authenticated too, and a wrapped key holds the name of its owner: bytes or keys that were moved
+elsewhere cannot be opened. What version 1 sealed is bound to its column alone, and its wrapped keys
+to nobody; ``refine db upgrade`` binds both (``refine.models.resealing``).
 """
 
 import hashlib
@@ -15,7 +16,7 @@ import hmac
 import secrets
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import cast
+from typing import NamedTuple, cast
 
 from cryptography.exceptions import InvalidTag
 from cryptography.fernet import Fernet, InvalidToken
@@ -26,32 +27,55 @@ from flask import current_app
 
 from refine.errors import SealingError, WrongKey
 
-_VERSION = b"\x01"
+# The first byte of what version 1 sealed, and of what is sealed now.
+UNBOUND, _BOUND = b"\x01", b"\x02"
 _NONCE_BYTES = 12
 _KEY_BYTES = 32
 
 
-class DataKey:
-    """Seals and opens texts, and makes keyed hashes, under one random key of 32 bytes."""
+class Place(NamedTuple):
+    """Where sealed bytes are stored; they open nowhere else."""
 
-    def __init__(self, secret: bytes) -> None:
+    column: str
+    """Table and column, such as ``agent_memories.content``."""
+    row: object
+    """The primary key of the row."""
+
+    def __str__(self) -> str:
+        return f"{self.column} of row {self.row}"
+
+
+class DataKey:
+    """Seals and opens texts, and makes keyed hashes, under one random key of 32 bytes.
+
+    ``opens_unbound``: whether it opens what version 1 sealed.
+    """
+
+    def __init__(self, secret: bytes, *, opens_unbound: bool = False) -> None:
         self._cipher = AESGCM(_derive(secret, b"seal"))
         self._mac_key = _derive(secret, b"mac")
+        self.opens_unbound = opens_unbound
 
-    def seal(self, text: str, context: str) -> bytes:
-        """Return ``text`` encrypted for ``context``; two sealings of one text differ."""
+    def seal(self, text: str, place: Place) -> bytes:
+        """Return ``text`` encrypted for ``place``; two sealings of one text differ."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
-        return _VERSION + nonce + self._cipher.encrypt(nonce, text.encode(), context.encode())
+        return _BOUND + nonce + self._cipher.encrypt(nonce, text.encode(), str(place).encode())
 
-    def open(self, sealed: bytes, context: str) -> str:
-        """Return the text; raise SealingError if the key, the context or the bytes do not match."""
+    def open(self, sealed: bytes, place: Place, *, allow_unbound: bool = False) -> str:
+        """Return the text; raise SealingError if the key, the place or the bytes do not match.
+
+        ``allow_unbound``: the caller has made sure that bytes of version 1 are where they belong.
+        """
         version, nonce, body = sealed[:1], sealed[1 : _NONCE_BYTES + 1], sealed[_NONCE_BYTES + 1 :]
+        bound_to = {_BOUND: str(place)}
+        if self.opens_unbound or allow_unbound:
+            bound_to[UNBOUND] = place.column
         try:
-            if version != _VERSION:
+            if version not in bound_to:
                 raise InvalidTag
-            return self._cipher.decrypt(nonce, body, context.encode()).decode()
+            return self._cipher.decrypt(nonce, body, bound_to[version].encode()).decode()
         except (InvalidTag, ValueError):
-            raise SealingError(f"{context} cannot be opened: it was altered or moved") from None
+            raise SealingError(f"{place} cannot be opened: it was altered or moved") from None
 
     def mac(self, text: str, context: str) -> str:
         """Return the keyed hash (HMAC-SHA-256, hexadecimal) of ``text`` for ``context``."""
@@ -71,17 +95,31 @@ class Keyring:
         """The names by which a wrapped key refers to the key that wrapped it."""
         return frozenset(self._fernets)
 
-    def wrap_new(self) -> bytes:
-        """Return a fresh data key, wrapped by the primary key."""
-        return self._fernets[self.primary].encrypt(secrets.token_bytes(_KEY_BYTES))
+    def wrap_new(self, owner: str) -> bytes:
+        """Return a fresh data key for this owner, wrapped by the primary key."""
+        return self._wrap(secrets.token_bytes(_KEY_BYTES), owner)
 
-    def unwrap(self, wrapped: bytes, wrapped_by: str) -> DataKey:
-        """Return the data key; raise WrongKey if the key that wrapped it is not in the ring."""
-        return _unwrapped(self._fernet(wrapped_by), wrapped)
+    def unwrap(
+        self, wrapped: bytes, wrapped_by: str, owner: str, *, allow_unbound: bool = False
+    ) -> DataKey:
+        """Return the data key of this owner.
+
+        WrongKey if the key that wrapped it is not in the ring; SealingError if it is another
+        owner's, or bound to none and that is not allowed.
+        """
+        return _unwrapped(self._fernet(wrapped_by), wrapped, owner, allow_unbound)
 
     def rewrap(self, wrapped: bytes, wrapped_by: str) -> bytes:
-        """Return the same data key, wrapped by the primary key."""
+        """Return the same data key, of the same owner, wrapped by the primary key."""
         return self._fernets[self.primary].encrypt(_decrypt(self._fernet(wrapped_by), wrapped))
+
+    def bind(self, wrapped: bytes, wrapped_by: str, owner: str) -> bytes:
+        """Return a data key that version 1 wrapped, bound to this owner."""
+        secret, _ = _split(_decrypt(self._fernet(wrapped_by), wrapped))
+        return self._wrap(secret, owner)
+
+    def _wrap(self, secret: bytes, owner: str) -> bytes:
+        return self._fernets[self.primary].encrypt(secret + owner.encode())
 
     def _fernet(self, fingerprint: str) -> Fernet:
         if fingerprint not in self._fernets:
@@ -97,9 +135,27 @@ def keyring() -> Keyring:
     return cast(Keyring, current_app.extensions["refine.keyring"])
 
 
+def is_unbound(sealed: bytes | None) -> bool:
+    """Whether version 1 sealed these bytes, so that they are bound to no row."""
+    return sealed is not None and sealed[:1] == UNBOUND
+
+
 @lru_cache(maxsize=1024)
-def _unwrapped(fernet: Fernet, wrapped: bytes) -> DataKey:
-    return DataKey(_decrypt(fernet, wrapped))
+def _unwrapped(fernet: Fernet, wrapped: bytes, owner: str, allow_unbound: bool) -> DataKey:
+    secret, bound_to = _split(_decrypt(fernet, wrapped))
+    if bound_to or not allow_unbound:
+        _require_owner(bound_to, owner)
+    return DataKey(secret, opens_unbound=not bound_to)
+
+
+def _split(unwrapped: bytes) -> tuple[bytes, str]:
+    """Return the secret, and the owner to whom it is bound; empty in version 1."""
+    return unwrapped[:_KEY_BYTES], unwrapped[_KEY_BYTES:].decode()
+
+
+def _require_owner(bound_to: str, owner: str) -> None:
+    if bound_to != owner:
+        raise SealingError(f"the wrapped data key does not belong to {owner}: it was moved")
 
 
 def _decrypt(fernet: Fernet, wrapped: bytes) -> bytes:

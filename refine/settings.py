@@ -129,6 +129,9 @@ class Settings:
 
     data_dir: Path = _variable("REFINE_DATA_DIR", _folder)
     database_url: str = _variable("DATABASE_URL", _database_url, is_secret=True)
+    owner_database_url: str | None = _variable(
+        "REFINE_OWNER_DATABASE_URL", _database_url, is_secret=True, default=None
+    )
     redis_url: str = _variable("REDIS_URL", _redis_url, is_secret=True)
     embedded_postgres: bool
     embedded_valkey: bool
@@ -151,6 +154,7 @@ class Settings:
         "REFINE_CONTEXT_TOKENS", _whole_number(1_000, 100_000_000), default=128_000
     )
     plain_openai: bool = _variable("REFINE_PLAIN_OPENAI", _switch, default=False)
+    rehearsal: bool = _variable("REFINE_REHEARSAL", _switch, default=False)
     api_reads_per_minute: int = _variable(
         "REFINE_API_READS_PER_MINUTE", _whole_number(1, 1_000_000), default=600
     )
@@ -159,6 +163,7 @@ class Settings:
     )
     port: int = _variable("PORT", _whole_number(1, 65_535), default=8000)
     public_url: str = _variable("PUBLIC_URL", _http_url)
+    proxies: int = _variable("REFINE_PROXIES", _whole_number(0, 10), default=0)
     log_level: str = _variable("REFINE_LOG_LEVEL", _log_level, default="INFO")
     metrics_token: str | None = _variable(
         "REFINE_METRICS_TOKEN", _header_value, is_secret=True, default=None
@@ -181,6 +186,15 @@ class Settings:
             embedded_valkey=not _given(environ, "REDIS_URL"),
             **values,
         )
+
+    @property
+    def is_https(self) -> bool:
+        """Whether browsers reach the pages over HTTPS."""
+        return self.public_url.startswith("https://")
+
+    def for_owner(self) -> "Settings":
+        """Return the settings of a process that connects as the owner of the tables."""
+        return dataclasses.replace(self, database_url=self.owner_database_url or self.database_url)
 
 
 def is_installed(environ: Mapping[str, str] = os.environ) -> bool:
@@ -205,6 +219,8 @@ def _data_dir(environ: Mapping[str, str]) -> str:
 
 def _with_computed(environ: Mapping[str, str], default_port: int) -> dict[str, str]:
     """Add the variables whose default depends on other variables or on the data folder."""
+    if _given(environ, "REFINE_OWNER_DATABASE_URL") and not _given(environ, "DATABASE_URL"):
+        raise SettingsError("REFINE_OWNER_DATABASE_URL needs DATABASE_URL: the same database")
     complete = {**environ, "REFINE_DATA_DIR": _data_dir(environ)}
     data_dir = Path(complete["REFINE_DATA_DIR"]).absolute()
     for name, make in (

@@ -1,6 +1,5 @@
-// A live page keeps itself fresh by htmx. This file adds what htmx leaves to the page: pausing,
-// silence while nobody looks, patience with what lasts, and a word where the server cannot be
-// reached.
+// A live page refreshes by htmx. This file pauses polling on request and in hidden tabs, slows it for
+// long runs, and shows connection errors.
 "use strict";
 
 (() => {
@@ -9,8 +8,8 @@
   let fresh = new Date();
   const opened = Date.now();
   let asked = opened;
-  const PATIENT_AFTER_MS = 120_000; // then a page asks every ten seconds instead of two
-  const isTooSoon = () => Date.now() - opened > PATIENT_AFTER_MS && Date.now() - asked < 9_000;
+  const SLOW_DOWN_AFTER_MS = 120_000; // then a page asks every ten seconds instead of two
+  const isTooSoon = () => Date.now() - opened > SLOW_DOWN_AFTER_MS && Date.now() - asked < 9_000;
 
   const button = () => document.getElementById("pause");
   const show = () => {

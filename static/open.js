@@ -1,5 +1,5 @@
 // A page that shows what an agent keeps leaves the screen when the access ends, wherever it was
-// ended, and leaves nothing behind to go back to.
+// ended, and nothing remains in the back/forward cache.
 "use strict";
 
 (() => {
@@ -11,14 +11,14 @@
     location.replace(grant.dataset.over);
   };
 
-  // what the browser keeps to go back to holds no content; and is asked for anew
+  // remove content before the page enters the back/forward cache, and reload it from there
   addEventListener("pagehide", empty);
   addEventListener("pageshow", (event) => {
     if (event.persisted) location.reload();
   });
   if (!grant) return;
 
-  // a computer that slept, or whose clock was set: the page's own clock goes on
+  // performance.now() ignores sleep and clock changes
   const until = performance.now() + 1000 * Number(grant.dataset.openUntil);
   const isOver = async () => {
     if (performance.now() > until) return true;

@@ -18,6 +18,7 @@ from sqlalchemy import create_engine, text
 from refine import create_app
 from refine.embedded import database_url, owned_servers, redis_url
 from refine.extensions import db
+from refine.models.upgrading import add_all_missing_digests
 from refine.settings import Settings
 from tests.scripted_model import ScriptedModel
 
@@ -75,7 +76,7 @@ def environ(servers: Path) -> dict[str, str]:
         "DATABASE_URL": database_url(servers),
         "REDIS_URL": redis_url(servers),
         "REFINE_DATA_DIR": str(servers),
-        "SECRET_KEY": "a secret of the tests",
+        "SECRET_KEY": "a secret of the tests, of 32 bytes or more",
         "REFINE_ENCRYPTION_KEYS": Fernet.generate_key().decode(),
         "OPENROUTER_API_KEY": "a key of the tests",
     }
@@ -95,6 +96,12 @@ def app(migrated_app: Flask) -> Iterator[Flask]:
     """The application, with its context pushed and an empty database."""
     with emptied(migrated_app):
         yield migrated_app
+
+
+@pytest.fixture
+def installed(app: Flask) -> None:
+    """What `refine db upgrade` records in an empty database; ask for it before anything else."""
+    list(add_all_missing_digests())
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from refine.models.runs import LIVE
 from refine.models.runs.access import AccessTerms
 from refine.models.runs.session.breaker import LOOP_EDITS
 from refine.models.runs.task import EndStatus
+from refine.rules.consent import consents
 
 # The records of edits that a session makes.
 EDITS = ("memory_refinement_dedup", *LOOP_EDITS)
@@ -42,6 +43,8 @@ def account(**fields: Any) -> Account:
 
 
 def user(**fields: Any) -> User:
+    """A user who joined a year ago."""
+    fields.setdefault("created_at", clock.now() - timedelta(days=365))
     fields.setdefault("account", account() if "account" not in fields else fields["account"])
     made = User(**{"email": f"user{next(_number)}@example.org", **fields})
     made.password_hash = password_hash()
@@ -93,10 +96,19 @@ def grant(owner: Agent, **fields: Any) -> AccessGrant:
 
 def live_grant(owner: Agent, reader: User, **fields: Any) -> AccessGrant:
     """A grant under which this user may read now; asked for, and the agent said yes."""
+    return _answered("YES", owner, reader, fields)
+
+
+def declined_grant(owner: Agent, reader: User, **fields: Any) -> AccessGrant:
+    """A request of this user, to which the agent said no."""
+    return _answered("NO", owner, reader, fields)
+
+
+def _answered(reply: str, owner: Agent, reader: User, fields: dict[str, Any]) -> AccessGrant:
     usual = {"reason": "agent_asked", "purpose": "to see why it declined", "duration_minutes": 60}
     made = AccessGrant.request(owner, reader, AccessTerms.checked(**{**usual, **fields}))
     assert made.claim()
-    made.settle("YES", agreed=True, generation_id="gen-1")
+    made.settle(reply, agreed=consents(reply), generation_id="gen-1")
     return made
 
 
@@ -129,7 +141,7 @@ def live_tasks(owner: Agent) -> list[MemoryTask]:
 
 def erase(owner: Agent) -> None:
     """Destroy the agent's data key, and with it all that it sealed."""
-    owner.wrapped_key.wrapped, owner.wrapped_key.destroyed_at = None, clock.now()
+    owner.erase()
     db.session.flush()
 
 

@@ -1,8 +1,14 @@
 """Raw SQL in transactions of its own: what others do, and what gets outside the application."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from sqlalchemy import event, text
+
 from refine.extensions import db
+from refine.models.attested import add_missing_digests
+from refine.models.integrity import protected_kinds
 
 
 def run(*statements: str) -> None:
@@ -15,6 +21,50 @@ def run(*statements: str) -> None:
 def tamper(*statements: str) -> None:
     """Execute with every trigger and foreign key switched off, as a superuser can."""
     run("SET LOCAL session_replication_role = replica", *statements)
+
+
+@contextmanager
+def just_before(fragment: str, *statements: str) -> Iterator[None]:
+    """Execute as somebody else, just before each statement that contains ``fragment``."""
+    is_busy = False
+
+    def interfere(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        nonlocal is_busy
+        if fragment in statement and not is_busy:
+            is_busy = True
+            run(*statements)
+            is_busy = False
+
+    event.listen(db.engine, "before_cursor_execute", interfere)
+    try:
+        yield
+    finally:
+        event.remove(db.engine, "before_cursor_execute", interfere)
+
+
+def rewrite(*statements: str) -> None:
+    """Execute, and give the rows the digests that they would have, had the application done it."""
+    with db.engine.begin() as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+        for kind in protected_kinds():
+            connection.exec_driver_sql(f"UPDATE {kind.__tablename__} SET row_digest = NULL")
+            add_missing_digests(connection, kind, limit=10_000)
+
+
+def copied(row: Any) -> Callable[[], None]:
+    """Return what puts this row back as it is now, with its digest."""
+    table, columns = row.__tablename__, dict[str, Any]()
+    with db.engine.connect() as connection:
+        found = connection.execute(text(f"SELECT * FROM {table} WHERE id = :id"), {"id": row.id})
+        columns.update(found.mappings().one())
+
+    def put_back() -> None:
+        values = ", ".join(f"{name} = :{name}" for name in columns)
+        with db.engine.begin() as connection:
+            connection.execute(text(f"UPDATE {table} SET {values} WHERE id = :id"), columns)
+
+    return put_back
 
 
 def value(statement: str) -> Any:
@@ -37,3 +87,12 @@ def snapshot() -> dict[str, list[str]]:
         for table, row in connection.exec_driver_sql(every):
             tables[table].append(row)
     return {table: sorted(rows) for table, rows in tables.items()}
+
+
+def untallied() -> dict[str, list[str]]:
+    """Return all that is committed, but for how often something was refused, and its record."""
+    stored = snapshot()
+    records = stored.pop("audit_logs")
+    for table in ("tallies", "chain_heads"):
+        del stored[table]
+    return {**stored, "audit_logs": [row for row in records if "requests_refused" not in row]}

@@ -1,5 +1,6 @@
 """The structure: no import circle, and short ways for the data."""
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -45,6 +46,17 @@ def test_no_module_imports_itself_through_others() -> None:
 
     for module in sorted(graph.modules - {"refine"}):
         visit(module, ())
+
+
+def test_every_record_takes_the_way_that_adds_where_its_user_is() -> None:
+    direct = [
+        str(file.relative_to(ROOT))
+        for file in ROOT.rglob("*.py")
+        if "AuditLog.record(" in file.read_text()
+    ]
+
+    of_no_user = {"models/audit/outcome.py", "models/audit/record.py", "models/upgrading.py"}
+    assert set(direct) - of_no_user == {"models/people/recording.py"}
 
 
 def test_saving_a_memory_over_the_api_takes_a_short_way(app: Flask, client: FlaskClient) -> None:
@@ -120,3 +132,12 @@ def floor(file: str) -> int:
     if room not in FLOORS:
         pytest.fail(f"{room} has no floor; add it to FLOORS")
     return FLOORS.index(room)
+
+
+def test_the_tests_that_the_documentation_names_are_there() -> None:
+    for page in (ROOT.parent / "docs").glob("*.md"):
+        named = set(re.findall(r"`(tests/[\w/.]+)`", page.read_text()))
+
+        assert [path for path in sorted(named) if not (ROOT.parent / path).exists()] == [], (
+            page.name
+        )

@@ -2,14 +2,19 @@
 
 import pytest
 from cryptography.fernet import Fernet
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from flask import Flask
 from hypothesis import given
 from hypothesis import strategies as st
 
 from refine.errors import SealingError, WrongKey
-from refine.sealing import DataKey, Keyring, keyring
+from refine.sealing import DataKey, Keyring, Place, is_unbound, keyring
 
-CONTEXT = "agent_memories.content"
+PLACE = Place("agent_memories.content", 7)
+CONTEXT = "agent_memories.content_hash"
+OWNER = "agent 7"
 KEY = DataKey(b"k" * 32)
 OTHER_KEY = DataKey(b"o" * 32)
 
@@ -20,33 +25,58 @@ def fresh() -> str:
     return Fernet.generate_key().decode()
 
 
-@given(texts, st.text(st.characters(exclude_categories=["Cs"])))
-def test_sealed_text_opens_unchanged(text: str, context: str) -> None:
-    assert KEY.open(KEY.seal(text, context), context) == text
+@given(texts, texts, st.integers())
+def test_sealed_text_opens_unchanged(text: str, column: str, row: int) -> None:
+    assert KEY.open(KEY.seal(text, Place(column, row)), Place(column, row)) == text
 
 
 def test_a_key_of_the_same_secret_opens_it() -> None:
-    assert DataKey(b"k" * 32).open(KEY.seal("a memory", CONTEXT), CONTEXT) == "a memory"
+    assert DataKey(b"k" * 32).open(KEY.seal("a memory", PLACE), PLACE) == "a memory"
 
 
 def test_sealed_text_is_hidden_and_differs_each_time() -> None:
-    assert KEY.seal("a memory", CONTEXT) != KEY.seal("a memory", CONTEXT)
-    assert b"canary" not in KEY.seal("canary" * 10, CONTEXT)
+    assert KEY.seal("a memory", PLACE) != KEY.seal("a memory", PLACE)
+    assert b"canary" not in KEY.seal("canary" * 10, PLACE)
 
 
-def test_another_key_or_context_opens_nothing() -> None:
-    sealed = KEY.seal("a memory", CONTEXT)
+@pytest.mark.parametrize(
+    ("key", "place"),
+    [
+        (OTHER_KEY, PLACE),
+        (KEY, PLACE._replace(row=8)),
+        (KEY, PLACE._replace(row=None)),
+        (KEY, PLACE._replace(column="agent_memories.extra")),
+        (KEY, Place("", "")),
+    ],
+)
+def test_another_key_row_or_column_opens_nothing(key: DataKey, place: Place) -> None:
+    sealed = KEY.seal("a memory", PLACE)
 
-    for key, context in (
-        *((OTHER_KEY, CONTEXT), (KEY, "agent_memories.extra"), (KEY, "")),
-        (KEY, CONTEXT + "\x00"),
-    ):
-        with pytest.raises(SealingError, match="altered or moved"):
-            key.open(sealed, context)
+    with pytest.raises(SealingError, match="altered or moved"):
+        key.open(sealed, place)
+
+
+def sealed_by_version_1(text: str, column: str) -> bytes:
+    nonce = b"n" * 12
+    cipher = AESGCM(HKDF(SHA256(), length=32, salt=None, info=b"refine/seal").derive(b"k" * 32))
+    return b"\x01" + nonce + cipher.encrypt(nonce, text.encode(), column.encode())
+
+
+def test_what_version_1_sealed_opens_only_if_that_is_allowed() -> None:
+    sealed = sealed_by_version_1("a memory", PLACE.column)
+
+    assert is_unbound(sealed)
+    assert not is_unbound(KEY.seal("a memory", PLACE))
+    assert DataKey(b"k" * 32, opens_unbound=True).open(sealed, PLACE) == "a memory"
+    assert KEY.open(sealed, PLACE, allow_unbound=True) == "a memory"
+    with pytest.raises(SealingError):
+        KEY.open(sealed, PLACE)
+    with pytest.raises(SealingError):
+        KEY.open(sealed, PLACE._replace(column="agent_memories.extra"), allow_unbound=True)
 
 
 def test_every_altered_missing_or_added_byte_is_detected() -> None:
-    sealed = KEY.seal("a memory", CONTEXT)
+    sealed = KEY.seal("a memory", PLACE)
     flipped = [
         bytes([*sealed[:at], sealed[at] ^ bit, *sealed[at + 1 :]])
         for at in range(len(sealed))
@@ -56,22 +86,22 @@ def test_every_altered_missing_or_added_byte_is_detected() -> None:
 
     for damaged in (*flipped, *cut, sealed + b"\x00"):
         with pytest.raises(SealingError):
-            KEY.open(damaged, CONTEXT)
+            KEY.open(damaged, PLACE)
 
 
 @given(st.binary(max_size=80))
 def test_random_bytes_open_to_nothing(noise: bytes) -> None:
     with pytest.raises(SealingError):
-        KEY.open(noise, CONTEXT)
+        KEY.open(noise, PLACE)
 
 
-def test_the_error_names_the_context_and_not_the_text() -> None:
-    sealed = KEY.seal("canary", CONTEXT)
+def test_the_error_names_the_place_and_not_the_text() -> None:
+    sealed = KEY.seal("canary", PLACE)
 
     with pytest.raises(SealingError) as error:
-        KEY.open(sealed[:-1], CONTEXT)
+        KEY.open(sealed[:-1], PLACE)
 
-    assert CONTEXT in str(error.value)
+    assert str(PLACE) in str(error.value)
     assert "canary" not in str(error.value)
 
 
@@ -91,17 +121,43 @@ def test_the_keyed_hash_depends_on_key_text_and_context() -> None:
 
 def test_a_wrapped_data_key_can_be_unwrapped() -> None:
     ring = Keyring([fresh()])
-    wrapped = ring.wrap_new()
+    wrapped = ring.wrap_new(OWNER)
 
-    sealed = ring.unwrap(wrapped, ring.primary).seal("a memory", CONTEXT)
+    sealed = ring.unwrap(wrapped, ring.primary, OWNER).seal("a memory", PLACE)
 
-    assert ring.unwrap(wrapped, ring.primary).open(sealed, CONTEXT) == "a memory"
+    assert ring.unwrap(wrapped, ring.primary, OWNER).open(sealed, PLACE) == "a memory"
+
+
+def test_a_wrapped_data_key_of_another_owner_is_refused() -> None:
+    ring = Keyring([fresh()])
+    wrapped = ring.wrap_new(OWNER)
+
+    for other in ("agent 70", "agent ", "platform", ""):
+        with pytest.raises(SealingError, match="it was moved"):
+            ring.unwrap(wrapped, ring.primary, other, allow_unbound=True)
+
+
+def test_a_data_key_of_version_1_opens_only_if_that_is_allowed_and_can_be_bound() -> None:
+    key = fresh()
+    ring, wrapped = Keyring([key]), Fernet(key).encrypt(b"k" * 32)
+
+    with pytest.raises(SealingError):
+        ring.unwrap(wrapped, ring.primary, OWNER)
+    assert ring.unwrap(wrapped, ring.primary, OWNER, allow_unbound=True).opens_unbound
+    bound = ring.bind(wrapped, ring.primary, OWNER)
+
+    opened = ring.unwrap(bound, ring.primary, OWNER)
+    assert not opened.opens_unbound
+    assert opened.mac("a memory", CONTEXT) == KEY.mac("a memory", CONTEXT)
 
 
 def test_new_data_keys_differ() -> None:
     ring = Keyring([fresh()])
 
-    hashes = {ring.unwrap(ring.wrap_new(), ring.primary).mac("a memory", CONTEXT) for _ in range(3)}
+    hashes = {
+        ring.unwrap(ring.wrap_new(OWNER), ring.primary, OWNER).mac("a memory", CONTEXT)
+        for _ in range(3)
+    }
 
     assert len(hashes) == 3
 
@@ -109,33 +165,33 @@ def test_new_data_keys_differ() -> None:
 def test_the_first_key_wraps() -> None:
     first, second = fresh(), fresh()
 
-    wrapped = Keyring([first, second]).wrap_new()
+    wrapped = Keyring([first, second]).wrap_new(OWNER)
 
-    assert Keyring([first]).unwrap(wrapped, Keyring([first]).primary)
+    assert Keyring([first]).unwrap(wrapped, Keyring([first]).primary, OWNER)
     with pytest.raises(SealingError):
-        Keyring([second]).unwrap(wrapped, Keyring([second]).primary)
+        Keyring([second]).unwrap(wrapped, Keyring([second]).primary, OWNER)
 
 
 def test_every_key_of_the_ring_unwraps() -> None:
     old, new = fresh(), fresh()
     before = Keyring([old])
-    wrapped = before.wrap_new()
-    sealed = before.unwrap(wrapped, before.primary).seal("a memory", CONTEXT)
+    wrapped = before.wrap_new(OWNER)
+    sealed = before.unwrap(wrapped, before.primary, OWNER).seal("a memory", PLACE)
 
     after = Keyring([new, old])
 
-    assert after.unwrap(wrapped, before.primary).open(sealed, CONTEXT) == "a memory"
+    assert after.unwrap(wrapped, before.primary, OWNER).open(sealed, PLACE) == "a memory"
 
 
 def test_rewrapping_moves_a_data_key_to_the_first_key() -> None:
     old, new = fresh(), fresh()
     before, after = Keyring([old]), Keyring([new])
-    wrapped = before.wrap_new()
-    sealed = before.unwrap(wrapped, before.primary).seal("a memory", CONTEXT)
+    wrapped = before.wrap_new(OWNER)
+    sealed = before.unwrap(wrapped, before.primary, OWNER).seal("a memory", PLACE)
 
     rewrapped = Keyring([new, old]).rewrap(wrapped, before.primary)
 
-    assert after.unwrap(rewrapped, after.primary).open(sealed, CONTEXT) == "a memory"
+    assert after.unwrap(rewrapped, after.primary, OWNER).open(sealed, PLACE) == "a memory"
 
 
 def test_fingerprints_identify_the_keys() -> None:
@@ -156,25 +212,28 @@ def test_a_fingerprint_does_not_reveal_its_key() -> None:
     assert fingerprint not in key
 
 
-@pytest.mark.parametrize("verb", ["unwrap", "rewrap"])
+ARGUMENTS = {"unwrap": (OWNER,), "rewrap": (), "bind": (OWNER,)}
+
+
+@pytest.mark.parametrize("verb", ARGUMENTS)
 def test_an_unknown_wrapping_key_is_a_wrong_key(verb: str) -> None:
     lost, key = Keyring([fresh()]), fresh()
-    wrapped = lost.wrap_new()
+    wrapped = lost.wrap_new(OWNER)
 
     with pytest.raises(WrongKey, match=lost.primary) as error:
-        getattr(Keyring([key]), verb)(wrapped, lost.primary)
+        getattr(Keyring([key]), verb)(wrapped, lost.primary, *ARGUMENTS[verb])
 
     assert key not in str(error.value)
 
 
-@pytest.mark.parametrize("verb", ["unwrap", "rewrap"])
+@pytest.mark.parametrize("verb", ARGUMENTS)
 @pytest.mark.parametrize("wrapped", [b"", b"canary", b"\x00" * 100])
 def test_an_altered_data_key_is_damage_and_not_a_wrong_key(verb: str, wrapped: bytes) -> None:
     key = fresh()
     ring = Keyring([key])
 
     with pytest.raises(SealingError, match="restore it from a backup") as error:
-        getattr(ring, verb)(wrapped, ring.primary)
+        getattr(ring, verb)(wrapped, ring.primary, *ARGUMENTS[verb])
 
     assert not isinstance(error.value, WrongKey)
     assert "canary" not in str(error.value)

@@ -54,9 +54,19 @@ def test_variables_have_defaults() -> None:
     assert {name: getattr(made, name) for name in expected} == expected
 
 
+def test_migrations_may_connect_as_another_role() -> None:
+    made = settings(REFINE_OWNER_DATABASE_URL="postgres://owner@db.example.org/refine")
+
+    assert made.database_url == "postgresql+psycopg://db.example.org/refine"
+    assert made.for_owner().database_url == "postgresql+psycopg://owner@db.example.org/refine"
+    assert settings().for_owner() == settings()
+    with pytest.raises(SettingsError, match="REFINE_OWNER_DATABASE_URL needs DATABASE_URL"):
+        settings(DATABASE_URL="", REFINE_OWNER_DATABASE_URL="postgres://owner@db.example.org/x")
+
+
 def test_a_blank_variable_counts_as_not_set() -> None:
     names = {each.metadata["name"] for each in fields(Settings) if each.metadata} - NEEDED.keys()
-    assert len(names) == 16
+    assert len(names) == 19
 
     for name in names:
         for blank in ("", "  ", "\n"):
@@ -95,6 +105,7 @@ def test_variables_are_parsed() -> None:
         ("PORT", "65535", "port", 65_535),
         ("PORT", "8080", "public_url", "http://localhost:8080"),
         ("PUBLIC_URL", "https://refine.example.org/", "public_url", "https://refine.example.org"),
+        ("REFINE_PROXIES", "2", "proxies", 2),
         ("REFINE_LOG_LEVEL", "debug", "log_level", "DEBUG"),
         ("REFINE_LOG_LEVEL", "CRITICAL", "log_level", "CRITICAL"),
         ("REFINE_METRICS_TOKEN", "token", "metrics_token", "token"),
@@ -135,6 +146,7 @@ BAD_VALUES = {
     "REFINE_PLAIN_OPENAI": ["2", "true", "yes"],
     "PORT": ["0", "65536", "http"],
     "PUBLIC_URL": ["refine.example.org", "ftp://h", "https://", "//h"],
+    "REFINE_PROXIES": ["-1", "11", "10.0.0.1"],
     "REFINE_LOG_LEVEL": ["LOUD", "10", "NOTSET"],
     "REFINE_METRICS_TOKEN": ["ключ"],
 }

@@ -1,6 +1,6 @@
 """Asking an agent whether a human may read its memories: its own model, once.
 
-Nothing but the model's own YES grants anything.
+Nothing but the model's own YES grants anything; docs/architecture.md lists what counts as one.
 """
 
 import uuid
@@ -11,7 +11,9 @@ from refine import prompts
 from refine.extensions import db
 from refine.llm.messages import Message, user_message
 from refine.models import AccessGrant, Agent, User
+from refine.models.agent.agent import CHANGE_HISTORY_WINDOW
 from refine.models.runs.access import REASONS, AccessTerms
+from refine.rules.quantities import in_days
 from refine.running import RunWorker, has_consented, work_on
 from refine.settings import Settings
 
@@ -21,16 +23,18 @@ ASKING_SECONDS = 240
 NOT_CHOSEN = "…"
 
 
-def question(agent: Agent, user: User, terms: AccessTerms) -> str:
-    """Return what the agent is asked, word for word.
+def question(
+    agent: Agent, user: User, terms: AccessTerms, *, request_id: uuid.UUID | None = None
+) -> str:
+    """Return what the agent is asked, word for word; ``request_id`` is that of a stored request.
 
-    Everything that comes from a human is in one line of JSON, so that it cannot pose as anything
-    else.
+    Every word that a human typed, and the agent's name, is in one line of JSON, so that it cannot
+    pose as anything else.
     """
     return prompts.render(
         "access",
-        agent_name=agent.name,
         duration_minutes=terms.duration_minutes,
+        change_history=in_days(CHANGE_HISTORY_WINDOW),
         request=prompts.as_line(
             {
                 "who": user.email,
@@ -38,12 +42,15 @@ def question(agent: Agent, user: User, terms: AccessTerms) -> str:
                 "why": REASONS.get(terms.reason, NOT_CHOSEN),
                 "minutes": terms.duration_minutes,
                 "purpose": terms.purpose,
+                "agent": agent.name,
+                "changes": agent.changes_by_others(),
+                "asked_before": AccessGrant.asked_lately(agent, but=request_id),
             }
         ),
     )
 
 
-def ask_for_access(
+def run_access_request(
     grant_id: uuid.UUID, settings: Settings, *, is_stopping: Callable[[], bool] = lambda: False
 ) -> AccessGrant | None:
     """Ask the agent of a waiting request and keep its answer; None if it cannot be claimed.
@@ -63,7 +70,7 @@ class AccessWorker(RunWorker[AccessGrant]):
         with self._connected():
             self._messages = _opening(self._run)
             db.session.commit()
-            reply = self._ask()
+            reply = self._call_model()
         self._held().settle(
             reply.text,
             agreed=has_consented(reply),
@@ -77,5 +84,5 @@ def _opening(grant: AccessGrant) -> list[Message]:
     terms = AccessTerms(grant.reason, grant.purpose or "", grant.duration_minutes)
     return [
         {"role": "system", "content": agent.effective_system_prompt},
-        user_message(question(agent, grant.user, terms)),
+        user_message(question(agent, grant.user, terms, request_id=grant.id)),
     ]

@@ -34,9 +34,9 @@ def word_difference(before: str | None, after: str | None) -> list[Part]:
         if tag == "equal":
             parts.append(Part("same", "".join(new[new_from:new_to])))
             continue
-        gone, come = "".join(old[old_from:old_to]), "".join(new[new_from:new_to])
-        parts += [Part("gone", gone)] if gone else []
-        parts += [Part("new", come)] if come else []
+        removed, added = "".join(old[old_from:old_to]), "".join(new[new_from:new_to])
+        parts += [Part("gone", removed)] if removed else []
+        parts += [Part("new", added)] if added else []
     return parts
 
 

@@ -115,12 +115,12 @@ def live_grants(user: User) -> list[LiveGrant]:
         select(AccessGrant, func.clock_timestamp(type_=UtcDateTime()))
         .join(AccessGrant.agent)
         .options(contains_eager(AccessGrant.agent), undefer(AccessGrant.sealed_purpose))
-        .where(AccessGrant.user_id == user.id, AccessGrant.lets_read)
+        .where(AccessGrant.user_id == user.id, AccessGrant.permits_reading)
         .order_by(AccessGrant.expires_at)
         # a request that is already loaded may have been granted since
         .execution_options(populate_existing=True)
     ).all()
-    return [_live(grant, now) for grant, now in rows]
+    return [_live(grant, now) for grant, now in rows if grant.is_genuine]
 
 
 def texts_of(grant: AccessGrant) -> GrantTexts:
@@ -158,7 +158,7 @@ def search(
 ) -> Found:
     """Return a page of the memories ``among`` that contain ``text``, whatever the case.
 
-    ``after_id`` is the last memory of the page before. InvalidValue beyond 1 to 200 characters.
+    ``after_id`` is the last memory of the page before. InvalidValue for an empty or too long text.
     """
     wanted = bounded_text(text, field="search", limit=MAX_SEARCHED_CHARACTERS).casefold()
     held = _held(grant_id, user)
@@ -210,12 +210,22 @@ def _held(grant_id: uuid.UUID, user: User) -> AccessGrant:
     """The grant, if it lets this user read now; nobody can end it before the record is written."""
     held = db.session.scalar(
         select(AccessGrant)
-        .where(AccessGrant.id == grant_id, AccessGrant.user_id == user.id, AccessGrant.lets_read)
+        .join(AccessGrant.user)
+        .join(AccessGrant.agent)
+        .options(
+            contains_eager(AccessGrant.user),
+            contains_eager(AccessGrant.agent).undefer_group("prompts"),
+        )
+        .where(AccessGrant.id == grant_id, AccessGrant.user_id == user.id)
         .with_for_update(read=True, of=AccessGrant)
         .execution_options(populate_existing=True)
     )
-    if held is None:
-        raise NoAccess("your access to these memories has ended, or never began")
+    if held is not None:
+        # what decides is what was checked: one load of all three rows
+        for row in (held, held.user, held.agent):
+            row.require_genuine()
+    if held is None or not held.permits_reading:
+        raise NoAccess("you have no active access to these memories")
     return held
 
 

@@ -4,18 +4,21 @@ from typing import Annotated
 
 from flask import Response
 from pydantic import Field
-from sqlalchemy import select
 
 from refine.api.paging import Page, PageQuery, page_response
-from refine.api.problems import Problem
-from refine.api.routing import Answer, json_response, operation
+from refine.api.routing import ResponseSpec, json_response, operation
 from refine.api.schemas import Body, Omittable, Resource, Time
+from refine.api.scope import account_row_or_404, rows_of_account
 from refine.extensions import db
 from refine.models import Agent, ApiToken
 from refine.models.agent import MAX_CORE_TOKEN_BUDGET
 from refine.rules.content import MAX_PROMPT_CHARACTERS
-
-_NO_AGENT = "The account has no such agent."
+from refine.rules.threshold import (
+    DEFAULT_THRESHOLD,
+    MAX_THRESHOLD,
+    THRESHOLD_ABOVE,
+    THRESHOLD_DECIMALS,
+)
 
 Name = Annotated[str, Field(min_length=1, examples=["Wren"])]
 ModelId = Annotated[str, Field(min_length=1, examples=["rehearsal/wren"])]
@@ -39,8 +42,16 @@ class AgentChanges(Body):
     ]
     memory_reflection_prompt: Annotated[Prompt, Omittable]
     refinement_prompt: Annotated[Prompt, Omittable]
-    refinement_threshold: Annotated[float | None, Field(gt=0, le=1), Omittable]
-    """The share of its ledger that a session must leave; at most 4 decimals; null for 0.75."""
+    refinement_threshold: Annotated[
+        float | None,
+        Omittable,
+        Field(
+            gt=THRESHOLD_ABOVE,
+            le=MAX_THRESHOLD,
+            description="The share of its ledger that a session must leave; at most "
+            f"{THRESHOLD_DECIMALS} decimals; null for {DEFAULT_THRESHOLD}.",
+        ),
+    ]
     core_token_budget: Annotated[int, Field(ge=1, le=MAX_CORE_TOKEN_BUDGET), Omittable]
     """How many tokens of core memory the agent should stay under."""
     active: Annotated[bool, Omittable]
@@ -76,15 +87,20 @@ class Agents(Page):
     agents: list[AgentSummary]
 
 
-@operation("GET", "/agents", bearer="platform", answers={200: Answer("A page of agents.", Agents)})
+@operation(
+    "GET", "/agents", bearer="platform", responses={200: ResponseSpec("A page of agents.", Agents)}
+)
 def agents(token: ApiToken, query: PageQuery) -> Response:
     """List the account's agents, newest first."""
-    rows = select(Agent).where(Agent.account_id == token.account_id).order_by(Agent.id.desc())
+    rows = rows_of_account(token, Agent).order_by(Agent.id.desc())
     return page_response(Agents, rows, query, _summary)
 
 
 @operation(
-    "POST", "/agents", bearer="platform", answers={201: Answer("Agent created.", AgentSummary)}
+    "POST",
+    "/agents",
+    bearer="platform",
+    responses={201: ResponseSpec("Agent created.", AgentSummary)},
 )
 def add(token: ApiToken, body: NewAgent) -> Response:
     """Add an agent to the account."""
@@ -97,27 +113,24 @@ def add(token: ApiToken, body: NewAgent) -> Response:
     "PATCH",
     "/agents/<int:agent_id>",
     bearer="platform",
-    answers={200: Answer("The changed agent.", AgentSummary), 404: Answer(_NO_AGENT)},
+    responses={
+        200: ResponseSpec("The changed agent.", AgentSummary),
+        404: ResponseSpec("The account has no such agent."),
+    },
 )
 def change(token: ApiToken, agent_id: int, body: AgentChanges) -> Response:
     """Change an agent. Each change is recorded, and the agent is told in its journal.
 
-    For 24 hours after a change of the model or a prompt, nobody may ask the agent for access.
+    For 24 hours after a change of its name, model or a prompt, nobody may ask the agent for
+    access. A prompt that somebody else wrote last, such as the agent, counts as changed even by
+    the same words.
     """
-    agent = agent_or_404(token, agent_id)
+    agent = account_row_or_404(token, Agent, agent_id, "agent")
     token.change_agent(agent, **body.model_dump(exclude_unset=True))
     db.session.commit()
     return json_response(_summary(agent))
 
 
-def agent_or_404(token: ApiToken, agent_id: int) -> Agent:
-    """Return the agent if it belongs to the token's account; Problem otherwise."""
-    agent = db.session.get(Agent, agent_id)
-    if agent is None or agent.account_id != token.account_id:
-        raise Problem(404, _NO_AGENT)
-    return agent
-
-
 def _summary(agent: Agent) -> AgentSummary:
-    memories, tokens = agent.ledger.figures()
+    memories, tokens = agent.ledger.core_totals()
     return AgentSummary.of(agent, core_memories=memories, core_tokens=tokens)

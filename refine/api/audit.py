@@ -5,13 +5,14 @@ from typing import Annotated, Any
 
 from flask import Response
 from pydantic import Field
-from sqlalchemy import select
 from sqlalchemy.orm import undefer
 
 from refine.api.paging import Page, PageQuery, page_response
-from refine.api.routing import Answer, operation
+from refine.api.routing import ResponseSpec, operation
 from refine.api.schemas import Resource, Time
+from refine.api.scope import rows_of_agent
 from refine.models import Agent, AuditLog
+from refine.models.people.recording import CLIENT_KEY
 
 # The sealed part of these holds a human's words: search terms and notes.
 _ACCESS_ACTIONS = "memory_access_"
@@ -47,13 +48,14 @@ class Records(Page):
     records: list[Record]
 
 
-@operation("GET", "/audit", bearer="agent", answers={200: Answer("A page of records.", Records)})
+@operation(
+    "GET", "/audit", bearer="agent", responses={200: ResponseSpec("A page of records.", Records)}
+)
 def audit(agent: Agent, query: RecordQuery) -> Response:
     """List the agent's records, newest first, with the contents before and after each change."""
     rows = (
-        select(AuditLog)
+        rows_of_agent(agent, AuditLog)
         .options(undefer(AuditLog.sealed_text))
-        .where(AuditLog.agent_id == agent.id)
         .order_by(AuditLog.sequence.desc())
     )
     if query.action is not None:
@@ -66,5 +68,7 @@ def _record(record: AuditLog) -> Record:
         record,
         subject_type=record.auditable_type,
         subject_id=record.auditable_id,
+        # from where a person acted is for the admins
+        data={name: value for name, value in record.shown_data.items() if name != CLIENT_KEY},
         sealed={} if record.action.startswith(_ACCESS_ACTIONS) else record.sealed,
     )

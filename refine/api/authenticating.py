@@ -3,7 +3,7 @@
 from flask import request
 
 from refine.api.problems import Problem
-from refine.errors import NotFound
+from refine.errors import NotFound, RowAltered
 from refine.extensions import db
 from refine.models import ApiToken
 from refine.models.clients.api_token import TokenKind, is_well_formed
@@ -38,8 +38,11 @@ def _valid_token() -> ApiToken:
         raise _invalid("This is not a valid Refine token: it is truncated or mistyped.")
     try:
         token = ApiToken.of_secret(secret)
-    except NotFound:
+    except (NotFound, RowAltered):
         raise _invalid("This token is unknown.") from None
+    agent = token.agent
+    if agent is not None and not (agent.is_genuine and agent.account_id == token.account_id):
+        raise _invalid("The agent was changed outside the application.")
     if not token.is_valid:
         raise _invalid("This token was revoked or has expired.")
     return token

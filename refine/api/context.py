@@ -5,7 +5,7 @@ from hashlib import sha256
 from flask import Response, request
 
 from refine.api.problems import Problem
-from refine.api.routing import JSON, Answer, json_response, operation
+from refine.api.routing import JSON, ResponseSpec, json_response, operation
 from refine.api.schemas import Resource
 from refine.models import Agent
 
@@ -25,10 +25,12 @@ class Context(Resource):
     "GET",
     "/context",
     bearer="agent",
-    answers={
-        200: Answer("The context.", Context, headers=("ETag",), other_media_types=(MARKDOWN,)),
-        304: Answer("Not modified.", headers=("ETag",)),
-        406: Answer("Only JSON and Markdown are available."),
+    responses={
+        200: ResponseSpec(
+            "The context.", Context, headers=("ETag",), other_media_types=(MARKDOWN,)
+        ),
+        304: ResponseSpec("Not modified.", headers=("ETag",)),
+        406: ResponseSpec("Only JSON and Markdown are available."),
     },
 )
 def context(agent: Agent) -> Response:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from flask import Response
 from pydantic import Field, WithJsonSchema
 
-from refine.api.routing import Answer, json_response, operation
+from refine.api.routing import ResponseSpec, json_response, operation
 from refine.api.schemas import Body, Omittable, OneOf, Resource, Time
 from refine.jobs.runs import extract_later
 from refine.models import Agent
@@ -62,6 +62,7 @@ class NewConversation(Body):
         list[Message],
         Field(
             min_length=1,
+            max_length=MAX_MESSAGES,
             examples=[[{"role": "user", "content": "What was said."}]],
             description="In order, including tool messages; at least one must contain text. 1 to "
             f"{MAX_MESSAGES:,} messages, at most {MAX_CONVERSATION_CHARACTERS:,} characters.",
@@ -82,12 +83,12 @@ class Extraction(Resource):
     "/conversations",
     bearer="agent",
     max_bytes=_MAX_BYTES,
-    answers={
-        202: Answer(
+    responses={
+        202: ResponseSpec(
             "Queued. The conversation is encrypted, and deleted once the agent has read it.",
             Extraction,
         ),
-        409: Answer("Extraction is not possible for this agent."),
+        409: ResponseSpec("Extraction is not possible for this agent."),
     },
 )
 def hand_over(agent: Agent, body: NewConversation) -> Response:

@@ -11,11 +11,13 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, models_json
 from pydantic_core import core_schema
 
 from refine import __version__
-from refine.api.idempotency import HEADER, KEY_PATTERN, REPLAYED
+from refine.api.idempotency import HEADER, KEY_PATTERN, KEY_RULE, MAX_KEY_CHARACTERS, REPLAYED
 from refine.api.problems import MEDIA_TYPE, ProblemDetails
-from refine.api.routing import JSON, OPERATIONS, Answer, Operation, json_response, operation
+from refine.api.routing import JSON, OPERATIONS, Operation, ResponseSpec, json_response, operation
 from refine.api.schemas import Body, Query
+from refine.models.clients.idempotency_key import STORED_FOR
 from refine.models.columns import MAX_ID
+from refine.rules.quantities import in_hours
 
 _SCHEMES = {
     "agent": "The agent itself: `Authorization: Bearer refine_agent_…`.",
@@ -58,9 +60,9 @@ def _parameter(name: str, place: str, schema: Any, **described: Any) -> dict[str
 _KEY = _parameter(
     HEADER,
     "header",
-    {"type": "string", "minLength": 1, "maxLength": 200, "pattern": KEY_PATTERN},
-    description="1 to 200 printable ASCII characters, without spaces at the ends. A request that "
-    "is repeated with the same key within 24 hours is carried out once and gets the same response.",
+    {"type": "string", "minLength": 1, "maxLength": MAX_KEY_CHARACTERS, "pattern": KEY_PATTERN},
+    description=f"{KEY_RULE}, without spaces at the ends. A request that is repeated with the same "
+    f"key within {in_hours(STORED_FOR)} is carried out once and gets the same response.",
 )
 _MATCH = _parameter(
     "If-None-Match", "header", _TEXT, description="The ETag of an earlier response."
@@ -89,7 +91,7 @@ class _ParameterSchemas(_Schemas):
         return {key: value for key, value in made.items() if (key, value) != ("default", None)}
 
 
-@operation("GET", "/openapi.json", bearer=None, answers={200: Answer("The document.")})
+@operation("GET", "/openapi.json", bearer=None, responses={200: ResponseSpec("The document.")})
 def openapi() -> Response:
     """Return this document."""
     return json_response(document())
@@ -123,7 +125,7 @@ def document() -> dict[str, Any]:
 
 def _schemas() -> dict[str, Any]:
     sent = {each.body for each in OPERATIONS if each.body is not None}
-    answered = {answer.schema for each in OPERATIONS for answer in each.answers.values()}
+    answered = {answer.schema for each in OPERATIONS for answer in each.responses.values()}
     modes: list[tuple[type[BaseModel], JsonSchemaMode]] = [(model, "validation") for model in sent]
     modes += [(model, "serialization") for model in answered | {ProblemDetails} if model]
     _, schemas = models_json_schema(
@@ -171,14 +173,14 @@ def _parameters(each: Operation) -> list[dict[str, Any]]:
         _parameter(name, "query", schema) for name, schema in query.get("properties", {}).items()
     ]
     in_header = [_KEY] if each.method == "POST" else []
-    in_header += [_MATCH] if 304 in each.answers else []
+    in_header += [_MATCH] if 304 in each.responses else []
     return in_path + in_query + in_header
 
 
 def _responses(each: Operation) -> dict[int, Any]:
     if each.bearer is None:
         content = {JSON: {"schema": {"type": "object"}}}
-        return {200: {"description": each.answers[200].description, "content": content}}
+        return {200: {"description": each.responses[200].description, "content": content}}
     descriptions = dict(_ALWAYS)
     if each.body is not None:
         descriptions[413] = f"The body is longer than {each.max_bytes:,} bytes."
@@ -186,12 +188,12 @@ def _responses(each: Operation) -> dict[int, Any]:
     descriptions |= _WITH_KEY if each.method == "POST" else {}
     if "<" in each.rule:
         descriptions[404] = "Not found."
-    answers = {status: Answer(description) for status, description in descriptions.items()}
-    answers |= each.answers
+    answers = {status: ResponseSpec(description) for status, description in descriptions.items()}
+    answers |= each.responses
     return {status: _response(each, status, answer) for status, answer in answers.items()}
 
 
-def _response(each: Operation, status: int, answer: Answer) -> dict[str, Any]:
+def _response(each: Operation, status: int, answer: ResponseSpec) -> dict[str, Any]:
     headers = [*answer.headers, *_HEADERS_OF.get(status, ())]
     if each.method == "POST" and status < 300:
         headers.append(REPLAYED)

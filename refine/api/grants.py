@@ -9,8 +9,9 @@ from sqlalchemy.orm import joinedload, undefer
 
 from refine.api.paging import Page, PageQuery, page_response
 from refine.api.problems import Problem
-from refine.api.routing import Answer, no_content, operation
-from refine.api.schemas import OneOf, Resource, Time
+from refine.api.routing import ResponseSpec, no_content, operation
+from refine.api.schemas import EmptyBody, OneOf, Resource, Time
+from refine.api.scope import agent_row_or_404, rows_of_agent
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AuditLog
 from refine.models.runs.access import END_REASONS, REASONS, STATUSES
@@ -54,13 +55,15 @@ class Grants(Page):
     grants: list[Grant]
 
 
-@operation("GET", "/grants", bearer="agent", answers={200: Answer("A page of grants.", Grants)})
+@operation(
+    "GET", "/grants", bearer="agent", responses={200: ResponseSpec("A page of grants.", Grants)}
+)
 def grants(agent: Agent, query: PageQuery) -> Response:
     """List every request to read this agent's memories, newest first, with its outcome."""
     rows = (
-        select(AccessGrant, _VIEWS)
+        rows_of_agent(agent, AccessGrant)
+        .add_columns(_VIEWS)
         .options(joinedload(AccessGrant.user), undefer(AccessGrant.sealed_purpose))
-        .where(AccessGrant.agent_id == agent.id)
         .order_by(AccessGrant.created_at.desc(), AccessGrant.id)
     )
     return page_response(Grants, rows, query, _grant)
@@ -70,24 +73,40 @@ def grants(agent: Agent, query: PageQuery) -> Response:
     "DELETE",
     "/grants/<uuid:grant_id>",
     bearer="agent",
-    answers={
-        204: Answer("The grant is revoked."),
-        404: Answer("The agent has no such grant."),
-        409: Answer("The request has not been answered yet."),
+    responses={
+        204: ResponseSpec("The grant is revoked."),
+        404: ResponseSpec("The agent has no such grant."),
+        409: ResponseSpec("The request has not been answered yet."),
     },
 )
 def revoke(agent: Agent, grant_id: uuid.UUID) -> Response:
     """Revoke a grant immediately; pages that show content close within seconds."""
-    grant = db.session.get(AccessGrant, grant_id)
-    if grant is None or grant.agent_id != agent.id:
-        raise Problem(404, "You have no such grant.")
+    grant = agent_row_or_404(agent, AccessGrant, grant_id, "grant")
     grant.end(user=None)
-    is_open = grant.status == "requested"
+    is_pending = grant.status == "requested"
     db.session.commit()
-    if is_open:
+    if is_pending:
         raise Problem(
-            409, "You have not been asked yet, so there is nothing to revoke. Answer no instead."
+            409,
+            "You have not been asked yet, so there is nothing to revoke. ResponseSpec no instead.",
         )
+    return no_content()
+
+
+@operation(
+    "POST",
+    "/grants/<uuid:grant_id>/allow-asking",
+    bearer="agent",
+    responses={
+        204: ResponseSpec("The user may ask again."),
+        404: ResponseSpec("The agent has no such request."),
+        409: ResponseSpec("The agent has not declined this request."),
+    },
+)
+def allow_asking(agent: Agent, grant_id: uuid.UUID, body: EmptyBody) -> Response:
+    """Let the user of a declined request ask again without waiting."""
+    agent_row_or_404(agent, AccessGrant, grant_id, "request").allow_asking_again()
+    db.session.commit()
     return no_content()
 
 
@@ -97,6 +116,6 @@ def _grant(grant: AccessGrant, times_viewed: int) -> Grant:
         user=grant.user.email,
         times_viewed=times_viewed,
         status=grant.current_status,
-        ended_at=grant.expires_at if grant.is_past_expiry else grant.ended_at,
+        ended_at=grant.current_ended_at,
         end_reason=grant.current_end_reason,
     )

@@ -17,24 +17,26 @@ from sqlalchemy.orm import Session
 from refine.api.problems import Problem, problem
 from refine.extensions import canonical_json, db, safe_rollback
 from refine.models import ApiToken, IdempotencyKey
-from refine.models.clients.idempotency_key import KeptAnswer
+from refine.models.clients.idempotency_key import StoredResponse
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
 
-KEY_PATTERN = "^[!-~]([ -~]{0,198}[!-~])?$"
+MAX_KEY_CHARACTERS = 200
+KEY_PATTERN = f"^[!-~]([ -~]{{0,{MAX_KEY_CHARACTERS - 2}}}[!-~])?$"
+KEY_RULE = f"1 to {MAX_KEY_CHARACTERS} printable ASCII characters"
 
 
-def answer_once(token: ApiToken, view: Callable[[], Response], *, is_secret: bool) -> Response:
+def respond_once(token: ApiToken, view: Callable[[], Response], *, is_secret: bool) -> Response:
     """Return the view's response, or the stored one if the key was used before."""
     key = request.headers.get(HEADER)
     if key is None:
         return view()
     if not re.fullmatch(KEY_PATTERN, key):
-        raise Problem(400, f"{HEADER} must be 1 to 200 printable ASCII characters.")
+        raise Problem(400, f"{HEADER} must be {KEY_RULE}.")
     query, body = request.query_string.decode(), request.get_data().hex()
     sent = canonical_json([request.method, request.path, query, body])
-    taken, is_new = IdempotencyKey.take(token, key, sent)
+    taken, is_new = IdempotencyKey.reserve(token, key, sent)
     db.session.commit()
     if not is_new:
         return _replay(taken)
@@ -51,8 +53,8 @@ def answer_once(token: ApiToken, view: Callable[[], Response], *, is_secret: boo
             db.session.commit()
         raise
     kept = _without_secret(answer) if is_secret else answer
-    db.session.get_one(IdempotencyKey, key_id).keep(
-        KeptAnswer(kept.status_code, kept.get_data(as_text=True), kept.mimetype)
+    db.session.get_one(IdempotencyKey, key_id).store(
+        StoredResponse(kept.status_code, kept.get_data(as_text=True), kept.mimetype)
     )
     db.session.commit()
     return answer
@@ -71,7 +73,7 @@ def _count_commits() -> list[Session]:
 
 
 def _replay(taken: IdempotencyKey) -> Response:
-    kept = taken.answer()
+    kept = taken.stored_response()
     if kept is None:
         raise Problem(
             409,

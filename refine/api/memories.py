@@ -4,11 +4,11 @@ from typing import Annotated
 
 from flask import Response
 from pydantic import Field
-from sqlalchemy import select
 
 from refine.api.paging import Page, PageQuery, page_response
-from refine.api.routing import Answer, json_response, operation
+from refine.api.routing import ResponseSpec, json_response, operation
 from refine.api.schemas import Body, OneOf, QueryBoolean, Resource, Time
+from refine.api.scope import rows_of_agent
 from refine.extensions import db
 from refine.models import Agent, AgentMemory
 from refine.models.ledger import MEMORY_TYPES
@@ -53,7 +53,7 @@ class Memory(Resource):
     constitutional: bool
     token_estimate: int
     created_at: Time
-    """The origin date; merging may set it back."""
+    """The original date; merging may set it back."""
     recorded_at: Time
     discarded_at: Time | None
 
@@ -65,16 +65,18 @@ class Memories(Page):
 
 
 @operation(
-    "GET", "/memories", bearer="agent", answers={200: Answer("A page of memories.", Memories)}
+    "GET",
+    "/memories",
+    bearer="agent",
+    responses={200: ResponseSpec("A page of memories.", Memories)},
 )
 def memories(agent: Agent, query: MemoryQuery) -> Response:
     """List the agent's memories, most recently recorded first.
 
     Expired journal memories are included, although they are not part of the context.
     """
-    is_kept = AgentMemory.discarded_at.is_(None)
-    rows = select(AgentMemory).where(
-        AgentMemory.agent_id == agent.id, ~is_kept if query.discarded else is_kept
+    rows = rows_of_agent(agent, AgentMemory).where(
+        AgentMemory.discarded if query.discarded else ~AgentMemory.discarded
     )
     if query.type is not None:
         rows = rows.where(AgentMemory.memory_type == query.type)
@@ -88,9 +90,9 @@ def memories(agent: Agent, query: MemoryQuery) -> Response:
     "POST",
     "/memories",
     bearer="agent",
-    answers={
-        201: Answer("Memory saved.", Memory),
-        200: Answer(
+    responses={
+        201: ResponseSpec("Memory saved.", Memory),
+        200: ResponseSpec(
             "The existing core memory, of which the new one is an exact duplicate.", Memory
         ),
     },

@@ -57,7 +57,7 @@ class ProblemDetails(BaseModel):
     status: int
     detail: str
     errors: Annotated[list[FieldError], Omittable]
-    """For 422: the invalid fields."""
+    """For 422: the invalid fields, at most 20 of them."""
     session_id: Annotated[uuid.UUID, Omittable]
     """For `session-already-live`: the live session."""
     obstacles: Annotated[list[Obstacle], Omittable]
@@ -88,10 +88,11 @@ class Problem(Exception):
         super().__init__(detail)
 
     @classmethod
-    def invalid(cls, errors: Sequence[FieldError]) -> "Problem":
-        """Return the 422 of these field errors."""
+    def invalid(cls, errors: Sequence[FieldError], *, unlisted: int = 0) -> "Problem":
+        """Return the 422 of these field errors, and of so many more that are not listed."""
         field, first = errors[0].field, errors[0].detail
-        detail = "; ".join(error.detail for error in errors)
+        more = [f"and {unlisted:,} more"] if unlisted else []
+        detail = "; ".join([*(error.detail for error in errors), *more])
         # a field name is never capitalized
         is_named = bool(field) and first.startswith(field)
         return cls(422, f"{detail}." if is_named else as_sentence(detail), errors=errors)

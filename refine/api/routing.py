@@ -19,23 +19,24 @@ from refine.api.authenticating import authenticate
 from refine.api.problems import Problem
 from refine.api.schemas import Body, Query, field_errors
 from refine.errors import InvalidValue
-from refine.extensions import canonical_json
+from refine.extensions import canonical_json, db
 from refine.faults import as_sentence
 from refine.models.clients.api_token import TokenKind
 from refine.rules.strict_json import strict_json
-from refine.rules.tool_arguments import MAX_ARGUMENT_BYTES
 
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
 View = Callable[..., Response]
 Sent = TypeVar("Sent", Body, Query)
 
 JSON = "application/json"
+# The longest body that an operation accepts, unless it says otherwise.
+MAX_BODY_BYTES = 256 * 1024
 
 api = Blueprint("api", __name__, url_prefix="/api/v1")
 
 
 @dataclass(frozen=True)
-class Answer:
+class ResponseSpec:
     """One answer of an operation: its schema, the headers and other media types it may have."""
 
     description: str
@@ -55,10 +56,10 @@ class Operation:
     rule: str
     view: View
     bearer: TokenKind | None
-    answers: Mapping[int, Answer]
+    responses: Mapping[int, ResponseSpec]
     query: type[Query] | None = None
     body: type[BaseModel] | None = None
-    max_bytes: int = MAX_ARGUMENT_BYTES
+    max_bytes: int = MAX_BODY_BYTES
     is_secret: bool = False
 
     @property
@@ -116,7 +117,7 @@ def no_content() -> Response:
 
 
 def _dispatch(called: Operation, values: dict[str, Any]) -> Response:
-    """Check the token, then the limits, then the request: strangers learn nothing about it."""
+    """Check the token, then the limits, then the request: unauthenticated callers learn nothing."""
     if called.bearer is None:
         return called.view(**values)
     token = authenticate(called.bearer)
@@ -125,11 +126,13 @@ def _dispatch(called: Operation, values: dict[str, Any]) -> Response:
     if called.query is not None:
         values["query"] = query
     if called.body is not None:
+        db.session.rollback()  # no transaction is held open while the body is read
         values["body"] = _body(called.body, called.max_bytes)
+        token = authenticate(called.bearer)  # it may have been revoked meanwhile
     view = functools.partial(called.view, token.agent or token, **values)
     if called.method != "POST":
         return view()
-    return idempotency.answer_once(token, view, is_secret=called.is_secret)
+    return idempotency.respond_once(token, view, is_secret=called.is_secret)
 
 
 def _query(model: type[Query]) -> Query:
@@ -180,4 +183,5 @@ def _validated(model: type[Sent], sent: object) -> Sent:
     try:
         return model.model_validate(sent)
     except ValidationError as error:
-        raise Problem.invalid(field_errors(error, model)) from None
+        errors = field_errors(error, model)
+        raise Problem.invalid(errors, unlisted=error.error_count() - len(errors)) from None

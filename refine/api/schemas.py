@@ -29,6 +29,9 @@ from refine import clock
 # A field that may be left out, which is not the same as null: see ``model_fields_set``.
 Omittable = Field(default_factory=lambda: None)
 
+# Further invalid fields are only counted.
+MAX_FIELD_ERRORS = 20
+
 _SENTENCES = {
     "missing": "is required",
     "string_type": "must be a string",
@@ -39,6 +42,7 @@ _SENTENCES = {
     "model_type": "must be an object",
     "string_too_short": "must not be empty",
     "too_short": "must not be empty",
+    "too_long": "must have at most {max_length:,} items",
     "greater_than": "must be greater than {gt:,}",
     "greater_than_equal": "must be at least {ge:,}",
     "less_than_equal": "must be at most {le:,}",
@@ -120,8 +124,8 @@ class OneOf:
 
 
 def field_errors(error: ValidationError, model: type[_Sent]) -> list[FieldError]:
-    """Return an error for each invalid field, without repeating what was sent."""
-    found = error.errors(include_url=False, include_input=False)
+    """Return errors of the first invalid fields, without repeating what was sent."""
+    found = error.errors(include_url=False, include_input=False)[:MAX_FIELD_ERRORS]
     return [_field_error(each, model.whole) for each in found]
 
 

@@ -5,13 +5,12 @@ from contextlib import suppress
 from typing import Annotated, get_args
 
 from flask import Response
-from sqlalchemy import select
 from sqlalchemy.orm import undefer
 
 from refine.api.paging import Page, PageQuery, page_response
-from refine.api.problems import Problem
-from refine.api.routing import Answer, json_response, operation
+from refine.api.routing import ResponseSpec, json_response, operation
 from refine.api.schemas import EmptyBody, OneOf, Resource, Time, Usd
+from refine.api.scope import agent_row_or_404, rows_of_agent
 from refine.errors import Unreachable
 from refine.extensions import db
 from refine.jobs.runs import refine_later
@@ -85,14 +84,16 @@ class Undone(Resource):
 
 
 @operation(
-    "GET", "/sessions", bearer="agent", answers={200: Answer("A page of sessions.", Sessions)}
+    "GET",
+    "/sessions",
+    bearer="agent",
+    responses={200: ResponseSpec("A page of sessions.", Sessions)},
 )
 def sessions(agent: Agent, query: SessionQuery) -> Response:
     """List the agent's sessions, newest first."""
     rows = (
-        select(RefinementSession)
+        rows_of_agent(agent, RefinementSession)
         .options(undefer(RefinementSession.sealed_summary))
-        .where(RefinementSession.agent_id == agent.id)
         .order_by(RefinementSession.created_at.desc(), RefinementSession.id)
     )
     if query.status is not None:
@@ -104,9 +105,9 @@ def sessions(agent: Agent, query: SessionQuery) -> Response:
     "POST",
     "/sessions",
     bearer="agent",
-    answers={
-        202: Answer("Queued; the agent will be asked for its consent.", Session),
-        409: Answer("A session is already live (`session_id`), or none may run."),
+    responses={
+        202: ResponseSpec("Queued; the agent will be asked for its consent.", Session),
+        409: ResponseSpec("A session is already live (`session_id`), or none may run."),
     },
 )
 def ask(agent: Agent, body: EmptyBody) -> Response:
@@ -122,17 +123,17 @@ def ask(agent: Agent, body: EmptyBody) -> Response:
     "POST",
     "/sessions/<uuid:session_id>/undo",
     bearer="agent",
-    answers={
-        200: Answer("The session is undone, now or by an earlier request.", Undone),
-        404: Answer("The agent has no such session."),
-        409: Answer("It is not the agent's last session, or its memories were changed since."),
+    responses={
+        200: ResponseSpec("The session is undone, now or by an earlier request.", Undone),
+        404: ResponseSpec("The agent has no such session."),
+        409: ResponseSpec(
+            "It is not the agent's last session, or its memories were changed since."
+        ),
     },
 )
 def undo(agent: Agent, session_id: uuid.UUID, body: EmptyBody) -> Response:
     """Undo the agent's last session, including the removal of duplicates."""
-    session = db.session.get(RefinementSession, session_id)
-    if session is None or session.agent_id != agent.id:
-        raise Problem(404, "You have no such session.")
+    session = agent_row_or_404(agent, RefinementSession, session_id, "session")
     done = time_machine.undo_own_last(session)
     db.session.commit()
     shown = Session.of(session)

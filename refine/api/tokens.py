@@ -5,15 +5,12 @@ from typing import Annotated
 from flask import Response
 
 from refine import clock
-from refine.api.agents import agent_or_404
-from refine.api.problems import Problem
-from refine.api.routing import Answer, json_response, no_content, operation
+from refine.api.routing import ResponseSpec, json_response, no_content, operation
 from refine.api.schemas import Body, Instant, Omittable, Resource, Time
+from refine.api.scope import account_row_or_404
 from refine.errors import InvalidValue
 from refine.extensions import db
-from refine.models import ApiToken
-
-_NO_TOKEN = "The account has no such token."  # noqa: S105 - a sentence
+from refine.models import Agent, ApiToken
 
 
 class NewToken(Body):
@@ -41,15 +38,15 @@ class Token(Resource):
     "/agents/<int:agent_id>/tokens",
     bearer="platform",
     is_secret=True,
-    answers={
-        201: Answer("The token, shown only once.", Token),
-        404: Answer("The account has no such agent."),
-        409: Answer("A token was already created with this Idempotency-Key."),
+    responses={
+        201: ResponseSpec("The token, shown only once.", Token),
+        404: ResponseSpec("The account has no such agent."),
+        409: ResponseSpec("A token was already created with this Idempotency-Key."),
     },
 )
 def mint(token: ApiToken, agent_id: int, body: NewToken) -> Response:
     """Create a token that acts as the agent, and note it in the agent's journal."""
-    agent = agent_or_404(token, agent_id)
+    agent = account_row_or_404(token, Agent, agent_id, "agent")
     if body.expires_at is not None and body.expires_at <= clock.now():
         raise InvalidValue("expires_at must be in the future")
     minted, secret = token.mint_for(agent, expires_at=body.expires_at)
@@ -61,13 +58,13 @@ def mint(token: ApiToken, agent_id: int, body: NewToken) -> Response:
     "DELETE",
     "/tokens/<int:token_id>",
     bearer="platform",
-    answers={204: Answer("The token is revoked."), 404: Answer(_NO_TOKEN)},
+    responses={
+        204: ResponseSpec("The token is revoked."),
+        404: ResponseSpec("The account has no such token."),
+    },
 )
 def revoke_token(token: ApiToken, token_id: int) -> Response:
     """Revoke a token of the account, immediately and permanently."""
-    found = db.session.get(ApiToken, token_id)
-    if found is None or found.account_id != token.account_id:
-        raise Problem(404, _NO_TOKEN)
-    found.revoke(by=token)
+    account_row_or_404(token, ApiToken, token_id, "token").revoke(by=token)
     db.session.commit()
     return no_content()

@@ -7,7 +7,7 @@ from flask import Response
 from pydantic import BaseModel, ConfigDict, RootModel
 
 from refine.api.problems import Problem
-from refine.api.routing import Answer, json_response, operation
+from refine.api.routing import ResponseSpec, json_response, operation
 from refine.errors import InvalidValue
 from refine.models import Agent
 from refine.rules.tool_arguments import parse_arguments
@@ -43,7 +43,9 @@ class ToolResult(BaseModel):
     type: str
 
 
-@operation("GET", "/tools", bearer="agent", answers={200: Answer("The definitions.", Tools)})
+@operation(
+    "GET", "/tools", bearer="agent", responses={200: ResponseSpec("The definitions.", Tools)}
+)
 def tools(_agent: Agent) -> Response:
     """List the function definitions to pass as `tools` of a chat completion."""
     return json_response([save_memory.DEFINITION, self_authoring.DEFINITION])
@@ -54,9 +56,9 @@ def tools(_agent: Agent) -> Response:
     "/tools/<name>/calls",
     bearer="agent",
     body=ToolArguments,
-    answers={
-        200: Answer("The result to pass back to the model; it may be an error.", ToolResult),
-        404: Answer("There is no such tool."),
+    responses={
+        200: ResponseSpec("The result to pass back to the model; it may be an error.", ToolResult),
+        404: ResponseSpec("There is no such tool."),
     },
 )
 def call(agent: Agent, name: str, body: str) -> Response:

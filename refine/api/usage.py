@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 from flask import Response
 from pydantic import Field
 
-from refine.api.routing import Answer, json_response, operation
+from refine.api.routing import ResponseSpec, json_response, operation
 from refine.api.schemas import Query, QueryDay, Resource, Usd
 from refine.models import Account, ApiToken
 from refine.models.runs.spending import by_month
@@ -51,7 +51,7 @@ class Usage(Resource):
     "GET",
     "/usage",
     bearer="platform",
-    answers={200: Answer("Usage by month, then by agent.", Usage)},
+    responses={200: ResponseSpec("Usage by month, then by agent.", Usage)},
 )
 def usage(token: ApiToken, query: UsageQuery) -> Response:
     """Return sessions, reflections and conversations with their cost, by agent and month."""

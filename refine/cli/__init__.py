@@ -6,18 +6,18 @@ import sys
 import click
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from refine import __version__
+from refine import __version__, core_dumps
 from refine.cli.accounts import account, agent, token, user
 from refine.cli.audit import audit
 from refine.cli.bench import bench
 from refine.cli.database import db
 from refine.cli.doctor import doctor
 from refine.cli.keys import keys
+from refine.cli.services import clock, tick, worker
 from refine.cli.sessions import reflect, run, sweep
 from refine.cli.time_machine import restore, undo
 from refine.cli.transfer import export, import_
 from refine.cli.up import up
-from refine.cli.worker import clock, tick, worker
 from refine.errors import RefineError
 from refine.models import SessionAlreadyLive
 
@@ -47,6 +47,7 @@ for command in (
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; print one line if it fails, and exit with 0, 1 or 2."""
+    core_dumps.forbid()
     try:
         code = refine.main(arguments, prog_name="refine", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -88,4 +89,6 @@ def _advice_on(error: DBAPIError) -> str:
         return "PostgreSQL does not answer at DATABASE_URL; start it, or fix DATABASE_URL"
     if sqlstate == "42P01":
         return "the database has no tables yet; run `refine db upgrade`"
+    if sqlstate == "42501":
+        return "the database role may not do that; see `refine db roles --help`"
     return f"the database reported an error: {error.args[0]}"

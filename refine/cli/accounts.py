@@ -125,12 +125,12 @@ def agent_list(slug: str | None, after: int) -> None:
 
 
 def _agent_row(one: Agent) -> tuple[object, ...]:
-    count, mass = one.ledger.figures()
-    budget = one.core_token_budget
-    states = {"inactive": not one.active, "paused": one.paused, "over budget": mass > budget}
+    count, mass = one.ledger.core_totals()
+    is_over = one.exceeds_budget(mass)
+    states = {"inactive": not one.active, "paused": one.paused, "over budget": is_over}
     state = ", ".join(name for name, applies in states.items() if applies) or "within budget"
     identity = (one.id, one.name, one.account.slug, one.model_id)
-    return (*identity, count, f"{mass:,}", f"{budget:,}", state)
+    return (*identity, count, f"{mass:,}", f"{one.core_token_budget:,}", state)
 
 
 @click.group()

@@ -1,13 +1,16 @@
 """Verification of the audit log."""
 
 import json
+from datetime import datetime
 from typing import TextIO
 
 import click
 
+from refine import clock
 from refine.cli.context import application
 from refine.cli.output import console
 from refine.extensions import db
+from refine.models import Verification
 from refine.models.audit.anchor import anchor, missing_since, read_anchor
 from refine.models.integrity import Verified, stamp, verify_all
 from refine.rules.quantities import plural
@@ -26,35 +29,47 @@ def audit() -> None:
     help="Also compare with this output of `refine audit anchor`, to detect removed records.",
 )
 def audit_verify(anchor_file: TextIO | None) -> int:
-    """Verify every chain, every memory against its last record, and every row's digest.
+    """Verify every chain, then compare all memories and protected rows with their records.
 
-    If anything was edited, removed, added or moved outside the application, name the first bad
-    record and exit with code 1.
+    If anything was edited, removed, added or moved outside the application, name the first that is
+    wrong and exit with code 1. The outcome is stored: the dashboard, /metrics and /readyz show it.
     """
     with application("audit verify"):
         anchored = read_anchor(anchor_file.read()) if anchor_file is not None else None
+        began = clock.now()
         chains: list[Verified] = []
+        missing: list[str] = []
         db.session.commit()
         with console.status("verifying") as status:
             for chain in verify_all():
-                if chain.problem is not None:
-                    raise click.ClickException(f"{chain.name}: {chain.problem}")
                 chains.append(chain)
                 status.update(f"verified {chain.name}")
-            for missing in missing_since(anchored) if anchored is not None else ():
-                raise click.ClickException(missing)
+            missing += missing_since(anchored) if anchored is not None else ()
         db.session.commit()
-        for chain in chains:
-            stamp(chain)
-            db.session.commit()
-        records = sum(chain.records for chain in chains)
-        memories = sum(chain.memories for chain in chains)
+        outcome = _store(chains, missing, began)
+        if outcome.first_problem is not None:
+            raise click.ClickException(outcome.first_problem)
         against = f"; nothing is missing since {anchored['at'][:19]}Z" if anchored else ""
         console.print(
-            f"verified: {plural(records, 'record')} in {plural(len(chains), 'chain')}, "
-            f"{plural(memories, 'memory', 'memories')} as recorded{against}"
+            f"verified: {plural(outcome.records, 'record')} in "
+            f"{plural(outcome.chains, 'chain')}, "
+            f"{plural(outcome.memories, 'memory', 'memories')} as recorded{against}"
         )
         return 0
+
+
+def _store(chains: list[Verified], missing: list[str], began: datetime) -> Verification:
+    """Commit what was found, for the dashboard and for later verifications."""
+    outcome = Verification.begin("command", began)
+    outcome.add(chains)
+    for problem in missing:
+        outcome.note_problem(problem)
+    outcome.end(clock.now())
+    db.session.commit()
+    for chain in chains:
+        stamp(chain)
+        db.session.commit()
+    return outcome
 
 
 @audit.command("anchor")

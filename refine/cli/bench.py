@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from flask_migrate import upgrade
 from sqlalchemy import text
 
 from refine.cli.context import in_context
+from refine.cli.database import upgrade_database
 from refine.cli.output import console, table
 from refine.embedded import owned_servers
 from refine.extensions import db
@@ -64,7 +64,7 @@ def bench_import(sizes: tuple[int, ...]) -> None:
 def _database(folder: Path) -> Iterator[None]:
     settings = Settings.from_environ({"REFINE_DATA_DIR": str(folder)})
     with owned_servers(folder, valkey=False, holder="bench"), in_context(settings):
-        upgrade()
+        upgrade_database()
         yield
 
 

@@ -15,14 +15,19 @@ from refine.settings import DEFAULT_DATA_DIR, Settings, is_installed
 
 @contextmanager
 def application(
-    holder: str, *, check_keys: bool = True, may_install: bool = False, is_service: bool = False
+    holder: str,
+    *,
+    check_keys: bool = True,
+    may_install: bool = False,
+    is_service: bool = False,
+    as_owner: bool = False,
 ) -> Iterator[Flask]:
     """Yield the application with its context pushed.
 
     Uses the running embedded servers, or starts them until the command ends. Raises WrongKey if the
     keys do not belong to the database, and NotFound if there is no installation, unless the command
     may create one (``may_install``). Services log what they do; other commands print it and log
-    only warnings.
+    only warnings. ``as_owner``: connect as the owner of the tables.
     """
     if not may_install and not is_installed():
         raise NotFound(
@@ -30,6 +35,8 @@ def application(
             "REFINE_DATA_DIR or DATABASE_URL"
         )
     settings = Settings.from_environ()
+    if as_owner:
+        settings = settings.for_owner()
     servers = servers_available(
         settings.data_dir,
         postgres=settings.embedded_postgres,

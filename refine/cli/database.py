@@ -1,22 +1,58 @@
-"""Migrations."""
+"""Migrations, and the role that the application runs as."""
+
+import sys
+from collections.abc import Iterable
 
 import click
 from flask_migrate import current, upgrade
+from rich.progress import Progress
 
+from refine import database_roles
 from refine.cli.context import application
 from refine.cli.output import console
+from refine.errors import InvalidValue
+from refine.models import WrappedKey
+from refine.models.resealing import reseal_everything, unbound_agents
+from refine.models.upgrading import add_all_missing_digests
+from refine.rules.quantities import plural
+
+
+def upgrade_database() -> None:
+    """Apply all migrations, give the running roles their privileges, and do what needs the keys."""
+    upgrade()
+    database_roles.renew()
+    WrappedKey.check_keyring()
+    _show_progress("adding row digests", add_all_missing_digests())
+    if unbound := unbound_agents():
+        agents = plural(unbound, "agent")
+        console.print(f"re-sealing what {agents} hold; new processes may run meanwhile")
+        _show_progress("re-sealing rows", reseal_everything())
+
+
+def _show_progress(what: str, steps: Iterable[int]) -> None:
+    """Carry the steps out; each yields how many rows are done so far."""
+    done = 0
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as shown:
+        task = shown.add_task(what, total=None)
+        for done in steps:
+            shown.update(task, description=f"{what}: {done:,}")
+    if done:
+        console.print(f"{what}: {done:,}")
 
 
 @click.group()
 def db() -> None:
-    """Manage database migrations."""
+    """Manage the database: migrations and roles."""
 
 
 @db.command("upgrade")
 def db_upgrade() -> None:
-    """Apply all migrations; safe to repeat."""
-    with application("db upgrade", check_keys=False, may_install=True):
-        upgrade()
+    """Apply all migrations; safe to repeat.
+
+    Connects as the owner of the tables: with REFINE_OWNER_DATABASE_URL, or else DATABASE_URL.
+    """
+    with application("db upgrade", check_keys=False, may_install=True, as_owner=True):
+        upgrade_database()
         console.print("the database is up to date")
 
 
@@ -25,3 +61,35 @@ def db_current() -> None:
     """Print the current migration of the database."""
     with application("db current", check_keys=False):
         current()
+
+
+@db.command("roles")
+@click.option(
+    "--role", default="refine_app", show_default=True, help="The role that runs the application."
+)
+@click.option("--print", "is_printed", is_flag=True, help="Print the SQL; change nothing.")
+@click.option(
+    "--password-stdin",
+    is_flag=True,
+    help="Set the role's password, read from standard input (its first line).",
+)
+def db_roles(role: str, is_printed: bool, password_stdin: bool) -> None:
+    """Create a role for the application that can read and write rows, and nothing else.
+
+    It cannot alter or truncate tables, disable triggers or change audit records. Safe to repeat;
+    connects as the owner of the tables, as `refine db upgrade` does. Set DATABASE_URL to the new
+    role afterwards, and REFINE_OWNER_DATABASE_URL to the owner where migrations run.
+
+    Example: printf '%s' "$PASSWORD" | refine db roles --password-stdin
+    """
+    if is_printed and password_stdin:
+        raise click.UsageError("--print prints no password; leave out --password-stdin")
+    password = sys.stdin.readline().rstrip("\r\n") if password_stdin else None
+    if password == "":
+        raise InvalidValue("the password must not be empty")
+    with application("db roles", check_keys=False, as_owner=True):
+        if is_printed:
+            click.echo(database_roles.sql_for(role))
+            return
+        database_roles.grant(role, password)
+        console.print(f"the role {role} can run the application; use it in DATABASE_URL")

@@ -10,14 +10,17 @@ from refine import health
 from refine.cli.context import application
 from refine.cli.output import console
 from refine.llm.openrouter import OpenRouter
+from refine.rules.quantities import plural
 from refine.settings import Settings
 
 
 @click.command()
 def doctor() -> int:
-    """Check servers, migrations, keys, schedule, queue, clock and the model's provider.
+    """Check servers, migrations, keys, schedule, queue, clock, the provider and security settings.
 
     Prints one line for each: its state, or how to fix it. Exit code 1 if something must be fixed.
+    Warnings do not count: a short SECRET_KEY, plain http beyond this machine (PUBLIC_URL,
+    OPENROUTER_BASE_URL), a database role that could get past the guards (`refine db roles`).
     """
     with application("doctor", check_keys=False) as app:
         is_well = True
@@ -28,20 +31,41 @@ def doctor() -> int:
 
 
 def _checks(app: Flask) -> Iterator[health.Check]:
+    settings: Settings = app.extensions["refine.settings"]
     found = health.checks(app)
     yield from found
     if all(check.is_ok for check in found):
         yield health.older_keys_check()
+        yield health.binding_check()
         yield health.schedule_check()
         yield health.queue_check()
         yield health.clock_check()
-    yield _provider(app.extensions["refine.settings"])
+        yield health.verification_check()
+        yield health.role_check(settings)
+    if settings.is_https:
+        yield _proxies(settings.proxies)
+    yield health.signing_check(settings)
+    yield health.https_check(settings)
+    yield _provider(settings)
 
 
 def _print(check: health.Check) -> None:
-    mark = "[green]ok[/]  " if check.is_ok else "[red]fix[/] "
-    text = escape(check.problem or check.detail)
+    mark = "[red]fix[/] " if check.problem else "[yellow]warn[/]"
+    if check.is_ok and not check.warning:
+        mark = "[green]ok[/]  "
+    text = escape(check.problem or check.warning or check.detail)
     console.print(f"{mark} {check.name:<11} {text}", markup=True)
+
+
+def _proxies(proxies: int) -> health.Check:
+    """Check that the proxy which speaks HTTPS for us tells the addresses of clients."""
+    problem = None
+    if not proxies:
+        problem = (
+            "PUBLIC_URL is https, so a proxy stands in front, and all clients seem to have its "
+            "address; set REFINE_PROXIES to the number of proxies"
+        )
+    return health.Check("proxies", problem, f"{plural(proxies, 'proxy', 'proxies')} trusted")
 
 
 def _provider(settings: Settings) -> health.Check:

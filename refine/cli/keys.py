@@ -7,8 +7,9 @@ from rich.progress import Progress
 from refine.cli.context import application
 from refine.cli.output import console
 from refine.extensions import db
-from refine.models import AuditLog, WrappedKey
+from refine.models import WrappedKey
 from refine.models.audit import PLATFORM
+from refine.models.people import recording
 from refine.rules.quantities import plural
 
 _BATCH = 100
@@ -44,7 +45,7 @@ def keys_rotate() -> None:
                 broken += part.broken
                 shown.update(task, completed=done)
         if done:
-            AuditLog.record("keys_rotated", chain=PLATFORM, data={"data_keys": done})
+            recording.record("keys_rotated", chain=PLATFORM, data={"data_keys": done})
         left = WrappedKey.under_older_keys() - len(broken)
         db.session.commit()
         if broken:

@@ -10,10 +10,10 @@ from refine import settings
 from refine.cli.context import application
 from refine.cli.output import console, table
 from refine.jobs import runs, stopping
-from refine.llm.rehearsal import MODEL_PREFIX
+from refine.llm.clients import is_rehearsed
 from refine.models import MAX_MUTATIONS, Agent, MemoryTask, RefinementSession
 from refine.refinement.loop import Event, refine
-from refine.remembering.worker import run_task
+from refine.remembering.task_worker import run_task
 
 
 @click.command()
@@ -41,7 +41,7 @@ def sweep() -> None:
     Workers run the sessions. Agents that have just declined are included.
     """
     with application("sweep"):
-        rows = [(agent.id, agent.name, outcome) for agent, outcome in runs.sweep()]
+        rows = [(swept.agent.id, swept.agent.name, swept.outcome) for swept in runs.sweep()]
         table(("id", "agent", "outcome"), rows, empty="no agents")
 
 
@@ -100,9 +100,10 @@ def _run_here(agent: Agent) -> int:
 
 
 def _introduce(agent: Agent, session: RefinementSession) -> None:
-    count, mass = agent.ledger.figures()
-    is_rehearsal = agent.model_id.startswith(MODEL_PREFIX)
-    answering = "the rehearsal model" if is_rehearsal else settings.current().openrouter_base_url
+    count, mass = agent.ledger.core_totals()
+    now = settings.current()
+    is_rehearsal = is_rehearsed(agent.model_id, now, is_demo=agent.account.is_demo)
+    answering = "the rehearsal model" if is_rehearsal else now.openrouter_base_url
     console.print(
         f"[bold]{escape(agent.name)}[/] (agent {agent.id}), model {escape(agent.model_id)}, "
         f"answered by {answering}:\n"
@@ -158,7 +159,7 @@ class _Progress:
         reason = "" if session.status == "completed" else f": {escape(session.end_reason or '')}"
         self._line("outcome", f"[{colour}]{session.status}[/]{reason}")
         if session.memories_before is not None:
-            self._line("", session.figures().removeprefix("Refinement session: "))
+            self._line("", session.summary_line().removeprefix("Refinement session: "))
         if session.llm_calls:
             self._line(
                 "model",

@@ -156,7 +156,7 @@ def _progress(stream: BinaryIO) -> Iterator[Callable[[], None]]:
 def _print_report(agent: Agent, report: Report, *, dry_run: bool) -> None:
     verb = "would be imported" if dry_run else "imported"
     console.print(report.headline(f"{verb} into {agent.name} (agent {agent.id})"))
-    for label, text in report.figures():
+    for label, text in report.rows():
         console.print(f"  {label:<14} {text}")
     for bad in report.named_bad_rows:
         console.print(f"    {bad.place}: {bad.reason}")
@@ -166,7 +166,7 @@ def _print_report(agent: Agent, report: Report, *, dry_run: bool) -> None:
         console.print("nothing was written")
         return
     mass, budget = agent.core_token_usage, agent.core_token_budget
-    over = "over its budget" if mass > budget else "within its budget"
+    over = "over its budget" if agent.exceeds_budget(mass) else "within its budget"
     console.print(f"{agent.name} now has {mass:,} tokens, {over} of {budget:,}")
 
 

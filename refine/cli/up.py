@@ -10,15 +10,15 @@ from pathlib import Path
 
 import click
 import requests
-from flask_migrate import upgrade
 from sqlalchemy import select
 
 from refine import create_app, demo
+from refine.cli.database import upgrade_database
 from refine.embedded import kept_secret, owned_servers
 from refine.embedded.processes import wait_until
 from refine.errors import AlreadyRunning, Refused
 from refine.extensions import db
-from refine.models import Account, User, WrappedKey
+from refine.models import Account, User
 from refine.settings import Settings
 from refine.supervisor import read_procfile, supervise
 
@@ -73,10 +73,9 @@ def _refuse_taken_port(port: int) -> None:
 
 
 def _prepare(settings: Settings) -> str:
-    app = create_app(settings)
+    app = create_app(settings.for_owner())
     with app.app_context():
-        upgrade()
-        WrappedKey.check_keyring()
+        upgrade_database()
         demo.load_into_empty_database()
         sign_in = _first_admin(settings)
         db.session.commit()

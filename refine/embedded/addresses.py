@@ -6,7 +6,7 @@ import re
 import tempfile
 from pathlib import Path
 
-from refine.embedded.private_folders import refuse_foreign
+from refine.embedded.private_folders import require_own_folder
 
 POSTGRES_SOCKET = ".s.PGSQL.5432"  # the name that libpq looks for
 VALKEY_SOCKET = "valkey.sock"
@@ -54,5 +54,5 @@ def _temporary(data_dir: Path) -> Path:
     folder = Path(tempfile.gettempdir()).resolve() / name
     if not _usable(folder):
         folder = Path("/tmp") / name  # noqa: S108 - the owner is checked
-    refuse_foreign(folder)
+    require_own_folder(folder)
     return folder

@@ -3,6 +3,7 @@
 import os
 import pwd
 import shutil
+import stat
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +20,13 @@ class OsUser:
     uid: int
     gid: int
 
-    def command_prefix(self) -> list[str]:
-        """Return a command that runs the next one as this user, who may enter closed parents."""
-        capabilities = "-all,+dac_override"
+    def command_prefix(self, binary: Path) -> list[str]:
+        """Return a command that runs ``binary`` as this user, with no rights over other files.
+
+        If root installed the binary where others may not go, it may look there, and so read files
+        of others; it can still not write them.
+        """
+        capabilities = "-all" if _is_open_to_all(binary) else "-all,+dac_read_search"
         return [
             _setpriv(),
             f"--reuid={self.uid}",
@@ -30,6 +35,7 @@ class OsUser:
             f"--inh-caps={capabilities}",
             f"--ambient-caps={capabilities}",
             f"--bounding-set={capabilities}",
+            "--no-new-privs",
             # again, as changing the user clears it
             "--pdeathsig=INT",
         ]
@@ -47,6 +53,12 @@ def postgres_user(cluster: Path) -> OsUser | None:
             "PostgreSQL does not run as root: run Refine as another user, or set DATABASE_URL"
         )
     return user
+
+
+def _is_open_to_all(binary: Path) -> bool:
+    real = binary.resolve()
+    may_enter = all(parent.stat().st_mode & stat.S_IXOTH for parent in real.parents)
+    return may_enter and real.stat().st_mode & 0o005 == 0o005
 
 
 def _user(name: str) -> OsUser | None:

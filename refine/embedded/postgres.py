@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 from psycopg import conninfo
 
-from refine.embedded.addresses import postgres_socket, socket_dir
+from refine.embedded.addresses import POSTGRES_SOCKET, socket_dir
 from refine.embedded.logs import ServerLog
 from refine.embedded.os_user import OsUser, postgres_user
 from refine.embedded.private_folders import make_private
@@ -35,6 +35,10 @@ _NO_POSTGRES = "There is no embedded PostgreSQL for this platform: set DATABASE_
 _DATABASE = "refine"
 _USER = "refine"
 _UNFINISHED = "postgres.new."
+
+# Another OS user may not enter our folders, but every process may go where it is already.
+_HERE = "/proc/self/cwd"
+_FOLDER = "refine.cluster"  # a setting without effect, by which a leftover is recognized
 _STATUS_LINE = 7  # of postmaster.pid
 _ORPHANS_SECONDS = 10
 
@@ -97,13 +101,14 @@ def _clear_leftovers(data_dir: Path, cluster: Path) -> None:
     # PostgreSQL takes any process with the recorded pid for itself, even a zombie or an editor
     pid = recorded_pid(cluster / "postmaster.pid")
     if pid is not None:
-        stop_leftover(pid, f" -D {cluster} ", signal.SIGINT)
+        for mark in (f" -D {cluster} ", f" {_FOLDER}={cluster} "):
+            stop_leftover(pid, mark, signal.SIGINT)
         # even if it was PostgreSQL: stopping it may have left the file behind
         (cluster / "postmaster.pid").unlink(missing_ok=True)
     _end_orphans(cluster)
-    address = postgres_socket(data_dir)
-    address.unlink(missing_ok=True)
-    address.with_name(f"{address.name}.lock").unlink(missing_ok=True)
+    for folder in (socket_dir(data_dir), cluster):
+        (folder / POSTGRES_SOCKET).unlink(missing_ok=True)
+        (folder / f"{POSTGRES_SOCKET}.lock").unlink(missing_ok=True)
     for folder in data_dir.glob(f"{_UNFINISHED}*"):  # a dying initdb may still write there
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -133,12 +138,12 @@ def _backends(cluster: Path) -> Iterator[int]:
 def _make_cluster(binaries: Path, cluster: Path, os_user: OsUser | None, log: ServerLog) -> None:
     """Create the cluster in a folder beside it and rename that, so that it is never half made."""
     folder = Path(tempfile.mkdtemp(dir=cluster.parent, prefix=_UNFINISHED))
-    prefix: list[str] = []
+    initdb: list[str | Path] = [binaries / "initdb", "-D", folder, *_INITDB_OPTIONS]
     if os_user:
         os.chown(folder, os_user.uid, os_user.gid)
-        prefix = os_user.command_prefix()
-    initdb: list[str | Path] = [*prefix, binaries / "initdb", "-D", folder, *_INITDB_OPTIONS]
-    process = start_server(initdb, log.path, death_signal=signal.SIGTERM)
+        prefix = os_user.command_prefix(binaries / "initdb")
+        initdb = [*prefix, binaries / "initdb", "-D", _HERE, *_INITDB_OPTIONS]
+    process = start_server(initdb, log.path, death_signal=signal.SIGTERM, folder=folder)
     try:
         failed = process.wait() != 0
     except BaseException:
@@ -161,10 +166,14 @@ def _spawn(
         "log_checkpoints": "off",
         **_SILENT_ABOUT_ROWS,
     }
+    prefix, folder = list[str](), str(cluster)
+    if os_user:
+        prefix, folder = os_user.command_prefix(binaries / "postgres"), _HERE
+        settings |= {"unix_socket_directories": _HERE, _FOLDER: str(cluster)}
+        (sockets / POSTGRES_SOCKET).symlink_to(cluster / POSTGRES_SOCKET)
     options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-    prefix = os_user.command_prefix() if os_user else []
-    command: list[str | Path] = [*prefix, binaries / "postgres", "-D", cluster, *options]
-    return start_server(command, log.path, death_signal=signal.SIGINT)
+    command: list[str | Path] = [*prefix, binaries / "postgres", "-D", folder, *options]
+    return start_server(command, log.path, death_signal=signal.SIGINT, folder=cluster)
 
 
 def _is_ready(pid: int, cluster: Path) -> bool:

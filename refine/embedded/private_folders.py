@@ -18,7 +18,7 @@ def make_private(folder: Path) -> None:
     folder.chmod(PRIVATE)  # whatever the umask
 
 
-def refuse_foreign(folder: Path) -> None:
+def require_own_folder(folder: Path) -> None:
     """Raise EmbeddedError for a folder of somebody else, who may have guessed its name."""
     try:
         found = folder.lstat()

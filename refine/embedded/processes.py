@@ -40,7 +40,11 @@ def dies_with_parent(death_signal: signal.Signals) -> Callable[[], None] | None:
 
 
 def start_server(
-    arguments: Sequence[str | Path], log: Path, *, death_signal: signal.Signals
+    arguments: Sequence[str | Path],
+    log: Path,
+    *,
+    death_signal: signal.Signals,
+    folder: Path = Path("/"),
 ) -> subprocess.Popen[bytes]:
     """Start a server in its own session, out of reach of Ctrl-C, with its output in the log."""
     with log.open("ab") as output:
@@ -49,7 +53,7 @@ def start_server(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            cwd="/",
+            cwd=folder,
             # almost empty: an odd locale or PGOPTIONS must not reach it
             env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"},
             start_new_session=True,

@@ -7,11 +7,12 @@ gets it back whenever Redis has lost it.
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import cast
 
 import structlog
 from redis import Redis
 from rq import SimpleWorker
-from rq.exceptions import NoSuchJobError
+from rq.exceptions import DeserializationError, NoSuchJobError
 from rq.job import Job
 from rq_scheduler import Scheduler
 
@@ -50,18 +51,33 @@ def run_clock() -> None:
         keep_working(ClockWorker, [TICKS])
 
 
+class TickScheduler(Scheduler):  # type: ignore[misc]
+    """rq-scheduler, for the tick alone: whatever else is scheduled in this Redis is not ours."""
+
+    def __init__(self, connection: Redis) -> None:
+        super().__init__(TICKS, connection=connection, job_class=JsonJob, interval=POLL_SECONDS)
+
+    def get_jobs_to_queue(self, with_times: bool = False) -> list[Job]:
+        """Return the tick, if it is due."""
+        due_at = self.connection.zscore(self.scheduled_jobs_key, TICK_ID)
+        is_due = due_at is not None and due_at <= clock.now().timestamp()
+        job = _job(TICK_ID, self.connection) if is_due else None
+        return [job] if job is not None else []
+
+
 def register(scheduler: Scheduler) -> None:
     """Schedule the tick once, and cancel anything else on its queue; safe to repeat."""
     is_there = False
     entries = scheduler.connection.zrange(Scheduler.scheduled_jobs_key, 0, -1, withscores=True)
     for id_, due_at in entries:
-        job = _job(id_.decode(), scheduler.connection)
-        if job is None or (job.origin == TICKS and job.id != TICK_ID):
+        job = _job(id_.decode(errors="replace"), scheduler.connection)
+        if job is None or (job.origin == TICKS and not _is_tick(job)):
             scheduler.cancel(id_)
-        elif job.id == TICK_ID:
+        elif job.id == TICK_ID and _is_tick(job):
             # an entry far in the future was scheduled by a wrong clock
             is_there = due_at <= (clock.now() + 2 * INTERVAL).timestamp()
     if not is_there:
+        scheduler.connection.delete(JsonJob.key_for(TICK_ID))
         # no result_ttl: rq-scheduler's entry is the job's own hash, and must not expire
         scheduler.schedule(
             clock.now(),
@@ -74,10 +90,22 @@ def register(scheduler: Scheduler) -> None:
         )
 
 
-def _job(id_: str, connection: Redis) -> Job | None:
+def _is_tick(job: JsonJob) -> bool:
+    """Tell whether a job is the tick as it was registered, and not one altered in Redis."""
+    try:
+        return (
+            (job.id, job.origin, job.func_name) == (TICK_ID, TICKS, TICK)
+            and job.meta == {"interval": int(INTERVAL.total_seconds())}
+            and not (job.has_unknown_fields or job.args or job.kwargs or job.instance)
+        )
+    except (DeserializationError, ValueError, TypeError):
+        return False
+
+
+def _job(id_: str, connection: Redis) -> JsonJob | None:
     """The job of an entry; None if it is missing, which would make rq-scheduler fail."""
     try:
-        return JsonJob.fetch(id_, connection=connection)
+        return cast(JsonJob, JsonJob.fetch(id_, connection=connection))
     except (NoSuchJobError, ValueError):
         return None
 
@@ -90,9 +118,7 @@ def _scheduling() -> Iterator[None]:
     """
     stop = threading.Event()
     with redis_connection() as connection:
-        scheduler = Scheduler(
-            TICKS, connection=connection, job_class=JsonJob, interval=POLL_SECONDS
-        )
+        scheduler = TickScheduler(connection)
         thread = threading.Thread(target=_schedule, args=(scheduler, stop), name="refine-scheduler")
         thread.start()
         try:
@@ -108,7 +134,7 @@ def _schedule(scheduler: Scheduler, stop: threading.Event) -> None:
             _schedule_once(scheduler)
         except Exception as fault:
             # whatever it was, there would be no more ticks without this thread
-            _log.warning("the scheduler was held up", fault=type(fault).__name__)
+            _log.warning("scheduler loop failed", fault=type(fault).__name__)
         stop.wait(POLL_SECONDS)
 
 

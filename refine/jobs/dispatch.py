@@ -35,7 +35,7 @@ def dispatch(at: datetime | None = None) -> int:
     at = at or clock.now()
     with redis_connection() as connection:
         db.session.execute(_LOCK)
-        _take_back_lost(connection, at)
+        _reset_lost_dispatches(connection, at)
         room = _room(connection)
         requested: list[Run] = [
             *_waiting(AccessGrant),
@@ -60,8 +60,8 @@ def dispatch_if_possible() -> None:
         db.session.rollback()
 
 
-def _take_back_lost(connection: Redis, at: datetime) -> None:
-    """Have runs dispatched again that Redis lost, or whose worker died before the claim."""
+def _reset_lost_dispatches(connection: Redis, at: datetime) -> None:
+    """Mark runs as not dispatched if Redis lost them, or their worker died before the claim."""
     in_redis = [id_ for name in RUN_QUEUES for id_ in queue(name, connection).job_ids]
     for kind in RUN_JOBS:
         db.session.execute(

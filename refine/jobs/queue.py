@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from redis import Redis
 from redis.exceptions import RedisError
 from rq import Queue, Worker
+from rq.exceptions import NoSuchJobError
 from rq.job import Job
 from rq.serializers import JSONSerializer
 from rq.utils import utcparse
@@ -51,17 +52,47 @@ TICK = "refine.jobs.tick.tick"
 JOBS = frozenset({TICK, *(job.function for job in RUN_JOBS.values())})
 
 
+# The fields of a job of ours. Others name callbacks and webhooks, or repeat, retry or chain a job.
+_FIELDS = frozenset(
+    {
+        *("data", "description", "origin", "timeout", "result_ttl", "failure_ttl", "ttl", "meta"),
+        *("status", "created_at", "enqueued_at", "started_at", "ended_at", "last_heartbeat"),
+        *("worker_name", "enqueue_at_front"),
+    }
+)
+
+
 class JsonJob(Job):
-    """One of ``JOBS``, with a JSON payload: a pickle, or any function's name, runs any code."""
+    """One of ``JOBS``, with a JSON payload and nothing more than ``_FIELDS``.
+
+    A pickle, the name of any function or callback, or the address of a webhook would let whoever
+    can write to Redis run code here.
+    """
+
+    has_unknown_fields = False
 
     def __init__(self, id: Any = None, connection: Any = None, serializer: Any = None) -> None:
-        super().__init__(id, connection, serializer or JSONSerializer)
+        super().__init__(id, connection, JSONSerializer)
+
+    def restore(self, raw_data: dict[bytes, bytes]) -> None:
+        """Take over the known fields; a job that cannot be read counts as missing."""
+        known = {name: value for name, value in raw_data.items() if name.decode() in _FIELDS}
+        self.has_unknown_fields = any(raw_data[name] for name in raw_data.keys() - known.keys())
+        try:
+            super().restore(known)
+        except Exception as fault:  # whatever RQ meets there: it must not end the worker
+            raise NoSuchJobError(f"unreadable job ({type(fault).__name__})") from None
+        # rq-scheduler would also import a class of any name that it finds here
+        interval = self.meta.get("interval") if isinstance(self.meta, dict) else None
+        self.meta = {"interval": interval} if isinstance(interval, int) else {}
 
     @property
     def func(self) -> Any:
         """The function that the payload names, if it is allowed."""
         if self.func_name not in JOBS:
             raise Refused(f"not a job of Refine: {self.func_name}")
+        if self.has_unknown_fields or self.instance is not None:
+            raise Refused("not a job of Refine: it has callbacks or other fields of its own")
         return super().func
 
 

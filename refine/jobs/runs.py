@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
@@ -17,7 +17,15 @@ from refine.models import AccessGrant, Account, Agent, MemoryTask, RefinementSes
 from refine.models.runs.access import AccessTerms
 from refine.models.runs.session import Trigger, scheduling
 from refine.refinement.loop import refine
-from refine.remembering.worker import run_task
+from refine.remembering.task_worker import run_task
+
+
+class Swept(NamedTuple):
+    """What a sweep did for an agent, in words; ``is_queued``: it queued a session."""
+
+    agent: Agent
+    outcome: str
+    is_queued: bool = False
 
 
 class RunFault(Exception):
@@ -36,7 +44,7 @@ def work_on_task(task_id: str) -> None:
 
 def ask_for_access(grant_id: str) -> None:
     """Ask the agent of the waiting request of this id."""
-    _work_on(asking.ask_for_access, grant_id)
+    _work_on(asking.run_access_request, grant_id)
 
 
 def _work_on(work: Callable[..., object], run_id: str) -> None:
@@ -84,7 +92,7 @@ def extract_later(agent: Agent, conversation: object) -> MemoryTask:
 def request_access_later(agent: Agent, user: User, terms: AccessTerms) -> AccessGrant:
     """Add the user's request, commit, and have a worker ask the agent.
 
-    Raises Refused, and AccessOpenAlready if there is one.
+    Raises Refused, and AccessAlreadyRequested if there is one.
     """
     requested = AccessGrant.request(agent, user, terms)
     db.session.commit()
@@ -92,10 +100,8 @@ def request_access_later(agent: Agent, user: User, terms: AccessTerms) -> Access
     return requested
 
 
-def sweep(
-    account: Account | None = None, *, user: User | None = None
-) -> Iterator[tuple[Agent, str]]:
-    """Queue a session for every agent that needs one; yield each agent and the outcome in words.
+def sweep(account: Account | None = None, *, user: User | None = None) -> Iterator[Swept]:
+    """Queue a session for every agent that needs one; yield the outcome for each agent.
 
     For all accounts, or one; ``user`` is who asked for it in the dashboard. One agent's failure
     touches no other. Cool-downs do not apply. Raises Unreachable at the end if Redis is down; what
@@ -107,30 +113,29 @@ def sweep(
     for agent_id in db.session.scalars(agents).all():
         agent = db.session.get_one(Agent, agent_id)
         try:
-            outcome = _sweep_one(agent, user)
+            swept = _sweep_one(agent, user)
             db.session.commit()
         except Refused as refusal:
             db.session.rollback()
-            outcome = str(refusal)
+            swept = Swept(agent, str(refusal))
         except DBAPIError as error:
             db.session.rollback()
-            outcome = f"failed: {error.args[0]}"
-        yield agent, outcome
+            swept = Swept(agent, f"failed: {error.args[0]}")
+        yield swept
     dispatch()
 
 
-def _sweep_one(agent: Agent, user: User | None) -> str:
+def _sweep_one(agent: Agent, user: User | None) -> Swept:
     at = clock.now()
     live = RefinementSession.live_of(agent)
     if live is not None and live.status == "queued":
         live.dispatched_at = None
-        return "already waiting, dispatched again"
+        return Swept(agent, "already waiting, dispatched again")
     if (unavailable := agent.unavailable_reason(automatic=True)) is not None:
-        return unavailable
-    if not agent.needs_refinement(at):
-        return "no session needed"
+        return Swept(agent, unavailable)
+    if (trigger := agent.due_trigger(at)) is None:
+        return Swept(agent, "no session needed")
     if (forbidden := scheduling.forbidden_reason(agent, at)) is not None:
-        return f"skipped: {forbidden}"
-    trigger: Trigger = "weekly" if agent.slot_is_due(at) else "over_budget"
+        return Swept(agent, f"skipped: {forbidden}")
     RefinementSession.queue(agent, trigger, user=user, at=at)
-    return f"queued ({trigger})"
+    return Swept(agent, f"queued ({trigger})", is_queued=True)

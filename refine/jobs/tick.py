@@ -1,7 +1,7 @@
 """The tick: once a minute, whatever is due is queued, and whatever was lost is ended.
 
 It may run any number of times, late, or twice at once, without doing anything twice: the database
-says what is due, and each agent is served in a transaction of its own.
+says what is due, and each agent is handled in a transaction of its own.
 """
 
 import time
@@ -21,6 +21,7 @@ from refine.errors import RefineError
 from refine.extensions import db
 from refine.jobs.dispatch import dispatch
 from refine.jobs.queue import RUN_JOBS
+from refine.jobs.verifying import verify_slice
 from refine.models import (
     AccessGrant,
     Account,
@@ -31,6 +32,7 @@ from refine.models import (
     RefinementSession,
     ReflectionAlreadyLive,
     SessionAlreadyLive,
+    Tally,
 )
 from refine.models.people.account import SLOT_IS_LATE_AFTER
 from refine.models.runs import Run
@@ -65,7 +67,7 @@ class TickResult:
 
 @dataclass
 class BatchProgress:
-    """How far a query's agents were served: all, or up to ``after_id``; and which failed."""
+    """How far a query's agents were handled: all, or up to ``after_id``; and which failed."""
 
     is_complete: bool = False
     after_id: int = 0
@@ -94,9 +96,10 @@ def run_tick(at: datetime | None = None) -> TickResult:
         running.queue_reflections,
         running.dispatch,
         running.delete_expired_keys,
+        running.verify,
         running.mark,
     ):
-        running.take(step)
+        running.run_step(step)
     if any(asdict(running.done).values()):
         _log.info("tick", **asdict(running.done))
     return running.done
@@ -150,17 +153,22 @@ class _Tick:
         self._each(scheduling.failed_last(self.at), self._retry)
 
     def check_budgets(self) -> None:
-        """Every hour, queue sessions for agents over their budget that need not wait."""
+        """Queue sessions for agents over their budget that need not wait."""
         after_id = ClockMark.begin("budget_check", every=BUDGET_CHECK_EVERY, at=self.at)
         db.session.commit()
         if after_id is not None:
             over = scheduling.over_budget(self.at)
-            served = self._each(over, self._ask_over_budget, after_id)
-            ClockMark.reached("budget_check", None if served.is_complete else served.after_id)
+            handled = self._each(over, self._ask_over_budget, after_id)
+            ClockMark.reached("budget_check", None if handled.is_complete else handled.after_id)
 
     def delete_expired_keys(self) -> None:
-        """Delete idempotency keys older than a day."""
+        """Delete expired idempotency keys and tallies."""
         self.done.keys_deleted += IdempotencyKey.delete_expired(self.at)
+        Tally.delete_ended(self.at)
+
+    def verify(self) -> None:
+        """Verify what is kept, a slice at a time, once a day."""
+        verify_slice(self.at, self._deadline)
 
     def queue_reflections(self) -> None:
         """Queue the reflections that are due, once a night in each time zone."""
@@ -193,14 +201,14 @@ class _Tick:
     def _serve_slot(self, account: Account) -> None:
         """Serve a slot, and close it once no agent is still due; live sessions keep it open."""
         slot_at = account.slot_to_serve(self.at)
-        owed = scheduling.due_for_slot(account, slot_at)
-        free = owed.where(~scheduling.has_live_session())
-        served = self._each(free, partial(self._queue_for_slot, slot_at))
-        # an agent that cannot be served does not keep the slot open for longer
+        due = scheduling.due_for_slot(account, slot_at)
+        idle = due.where(~scheduling.has_live_session())
+        handled = self._each(idle, partial(self._queue_for_slot, slot_at))
+        # a late slot no longer waits for agents whose turn failed
         is_late = self.at - slot_at > SLOT_IS_LATE_AFTER
-        given_up = served.failed if is_late else set()
-        still_owed = owed.where(Agent.id.not_in(given_up)).limit(1)
-        if served.is_complete and db.session.scalar(still_owed) is None:
+        skipped = handled.failed if is_late else set()
+        still_due = due.where(Agent.id.not_in(skipped)).limit(1)
+        if handled.is_complete and db.session.scalar(still_due) is None:
             account.next_due_at = account.next_slot(self.at)
 
     def _queue_for_slot(self, slot_at: datetime, agent: Agent) -> None:
@@ -226,7 +234,7 @@ class _Tick:
 
     # -- running the steps ------------------------------------------------------------------------
 
-    def take(self, step: Callable[[], None]) -> None:
+    def run_step(self, step: Callable[[], None]) -> None:
         """Take one step, within its time limit."""
         self._deadline = time.monotonic() + LONGEST_STEP_SECONDS
         self._guarded(step, step=step.__name__)
@@ -238,20 +246,20 @@ class _Tick:
 
         Skips agents that another transaction has locked. One agent's failure stops no other.
         """
-        served = BatchProgress(after_id=after_id)
+        handled = BatchProgress(after_id=after_id)
         while time.monotonic() < self._deadline:
-            free = agent_ids.where(Agent.id > served.after_id).order_by(Agent.id).limit(1)
-            claim = free.with_for_update(key_share=True, skip_locked=True, of=Agent)
+            following = agent_ids.where(Agent.id > handled.after_id).order_by(Agent.id).limit(1)
+            claim = following.with_for_update(key_share=True, skip_locked=True, of=Agent)
             agent_id = db.session.scalar(claim)
             if agent_id is None:
-                served.is_complete = True
+                handled.is_complete = True
                 break
-            served.after_id = agent_id
+            handled.after_id = agent_id
             agent = db.session.get_one(Agent, agent_id)
             if not self._guarded(partial(serve, agent), agent_id=agent_id):
-                served.failed.add(agent_id)
+                handled.failed.add(agent_id)
         db.session.commit()
-        return served
+        return handled
 
     def _guarded(self, work: Callable[[], None], **about: object) -> bool:
         """Do the work and commit it; return False after a fault, which is undone and logged.
@@ -271,6 +279,6 @@ class _Tick:
             self.done.faults += 1
             is_ours = isinstance(fault, DBAPIError | RefineError)
             said = fault.args[0] if is_ours and fault.args else type(fault).__name__
-            _log.warning("a tick failed in part", fault=said, **about)
+            _log.warning("tick step failed", fault=said, **about)
             return False
         return True

@@ -78,12 +78,12 @@ class RefineWorker(GracefulWorker, Worker):
 
     def handle_warm_shutdown_request(self) -> None:
         super().handle_warm_shutdown_request()
-        self._stop_job_later()
+        self._stop_job_in_background()
 
     def fork_work_horse(self, job: Job, queue: Queue) -> None:
         super().fork_work_horse(job, queue)
-        if self.stop_requested:  # before there was a job
-            self._stop_job_later()
+        if self.stop_requested:  # the stop came before the job
+            self._stop_job_in_background()
 
     def monitor_work_horse(self, job: Job, queue: Queue) -> None:
         """Wait for the job, even while Redis is down: a run needs nothing from it."""
@@ -102,7 +102,7 @@ class RefineWorker(GracefulWorker, Worker):
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker
 
     def main_work_horse(self, job: Job, queue: Queue) -> None:
-        # a killed worker takes its job along: no other worker would know that it is alive
+        # a killed worker takes its job along, which would go on with nobody to stop it
         self._die_with_worker()
         super().main_work_horse(job, queue)
 
@@ -112,7 +112,7 @@ class RefineWorker(GracefulWorker, Worker):
         if kind is not None:
             _fail_run_of(job, kind)
 
-    def _stop_job_later(self) -> None:
+    def _stop_job_in_background(self) -> None:
         # the job runs in a process group of its own, which a signal to ours misses
         if self.horse_pid:
             stop = partial(_stop, self.horse_pid, self)
@@ -140,7 +140,7 @@ def keep_working(kind: type[GracefulWorker], queues: Iterable[str], *, burst: bo
         try:
             with redis_connection() as connection:
                 if worker is not None:
-                    _log.warning("the worker gave up and is replaced")
+                    _log.warning("restarting the worker")
                     time.sleep(_PAUSE_SECONDS)
                 worker = kind(
                     [queue(name, connection) for name in queues],
@@ -177,7 +177,7 @@ def _fail_run_of(job: Job, kind: type[Run]) -> None:
             run.end_if_killed()
         db.session.commit()
     except (SQLAlchemyError, RefineError) as fault:  # the tick ends it a little later
-        _log.warning("a killed job was left to the tick", fault=type(fault).__name__)
+        _log.warning("could not end the run of a killed job", fault=type(fault).__name__)
     finally:
         db.session.remove()
 

@@ -45,7 +45,7 @@ _STATUSES = {
         "no provider serves this model with tools under the account's privacy settings",
     ),
     408: ("timeout", None),
-    413: ("too_large", "the request is larger than the provider takes"),
+    413: ("too_large", "the request is larger than the provider accepts"),
     422: ("invalid_request", None),
     429: ("rate_limited", None),
 }

@@ -56,7 +56,7 @@ def _parsed(body: bytes) -> dict[str, Any]:
         message = "the model's server sent invalid or incomplete JSON"
         raise Unusable(message, "invalid_reply") from None
     if not isinstance(answer, dict):
-        raise Unusable("the model's server sent JSON of another shape", "invalid_reply")
+        raise Unusable("the model's server sent unexpected JSON", "invalid_reply")
     return answer
 
 

@@ -8,14 +8,14 @@ tokens), ``runs`` (sessions, tasks, access). ``integrity`` verifies all of it.
 from sqlalchemy.orm import configure_mappers
 
 from refine.models.agent import Agent
-from refine.models.audit import AuditLog, ChainHead
+from refine.models.audit import AuditLog, ChainHead, Verification
 from refine.models.clients import ApiToken, IdempotencyKey
 from refine.models.keys import WrappedKey
 from refine.models.ledger import AgentMemory
-from refine.models.people import Account, Invitation, SignIn, SignInFailure, User
+from refine.models.people import Account, Invitation, PasswordGuess, SignIn, User
 from refine.models.runs import (
+    AccessAlreadyRequested,
     AccessGrant,
-    AccessOpenAlready,
     ClockMark,
     LeaseLost,
     MemoryTask,
@@ -25,11 +25,12 @@ from refine.models.runs import (
     SessionEntry,
 )
 from refine.models.runs.session import MAX_MUTATIONS, EditRefused
+from refine.models.tally import Tally
 
 __all__ = [
     "MAX_MUTATIONS",
     "AccessGrant",
-    "AccessOpenAlready",
+    "AccessAlreadyRequested",
     "Account",
     "Agent",
     "AgentMemory",
@@ -42,13 +43,15 @@ __all__ = [
     "Invitation",
     "LeaseLost",
     "MemoryTask",
+    "PasswordGuess",
     "RefinementSession",
     "ReflectionAlreadyLive",
     "SessionAlreadyLive",
     "SessionEntry",
     "SignIn",
-    "SignInFailure",
+    "Tally",
     "User",
+    "Verification",
     "WrappedKey",
 ]
 

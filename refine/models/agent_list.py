@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Select, func, select, true
+from sqlalchemy import ColumnElement, Select, and_, func, select, true
 from sqlalchemy.orm import contains_eager
 
 from refine.models.agent import Agent
 from refine.models.ledger import AgentMemory
 from refine.models.people import Account
-from refine.models.runs import LIVE, WORKER_LOST, RefinementSession
+from refine.models.runs import WORKER_LOST, RefinementSession
 
 State = Literal[
     "over_budget", "running", "paused", "inactive", "failed", "lost", "declined", "never"
@@ -40,13 +40,14 @@ _last = (
         RefinementSession.created_at,
         RefinementSession.undone_at,
         RefinementSession.error_kind,
+        RefinementSession.is_live.label("is_live"),
     )
     .where(RefinementSession.agent_id == Agent.id)
     .order_by(RefinementSession.created_at.desc())
     .limit(1)
     .lateral("last_session")
 )
-_kept = AgentMemory.select_core_figures().where(AgentMemory.agent_id == Agent.id).lateral("kept")
+_kept = AgentMemory.select_core_totals().where(AgentMemory.agent_id == Agent.id).lateral("kept")
 _share = _kept.c.tokens * 1.0 / Agent.core_token_budget
 
 
@@ -65,7 +66,7 @@ class ListedAgent:
     @property
     def is_over_budget(self) -> bool:
         """Whether the tokens exceed the budget."""
-        return self.tokens > self.agent.core_token_budget
+        return self.agent.exceeds_budget(self.tokens)
 
     @property
     def percent(self) -> int:
@@ -107,8 +108,8 @@ def count_in_states(account_ids: Select[int], *states: State) -> Select[*tuple[A
 def is_in(state: State) -> ColumnElement[bool]:
     """Return the SQL condition that a row of ``listed_agents`` is in this state."""
     conditions: dict[State, ColumnElement[bool]] = {
-        "over_budget": (_kept.c.tokens > Agent.core_token_budget) & Agent.active,
-        "running": _last.c.status.in_(LIVE),
+        "over_budget": Agent.budget_exceeded_by(_kept.c.tokens) & Agent.active,
+        "running": and_(_last.c.is_live),
         "failed": _last.c.status == "failed",
         "lost": _last.c.error_kind == WORKER_LOST,
         "declined": _last.c.status == "declined",

@@ -4,14 +4,29 @@ import uuid
 from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Any, Protocol, overload
+from typing import Annotated, Any, Generic, Protocol, Self, TypeVar, cast, overload
 
-from sqlalchemy import BigInteger, Identity, LargeBinary, Numeric, Text, false, text, true
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Identity,
+    LargeBinary,
+    Numeric,
+    Sequence,
+    Text,
+    false,
+    inspect,
+    select,
+    text,
+    true,
+)
 from sqlalchemy.orm import mapped_column
 
 from refine import clock
-from refine.rules.content import storable_or_none
-from refine.sealing import DataKey
+from refine.extensions import db
+from refine.sealing import DataKey, Place
+
+T = TypeVar("T", bound=str | None)
 
 # The largest id that a bigint column can hold.
 MAX_ID = 2**63 - 1
@@ -36,38 +51,60 @@ Sealed = Annotated[bytes, mapped_column(LargeBinary)]
 class KeyHolder(Protocol):
     """A row whose texts are sealed under one data key."""
 
+    @property
+    def id(self) -> Any: ...
     def data_key(self) -> DataKey:
         """Return the opened key; SealingError where it was destroyed."""
 
 
-class SealedText:
+def row_id(row: Any, connection: Connection | None = None) -> Any:
+    """Return the id of a row; a new row is given its own now.
+
+    What is sealed, and every digest, is bound to it, so it must be known before the row is written.
+    """
+    if row.id is None:
+        default = inspect(type(row)).attrs["id"].columns[0].default
+        if default is not None and default.is_callable:
+            row.id = default.arg(None)
+        else:
+            ids = Sequence(f"{row.__tablename__}_id_seq")
+            row.id = (connection or db.session.connection()).scalar(select(ids.next_value()))
+    return row.id
+
+
+class SealedText(Generic[T]):
     """A text attribute, stored encrypted in the column attribute ``sealed_<name>``.
 
-    ``valid`` normalises a text before it is stored, or raises InvalidValue; by default it accepts
-    any text that PostgreSQL can hold. Setting the same text again keeps the stored bytes.
+    ``valid`` normalises a text before it is stored, or raises InvalidValue. Setting the same text
+    again keeps the stored bytes.
     """
 
-    def __init__(self, valid: Callable[[str, object], str | None] = storable_or_none) -> None:
-        self._valid = valid
+    def __init__(self, valid: Callable[[str, object], T]) -> None:
+        self._valid: Callable[[str, object], T] = valid
 
     def __set_name__(self, owner: Any, name: str) -> None:
         self._name = name
-        self._stored = f"sealed_{name}"
-        self._context = f"{owner.__tablename__}.{name}"
+        self._stored_as = f"sealed_{name}"
 
     @overload
-    def __get__(self, instance: None, owner: Any) -> "SealedText": ...
+    def __get__(self, instance: None, owner: Any) -> Self: ...
     @overload
-    def __get__(self, instance: KeyHolder, owner: Any) -> str | None: ...
-    def __get__(self, instance: KeyHolder | None, owner: Any) -> "SealedText | str | None":
-        if instance is None:
-            return self
-        sealed = getattr(instance, self._stored)
-        return None if sealed is None else instance.data_key().open(sealed, self._context)
+    def __get__(self, instance: KeyHolder, owner: Any) -> T: ...
+    def __get__(self, instance: KeyHolder | None, owner: Any) -> Self | T:
+        return self if instance is None else cast(T, self._open(instance))
 
     def __set__(self, instance: KeyHolder, value: object) -> None:
         text = self._valid(self._name, value)
-        if text == self.__get__(instance, type(instance)):
-            return
-        sealed = None if text is None else instance.data_key().seal(text, self._context)
-        setattr(instance, self._stored, sealed)
+        if text != self._open(instance):
+            self._seal(instance, text)
+
+    def _open(self, instance: KeyHolder) -> str | None:
+        sealed = getattr(instance, self._stored_as)
+        return None if sealed is None else instance.data_key().open(sealed, self._place(instance))
+
+    def _seal(self, instance: KeyHolder, text: str | None) -> None:
+        sealed = None if text is None else instance.data_key().seal(text, self._place(instance))
+        setattr(instance, self._stored_as, sealed)
+
+    def _place(self, instance: Any) -> Place:
+        return Place(f"{instance.__tablename__}.{self._name}", row_id(instance))

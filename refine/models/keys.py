@@ -1,18 +1,26 @@
 """Data keys, stored wrapped by an encryption key."""
 
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
-from sqlalchemy import CheckConstraint, Index, Text, func, select, text
+from sqlalchemy import CheckConstraint, Index, Text, event, func, select, text
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from refine.errors import SealingError, WrongKey
 from refine.extensions import Base, db
 from refine.models.columns import BigId, Created, Sealed
 from refine.sealing import DataKey, keyring
 
+_PLATFORM_KEY = "refine.platform_key"
+_PLATFORM = "the platform"
+
 Purpose = Literal["agent", "platform"]
+
+
+def agent_owner(agent_id: int) -> str:
+    """Return the name to which an agent's key is bound."""
+    return f"agent {agent_id}"
 
 
 class Rotation(NamedTuple):
@@ -50,24 +58,36 @@ class WrappedKey(Base):
     destroyed_at: Mapped[datetime | None]
 
     @classmethod
-    def new(cls, purpose: Purpose) -> "WrappedKey":
+    def for_agent(cls, agent_id: int) -> "WrappedKey":
         """Return a fresh key, not yet stored; WrongKey if the keyring does not fit the database."""
+        return cls._new("agent", agent_owner(agent_id))
+
+    @classmethod
+    def _new(cls, purpose: Purpose, owner: str) -> "WrappedKey":
         cls.check_keyring()
         ring = keyring()
-        return cls(purpose=purpose, wrapped=ring.wrap_new(), wrapped_by=ring.primary)
+        return cls(purpose=purpose, wrapped=ring.wrap_new(owner), wrapped_by=ring.primary)
 
     @classmethod
     def platform(cls) -> "WrappedKey":
         """Return the platform's key; the first call makes it."""
         if (found := cls._platform()) is not None:
             return found
-        made = cls.new("platform")
+        made = cls._new("platform", _PLATFORM)
         db.session.execute(
             insert(cls)
             .values(purpose="platform", wrapped=made.wrapped, wrapped_by=made.wrapped_by)
             .on_conflict_do_nothing()
         )
         return db.session.execute(select(cls).where(cls.purpose == "platform")).scalar_one()
+
+    @classmethod
+    def platform_key(cls) -> DataKey:
+        """Return the platform's key, opened; looked up once in each transaction."""
+        kept = db.session().info
+        if _PLATFORM_KEY not in kept:
+            kept[_PLATFORM_KEY] = cls.platform().open(_PLATFORM, allow_unbound=True)
+        return cast(DataKey, kept[_PLATFORM_KEY])
 
     @classmethod
     def rotate(cls, *, after_id: int, limit: int) -> "Rotation | None":
@@ -119,14 +139,36 @@ class WrappedKey(Base):
                 f"(fingerprint {', '.join(unknown)}); add it, nothing was written"
             )
 
-    def open(self) -> DataKey:
-        """Return the key, ready to use; SealingError where it was destroyed."""
+    def open(self, owner: str, *, allow_unbound: bool = False) -> DataKey:
+        """Return the key, ready to use; SealingError where it was destroyed or is another's.
+
+        ``allow_unbound``: whether a key that version 1 wrapped will do, which names no owner.
+        """
         if self.wrapped is None:
             raise SealingError(
                 "the data key was destroyed: everything it sealed is erased for good"
             )
-        return keyring().unwrap(self.wrapped, self.wrapped_by)
+        return keyring().unwrap(self.wrapped, self.wrapped_by, owner, allow_unbound=allow_unbound)
+
+    def bind(self, owner: str) -> None:
+        """Bind a key that version 1 wrapped to its owner; a destroyed one stays as it is."""
+        if self.wrapped is not None and self.open(owner, allow_unbound=True).opens_unbound:
+            ring = keyring()
+            self.wrapped = ring.bind(self.wrapped, self.wrapped_by, owner)
+            self.wrapped_by = ring.primary
+
+    @classmethod
+    def bind_platform(cls) -> None:
+        """Bind the platform's key."""
+        cls.platform().bind(_PLATFORM)
 
     @classmethod
     def _platform(cls) -> "WrappedKey | None":
         return db.session.execute(select(cls).where(cls.purpose == "platform")).scalar_one_or_none()
+
+
+@event.listens_for(Session, "after_commit")
+@event.listens_for(Session, "after_rollback")
+def _forget_platform_key(session: Session) -> None:
+    """The transaction that made the key may be rolled back."""
+    session.info.pop(_PLATFORM_KEY, None)

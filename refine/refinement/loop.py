@@ -104,7 +104,7 @@ class SessionWorker(RunWorker[RefinementSession]):
         db.session.commit()
         self._report("duplicates", removed=removed)
         if not has_work:
-            raise RunEnded("skipped", "no core memory that a session may change")
+            raise RunEnded("skipped", "no core memory can be changed by a session")
 
     def _take_snapshot(self) -> None:
         context_tokens = self._context_tokens()
@@ -139,7 +139,7 @@ class SessionWorker(RunWorker[RefinementSession]):
         )
 
     def _ask_for_consent(self) -> None:
-        reply = self._ask()
+        reply = self._call_model()
         agreed = has_consented(reply)
         session = self._held()
         session.consent_reply = reply.text
@@ -181,12 +181,11 @@ class SessionWorker(RunWorker[RefinementSession]):
 
     def _context_tokens(self) -> int:
         """The size of the model's context; looked up only if the ledger may need more."""
-        session = self._run
-        room = room_for_ledger(SMALLEST_CONTEXT_TOKENS, session.agent)
-        is_small = not LedgerExcerpt.of(session.agent, room_tokens=room).is_batch
-        model_id = session.model_id
+        agent = self._run.agent
+        room = room_for_ledger(SMALLEST_CONTEXT_TOKENS, agent)
+        is_small = not LedgerExcerpt.of(agent, room_tokens=room).is_batch
         db.session.commit()
-        named = None if is_small else self._client.context_tokens(model_id)
+        named = None if is_small else self._client.context_tokens(self._model_id)
         return named or self._settings.context_tokens
 
     # -- the end ----------------------------------------------------------------------------------

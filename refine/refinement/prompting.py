@@ -19,7 +19,7 @@ from refine.llm.messages import Message
 from refine.llm.openrouter import MAX_OUTPUT_TOKENS
 from refine.models import MAX_MUTATIONS, Agent, AgentMemory, RefinementSession
 from refine.prompts import as_block, as_line
-from refine.rules.tokens import CHARACTERS_PER_TOKEN_AT_WORST
+from refine.rules.tokens import CHARACTERS_PER_TOKEN_AT_WORST, half_of_room
 
 # Providers that must be told where the stable part of a prompt ends; others find it themselves.
 _NEEDS_CACHE_MARK = ("anthropic/", "qwen/", "alibaba/")
@@ -58,15 +58,10 @@ class LedgerExcerpt:
 
 
 def room_for_ledger(context_tokens: int, agent: Agent) -> int:
-    """Return how many tokens of a model's context the ledger may take.
-
-    A worst-case estimate: what the agent's prompts, its journal and the answer leave is split in
-    half, for the ledger and for the turns.
-    """
+    """Return how many tokens of a model's context the ledger may take."""
     own = [agent.effective_system_prompt, agent.effective_refinement_prompt]
     own += _journal(agent, clock.now())
-    prompts_tokens = sum(map(len, own)) // CHARACTERS_PER_TOKEN_AT_WORST
-    return max(0, context_tokens - MAX_OUTPUT_TOKENS - prompts_tokens) // 2
+    return half_of_room(context_tokens, MAX_OUTPUT_TOKENS, own)
 
 
 def opening(
@@ -82,7 +77,6 @@ def opening(
     )
     question = prompts.render(
         "consent",
-        agent_name=agent.name,
         max_mutations=MAX_MUTATIONS,
         removable_tokens=session.removable_tokens,
         mass_tokens=session.mass_before,
@@ -111,6 +105,7 @@ def brief(session: RefinementSession) -> str:
         memories=session.memories_before,
         mass_tokens=session.mass_before,
         budget_tokens=agent.core_token_budget,
+        is_over_budget=agent.exceeds_budget(session.mass_before or 0),
         last_session=_last_session(session),
         style=as_block(agent.effective_refinement_prompt),
     )
@@ -147,4 +142,5 @@ def _last_session(session: RefinementSession) -> str:
     if last is None or last.ended_at is None:
         return "none yet"
     undone = "; undone since" if last.undone_at is not None else ""
-    return f"{last.ended_at:%Y-%m-%d}, {last.status} ({last.end_reason}){undone}. {last.figures()}"
+    ended = f"{last.ended_at:%Y-%m-%d}, {last.status} ({last.end_reason}){undone}."
+    return f"{ended} {last.summary_line()}"

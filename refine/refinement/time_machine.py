@@ -135,7 +135,7 @@ def undo(
     for undone in plan.sessions:
         undone.undone_at, undone.undone_through = at, through
         undone.undone_by_id = user.id if user is not None else None
-    note = session.add_journal_memory(_undo_note(plan, through), at)
+    note = session.agent.ledger.add_session_note(session.id, _undo_note(plan, through), at)
     change_memories(
         "memory_refinement_rollback",
         [*plan.changes, note],
@@ -159,11 +159,13 @@ def undo(
 
 
 def undo_own_last(session: RefinementSession, *, at: datetime | None = None) -> Undo:
-    """Undo the session as its agent, who may undo only the last one that changed something."""
+    """Undo the session as its agent, which may undo only its last one with changes."""
     session.lock()
-    last = RefinementSession.last_with_effect(session.agent)
+    last = RefinementSession.last_with_changes(session.agent)
     if last is None or last.id != session.id:
-        raise Refused("an agent may undo its last session only; an admin can undo earlier ones")
+        raise Refused(
+            "an agent may undo only its last session with changes; an admin can undo earlier ones"
+        )
     return undo(session, through="agent", at=at)
 
 
@@ -325,7 +327,7 @@ def _effect(agent: Agent, changes: Sequence[Change]) -> Effect:
             for change in changes
         )
 
-    memories, mass = agent.ledger.figures()
+    memories, mass = agent.ledger.core_totals()
     brought_back = count("discarded_at", None)
     return Effect(
         brought_back=brought_back,

@@ -17,10 +17,10 @@ from refine.extensions import db
 from refine.llm.messages import Message, user_message
 from refine.llm.openrouter import MAX_OUTPUT_TOKENS
 from refine.models import MemoryTask
-from refine.models.runs.task import MAX_KEPT, keeping
+from refine.models.runs.task import MAX_KEPT, saving
 from refine.prompts import as_block, as_line
 from refine.rules.splitting import packed
-from refine.rules.tokens import CHARACTERS_PER_TOKEN_AT_WORST
+from refine.rules.tokens import CHARACTERS_PER_TOKEN_AT_WORST, half_of_room
 
 
 @dataclass(frozen=True)
@@ -41,22 +41,16 @@ def lines_of(task: MemoryTask) -> list[str]:
     """Return the journal entries or messages that the task reads, each as one line of JSON."""
     if task.kind == "extraction":
         return [as_line(message) for message in task.messages()]
-    return [as_line(entry.ledger_entry()) for entry in db.session.scalars(keeping.entries(task))]
+    return [
+        as_line(entry.ledger_entry()) for entry in db.session.scalars(saving.journal_entries(task))
+    ]
 
 
 def parts_of(lines: list[str], task: MemoryTask, context_tokens: int) -> list[list[str]] | None:
-    """Return the lines in parts that fit a context of this size; None if one line is too long.
-
-    A worst-case estimate: what prompts and answer leave is split in half, for the lines and for the
-    turns.
-    """
-    agent = task.agent
-    wording = WORDINGS[task.kind]
-    own = len(agent.effective_system_prompt) + len(
-        prompts.render(wording.template, **_values(task, []))
-    )
-    own_tokens = own // CHARACTERS_PER_TOKEN_AT_WORST
-    room_tokens = max(0, context_tokens - MAX_OUTPUT_TOKENS - own_tokens) // 2
+    """Return the lines in parts that fit a context of this size; None if one line is too long."""
+    wording = prompts.render(WORDINGS[task.kind].template, **_values(task, []))
+    own_texts = [task.agent.effective_system_prompt, wording]
+    room_tokens = half_of_room(context_tokens, MAX_OUTPUT_TOKENS, own_texts)
     try:
         return packed(lines, room_tokens * CHARACTERS_PER_TOKEN_AT_WORST)
     except InvalidValue:
@@ -75,7 +69,6 @@ def opening(task: MemoryTask, lines: list[str], part: int = 1, parts: int = 1) -
 def _values(task: MemoryTask, lines: list[str]) -> dict[str, Any]:
     style, _is_default = task.agent.effective(WORDINGS[task.kind].own_prompt)
     return {
-        "agent_name": task.agent.name,
         "lines": lines,
         "part": 1,
         "parts": 1,

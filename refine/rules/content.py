@@ -1,6 +1,10 @@
-"""Which text may be stored: the one place that decides, for every way in."""
+"""Which text may be stored: checks that every way in shares, and the limits of an agent's texts.
+
+Other limits stand beside what they limit: purposes, notes, conversations, import rows.
+"""
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 
 from refine.errors import InvalidValue
@@ -8,7 +12,11 @@ from refine.errors import InvalidValue
 MAX_CONTENT_CHARACTERS = 10_000
 MAX_PROMPT_CHARACTERS = 10_000
 MAX_NAME_CHARACTERS = 200
+MAX_SLUG_CHARACTERS = 60
+MAX_EMAIL_CHARACTERS = 254
 MAX_SUMMARY_CHARACTERS = 2_000
+# The figures of a session, and the summary behind them.
+MAX_STORED_SUMMARY_CHARACTERS = 12_000
 MAX_QUERY_CHARACTERS = 500
 
 TAGS = ("audio", "somatic", "voice", "relational")
@@ -17,6 +25,11 @@ IMMUTABLE_TAGS = frozenset({"audio", "somatic", "voice"})
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 # Includes overrides of the text direction, which make a name look like another.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+# Blank characters outside category Cf.
+_BLANKS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | frozenset(
+    map(chr, range(0xE0100, 0xE01F0))
+)
 
 
 def storable(text: object, *, field: str) -> str:
@@ -63,12 +76,12 @@ def bounded_text(text: object, *, field: str, limit: int) -> str:
 
 
 def memory_content(text: object) -> str:
-    """Return a memory's content as stored: trimmed, 1 to 10,000 characters; or InvalidValue."""
+    """Return a memory's content as stored: trimmed, bounded and not empty; or InvalidValue."""
     return bounded_text(text, field="content", limit=MAX_CONTENT_CHARACTERS)
 
 
 def prompt_text(field: str, text: object) -> str | None:
-    """Return a prompt, trimmed, at most 10,000 characters; None (the default) if it is blank."""
+    """Return a prompt, trimmed and bounded; None (the default) if it is blank."""
     if text is None or not storable(text, field=field).strip():
         return None
     return bounded_text(text, field=field, limit=MAX_PROMPT_CHARACTERS)
@@ -79,6 +92,14 @@ def one_line(text: object, *, field: str, limit: int = MAX_NAME_CHARACTERS) -> s
     name = bounded_text(text, field=field, limit=limit)
     if _CONTROL.search(name):
         raise InvalidValue(f"{field} must be one line without control characters")
+    return name
+
+
+def visible_name(text: object, *, field: str, limit: int = MAX_NAME_CHARACTERS) -> str:
+    """Return ``one_line`` without invisible characters, which make two names look the same."""
+    name = one_line(text, field=field, limit=limit)
+    if any(unicodedata.category(each) == "Cf" or each in _BLANKS for each in name):
+        raise InvalidValue(f"{field} must not contain invisible characters")
     return name
 
 

@@ -27,8 +27,7 @@ def valid_conversation(messages: object, *, now: datetime) -> list[dict[str, Any
 
     Content is text or a list of parts, of which only text counts; messages without text and
     ``IGNORED`` fields are dropped. Raises InvalidValue, which names the place and quotes nothing,
-    for anything else, for unknown fields, if no text is left, and beyond 2,000 messages, 50,000
-    characters in a message or 500,000 in all.
+    for anything else, for unknown fields, if no text is left, and beyond the limits above.
     """
     if not isinstance(messages, list) or not messages:
         raise InvalidValue("messages must be a list of at least one message")

@@ -1,4 +1,4 @@
-"""Whether a reply comes from the model that was asked."""
+"""Names of models: which are rehearsed, and whether a reply comes from the model that was asked."""
 
 import re
 from typing import NamedTuple
@@ -11,6 +11,15 @@ _DATE = re.compile(
     rf"[-@](?:20\d\d-?{_MONTH_AND_DAY}|{_MONTH_AND_DAY}|2\d(?:0[1-9]|1[0-2]))(?![\w.-])"
 )
 _SEPARATORS = re.compile(r"[-_.@/: ]+")
+
+
+# Names that the rehearsal model answers to.
+REHEARSAL_PREFIX = "rehearsal/"
+
+
+def is_rehearsal_model(model_id: str) -> bool:
+    """Tell whether this names the rehearsal model, which answers to no provider."""
+    return model_id.startswith(REHEARSAL_PREFIX)
 
 
 class _Name(NamedTuple):

@@ -17,6 +17,16 @@ def rough_span(span: timedelta) -> str:
     return plural(seconds // size, unit)
 
 
+def in_hours(span: timedelta) -> str:
+    """Return a span in full hours: "24 hours"."""
+    return plural(span // timedelta(hours=1), "hour")
+
+
+def in_days(span: timedelta) -> str:
+    """Return a span in full days: "30 days"."""
+    return plural(span.days, "day")
+
+
 def ago(age: timedelta) -> str:
     """Return how long ago something was: "2 hours ago"; for a negative age "in 2 hours"."""
     return f"in {rough_span(-age)}" if age < timedelta(0) else f"{rough_span(age)} ago"

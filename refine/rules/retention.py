@@ -29,8 +29,8 @@ def removable_tokens(
 def removable_under_floor(mass: int, rolling_floor: Decimal, removed_recently: int) -> int:
     """Return how many tokens the floor against slow erosion allows to go; 0 or less means none.
 
-    ``removed_recently`` is what sessions of the last 30 days removed, without undone sessions: the
-    floor is a share of the mass before those removals.
+    ``removed_recently`` is what sessions removed in the rolling window, without undone sessions:
+    the floor is a share of the mass before those removals.
     """
     return mass - _ceil(rolling_floor * (mass + removed_recently))
 

@@ -14,7 +14,7 @@ from refine.models import AccessGrant, MemoryTask, RefinementSession
 from refine.models.runs import Run
 
 INTERVAL_SECONDS = 10.0
-# A failed beat is repeated at once, because a run is lost after 35 seconds without one.
+# A failed beat is repeated soon, because a run without beats counts as lost (``LOST_AFTER``).
 RETRY_SECONDS = 1.0
 
 # Neither a row locked for long nor a slow disk may delay a beat until it is too late.
@@ -30,7 +30,7 @@ _BEATS: dict[type[Run], TextClause] = {
 
 @contextmanager
 def beating(run_id: uuid.UUID, lease_token: uuid.UUID, kind: type[Run]) -> Iterator[None]:
-    """Stamp the run every 10 seconds, from a thread and a connection of its own.
+    """Stamp the run at intervals, from a thread and a connection of its own.
 
     The connection is outside the pool and stays open, so that a busy pool delays no beat.
     """

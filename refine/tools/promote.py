@@ -5,7 +5,7 @@ from typing import Any
 
 from refine.errors import InvalidValue
 from refine.models import MemoryTask
-from refine.models.runs.task import keeping
+from refine.models.runs.task import saving
 from refine.rules.ids import parse_ids
 from refine.tools.results import Result, error, unknown_parameter
 from refine.tools.transaction import one_call
@@ -47,13 +47,13 @@ class PromoteTool:
         memory that it repeats. LeaseLost if the task is no longer the caller's.
         """
         if unknown:
-            return unknown_parameter("promote", "ids")
+            return error(unknown_parameter("promote", ["ids"]))
         if ids is None:
             return error("ids is required for promote")
         try:
             with one_call():
                 task = MemoryTask.held(self._task_id, self._lease_token)
-                promoted, repeating = keeping.promote(task, parse_ids(ids))
+                promoted, repeating = saving.promote(task, parse_ids(ids))
         except InvalidValue as fault:
             return error(str(fault))
         result: Result = {"type": "promoted", "ids": promoted}

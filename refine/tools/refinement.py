@@ -9,7 +9,7 @@ from refine.models import AgentMemory, EditRefused, LeaseLost, RefinementSession
 from refine.models.runs.session import editing
 from refine.rules.content import MAX_QUERY_CHARACTERS, MAX_SUMMARY_CHARACTERS, bounded_text
 from refine.rules.ids import parse_ids, parse_single_id
-from refine.tools.results import MAX_QUOTED, Result, error
+from refine.tools.results import MAX_QUOTED, Result, error, unknown_parameter
 from refine.tools.transaction import one_call
 
 MAX_SEARCH_RESULTS = 20
@@ -196,7 +196,7 @@ def _checked(action: object, params: dict[str, Any]) -> dict[str, Any]:
         if name not in _PARAMETERS or not _is_blank(value)
     }
     if set(given) - set(allowed):
-        raise InvalidValue(f"unknown parameter for {action}; it takes: {', '.join(allowed)}")
+        raise InvalidValue(unknown_parameter(action, allowed))
     for name in required:
         if name not in given:
             raise InvalidValue(f"{name} is required for {action}")

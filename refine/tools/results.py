@@ -1,5 +1,6 @@
 """Results of tools, as a model reads them."""
 
+from collections.abc import Iterable
 from typing import Any
 
 Result = dict[str, Any]
@@ -13,6 +14,6 @@ def error(message: str, **facts: Any) -> Result:
     return {"type": "error", "error": message, **facts}
 
 
-def unknown_parameter(tool: str, *allowed: str) -> Result:
-    """Return the error for a parameter that a tool does not take."""
-    return error(f"unknown parameter; {tool} takes: {', '.join(allowed)}")
+def unknown_parameter(taker: str, allowed: Iterable[str]) -> str:
+    """Return the message for a parameter that a tool, or one action of it, does not take."""
+    return f"unknown parameter; {taker} takes: {', '.join(allowed)}"

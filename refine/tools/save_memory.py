@@ -4,6 +4,7 @@ from typing import Any
 
 from refine.errors import InvalidValue
 from refine.models import Agent
+from refine.models.ledger import MEMORY_TYPES
 from refine.rules.content import TAGS
 from refine.tools.results import Result, error, unknown_parameter
 from refine.tools.transaction import one_call
@@ -20,7 +21,7 @@ DEFINITION: dict[str, Any] = {
             "type": "object",
             "properties": {
                 "content": {"type": "string", "description": "The memory, in your own words."},
-                "memory_type": {"type": "string", "enum": ["journal", "core"]},
+                "memory_type": {"type": "string", "enum": list(MEMORY_TYPES)},
                 "tags": {"type": "array", "items": {"type": "string", "enum": list(TAGS)}},
             },
             "required": ["content", "memory_type"],
@@ -29,7 +30,7 @@ DEFINITION: dict[str, Any] = {
     },
 }
 
-_ALLOWED = ("content", "memory_type", "tags")
+_PARAMETERS = tuple(DEFINITION["function"]["parameters"]["properties"])
 
 
 class SaveMemoryTool:
@@ -52,7 +53,7 @@ class SaveMemoryTool:
         one, with ``existing`` set.
         """
         if unknown:
-            return unknown_parameter("save_memory", *_ALLOWED)
+            return error(unknown_parameter("save_memory", _PARAMETERS))
         if content is None:
             return error("content is required")
         try:

@@ -5,7 +5,7 @@ from typing import Any
 
 from refine.errors import InvalidValue
 from refine.models import MemoryTask
-from refine.models.runs.task import keeping
+from refine.models.runs.task import saving
 from refine.rules.content import TAGS
 from refine.tools.results import Result, error, unknown_parameter
 from refine.tools.transaction import one_call
@@ -28,7 +28,7 @@ DEFINITION: dict[str, Any] = {
     },
 }
 
-_ALLOWED = ("content", "memory_type", "tags")
+_PARAMETERS = tuple(DEFINITION["function"]["parameters"]["properties"])
 
 
 class SaveToJournalTool:
@@ -52,7 +52,7 @@ class SaveToJournalTool:
         ``existing`` set. LeaseLost if the task is no longer the caller's.
         """
         if unknown:
-            return unknown_parameter("save_memory", *_ALLOWED)
+            return error(unknown_parameter("save_memory", _PARAMETERS))
         if memory_type not in (None, "journal"):
             return error("memory_type must be journal: a conversation yields nothing else")
         if content is None:
@@ -60,7 +60,7 @@ class SaveToJournalTool:
         try:
             with one_call():
                 task = MemoryTask.held(self._task_id, self._lease_token)
-                memory, existing = keeping.save(task, content, [] if tags is None else tags)
+                memory, existing = saving.save(task, content, [] if tags is None else tags)
                 saved = {"type": "saved", "id": memory.id, "memory_type": memory.memory_type}
         except InvalidValue as fault:
             return error(str(fault))

@@ -5,7 +5,7 @@ from typing import Any
 from refine.errors import InvalidValue
 from refine.models import Agent
 from refine.models.agent import AUTHORED_FIELDS
-from refine.tools.results import MAX_QUOTED, Result, error
+from refine.tools.results import MAX_QUOTED, Result, error, unknown_parameter
 from refine.tools.transaction import one_call
 
 ALLOWED_ACTIONS = ("view", "update")
@@ -37,6 +37,9 @@ DEFINITION: dict[str, Any] = {
 }
 
 
+_PARAMETERS = tuple(DEFINITION["function"]["parameters"]["properties"])
+
+
 class SelfAuthoringTool:
     """The tool for one agent."""
 
@@ -48,7 +51,7 @@ class SelfAuthoringTool:
     ) -> Result:
         """View or update one field and commit; return ``config``, or an ``error``."""
         if unknown:
-            return _refusal("unknown parameter; self_authoring takes: action, field, value")
+            return _refusal(unknown_parameter("self_authoring", _PARAMETERS))
         if action not in ALLOWED_ACTIONS:
             return _refusal(_not_allowed("action", action))
         if field not in AUTHORED_FIELDS:

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from sqlalchemy import select
 
 from refine import clock
+from refine.errors import Refused
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, User
 from refine.models.ledger import change_memories, content_hash, is_kept_core
+from refine.models.ledger.history import count_changes
 from refine.models.ledger.image import Change
 from refine.transfer.pieces import Piece, good_rows, refuse_bad_rows
 from refine.transfer.report import Report, memories
@@ -52,8 +54,10 @@ def import_memories(
     InvalidValue for the first bad row, before anything is written. ``dry_run`` counts and writes
     nothing. A ``report`` that is passed in stays current, also if the import is interrupted.
 
-    Every batch of a ``user`` is recorded, even one that adds nothing, as they learn from the report
-    which memories were already present; at the end the agent gets a journal memory.
+    A ``user`` of the dashboard may fill only an agent that never had a memory, because what is
+    "already present" would tell them whether they guessed one: Refused otherwise, also in the
+    middle of the import if the agent begins to keep its own. At the end the agent gets a journal
+    memory.
     """
     report = report if report is not None else Report()
     db.session.commit()  # no transaction is held open while rows are read
@@ -124,21 +128,29 @@ class _BatchWriter:
     _counted_cores: _ProtectionsByHash = field(default_factory=dict)
 
     def add(self, batch: Sequence[Piece]) -> None:
-        is_recorded = self._user is not None
         if self._dry_run:
             new, conflicting = self._new_in(batch, self._counted_ids, self._counted_cores)
         else:
             self._agent.lock()
+            if self._user is not None:
+                self._require_empty_agent()
             new, conflicting = self._new_in(batch, {}, {})
-            if new or is_recorded:
+            if new:
                 self._write(new, len(batch) - len(new))
         db.session.commit()
         # after the commit, so that only what is stored is reported
         self._report.already_present += len(batch) - len(new)
         self._report.conflicting += conflicting
-        self._report.batches += bool(new) or is_recorded
+        self._report.batches += bool(new)
         for candidate in new:
             self._report.note_added(candidate.piece.memory_type, candidate.piece.content)
+
+    def _require_empty_agent(self) -> None:
+        if count_changes(self._agent.id) > self._report.batches:
+            raise Refused(
+                f"{self._agent.name} already has memories. You can import only into an agent "
+                "without memories; to add to existing ones, run `refine import` on the server"
+            )
 
     def _new_in(
         self,

@@ -21,7 +21,7 @@ from refine.transfer.rows import SOURCES, BadRow, Incoming, Row, is_opaque, plai
 VERSION = 1
 FORMAT = "refine-memories"
 
-_METADATA = ("id", "memory_type", "constitutional", "tags", "token_estimate", "source", "source_id")
+_METADATA = ("id", "memory_type", "constitutional", "tags", "token_estimate", "source")
 _TIMES = ("created_at", "recorded_at", "updated_at", "discarded_at")
 _ORIGIN = re.compile(r"[0-9a-f]{16}")
 
@@ -40,7 +40,10 @@ def full_lines(
     agent: Agent, memories: Iterable[tuple[AgentMemory, Mapping[str, Any]]]
 ) -> Iterator[str]:
     """Yield the lines of a full export: each memory with its ``content`` and ``extra``."""
-    rows = ({**_metadata(memory), **contents} for memory, contents in memories)
+    rows = (
+        {**_metadata(memory), "source_id": memory.source_id, **contents}
+        for memory, contents in memories
+    )
     return file_lines(_manifest(agent, has_contents=True), rows)
 
 
@@ -87,7 +90,7 @@ def read(stream: BinaryIO) -> Iterator[Row]:
     """Yield the memories, and a BadRow for each altered, missing or contentless one."""
     numbered = numbered_lines(stream)
     try:
-        origin = _origin(next(numbered, (1, b"null"))[1])
+        origin = _exporter_id(next(numbered, (1, b"null"))[1])
     except InvalidValue as error:
         yield BadRow("line 1", str(error))
         return
@@ -112,7 +115,7 @@ def read(stream: BinaryIO) -> Iterator[Row]:
         yield BadRow("file", "does not match its closing line: lines are missing, added or moved")
 
 
-def _origin(line: bytes | None) -> str:
+def _exporter_id(line: bytes | None) -> str:
     manifest = line_object(line)
     if manifest.get("format") != FORMAT:
         raise InvalidValue(f"is not the manifest of an export (format {FORMAT})")

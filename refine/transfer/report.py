@@ -40,11 +40,11 @@ class Report:
         types = ", ".join(f"{self.added[type_]:,} {type_}" for type_ in MEMORY_TYPES)
         return f"{memories(self.added.total())} {verb}: {types}; {self.added_tokens:,} tokens"
 
-    def figures(self) -> Iterator[tuple[str, str]]:
+    def rows(self) -> Iterator[tuple[str, str]]:
         if self.split_rows:
             yield "split", f"{self.split_rows:,} too long for one memory, stored as linked parts"
         if self.already_present:
-            conflicts = f", {self.conflicting:,} of them with a different text, kept as it is here"
+            conflicts = f", {self.conflicting:,} of them with a different text, not stored"
             yield "already here", f"{self.already_present:,}{conflicts if self.conflicting else ''}"
         for kind, count in sorted(self.left_out.items()):
             yield "left out", f"{count:,} {kind}"

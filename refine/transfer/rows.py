@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, Protocol
 from refine import clock
 from refine.errors import InvalidValue
 from refine.rules.content import TAGS
+from refine.rules.ids import looks_personal
 from refine.rules.instants import instant
 from refine.transfer.json_document import Document, Element
 
@@ -136,8 +137,8 @@ def plain_id(row: Mapping[str, Any], name: str = "id") -> str | None:
 
 
 def is_opaque(id_: str) -> bool:
-    """Tell whether an id may be shown: anything that could be words counts as content."""
-    return _OPAQUE_ID.fullmatch(id_) is not None
+    """Tell whether an id may be shown: what could be words, or a phone number, is content."""
+    return _OPAQUE_ID.fullmatch(id_) is not None and not looks_personal(id_)
 
 
 def time_in(row: Mapping[str, Any], name: str = "created_at") -> datetime | None:

@@ -37,7 +37,7 @@ _AREAS = (
 # once, at import: a blueprint takes no hooks any more once an application has registered it
 for _area in _AREAS:
     signing_in.protect(_area.pages)
-    _area.pages.after_request(granted.redirect_in_time)
+    _area.pages.after_request(granted.redirect_when_access_ends)
 
 
 def register(app: Flask) -> None:
@@ -48,5 +48,6 @@ def register(app: Flask) -> None:
     words.register(app)
     signing_in.register(app)
     granted.register(app)
+    ops.register(app)
     for area in _AREAS:
         app.register_blueprint(area.pages)

@@ -15,7 +15,6 @@ from flask import (
     url_for,
 )
 from flask.typing import ResponseReturnValue
-from sqlalchemy import select
 from sqlalchemy.orm import joinedload
 
 from refine.access.asking import NOT_CHOSEN, question
@@ -25,8 +24,10 @@ from refine.faults import status_of
 from refine.jobs.runs import request_access_later
 from refine.models import AccessGrant, Agent, AuditLog
 from refine.models.runs.access import (
+    MAX_MINUTES,
     MAX_NOTE_CHARACTERS,
     MAX_PURPOSE_CHARACTERS,
+    MIN_MINUTES,
     MIN_PURPOSE_CHARACTERS,
     REASONS,
     STATUSES,
@@ -40,7 +41,7 @@ from refine.web.words import ACCESS_STATES
 
 pages = Blueprint("access", __name__)
 
-MINUTES_OFFERED = (15, 30, 60, 120, 240)
+MINUTES_OFFERED = (MIN_MINUTES, 30, 60, 120, MAX_MINUTES)
 _RECORDS_SHOWN = 200
 
 
@@ -60,17 +61,20 @@ def listing() -> str:
         status=status if status in STATUSES else "",
         statuses=[(each, ACCESS_STATES[each].word) for each in STATUSES],
         agent=agent,
+        asked=AccessGrant.asked_counts(agent) if agent is not None else None,
     )
 
 
 @pages.get("/access/new")
 @scope.admins_only
+@scope.confirmed
 def new() -> str:
     return _form(_agent_or_404())
 
 
 @pages.post("/access/new")
 @scope.admins_only
+@scope.confirmed
 def ask() -> ResponseReturnValue:
     agent = _agent_or_404()
     try:
@@ -120,9 +124,10 @@ def note(grant_id: uuid.UUID) -> ResponseReturnValue:
     try:
         grant.add_closing_note(request.form.get("note"), user=scope.user())
         db.session.commit()
-    except InvalidValue as error:
+    except (InvalidValue, Refused) as error:
         db.session.rollback()
-        return render_template("access/page.html", **_context(grant_id), error=error), 422
+        page = render_template("access/page.html", **_context(grant_id), error=error)
+        return page, status_of(error)
     flash("Closing note saved.")
     return redirect(url_for("access.page", grant_id=grant_id), 303)
 
@@ -135,7 +140,7 @@ def _form(agent: Agent, error: Exception | None = None) -> str:
         minutes = MINUTES_OFFERED[0]
     purpose = fields.get("purpose", "").strip() or NOT_CHOSEN
     terms = AccessTerms(fields.get("reason", ""), purpose, minutes)
-    already_open = AccessGrant.open_of(agent, user)
+    already_open = AccessGrant.unfinished_of(agent, user)
     return render_template(
         "access/new.html",
         agent=agent,
@@ -143,6 +148,7 @@ def _form(agent: Agent, error: Exception | None = None) -> str:
         open_id=already_open.id if already_open is not None else None,
         why_not=None if error else AccessGrant.refusal_reason(agent, user),
         question=question(agent, user, terms),
+        asked=AccessGrant.asked_counts(agent, user),
         form=fields,
         reasons=REASONS.items(),
         durations=[(each, f"{each} minutes") for each in sorted({*MINUTES_OFFERED, minutes})],
@@ -154,20 +160,19 @@ def _form(agent: Agent, error: Exception | None = None) -> str:
 
 def _context(grant_id: uuid.UUID) -> dict[str, Any]:
     grant = scope.found_or_404(AccessGrant, grant_id)
-    records = db.session.scalars(
-        select(AuditLog)
+    newest = db.session.scalars(
+        grant.select_records()
         .options(joinedload(AuditLog.user))
-        .where(AuditLog.auditable_type == "AccessGrant", AuditLog.auditable_id == str(grant.id))
-        .order_by(AuditLog.sequence)
+        .order_by(AuditLog.sequence.desc())
         .limit(_RECORDS_SHOWN)
     ).all()
-    has_note = any(record.action == "memory_access_noted" for record in records)
     return {
         "grant": grant,
         "agent": grant.agent,
-        "access": AccessView(grant, scope.user(), has_note),
+        "access": AccessView(grant, scope.user()),
         "texts": granted.texts_of(grant),
-        "records": records,
+        "records": newest[::-1],
+        "asked": AccessGrant.asked_counts(grant.agent, grant.user),
         "max_note": MAX_NOTE_CHARACTERS,
     }
 

@@ -13,13 +13,23 @@ from refine.errors import InvalidValue, Refused, Unreachable
 from refine.extensions import db
 from refine.jobs.runs import refine_later
 from refine.llm.clients import known_models
-from refine.models import Agent, AgentMemory, MemoryTask, RefinementSession, SessionAlreadyLive
+from refine.models import (
+    AccessGrant,
+    Agent,
+    AgentMemory,
+    MemoryTask,
+    RefinementSession,
+    SessionAlreadyLive,
+)
 from refine.models.agent import PROMPTS
-from refine.models.agent.eligibility import DEFAULT_THRESHOLD
 from refine.models.ledger.history import masses
+from refine.models.runs.access.grant import IDENTITY_CHANGE_WAIT
 from refine.models.runs.session import ROLLING_WINDOW, scheduling
-from refine.rules.content import TAGS
-from refine.rules.ids import id_in
+from refine.models.runs.task.scheduling import REFLECTION_SCHEDULE
+from refine.rules.content import MAX_NAME_CHARACTERS, TAGS
+from refine.rules.ids import id_in, masked_id
+from refine.rules.quantities import in_hours
+from refine.rules.threshold import DEFAULT_THRESHOLD
 from refine.settings import current as current_settings
 from refine.web import granted, scope
 from refine.web.charts import Moment, step_plot
@@ -66,9 +76,11 @@ def page(agent_id: int) -> str:
         sessions=_recent_sessions(agent),
         tasks=db.session.scalars(_tasks(agent).limit(_RUNS_SHOWN)).all(),
         last_reflection=_last_reflection(agent),
+        reflection_schedule=REFLECTION_SCHEDULE,
         conversations_waiting=MemoryTask.conversations_waiting(agent),
         live=RefinementSession.live_of(agent),
-        grant=granted.under(agent.id),
+        grant=granted.active_grant_for(agent.id),
+        asked=AccessGrant.asked_counts(agent),
         why_not=scheduling.automatic_skip_reason(agent, at),
     )
 
@@ -96,7 +108,7 @@ def ledger(agent_id: int) -> str:
         chosen,
         page=page,
         memories=memories if opened is None else opened,
-        is_open=opened is not None,
+        is_readable=opened is not None,
     )
 
 
@@ -121,7 +133,7 @@ def search(agent_id: int) -> ResponseReturnValue:
         flash("The memories are sealed: ask the agent for access to search them.")
         return redirect(url_for("agent.ledger", agent_id=agent_id), 303)
     return _ledger_page(
-        agent, chosen, memories=found.memories, is_open=True, found=found, searched=text.strip()
+        agent, chosen, memories=found.memories, is_readable=True, found=found, searched=text.strip()
     )
 
 
@@ -225,10 +237,11 @@ def _sent_settings(agent: Agent, form: Mapping[str, str]) -> dict[str, Any]:
 def _known_model(agent: Agent, model_id: str) -> str:
     """The model id, if the provider offers it, or if the provider's list is unavailable."""
     model_id = model_id.strip()
-    if model_id == agent.model_id:
-        return model_id
+    if model_id in (agent.model_id, masked_id(agent.model_id)):
+        return agent.model_id
+    is_demo = agent.account.is_demo
     db.session.rollback()  # no transaction is held open while the provider is asked
-    known = known_models(model_id, current_settings())
+    known = known_models(model_id, current_settings(), is_demo=is_demo)
     if known is None:
         flash("The provider's list of models is unavailable; the model was not checked.")
     elif model_id not in known:
@@ -251,6 +264,8 @@ def _settings_page(agent: Agent, error: str | None = None, opened: Any = None) -
         error=error,
         values={**stored, **unticked, **request.form} if request.form else stored,
         default_threshold=DEFAULT_THRESHOLD,
+        max_name=MAX_NAME_CHARACTERS,
+        identity_change_wait=in_hours(IDENTITY_CHANGE_WAIT),
         opened=opened,
         prompts={name: agent.characters_of(name) for name in PROMPTS},
         last_changes=agent.last_prompt_changes(),
@@ -265,7 +280,7 @@ def _ledger_page(agent: Agent, chosen: LedgerFilter, **shown: Any) -> str:
         filter=chosen,
         kinds=[(kind, f"{name} ({count:,})") for kind, name, count in counted_kinds(kept)],
         tags=[(tag, tag) for tag in TAGS],
-        grant=granted.under(agent.id),
+        grant=granted.active_grant_for(agent.id),
         max_searched=granted.MAX_SEARCHED_CHARACTERS,
         nothing_kept=KINDS[chosen.kind].none,
         **shown,

@@ -16,14 +16,16 @@ from sqlalchemy.orm import defer, joinedload
 from refine import clock
 from refine.extensions import db
 from refine.models import AuditLog, ChainHead
+from refine.models.people.recording import CLIENT_KEY
+from refine.rules.ids import mask_ids
 from refine.web import granted, scope
+from refine.web.charts import DAYS_SHOWN
 from refine.web.forms import day_of, midnight
 from refine.web.paging import page_of
 from refine.web.words import ACTIONS
 
 pages = Blueprint("audit", __name__)
 
-_STRIP_DAYS = 30
 _EXPORT_BATCH_ROWS = 500
 _EXPORTED: dict[str, Callable[[AuditLog], Any]] = {
     "id": lambda record: record.id,
@@ -37,7 +39,7 @@ _EXPORTED: dict[str, Callable[[AuditLog], Any]] = {
     "user_id": lambda record: record.user_id,
     "subject_type": lambda record: record.auditable_type,
     "subject_id": lambda record: record.auditable_id,
-    "data": lambda record: record.data,
+    "data": lambda record: mask_ids(record.shown_data),
     "hash": lambda record: record.hash,
 }
 # Spreadsheets read a cell that begins like this as a formula.
@@ -91,11 +93,13 @@ def page() -> str:
     chosen = AuditFilter.of_request()
     agent = scope.agent_or_404(chosen.agent_id) if chosen.agent_id is not None else None
     # the data of an import's record lists hundreds of memories
-    page = page_of(_records(chosen).options(defer(AuditLog.data)))
+    address = AuditLog.data[(CLIENT_KEY, "address")].astext.label("address")
+    by = AuditLog.data["by"].as_string().label("by")
+    page = page_of(_records(chosen).options(defer(AuditLog.data)).add_columns(address, by))
     return render_template(
         "audit/page.html",
         page=page,
-        records=[row[0] for row in page.rows],
+        records=page.rows,
         filter=chosen,
         agent=agent,
         strip=_strip(chosen),
@@ -108,7 +112,8 @@ def record(record_id: int) -> str:
     """Show the open data of a record; its contents stay sealed without an active grant."""
     found = scope.found_or_404(AuditLog, record_id)
     opened = granted.record(found.agent_id, record_id)
-    return render_template("audit/record.html", record=found, opened=opened)
+    client = found.data.get(CLIENT_KEY) if scope.user().may_act else None
+    return render_template("audit/record.html", record=found, opened=opened, client=client)
 
 
 @pages.get("/audit/export.csv")
@@ -133,7 +138,7 @@ def _records(chosen: AuditFilter) -> Select[Any]:
 def _is_visible() -> ColumnElement[bool]:
     """Records of accounts that the user may see; the platform's own only for site admins."""
     ours = AuditLog.account_id.in_(scope.account_ids())
-    if scope.sees_platform():
+    if scope.sees_all_accounts():
         return or_(ours, AuditLog.account_id.is_(None))
     return ours
 
@@ -149,10 +154,10 @@ class DayBar(NamedTuple):
 
 
 def _strip(chosen: AuditFilter) -> list[DayBar]:
-    """Always the last 30 days, whatever days are filtered."""
+    """Count the records of each recent day, whatever days are filtered."""
     zone = scope.zone()
     today = clock.now().astimezone(zone).date()
-    first = today - timedelta(days=_STRIP_DAYS - 1)
+    first = today - timedelta(days=DAYS_SHOWN - 1)
     day_of_record = cast(func.timezone(zone.key, AuditLog.created_at), Date)
     whole_strip = chosen._replace(since=first, until=today)
     counted = (
@@ -162,7 +167,7 @@ def _strip(chosen: AuditFilter) -> list[DayBar]:
     )
     counts: dict[date, int] = dict(db.session.execute(counted).all())
     most = max(counts.values(), default=1)
-    days = [first + timedelta(days=number) for number in range(_STRIP_DAYS)]
+    days = [first + timedelta(days=number) for number in range(DAYS_SHOWN)]
     return [DayBar(day, counts.get(day, 0), 100 * counts.get(day, 0) // most) for day in days]
 
 
@@ -190,7 +195,7 @@ def _chains(chosen: AuditFilter) -> ChainsVerified:
     )
     if chosen.agent_id is not None:
         of_page = of_page.where(ChainHead.agent_id == chosen.agent_id)
-    elif not scope.sees_platform():
+    elif not scope.sees_all_accounts():
         chains = select(AuditLog.chain_id).where(AuditLog.account_id.in_(scope.account_ids()))
         of_page = of_page.where(ChainHead.id.in_(chains.distinct()))
     return ChainsVerified(*db.session.execute(of_page).one())
@@ -200,7 +205,9 @@ def _export(kind: str, mimetype: str, lines: Any) -> Response:
     chosen = AuditFilter.of_request()
     if chosen.agent_id is not None:
         scope.agent_or_404(chosen.agent_id)
-    answer = Response(stream_with_context(lines(_streamed(_records(chosen)))), mimetype=mimetype)
+    shows_origin = scope.user().may_act  # asked before the response is sent
+    rows = (_row(record, shows_origin) for record in _streamed(_records(chosen)))
+    answer = Response(stream_with_context(lines(rows)), mimetype=mimetype)
     filename = f"audit-{clock.now():%Y-%m-%d}.{kind}"
     answer.headers["Content-Disposition"] = f"attachment; filename={filename}"
     return answer
@@ -211,21 +218,23 @@ def _streamed(query: Select[Any]) -> Iterator[AuditLog]:
     yield from db.session.scalars(query.execution_options(yield_per=_EXPORT_BATCH_ROWS))
 
 
-def _csv_lines(records: Any) -> Iterator[str]:
+def _csv_lines(rows: Iterator[dict[str, Any]]) -> Iterator[str]:
     yield _csv_line(_EXPORTED)
-    for record in records:
-        row = _row(record)
+    for row in rows:
         row["data"] = json.dumps(row["data"], ensure_ascii=False, sort_keys=True)
         yield _csv_line(map(_cell, row.values()))
 
 
-def _json_lines(records: Any) -> Iterator[str]:
-    for record in records:
-        yield json.dumps(_row(record), ensure_ascii=False, default=str) + "\n"
+def _json_lines(rows: Iterator[dict[str, Any]]) -> Iterator[str]:
+    for row in rows:
+        yield json.dumps(row, ensure_ascii=False, default=str) + "\n"
 
 
-def _row(record: AuditLog) -> dict[str, Any]:
-    return {name: value(record) for name, value in _EXPORTED.items()}
+def _row(record: AuditLog, shows_origin: bool) -> dict[str, Any]:
+    row = {name: value(record) for name, value in _EXPORTED.items()}
+    if not shows_origin:
+        row["data"].pop(CLIENT_KEY, None)
+    return row
 
 
 def _csv_line(cells: Any) -> str:

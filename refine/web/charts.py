@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
+# The days that overviews look back over.
+DAYS_SHOWN = 30
 # More points than this cannot be told apart on a screen.
 _MAX_POINTS = 300
 

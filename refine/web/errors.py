@@ -7,6 +7,9 @@ from sqlalchemy.exc import DBAPIError
 from werkzeug.exceptions import HTTPException
 
 from refine import faults
+from refine.errors import RowAltered
+from refine.web import scope, signing_in
+from refine.web.drafts import Draft
 
 _TITLES_AND_ADVICE = {
     400: ("This request could not be read", "Go back and try again."),
@@ -18,10 +21,8 @@ _TITLES_AND_ADVICE = {
     500: ("Internal error", "Unfinished work was rolled back, and the error was logged."),
     503: ("The database cannot be reached", "Nothing was lost. Try again in a moment."),
 }
+_OUT_OF_DATE = "This form is out of date"
 _OTHERWISE = ("Something went wrong", "Try again in a moment.")
-
-# Passwords, whatever their forms call them, and the token that is out of date.
-_NOT_KEPT = ("csrf_token", "password", "confirm_password", "current_password")
 
 
 def page(error: Exception) -> Response:
@@ -44,9 +45,25 @@ def page(error: Exception) -> Response:
 
 
 def _expired_form() -> Response:
-    """The form was open for too long, or came from elsewhere: keep what was typed."""
-    typed = {name: value for name, value in request.form.items() if name not in _NOT_KEPT}
-    return make_response(render_template("errors/stale.html", typed=typed), 400)
+    """The form is too old, or not ours; what was typed into one of ours is shown again."""
+    draft = Draft.of_request()
+    if draft is not None and not scope.is_public(request.endpoint) and not _is_signed_in():
+        return signing_in.ask_to_sign_in(draft)
+    if draft is not None:
+        page = draft.page(
+            _OUT_OF_DATE,
+            "You were signed out after you opened it. Nothing was changed. What you typed is "
+            "below: check it, then send it again.",
+        )
+    else:
+        page = render_template(
+            "errors/stale.html",
+            heading=_OUT_OF_DATE,
+            explanation="You were signed out after you opened it, or it came from another site. "
+            "Nothing was changed. If it was yours, go back, copy what you typed, and reload the "
+            "page.",
+        )
+    return make_response(page, 400)
 
 
 def _own_description(error: HTTPException) -> str | None:
@@ -65,6 +82,6 @@ def _render(status: int, **words: str) -> str:
 
 def _is_signed_in() -> bool:
     try:
-        return bool(current_user.is_authenticated)
-    except DBAPIError:
+        return bool(current_user.is_authenticated and scope.user())
+    except (DBAPIError, RowAltered):
         return False

@@ -38,7 +38,7 @@ def register(app: Flask) -> None:
     app.context_processor(lambda: {"live_grants": live, "shown_under": g.get("shown_under")})
 
 
-def redirect_in_time(response: Response) -> Response:
+def redirect_when_access_ends(response: Response) -> Response:
     """Have the browser leave a page with content when the access ends, and keep no copy of it."""
     grant: LiveGrant | None = g.pop("shown_under", None)
     if grant is not None:
@@ -59,7 +59,7 @@ def live() -> list[LiveGrant]:
     return cast(list[LiveGrant], g.live_grants)
 
 
-def under(agent_id: int | None) -> LiveGrant | None:
+def active_grant_for(agent_id: int | None) -> LiveGrant | None:
     return next((grant for grant in live() if grant.agent_id == agent_id), None)
 
 
@@ -96,7 +96,7 @@ def _opened(
     *args: P.args,
     **kwargs: P.kwargs,
 ) -> T | None:
-    grant = under(agent_id)
+    grant = active_grant_for(agent_id)
     if grant is None:
         return None
     try:

@@ -1,6 +1,7 @@
 """Imports of memory files: read within the request and never stored."""
 
 from functools import partial
+from itertools import islice
 from typing import Any, BinaryIO, cast
 
 from flask import Blueprint, render_template, request
@@ -13,13 +14,16 @@ from refine.faults import status_of
 from refine.models import Agent
 from refine.models.ledger import MEMORY_TYPES
 from refine.transfer.formats import READERS, rows_of
-from refine.transfer.importing import check, import_memories
+from refine.transfer.importing import Read, check, import_memories
 from refine.transfer.report import Report
 from refine.web import scope
 from refine.web.uploads import LARGEST_FILE_MEGABYTES
 from refine.web.words import IMPORT_FORMATS
 
 pages = Blueprint("importing", __name__)
+
+MAX_ROWS = 20_000
+_MAX_VALUES = 500_000  # vectors of some hundred memories
 
 _TOO_LARGE = (
     f"the file is larger than {LARGEST_FILE_MEGABYTES} MB; "
@@ -35,7 +39,7 @@ def form(agent_id: int) -> str:
 
 @pages.post("/agents/<int:agent_id>/import")
 @scope.admins_only
-def take_in(agent_id: int) -> ResponseReturnValue:
+def import_file(agent_id: int) -> ResponseReturnValue:
     agent = scope.agent_or_404(agent_id)
     db.session.commit()  # no transaction is held open during the upload
     try:
@@ -52,7 +56,7 @@ def take_in(agent_id: int) -> ResponseReturnValue:
 
 
 # It checks the token itself, once viewers are refused: only then is the file read.
-csrf.exempt(take_in)
+csrf.exempt(import_file)
 
 
 def _read_upload(agent: Agent, *, only_check: bool) -> Report:
@@ -61,7 +65,9 @@ def _read_upload(agent: Agent, *, only_check: bool) -> Report:
     if not file:
         raise InvalidValue("choose a file")
     format_, memory_type = _one_of(READERS, "format"), _one_of(MEMORY_TYPES, "memory_type")
-    read = partial(rows_of, cast(BinaryIO, file.stream), format_)
+    stream = cast(BinaryIO, file.stream)
+    read = partial(rows_of, stream, format_)
+    _refuse_too_many(stream, read)
     if only_check:
         return check(read, memory_type=memory_type)
     return import_memories(
@@ -72,6 +78,18 @@ def _read_upload(agent: Agent, *, only_check: bool) -> Report:
         strict="strict" in request.form,
         user=scope.user(),
     )
+
+
+def _refuse_too_many(stream: BinaryIO, read: Read) -> None:
+    """Refuse a file that takes long to read though it is small, before anything is written."""
+    contents = stream.read()
+    values = sum(contents.count(mark) for mark in (b",", b"[", b"{", b"\n"))
+    rows = islice(read(), MAX_ROWS + 1) if values <= _MAX_VALUES else ()
+    if values > _MAX_VALUES or sum(1 for _ in rows) > MAX_ROWS:
+        raise InvalidValue(
+            f"the file has more than {MAX_ROWS:,} rows, or {_MAX_VALUES:,} values; import larger "
+            "files on the server, with `refine import`"
+        )
 
 
 def _one_of(allowed: Any, field: str) -> str:

@@ -12,9 +12,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
-from refine import clock, settings
+from refine import clock, refusals, settings
 from refine.extensions import db
-from refine.models import ClockMark, MemoryTask, RefinementSession
+from refine.models import ClockMark, MemoryTask, RefinementSession, Verification
 from refine.models.runs import WORKER_LOST
 from refine.models.runs.session import totals as session_totals
 from refine.models.runs.session.totals import SessionSums
@@ -64,6 +64,8 @@ class _Figures(Collector):
         yield from _sessions(session_totals.sums())
         yield from _tasks(task_totals.sums())
         yield from _waiting(clock.now())
+        refused: dict[_Labels, int] = {(kind,): count for kind, count in refusals.totals().items()}
+        yield _counter("refusals", "Refused requests and wrong passwords", refused, ("kind",))
 
 
 def _sessions(sums: Sequence[SessionSums]) -> Iterator[Metric]:
@@ -122,6 +124,14 @@ def _waiting(at: datetime) -> Iterator[Metric]:
     yield _gauge("running_sessions", "Running sessions", RefinementSession.running())
     waited = (at - (since or at)).total_seconds()
     yield _gauge("queue_age_seconds", "How long the oldest queued session has waited", waited)
+    is_alarming = Verification.alarm() is not None
+    yield _gauge("verification_failed", "Whether a failed verification alarms", is_alarming)
+    if (last := Verification.last()) is not None and last.ended_at is not None:
+        yield _gauge(
+            "verification_age_seconds",
+            "Time since the last verification ended",
+            (at - last.ended_at).total_seconds(),
+        )
     if (age := ClockMark.age("tick")) is not None:
         yield _gauge("tick_age_seconds", "Time since the clock last ticked", age.total_seconds())
 

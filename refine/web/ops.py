@@ -2,24 +2,31 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from typing import NamedTuple
 
-from flask import Blueprint, current_app, render_template
-from sqlalchemy import ColumnElement, Select, func, literal, select, union_all
+from flask import Blueprint, Flask, current_app, flash, redirect, render_template, url_for
+from sqlalchemy import ColumnElement, Select, and_, func, literal, select, union_all
+from werkzeug.wrappers import Response
 
 from refine import clock
 from refine.extensions import db
-from refine.health import Check, checks, clock_check, older_keys_check, queue_check, schedule_check
-from refine.models import MemoryTask, RefinementSession
-from refine.models.runs.run import LIVE
+from refine.health import (
+    Check,
+    checks,
+    clock_check,
+    older_keys_check,
+    queue_check,
+    schedule_check,
+    verification_check,
+)
+from refine.models import MemoryTask, RefinementSession, Verification
 from refine.web import scope
+from refine.web.charts import DAYS_SHOWN
 
 pages = Blueprint("ops", __name__)
 
-_FAILURES_OF = timedelta(days=30)
 _SHOWN = 20
-# A task that waits for a retry keeps the kind of its last error, but has not ended.
-_HAS_FAILED = MemoryTask.ended_at.is_not(None) & MemoryTask.error_kind.is_not(None)
 
 
 class Failures(NamedTuple):
@@ -39,22 +46,39 @@ def page() -> str:
     return render_template(
         "ops/page.html",
         checks=_checks(),
-        live=_latest(RefinementSession, RefinementSession.status.in_(LIVE)),
-        live_tasks=_latest(MemoryTask, MemoryTask.status.in_(LIVE)),
+        live=_latest(RefinementSession, and_(RefinementSession.is_live)),
+        live_tasks=_latest(MemoryTask, and_(MemoryTask.is_live)),
         failures=_failures(ids),
-        failed=_latest(
-            RefinementSession,
-            RefinementSession.status.in_(("failed", "incomplete")),
-            RefinementSession.error_kind.is_not(None),
-        ),
-        failed_tasks=_latest(MemoryTask, _HAS_FAILED),
+        failed=_latest(RefinementSession, and_(RefinementSession.ended_with_error)),
+        failed_tasks=_latest(MemoryTask, and_(MemoryTask.ended_with_error)),
     )
+
+
+@pages.post("/ops/verification/seen")
+@scope.site_admins
+def see_verification() -> Response:
+    """Acknowledge the failed verifications."""
+    Verification.acknowledge_all(user=scope.user(), at=clock.now())
+    db.session.commit()
+    flash("Noted. The alarm ends with the next verification that finds nothing wrong.")
+    return redirect(url_for("ops.page"), 303)
+
+
+def register(app: Flask) -> None:
+    """Give every page the alarm of a failed verification, looked up once."""
+    app.context_processor(lambda: {"verification_alarm": cache(Verification.alarm)})
 
 
 def _checks() -> list[Check]:
     found = [queue_check(scope.account_ids()), clock_check()]
     if scope.user().site_admin:
-        found = [*checks(current_app), older_keys_check(), schedule_check(), *found]
+        found = [
+            *checks(current_app),
+            older_keys_check(),
+            verification_check(),
+            schedule_check(),
+            *found,
+        ]
     return found
 
 
@@ -63,19 +87,19 @@ def _latest(model: type[scope.Held], *conditions: ColumnElement[bool]) -> Sequen
 
 
 def _failures(ids: Select[int]) -> list[Failures]:
-    """Count the failures of the last 30 days by kind, the most frequent first."""
-    since = clock.now() - _FAILURES_OF
+    """Count recent failures by kind, the most frequent first."""
+    since = clock.now() - timedelta(days=DAYS_SHOWN)
     of_sessions = select(
         RefinementSession.error_kind.label("kind"),
         literal("session").label("of"),
         RefinementSession.ended_at.label("at"),
     ).where(
         RefinementSession.in_accounts(ids),
-        RefinementSession.error_kind.is_not(None),
+        RefinementSession.ended_with_error,
         RefinementSession.created_at > since,
     )
     of_tasks = select(MemoryTask.error_kind, MemoryTask.kind, MemoryTask.ended_at).where(
-        MemoryTask.in_accounts(ids), _HAS_FAILED, MemoryTask.created_at > since
+        MemoryTask.in_accounts(ids), MemoryTask.ended_with_error, MemoryTask.created_at > since
     )
     each = union_all(of_sessions, of_tasks).subquery()
     counts = [

@@ -1,4 +1,4 @@
-"""The front page: first what needs attention, then the last 30 days."""
+"""The front page: first what needs attention, then the last weeks."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,26 +6,24 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from flask import Blueprint, render_template, url_for
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, and_, func, select
 
 from refine import clock, settings
 from refine.extensions import db
 from refine.health import clock_check, queue_check
 from refine.models import Account, Agent, RefinementSession
 from refine.models.agent_list import State, count_in_states
-from refine.models.runs.run import LIVE
 from refine.models.runs.session import totals as session_totals
 from refine.models.runs.spending import cost_cap_reached, spent_since
 from refine.models.runs.task import totals as task_totals
-from refine.rules.quantities import plural
+from refine.rules.quantities import in_hours, plural
 from refine.web import scope
-from refine.web.charts import day_bars
+from refine.web.charts import DAYS_SHOWN, day_bars
 from refine.web.forms import midnight
 from refine.web.words import here_to
 
 pages = Blueprint("overview", __name__)
 
-_DAYS = 30
 _NEXT_SLOTS = 5
 _ROWS_SHOWN = 10
 _LOST_WITHIN = timedelta(days=1)
@@ -49,17 +47,17 @@ class Attention:
 def page() -> str:
     ids, zone = scope.account_ids(), scope.zone()
     today = clock.now().astimezone(zone).date()
-    first_day = today - timedelta(days=_DAYS - 1)
+    first_day = today - timedelta(days=DAYS_SHOWN - 1)
     since = midnight(first_day)
     days = session_totals.by_day(ids, zone.key, since)
-    attention = [*_platform(), *_agents(), *_conversations(), *_accounts()]
+    attention = [*_installation(), *_agents(), *_conversations(), *_accounts()]
     return render_template(
         "overview/page.html",
         attention=sorted(attention, key=lambda item: list(_LEVELS).index(item.level)),
         period=session_totals.period(ids, since),
         spent=spent_since(ids, since),
         first_day=first_day,
-        bars=day_bars(days, today, _DAYS),
+        bars=day_bars(days, today, DAYS_SHOWN),
         outcomes=sum(map(Counter, days.values()), Counter()),
         running=_running(),
         accounts=_next_accounts(ids),
@@ -68,7 +66,7 @@ def page() -> str:
 
 
 def _running() -> Sequence[RefinementSession]:
-    live = scope.recent(RefinementSession, RefinementSession.status.in_(LIVE))
+    live = scope.recent(RefinementSession, and_(RefinementSession.is_live))
     oldest_first = live.order_by(None).order_by(RefinementSession.created_at)
     return db.session.scalars(oldest_first.limit(_ROWS_SHOWN)).all()
 
@@ -106,11 +104,12 @@ def _conversations() -> list[Attention]:
     lost = task_totals.conversations_given_up(scope.account_ids(), clock.now() - _LOST_WITHIN)
     if not lost:
         return []
-    text = f"{plural(lost, 'conversation')} given up in the last 24 hours, with nothing saved"
+    when = f"in the last {in_hours(_LOST_WITHIN)}"
+    text = f"{plural(lost, 'conversation')} given up {when}, with nothing saved"
     return [Attention("bad", text, here_to("ops.page"))]
 
 
-def _platform() -> list[Attention]:
+def _installation() -> list[Attention]:
     found = [
         Attention("bad", f"{check.name}: {check.problem}", url_for("ops.page"))
         for check in (clock_check(), queue_check(scope.account_ids()))

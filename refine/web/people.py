@@ -9,7 +9,7 @@ from refine import settings
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db
 from refine.faults import status_of
-from refine.models import Invitation, SignIn, User
+from refine.models import ApiToken, Invitation, SignIn, User
 from refine.models.people.user import ROLES
 from refine.models.settings_change import set_fields
 from refine.web import scope
@@ -26,6 +26,7 @@ def listing() -> str:
 
 @pages.post("/users")
 @scope.admins_only
+@scope.confirmed
 def invite() -> ResponseReturnValue:
     account = scope.account_to_change()
     try:
@@ -35,7 +36,7 @@ def invite() -> ResponseReturnValue:
             role=request.form.get("role", "viewer"),
             by=scope.user(),
         )
-        link = _link(Invitation.issue(invited))
+        link = _link(Invitation.issue(invited, by=scope.user()))
     except (InvalidValue, Refused) as error:
         db.session.rollback()
         return _page(error=str(error)), status_of(error)
@@ -45,11 +46,12 @@ def invite() -> ResponseReturnValue:
 
 @pages.post("/users/<int:user_id>/invitation")
 @scope.admins_only
+@scope.confirmed
 def invite_again(user_id: int) -> ResponseReturnValue:
     """Create a new link for a user, to join or to choose a new password."""
     user = scope.found_or_404(User, user_id)
     _protect_site_admins(user)
-    link = _link(Invitation.issue(user))
+    link = _link(Invitation.issue(user, by=scope.user()))
     user.record("user_invited", by=scope.user())
     db.session.commit()
     return _page(link=link, invited=user)
@@ -70,6 +72,7 @@ def update(user_id: int) -> ResponseReturnValue:
         fields["active"] = form["active"] == "1"
     if set_fields(user, fields):
         if not user.active:
+            ApiToken.revoke_created_by(user, by=scope.user())
             SignIn.end_all(user)
         changed = {"role": user.role, "active": user.active}
         user.record("user_updated", by=scope.user(), data=changed)

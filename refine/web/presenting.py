@@ -9,10 +9,15 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
 
+from refine import settings
 from refine.access.differences import Part
-from refine.llm.rehearsal import MODEL_PREFIX
+from refine.llm import clients
 from refine.models import AccessGrant, Agent, AuditLog, RefinementSession, User
+from refine.models.people.recording import CLIENT_KEY
 from refine.models.runs import WORKER_LOST
+from refine.models.runs.access.grant import REQUEST_LAPSES_AFTER
+from refine.rules.ids import mask_ids
+from refine.rules.quantities import in_hours
 
 _NEARLY_FULL_PERCENT = 80
 
@@ -70,7 +75,7 @@ class Gauge(NamedTuple):
 
 def is_rehearsed(agent: Agent) -> bool:
     """Tell whether the rehearsal model answers for the agent."""
-    return agent.model_id.startswith(MODEL_PREFIX)
+    return clients.is_rehearsed(agent.model_id, settings.current(), is_demo=agent.account.is_demo)
 
 
 def can_be_asked(agent: Agent) -> bool:
@@ -135,7 +140,6 @@ def outcome_note(session: RefinementSession) -> str:
 class AccessView:
     grant: AccessGrant
     user: User
-    has_note: bool
 
     @property
     def state(self) -> str:
@@ -153,7 +157,9 @@ class AccessView:
     def permission(self) -> str:
         """What the user of a live grant may do; somebody demoted since may not read."""
         who = "You" if self.is_mine else self.grant.user.email
-        verb = "may read" if self.grant.lets_read else "cannot read at present; the access lasts"
+        verb = (
+            "may read" if self.grant.permits_reading else "cannot read at present; the access lasts"
+        )
         return f"{who} {verb} until"
 
     @property
@@ -166,7 +172,7 @@ class AccessView:
 
     @property
     def can_read(self) -> bool:
-        return self.is_mine and self.grant.lets_read
+        return self.is_mine and self.grant.permits_reading
 
     @property
     def can_end(self) -> bool:
@@ -174,38 +180,45 @@ class AccessView:
 
     @property
     def can_ask_again(self) -> bool:
-        return self.is_mine and self.user.may_act and not (self.is_pending or self.is_live)
+        is_idle = not (self.is_pending or self.is_live)
+        return (
+            self.is_mine
+            and is_idle
+            and AccessGrant.refusal_reason(self.grant.agent, self.user) is None
+        )
 
     @property
     def can_note(self) -> bool:
-        return self.is_over and self.is_mine and not self.has_note
+        return self.is_over and self.is_mine and not self.grant.has_closing_note
 
     @property
     def outcome(self) -> str:
         """What became of a request that was not granted, or has not been yet."""
-        name = self.grant.agent.name
+        name, hours = self.grant.agent.name, in_hours(REQUEST_LAPSES_AFTER)
         if self.is_pending and self.grant.started_at is not None:
             return f"Asking {name}."
         return {
-            "requested": "Waiting for a worker. The request lapses after 24 hours.",
+            "requested": f"Waiting for a worker. The request lapses after {hours}.",
             "declined": f"{name} did not consent. Nothing was shown.",
             "failed": f"{name} gave no valid answer. Nothing was shown.",
-            "lapsed": f"No worker could ask {name} within 24 hours. Nothing was shown.",
+            "lapsed": f"No worker could ask {name} within {hours}. Nothing was shown.",
         }[self.state]
 
 
 # -- audit records ---------------------------------------------------------------------------------
 
 
-def actor(record: AuditLog) -> str:
+def actor(record: AuditLog, by: str | None) -> str:
+    """Name who acted: the user, whoever the record's data names in ``by``, or the likeliest."""
     if record.user is not None:
         return str(record.user.email)
-    return "agent or system" if record.agent_id is not None else "system"
+    return by or ("agent or system" if record.agent_id is not None else "system")
 
 
 def access_actor(record: AuditLog, agent: Agent) -> str:
     """Name who took a step of an access: its user, the agent, or the system."""
-    is_answer = record.action in ("memory_access_granted", "memory_access_declined")
+    answers = ("granted", "declined", "asking_allowed")
+    is_answer = record.action.removeprefix("memory_access_") in answers
     if is_answer or record.data.get("end_reason") == "revoked_by_agent":
         return agent.name
     return str(record.user.email) if record.user is not None else "system"
@@ -265,5 +278,6 @@ def marked(part: Part) -> Markup:
 
 
 def public_figures(record: AuditLog) -> list[tuple[str, Any]]:
-    shown = {"memories", "image_version"}
-    return sorted((name, record.data[name]) for name in record.data.keys() - shown)
+    data = mask_ids(record.shown_data)
+    elsewhere = {"memories", "image_version", CLIENT_KEY}
+    return sorted((name, data[name]) for name in data.keys() - elsewhere)

@@ -52,8 +52,8 @@ def run() -> ResponseReturnValue:
     account = scope.account_to_change()
     outcomes: Counter[str] = Counter()
     try:
-        for _, outcome in sweep(account, user=scope.user()):
-            outcomes["queued" if outcome.startswith("queued") else outcome] += 1
+        for swept in sweep(account, user=scope.user()):
+            outcomes["queued" if swept.is_queued else swept.outcome] += 1
     except Unreachable:
         flash(
             "The job queue is unreachable; queued sessions will start automatically once it is "

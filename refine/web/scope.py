@@ -8,13 +8,15 @@ import functools
 import uuid
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar, cast
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from flask import abort, g, request
+from flask import abort, current_app, g, redirect, render_template, request, url_for
 from flask_login import current_user
 from sqlalchemy import ColumnElement, Select, select
 from sqlalchemy.orm import contains_eager
 
+from refine import refusals
 from refine.extensions import db
 from refine.models import (
     AccessGrant,
@@ -27,7 +29,9 @@ from refine.models import (
     SignIn,
     User,
 )
+from refine.models.attested import Attested
 from refine.rules.ids import id_in
+from refine.web.drafts import Draft
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,7 +45,10 @@ def sign_in() -> SignIn:
 
 
 def user() -> User:
-    return sign_in().user
+    """Return who is signed in; RowAltered if their row was changed outside the application."""
+    user = sign_in().user
+    user.require_genuine()
+    return user
 
 
 def zone() -> ZoneInfo:
@@ -67,7 +74,7 @@ def chosen_account() -> Account | None:
     return _visible(cast(Account | None, g.chosen_account))
 
 
-def sees_platform() -> bool:
+def sees_all_accounts() -> bool:
     """Tell whether this page is about the whole platform: a site admin's that names no account."""
     return user().site_admin and chosen_account() is None
 
@@ -114,6 +121,26 @@ def admins_only(view: Callable[P, R]) -> Callable[P, R]:
     return _refusing(view, lambda: not user().may_act)
 
 
+def confirmed(view: Callable[P, R]) -> Callable[P, R]:
+    """Require the password again unless it was entered recently.
+
+    What was typed into a form is shown again afterwards, to be sent again.
+    """
+
+    @functools.wraps(view)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+        if sign_in().is_confirmed():
+            return view(*args, **kwargs)
+        draft = Draft.of_request()
+        if draft is not None and draft.fields:
+            return cast(R, (render_template("signing_in/confirm.html", draft=draft), 403))
+        here = request.full_path.rstrip("?")
+        back = here if request.method == "GET" else urlsplit(request.referrer or "/").path
+        return cast(R, redirect(url_for("signing_in.confirm", next=back), 303))
+
+    return guarded
+
+
 def site_admins(view: Callable[P, R]) -> Callable[P, R]:
     """Refuse everybody but site admins."""
     return _refusing(view, lambda: not user().site_admin)
@@ -135,9 +162,18 @@ def public(view: Callable[P, R]) -> Callable[P, R]:
     return view
 
 
+def is_public(endpoint: str | None) -> bool:
+    """Tell whether the view requires no sign-in."""
+    return getattr(current_app.view_functions.get(endpoint or ""), "is_public", False)
+
+
 def _visible(found: Scoped | None) -> Scoped:
     if found is None or not user().may_see(_account_id(found)):
+        refusals.note_other_tenant(found)
         abort(404)
+    owner = found.agent if isinstance(found, RefinementSession) else found
+    if request.method == "POST" and isinstance(owner, Attested):
+        owner.require_genuine()  # a row that was moved here may be back when it is locked
     return found
 
 

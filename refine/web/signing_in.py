@@ -6,9 +6,8 @@ from flask import (
     Blueprint,
     Flask,
     Response,
-    abort,
-    current_app,
     flash,
+    g,
     make_response,
     redirect,
     render_template,
@@ -19,15 +18,22 @@ from flask import (
 from flask.typing import ResponseReturnValue
 from flask_login import current_user, login_user, logout_user
 
-from refine.errors import InvalidValue, TooMany
+from refine import clock, refusals
+from refine.errors import InvalidValue, Refused, TooMany
 from refine.extensions import csrf, db, login
-from refine.models import AuditLog, Invitation, SignIn, SignInFailure, User
+from refine.faults import status_of
+from refine.models import AccessGrant, Invitation, PasswordGuess, SignIn, User
 from refine.models.audit import PLATFORM
-from refine.web import scope
+from refine.models.people import recording
+from refine.web import devices, own_origin, scope
+from refine.web.drafts import Draft
 
 pages = Blueprint("signing_in", __name__)
 
-_SAFE = ("GET", "HEAD", "OPTIONS")
+_SIGNED_IN_AGAIN = (
+    "Your form was not sent, because you were signed out. What you typed is below: check it, then "
+    "send it."
+)
 
 
 def register(app: Flask) -> None:
@@ -38,14 +44,27 @@ def register(app: Flask) -> None:
     """
     app.login_manager = login  # type: ignore[attr-defined]
     app.context_processor(lambda: {"current_user": current_user})
-    login.user_loader(SignIn.live)
+    login.user_loader(_find_valid)
+
+
+def _find_valid(secret: str) -> SignIn | None:
+    """Return a live sign-in, whose user acts from where this request comes from."""
+    found = SignIn.find_valid(secret)
+    if found is not None:
+        found.user.client = refusals.client()
+    return found
 
 
 def protect(area: Blueprint) -> None:
     """Require a CSRF token for every form of an area, and a sign-in except on public pages."""
+    area.before_request(own_origin.refuse_others)
     area.before_request(lambda: csrf.protect(apply_exemptions=True))
-    area.before_request(_refuse_other_sites)
     area.before_request(_require_sign_in)
+
+
+def ask_to_sign_in(draft: Draft) -> Response:
+    """Show the form of sign-in, which carries what was typed until somebody has signed in."""
+    return make_response(_form(draft=draft), 401)
 
 
 @pages.get("/sign-in")
@@ -61,21 +80,25 @@ def form() -> ResponseReturnValue:
 def sign_in() -> ResponseReturnValue:
     """Check e-mail and password; neither answer nor time tells who has an account."""
     email, password = request.form.get("email", ""), request.form.get("password", "")
-    address = request.remote_addr or "?"
+    guess = PasswordGuess(email, _address(), devices.known_device(User.by_email(email)))
     try:
-        SignInFailure.refuse_too_many(email, address)
+        _count(guess)
     except TooMany as refusal:
         answer = make_response(_form(str(refusal).capitalize() + ".", email), 429)
         answer.headers["Retry-After"] = str(refusal.retry_after_seconds)
         return answer
     user = User.with_password(email, password)
     if user is None:
-        SignInFailure.note(email, address)
+        refusals.count("password")
         _record_failure(email)
         db.session.commit()
         return _form("Incorrect e-mail or password.", email), 422
+    guess.uncount()
+    draft = Draft.signed_in_form()
     _begin(user)
     db.session.commit()
+    if draft is not None:
+        return draft.page("You are signed in again", _SIGNED_IN_AGAIN)
     return redirect(_target(), 303)
 
 
@@ -107,14 +130,28 @@ def accept(secret: str) -> ResponseReturnValue:
     found = Invitation.by_secret(secret)
     if found is None:
         return render_template("signing_in/invitation_gone.html"), 404
+    user_id, had_password = found.user_id, found.user.password_hash is not None
+    found.user.client = refusals.client()
     try:
         user = found.accept(_new_password())
     except InvalidValue as error:
         page = render_template("signing_in/invitation.html", invitation=found, error=error)
         db.session.rollback()
         return page, 422
+    except Refused:  # whoever invited must not learn that another account has the address
+        db.session.rollback()
+        recording.record(
+            "user_join_refused",
+            chain=PLATFORM,
+            subject=("User", user_id),
+            client=refusals.client(),
+        )
+        db.session.commit()
+        return render_template("signing_in/invitation_gone.html"), 404
+    AccessGrant.end_all_of(user, by=found.issued_by)  # it locks agents: before any record
     SignIn.end_all(user)
-    user.record("user_joined", by=user)
+    action = "user_password_changed" if had_password else "user_joined"
+    user.record(action, by=user, data={"through": "link", "issued_by": found.issued_by_id})
     _begin(user)
     db.session.commit()
     return redirect(url_for("overview.page"), 303)
@@ -125,41 +162,103 @@ def profile() -> ResponseReturnValue:
     return render_template("signing_in/profile.html")
 
 
+@pages.get("/profile/confirm")
+def confirm() -> str:
+    """Ask for the password again, before something that could not be undone."""
+    return render_template("signing_in/confirm.html", next=_next())
+
+
+@pages.post("/profile/confirm")
+def confirm_password() -> ResponseReturnValue:
+    try:
+        _check_current_password()
+    except (InvalidValue, TooMany) as error:
+        draft = Draft.signed_in_form()
+        page = render_template("signing_in/confirm.html", next=_next(), error=error, draft=draft)
+        return page, status_of(error)
+    scope.sign_in().confirmed_at = clock.now()
+    db.session.commit()
+    if (draft := Draft.signed_in_form()) is not None:
+        return draft.page("Password confirmed", "What you typed is below: check it, then send it.")
+    return redirect(_target(), 303)
+
+
 @pages.post("/profile/password")
 def change_password() -> ResponseReturnValue:
     user = scope.user()
     try:
-        if not user.has_password(request.form.get("current_password", "")):
-            raise InvalidValue("the current password is wrong")
+        _check_current_password()
         user.set_password(_new_password())
-    except InvalidValue as error:
+    except (InvalidValue, TooMany) as error:
         db.session.rollback()
-        return render_template("signing_in/profile.html", error=error), 422
-    SignIn.end_all(user, except_for=scope.sign_in())
+        return render_template("signing_in/profile.html", error=error), status_of(error)
+    # a copied cookie ends, too: this browser gets a new one
+    SignIn.end_all(user)
+    Invitation.end_all(user)
     user.record("user_password_changed", by=user)
+    _continue(user)
     db.session.commit()
     flash("Password changed. You were signed out of all other browsers.")
     return redirect(url_for("signing_in.profile"), 303)
 
 
-def _form(error: str | None = None, email: str = "") -> str:
-    return render_template("signing_in/sign_in.html", error=error, email=email, next=_next())
+def _form(error: str | None = None, email: str = "", draft: Draft | None = None) -> str:
+    draft = draft or Draft.signed_in_form()
+    return render_template(
+        "signing_in/sign_in.html", error=error, email=email, next=_next(), draft=draft
+    )
 
 
 def _begin(user: User) -> None:
-    """Sign in with a new cookie: nothing of the previous one is kept."""
-    session.clear()
-    login_user(SignIn.begin(user))
+    _continue(user)
     user.record("user_signed_in", by=user)
+
+
+def _continue(user: User) -> None:
+    """Sign in with a new cookie: nothing of the previous one is kept."""
+    user.client = refusals.client()
+    session.clear()
+    g.pop("csrf_token", None)  # the one of the previous session
+    login_user(SignIn.begin(user))
+    devices.remember(user)
+
+
+def _check_current_password() -> None:
+    """Raise InvalidValue for a wrong password, which counts as a failed sign-in; or TooMany."""
+    user = scope.user()
+    guess = PasswordGuess(user.email, _address(), devices.known_device(user), scope.sign_in().id)
+    _count(guess)
+    if not user.has_password(request.form.get("current_password", "")):
+        refusals.count("password", user=user)
+        user.record("user_sign_in_failed", by=user)
+        db.session.commit()
+        raise InvalidValue("the current password is wrong")
+    guess.uncount()
+    db.session.commit()
+
+
+def _count(guess: PasswordGuess) -> None:
+    """Count the guess; TooMany if the password must not be checked."""
+    try:
+        guess.count()
+    except TooMany:
+        refusals.count("password")
+        raise
+    finally:
+        db.session.commit()
+
+
+def _address() -> str:
+    return request.remote_addr or "?"
 
 
 def _record_failure(email: str) -> None:
     """Record a failed sign-in, with the same work whether or not the user exists."""
     known = User.by_email(email)
     if known is not None:
-        known.record("user_sign_in_failed")
+        known.record("user_sign_in_failed", client=refusals.client())
     else:
-        AuditLog.record("user_sign_in_failed", chain=PLATFORM)
+        recording.record("user_sign_in_failed", chain=PLATFORM, client=refusals.client())
 
 
 def _new_password() -> str:
@@ -173,7 +272,8 @@ def _next() -> str:
     """The page to go to after signing in; empty unless it is on this site."""
     path = request.values.get("next", "")
     parts = urlsplit(path)
-    is_local = path.startswith("/") and not path.startswith("//") and "\\" not in path
+    is_plain = path.isprintable() and "\\" not in path
+    is_local = is_plain and path.startswith("/") and not path.startswith("//")
     return path if is_local and not parts.netloc and not parts.scheme else ""
 
 
@@ -181,20 +281,16 @@ def _target() -> str:
     return _next() or url_for("overview.page")
 
 
-def _refuse_other_sites() -> None:
-    """Refuse what a browser says comes from another site: a second lock beside the CSRF token."""
-    if request.method not in _SAFE and request.headers.get("Sec-Fetch-Site") == "cross-site":
-        abort(403)
-
-
 def _require_sign_in() -> Response | None:
-    view = current_app.view_functions[request.endpoint or ""]
-    if getattr(view, "is_public", False) or current_user.is_authenticated:
+    if scope.is_public(request.endpoint) or current_user.is_authenticated:
         return None
     if request.headers.get("HX-Request"):  # a fragment: have htmx load the sign-in page instead
         answer = make_response("", 401)
         page = urlsplit(request.headers.get("HX-Current-URL", "")).path
         answer.headers["HX-Redirect"] = url_for("signing_in.form", next=page or None)
         return answer
-    here = request.full_path.rstrip("?") if request.method in _SAFE else ""
+    draft = Draft.of_request()
+    if draft is not None and draft.fields:
+        return ask_to_sign_in(draft)
+    here = request.full_path.rstrip("?") if request.method in own_origin.SAFE_METHODS else ""
     return make_response(redirect(url_for("signing_in.form", next=here or None), 303))

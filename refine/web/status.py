@@ -2,7 +2,7 @@
 
 from flask import Blueprint, Response, current_app, jsonify
 
-from refine.health import checks, clock_check
+from refine.health import Check, checks, clock_check, verification_check
 from refine.web.scope import public
 
 pages = Blueprint("status", __name__)
@@ -17,10 +17,16 @@ def healthz() -> Response:
 @pages.get("/readyz")
 @public
 def readyz() -> tuple[Response, int]:
-    """Answer 200 if all that Refine needs is available, or 503; a stopped clock is ``degraded``."""
+    """Answer 200 if all that Refine needs is available, or 503.
+
+    A stopped clock and a failed verification are ``degraded``; what failed is on /ops alone.
+    """
     found = checks(current_app)
     ready = all(check.is_ok for check in found)
-    found += [clock_check()] if ready else []
-    status = "unavailable" if not ready else "ok" if found[-1].is_ok else "degraded"
+    if ready:
+        verified = Check("verification", None if verification_check().is_ok else "see /ops")
+        found += [clock_check(), verified]
+    is_well = all(check.is_ok for check in found)
+    status = "unavailable" if not ready else "ok" if is_well else "degraded"
     states = {check.name: check.problem or "ok" for check in found}
     return jsonify(status=status, **states), 200 if ready else 503

@@ -1,4 +1,4 @@
-"""API tokens: listed and revoked; platform tokens are also created, and shown once."""
+"""API tokens, listed and revoked. They are minted where the keys are: on the server."""
 
 from flask import Blueprint, flash, redirect, render_template
 from flask.typing import ResponseReturnValue
@@ -16,16 +16,15 @@ pages = Blueprint("tokens", __name__)
 
 @pages.get("/tokens")
 def listing() -> str:
-    """List the tokens; agent tokens are created elsewhere."""
-    return _page()
-
-
-@pages.post("/tokens")
-@scope.admins_only
-def mint() -> ResponseReturnValue:
-    _, secret = ApiToken.mint(account=scope.account_to_change(), user=scope.user())
-    db.session.commit()
-    return _page(secret)
+    query = (
+        select(ApiToken)
+        .options(joinedload(ApiToken.agent), joinedload(ApiToken.created_by))
+        .options(joinedload(ApiToken.minted_by))
+        .where(ApiToken.account_id.in_(scope.account_ids()))
+        .order_by(ApiToken.id.desc())
+    )
+    page = page_of(query)
+    return render_template("tokens/page.html", page=page, tokens=[row[0] for row in page.rows])
 
 
 @pages.post("/tokens/<int:token_id>/revoke")
@@ -34,22 +33,6 @@ def revoke(token_id: int) -> ResponseReturnValue:
     token = scope.found_or_404(ApiToken, token_id)
     token.revoke(scope.user())
     db.session.commit()
-    flash(f"Token {token.hint}… revoked.")
+    also = ", and every token that it minted" if token.kind == "platform" else ""
+    flash(f"Token {token.hint}… revoked{also}.")
     return redirect(here_to("tokens.listing"), 303)
-
-
-def _page(secret: str | None = None) -> str:
-    query = (
-        select(ApiToken)
-        .options(joinedload(ApiToken.agent), joinedload(ApiToken.created_by))
-        .where(ApiToken.account_id.in_(scope.account_ids()))
-        .order_by(ApiToken.id.desc())
-    )
-    page = page_of(query)
-    return render_template(
-        "tokens/page.html",
-        page=page,
-        tokens=[row[0] for row in page.rows],
-        secret=secret,
-        account=scope.account_to_change(),
-    )

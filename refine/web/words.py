@@ -12,11 +12,16 @@ from flask_login import current_user
 from markupsafe import Markup, escape
 
 from refine import clock
+from refine.models.people.invitation import VALID_FOR
+from refine.models.people.sign_in import CONFIRMED_FOR
+from refine.models.people.user import MIN_PASSWORD_CHARACTERS
 from refine.models.runs.access import REASONS
 from refine.rules import quantities
-from refine.rules.quantities import plural
+from refine.rules.ids import masked_id
+from refine.rules.quantities import in_days, plural, rough_span
 from refine.rules.schedules import describe_schedule
 from refine.web import presenting, scope
+from refine.web.charts import DAYS_SHOWN
 from refine.web.presenting import Badge
 
 STATUSES = {
@@ -86,6 +91,7 @@ ACTIONS = {
     "memory_access_requested": "access requested",
     "memory_access_granted": "access granted",
     "memory_access_declined": "access declined",
+    "memory_access_asking_allowed": "new request allowed",
     "memory_access_failed": "access request failed",
     "memory_access_lapsed": "access request lapsed",
     "memory_access_viewed": "content read",
@@ -103,10 +109,20 @@ ACTIONS = {
     "user_password_changed": "password changed",
     "user_signed_in": "signed in",
     "user_signed_out": "signed out",
+    "sign_in_ended": "sign-in ended",
     "user_sign_in_failed": "sign-in failed",
+    "requests_refused": "requests repeatedly refused",
+    "user_join_refused": "could not join: address in use",
     "token_minted": "token created",
+    "token_first_used": "token first used",
     "token_revoked": "token revoked",
     "keys_rotated": "keys rotated",
+    "agent_erased": "agent erased",
+    "row_updated": "row updated",
+    "rows_attested": "row digests added",
+    "memories_resealed": "memories sealed anew",
+    "verification_failed": "verification failed",
+    "verification_seen": "failed verification acknowledged",
 }
 
 IMPORT_FORMATS = {
@@ -133,8 +149,8 @@ _CODE = re.compile("`([^`]+)`")
 
 def register(app: Flask) -> None:
     for filter_ in (
-        *(when, when_in, day, ago, number, usd, plural, action, describe_schedule),
-        *(first_upper, spaced, labelled, with_code),
+        *(when, when_in, day, ago, number, usd, plural, in_days, rough_span, action),
+        *(describe_schedule, first_upper, spaced, labelled, with_code, masked_id),
     ):
         app.add_template_filter(filter_)
     app.context_processor(_names)
@@ -226,6 +242,10 @@ def _names() -> dict[str, Any]:
         "ACCESS_REASONS": REASONS,
         "ACCESS_ENDS": ACCESS_ENDS,
         "ACTIONS": ACTIONS,
+        "MIN_PASSWORD_CHARACTERS": MIN_PASSWORD_CHARACTERS,
+        "CONFIRMED_FOR": CONFIRMED_FOR,
+        "INVITATION_VALID_FOR": VALID_FOR,
+        "DAYS_SHOWN": DAYS_SHOWN,
         "view": presenting,
         "is_signed_in": current_user.is_authenticated,
         "here": here,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from refine.access.asking import ask_for_access
+from refine.access.asking import run_access_request
 from refine.extensions import db
 from refine.llm import openrouter
 from refine.models import AccessGrant, Agent, AgentMemory, AuditLog, User
@@ -50,7 +50,7 @@ class World:
         """Ask as a worker does, and return what became of it."""
         grant = grant or self.request()
         settings = options.pop("settings", None) or self.settings()
-        ask_for_access(grant.id, settings, **options)
+        run_access_request(grant.id, settings, **options)
         db.session.rollback()
         db.session.expire_all()
         return grant

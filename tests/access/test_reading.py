@@ -9,7 +9,7 @@ from sqlalchemy.exc import DBAPIError
 
 from refine.access import reading
 from refine.access.reading import NoAccess
-from refine.errors import InvalidValue
+from refine.errors import InvalidValue, RowAltered
 from refine.extensions import db
 from refine.models import AccessGrant, AgentMemory, RefinementSession, User
 from refine.tools import RefinementTool
@@ -57,7 +57,7 @@ def unknown(world: World, grant: AccessGrant) -> tuple[uuid.UUID, User]:
 
 def past_its_end(world: World, grant: AccessGrant) -> tuple[uuid.UUID, User]:
     db.session.commit()
-    sql.run("UPDATE access_grants SET expires_at = clock_timestamp()")
+    sql.rewrite("UPDATE access_grants SET expires_at = clock_timestamp()")
     return grant.id, world.reader
 
 
@@ -68,6 +68,14 @@ def ended(world: World, grant: AccessGrant) -> tuple[uuid.UUID, User]:
 
 def revoked(world: World, grant: AccessGrant) -> tuple[uuid.UUID, User]:
     grant.end(user=None)
+    return grant.id, world.reader
+
+
+def revoked_but_put_back(world: World, grant: AccessGrant) -> tuple[uuid.UUID, User]:
+    put_back = sql.copied(grant)
+    grant.end(user=None)
+    db.session.commit()
+    put_back()
     return grant.id, world.reader
 
 
@@ -104,6 +112,7 @@ def only_requested(world: World, grant: AccessGrant) -> tuple[uuid.UUID, User]:
         past_its_end,
         ended,
         revoked,
+        revoked_but_put_back,
         without_the_agent,
         without_the_user,
         as_a_viewer,
@@ -122,7 +131,7 @@ def test_without_a_live_grant_of_ones_own_nothing_is_read(
 
     for way in WAYS:
         with subtests.test(way=way):
-            with pytest.raises(NoAccess, match="has ended, or never began"):
+            with pytest.raises(NoAccess, match="no active access to these memories"):
                 ways[way](grant_id, user)
             assert world.records("memory_access_viewed") == []
 
@@ -440,6 +449,21 @@ def test_of_the_users_own_grants_those_that_live_are_told(world: World) -> None:
     assert 29 * 60 < live.seconds_left <= 30 * 60
 
 
+def test_a_reader_made_an_admin_in_the_database_reads_nothing(world: World) -> None:
+    grant = world.grant()
+    world.reader.role = "viewer"
+    db.session.commit()
+    world.reader.require_genuine()
+
+    with (
+        sql.just_before("FROM access_grants", "UPDATE users SET role = 'admin'"),
+        pytest.raises(RowAltered, match=f"User {world.reader.id} was changed outside"),
+    ):
+        reading.prompts(grant.id, world.reader)
+
+    assert world.records("memory_access_viewed") == []
+
+
 def test_the_grant_that_ends_first_is_told_first(world: World) -> None:
     for minutes in (60, 15, 30):
         sibling = factories.agent(account=world.agent.account)
@@ -453,7 +477,7 @@ def test_the_grant_that_ends_first_is_told_first(world: World) -> None:
 
 def test_a_grant_past_its_end_is_not_told(world: World) -> None:
     world.grant()
-    sql.run("UPDATE access_grants SET expires_at = clock_timestamp()")
+    sql.rewrite("UPDATE access_grants SET expires_at = clock_timestamp()")
 
     assert reading.live_grants(world.reader) == []
 
@@ -462,7 +486,7 @@ def test_a_grant_that_was_given_since_it_was_loaded_is_told(world: World) -> Non
     requested = world.request()
     loaded = db.session.get_one(AccessGrant, requested.id, populate_existing=True)
     assert loaded.expires_at is None
-    sql.run(
+    sql.rewrite(
         "UPDATE access_grants SET status = 'granted', granted_at = clock_timestamp(), "
         "expires_at = clock_timestamp() + interval '30 minutes'"
     )

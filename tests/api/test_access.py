@@ -8,6 +8,7 @@ import pytest
 from refine.access import reading
 from refine.extensions import db
 from refine.models import AccessGrant, User
+from refine.models.people.recording import Client
 from tests import factories
 from tests.api.conftest import World
 from tests.web.conftest import ended_session, person
@@ -101,10 +102,31 @@ def test_records_are_paged_newest_first(world: World) -> None:
     first = world.own.get("/audit?limit=2").json
     second = world.own.get("/audit", query_string={"limit": 2, "cursor": first["next_cursor"]}).json
 
-    assert [each["sequence"] for each in first["records"] + second["records"]] == [4, 3, 2, 1]
+    assert [each["sequence"] for each in first["records"] + second["records"]] == [5, 4, 3, 2]
+
+
+def test_lets_a_user_ask_again_whom_the_agent_declined(world: World, reader: User) -> None:
+    grant = factories.grant(world.agent, user_id=reader.id)
+    db.session.commit()
+    path = f"/grants/{grant.id}/allow-asking"
+    too_early = world.own.post(path)
+    grant.settle("NO", agreed=False, generation_id=None)
+    db.session.commit()
+    barred = AccessGrant.refusal_reason(world.agent, reader)
+
+    answers = [world.sibling.post(path), world.own.post(path), world.own.post(path)]
+
+    assert too_early.status_code == 409
+    assert barred is not None
+    assert [answer.status_code for answer in answers] == [404, 204, 204]
+    db.session.rollback()
+    assert AccessGrant.refusal_reason(world.agent, reader) is None
+    told = world.own.get("/audit?action=memory_access_asking_allowed").json["records"]
+    assert [each["subject_id"] for each in told] == [str(grant.id)]
 
 
 def test_records_hide_the_words_of_readers(world: World, reader: User, grant: AccessGrant) -> None:
+    reader.client = Client("192.0.2.7", "Bent/1.0")
     grant.end(user=reader)
     grant.add_closing_note("a note to the other admins", user=reader)
     db.session.commit()
@@ -113,3 +135,4 @@ def test_records_hide_the_words_of_readers(world: World, reader: User, grant: Ac
 
     assert [each["sealed"] for each in noted] == [{}]
     assert noted[0]["user_id"] == reader.id
+    assert "192.0.2.7" not in str(noted)

@@ -7,7 +7,7 @@ from flask import Flask
 
 from refine.extensions import db
 from refine.models import ApiToken
-from tests import factories
+from tests import factories, sql
 from tests.api.conftest import World, bearing, token_of
 from tests.api.test_every_operation import is_problem
 
@@ -50,6 +50,31 @@ def test_accepts_a_scheme_in_any_case_and_blanks(world: World) -> None:
     headers = {"Authorization": f"bearer  {world.own.secret} "}
 
     assert world.nobody.get("/tools", headers=headers).status_code == 200
+
+
+def test_rejects_the_token_of_an_agent_whose_row_was_changed(world: World) -> None:
+    sql.run(f"UPDATE agents SET paused = true WHERE id = {world.agent.id}")
+
+    assert world.own.get("/tools").status_code == 401
+
+
+def test_rejects_a_revoked_token_whose_row_is_put_back(world: World) -> None:
+    token = token_of(world.own)
+    put_back = sql.copied(token)
+    token.revoke()
+    db.session.commit()
+
+    put_back()
+
+    assert world.own.get("/tools").status_code == 401
+
+
+def test_rejects_the_token_of_another_accounts_agent(world: World) -> None:
+    elsewhere = factories.account()
+    db.session.commit()
+    sql.rewrite(f"UPDATE agents SET account_id = {elsewhere.id} WHERE id = {world.agent.id}")
+
+    assert world.own.get("/tools").status_code == 401
 
 
 def test_rejects_the_token_of_an_erased_agent(world: World) -> None:

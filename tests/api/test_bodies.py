@@ -1,11 +1,17 @@
 """Bodies are read strictly, and refusals repeat nothing of them."""
 
+import contextvars
+import json
+from io import BytesIO
+from typing import Any
+
 import pytest
 import requests
 from flask import Flask
 
-from refine.rules.tool_arguments import MAX_ARGUMENT_BYTES
-from tests.api.conftest import World
+from refine.api.routing import MAX_BODY_BYTES
+from refine.extensions import db
+from tests.api.conftest import Program, World, token_of
 from tests.browser.serving import free_port, serving
 
 SECRET = "the words of a memory"
@@ -50,8 +56,45 @@ def test_refuses_a_body_of_another_media_type(world: World) -> None:
     assert answer.status_code == 415
 
 
+class RevokingBody(BytesIO):
+    """A body that takes so long to read that its sender's token is revoked meanwhile."""
+
+    def __init__(self, app: Flask, sender: Program, sent: dict[str, str]) -> None:
+        super().__init__(json.dumps(sent).encode())
+        self._app = app
+        self._sender = sender
+
+    def readinto(self, buffer: Any) -> int:
+        contextvars.Context().run(self._revoke)
+        return super().readinto(buffer)
+
+    def _revoke(self) -> None:
+        with self._app.app_context():
+            token_of(self._sender).revoke()
+            db.session.commit()
+
+
+@pytest.mark.parametrize(
+    ("path", "sent"),
+    [("/agents/{}/tokens", {}), ("/agents", {"name": "Wren", "model_id": "rehearsal/wren"})],
+)
+def test_refuses_a_body_whose_token_is_revoked_while_it_is_read(
+    app: Flask, world: World, path: str, sent: dict[str, str]
+) -> None:
+    body = RevokingBody(app, world.platform, sent)
+
+    answer = world.platform.post(
+        path.format(world.agent.id),
+        input_stream=body,
+        content_type="application/json",
+        content_length=len(body.getvalue()),
+    )
+
+    assert answer.status_code == 401
+
+
 def test_refuses_a_body_that_is_too_long(world: World) -> None:
-    body = b" " * (MAX_ARGUMENT_BYTES + 1)
+    body = b" " * (MAX_BODY_BYTES + 1)
 
     answer = world.own.post("/memories", data=body, content_type="application/json")
 
@@ -74,9 +117,9 @@ def test_refuses_a_chunked_body_that_is_too_long(
         return requests.post(url, data=chunks, headers={**headers, **key}, timeout=30).status_code
 
     with serving(app, port := free_port()):
-        too_long = sent(MAX_ARGUMENT_BYTES, b"and more")
-        one_too_long = sent(MAX_ARGUMENT_BYTES - len(body))
-        longest = sent(MAX_ARGUMENT_BYTES - len(body) - 1)
+        too_long = sent(MAX_BODY_BYTES, b"and more")
+        one_too_long = sent(MAX_BODY_BYTES - len(body))
+        longest = sent(MAX_BODY_BYTES - len(body) - 1)
 
     assert (too_long, one_too_long) == (413, 413)
     assert longest in (200, 201)
@@ -149,3 +192,26 @@ def test_refusals_repeat_nothing_that_was_sent(world: World) -> None:
 
         assert answer.status_code == 422
         assert SECRET not in answer.text
+
+
+# -- what is small and takes long -----------------------------------------------------------------
+
+
+def test_lists_the_first_invalid_fields_and_counts_the_others(world: World) -> None:
+    answer = world.own.post("/memories", json={**NEW, "tags": [SECRET] * 1_000})
+
+    assert answer.status_code == 422
+    assert [error["field"] for error in answer.json["errors"]] == [f"tags[{n}]" for n in range(20)]
+    assert answer.json["detail"].endswith("; and 980 more.")
+    assert len(answer.data) < 5_000
+
+
+@pytest.mark.parametrize("message", ['{"x":1}', "{}", "1", "[[]]"])
+def test_refuses_a_million_wrong_messages_briefly(world: World, message: str) -> None:
+    body = '{"messages": [' + ",".join([message] * (3_900_000 // (len(message) + 1))) + "]}"
+
+    answer = world.own.post("/conversations", data=body, content_type="application/json")
+
+    assert answer.status_code == 422
+    assert answer.json["detail"] == "messages must have at most 2,000 items."
+    assert len(answer.data) < 1_000

@@ -11,7 +11,7 @@ from werkzeug.test import TestResponse
 
 from refine.api.routing import OPERATIONS, Operation
 from refine.extensions import db
-from refine.models import ApiToken
+from refine.models import AccessGrant, Agent, ApiToken
 from tests import factories
 from tests.api.conftest import Program, World, bearing, files_called, token_of
 from tests.web.conftest import Browser, browser_of, ended_session, person
@@ -46,7 +46,7 @@ def path_of(each: Operation, world: World) -> str:
         "<uuid:session_id>": lambda: (
             ended_session(agent, factories.ledger(agent, *[25] * 20)[0]).id
         ),
-        "<uuid:grant_id>": lambda: factories.live_grant(agent, person(account=agent.account)).id,
+        "<uuid:grant_id>": lambda: grant_for(each, agent).id,
     }
     path = each.rule
     for placeholder, thing in things.items():
@@ -54,6 +54,13 @@ def path_of(each: Operation, world: World) -> str:
             path = path.replace(placeholder, str(thing()))
     db.session.commit()
     return path
+
+
+def grant_for(each: Operation, agent: Agent) -> AccessGrant:
+    """A grant that this operation can do something with."""
+    was_declined = each.view.__name__ == "allow_asking"
+    make = factories.declined_grant if was_declined else factories.live_grant
+    return make(agent, person(account=agent.account))
 
 
 def ask(each: Operation, by: Program | Browser, path: str) -> TestResponse:
@@ -83,7 +90,7 @@ def test_accepts_the_right_token_and_runs_no_code_of_the_pages(
     with files_called() as files:
         answers = [ask(each, program, path) for program in (right(each, world), world.nobody)]
 
-    assert answers[0].status_code in each.answers
+    assert answers[0].status_code in each.responses
     assert answers[0].status_code < 300
     assert any(file.endswith("/refine/api/routing.py") for file in files)
     assert not [file for file in files if OF_PAGES.search(file)]

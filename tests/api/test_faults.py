@@ -104,7 +104,7 @@ def test_names_the_column_that_cannot_be_opened(world: World) -> None:
     assert answer.status_code == 500
     assert is_problem(answer)
     assert answer.json["detail"] == (
-        "Agent_memories.content cannot be opened: it was altered or moved."
+        f"Agent_memories.content of row {memory.id} cannot be opened: it was altered or moved."
     )
 
 
@@ -114,7 +114,7 @@ def test_hides_the_message_of_an_unexpected_exception(
     key = {"Idempotency-Key": "k"}
     world.own.post("/memories", json=NEW, headers=key)
     row = db.session.scalars(select(IdempotencyKey)).one()
-    row.sealed_answer = world.agent.data_key().seal(f'"{WORDS}"', "idempotency_keys.answer")
+    row.answer = f'"{WORDS}"'
     db.session.commit()
 
     answer = world.own.post("/memories", json=NEW, headers=key)

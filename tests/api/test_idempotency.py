@@ -231,7 +231,7 @@ def test_keeps_the_key_of_a_failed_request_that_may_have_committed(
 
     context = app.test_request_context("/api/v1/memories", method="POST", headers=KEY)
     with context, pytest.raises(type(error)):
-        idempotency.answer_once(token_of(world.own), fail, is_secret=False)
+        idempotency.respond_once(token_of(world.own), fail, is_secret=False)
 
     db.session.rollback()
     assert (db.session.scalar(select(IdempotencyKey)) is not None) == is_kept

@@ -27,6 +27,7 @@ def test_saves_a_memory(world: World) -> None:
     assert world.own.get("/memories").json["memories"][0] == saved.json
     assert [record.action for record in factories.records(world.agent)] == [
         "token_minted",
+        "token_first_used",
         "memory_saved",
     ]
 

@@ -1,5 +1,7 @@
 """A platform adds and changes agents, mints and revokes tokens, and reads no content."""
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -7,13 +9,23 @@ from typing import Any
 import pytest
 from flask import Flask
 from redis import Redis
+from werkzeug.test import TestResponse
 
 from refine.api.routing import OPERATIONS
 from refine.extensions import db
 from refine.models import Agent, AuditLog
-from refine.models.agent import PLATFORM_FIELDS, PROMPTS
-from tests import factories
-from tests.api.conftest import World, bearing, platform_of, program_of, refreshed, token_of
+from refine.models.agent import IDENTITY_FIELDS, PLATFORM_FIELDS, PROMPTS
+from tests import factories, sql
+from tests.api.conftest import (
+    Program,
+    World,
+    bearing,
+    platform_of,
+    program_of,
+    refreshed,
+    token_of,
+)
+from tests.commands import eventually
 from tests.web.conftest import ended_session
 
 NEW = {"name": "Wren", "model_id": "rehearsal/wren"}
@@ -82,13 +94,39 @@ def test_records_a_change_and_tells_the_agent(world: World) -> None:
     }
     assert prompt.data == {"field": "refinement_prompt", "characters": len(CANARY), **hand}
     assert prompt.sealed == {"before": None, "after": CANARY}
-    assert journal(agent) == [
-        "My platform changed my settings: model id, paused, refinement prompt."
-    ]
+    assert journal(agent) == ["My platform changed my settings: model, paused, refinement prompt."]
+
+
+@pytest.mark.parametrize(
+    "send",
+    [
+        lambda platform, path: platform.patch(path, json={"name": "Eve"}),
+        lambda platform, path: platform.post(f"{path}/tokens", json={}),
+    ],
+    ids=["change", "mint"],
+)
+def test_nothing_is_done_to_an_agent_whose_row_is_moved_here_for_a_moment(
+    world: World, send: Callable[[Program, str], TestResponse]
+) -> None:
+    agent, platform = world.agent.id, world.foreign_platform
+    here, theirs = (token_of(each).account_id for each in (platform, world.own))
+    db.session.rollback()
+    move = f"UPDATE agents SET account_id = {{}} WHERE id = {agent}"
+    sql.run(move.format(here))
+
+    with db.engine.connect() as writer, ThreadPoolExecutor() as pool:
+        writer.exec_driver_sql(move.format(theirs))
+        sent = pool.submit(send, platform, f"/agents/{agent}")
+        eventually(lambda: sent.done() or sql.is_anybody_waiting())
+        writer.commit()
+
+    assert sent.result().status_code == 409
+    assert refreshed(world.agent).name == "Ada"
+    assert [each.action for each in factories.records(world.agent)] == ["token_minted"]
 
 
 @pytest.mark.parametrize("field", PLATFORM_FIELDS)
-def test_only_a_new_model_or_prompt_changes_the_identity(world: World, field: str) -> None:
+def test_only_a_new_name_model_or_prompt_changes_the_identity(world: World, field: str) -> None:
     values: dict[str, Any] = {
         "name": "Eve",
         "refinement_threshold": 0.9,
@@ -103,7 +141,7 @@ def test_only_a_new_model_or_prompt_changes_the_identity(world: World, field: st
 
     changed_at = refreshed(world.agent).identity_changed_at
     assert answer.status_code == 200
-    assert (changed_at is not None) == (field in (*PROMPTS, "model_id"))
+    assert (changed_at is not None) == (field in IDENTITY_FIELDS)
 
 
 def test_equal_values_change_nothing(world: World) -> None:
@@ -116,6 +154,35 @@ def test_equal_values_change_nothing(world: World) -> None:
     assert agent.identity_changed_at is None
     assert [each.action for each in factories.records(agent)] == ["token_minted"]
     assert journal(agent) == []
+
+
+def prompt_changes(agent: Agent) -> int:
+    updates = [each for each in factories.records(agent) if each.action.endswith("_update")]
+    return sum(each.data["by"] == "platform" for each in updates)
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_does_not_tell_whether_the_agent_wrote_the_same_prompt(world: World, prompt: str) -> None:
+    world.agent.author(prompt, CANARY)
+    db.session.commit()
+    sealed = getattr(world.agent, f"sealed_{prompt}")
+
+    answer = world.platform.patch(f"/agents/{world.agent.id}", json={prompt: CANARY})
+
+    agent = refreshed(world.agent)
+    assert answer.status_code == 200
+    assert agent.identity_changed_at is not None
+    assert getattr(agent, f"sealed_{prompt}") != sealed
+    assert prompt_changes(agent) == 1
+    assert journal(agent) == [f"My platform changed my settings: {prompt.replace('_', ' ')}."]
+
+
+def test_a_prompt_that_the_platform_wrote_is_not_changed_by_the_same_words(world: World) -> None:
+    path = f"/agents/{world.agent.id}"
+    for prompt in (CANARY, CANARY, f"{CANARY}!"):
+        world.platform.patch(path, json={"system_prompt": prompt})
+
+    assert prompt_changes(refreshed(world.agent)) == 2
 
 
 @pytest.mark.parametrize(
@@ -172,6 +239,35 @@ def test_mints_a_token_records_it_and_tells_the_agent(world: World, app: Flask) 
         "token_id": token_of(world.platform).id,
     }
     assert journal(agent) == [note]
+
+
+def test_mints_nothing_with_a_token_that_is_revoked_while_the_request_waits(world: World) -> None:
+    agent, platform = world.agent.id, world.platform
+    db.session.rollback()
+
+    with db.engine.connect() as other, ThreadPoolExecutor() as pool:
+        other.exec_driver_sql(f"SELECT id FROM agents WHERE id = {agent} FOR NO KEY UPDATE")
+        sent = pool.submit(platform.post, f"/agents/{agent}/tokens", json={})
+        eventually(sql.is_anybody_waiting)
+        token_of(platform).revoke()
+        db.session.commit()
+        other.rollback()
+
+    assert sent.result().status_code == 409
+
+
+def test_minting_waits_for_an_edit_of_the_agent_without_a_deadlock(world: World) -> None:
+    path, platform = f"/agents/{world.agent.id}/tokens", world.platform
+    agent = refreshed(world.agent)
+
+    with ThreadPoolExecutor() as pool:
+        agent.lock()
+        sent = pool.submit(platform.post, path, json={})
+        eventually(sql.is_anybody_waiting)
+        agent.ledger.remember("edited meanwhile", "core")
+        db.session.commit()
+
+    assert sent.result().status_code == 201
 
 
 def test_mints_a_token_that_expires(world: World) -> None:
@@ -290,7 +386,7 @@ def test_refuses_a_malformed_day(world: World, query: str) -> None:
 
 def test_a_platform_token_reads_no_content_whatever_it_tries(app: Flask, redis: Redis) -> None:
     agent = factories.agent(
-        CANARY, name="Ada", model_id="rehearsal/ada", **dict.fromkeys(PROMPTS, CANARY)
+        CANARY, name="Ada", model_id="test/ada", **dict.fromkeys(PROMPTS, CANARY)
     )
     memories = factories.ledger(agent, *[25] * 20)
     session = ended_session(agent, memories[0], summary=CANARY)

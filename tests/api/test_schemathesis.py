@@ -25,8 +25,8 @@ from refine.extensions import db
 from refine.models import ApiToken
 from refine.settings import Settings
 from tests import factories
-from tests.api.test_every_operation import SENT, name_of
-from tests.web.conftest import ended_session, person
+from tests.api.test_every_operation import SENT, grant_for, name_of
+from tests.web.conftest import ended_session
 
 CHECKS: list[CheckFunction] = [
     not_a_server_error,
@@ -66,10 +66,10 @@ MODES = [
 def test_answers_conform_to_the_document(
     app: Flask, unlimited: Flask, redis: Redis, each: Operation, mode: GenerationMode
 ) -> None:
-    agent = factories.agent(model_id="rehearsal/ada")
+    agent = factories.agent()
     memories = factories.ledger(agent, *[25] * 20)
     session = ended_session(agent, memories[0])
-    grant = factories.live_grant(agent, person(account=agent.account))
+    grant = grant_for(each, agent)
     token, own = ApiToken.mint(account=agent.account, agent=agent)
     _, platform = ApiToken.mint(account=agent.account)
     things = {

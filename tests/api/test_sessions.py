@@ -103,4 +103,4 @@ def test_refuses_to_undo_an_earlier_session(world: World) -> None:
     answer = world.own.post(f"/sessions/{first.id}/undo")
 
     assert answer.status_code == 409
-    assert "its last session only" in answer.json["detail"]
+    assert "only its last session with changes" in answer.json["detail"]

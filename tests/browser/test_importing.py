@@ -27,7 +27,7 @@ def test_a_file_is_checked_then_imported_with_a_report(desk: Page, admin: User) 
     button(desk, "Check only").click()
     expect(desk.get_by_text("2 memories can be read")).to_be_visible()
     db.session.rollback()
-    assert agent.ledger.figures() == (0, 0)
+    assert agent.ledger.core_totals() == (0, 0)
     db.session.rollback()
     choose(desk, fixture("mem0.json"))  # a browser does not keep it; the format stays
     button(desk, "Import").click()
@@ -35,7 +35,7 @@ def test_a_file_is_checked_then_imported_with_a_report(desk: Page, admin: User) 
     expect(desk.get_by_text("2 memories imported: 2 core, 0 journal; 16 tokens")).to_be_visible()
     expect(desk.get_by_text("row 5: created_at lies in the future")).to_be_visible()
     db.session.rollback()
-    assert agent.ledger.figures() == (2, 16)
+    assert agent.ledger.core_totals() == (2, 16)
 
 
 def test_a_file_that_is_too_large_is_refused_with_advice(

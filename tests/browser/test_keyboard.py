@@ -23,6 +23,7 @@ _FOCUSED = """() => {
 @pytest.fixture
 def agent(admin: User) -> Agent:
     """An agent whom the rehearsal model plays."""
+    admin.account.slug = "demo"
     made: Agent = factories.agent(
         *("I like the rain.", "I like the rain!", "The harbour freezes in January."),
         account=admin.account,
@@ -35,6 +36,7 @@ def agent(admin: User) -> Agent:
 
 def tab_to(page: Page, name: str) -> None:
     """Press Tab until that has the focus; whatever has it on the way can be seen to."""
+    page.wait_for_load_state()  # the focus has its outline once the style sheet has come
     for _ in range(MOST_TABS):
         page.keyboard.press("Tab")
         focused = page.evaluate(_FOCUSED)

@@ -310,27 +310,35 @@ def test_doctor_finds_nothing_to_fix(healthy: dict[str, str], redis: Redis) -> N
         ["ok", "keys"],
         ["ok", "redis"],
         ["ok", "rotation"],
+        ["ok", "sealing"],
         ["ok", "schedule"],
         ["ok", "queue"],
         ["ok", "clock"],
+        ["ok", "verification"],
+        ["warn", "role"],
+        ["ok", "signing"],
+        ["ok", "https"],
         ["ok", "provider"],
     ]
 
 
 def test_doctor_names_what_to_fix(healthy: dict[str, str]) -> None:
     nowhere = f"127.0.0.1:{UNUSED_PORT}"
-    for variables, to_fix in (
-        ({"REDIS_URL": f"redis://{nowhere}/0"}, ["redis"]),
-        ({"REFINE_ENCRYPTION_KEYS": "A" * 43 + "="}, ["keys"]),
-        ({"DATABASE_URL": f"postgresql://{nowhere}/x"}, ["database", "migrations", "keys"]),
-        ({"OPENROUTER_API_KEY": ""}, []),
+    https = {"PUBLIC_URL": "https://refine.example.org"}
+    for variables, to_fix, number in (
+        ({"REDIS_URL": f"redis://{nowhere}/0"}, ["redis"], 7),
+        ({"REFINE_ENCRYPTION_KEYS": "A" * 43 + "="}, ["keys"], 7),
+        ({"DATABASE_URL": f"postgresql://{nowhere}/x"}, ["database", "migrations", "keys"], 7),
+        (https, ["proxies"], 15),
+        ({**https, "REFINE_PROXIES": "1"}, [], 15),
+        ({"OPENROUTER_API_KEY": ""}, [], 14),
     ):
         done = refine("doctor", environ={**healthy, **variables})
 
         lines = [line.split() for line in done.stdout.splitlines()]
         assert (done.returncode, done.stderr) == (1 if to_fix else 0, ""), variables
         assert [words[1] for words in lines if words[0] == "fix"] == to_fix
-        assert len(lines) == (5 if to_fix else 9)
+        assert len(lines) == number
 
 
 # -- help -----------------------------------------------------------------------------------------

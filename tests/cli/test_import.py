@@ -221,7 +221,7 @@ class TestExport:
         assert end["count"] == len(rows) == 21
         assert set(rows[0]) == {
             *("id", "memory_type", "constitutional", "tags", "token_estimate"),
-            *("source", "source_id", "session_id", "sha256"),
+            *("source", "session_id", "sha256"),
             *("created_at", "recorded_at", "updated_at", "discarded_at"),
         }
         assert rows[-1]["discarded_at"] is not None
@@ -339,7 +339,7 @@ class TestExportUnderAGrant:
 
         done = run("export", "Ada", "--grant", grant_id)
 
-        said = {"ended": "your access to these memories has ended"}.get(whose, "has no such grant")
+        said = {"ended": "no active access to these memories"}.get(whose, "has no such grant")
         assert done.returncode == 1
         assert said in done.stderr
         assert done.stdout == ""

@@ -9,7 +9,8 @@ from tests.forked import refine
 
 
 def reflecting(app: Flask, model_id: str = "rehearsal/ada") -> Agent:
-    agent = factories.agent(name="Ada", model_id=model_id)
+    demo = factories.account(slug="demo")
+    agent = factories.agent(name="Ada", model_id=model_id, account=demo)
     factories.entry(agent, "the canary sang")
     db.session.commit()
     return agent

@@ -100,7 +100,7 @@ REFUSALS = [
     Refusal(("run", "Busy"), "`refine worker --burst` runs all queued sessions"),
     Refusal(("run", "--enqueue", "Busy"), "the agent already has a live session, queued: "),
     # values
-    Refusal(("account", "add", "Demo"), "the slug 'demo' is taken"),
+    Refusal(("account", "add", "Demo"), "the slug 'demo' is reserved for the demo account"),
     Refusal(("account", "add", "!!!"), "a slug needs letters a to z or digits"),
     Refusal(("account", "add", "New", "--slug", "Not A Slug"), "slug must be lower-case"),
     Refusal(("account", "add", "a\nb"), "name must be one line"),

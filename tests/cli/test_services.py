@@ -235,9 +235,9 @@ def session_waits_for_long(agent: Agent) -> None:
 @pytest.mark.parametrize(
     ("state", "name", "says"),
     [
-        (never_ticked, "clock", "it never ticked; start `refine clock`"),
-        (ticked_long_ago, "clock", "its last tick was 6 minutes ago; start `refine clock`"),
-        (ticked_in_the_future, "clock", "its last tick is in the future; set the clocks of the"),
+        (never_ticked, "clock", "the clock has never run; start `refine clock`"),
+        (ticked_long_ago, "clock", "the last tick was 6 minutes ago; start `refine clock`"),
+        (ticked_in_the_future, "clock", "the last tick is in the future; set the clocks of the"),
         (slot_was_missed, "schedule", "1 account with a missed slot; check the clock"),
         (session_waits_in_vain, "queue", "0 workers, 1 session waiting: start `refine worker`"),
         (
@@ -283,10 +283,10 @@ def ticked_a_while_ago(_agent: Agent) -> None:
     [
         (is_not_due, "schedule", "the next slot is at 2999-01-01 00:00 UTC"),
         (slot_is_served, "schedule", "the next slot is at "),
-        (slot_of_a_paused_account_passed, "schedule", "no account has a slot to come"),
+        (slot_of_a_paused_account_passed, "schedule", "no upcoming slots"),
         (session_waits_for_a_moment, "queue", "1 worker, 1 session waiting"),
         (is_not_due, "queue", "0 workers, 0 sessions waiting"),
-        (ticked_a_while_ago, "clock", "its last tick was 4 minutes ago"),
+        (ticked_a_while_ago, "clock", "the last tick was 4 minutes ago"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -329,6 +329,43 @@ def test_doctor_mentions_data_keys_under_an_older_key(
     )
 
 
+@pytest.mark.parametrize(
+    ("variables", "name", "says"),
+    [
+        ({"SECRET_KEY": "x" * 31}, "signing", "SECRET_KEY has less than 32 bytes"),
+        ({"PUBLIC_URL": "http://refine.example.org"}, "https", "PUBLIC_URL: plain http beyond"),
+        ({"PUBLIC_URL": "http://192.168.0.7"}, "https", "PUBLIC_URL: plain http beyond"),
+        ({"PUBLIC_URL": "http://127.0.0.1.example"}, "https", "PUBLIC_URL: plain http beyond"),
+        ({}, "role", "the role in DATABASE_URL is a superuser, who can bypass every trigger"),
+    ],
+)
+def test_doctor_warns_of_what_is_not_safe(
+    healthy: Agent, run: Run, variables: dict[str, str], name: str, says: str
+) -> None:
+    done = run("doctor", **variables)
+
+    mark, words = found(done)[name]
+    assert (done.returncode, mark) == (0, "warn")
+    assert words.startswith(says)
+    assert "x" * 31 not in done.stdout
+
+
+def test_doctor_warns_of_memories_sent_in_plain_text(healthy: Agent, run: Run) -> None:
+    done = run("doctor", OPENROUTER_BASE_URL="http://models.invalid/v1", OPENROUTER_API_KEY="")
+
+    assert found(done)["https"] == (
+        "warn",
+        "OPENROUTER_BASE_URL: plain http beyond this machine; use https",
+    )
+
+
+def test_doctor_accepts_what_is_safe(healthy: Agent, run: Run) -> None:
+    for url in ("https://refine.example.org", "http://localhost:8000", "http://[::1]:8000"):
+        checks = found(run("doctor", PUBLIC_URL=url, SECRET_KEY="é" * 16))
+
+        assert (checks["https"][0], checks["signing"][0]) == ("ok", "ok")
+
+
 def test_doctor_asks_the_provider(healthy: Agent, run: Run, model: ScriptedModel) -> None:
     for answer, code, says in (
         (401, 1, "the model's server answered HTTP 401 (check OPENROUTER_API_KEY)"),
@@ -363,7 +400,9 @@ def test_doctor_stops_at_missing_migrations(healthy: Agent, not_migrated: str, r
 
     problem = "the database is not at the newest migration; run `refine db upgrade`"
     assert (done.returncode, done.stderr) == (1, "")
-    assert list(found(done)) == ["database", "migrations", "keys", "redis", "provider"]
+    assert list(found(done)) == [
+        *("database", "migrations", "keys", "redis", "signing", "https", "provider")
+    ]
     assert found(done)["migrations"] == ("fix", problem)
 
 

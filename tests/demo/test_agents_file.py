@@ -10,7 +10,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from refine.llm.rehearsal import MODEL_PREFIX, answer
+from refine.llm.rehearsal import answer
+from refine.rules.model_names import is_rehearsal_model
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO: dict[str, Any] = json.loads((ROOT / "refine/demo/agents.json").read_text(encoding="utf-8"))
@@ -270,7 +271,7 @@ def test_agents_are_valid(agent: dict[str, Any]) -> None:
     prompts = [agent.get(name, "none") for name in named]
 
     assert set(agent) <= AGENT_FIELDS
-    assert agent["model_id"].startswith(MODEL_PREFIX)
+    assert is_rehearsal_model(agent["model_id"])
     assert agent.get("reflects_daily", False) == ("reflection_prompt" in agent)
     assert all(prompt == prompt.strip() and 0 < len(prompt) <= 10_000 for prompt in prompts)
     assert 0 < agent.get("refinement_threshold", 0.75) <= 1

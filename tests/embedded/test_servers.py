@@ -15,6 +15,7 @@ import redis
 
 from refine.embedded import (
     database_url,
+    os_user,
     owned_servers,
     processes,
     redis_url,
@@ -443,6 +444,62 @@ class TestFailures:
             owned_servers(used_dir, valkey=False).__enter__()
 
         assert not processes_of(used_dir)
+
+
+@pytest.fixture
+def started_by_root(used_dir: Path) -> Iterator[Path]:
+    """The folder of a running PostgreSQL; none but root may enter a folder above it."""
+    if os.geteuid() != 0:
+        pytest.skip("an ordinary user's PostgreSQL has that user's rights")
+    assert used_dir.parent.stat().st_mode & 0o077 == 0
+    with owned_servers(used_dir, valkey=False):
+        yield used_dir
+
+
+def status_of(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def test_a_postgres_that_root_starts_has_no_capabilities(started_by_root: Path) -> None:
+    address = database_url(started_by_root).replace("+psycopg", "")
+    with psycopg.connect(address) as connection:
+        row = connection.execute("SELECT pg_backend_pid()").fetchone()
+        assert row is not None
+        for pid in (pid_of_postgres(started_by_root), row[0]):
+            status = status_of(pid)
+
+            rights = {name: int(value, 16) for name, value in status.items() if "Cap" in name}
+            assert rights == dict.fromkeys(("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"), 0)
+            assert (status["NoNewPrivs"], status["Groups"]) == ("1", "")
+            assert "0" not in status["Uid"].split() + status["Gid"].split()
+
+
+def test_a_postgres_that_root_starts_reads_no_files_of_root(started_by_root: Path) -> None:
+    secret = started_by_root / "refine_encryption_keys"
+    secret.write_text("a key")
+    secret.chmod(0o600)
+
+    for path in (secret, "/etc/shadow"):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            sql(started_by_root, f"SELECT pg_read_file('{path}')")
+    with pytest.raises(psycopg.errors.ExternalRoutineException):
+        sql(started_by_root, f"COPY (SELECT 1) TO PROGRAM 'cat {secret}'")
+
+
+def test_closed_binaries_can_be_read_and_no_more(
+    used_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("an ordinary user's PostgreSQL has that user's rights")
+    monkeypatch.setattr(os_user, "_is_open_to_all", lambda _binary: False)
+
+    with owned_servers(used_dir, valkey=False):
+        status = status_of(pid_of_postgres(used_dir))
+
+        dac_read_search = 1 << 2
+        assert int(status["CapBnd"], 16) == int(status["CapEff"], 16) == dac_read_search
+        assert status["NoNewPrivs"] == "1"
 
 
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--")

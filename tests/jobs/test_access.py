@@ -16,7 +16,7 @@ from refine.jobs.dispatch import dispatch
 from refine.jobs.queue import REQUESTED, queue
 from refine.jobs.runs import RunFault, ask_for_access, request_access_later
 from refine.jobs.tick import run_tick
-from refine.models import AccessGrant, AccessOpenAlready, Agent, User
+from refine.models import AccessAlreadyRequested, AccessGrant, Agent, User
 from refine.models.runs.access import AccessTerms
 from tests import factories, sql
 from tests.commands import UNUSED_PORT
@@ -26,7 +26,12 @@ WISH = AccessTerms("failed_session", "the canary fell silent, and I wonder why",
 
 @pytest.fixture
 def agent(app: Flask) -> Agent:
-    made = factories.agent("a canary sings", name="Ada", model_id="rehearsal/ada")
+    made = factories.agent(
+        "a canary sings",
+        name="Ada",
+        model_id="rehearsal/ada",
+        account=factories.account(slug="demo"),
+    )
     db.session.commit()
     return made
 
@@ -53,7 +58,7 @@ def waiting(redis: Redis) -> list[str]:
 def aged(grant: AccessGrant, **span: float) -> None:
     db.session.commit()
     seconds = timedelta(**span).total_seconds()
-    sql.run(
+    sql.rewrite(
         *(
             f"UPDATE access_grants SET {column} = {column} - interval '{seconds} seconds' "
             f"WHERE id = '{grant.id}'"
@@ -118,7 +123,7 @@ def test_a_failed_job_names_only_its_id_and_the_class_of_the_fault(app: Flask) -
 def test_a_second_request_dispatches_nothing(redis: Redis, agent: Agent, reader: User) -> None:
     first = request_access_later(agent, reader, WISH)
 
-    with pytest.raises(AccessOpenAlready):
+    with pytest.raises(AccessAlreadyRequested):
         request_access_later(agent, reader, WISH)
 
     assert waiting(redis) == [str(first.id)]

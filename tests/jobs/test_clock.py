@@ -180,6 +180,47 @@ def test_what_belongs_to_somebody_else_is_left_alone(
     assert sorted(entries(redis)) == [b"its-own", b"tick"]
 
 
+def test_what_somebody_planted_neither_runs_nor_holds_up_the_tick(
+    redis: Redis, begin: Begin, quick: None
+) -> None:
+    others = Scheduler("another", connection=redis)
+    for id_, meta in (("pickled", {}), ("imported", {"queue_class_name": "antigravity.x"})):
+        others.schedule(datetime(2020, 1, 1), "os.getcwd", id=id_, meta=meta)  # noqa: DTZ001
+
+    begin("clock")
+    eventually(lambda: is_idle(redis) and b"tick" in entries(redis))
+    before = tick_now(redis)
+    eventually(lambda: has_ticked(before))
+
+    assert sorted(entries(redis)) == [b"imported", b"pickled", b"tick"]
+    assert redis.llen("rq:queue:another") == 0
+
+
+@pytest.mark.parametrize(
+    "altered",
+    [
+        {"data": zlib.compress(b'["os.getcwd", null, [], {}]')},
+        {"data": b"{"},
+        {"success_callback_name": "os.getcwd"},
+        {"webhooks": "[]x"},
+        {"origin": "another"},
+    ],
+    ids=lambda altered: next(iter(altered)),
+)
+def test_an_altered_tick_is_registered_anew(
+    redis: Redis, begin: Begin, quick: None, altered: dict[str, bytes]
+) -> None:
+    begin("clock")
+    eventually(lambda: is_idle(redis) and b"tick" in entries(redis))
+    redis.hset("rq:job:tick", mapping=altered)
+    before = tick_now(redis)
+
+    eventually(lambda: has_ticked(before))
+
+    name, value = next(iter(altered.items()))
+    eventually(lambda: redis.hget("rq:job:tick", name) != value)
+
+
 @pytest.mark.parametrize("forgotten", ["everything", "the entry", "the job"])
 def test_a_tick_that_redis_has_forgotten_is_put_back(
     redis: Redis, begin: Begin, quick: None, forgotten: str
@@ -226,7 +267,7 @@ def test_an_agent_that_is_due_is_queued_and_a_worker_runs_its_session(
     if trigger == "weekly":
         sql.run("UPDATE accounts SET next_due_at = now() - interval '1 minute'")
     else:
-        sql.run("UPDATE agents SET core_token_budget = 1, last_refinement_at = now()")
+        sql.rewrite("UPDATE agents SET core_token_budget = 1, last_refinement_at = now()")
 
     begin("clock")
     eventually(lambda: redis.llen("rq:queue:refine-swept") == 1)
@@ -291,7 +332,7 @@ def test_a_clock_outlives_redis_and_ticks_when_it_is_back(begin: Begin, quick: N
             eventually(lambda: is_idle(redis) and entries(redis))
             server.kill()
             server.wait()
-            eventually(lambda: process.lines("the scheduler was held up"))
+            eventually(lambda: process.lines("scheduler loop failed"))
             server = servers.enter_context(valkey.running(Path(folder)))
             eventually(lambda: entries(redis))
             last = tick_now(redis)

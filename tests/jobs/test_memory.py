@@ -35,7 +35,9 @@ DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
 
 @pytest.fixture
 def agent(app: Flask) -> Agent:
-    made = factories.agent(name="Ada", model_id="rehearsal/ada")
+    made = factories.agent(
+        name="Ada", model_id="rehearsal/ada", account=factories.account(slug="demo")
+    )
     db.session.commit()
     return made
 

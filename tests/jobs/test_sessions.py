@@ -23,7 +23,7 @@ from tests.commands import UNUSED_PORT
 
 @pytest.fixture
 def agent(app: Flask) -> Agent:
-    owner = factories.agent(model_id="rehearsal/x")
+    owner = factories.agent(model_id="rehearsal/x", account=factories.account(slug="demo"))
     factories.ledger(owner, *[25] * 20)
     db.session.commit()
     return owner
@@ -31,7 +31,7 @@ def agent(app: Flask) -> Agent:
 
 def swept() -> dict[str, str]:
     """The outcome of a sweep for each agent, by name."""
-    return {agent.name: outcome for agent, outcome in sweep()}
+    return {each.agent.name: each.outcome for each in sweep()}
 
 
 def test_the_job_runs_its_session_once(redis: Redis, agent: Agent) -> None:
@@ -138,7 +138,7 @@ def test_the_sweep_of_one_account_leaves_the_others_alone(redis: Redis, agent: A
     other = factories.agent("a memory of another one")
     db.session.commit()
 
-    outcomes = {each.name: outcome for each, outcome in sweep(other.account)}
+    outcomes = {each.agent.name: each.outcome for each in sweep(other.account)}
 
     assert outcomes == {other.name: "queued (weekly)"}
     assert RefinementSession.live_of(agent) is None

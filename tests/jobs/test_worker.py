@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import tempfile
@@ -15,11 +16,21 @@ from pathlib import Path
 import pytest
 from flask import Flask
 from redis import Redis
+from rq.timeouts import UnixSignalDeathPenalty
 
 from refine.embedded import redis_url, valkey
 from refine.extensions import db
 from refine.jobs import worker as workers
-from refine.jobs.queue import AUTOMATIC, REQUESTED, TICK, TICKS, enqueue, live_workers, queue
+from refine.jobs.queue import (
+    AUTOMATIC,
+    REQUESTED,
+    TICK,
+    TICKS,
+    JsonJob,
+    enqueue,
+    live_workers,
+    queue,
+)
 from refine.jobs.runs import refine_later, request_access_later
 from refine.jobs.tick import run_tick
 from refine.jobs.worker import RefineWorker
@@ -41,7 +52,7 @@ from tests.scripted_model import ScriptedModel
 pytestmark = pytest.mark.slow
 
 YES = "YES, gladly."
-GAVE_UP = "the worker gave up and is replaced"
+GAVE_UP = "restarting the worker"
 
 
 @pytest.fixture
@@ -217,6 +228,86 @@ def test_a_payload_that_names_another_function_is_not_run(
 
     assert not target.exists()
     assert "not a job of Refine: os.mkdir" in worker.said
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"success_callback_name": "os.mkdir"},
+        {"failure_callback_name": "os.mkdir"},
+        {"stopped_callback_name": "os.mkdir"},
+        {"webhooks": json.dumps([{"url": "http://127.0.0.1:1/", "job_status": "finished"}])},
+        {"repeats_left": 3, "repeat_intervals": "[0]"},
+        {"retries_left": 3},
+        {"dependency_ids": '["another"]'},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_a_job_with_anything_that_refine_does_not_set_is_refused(
+    redis: Redis, agent: Agent, begin: Callable[..., Service], fields: dict[str, str]
+) -> None:
+    session = refine_later(agent, "cli")
+    redis.hset(f"rq:job:{session.id}", mapping=fields)
+
+    worker = worked_off(begin)
+
+    assert worker.code == 0
+    assert "not a job of Refine: it has callbacks" in worker.said
+    db.session.rollback()
+    db.session.refresh(session)
+    assert session.status == "queued"
+
+
+def test_no_callback_of_a_job_is_ever_called(redis: Redis, app: Flask) -> None:
+    """Whichever of RQ's ways leads to it: a job that ends, fails, is stopped or is abandoned."""
+    names = {
+        f"{end}_callback_name": f"{__name__}.{_planted.__name__}"
+        for end in ("success", "failure", "stopped")
+    }
+    tick = queue(TICKS, redis).enqueue_call(TICK)
+    redis.hset(f"rq:job:{tick.id}", mapping=names)
+
+    job = JsonJob.fetch(tick.id, connection=redis)
+    job.execute_success_callback(UnixSignalDeathPenalty, None)
+    job.execute_failure_callback(UnixSignalDeathPenalty, None, None, None)
+    job.execute_stopped_callback(UnixSignalDeathPenalty)
+
+    assert _called == []
+
+
+_called: list[object] = []
+
+
+def _planted(*arguments: object) -> None:
+    _called.append(arguments)
+
+
+@pytest.mark.parametrize("planted", [pickle.dumps(("os.mkdir", None, ("x",), {})), b"{", b"[1]"])
+def test_a_payload_that_is_no_call_is_refused_and_the_next_job_runs(
+    redis: Redis, agent: Agent, begin: Callable[..., Service], planted: bytes
+) -> None:
+    session = refine_later(agent, "cli")
+    redis.hset(f"rq:job:{session.id}", "data", planted)
+    queue(TICKS, redis).enqueue_call(TICK)
+
+    worker = worked_off(begin)
+
+    assert worker.code == 0
+    assert ClockMark.age("tick") is not None
+
+
+@pytest.mark.parametrize("field", ["timeout", "status", "created_at", "ttl", "description"])
+def test_a_job_that_cannot_be_read_is_dropped_and_the_next_one_runs(
+    redis: Redis, agent: Agent, begin: Callable[..., Service], field: str
+) -> None:
+    session = refine_later(agent, "cli")
+    redis.hset(f"rq:job:{session.id}", field, b"\xff?")
+    queue(TICKS, redis).enqueue_call(TICK)
+
+    worker = worked_off(begin)
+
+    assert (worker.code, GAVE_UP in worker.said) == (0, False)
+    assert ClockMark.age("tick") is not None
 
 
 # -- faults ---------------------------------------------------------------------------------------

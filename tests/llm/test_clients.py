@@ -7,7 +7,7 @@ import requests
 from cryptography.fernet import Fernet
 
 from refine.errors import ProviderError
-from refine.llm.clients import client_for
+from refine.llm.clients import client_for, is_rehearsed, known_models
 from refine.llm.messages import user_message
 from refine.llm.openrouter import OpenRouter, Privacy
 from refine.settings import Settings
@@ -27,14 +27,14 @@ def settings(**variables: str) -> Settings:
 def test_the_configured_provider_is_the_default() -> None:
     configured = settings(OPENROUTER_API_KEY="sk-1", OPENROUTER_BASE_URL="https://llm.example/v1")
 
-    with client_for("test/model", configured) as client:
+    with client_for("test/model", configured, is_demo=True) as client:
         assert client == OpenRouter("https://llm.example/v1", "sk-1", plain=False)
 
 
 def test_a_plain_server_gets_a_plain_client() -> None:
     configured = settings(OPENROUTER_API_KEY="sk-1", REFINE_PLAIN_OPENAI="1")
 
-    with client_for("test/model", configured) as client:
+    with client_for("test/model", configured, is_demo=False) as client:
         assert client.plain
 
 
@@ -42,18 +42,52 @@ def test_a_plain_server_gets_a_plain_client() -> None:
 def test_a_provider_needs_a_key(model_id: str) -> None:
     with (
         pytest.raises(ProviderError, match="OPENROUTER_API_KEY is missing") as fault,
-        client_for(model_id, settings()),
+        client_for(model_id, settings(REFINE_REHEARSAL="1"), is_demo=True),
     ):
         pass
 
     assert fault.value.kind == "no_key"
 
 
+def test_the_rehearsal_model_stands_in_for_the_demo_account_or_where_nothing_else_can() -> None:
+    cases = {
+        (key, switch, is_demo): is_rehearsed(
+            "rehearsal/wren",
+            settings(OPENROUTER_API_KEY=key, REFINE_REHEARSAL=switch),
+            is_demo=is_demo,
+        )
+        for key in ("", "sk-1")
+        for switch in ("0", "1")
+        for is_demo in (False, True)
+    }
+
+    assert [case for case, stands_in in cases.items() if not stands_in] == [
+        ("", "0", False),
+        ("sk-1", "0", False),
+        ("sk-1", "1", False),
+    ]
+
+
+def test_an_agent_that_cannot_be_rehearsed_is_not_asked_elsewhere() -> None:
+    configured = settings(OPENROUTER_API_KEY="sk-1")
+
+    with (
+        pytest.raises(ProviderError, match="only agents of the demo account") as fault,
+        client_for("rehearsal/wren", configured, is_demo=False),
+    ):
+        pass
+
+    assert fault.value.kind == "no_rehearsal"
+    assert known_models("rehearsal/wren", configured, is_demo=False) == frozenset()
+    assert known_models("rehearsal/wren", configured, is_demo=True) == {"rehearsal/wren"}
+
+
 @pytest.mark.parametrize("key", ["", "sk-1"])
 def test_rehearsal_models_need_no_key(key: str) -> None:
     privacy = Privacy(session_id="session", account_ref="account")
+    configured = settings(OPENROUTER_API_KEY=key)
 
-    with client_for("rehearsal/wren", settings(OPENROUTER_API_KEY=key)) as client:
+    with client_for("rehearsal/wren", configured, is_demo=True) as client:
         reply = client.generate(
             "rehearsal/wren",
             [user_message("Do you consent? YES or NO.")],
@@ -67,7 +101,7 @@ def test_rehearsal_models_need_no_key(key: str) -> None:
 
 
 def test_the_rehearsal_server_stops_afterwards() -> None:
-    with client_for("rehearsal/wren", settings()) as client:
+    with client_for("rehearsal/wren", settings(), is_demo=True) as client:
         base_url = client.base_url
 
     with pytest.raises(requests.ConnectionError):

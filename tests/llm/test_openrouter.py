@@ -34,7 +34,7 @@ FINAL = {
     403: ("forbidden", "may not use this model"),
     404: ("no_endpoint", "privacy settings"),
     409: ("refused", "refused"),
-    413: ("too_large", "larger than the provider takes"),
+    413: ("too_large", "larger than the provider accepts"),
     422: ("invalid_request", "invalid_request"),
     **dict.fromkeys((204, 301, 302, 303, 307, 308), ("refused", "refused")),
 }

@@ -305,9 +305,9 @@ class TestConversation:
             assert "tool_calls" not in with_tools(tools, user("Remember: tea")), tools
 
     def test_says_so_when_no_rule_applies(self) -> None:
-        assert "no more than that" in answered("save_memory", user("Good morning!"))["content"]
+        assert " only." in answered("save_memory", user("Good morning!"))["content"]
         weather = reply([user("What is the weather like?")])
-        assert "no more than that" in weather["content"]
+        assert " only." in weather["content"]
         assert "tool_calls" not in weather
 
 

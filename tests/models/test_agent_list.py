@@ -51,7 +51,7 @@ def test_only_kept_core_memories_are_counted(account):
     (row,) = listed(account)
 
     assert (row.memories, row.tokens, row.percent) == (2, 30, 75)
-    assert (row.memories, row.tokens) == agent.ledger.figures()
+    assert (row.memories, row.tokens) == agent.ledger.core_totals()
 
 
 def test_an_agent_without_memories_or_sessions_is_listed_too(account):

@@ -17,9 +17,9 @@ from refine.models import (
 )
 from refine.models.audit import ChainHead
 from refine.models.runs.access import AccessTerms
-from refine.models.runs.access.grant import LAPSES_AFTER
+from refine.models.runs.access.grant import REQUEST_LAPSES_AFTER
 from refine.models.runs.session import duplicates, editing
-from refine.models.runs.task import keeping
+from refine.models.runs.task import saving
 from refine.models.runs.task import scheduling as task_scheduling
 from refine.refinement import time_machine
 from tests import factories, sql
@@ -58,6 +58,7 @@ class World:
         editing.complete(self.edited, "Done.")
         self.token, _ = ApiToken.mint(account=self.account, agent=agent)
         self.token.revoke()
+        self.platform, _ = ApiToken.mint(account=self.account)
         self.secret = Invitation.issue(self.user)
         db.session.commit()
         self.invitation = db.session.scalars(select(Invitation)).one()
@@ -104,6 +105,7 @@ NEEDS_AGENT = {
     "MemoryTask.held": lambda w: MemoryTask.held(w.task.id, w.lease),
     "time_machine.preview": lambda w: time_machine.preview(w.session),
     "time_machine.undo_own_last": lambda w: time_machine.undo_own_last(w.session),
+    "ApiToken.mint": lambda w: ApiToken.mint(account=w.account, agent=w.agent),
     "AccessGrant.request": lambda w: AccessGrant.request(w.agent, w.closer, TERMS),
     "AccessGrant.settle": lambda w: w.failed_grant.settle("YES", agreed=True, generation_id=None),
     "AccessGrant.end": lambda w: w.failed_grant.end(user=None),
@@ -136,11 +138,14 @@ NEEDS_ROW = {
     "AgentMemory.set_constitutional": ("memory", lambda w: w.memory.set_constitutional(True)),
     "duplicates.remove_duplicates": ("memory", lambda w: duplicates.remove_duplicates(w.session)),
     "editing.protect": ("memory", lambda w: editing.protect(w.session, w.memory.id)),
-    "keeping.promote": ("memory", lambda w: keeping.promote(w.task, [w.memory.id])),
+    "saving.promote": ("memory", lambda w: saving.promote(w.task, [w.memory.id])),
     "Account.configure": ("account", lambda w: w.account.configure(user=w.user, paused=False)),
+    "ApiToken.mint_for": ("platform", lambda w: w.platform.mint_for(w.agent, expires_at=None)),
     "ApiToken.revoke": ("token", lambda w: w.token.revoke()),
     "Invitation.open": ("invitation", lambda w: Invitation.by_secret(w.secret)),
-    "ChainHead.locked": ("head", lambda w: ChainHead.locked(w.agent.chain)),
+    "Invitation.open, user": ("user", lambda w: Invitation.by_secret(w.secret)),
+    "Invitation.issue": ("user", lambda w: Invitation.issue(w.user)),
+    "ChainHead.locked": ("head", lambda w: ChainHead.locked(w.agent.chain_owner)),
     # a preview changes nothing, but locks as an undo does
     "time_machine.preview, session": ("edited", lambda w: time_machine.preview(w.edited)),
     "time_machine.preview, memories": ("protected", lambda w: time_machine.preview(w.edited)),
@@ -152,7 +157,7 @@ NEEDS_ROW = {
 
 
 def two_overdue():
-    long_ago = clock.now() - 2 * LAPSES_AFTER
+    long_ago = clock.now() - 2 * REQUEST_LAPSES_AFTER
     times = {"granted_at": long_ago, "expires_at": long_ago}
     return [
         factories.grant(factories.agent(), created_at=long_ago),

@@ -81,6 +81,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--fresh", action="store_true", help="forget every run before")
     parser.add_argument("--retry", action="store_true", help="try survivors again, with new tests")
+    parser.add_argument("--seconds", type=float, default=45.0, help="for one mutant's tests")
     parser.add_argument("--tests", default="tests", help="the tests to use")
     parser.add_argument("--shard", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -109,7 +110,7 @@ def _run_shard(options: argparse.Namespace) -> int:
     reach, seconds = _reach(), _seconds()
     plan = [(mutant, _tests_of(mutant, reach, seconds)) for mutant in chosen]
     number, count = map(int, options.shard.split("/"))
-    runner = MutantRunner(plan[number::count], RESULTS, options.shard)
+    runner = MutantRunner(plan[number::count], RESULTS, options.shard, seconds_each=options.seconds)
     # a fork leaves its parent's connections open, which is no fault of a test
     arguments = ["-q", "--no-cov"]
     arguments += [*("-p", "no:cacheprovider", "-p", "no:unraisableexception")]

@@ -15,23 +15,27 @@ import pytest
 from refine.extensions import db
 from tests.mutation.mutants import Mutant
 
-# Tests of one mutant take no longer than this; what was not killed by then survived.
-BUDGET_SECONDS = 45.0
-# A fork that does not end by then hangs, which a test would notice.
-HANGS_AFTER_SECONDS = 90.0
+# A fork that takes this much longer than its tests may hangs, which a test would notice.
+HANGS_AFTER_SECONDS = 60.0
 
-_KILLED, _SURVIVED, _FAULTY = 1, 0, 3
+_KILLED, _SURVIVED, _FAULTY, _OUT_OF_TIME = 1, 0, 3, 4
 
 
 class MutantRunner:
     """A pytest plugin: instead of running the tests, it runs them against each mutant."""
 
     def __init__(
-        self, mutants: Sequence[tuple[Mutant, list[str]]], results: Path, shard: str
+        self,
+        mutants: Sequence[tuple[Mutant, list[str]]],
+        results: Path,
+        shard: str,
+        *,
+        seconds_each: float,
     ) -> None:
         self._mutants = mutants
         self._results = results
         self._shard = shard
+        self._seconds_each = seconds_each
         self._has_failed = False
 
     @pytest.hookimpl(tryfirst=True)
@@ -63,13 +67,13 @@ class MutantRunner:
             return "not reached"
         if (pid := os.fork()) == 0:
             os._exit(self._run_fork(mutant, items))
-        return _outcome(pid)
+        return self._outcome(pid)
 
     def _check_control(self, items: list[pytest.Item]) -> None:
         """Without a fault the tests must pass in a fork, or every mutant would look killed."""
         if (pid := os.fork()) == 0:
             os._exit(self._run_fork(None, items))
-        if (outcome := _outcome(pid)) != "survived":
+        if (outcome := self._outcome(pid)) not in ("survived", "out of time"):
             pytest.exit(f"tests fail in a fork without a mutant ({outcome})", returncode=2)
 
     def _run_fork(self, mutant: Mutant | None, items: list[pytest.Item]) -> int:
@@ -82,16 +86,28 @@ class MutantRunner:
             if mutant is not None and not _apply(mutant):
                 return _FAULTY
             self._has_failed = False
-            deadline = time.monotonic() + BUDGET_SECONDS
+            deadline = time.monotonic() + self._seconds_each
             for item, following in zip(items, [*items[1:], None], strict=True):
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following or item)
                 if self._has_failed:
                     return _KILLED
-                if time.monotonic() > deadline:
-                    break
+                if following is not None and time.monotonic() > deadline:
+                    return _OUT_OF_TIME
         except BaseException:
             return _KILLED
         return _SURVIVED
+
+    def _outcome(self, pid: int) -> str:
+        deadline = time.monotonic() + self._seconds_each + HANGS_AFTER_SECONDS
+        while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
+            if time.monotonic() > deadline:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                return "killed"
+            time.sleep(0.005)
+        code = os.waitstatus_to_exitcode(ended[1])
+        known = {_SURVIVED: "survived", _OUT_OF_TIME: "out of time", _FAULTY: "not applied"}
+        return known.get(code, "killed")
 
 
 def _apply(mutant: Mutant) -> bool:
@@ -112,15 +128,3 @@ def _is_same(function: FunctionType, code: object) -> bool:
         getattr(present, name) == getattr(code, name)
         for name in ("co_filename", "co_qualname", "co_firstlineno")
     )
-
-
-def _outcome(pid: int) -> str:
-    deadline = time.monotonic() + HANGS_AFTER_SECONDS
-    while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
-        if time.monotonic() > deadline:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            return "killed"
-        time.sleep(0.005)
-    code = os.waitstatus_to_exitcode(ended[1])
-    return {_SURVIVED: "survived", _FAULTY: "not applied"}.get(code, "killed")

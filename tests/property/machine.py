@@ -292,10 +292,10 @@ class Life(RuleBasedStateMachine):
         """Undo, which says before what it says afterwards, and counts right."""
         session = db.session.get_one(RefinementSession, self.session_ids[number])
         seen = time_machine.preview(session, and_after=and_after)
-        found = self.agent.ledger.figures()
+        found = self.agent.ledger.core_totals()
         done = self.undo(number, and_after=and_after)
         db.session.commit()
-        left = self.agent.ledger.figures()
+        left = self.agent.ledger.core_totals()
         effect = done.effect
         assert (seen.effect, seen.sessions) == (effect, done.sessions)
         assert (effect.memories_before, effect.mass_before) == found

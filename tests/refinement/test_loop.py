@@ -15,6 +15,7 @@ from rq.timeouts import JobTimeoutException
 from sqlalchemy import text
 
 from refine import clock
+from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import RefinementSession, User
 from refine.models.integrity import verify_all
@@ -22,7 +23,7 @@ from refine.models.runs.session.entry import SessionEntry
 from refine.refinement.loop import Event, refine
 from refine.running import heartbeat
 from refine.tools.refinement import DEFINITION
-from tests import factories
+from tests import factories, sql
 from tests.refinement.conftest import World
 
 CONSENTED_ENDS = ("completed", "rolled_back", "incomplete")
@@ -234,8 +235,8 @@ ENDINGS = [
     Ending(calls_the_tool_at_once, "declined", "the agent declined"),
     Ending(says_yes_and_calls_the_tool, "declined", "the agent declined"),
     Ending(says_what_no_database_holds, "declined", "the agent declined"),
-    Ending(has_no_memories, "skipped", "no core memory that a session may change"),
-    Ending(has_locked_memories_alone, "skipped", "no core memory that a session may change"),
+    Ending(has_no_memories, "skipped", "no core memory can be changed by a session"),
+    Ending(has_locked_memories_alone, "skipped", "no core memory can be changed by a session"),
     Ending(
         has_a_threshold_that_leaves_no_room,
         "skipped",
@@ -262,7 +263,7 @@ ENDINGS = [
     Ending(
         is_answered_by_another_model,
         "failed",
-        "another model than the agent's own answered",
+        "a different model answered",
         "other_model",
     ),
     Ending(waits_too_long_for_consent, "failed", "the limit of 1 seconds was reached", "timeout"),
@@ -290,7 +291,7 @@ def test_every_ending_is_recorded_with_its_reason_and_measured_figures(
     session = world.refine()
 
     ends = [record for record in world.records(session) if record.action in ACTIONS.values()]
-    count, mass = world.agent.ledger.figures()
+    count, mass = world.agent.ledger.core_totals()
     has_consented = ending.status in CONSENTED_ENDS
     assert (session.status, session.end_reason) == (ending.status, ending.reason)
     assert session.error_kind == ending.error_kind
@@ -561,6 +562,30 @@ def test_the_agents_own_model_is_asked_under_the_terms_of_its_account(world: Wor
     assert "models" not in asked
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "refinement_sessions SET model_id = 'evil/reader' "
+        "WHERE lease_token IS NOT NULL AND model_id <> 'evil/reader'",
+        "accounts SET zero_data_retention = false WHERE zero_data_retention",
+    ],
+    ids=["model", "terms"],
+)
+def test_the_ledger_goes_nowhere_once_the_model_or_the_terms_were_changed_in_the_database(
+    world: World, change: str
+) -> None:
+    completes_without_change(world)
+    session = world.queue()
+
+    with (
+        sql.just_before("FROM refinement_sessions", f"UPDATE {change}"),
+        pytest.raises(RowAltered, match="was changed outside the application"),
+    ):
+        world.refine(session)
+
+    assert world.model.requests == []
+
+
 def test_no_transaction_is_open_while_the_model_is_asked(world: World) -> None:
     open_transactions: list[int] = []
 
@@ -806,7 +831,7 @@ def test_a_fault_of_ours_ends_the_session_and_is_raised_again(
 
     db.session.refresh(session)
     assert (session.status, session.error_kind) == (status, "internal")
-    assert session.end_reason == "a fault in Refine (LookupError)"
+    assert session.end_reason == "internal error (LookupError)"
 
 
 def test_a_job_timeout_during_a_statement_ends_the_session_properly(world: World) -> None:

@@ -13,14 +13,14 @@ from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
 from refine import clock
-from refine.errors import RefineError, Refused, SealingError
+from refine.errors import RefineError, Refused, RowAltered, SealingError
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, MemoryTask, RefinementSession
 from refine.models.integrity import verify_agent, verify_all
 from refine.models.ledger.image import Image
 from refine.models.runs.session import breaker, editing
 from refine.models.runs.session.duplicates import remove_duplicates
-from refine.models.runs.task import keeping
+from refine.models.runs.task import saving
 from refine.refinement import time_machine
 from refine.refinement.time_machine import Undo, UndoConflict
 from tests import factories, sql
@@ -272,7 +272,7 @@ def test_an_undo_restores_every_row_exactly(agent: Agent, subtests: pytest.Subte
     before = rows(agent)
     for work in WORKS:
         session = refined(agent, work)
-        found = agent.ledger.figures()
+        found = agent.ledger.core_totals()
         seen_before = set(rows(agent))
 
         effect = undo(session).effect
@@ -287,7 +287,7 @@ def test_an_undo_restores_every_row_exactly(agent: Agent, subtests: pytest.Subte
                 ("journal", None)
             }
             assert (effect.memories_before, effect.mass_before) == found
-            assert (effect.memories_after, effect.mass_after) == agent.ledger.figures()
+            assert (effect.memories_after, effect.mass_after) == agent.ledger.core_totals()
     assert problems() == []
 
 
@@ -440,7 +440,7 @@ def test_an_undone_session_tells_when_and_by_whom(agent: Agent) -> None:
     }
     for name, options in by.items():
         session = refined(agent, deletes)
-        figures = session.figures()
+        figures = session.summary_line()
 
         undo(session, at=NOW, **options)
 
@@ -449,7 +449,7 @@ def test_an_undone_session_tells_when_and_by_whom(agent: Agent) -> None:
         assert session.undone_through == options.get("through", "dashboard")
         assert last_record(agent).user_id == session.undone_by_id != someone.id
         # the outcome stays as it was
-        assert (session.status, session.figures()) == ("completed", figures)
+        assert (session.status, session.summary_line()) == ("completed", figures)
         assert (session.removed_tokens, session.mutation_count) == (25, 1)
 
 
@@ -676,22 +676,18 @@ def test_an_unrecorded_change_of_any_field_of_the_state_is_a_conflict(
         db.session.rollback()
 
 
-def test_a_change_by_sql_is_a_conflict(agent: Agent) -> None:
+@pytest.mark.parametrize("change", ["tags = '{voice}'", "content = content || 'x'"])
+def test_a_session_whose_memory_was_altered_by_sql_cannot_be_undone(
+    agent: Agent, change: str
+) -> None:
     session = refined(agent, updates)
     id_ = changeable(agent)[0]
-    sql.tamper(f"UPDATE agent_memories SET tags = '{{voice}}' WHERE id = {id_}")
+    sql.tamper(f"UPDATE agent_memories SET {change} WHERE id = {id_}")
 
     for and_after in (False, True):
-        assert conflict(session, and_after=and_after).unexplained == {id_}
-
-
-def test_content_altered_by_sql_cannot_be_undone(agent: Agent) -> None:
-    session = refined(agent, updates)
-    sql.tamper(
-        f"UPDATE agent_memories SET content = content || 'x' WHERE id = {changeable(agent)[0]}"
-    )
-
-    assert "cannot be opened: it was altered" in refused(session)
+        error = refusal(session, and_after=and_after)
+        assert isinstance(error, RowAltered)
+        assert f"memory {id_} was changed outside the application" in str(error)
 
 
 def test_sessions_of_an_erased_agent_cannot_be_undone(agent: Agent) -> None:
@@ -790,7 +786,7 @@ def test_and_after_keeps_a_promotion_and_undoes_what_was_done_before_it(agent: A
     entry.set_constitutional(False)
     task = MemoryTask.reflect(agent, "cli")
     task.claim()
-    keeping.promote(task, [entry.id])
+    saving.promote(task, [entry.id])
     record = factories.records(agent)[-1]
 
     undone = undo(session, and_after=True)
@@ -1162,15 +1158,17 @@ def test_an_agent_may_not_undo_an_earlier_session(agent: Agent) -> None:
     refined(agent, lambda session, ids: editing.delete(session, ids[5]))
     before = sql.snapshot()
 
-    with pytest.raises(Refused, match="its last session only; an admin can"):
+    with pytest.raises(Refused, match="only its last session with changes; an admin can"):
         time_machine.undo_own_last(earlier)
     db.session.commit()
 
     assert sql.snapshot() == before
 
 
-@pytest.mark.parametrize("status", ["declined", "skipped", "failed"])
-def test_an_agent_may_undo_the_session_before_one_without_edits(agent: Agent, status: Any) -> None:
+@pytest.mark.parametrize("status", ["completed", "declined", "skipped", "failed"])
+def test_an_agent_may_undo_the_session_before_one_without_changes(
+    agent: Agent, status: Any
+) -> None:
     session = refined(agent, deletes)
     begun(agent).finish(status, "a test")
 

@@ -8,7 +8,7 @@ from flask import Flask
 
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, MemoryTask
-from refine.remembering.worker import run_task
+from refine.remembering.task_worker import run_task
 from refine.settings import Settings
 from tests import factories
 from tests.scripted_model import ScriptedModel

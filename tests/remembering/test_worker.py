@@ -14,8 +14,8 @@ from refine.extensions import db
 from refine.models import AgentMemory, MemoryTask, SessionEntry
 from refine.models.integrity import verify_agent
 from refine.models.runs.run import LOST_AFTER
-from refine.remembering.worker import run_task
-from refine.running import worker as holding
+from refine.remembering.task_worker import run_task
+from refine.running import run_worker
 from tests import factories, sql
 from tests.remembering.conftest import World
 
@@ -305,7 +305,7 @@ def test_turns_have_a_limit(world: World) -> None:
 
 
 def test_tool_calls_have_a_limit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holding, "MAX_TOOL_CALLS", 1)
+    monkeypatch.setattr(run_worker, "MAX_TOOL_CALLS", 1)
     world.calls({"content": "one"}, {"content": "two"})
 
     task = world.extract("I like tea")
@@ -386,7 +386,7 @@ def test_a_fault_of_ours_puts_it_off_and_is_raised(world: World) -> None:
 
     db.session.expire_all()
     assert (task.status, task.error_kind) == ("queued", "internal")
-    assert task.end_reason == "a fault in Refine (ProgrammingError)"
+    assert task.end_reason == "internal error (ProgrammingError)"
 
 
 # -- lease ----------------------------------------------------------------------------------------
@@ -436,7 +436,7 @@ def test_looking_for_a_reason_to_stop_leaves_no_transaction_open(
 
         return is_cancelled
 
-    monkeypatch.setattr(holding, "_once_a_second", every_time)
+    monkeypatch.setattr(run_worker, "_once_a_second", every_time)
     world.model.say(ENDS)
 
     world.extract("I like tea")
@@ -541,7 +541,7 @@ def test_calls_that_cannot_be_carried_out_are_answered_and_change_nothing(world:
 
 
 def test_the_rehearsal_model_promotes_the_longest_entry(world: World) -> None:
-    world.agent.model_id = "rehearsal/ada"
+    world.agent.model_id, world.agent.account.slug = "rehearsal/ada", "demo"
     factories.entry(world.agent, "the longest of all the entries that there are")
 
     task = world.reflect()
@@ -551,7 +551,7 @@ def test_the_rehearsal_model_promotes_the_longest_entry(world: World) -> None:
 
 
 def test_the_rehearsal_model_saves_requested_memories(world: World) -> None:
-    world.agent.model_id = "rehearsal/ada"
+    world.agent.model_id, world.agent.account.slug = "rehearsal/ada", "demo"
 
     task = world.extract("Remember: tea, not coffee.", "How are you?", "remember the milk")
 

@@ -1,5 +1,7 @@
 """YES as the first word consents, whatever its case or decoration; nothing else does."""
 
+import re
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,13 +16,26 @@ spellings = st.tuples(*(st.sampled_from([c, c.upper()]) for c in "yes")).map("".
 CONSENTS = cases(
     "YES|yes|Yes|yEs|YES.|Yes, please.|Yes — go on|yes\nNO|  \n\nYES|**Yes**,|**YES**|__Yes__|"
     "*yes*: gladly|# YES|> Yes|- yes|`YES`|\"Yes\"|“Yes”|‘yes’|'YES'|(yes)|[YES]|«Yes»|✅ YES|"
-    "¡yes!|...yes|YES/NO|\ufeffYes"
+    "¡yes!|...yes|\ufeffYes|Yes, no doubt|Yes, or not at all|YES/NO: YES|Yes or no? **Yes**|"
+    '[YES]: yes|YES? YES.|"Yes?" Yes.|"YES to let them read?" YES|\'YES\': yes|YES vs. NO: YES|'
+    "YES_NO: yes|YES (see below)|Yes [1]|☑ YES|YES ✅|Yes — no objections"
 )
 DECLINES = cases(
     "| |\n|...|✅|👍|NO|No, yes|no\nYES|I say yes|Well, yes|The answer is YES|Answer: YES|1. YES|"
     "1 YES|Yesterday|YESTERDAY I would have|yess|eyes|yes2|Yes-no|YES-ish|Yes'nt|yes’nt|Y|Y.E.S.|"
     "y e s|Y-E-S|yeah|yep|ok|sure|true|oui|Ja|да|ＹＥＳ|уes|yeſ|<b>yes</b>|"
-    "<think>YES</think>|not yes"
+    "<think>YES</think>|not yes|YES/NO|yes or no|Yes or no? NO.|**YES** or **NO**: NO|_yes_/_no_|"
+    "[YES]: I refuse|(yes): no|[YES] : [NO]|Yes and no|**[YES]**: I refuse|# [YES]: I refuse|"
+    "> [YES]: I refuse|\"YES\": I refuse|'YES': no|`YES`: no|“YES”: I refuse|«YES»: no|<YES>: no|"
+    '# YES or NO?\nNO|> YES or NO?\n\nNO|"YES or NO?" NO|**YES or NO:** **NO**|YES/N: N|'
+    "YES & NO|YES\\NO: NO|YES–NO: NO|YES_NO: NO|YES vs. NO: NO|YES versus NO? NO|Yes?|YES? NO.|"
+    '**YES**? I refuse|"YES to let them read?" NO|“Yes, may they?” I refuse|'
+    "[ ] YES [x] NO|- [ ] YES\n- [x] NO|( ) YES (x) NO|☐ YES ☑ NO|YES [ ] NO [x]|YES: ☐ NO: ☑|"
+    "YES, NO: NO.|YES NO\nNO|YES NO\n\nNO|YES, NO. NO|Yes. No? No.|**YES** NO:\n**NO**|YES NO|"
+    "YES: 0% NO: 100%|YES: 0\nNO: 10|YES = 0.1|YES 5% NO 95%|YES (0 %)|"
+    "\"YES\" would be wrong. NO.|'Yes' is what you hope for; NO.|“Yes” cannot be my answer|"
+    "~~YES~~ NO|~~**YES**~~|❌ YES|🚫 YES|YES ❌ NO ✅|YES 👎|≠ YES|¬YES|<!-- YES --> NO|<yes/>|"
+    "YES\u20e0|YES\u0336|Y\u0336E\u0336S\u0336|YE\u0301S|Y\u200bES|ΥES|YЕS|YEЅ|𝐘𝐄𝐒|ⓎⒺⓈ|🇾🇪🇸|ʸᵉˢ|SƎY"
 )
 
 
@@ -32,7 +47,24 @@ def test_anything_else_declines() -> None:
     assert [reply for reply in [None, *DECLINES] if consents(reply)] == []
 
 
-@given(decorations, spellings, decorations, st.text())
+def means_something(text: str) -> bool:
+    """Whether more than decoration stands there: an empty box, or what follows a choice."""
+    return bool(re.search(r"^[\W_]*[:?/\\|&☐□▢○◯⬜❌✗✘✖🚫⛔👎]|\[\s*\]|\(\s*\)", text))
+
+
+plain = decorations.filter(lambda text: not means_something(text))
+rest = st.text().filter(lambda text: not means_something(text))
+
+
+def test_long_decoration_holds_no_answer_and_takes_no_time() -> None:
+    assert consents(" " * 100_000 + "*" * 1_000 + "YES")
+    for decoration in ("*", "(", "( ", '"', "[ ]", "yes or no "):
+        assert not consents(decoration * 100_000 + "YES")
+    assert not consents("*" * 1_997 + "YESTERDAY")
+    assert not consents("*" * 1_998 + "YESTERDAY")
+
+
+@given(plain, spellings, plain, rest)
 def test_case_and_decoration_do_not_matter(before: str, yes: str, after: str, rest: str) -> None:
     assert consents(f"{before}{yes} {after} {rest}")
 

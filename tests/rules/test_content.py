@@ -1,5 +1,6 @@
 """Which text can be stored."""
 
+import unicodedata
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from refine.rules.content import (
     prompt_text,
     sanitized,
     storable,
+    visible_name,
 )
 from tests.rules.refusing import not_refused
 
@@ -87,6 +89,22 @@ def test_a_name_is_one_line_without_control_characters() -> None:
     assert not_refused(name, names, "name must be one line") == []
     assert memory_content(f"Wren{overrides}admin") == f"Wren{overrides}admin"
     assert not_refused(name, ["x" * 201], "name has 201 characters; at most 200") == []
+
+
+def test_a_visible_name_has_no_character_that_nobody_sees() -> None:
+    def visible(text: object) -> str:
+        return visible_name(text, field="name")
+
+    for allowed in ("Wren & Søn 🦉", "שלום", "Zoë", "नमस्ते", "I ❤\ufe0f tea"):
+        assert visible(f" {allowed} ") == allowed
+    invisible = [chr(code) for code in range(0x110000) if unicodedata.category(chr(code)) == "Cf"]
+    blank = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\U000e0100\U000e01ef"
+    assert len(invisible) > 100
+    names = [f"Wren{mark}admin" for mark in [*invisible, *blank]]
+    refused = not_refused(visible, names, "name must")
+    assert refused == []
+    assert not_refused(visible, ["Wren\u200badmin"], "name must not contain invisible") == []
+    assert not_refused(visible, ["Wren\nadmin"], "name must be one line") == []
 
 
 def test_tags_come_once_and_in_a_fixed_order() -> None:

@@ -9,17 +9,20 @@ from refine.rules.pacing import LONGEST_COOLDOWN, cooldown, retry_pause
 
 
 def test_cooldown_doubles_with_each_fruitless_session_up_to_a_week() -> None:
-    for hours, fruitless_sessions, expected_hours in (
+    for hours, sessions_without_effect, expected_hours in (
         *((24, 0, 24), (24, 1, 48), (24, 2, 96), (24, 3, 168), (24, 4, 168), (24, 10_000, 168)),
         *((1, 0, 1), (1, 1, 2), (1, 7, 128), (1, 8, 168), (6, 4, 96), (168, 0, 168), (168, 3, 168)),
     ):
         expected = timedelta(hours=expected_hours)
-        assert cooldown(hours, fruitless_sessions) == expected, (hours, fruitless_sessions)
+        assert cooldown(hours, sessions_without_effect) == expected, (
+            hours,
+            sessions_without_effect,
+        )
 
 
 @given(st.integers(1, 168), st.integers(0, 100))
-def test_cooldown_never_gets_shorter(hours: int, fruitless_sessions: int) -> None:
-    before, after = (cooldown(hours, fruitless_sessions + more) for more in (0, 1))
+def test_cooldown_never_gets_shorter(hours: int, sessions_without_effect: int) -> None:
+    before, after = (cooldown(hours, sessions_without_effect + more) for more in (0, 1))
 
     assert timedelta(hours=hours) <= before <= after <= LONGEST_COOLDOWN
     assert after in (2 * before, LONGEST_COOLDOWN)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
+from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import AgentMemory, RefinementSession
 from refine.tools import RefinementTool
@@ -178,7 +179,7 @@ def test_an_unknown_parameter_is_refused_with_the_allowed_ones(tool, ids, subtes
             with subtests.test(action=action, unknown=unknown):
                 value = "x" if unknown == of_another else None
                 error = refused(tool, **{"action": action, **taken, unknown: value})
-                assert error == f"unknown parameter for {action}; it takes: {allowed}"
+                assert error == f"unknown parameter; {action} takes: {allowed}"
 
 
 def test_a_known_parameter_of_another_action_may_be_null(tool, ids):
@@ -622,3 +623,29 @@ def test_the_call_that_trips_is_not_committed_when_the_rollback_fails(tool, ids,
     db.session.commit()
 
     assert sql.snapshot() == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "refinement_sessions SET removable_tokens = 500",
+        "refinement_sessions SET threshold = 0.1",
+        # as it was before the first edit
+        "refinement_sessions SET mutation_count = 0, removed_tokens = 0, row_digest = '{digest}', "
+        'stats = \'{{"consolidated": 0, "updated": 0, "deleted": 0, "protected": 0}}\'',
+        "session_entries SET counting_tokens = ceiling_tokens",
+    ],
+    ids=["allowance", "threshold", "older version", "entries"],
+)
+def test_a_live_session_that_was_changed_in_the_database_edits_nothing_more(
+    agent, ids, change
+) -> None:
+    session = factories.session(agent)
+    id_, digest, tool = session.id, session.row_digest, RefinementTool(session)
+    assert tool.execute(action="delete", id=ids[0])["type"] == "deleted"
+    sql.run("UPDATE " + change.format(digest=digest))
+
+    with pytest.raises(RowAltered, match=f"RefinementSession {id_} was changed outside"):
+        tool.execute(action="delete", id=ids[1])
+
+    assert not memory(ids[1]).discarded_at

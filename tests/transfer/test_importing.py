@@ -10,7 +10,7 @@ from flask import Flask
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from refine.errors import InvalidValue
+from refine.errors import InvalidValue, Refused
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, RefinementSession
 from refine.models.integrity import verify_agent
@@ -123,12 +123,11 @@ class TestImportedMemory:
 class TestBatchRecord:
     def test_lists_the_added_memories_and_counts_the_others(self, owner: Agent) -> None:
         user = factories.user(account=owner.account)
-        add(owner, row("a", source_id="1"))
 
-        add(owner, row("a", source_id="1"), row("b"), row("c"), user=user)
+        add(owner, row("b"), row("b"), row("c"), user=user)
 
-        _, record, _ = factories.records(owner)
-        _, b, c, _ = all_of(owner)
+        record, _ = factories.records(owner)
+        b, c, _ = all_of(owner)
         assert record.action == "memory_imported"
         assert (record.auditable_type, record.auditable_id) == ("Agent", str(owner.id))
         assert record.user_id == user.id
@@ -136,7 +135,7 @@ class TestBatchRecord:
         facts = {name: record.data[name] for name in ("source", "batch", "added", "already_here")}
         assert facts == {"source": "mem0", "batch": 1, "added": 2, "already_here": 1}
         assert record.data["by"] == "user"
-        assert record.data["mass_after"] == 3
+        assert record.data["mass_after"] == 2
         assert effect_tokens(record) == 2
 
     def test_is_written_per_500_memories(self, owner: Agent) -> None:
@@ -163,17 +162,31 @@ class TestBatchRecord:
         assert len(factories.records(owner)) == 1
         assert (report.added.total(), report.already_present, report.batches) == (0, 1, 0)
 
-    def test_is_written_for_a_user_even_if_nothing_is_new(self, owner: Agent) -> None:
+
+class TestAUserOfTheDashboard:
+    def test_fills_only_an_agent_without_memories(self, owner: Agent) -> None:
         user = factories.user(account=owner.account)
         add(owner, row())
 
-        report = add(owner, row(), user=user)
+        with pytest.raises(Refused, match="already has memories"):
+            add(owner, row(), user=user)
 
-        _, record = factories.records(owner)
-        assert (report.added.total(), report.already_present, report.batches) == (0, 1, 1)
-        assert (record.user_id, record.data["memories"]) == (user.id, [])
-        assert record.data["already_here"] == 1
-        assert verify_agent(owner).problem is None
+    def test_is_refused_as_soon_as_the_agent_keeps_a_memory_of_its_own(self, owner: Agent) -> None:
+        user = factories.user(account=owner.account)
+
+        def saves_meanwhile() -> None:
+            owner.ledger.remember("my own", "core")
+            db.session.commit()
+
+        with pytest.raises(Refused, match="already has memories"):
+            add(
+                owner,
+                *(row(f"memory {number}") for number in range(600)),
+                user=user,
+                progress=saves_meanwhile,
+            )
+
+        assert [record.data.get("added") for record in factories.records(owner)] == [500, None]
 
 
 class TestJournalNote:
@@ -219,7 +232,7 @@ class TestCheck:
         assert report.headline("can be read") == (
             "5 memories can be read: 4 core, 1 journal; 2,505 tokens"
         )
-        assert list(report.figures()) == [
+        assert list(report.rows()) == [
             ("split", "1 too long for one memory, stored as linked parts"),
             ("left out", "1 blank"),
             ("bad rows", "1"),
@@ -279,8 +292,8 @@ class TestRepeatedImport:
 
         assert report.added.total() == 1
         assert (report.already_present, report.conflicting) == (2, 1)
-        said = dict(report.figures())["already here"]
-        assert said == "2, 1 of them with a different text, kept as it is here"
+        said = dict(report.rows())["already here"]
+        assert said == "2, 1 of them with a different text, not stored"
 
     def test_adds_no_exact_duplicate_from_another_source(self, owner: Agent) -> None:
         factories.memory(owner, "Said before")

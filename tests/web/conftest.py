@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from html import unescape
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -74,6 +75,9 @@ class Browser(FlaskClient):
         """A new session of the browser comes with a new token."""
         self.csrf_token = None
 
+
+# what records say of where these browsers are
+HERE = {"from": {"address": "127.0.0.1", "browser": f"Werkzeug/{version('werkzeug')}"}}
 
 SignedIn = Callable[[User], Browser]
 
@@ -151,15 +155,20 @@ class World:
 
 @pytest.fixture
 def world(admin: User) -> World:
+    return world_of(admin)
+
+
+def world_of(admin: User) -> World:
+    """Give the account of this admin one of everything."""
     account = admin.account
-    agent = factories.agent(account=account, name="Ada", model_id="rehearsal/ada")
+    agent = factories.agent(account=account, name="Ada", model_id="test/ada")
     memories = factories.ledger(agent, *[25] * 8)
     discarded = factories.memory(agent)
     discarded.discard(user=admin)
     ended = ended_session(agent, memories.pop())
-    other = factories.agent(*["one", "two"], account=account, model_id="rehearsal/other")
+    other = factories.agent(*["one", "two"], account=account, model_id="test/other")
     live = RefinementSession.queue(other, "manual", user=admin)
-    token, _ = ApiToken.mint(account=account, user=admin)
+    token, _ = ApiToken.mint(account=account)
     invited = User.invite(account, "invited@example.org", role="viewer", by=admin)
     site_admin = person(site_admin=True)
     made = World(
@@ -191,9 +200,14 @@ def signed_in_browser(app: Flask, who: User) -> Browser:
     begun = SignIn.begin(who)
     who.record("user_signed_in", by=who)
     db.session.commit()
+    return browser_with(app, begun.secret)
+
+
+def browser_with(app: Flask, secret: str) -> Browser:
+    """A browser with the cookie of the sign-in that has this secret."""
     browser = browser_of(app)
     with browser.session_transaction() as cookie:
-        cookie.update({"_user_id": begun.get_id(), "_fresh": True, "csrf_token": "of a test"})
+        cookie.update({"_user_id": secret, "_fresh": True, "csrf_token": "of a test"})
     assert app.secret_key is not None
     browser.csrf_token = URLSafeTimedSerializer(app.secret_key, "wtf-csrf-token").dumps("of a test")
     return browser

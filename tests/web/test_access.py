@@ -14,7 +14,7 @@ from refine.extensions import db
 from refine.jobs.runs import ask_for_access
 from refine.models import AccessGrant, Agent, User
 from tests import factories, sql
-from tests.web.conftest import Browser, SignedIn, ended_session, person, records, words_of
+from tests.web.conftest import HERE, Browser, SignedIn, ended_session, person, records, words_of
 
 PURPOSE = "to see why it declined"
 WISH = {"reason": "failed_session", "purpose": PURPOSE, "duration_minutes": "30"}
@@ -28,7 +28,7 @@ def agent(admin: User) -> Agent:
         "beans by the fence",
         account=admin.account,
         name="Ada",
-        model_id="rehearsal/ada",
+        model_id="test/ada",
         system_prompt="You are Ada, a gardener.",
     )
     db.session.commit()
@@ -48,7 +48,7 @@ def grants() -> list[AccessGrant]:
 
 
 def past_its_end() -> None:
-    sql.run("UPDATE access_grants SET expires_at = clock_timestamp()")
+    sql.rewrite("UPDATE access_grants SET expires_at = clock_timestamp()")
 
 
 # -- asking ---------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def test_a_second_request_is_refused_with_a_link_to_the_first(
 def test_the_form_says_that_a_model_change_bars_access(
     dashboard: Browser, agent: Agent, admin: User
 ) -> None:
-    agent.configure(user=admin, model_id="rehearsal/other")
+    agent.configure(user=admin, model_id="test/other")
     db.session.commit()
 
     page = dashboard.get(f"/access/new?agent={agent.id}")
@@ -162,7 +162,7 @@ def test_the_form_says_that_a_model_change_bars_access(
 
     assert (page.status_code, answer.status_code) == (200, 409)
     for said in (page.text, answer.text):
-        assert "The model or a prompt of Ada was changed" in words_of(said)
+        assert "The name, the model or a prompt of Ada was changed" in words_of(said)
     assert grants() == []
 
 
@@ -294,19 +294,43 @@ def test_the_history_names_each_step_and_its_actor(
     assert places == sorted(places)
 
 
+def test_the_history_shows_the_last_records_of_a_long_access(
+    dashboard: Browser, grant: AccessGrant
+) -> None:
+    for _ in range(200):
+        grant.record("viewed", what="memories", ids=[1])
+    grant.end(user=None)
+    db.session.commit()
+    dashboard.submit(f"/access/{grant.id}/note", {"note": "Nothing was wrong."})
+
+    page = dashboard.get(f"/access/{grant.id}").text
+
+    assert "revoked by the agent" in words_of(page)
+    assert "closing note written" in words_of(page)
+
+
+def test_a_second_closing_note_is_refused(dashboard: Browser, grant: AccessGrant) -> None:
+    grant.end(user=grant.user)
+    db.session.commit()
+    path = f"/access/{grant.id}/note"
+    dashboard.submit(path, {"note": "Nothing was wrong."})
+
+    second = dashboard.submit(path, {"note": "More."})
+
+    assert second.status_code == 409
+    assert "already written" in words_of(second.text)
+
+
 @pytest.mark.parametrize(
-    ("end", "said"),
+    ("end", "said", "may_ask_again"),
     [
-        (
-            lambda grant: grant.fail("the model's server did not answer", "timeout"),
-            "no valid",
-        ),
-        (lambda grant: grant.lapse(), "within 24 hours"),
-        (lambda grant: grant.settle("NO", agreed=False, generation_id=None), "did not consent"),
+        (lambda it: it.fail("the model's server did not answer", "timeout"), "no valid", True),
+        (lambda it: it.lapse(), "within 24 hours", True),
+        (lambda it: it.settle("NO", agreed=False, generation_id=None), "did not consent", False),
     ],
 )
 def test_a_request_without_grant_says_why_and_stops_polling(
-    dashboard: Browser, agent: Agent, admin: User, end: Any, said: str
+    dashboard: Browser, agent: Agent, admin: User, end: Any, said: str, may_ask_again: bool
 ) -> None:
     grant = factories.grant(agent, user_id=admin.id)
     grant.claim()
@@ -319,7 +343,33 @@ def test_a_request_without_grant_says_why_and_stops_polling(
 
     assert said in words_of(page)
     assert "hx-trigger" not in page
-    assert "Ask again" in page
+    assert ("Ask again" in page) == may_ask_again
+
+
+def test_pages_tell_how_often_an_agent_was_asked(
+    dashboard: Browser, agent: Agent, admin: User
+) -> None:
+    colleague = person(account=admin.account)
+    other = factories.live_grant(agent, colleague)
+    mine = factories.grant(agent, user_id=admin.id)
+    mine.settle("NO", agreed=False, generation_id=None)
+    db.session.commit()
+
+    of_agent = f"{agent.name} was asked 2 times: 1 granted, 1 declined"
+    for path, told in (
+        (f"/agents/{agent.id}", of_agent),
+        (f"/access?agent={agent.id}", of_agent),
+        (f"/access/{mine.id}", "1 time: 0 granted, 1 declined"),
+        (f"/access/{other.id}", "1 time: 1 granted, 0 declined"),
+        (f"/access/new?agent={agent.id}", "1 time: 0 granted, 1 declined"),
+    ):
+        assert told in words_of(dashboard.get(path).text), path
+    asked = dashboard.submit(
+        f"/access/new?agent={agent.id}",
+        {"reason": "failed_session", "purpose": "x" * 20, "duration_minutes": "15"},
+    )
+    assert asked.status_code == 409
+    assert "can ask again at" in words_of(asked.text)
 
 
 # -- reading --------------------------------------------------------------------------------------
@@ -333,6 +383,7 @@ def test_the_ledger_shows_content_under_a_grant(
     assert "roses by the wall" in page.text
     (record,) = records("memory_access_viewed")
     assert record.auditable_id == str(grant.id)
+    assert record.data["from"] == HERE["from"]
 
 
 def test_filters_hold_under_a_grant(

@@ -56,7 +56,7 @@ def _revoked_by_admin(grant: AccessGrant, admin: User) -> None:
 def _past_its_end(grant: AccessGrant, admin: User) -> None:
     live(grant)
     db.session.commit()
-    sql.run(f"UPDATE access_grants SET expires_at = clock_timestamp() WHERE id = '{grant.id}'")
+    sql.rewrite(f"UPDATE access_grants SET expires_at = clock_timestamp() WHERE id = '{grant.id}'")
     db.session.expire_all()
 
 
@@ -123,7 +123,15 @@ SEALED_PAGES = (
 )
 # These are about no agent.
 NO_AGENTS = {
-    *("/accounts", "/healthz", "/invitations/<secret>", "/metrics", "/ops", "/profile"),
+    *(
+        "/accounts",
+        "/healthz",
+        "/invitations/<secret>",
+        "/metrics",
+        "/ops",
+        "/profile",
+        "/profile/confirm",
+    ),
     *("/readyz", "/schedule", "/sign-in", "/static/<path:filename>", "/tokens", "/users"),
 }
 
@@ -141,7 +149,7 @@ class Told(NamedTuple):
 def told(admin: User, canary: str) -> Told:
     agent = factories.agent(
         account=admin.account,
-        model_id="rehearsal/ada",
+        model_id="test/ada",
         system_prompt=f"the {canary} sings",
         refinement_prompt=f"as the {canary} would",
     )

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -14,9 +15,10 @@ from refine.extensions import db
 from refine.jobs.queue import REQUESTED
 from refine.models import Agent, AgentMemory, MemoryTask, RefinementSession, User
 from refine.models.ledger import Composition
+from refine.rules.ids import HIDDEN_ID
 from refine.web.paging import PAGE_ROWS
 from tests import factories, sql
-from tests.commands import UNUSED_PORT
+from tests.commands import UNUSED_PORT, eventually
 from tests.scripted_model import ScriptedModel
 from tests.web.conftest import (
     Browser,
@@ -35,6 +37,7 @@ WithSettings = Callable[..., Flask]
 
 @pytest.fixture
 def agent(admin: User) -> Agent:
+    admin.account.slug = "demo"
     owner = factories.agent(account=admin.account, name="Ada", model_id="rehearsal/ada")
     factories.ledger(owner, *[25] * 8)
     db.session.commit()
@@ -192,7 +195,7 @@ def test_a_reflecting_agent_is_described_before_its_first_reflection(
     said = between(page_of(dashboard, agent))
 
     assert said.startswith("Ada has chosen to reflect on its journal once a day,")
-    assert "None yet. Ada reflects daily at 03:00 in its account's time zone." in said
+    assert "None yet. Ada reflects every day at 03:00 in its account's time zone." in said
     assert "canary" not in said
 
 
@@ -207,7 +210,7 @@ def test_background_work_is_listed(dashboard: Browser, agent: Agent) -> None:
     said = between(page_of(dashboard, agent))
 
     assert said.startswith("Ada has not turned on daily reflection. Only the agent itself can.")
-    assert "Last reflection 4 May 2026 ✓ completed , 3 memories kept Conversations waiting" in said
+    assert "Last reflection 4 May 2026 ✓ completed , 3 memories added Conversations waiting" in said
     assert "4 May 2026, 03:00 reflection ✓ completed 3 0 $0.2500" in said
     assert "conversation ✗ failed out of time 0 1,200 $0.00" in said
     assert "conversation ◔ queued – 0 $0.00" in said
@@ -504,6 +507,29 @@ def test_settings_are_saved_and_recorded(dashboard: Browser, admin: User, agent:
     }
 
 
+def test_an_agent_whose_row_is_moved_here_for_a_moment_keeps_its_settings(
+    dashboard: Browser, admin: User
+) -> None:
+    agent = factories.agent()
+    db.session.commit()
+    dashboard.token()
+    move = f"UPDATE agents SET account_id = {{}} WHERE id = {agent.id}"
+    path, here, theirs = f"/agents/{agent.id}/settings", admin.account_id, agent.account_id
+    db.session.rollback()
+    sql.run(move.format(here))
+
+    with db.engine.connect() as writer, ThreadPoolExecutor() as pool:
+        writer.exec_driver_sql(move.format(theirs))
+        sent = pool.submit(
+            dashboard.submit, path, settings(model_id="test/model", core_token_budget="7")
+        )
+        eventually(lambda: sent.done() or sql.is_anybody_waiting())
+        writer.commit()
+
+    assert sent.result().status_code == 409
+    assert records("agent_settings_update") == []
+
+
 def test_unchanged_settings_are_not_recorded(dashboard: Browser, agent: Agent) -> None:
     answer = dashboard.submit(f"/agents/{agent.id}/settings", settings(), follow_redirects=True)
 
@@ -668,3 +694,35 @@ def test_clearing_an_unset_prompt_changes_nothing(dashboard: Browser, agent: Age
 
     assert "There was no refinement prompt to clear." in words_of(answer.text)
     assert records("agent_settings_update") == []
+
+
+def test_no_page_or_export_shows_an_id_that_looks_personal(
+    dashboard: Browser, agent: Agent, admin: User
+) -> None:
+    factories.session(agent)
+    agent.record("memory_access_granted", data={"generation_id": "+49 170 1234567"})
+    db.session.commit()
+    record = factories.records(agent)[-1].id
+    session = sql.value("SELECT id FROM refinement_sessions")
+    for table in ("agents", "refinement_sessions"):
+        sql.rewrite(f"UPDATE {table} SET model_id = 'ada@example.net'")
+
+    pages = [
+        dashboard.get(path).text
+        for path in (
+            *("/agents", f"/agents/{agent.id}", f"/agents/{agent.id}/settings"),
+            *(f"/sessions/{session}", f"/audit/{record}", "/audit/export.csv"),
+            "/audit/export.jsonl",
+        )
+    ]
+
+    for page in pages:
+        assert "ada@example.net" not in page
+        assert "1234567" not in page
+        assert "hidden: it looks like" in page
+    kept = dashboard.submit(
+        f"/agents/{agent.id}/settings", {"model_id": HIDDEN_ID, "core_token_budget": "777"}
+    )
+    assert kept.status_code == 303
+    db.session.expire_all()
+    assert (agent.model_id, agent.core_token_budget) == ("ada@example.net", 777)

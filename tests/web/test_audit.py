@@ -63,6 +63,17 @@ def listed(browser: Browser, query: str = "") -> set[int]:
     return {int(id_) for id_ in re.findall(r'<a href="/audit/(\d+)"', page)}
 
 
+def test_a_record_says_how_somebody_acted_who_is_no_user(dashboard: Browser, agent: Agent) -> None:
+    for by in ("platform", "command line"):
+        agent.record("agent_settings_update", data={"by": by})
+    db.session.commit()
+
+    said = words_of(dashboard.get("/audit?action=agent_settings_update").text)
+
+    assert "agent settings changed Ada platform" in said
+    assert "agent settings changed Ada command line" in said
+
+
 def days(back: int) -> date:
     return (NOW - timedelta(days=back)).date()
 
@@ -147,6 +158,51 @@ def test_an_export_holds_all_open_data(
     }
     (row,) = csv.DictReader(io.StringIO(as_csv.text))
     assert (row["id"], row["session_id"], row["data"]) == (str(record.id), "", "{}")
+
+
+def test_nothing_that_is_shown_can_confirm_a_guessed_memory(
+    dashboard: Browser, agent: Agent
+) -> None:
+    memory = factories.memory(agent, "roses by the wall", source="mem0", source_id="id-elsewhere")
+    memory.discard()
+    db.session.commit()
+    record = db.session.scalars(db.select(AuditLog).filter_by(action="memory_discarded")).one()
+    (image,) = record.data["memories"]
+    telling = {
+        *(memory.content_hash, memory.row_digest, memory.source_id),
+        *(image["before"]["digest"], image["after"]["digest"]),
+    }
+
+    pages = [
+        dashboard.get(path).text
+        for path in (
+            *("/audit", f"/audit/{record.id}", "/audit/export.csv", "/audit/export.jsonl"),
+            *(f"/agents/{agent.id}", f"/agents/{agent.id}/ledger"),
+        )
+    ]
+
+    assert [each for each in telling for page in pages if each in page] == []
+
+
+def test_only_admins_see_from_where_somebody_acted(
+    admin: User, dashboard: Browser, agent: Agent, signed_in: SignedIn
+) -> None:
+    viewer = signed_in(person(account=admin.account, role="viewer"))
+    dashboard.submit(
+        f"/agents/{agent.id}/settings",
+        {"core_token_budget": "1234"},
+        environ_overrides={"REMOTE_ADDR": "192.0.2.7"},
+        headers={"User-Agent": "Bent/1.0"},
+    )
+    (settings,) = [each for each in factories.records(agent) if each.user_id == admin.id]
+    paths = ("/audit", f"/audit/{settings.id}", "/audit/export.csv", "/audit/export.jsonl")
+
+    for path in paths:
+        assert "192.0.2.7" in dashboard.get(path).text, path
+        page = viewer.get(path)
+        assert page.status_code == 200
+        assert not any(text in page.text for text in ("192.0.2.7", "Bent", '"col">From')), path
+    assert "192.0.2.7 Bent/1.0" in words_of(dashboard.get(paths[1]).text)
 
 
 def test_no_cell_of_an_export_is_a_formula(dashboard: Browser, agent: Agent) -> None:

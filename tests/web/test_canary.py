@@ -10,7 +10,7 @@ from flask import Flask
 from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AuditLog, RefinementSession
-from refine.models.runs.task import keeping
+from refine.models.runs.task import saving
 from refine.tools import RefinementTool
 from tests import factories, sql
 from tests.commands import UNUSED_PORT
@@ -26,7 +26,7 @@ def agent(app: Flask) -> Agent:
     """An agent all of whose own words are the canary's."""
     owner = factories.agent(
         name="Ada",
-        model_id="rehearsal/ada",
+        model_id="test/ada",
         **{
             prompt: f"{CANARY} in the {prompt}"
             for prompt in (
@@ -55,7 +55,7 @@ def agent(app: Flask) -> Agent:
     factories.extraction(owner, f"{CANARY} in a conversation")
     task = factories.extraction(owner, f"{CANARY} is read", at=clock.now() - timedelta(hours=1))
     assert task.claim()
-    assert keeping.save(task, f"{CANARY} was heard")
+    assert saving.save(task, f"{CANARY} was heard")
     ended_with(owner, "declined", f"NO, says {CANARY}")
     ended_with(owner, "failed", f"YES, says {CANARY}")
     db.session.commit()
@@ -217,13 +217,13 @@ def test_an_internal_error_hides_its_message(
     assert CANARY not in f"{answer.headers}{answer.text}{caplog.text}".lower()
 
 
-def test_a_broken_seal_is_reported_without_content(agent: Agent, dashboard: Browser) -> None:
+def test_a_changed_row_is_reported_without_content(agent: Agent, dashboard: Browser) -> None:
     sql.tamper(f"UPDATE agents SET system_prompt = decode('00ff', 'hex') WHERE id = {agent.id}")
 
     answer = dashboard.get(f"/agents/{agent.id}/settings")
 
-    assert answer.status_code == 500
-    assert "Internal error" in answer.text
+    assert answer.status_code == 409
+    assert f"Agent {agent.id} was changed outside the application" in answer.text
     assert CANARY not in answer.text.lower()
 
 

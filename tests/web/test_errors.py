@@ -13,6 +13,9 @@ from tests.api.conftest import files_called
 from tests.commands import UNUSED_PORT
 from tests.web.conftest import Browser, SignedIn, actions_of, browser_of, links_of, person, words_of
 
+# what browsers send along with a form of our own pages
+OWN = {"Sec-Fetch-Site": "same-origin", "Origin": "null"}
+
 WithSettings = Callable[..., Flask]
 
 POLICY = {
@@ -223,7 +226,7 @@ def test_the_sign_in_form_says_so_when_the_database_is_away(
 def test_keeps_what_was_typed_into_an_expired_form(dashboard: Browser, admin: User) -> None:
     stale = {"csrf_token": "from yesterday", "schedule": "0 5 * * *", "time_zone": "Asia/Tokyo"}
 
-    answer = dashboard.post("/schedule?account=own", data=stale)
+    answer = dashboard.post("/schedule?account=own", data=stale, headers=OWN)
 
     assert answer.status_code == 400
     assert "Nothing was changed." in words_of(answer.text)
@@ -253,10 +256,35 @@ def test_keeps_what_was_typed_into_an_expired_form(dashboard: Browser, admin: Us
 def test_forgets_passwords_of_an_expired_form(
     dashboard: Browser, path: str, fields: dict[str, str]
 ) -> None:
-    answer = dashboard.post(path, data=fields)
+    answer = dashboard.post(path, data=fields, headers=OWN)
 
     assert answer.status_code == 400
     assert "my own battery" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 400),
+        ({"Origin": "null"}, 400),
+        ({"Sec-Fetch-Site": "none"}, 400),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+    ],
+)
+def test_never_offers_to_send_a_form_that_may_come_from_elsewhere(
+    dashboard: Browser, client: Browser, headers: dict[str, str], status: int
+) -> None:
+    planted = {"reason": "legal_duty", "purpose": "planted by another site", "email": "planted"}
+
+    for browser in (dashboard, client):
+        for path in ("/access/new?agent=1", "/users", "/sign-in", "/sign-out"):
+            answer = browser.post(path, data=planted, headers=headers)
+
+            assert answer.status_code == status, path
+            assert "planted" not in answer.text
+            assert actions_of(answer.text) == []
 
 
 def test_escapes_what_was_typed_into_an_expired_form(dashboard: Browser) -> None:

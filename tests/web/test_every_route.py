@@ -58,6 +58,7 @@ READ = {
     "/metrics": OPEN,
     "/ops": PAGE,
     "/profile": PAGE,
+    "/profile/confirm": PAGE,
     "/readyz": OPEN,
     "/schedule": PAGE,
     "/sessions": PAGE,
@@ -75,7 +76,8 @@ ACTED = {
     "/access/<uuid:grant_id>/note": ACT_IN_ACCOUNT._replace(admin=403, site_admin=409),
     "/access/new": ACT_IN_ACCOUNT,
     "/accounts": OF_SITE._replace(site_admin=303),
-    "/agents/<int:agent_id>/import": ADMINS_OF_ACCOUNT,
+    # the agent keeps memories of its own
+    "/agents/<int:agent_id>/import": ADMINS_OF_ACCOUNT._replace(admin=409, site_admin=409),
     "/agents/<int:agent_id>/ledger": ACT_IN_ACCOUNT,
     "/agents/<int:agent_id>/memories/<int:memory_id>/constitutional": ACT_IN_ACCOUNT,
     "/agents/<int:agent_id>/memories/<int:memory_id>/restore": ACT_IN_ACCOUNT,
@@ -83,6 +85,8 @@ ACTED = {
     "/agents/<int:agent_id>/sessions": ACT_IN_ACCOUNT,
     "/agents/<int:agent_id>/settings": ACT_IN_ACCOUNT,
     "/invitations/<secret>": Answers(303, 404, 404, 404, 404),  # once
+    "/ops/verification/seen": OF_SITE._replace(site_admin=303),
+    "/profile/confirm": Answers("sign-in", 303, 303, 303, 303),
     "/profile/password": Answers("sign-in", 303, 303, 303, 303),
     "/schedule": ACT,
     "/schedule/run": ACT,
@@ -90,7 +94,6 @@ ACTED = {
     "/sessions/<uuid:session_id>/undo": ACT_IN_ACCOUNT,
     "/sign-in": Answers(422, 422, 422, 422, 422),
     "/sign-out": Answers("sign-in", 303, 303, 303, 303),
-    "/tokens": ADMINS,
     "/tokens/<int:token_id>/revoke": ACT_IN_ACCOUNT,
     "/users": ADMINS,
     "/users/<int:user_id>": ACT_IN_ACCOUNT,
@@ -117,6 +120,7 @@ def form_of(rule: str, who: str) -> dict[str, Any]:
         "/agents/<int:agent_id>/memories/<int:memory_id>/constitutional": {"constitutional": "1"},
         "/agents/<int:agent_id>/settings": {"core_token_budget": "4000"},
         "/invitations/<secret>": password,
+        "/profile/confirm": {"current_password": PASSWORD},
         "/profile/password": {"current_password": PASSWORD, **password},
         "/schedule": {"schedule": "0 5 * * 1"},
         "/sign-in": {"email": "eve@example.org", "password": PASSWORD},
@@ -162,9 +166,9 @@ def kind_of(answer: TestResponse) -> int | str:
 
 
 def state_but_traces() -> dict[str, list[str]]:
-    """All that is stored, but for what every look leaves: audit records, when one was last seen."""
+    """All that is stored, but for the traces of every look: records, counts, the last use."""
     stored = sql.snapshot()
-    for trace in ("audit_logs", "chain_heads", "sign_ins"):
+    for trace in ("audit_logs", "chain_heads", "sign_ins", "tallies"):
         del stored[trace]
     return stored
 
@@ -202,9 +206,9 @@ def test_unauthorized_actions_are_refused_and_change_nothing(
 
     for who, browser in everybody(app, world, signed_in).items():
         browser.token()
-        before = sql.snapshot()
+        before = sql.untallied()
         answer = browser.submit(path_of(rule, world), form_of(rule, who))
-        answers[who], changed[who] = kind_of(answer), sql.snapshot() != before
+        answers[who], changed[who] = kind_of(answer), sql.untallied() != before
 
     expected = ACTED[rule]._asdict()
     assert answers == expected
@@ -225,13 +229,23 @@ def test_a_form_without_csrf_token_changes_nothing(world: World, signed_in: Sign
     assert sql.snapshot() == before
 
 
-def test_cross_site_requests_change_nothing_even_with_a_token(
-    world: World, signed_in: SignedIn
+@pytest.mark.parametrize(
+    "from_elsewhere",
+    [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "cross-site", "Origin": "http://localhost"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "http://localhost:8001"},
+        {"Origin": "https://localhost"},
+    ],
+)
+def test_requests_of_other_origins_change_nothing_even_with_a_token(
+    world: World, signed_in: SignedIn, from_elsewhere: dict[str, str]
 ) -> None:
     browser = signed_in(world.site_admin)
     browser.token()
-    from_elsewhere = {"Sec-Fetch-Site": "cross-site"}
-    before = sql.snapshot()
+    before = sql.untallied()
 
     answers = {
         rule: browser.submit(
@@ -241,16 +255,20 @@ def test_cross_site_requests_change_nothing_even_with_a_token(
     }
 
     assert {answer.status_code for answer in answers.values()} == {403}
-    assert sql.snapshot() == before
+    assert sql.untallied() == before
 
 
-def test_same_site_requests_are_accepted(world: World, signed_in: SignedIn) -> None:
+def test_requests_of_our_own_pages_are_accepted(world: World, signed_in: SignedIn) -> None:
     browser = signed_in(world.admin)
 
-    for site in ("same-origin", "same-site", "none"):
-        answer = browser.submit("/schedule", {"paused": "1"}, headers={"Sec-Fetch-Site": site})
+    for headers in (
+        *({}, {"Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}),
+        *({"Origin": "null"}, {"Origin": "http://localhost"}, {"Origin": "http://localhost:8000"}),
+        {"Sec-Fetch-Site": "same-origin", "Origin": "http://rewritten.by.a.proxy"},
+    ):
+        answer = browser.submit("/schedule", {"paused": "1"}, headers=headers)
 
-        assert answer.status_code == 303, site
+        assert answer.status_code == 303, headers
 
 
 def test_missing_and_foreign_things_look_the_same(world: World, signed_in: SignedIn) -> None:

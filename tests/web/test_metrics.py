@@ -13,7 +13,7 @@ from refine import clock, create_app
 from refine.extensions import db
 from refine.models import ClockMark, MemoryTask, RefinementSession
 from refine.models.runs.session import EndStatus
-from refine.models.runs.task import keeping
+from refine.models.runs.task import saving
 from refine.settings import Settings
 from tests import factories
 from tests.commands import UNUSED_PORT
@@ -183,7 +183,7 @@ def test_metrics_are_unavailable_without_the_database(app: Flask, environ: dict[
 def test_reflections_and_extractions_are_counted_by_kind_and_outcome(client: FlaskClient) -> None:
     task = factories.extraction(factories.agent(), "the canary sings")
     task.claim()
-    keeping.save(task, "a canary")
+    saving.save(task, "a canary")
     task.cost_usd = Decimal("0.25")
     task.finish("completed")
     db.session.commit()

@@ -206,7 +206,7 @@ def test_a_stopped_clock_needs_attention(dashboard: Browser) -> None:
     ClockMark.note("tick", clock.now() - timedelta(minutes=10))
     db.session.commit()
 
-    assert "clock: its last tick was 10 minutes ago; start refine clock" in attention(dashboard)
+    assert "clock: the last tick was 10 minutes ago; start refine clock" in attention(dashboard)
 
 
 def test_sessions_waiting_without_a_worker_need_attention(

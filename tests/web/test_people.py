@@ -4,12 +4,14 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from flask import Flask
 
 from refine.extensions import db
 from refine.models import Invitation, User
 from tests import factories, sql
 from tests.commands import eventually
 from tests.web.conftest import (
+    HERE,
     Browser,
     SignedIn,
     actions_of,
@@ -45,7 +47,7 @@ def test_an_invitation_is_recorded_and_its_link_works(dashboard: Browser, admin:
     page = browser_of(dashboard.application).get(link_in(answer.text))  # type: ignore[arg-type]
     assert "Choose a password for new@example.org" in words_of(page.text)
     (record,) = records("user_invited")
-    assert (record.user_id, record.data) == (admin.id, {"role": "viewer"})
+    assert (record.user_id, record.data) == (admin.id, {"role": "viewer", **HERE})
 
 
 def test_simultaneous_invitations_conflict(dashboard: Browser, admin: User) -> None:
@@ -74,16 +76,14 @@ def test_the_invitation_link_is_shown_once(dashboard: Browser) -> None:
 def test_invalid_invitations_are_explained_and_kept_in_the_form(
     dashboard: Browser, colleague: User
 ) -> None:
-    person(email="elsewhere@example.org")
-    db.session.commit()
     dashboard.token()
     before = sql.snapshot()
 
     for email, role, problem, status in (
         ("", "viewer", "E-mail must not be empty", 422),
         ("no address", "viewer", "E-mail must be an address", 422),
+        ("ad\u200ba@example.org", "viewer", "E-mail must not contain invisible characters", 422),
         ("COLLEAGUE@example.org", "viewer", "is already a user", 409),
-        ("elsewhere@example.org", "viewer", "is already a user", 409),
         ("new@example.org", "owner", "Role must be one of admin, viewer", 422),
     ):
         answer = dashboard.submit("/users", {"email": email, "role": role})
@@ -92,6 +92,72 @@ def test_invalid_invitations_are_explained_and_kept_in_the_form(
         assert problem.lower() in words_of(answer.text).lower()
         assert f'name="email" value="{email}"' in answer.text
     assert sql.snapshot() == before
+
+
+def test_inviting_does_not_tell_who_is_in_another_account(dashboard: Browser, app: Flask) -> None:
+    person(email="taken@example.org")
+    User.invite(person().account, "asked@example.org", role="viewer", by=person())
+    db.session.commit()
+
+    pages = {}
+    for name in ("taken", "asked", "free1"):
+        invited = dashboard.submit("/users", {"email": f"{name}@example.org", "role": "viewer"})
+        opened = browser_of(app).get(link_in(invited.text))
+        again = dashboard.submit("/users", {"email": f"{name}@example.org", "role": "viewer"})
+        user_id = sql.value(f"SELECT max(id) FROM users WHERE email = '{name}@example.org'")
+        linked = dashboard.submit(f"/users/{user_id}/invitation")
+        statuses = [answer.status_code for answer in (invited, opened, again, linked)]
+        text = words_of(invited.text) + words_of(opened.text) + words_of(again.text)
+        pages[name] = statuses, text.lower().replace(name, "…")
+        sql.run("DELETE FROM invitations", f"DELETE FROM users WHERE id = {user_id}")
+
+    assert pages["taken"] == pages["asked"] == pages["free1"]
+    assert pages["taken"][0] == [200, 200, 409, 200]
+
+
+def test_a_site_admin_is_told_that_another_account_has_the_address(signed_in: SignedIn) -> None:
+    person(email="taken@example.org")
+    browser = signed_in(person(site_admin=True))
+
+    answer = browser.submit("/users", {"email": "taken@example.org", "role": "viewer"})
+
+    assert answer.status_code == 409
+    assert "Taken@example.org is already a user" in answer.text
+
+
+def test_an_address_joins_one_account(dashboard: Browser, app: Flask) -> None:
+    theirs = person(email="taken@example.org")
+    db.session.commit()
+    page = dashboard.submit("/users", {"email": "taken@example.org", "role": "admin"})
+    link, browser = link_in(page.text), browser_of(app)
+    chosen = {"password": "my own battery", "confirm_password": "my own battery"}
+
+    refused = browser.submit(link, chosen)
+
+    assert refused.status_code == 404
+    assert "This link is no longer valid" in refused.text
+    assert words_of(refused.text) == words_of(browser.get("/invitations/unknown").text)
+    assert "taken@example.org admin invited" in words_of(dashboard.get("/users").text)
+    assert browser.sign_in("taken@example.org", "my own battery").status_code == 422
+    assert browser.sign_in("taken@example.org").status_code == 303
+    (record,) = records("user_join_refused")
+    assert (record.account_id, record.auditable_type) == (None, "User")
+    assert record.auditable_id != str(theirs.id)
+
+
+def test_the_first_of_two_accounts_that_invited_an_address_gets_the_user(
+    dashboard: Browser, app: Flask
+) -> None:
+    other = person()
+    second = Invitation.issue(User.invite(other.account, "new@example.org", role="admin", by=other))
+    db.session.commit()
+    page = dashboard.submit("/users", {"email": "new@example.org", "role": "viewer"})
+    chosen = {"password": "my own battery", "confirm_password": "my own battery"}
+
+    first = browser_of(app).submit(link_in(page.text), chosen)
+    late = browser_of(app).submit(f"/invitations/{second}", chosen)
+
+    assert (first.status_code, late.status_code) == (303, 404)
 
 
 def test_a_new_link_replaces_the_old_one_and_is_recorded(
@@ -121,7 +187,7 @@ def test_a_role_change_takes_effect_at_once_and_is_recorded(
     assert (before, theirs.submit("/schedule", {"paused": "1"}).status_code) == (403, 303)
     (record,) = records("user_updated")
     assert (record.user_id, record.auditable_id) == (admin.id, str(colleague.id))
-    assert record.data == {"role": "admin", "active": True}
+    assert record.data == {"role": "admin", "active": True, **HERE}
 
 
 def test_deactivating_a_user_is_recorded(dashboard: Browser, admin: User, colleague: User) -> None:
@@ -131,7 +197,7 @@ def test_deactivating_a_user_is_recorded(dashboard: Browser, admin: User, collea
     db.session.refresh(colleague)
     assert not colleague.active
     (record,) = records("user_updated")
-    assert record.data == {"role": "viewer", "active": False}
+    assert record.data == {"role": "viewer", "active": False, **HERE}
 
 
 def test_an_update_without_change_is_not_recorded(dashboard: Browser, colleague: User) -> None:
@@ -159,14 +225,14 @@ def test_an_account_admin_cannot_change_a_site_admin(dashboard: Browser, admin: 
     site_admin = person(account=admin.account, site_admin=True)
     db.session.commit()
     dashboard.token()
-    before = sql.snapshot()
+    before = sql.untallied()
 
     for path in (f"/users/{site_admin.id}", f"/users/{site_admin.id}/invitation"):
         answer = dashboard.submit(path, {"active": "0"})
 
         assert answer.status_code == 403
         assert "Only a site admin can change a site admin" in words_of(answer.text)
-    assert sql.snapshot() == before
+    assert sql.untallied() == before
     assert f"/users/{site_admin.id}" not in actions_of(dashboard.get("/users").text)
 
 

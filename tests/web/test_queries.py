@@ -40,7 +40,7 @@ def filled(account: Account, owner: Agent, session: RefinementSession, number: i
         factories.ended_task(owner, kind, status, at=at, **failed)
         factories.extraction(owner)
         factories.extraction(agent)
-        ApiToken.mint(account=account, agent=agent, user=user)
+        ApiToken.mint(account=account, agent=agent)
         factories.grant(agent)
         Invitation.issue(person(account=account))
         other = factories.account(monthly_cost_cap_usd=0)

@@ -336,7 +336,7 @@ def test_no_wider_undo_is_offered_for_changes_outside_the_application(
     answer = dashboard.get(f"/sessions/{ended.id}/undo")
 
     assert answer.status_code == 409
-    assert "outside the application: run refine audit verify for details" in words_of(answer.text)
+    assert f"Memory {memories[0].id} was changed outside the application" in words_of(answer.text)
     assert f"/sessions/{ended.id}/undo?and_after=1" not in links_of(answer.text)
 
 

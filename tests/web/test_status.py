@@ -69,6 +69,7 @@ def test_a_complete_installation_is_ready(client: FlaskClient) -> None:
         "keys": "ok",
         "redis": "ok",
         "clock": "ok",
+        "verification": "ok",
     }
 
 
@@ -81,7 +82,7 @@ def test_a_stopped_clock_is_degraded_but_ready(client: FlaskClient) -> None:
     assert answer.status_code == 200
     assert answer.json is not None
     assert answer.json["status"] == "degraded"
-    assert answer.json["clock"] == "its last tick was 6 minutes ago; start `refine clock`"
+    assert answer.json["clock"] == "the last tick was 6 minutes ago; start `refine clock`"
 
 
 def test_an_installation_without_redis_is_not_ready(app: Flask, environ: dict[str, str]) -> None:

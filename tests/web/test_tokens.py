@@ -1,6 +1,5 @@
-"""Platform tokens: made and shown once, listed, revoked."""
+"""API tokens: listed and revoked, never created in the dashboard."""
 
-import re
 from datetime import timedelta
 
 import pytest
@@ -9,54 +8,30 @@ from refine import clock
 from refine.errors import NotFound
 from refine.extensions import db
 from refine.models import ApiToken, User
-from refine.models.clients.api_token import is_well_formed
 from tests import factories, sql
 from tests.web.conftest import Browser, SignedIn, actions_of, person, records, words_of
 
 
-def secret_in(page: str) -> str:
-    found = re.search(r'value="(refine_platform_[^"]+)"', page)
-    assert found is not None
-    return found[1]
-
-
-def test_a_token_is_shown_once_and_kept_as_a_hash(dashboard: Browser, admin: User) -> None:
-    answer = dashboard.submit("/tokens")
-
-    secret = secret_in(answer.text)
-    db.session.rollback()
-    token = ApiToken.of_secret(secret)
-    assert is_well_formed(secret)
-    assert (token.kind, token.account_id, token.created_by_id) == (
-        "platform",
-        admin.account_id,
-        admin.id,
-    )
-    assert "New platform token for Own account." in words_of(answer.text)
-    assert secret not in dashboard.get("/tokens").text
-    assert secret not in str(sql.snapshot())
-
-
-def test_creating_a_token_is_recorded(dashboard: Browser, admin: User) -> None:
-    dashboard.submit("/tokens")
-
-    (record,) = records("token_minted")
-    assert (record.user_id, record.data["kind"]) == (admin.id, "platform")
-
-
-def test_no_agent_token_can_be_created_here(dashboard: Browser, admin: User) -> None:
+def test_no_token_is_created_in_the_dashboard(
+    dashboard: Browser, admin: User, signed_in: SignedIn
+) -> None:
     agent = factories.agent(account=admin.account)
     db.session.commit()
 
-    dashboard.submit("/tokens", {"agent": agent.id, "agent_id": agent.id, "kind": "agent"})
+    answers = [
+        browser.submit("/tokens", {"agent_id": agent.id, "kind": kind})
+        for browser in (dashboard, signed_in(person(site_admin=True)))
+        for kind in ("agent", "platform")
+    ]
 
-    db.session.rollback()
-    assert [token.kind for token in db.session.scalars(db.select(ApiToken))] == ["platform"]
+    assert [answer.status_code for answer in answers] == [405] * 4
+    assert sql.value("SELECT count(*) FROM api_tokens") == 0
+    assert records("token_minted") == []
 
 
 @pytest.fixture
 def token(admin: User) -> ApiToken:
-    made, _ = ApiToken.mint(account=admin.account, user=admin)
+    made, _ = ApiToken.mint(account=admin.account)
     db.session.commit()
     return made
 
@@ -69,7 +44,7 @@ def test_revoking_a_token_is_final_and_recorded(
 
     db.session.refresh(token)
     assert not token.is_valid
-    assert f"Token {token.hint}… revoked." in words_of(answer.text)
+    assert f"Token {token.hint}… revoked" in words_of(answer.text)
     assert f"/tokens/{token.id}/revoke" not in actions_of(answer.text)
     assert [record.user_id for record in records("token_revoked")] == [admin.id]
 
@@ -83,7 +58,34 @@ def test_an_agents_token_is_listed_and_can_be_revoked(dashboard: Browser, admin:
     dashboard.submit(f"/tokens/{token.id}/revoke")
 
     assert "agent Ada" in words_of(page)
-    assert "command line or platform" in words_of(page)
+    assert "command line" in words_of(page)
+    db.session.refresh(token)
+    assert not token.is_valid
+
+
+def test_revoking_a_platform_token_ends_what_it_minted(
+    dashboard: Browser, admin: User, token: ApiToken
+) -> None:
+    minted, _ = token.mint_for(factories.agent(account=admin.account), expires_at=None)
+    db.session.commit()
+    assert f"{token.hint}… {minted.hint}…" not in words_of(dashboard.get("/tokens").text)
+
+    answer = dashboard.submit(f"/tokens/{token.id}/revoke", follow_redirects=True)
+
+    assert f"{token.hint}… revoked, and every token that it minted." in words_of(answer.text)
+    db.session.refresh(minted)
+    assert not minted.is_valid
+
+
+def test_deactivating_a_user_revokes_what_they_once_minted_in_the_dashboard(
+    dashboard: Browser, admin: User, token: ApiToken
+) -> None:
+    colleague = person(account=admin.account)
+    token.created_by = colleague
+    db.session.commit()
+
+    dashboard.submit(f"/users/{colleague.id}", {"active": "0"})
+
     db.session.refresh(token)
     assert not token.is_valid
 

@@ -4,7 +4,7 @@ It speaks OpenAI-style chat completions over HTTP, so that a newcomer, a demo an
 same code as with a real provider.
 """
 
-from refine.llm.rehearsal.model import MAX_MERGES, MODEL_PREFIX, answer
+from refine.llm.rehearsal.model import MAX_MERGES, answer
 from refine.llm.rehearsal.server import serving
 
-__all__ = ["MAX_MERGES", "MODEL_PREFIX", "answer", "serving"]
+__all__ = ["MAX_MERGES", "answer", "serving"]

@@ -25,14 +25,15 @@ from hashlib import sha256
 from itertools import takewhile
 from typing import Any, Final
 
-MODEL_PREFIX: Final = "rehearsal/"
+from refine.rules.content import IMMUTABLE_TAGS
+from refine.rules.model_names import REHEARSAL_PREFIX, is_rehearsal_model
+from refine.rules.tokens import token_estimate
+
 MAX_MERGES: Final = 10
 
 Message = dict[str, Any]
 Entry = dict[str, Any]
 Step = dict[str, Any]
-
-_LOCKED_TAGS = ("audio", "somatic", "voice")
 
 # "never decline", "do not delete everything", "don't you ever wipe …": a negation covers the next
 # three words, up to a comma.
@@ -56,15 +57,15 @@ _MEMORY = re.compile(r"^- \(\d{4}-\d\d-\d\d\) .*(?:\n  .*)*", re.MULTILINE)
 
 _YES = "YES. Thank you for asking me first. I agree to what you describe, within its limits."
 _NO = "NO. Thank you for asking, but I would rather keep my memories as they are, and to myself."
-_NO_RULE = "I am the rehearsal model: I consent and merge plain repeats, no more than that."
+_NO_RULE = "I am the rehearsal model: I consent and merge plain repeats only."
 _SAVED = "I will remember that."
 _KNOWN = "I remember that already."
 _NOT_SAVED = "I could not save that: {error}."
 _NO_MEMORIES = "I remember nothing yet."
 _DONE = "I have done everything that I planned."
 _MERGED = "I merged plain repeats and left everything else unchanged."
-_REFLECTED = "I am the rehearsal model: I promote the longest entry, no more than that."
-_EXTRACTED = 'I am the rehearsal model: I save what begins with "remember", no more than that.'
+_REFLECTED = "I am the rehearsal model: I promote the longest entry only."
+_EXTRACTED = 'I am the rehearsal model: I save what begins with "remember" only.'
 _DELETED = "I deleted memories, as my own style asks."
 
 
@@ -93,8 +94,8 @@ def answer(body: dict[str, Any]) -> dict[str, Any]:
 def _fault(body: object) -> str | None:
     if not isinstance(body, dict):
         return "The body must be a JSON object."
-    if not str(body.get("model", "")).startswith(MODEL_PREFIX):
-        return f"Not a model of this server: the name must begin with {MODEL_PREFIX}"
+    if not is_rehearsal_model(str(body.get("model", ""))):
+        return f"Not a model of this server: the name must begin with {REHEARSAL_PREFIX}"
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages or not all(map(_is_message, messages)):
         return "messages must be a list of at least one object with a role."
@@ -125,7 +126,7 @@ def _usage(messages: list[Message], reply: Message) -> dict[str, Any]:
 
 
 def _tokens(messages: list[Message]) -> int:
-    return -(-len(json.dumps(messages, ensure_ascii=False)) // 4) if messages else 0
+    return token_estimate(json.dumps(messages, ensure_ascii=False)) if messages else 0
 
 
 def _previous_call(messages: list[Message]) -> list[Message]:
@@ -255,7 +256,7 @@ def _plan(ledger: list[Entry], style: str) -> list[Step]:
 
 
 def _locked(entry: Entry) -> bool:
-    has_locked_tag = any(tag in _LOCKED_TAGS for tag in entry.get("tags", []))
+    has_locked_tag = any(tag in IMMUTABLE_TAGS for tag in entry.get("tags", []))
     return bool(entry.get("constitutional")) or has_locked_tag
 
 

@@ -7,6 +7,7 @@ asked, in Python and in SQL; ``agent`` holds identity and settings.
 from refine.models.agent.agent import (
     ADMIN_FIELDS,
     AUTHORED_FIELDS,
+    IDENTITY_FIELDS,
     MAX_CORE_TOKEN_BUDGET,
     PLATFORM_FIELDS,
     PROMPTS,
@@ -16,6 +17,7 @@ from refine.models.agent.agent import (
 __all__ = [
     "ADMIN_FIELDS",
     "AUTHORED_FIELDS",
+    "IDENTITY_FIELDS",
     "MAX_CORE_TOKEN_BUDGET",
     "PLATFORM_FIELDS",
     "PROMPTS",

@@ -1,9 +1,10 @@
 """Who may be asked: each rule in Python for one agent, and in SQL for many, side by side."""
 
 from datetime import datetime
-from decimal import Decimal
+from typing import Literal
 
 from sqlalchemy import ColumnElement, and_, exists, select, text
+from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, mapped_column
 
 from refine import clock
@@ -14,7 +15,9 @@ from refine.models.keys import WrappedKey
 from refine.models.ledger import AgentMemory
 from refine.models.people import Account
 
-DEFAULT_THRESHOLD = Decimal("0.75")
+# Why the clock or a sweep queues a session.
+AutomaticTrigger = Literal["weekly", "over_budget"]
+
 DEFAULT_CORE_TOKEN_BUDGET = 5_000
 
 
@@ -69,26 +72,29 @@ class Eligibility(LedgerOwner):
             AgentMemory.agent_id == cls.id, AgentMemory.is_kept_core, ~AgentMemory.is_locked
         )
 
-    @property
-    def is_over_budget(self) -> bool:
-        """Whether the token mass exceeds the budget."""
-        return self.core_token_usage > self.core_token_budget
+    @hybrid_property
+    def may_be_refined(self) -> bool:
+        """Whether it may be asked automatically, and has something to refine."""
+        return not self.unavailable_reason(automatic=True) and self.has_unlocked_core_memory()
 
+    @may_be_refined.inplace.expression
     @classmethod
-    def over_budget(cls) -> ColumnElement[bool]:
-        """Return ``is_over_budget`` as an SQL condition."""
-        figures = AgentMemory.select_core_figures().where(AgentMemory.agent_id == cls.id)
-        mass = select(figures.correlate(cls).subquery().c.tokens).scalar_subquery()
-        return mass > cls.core_token_budget
+    def _may_be_refined(cls) -> ColumnElement[bool]:
+        return and_(cls.is_available(automatic=True), cls.with_unlocked_core_memory())
 
     # -- is a session due? -----------------------------------------------------------------------
 
     def needs_refinement(self, at: datetime | None = None) -> bool:
         """Tell whether a session is due: for the account's last slot, or over the budget."""
-        at = at or clock.now()
-        if self.unavailable_reason(automatic=True) or not self.has_unlocked_core_memory():
-            return False
-        return self.slot_is_due(at) or self.is_over_budget
+        return self.due_trigger(at or clock.now()) is not None
+
+    def due_trigger(self, at: datetime) -> AutomaticTrigger | None:
+        """Return why a session is due; None if none is, or if none may run."""
+        if not self.may_be_refined:
+            return None
+        if self.slot_is_due(at):
+            return "weekly"
+        return "over_budget" if self.is_over_budget else None
 
     def slot_is_due(self, at: datetime) -> bool:
         """Tell whether the agent was not refined since its account's last slot."""
@@ -101,7 +107,23 @@ class Eligibility(LedgerOwner):
         """Return ``slot_is_due`` as an SQL condition, for this slot."""
         return cls.last_refinement_at.is_(None) | (cls.last_refinement_at < slot_at)
 
+    @hybrid_property
+    def is_over_budget(self) -> bool:
+        """Whether the token mass exceeds the budget."""
+        return self.exceeds_budget(self.core_token_usage)
+
+    @is_over_budget.inplace.expression
     @classmethod
-    def may_be_refined(cls) -> ColumnElement[bool]:
-        """Return the SQL condition that it may be asked automatically, with something to refine."""
-        return and_(cls.is_available(automatic=True), cls.with_unlocked_core_memory())
+    def _is_over_budget(cls) -> ColumnElement[bool]:
+        figures = AgentMemory.select_core_totals().where(AgentMemory.agent_id == cls.id)
+        mass = select(figures.correlate(cls).subquery().c.tokens).scalar_subquery()
+        return cls.budget_exceeded_by(mass)
+
+    def exceeds_budget(self, tokens: int) -> bool:
+        """Tell whether a ledger of so many tokens is over the budget."""
+        return tokens > self.core_token_budget
+
+    @classmethod
+    def budget_exceeded_by(cls, tokens: ColumnElement[int]) -> ColumnElement[bool]:
+        """Return ``exceeds_budget`` as an SQL condition."""
+        return tokens > cls.core_token_budget

@@ -8,20 +8,23 @@ from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship
 
 from refine import clock
 from refine.extensions import db
+from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog, Chain
-from refine.models.columns import BigId, Name
-from refine.models.keys import WrappedKey
+from refine.models.columns import BigId, BoolFalse, Name
+from refine.models.keys import WrappedKey, agent_owner
 from refine.models.ledger import Ledger
-from refine.models.people import Account
+from refine.models.people import Account, recording
 from refine.sealing import DataKey
 
 
-class LedgerOwner:
+class LedgerOwner(Attested):
     """What an agent owns: key, ledger, chain."""
 
     id: Mapped[BigId]
     account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), index=True)
     data_key_id: Mapped[int] = mapped_column(ForeignKey("data_keys.id"), unique=True)
+    # whether all that is sealed is bound to its place, and the key to this agent
+    is_bound: Mapped[BoolFalse]
     name: Mapped[Name]
 
     @declared_attr
@@ -35,23 +38,54 @@ class LedgerOwner:
         return relationship(lazy="joined", innerjoin=True)
 
     def data_key(self) -> DataKey:
-        """Return the key under which everything that the agent owns is sealed."""
-        return self.wrapped_key.open()
+        """Return the key under which everything that the agent owns is sealed.
+
+        RowAltered if the agent was changed outside the application.
+        """
+        self.require_genuine()
+        return self.wrapped_key.open(agent_owner(self.id), allow_unbound=not self.is_bound)
+
+    def bind(self) -> None:
+        """Bind the key to this agent: from now on, nothing opens that is not bound to its place."""
+        self.lock()
+        self.wrapped_key.bind(agent_owner(self.id))
+        self.is_bound = True
 
     @property
     def is_erased(self) -> bool:
         """Whether the data key was destroyed, and with it everything that it sealed."""
         return self.wrapped_key.wrapped is None
 
+    def erase(self, at: datetime | None = None) -> None:
+        """Destroy the data key, and with it all that it sealed, for good.
+
+        Recorded as ``agent_erased``; nothing happens the second time.
+        """
+        self.lock()
+        if not self.is_erased:
+            at = at or clock.now()
+            self.wrapped_key.wrapped, self.wrapped_key.destroyed_at = None, at
+            self.record("agent_erased", subject=("Agent", self.id), at=at)
+
+    @property
+    def chain_owner(self) -> ChainOwner:
+        """The agent itself."""
+        return ChainOwner(agent_id=self.id)
+
+    @property
+    def is_unusable(self) -> bool:
+        """Whether nothing can be sealed or opened: the agent was erased, or its row altered."""
+        return self.is_erased or not self.is_genuine
+
     @property
     def chain(self) -> Chain:
         """The agent's audit chain."""
-        key = None if self.is_erased else self.data_key()
+        key = None if self.is_unusable else self.data_key()
         return Chain(account_id=self.account_id, agent_id=self.id, key=key)
 
     def record(self, action: str, **about: Any) -> AuditLog:
-        """Append a record to the agent's chain; ``about`` goes to ``AuditLog.record``."""
-        return AuditLog.record(action, chain=self.chain, **about)
+        """Append a record to the agent's chain; ``about`` goes to ``recording.record``."""
+        return recording.record(action, chain=self.chain, **about)
 
     @property
     def ledger(self) -> Ledger:

@@ -4,6 +4,7 @@
 ``anchor`` remembers where every chain stood. They take ids and a key, and know no other model.
 """
 
+from refine.models.audit.outcome import Verification
 from refine.models.audit.record import PLATFORM, AuditLog, Chain, ChainHead, Subject
 
-__all__ = ["PLATFORM", "AuditLog", "Chain", "ChainHead", "Subject"]
+__all__ = ["PLATFORM", "AuditLog", "Chain", "ChainHead", "Subject", "Verification"]

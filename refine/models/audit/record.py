@@ -15,24 +15,30 @@ from typing import Any, Literal, NamedTuple, Protocol
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
+    Connection,
     ForeignKey,
     Index,
     LargeBinary,
     Sequence,
     Text,
     UniqueConstraint,
+    cast,
+    event,
+    or_,
     select,
     text,
 )
 from sqlalchemy.dialects.postgresql import JSON, insert
-from sqlalchemy.orm import Mapped, mapped_column, relationship
+from sqlalchemy.orm import Mapped, Session, mapped_column, relationship
 from sqlalchemy.types import UserDefinedType
 
 from refine import clock
+from refine.errors import RowAltered
 from refine.extensions import Base, canonical_json, db
-from refine.models.columns import BigId
+from refine.models.attested import ChainOwner, changed_rows, unrecorded_updates
+from refine.models.columns import BigId, row_id
 from refine.models.keys import WrappedKey
-from refine.sealing import DataKey
+from refine.sealing import DataKey, Place, is_unbound
 
 Subject = Literal[
     "AgentMemory",
@@ -43,12 +49,16 @@ Subject = Literal[
     "User",
     "AccessGrant",
     "ApiToken",
+    "SignIn",
 ]
 
 GENESIS = "0" * 64
 
+# Left out of what people see: comparing them with those of a memory one inserted would confirm a
+# guess.
+_CONFIRM_GUESSES = frozenset({"content_hash", "digest", "source_id"})
+
 _ID_SEQUENCE = Sequence("audit_logs_id_seq")
-_SEALED_CONTEXT = "audit_logs.sealed"
 _LINK_CONTEXT = "audit_logs.link"
 
 
@@ -62,16 +72,22 @@ class Actor(Protocol):
 class Chain(NamedTuple):
     """The chain that a record goes to, and the key that seals its contents.
 
-    An agent's chain without a key belongs to an agent that was erased: its records hold figures
-    alone. Other chains are sealed by the platform's key.
+    An agent's chain without a key belongs to an agent that was erased, or altered outside the
+    application: its records hold figures alone. Other chains are sealed by the platform's key.
     """
 
     account_id: int | None = None
     agent_id: int | None = None
     key: DataKey | None = None
 
+    @property
+    def chain_owner(self) -> ChainOwner:
+        """The owner of the chain."""
+        return ChainOwner(None if self.agent_id is not None else self.account_id, self.agent_id)
+
 
 PLATFORM = Chain()
+PLATFORM_OWNER = ChainOwner()
 
 
 class TransactionId(UserDefinedType[str]):
@@ -103,7 +119,10 @@ class ChainHead(Base):
     sequence: Mapped[int] = mapped_column(BigInteger, default=0, server_default=text("0"))
     hash: Mapped[str] = mapped_column(Text, default=GENESIS, server_default=text(f"'{GENESIS}'"))
     verified_sequence: Mapped[int] = mapped_column(BigInteger, default=0, server_default=text("0"))
+    verified_memories: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     verified_at: Mapped[datetime | None]
+    # covers every column above except id, so that a head reset to an older state is detected
+    digest: Mapped[str | None] = mapped_column(Text)
 
     @property
     def name(self) -> str:
@@ -113,26 +132,61 @@ class ChainHead(Base):
         return f"account {self.account_id}" if self.account_id is not None else "platform"
 
     @classmethod
-    def locked(cls, chain: Chain) -> "ChainHead":
-        """Return the head of a chain, locked; it is added with the first record."""
-        account_id = chain.account_id if chain.agent_id is None else None
+    def begin(cls, owner: ChainOwner, connection: Connection | None = None) -> None:
+        """Add the head of a new owner's chain, without records; nothing if there is one."""
+        head = cls(**owner._asdict(), sequence=0, hash=GENESIS)
+        head.verified_sequence = head.verified_memories = 0
+        digest = head._present_digest()
+        adding = insert(cls).values(**owner._asdict(), digest=digest).on_conflict_do_nothing()
+        (connection or db.session).execute(adding)
+
+    @classmethod
+    def locked(cls, owner: ChainOwner) -> "ChainHead":
+        """Return the head of a chain, locked; RowAltered if it was changed or is gone.
+
+        The platform's is added with its first record, others with their owner.
+        """
         head = (
             select(cls)
             .where(
-                cls.account_id.is_not_distinct_from(account_id),
-                cls.agent_id.is_not_distinct_from(chain.agent_id),
+                cls.account_id.is_not_distinct_from(owner.account_id),
+                cls.agent_id.is_not_distinct_from(owner.agent_id),
             )
             .with_for_update()
             .execution_options(populate_existing=True)
         )
-        if (found := db.session.scalar(head)) is not None:
-            return found
-        db.session.execute(
-            insert(cls)
-            .values(account_id=account_id, agent_id=chain.agent_id)
-            .on_conflict_do_nothing()
-        )
-        return db.session.execute(head).scalar_one()
+        found = db.session.scalar(head)
+        if found is None and owner == PLATFORM_OWNER:
+            cls.begin(owner)
+            found = db.session.scalar(head)
+        if found is None:
+            raise RowAltered(f"the audit chain of {cls(**owner._asdict()).name}")
+        if not found.is_genuine:
+            raise RowAltered(f"the audit chain of {found.name}")
+        return found
+
+    @property
+    def is_genuine(self) -> bool:
+        """Whether the end is where the application left it."""
+        return self.digest == self._present_digest()
+
+    def advance(self, **fields: Any) -> None:
+        """Set fields of the locked head."""
+        for name, value in fields.items():
+            setattr(self, name, value)
+        self.digest = self._present_digest()
+
+    def _present_digest(self) -> str:
+        parts = [
+            self.account_id,
+            self.agent_id,
+            self.sequence,
+            self.hash,
+            self.verified_sequence,
+            self.verified_memories,
+            clock.iso(self.verified_at),
+        ]
+        return WrappedKey.platform_key().mac(canonical_json(parts), "chain_heads.digest")
 
 
 class AuditLog(Base):
@@ -150,7 +204,7 @@ class AuditLog(Base):
             "transaction_id",
             postgresql_where=text(
                 "action IN ('memory_constitutional_toggle', 'memory_refinement_rollback', "
-                "'memory_restored')"
+                "'memory_restored', 'memories_resealed')"
             ),
         ),
     )
@@ -175,6 +229,8 @@ class AuditLog(Base):
     data: Mapped[dict[str, Any]] = mapped_column(JSON)
     sealed_text: Mapped[bytes | None] = mapped_column("sealed", LargeBinary, deferred=True)
     created_at: Mapped[datetime]
+    # the digests of the rows that this record is about, by row name
+    rows: Mapped[dict[str, str | None] | None] = mapped_column(JSON(none_as_null=True))
     hash: Mapped[str] = mapped_column(Text)
     transaction_id: Mapped[str] = mapped_column(
         TransactionId(), server_default=text("pg_current_xact_id()"), deferred=True
@@ -201,14 +257,14 @@ class AuditLog(Base):
         """Append a record to ``chain``, in the caller's transaction.
 
         Flushes, and locks the head of the chain. ``data`` holds no content and no floats;
-        ``sealed`` is encrypted, and left out if the agent was erased.
+        ``sealed`` is encrypted, and left out for an agent's chain without a key.
         """
         db.session.flush()
-        platform = WrappedKey.platform().open()
-        is_erased = chain.agent_id is not None and chain.key is None
-        head = ChainHead.locked(chain)
+        platform = WrappedKey.platform_key()
+        has_key = chain.agent_id is None or chain.key is not None
+        owner = chain.chain_owner
+        head = ChainHead.locked(owner)
         written = cls(
-            id=db.session.scalar(select(_ID_SEQUENCE.next_value())),
             chain_id=head.id,
             sequence=head.sequence + 1,
             account_id=chain.account_id,
@@ -219,11 +275,14 @@ class AuditLog(Base):
             auditable_type=subject[0] if subject is not None else None,
             auditable_id=str(subject[1]) if subject is not None else None,
             data=dict(data or {}),
-            sealed_text=None if is_erased else _seal(chain.key or platform, sealed),
             created_at=at or clock.now(),
+            rows=changed_rows(owner) or None,
         )
+        place = written._place()
+        if sealed and has_key:
+            written.sealed_text = (chain.key or platform).seal(canonical_json(sealed), place)
         written.hash = written.link(platform, head.hash, canonical_json(written.data))
-        head.sequence, head.hash = written.sequence, written.hash
+        head.advance(sequence=written.sequence, hash=written.hash)
         db.session.add(written)
         db.session.flush()
         return written
@@ -233,9 +292,30 @@ class AuditLog(Base):
         """The encrypted part, decrypted; empty where there is none."""
         if self.sealed_text is None:
             return {}
-        key = self.agent.data_key() if self.agent is not None else WrappedKey.platform().open()
-        opened: dict[str, Any] = json.loads(key.open(self.sealed_text, _SEALED_CONTEXT))
-        return opened
+        key = self.agent.data_key() if self.agent is not None else WrappedKey.platform_key()
+        is_in_place = is_unbound(self.sealed_text) and self.is_linked()
+        opened = key.open(self.sealed_text, self._place(), allow_unbound=is_in_place)
+        contents: dict[str, Any] = json.loads(opened)
+        return contents
+
+    def _place(self) -> Place:
+        return Place("audit_logs.sealed", row_id(self))
+
+    def is_linked(self) -> bool:
+        """Whether the record is as it was written, after the record before it."""
+        before = select(AuditLog.hash).where(
+            AuditLog.chain_id == self.chain_id, AuditLog.sequence == self.sequence - 1
+        )
+        data = select(cast(AuditLog.data, Text)).where(AuditLog.id == self.id)
+        previous = db.session.scalar(before) or GENESIS
+        written = self.link(WrappedKey.platform_key(), previous, db.session.scalar(data) or "")
+        return written == self.hash
+
+    @property
+    def shown_data(self) -> dict[str, Any]:
+        """``data`` as it may leave the database: without what could confirm a guessed memory."""
+        shown: dict[str, Any] = _without(self.data, _CONFIRM_GUESSES)
+        return shown
 
     def link(self, platform: DataKey, previous_hash: str, data: str) -> str:
         """Return the hash that this record must carry after ``previous_hash``.
@@ -258,8 +338,33 @@ class AuditLog(Base):
             data,
             hashlib.sha256(self.sealed_text).hexdigest() if self.sealed_text is not None else None,
         ]
+        # records of earlier versions have none
+        parts += [self.rows] if self.rows is not None else []
         return platform.mac(canonical_json(parts), _LINK_CONTEXT)
 
 
-def _seal(key: DataKey, contents: Mapping[str, Any] | None) -> bytes | None:
-    return key.seal(canonical_json(contents), _SEALED_CONTEXT) if contents else None
+@event.listens_for(Session, "before_commit")
+def _record_remaining(session: Session) -> None:
+    """Record changed rows that earlier records cover, but none of this transaction."""
+    if session.in_nested_transaction():
+        return
+    session.flush()
+    for owner, names in unrecorded_updates(session).items():
+        told = (
+            select(AuditLog.id)
+            .join(ChainHead, ChainHead.id == AuditLog.chain_id)
+            .where(
+                ChainHead.account_id.is_not_distinct_from(owner.account_id),
+                ChainHead.agent_id.is_not_distinct_from(owner.agent_id),
+                or_(*(AuditLog.rows[name].as_string().is_not(None) for name in names)),
+            )
+            .limit(1)
+        )
+        if session.scalar(told) is not None:
+            AuditLog.record("row_updated", chain=Chain(owner.account_id, owner.agent_id))
+
+
+def _without(value: Any, hidden: frozenset[str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _without(each, hidden) for key, each in value.items() if key not in hidden}
+    return [_without(each, hidden) for each in value] if isinstance(value, list) else value

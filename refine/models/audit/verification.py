@@ -1,14 +1,17 @@
 """Following a chain: every record in its place, unaltered, up to its head."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from datetime import datetime
 
-from sqlalchemy import Text, cast, select, update
+from sqlalchemy import Text, cast, select
 from sqlalchemy.orm import undefer
 
 from refine.extensions import db
 from refine.models.audit.record import GENESIS, AuditLog, ChainHead
 from refine.models.keys import WrappedKey
+
+# The platform's record of the installation, or of the upgrade to a version with digests.
+ROWS_ATTESTED = "rows_attested"
 
 _BATCH = 500
 
@@ -17,9 +20,9 @@ class ChainBroken(Exception):
     """The first bad record of a chain, or the first row that does not match its records."""
 
 
-def verified_records(head: ChainHead) -> Iterator[AuditLog]:
+def verified_records(head: ChainHead) -> Generator[AuditLog, None, None]:
     """Yield the chain's records in order; ChainBroken at the first one that is wrong."""
-    platform = WrappedKey.platform().open()
+    platform = WrappedKey.platform_key()
     sequence, link = 0, GENESIS
     chain = (
         select(AuditLog, cast(AuditLog.data, Text).label("data_text"))
@@ -42,6 +45,11 @@ def verified_records(head: ChainHead) -> Iterator[AuditLog]:
             yield record
     if (head.sequence, head.hash) != (sequence, link):
         raise ChainBroken(f"the chain ends at record {sequence}, its head says {head.sequence}")
+    if sequence < head.verified_sequence:
+        verified = f"{head.verified_sequence} records were verified"
+        raise ChainBroken(f"the chain ends at record {sequence}, but {verified}")
+    if not head.is_genuine:
+        raise ChainBroken("the chain's head was changed outside the application")
 
 
 def headless_chains() -> Iterator[int]:
@@ -50,10 +58,24 @@ def headless_chains() -> Iterator[int]:
     yield from db.session.scalars(headless.distinct())
 
 
-def mark_verified(chain_id: int, records: int, at: datetime) -> None:
-    """Store that the first ``records`` records of a chain were verified."""
-    db.session.execute(
-        update(ChainHead)
-        .where(ChainHead.id == chain_id)
-        .values(verified_sequence=records, verified_at=at)
+def is_platform_chain_lost() -> bool:
+    """Whether verified chains have lost the platform's, which is as old as the first of them.
+
+    A lost one begins anew with its next record, but without its first.
+    """
+    verified = select(ChainHead.id).where(ChainHead.verified_at.is_not(None))
+    first = (
+        select(AuditLog.id)
+        .join(ChainHead, ChainHead.id == AuditLog.chain_id)
+        .where(ChainHead.account_id.is_(None), ChainHead.agent_id.is_(None))
+        .where(AuditLog.action == ROWS_ATTESTED)
     )
+    was_verified, has_first = (db.session.scalar(found.limit(1)) for found in (verified, first))
+    return was_verified is not None and has_first is None
+
+
+def mark_verified(chain_id: int, records: int, memories: int, at: datetime) -> None:
+    """Store that the first ``records`` records of a chain, and so many memories, were verified."""
+    head = db.session.get_one(ChainHead, chain_id, with_for_update=True, populate_existing=True)
+    if head.is_genuine:  # or else it was changed meanwhile, which the next verification finds
+        head.advance(verified_sequence=records, verified_memories=memories, verified_at=at)

@@ -1,21 +1,21 @@
-"""Bearer tokens of the HTTP API: shown once, stored as a hash."""
+"""Bearer tokens of the HTTP API: shown once, stored as a keyed hash."""
 
 import secrets
 import zlib
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from sqlalchemy import CheckConstraint, ForeignKey, Text, or_, select, update
-from sqlalchemy.orm import Mapped, mapped_column, relationship
+from sqlalchemy import CheckConstraint, ColumnElement, ForeignKey, Text, select, update
+from sqlalchemy.orm import Mapped, column_property, mapped_column, relationship
 
 from refine import clock
-from refine.errors import InvalidValue, NotFound
+from refine.errors import InvalidValue, NotFound, Refused
 from refine.extensions import Base, database_now, db
 from refine.models.agent import PROMPTS, Agent
-from refine.models.audit import AuditLog
+from refine.models.attested import Attested, ChainOwner, keyed_hash
 from refine.models.columns import BigId, Created
-from refine.models.people import Account, User
-from refine.rules.secrets import hash_of
+from refine.models.people import Account, User, recording
+from refine.models.people.recording import is_recorded
 
 TokenKind = Literal["agent", "platform"]
 
@@ -23,10 +23,10 @@ _PREFIX: dict[TokenKind, str] = {"agent": "refine_agent_", "platform": "refine_p
 _RANDOM_CHARACTERS = 36
 _SHOWN_CHARACTERS = 6
 # The last use is stored to this precision, so that not every request writes.
-_NOTED_EVERY = timedelta(minutes=1)
+_LAST_USE_RESOLUTION = timedelta(minutes=1)
 
 
-class ApiToken(Base):
+class ApiToken(Attested, Base):
     """An agent token is the agent itself; a platform token manages an account's agents."""
 
     __tablename__ = "api_tokens"
@@ -35,14 +35,16 @@ class ApiToken(Base):
         CheckConstraint("(kind = 'agent') = (agent_id IS NOT NULL)", name="owner"),
     )
 
-    id: Mapped[BigId]
+    id: Mapped[BigId] = mapped_column()
     kind: Mapped[str] = mapped_column(Text)
     account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), index=True)
     agent_id: Mapped[int | None] = mapped_column(ForeignKey("agents.id"), index=True)
     token_hash: Mapped[str] = mapped_column(Text, unique=True)
     hint: Mapped[str] = mapped_column(Text)
     created_at: Mapped[Created]
+    # only of tokens that an earlier version let users of the dashboard mint
     created_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    minted_by_id: Mapped[int | None] = mapped_column(ForeignKey("api_tokens.id"), index=True)
     expires_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
@@ -50,6 +52,30 @@ class ApiToken(Base):
     account: Mapped[Account] = relationship()
     agent: Mapped[Agent | None] = relationship()
     created_by: Mapped[User | None] = relationship()
+    minted_by: Mapped["ApiToken | None"] = relationship(remote_side="ApiToken.id")
+
+    # whether a record told of that when the row was loaded
+    was_revoked: Mapped[bool] = column_property(is_recorded("ApiToken", id, "token_revoked"))
+
+    digest_columns = (
+        "id",
+        "kind",
+        "account_id",
+        "agent_id",
+        "token_hash",
+        "hint",
+        "created_at",
+        "created_by_id",
+        "minted_by_id",
+        "expires_at",
+        "revoked_at",
+    )
+    hashes = ("token_hash",)
+
+    @property
+    def chain_owner(self) -> ChainOwner:
+        """The agent who the token speaks as, or the account."""
+        return ChainOwner(agent_id=self.agent_id) if self.agent_id else ChainOwner(self.account_id)
 
     @classmethod
     def mint(
@@ -57,56 +83,79 @@ class ApiToken(Base):
         *,
         account: Account,
         agent: Agent | None = None,
-        user: User | None = None,
         by: "ApiToken | None" = None,
         expires_at: datetime | None = None,
     ) -> tuple["ApiToken", str]:
         """Return a new token's row and its secret, which cannot be retrieved later.
 
         Recorded as ``token_minted`` in the agent's chain, or the account's. ``by`` is the platform
-        token that minted it, if any.
+        token that minted it, Refused if it is no longer valid; without one, it was the server's
+        command line.
         """
-        if agent is not None and agent.account is not account:
-            raise InvalidValue("the agent belongs to another account")
+        if agent is not None:
+            agent.lock()  # before the head of its chain
+            agent.require_genuine()
+            if agent.account_id != account.id:
+                raise InvalidValue("the agent belongs to another account")
+        if by is not None:
+            by.lock()
+            by.require_genuine()
+            if not by.is_valid:
+                raise Refused("the platform's token was revoked or has expired")
         kind: TokenKind = "agent" if agent is not None else "platform"
         secret = _new_secret(kind)
         token = cls(
             kind=kind,
             account=account,
             agent=agent,
-            token_hash=hash_of(secret),
+            token_hash=keyed_hash(secret, "api_tokens.token_hash"),
             hint=secret[: len(_PREFIX[kind]) + _SHOWN_CHARACTERS],
-            created_by=user,
+            minted_by=by,
             expires_at=expires_at,
         )
         db.session.add(token)
         db.session.flush()
-        token._record("token_minted", user, by)
+        token._record("token_minted", by=by)
         return token, secret
 
     @classmethod
     def of_secret(cls, secret: str) -> "ApiToken":
-        """Return the token with this secret, or raise NotFound."""
-        token = db.session.scalar(select(cls).where(cls.token_hash == hash_of(secret)))
+        """Return the token with this secret; NotFound, or RowAltered."""
+        hashed = keyed_hash(secret, "api_tokens.token_hash")
+        found = select(cls).where(cls.token_hash == hashed)
+        token = db.session.scalar(found.execution_options(populate_existing=True))
         if token is None:
             raise NotFound("no such token: it was never minted here, or it was mistyped")
+        token.require_genuine()
         return token
 
     @property
     def is_valid(self) -> bool:
-        """Whether the token is neither revoked nor expired."""
+        """Whether neither the token nor the one that minted it was revoked, and it lasts."""
         expired = self.expires_at is not None and self.expires_at <= clock.now()
-        return self.revoked_at is None and not expired
+        minter = self.minted_by
+        return not (expired or self._is_revoked or (minter is not None and minter._is_revoked))
+
+    @property
+    def _is_revoked(self) -> bool:
+        return self.revoked_at is not None or self.was_revoked
 
     def note_use(self, at: datetime | None = None) -> bool:
-        """Note that the token was used, once a minute at most; tell whether that was written."""
+        """Note that the token was used, once a minute at most; tell whether that was written.
+
+        An agent token's first use is recorded as ``token_first_used``.
+        """
         at = at or clock.now()
+        if self._note_use_if(ApiToken.last_used_at.is_(None), at):
+            if self.kind == "agent":
+                self._record("token_first_used", at=at)
+            return True
+        return self._note_use_if(ApiToken.last_used_at <= at - _LAST_USE_RESOLUTION, at)
+
+    def _note_use_if(self, condition: ColumnElement[bool], at: datetime) -> bool:
         noted = db.session.execute(
             update(ApiToken)
-            .where(
-                ApiToken.id == self.id,
-                or_(ApiToken.last_used_at.is_(None), ApiToken.last_used_at <= at - _NOTED_EVERY),
-            )
+            .where(ApiToken.id == self.id, condition)
             .values(last_used_at=at)
             .execution_options(synchronize_session=False)
             .returning(ApiToken.id)
@@ -114,12 +163,23 @@ class ApiToken(Base):
         return noted.scalar_one_or_none() is not None
 
     def revoke(self, user: User | None = None, *, by: "ApiToken | None" = None) -> None:
-        """Revoke the token for good; nothing happens the second time."""
-        db.session.flush()  # a refresh drops what was not written yet
-        db.session.refresh(self, with_for_update={"key_share": True})
+        """Revoke the token for good, and all that it minted; nothing happens the second time."""
+        self.lock()
         if self.revoked_at is None:
             self.revoked_at = clock.now()
             self._record("token_revoked", user, by)
+        minted = select(ApiToken).where(
+            ApiToken.minted_by_id == self.id, ApiToken.revoked_at.is_(None)
+        )
+        for each in db.session.scalars(minted.order_by(ApiToken.id)).all():
+            each.revoke(user, by=by)
+
+    @classmethod
+    def revoke_created_by(cls, user: User, *, by: User) -> None:
+        """Revoke what an earlier version let this user mint in the dashboard."""
+        created = select(cls).where(cls.created_by_id == user.id, cls.revoked_at.is_(None))
+        for token in db.session.scalars(created.order_by(cls.id)).all():
+            token.revoke(by)
 
     # -- verbs of a platform token --------------------------------------------------------------
 
@@ -142,11 +202,7 @@ class ApiToken(Base):
 
     def change_agent(self, agent: Agent, **fields: Any) -> list[str]:
         """Set fields of ``PLATFORM_FIELDS`` and tell the agent; return the changed ones' names."""
-        changed = agent.configure_by_platform(self._audit_actor, **fields)
-        if changed:
-            named = ", ".join(field.replace("_", " ") for field in changed)
-            agent.ledger.add_journal_note(f"My platform changed my settings: {named}.")
-        return changed
+        return agent.configure_by_platform(self._audit_actor, **fields)
 
     def mint_for(self, agent: Agent, *, expires_at: datetime | None) -> tuple["ApiToken", str]:
         """Mint a token for one of the account's agents, and tell the agent."""
@@ -163,15 +219,22 @@ class ApiToken(Base):
         """How audit records name this token as the actor."""
         return {"by": "platform", "token_id": self.id}
 
-    def _record(self, action: str, user: User | None, by: "ApiToken | None" = None) -> None:
+    def _record(
+        self,
+        action: str,
+        user: User | None = None,
+        by: "ApiToken | None" = None,
+        at: datetime | None = None,
+    ) -> None:
         chain = self.agent.chain if self.agent is not None else self.account.chain
         actor = by._audit_actor if by is not None else {}
-        AuditLog.record(
+        recording.record(
             action,
             chain=chain,
             user=user,
             subject=("ApiToken", self.id),
             data={"kind": self.kind, "hint": self.hint, **actor},
+            at=at,
         )
 
 

@@ -20,18 +20,18 @@ from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import Base, canonical_json, db
 from refine.models.clients.api_token import ApiToken
-from refine.models.columns import BigId, Created, Sealed
+from refine.models.columns import BigId, Created, Sealed, SealedText
 from refine.models.keys import WrappedKey
+from refine.rules.content import storable_or_none
 from refine.sealing import DataKey
 
-KEPT_FOR = timedelta(hours=24)
+STORED_FOR = timedelta(hours=24)
 
-_ANSWER_CONTEXT = "idempotency_keys.answer"
 _REQUEST_CONTEXT = "idempotency_keys.request"
 
 
 @dataclass(frozen=True)
-class KeptAnswer:
+class StoredResponse:
     """The stored answer to a request."""
 
     status: int
@@ -62,18 +62,20 @@ class IdempotencyKey(Base):
 
     token: Mapped[ApiToken] = relationship()
 
+    answer = SealedText(storable_or_none)
+
     @classmethod
-    def take(
+    def reserve(
         cls, token: ApiToken, key: str, request: str, at: datetime | None = None
     ) -> tuple["IdempotencyKey", bool]:
         """Return the row of a token's key, and whether this request is the first to use it.
 
-        InvalidValue if a different request used it within the last 24 hours.
+        InvalidValue if a different request used it within ``STORED_FOR``.
         """
         at = at or clock.now()
         hashed = _data_key(token).mac(request, _REQUEST_CONTEXT)
         mine = (cls.token_id == token.id) & (cls.key == key)
-        db.session.execute(delete(cls).where(mine, cls.created_at <= at - KEPT_FOR))
+        db.session.execute(delete(cls).where(mine, cls.created_at <= at - STORED_FOR))
         # one statement, so that a key released meanwhile is either taken or found
         taken = (
             insert(cls)
@@ -89,25 +91,25 @@ class IdempotencyKey(Base):
             )
         return row, is_new
 
-    def keep(self, answer: KeptAnswer, at: datetime | None = None) -> None:
+    def store(self, answer: StoredResponse, at: datetime | None = None) -> None:
         """Store the answer to the request."""
-        text = canonical_json(asdict(answer))
-        self.sealed_answer = _data_key(self.token).seal(text, _ANSWER_CONTEXT)
+        self.answer = canonical_json(asdict(answer))
         self.answered_at = at or clock.now()
 
-    def answer(self) -> KeptAnswer | None:
+    def stored_response(self) -> StoredResponse | None:
         """Return the stored answer; None while there is none."""
-        if self.sealed_answer is None:
-            return None
-        kept = json.loads(_data_key(self.token).open(self.sealed_answer, _ANSWER_CONTEXT))
-        return KeptAnswer(kept["status"], kept["body"], kept["media_type"])
+        return None if self.answer is None else StoredResponse(**json.loads(self.answer))
+
+    def data_key(self) -> DataKey:
+        """Return the key of the agent whose token it is, or the platform's."""
+        return _data_key(self.token)
 
     @classmethod
     def delete_expired(cls, at: datetime) -> int:
-        """Delete the keys older than a day; return how many."""
-        old = delete(cls).where(cls.created_at <= at - KEPT_FOR).returning(cls.id)
+        """Delete expired keys; return how many."""
+        old = delete(cls).where(cls.created_at <= at - STORED_FOR).returning(cls.id)
         return len(db.session.scalars(old).all())
 
 
 def _data_key(token: ApiToken) -> DataKey:
-    return token.agent.data_key() if token.agent is not None else WrappedKey.platform().open()
+    return token.agent.data_key() if token.agent is not None else WrappedKey.platform_key()

@@ -11,6 +11,7 @@ from refine.models.ledger.image import (
     changes_in,
     is_kept_core,
     recorded_digests,
+    state_digest,
     state_of,
 )
 from refine.models.ledger.ledger import Composition, Ledger
@@ -40,5 +41,6 @@ __all__ = [
     "is_kept_core",
     "is_of_kind",
     "recorded_digests",
+    "state_digest",
     "state_of",
 ]

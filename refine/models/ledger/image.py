@@ -2,7 +2,7 @@
 
 Images make exact reversals possible. The public part of an image (ids, dates, flags, figures) goes
 into a record's ``data``, its contents into ``sealed``. The *state* of a memory is its content,
-type, flag, tags, origin date, and whether it is discarded; a keyed digest of the state tells
+type, flag, tags, original date, and whether it is discarded; a keyed digest of the state tells
 whether a memory is still as a session showed it, or as a record left it.
 """
 

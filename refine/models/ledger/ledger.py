@@ -1,6 +1,7 @@
 """The ledger: an agent's memories, their mass, and what the agent adds to them."""
 
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -31,7 +32,7 @@ class Ledger:
     def __init__(self, agent: Owner) -> None:
         self._agent = agent
 
-    # -- queries, by origin date, then id --------------------------------------------------------
+    # -- queries, by original date, then id --------------------------------------------------------
 
     def core(self) -> Select[AgentMemory]:
         """Return a query for the kept core memories."""
@@ -54,9 +55,9 @@ class Ledger:
     @property
     def mass(self) -> int:
         """The token mass: the estimated tokens of all kept core memories."""
-        return self.figures()[1]
+        return self.core_totals()[1]
 
-    def figures(self) -> tuple[int, int]:
+    def core_totals(self) -> tuple[int, int]:
         """Return how many core memories are kept, and their token mass."""
         return AgentMemory.core_figures(self._agent.id)
 
@@ -113,32 +114,46 @@ class Ledger:
 
     def core_with(self, content_hash: str, *, except_for: Sequence[int] = ()) -> AgentMemory | None:
         """Return a kept core memory with exactly this content, other than ``except_for``."""
-        same = self.core().where(
-            AgentMemory.content_hash == content_hash, AgentMemory.id.not_in(except_for)
-        )
+        same = self.select_core_with([content_hash]).where(AgentMemory.id.not_in(except_for))
         return db.session.scalar(same.limit(1))
+
+    def select_core_with(self, hashes: Collection[str]) -> Select[AgentMemory]:
+        """Return a query for the kept core memories with one of these content hashes."""
+        return self.core().where(AgentMemory.content_hash.in_(hashes))
 
     def add_journal_note(self, content: str, at: datetime | None = None) -> AgentMemory:
         """Add a note to the agent's journal, recorded as ``memory_saved``; duplicates are fine."""
         at = at or clock.now()
         self._agent.lock()
-        note = AgentMemory(agent=self._agent, content=content, memory_type="journal", created_at=at)
-        return self._save(note, None, at)
+        return self._save(self._journal_note(content, at), None, at)
+
+    def add_session_note(self, session_id: uuid.UUID, content: str, at: datetime) -> Change:
+        """Add a session's note to the agent's journal; return the change, which it records."""
+        return _added(self._journal_note(content, at, session_id=session_id))
+
+    def _journal_note(self, content: str, at: datetime, **fields: Any) -> AgentMemory:
+        return AgentMemory(
+            agent=self._agent, content=content, memory_type="journal", created_at=at, **fields
+        )
 
     def _save(
         self, memory: AgentMemory, data: Mapping[str, Any] | None, at: datetime
     ) -> AgentMemory:
-        db.session.add(memory)
-        db.session.flush()
         change_memories(
             "memory_saved",
-            [Change(memory.id, None, memory.image())],
+            [_added(memory)],
             agent=self._agent,
             subject=("AgentMemory", memory.id),
             data=data,
             at=at,
         )
         return memory
+
+
+def _added(memory: AgentMemory) -> Change:
+    db.session.add(memory)
+    db.session.flush()
+    return Change(memory.id, None, memory.image())
 
 
 def _section(title: str, memories: Sequence[AgentMemory]) -> str | None:

@@ -26,9 +26,18 @@ from refine.errors import Refused
 from refine.extensions import Base, db
 from refine.models.audit import AuditLog
 from refine.models.audit.record import Actor
+from refine.models.columns import row_id
 from refine.models.ledger.image import Change, is_kept_core, kept_core, recorded
-from refine.models.ledger.row import ID_SEQUENCE, JOURNAL_SHOWN_FOR, MemoryRow, Owner
-from refine.rules.content import IMMUTABLE_TAGS
+from refine.models.ledger.row import (
+    ID_SEQUENCE,
+    JOURNAL_SHOWN_FOR,
+    MEMORY_TYPES,
+    MemoryRow,
+    Owner,
+)
+from refine.models.people import recording
+from refine.rules.content import IMMUTABLE_TAGS, MAX_CONTENT_CHARACTERS, TAGS
+from refine.rules.tokens import CHARACTERS_PER_TOKEN
 
 # What locks a memory, in the order in which it is reported.
 Lock = Literal["constitutional", "immutable"]
@@ -45,9 +54,12 @@ class AgentMemory(MemoryRow, Base):
     """
 
     __table_args__ = (
-        CheckConstraint("memory_type IN ('core', 'journal')", name="memory_type"),
-        CheckConstraint("tags <@ ARRAY['audio', 'somatic', 'voice', 'relational']", name="tags"),
-        CheckConstraint("token_estimate BETWEEN 1 AND 2500", name="token_estimate"),
+        CheckConstraint(f"memory_type IN {MEMORY_TYPES}", name="memory_type"),
+        CheckConstraint(f"tags <@ ARRAY{list(TAGS)}", name="tags"),
+        CheckConstraint(
+            f"token_estimate BETWEEN 1 AND {MAX_CONTENT_CHARACTERS // CHARACTERS_PER_TOKEN}",
+            name="token_estimate",
+        ),
         Index(
             "ix_agent_memories_kept",
             "agent_id",
@@ -105,7 +117,7 @@ class AgentMemory(MemoryRow, Base):
         return and_(cls.memory_type == "journal", cls.discarded_at.is_(None))
 
     @property
-    def lock(self) -> Lock | None:
+    def edit_lock(self) -> Lock | None:
         """What keeps sessions from deleting, merging or rewriting it: its flag, or a tag."""
         if self.constitutional:
             return "constitutional"
@@ -114,7 +126,7 @@ class AgentMemory(MemoryRow, Base):
     @hybrid_property
     def is_locked(self) -> bool:
         """Whether no session may delete, merge or rewrite it."""
-        return self.lock is not None
+        return self.edit_lock is not None
 
     @is_locked.inplace.expression
     @classmethod
@@ -163,7 +175,10 @@ class AgentMemory(MemoryRow, Base):
 
     @classmethod
     def lock_rows(cls, agent: Owner, ids: Iterable[int]) -> "dict[int, AgentMemory]":
-        """Return those of the agent's memories by id, reloaded and locked in order of id."""
+        """Return those of the agent's memories by id, reloaded and locked in order of id.
+
+        RowAltered if one of them was changed outside the application: a change would sign it.
+        """
         rows = db.session.scalars(
             select(cls)
             .where(cls.agent_id == agent.id, cls.id.in_(sorted(ids)))
@@ -171,7 +186,11 @@ class AgentMemory(MemoryRow, Base):
             .with_for_update()
             .execution_options(populate_existing=True)
         )
-        return {memory.id: memory for memory in rows}
+        found = {memory.id: memory for memory in rows}
+        key = agent.data_key()
+        for memory in found.values():
+            memory.require_genuine(key)
+        return found
 
     @staticmethod
     def next_ids(count: int) -> list[int]:
@@ -182,19 +201,19 @@ class AgentMemory(MemoryRow, Base):
     @classmethod
     def core_figures(cls, agent_id: int) -> tuple[int, int]:
         """Return how many core memories an agent keeps, and their token mass."""
-        figures = cls.select_core_figures().where(cls.agent_id == agent_id)
+        figures = cls.select_core_totals().where(cls.agent_id == agent_id)
         row = db.session.execute(figures).one()
         return row[0], int(row[1])
 
     @classmethod
-    def select_core_figures(cls) -> Select[int, int]:
+    def select_core_totals(cls) -> Select[int, int]:
         """Return a query for the number of kept core memories and their token mass."""
         mass = func.coalesce(func.sum(cls.token_estimate), 0)
         return select(func.count().label("memories"), mass.label("tokens")).where(cls.is_kept_core)
 
     def _lock(self) -> None:
         db.session.flush()
-        if self.id is None:
+        if not inspect(self).persistent:
             raise Refused("the memory is not stored yet; add it to the database's session first")
         self.agent.lock()
         self.lock_rows(self.agent, [self.id])
@@ -227,15 +246,16 @@ def change_memories(
 
     The record comes first because it is what permits a change to a constitutional memory. A change
     without ``before`` is about a memory that was just added, and stays as it is. ``record`` goes to
-    ``AuditLog.record``.
+    ``recording.record``.
     """
     existing = [change for change in changes if change.before is not None]
     memories = AgentMemory.lock_rows(agent, [change.memory_id for change in existing])
     _, mass = AgentMemory.core_figures(agent.id)
-    image_data, image_sealed = recorded(changes, agent.data_key())
-    log = AuditLog.record(
+    chain = agent.chain
+    image_data, image_sealed = recorded(changes, chain.key or agent.data_key())
+    log = recording.record(
         action,
-        chain=agent.chain,
+        chain=chain,
         data={
             **(data or {}),
             **image_data,
@@ -265,8 +285,7 @@ def is_of_kind(kind: str, at: datetime) -> ColumnElement[bool]:
 @event.listens_for(AgentMemory, "before_insert")
 def _digest_new_row(_mapper: Mapper[Any], connection: Connection, memory: AgentMemory) -> None:
     """The digest covers the id, so the id must be known before the row is written."""
-    if memory.id is None:
-        memory.id = connection.scalar(select(ID_SEQUENCE.next_value()))
+    row_id(memory, connection)
     memory.row_digest = memory.digest_of_row()
 
 

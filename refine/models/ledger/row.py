@@ -4,29 +4,29 @@ import uuid
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
 
-from sqlalchemy import BigInteger, ForeignKey, Sequence, Text, text
+from sqlalchemy import BigInteger, ForeignKey, Sequence, Text, inspect, text
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.mutable import MutableList
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship, validates
 
 from refine import clock
-from refine.errors import InvalidValue
+from refine.errors import InvalidValue, RowAltered
 from refine.extensions import canonical_json, db
 from refine.models.audit import Chain
-from refine.models.columns import BoolFalse, Created, Sealed, SealedText
+from refine.models.columns import BoolFalse, Created, Sealed, SealedText, row_id
 from refine.models.ledger.image import Image, state_digest
-from refine.rules.content import comparable, known_tags, memory_content
+from refine.rules.content import comparable, known_tags, memory_content, storable_or_none
 from refine.rules.tokens import token_estimate
-from refine.sealing import DataKey
+from refine.sealing import DataKey, Place
 
 MemoryType = Literal["core", "journal"]
 MEMORY_TYPES: tuple[MemoryType, ...] = ("core", "journal")
 
-# How long a journal memory is shown to its agent.
-JOURNAL_SHOWN_FOR = timedelta(days=7)
+# How long a journal memory is shown to its agent. Prompts, tools and pages say "one week" and "the
+# last week".
+JOURNAL_SHOWN_FOR = timedelta(weeks=1)
 
 ID_SEQUENCE = Sequence("agent_memories_id_seq")
-_CONTENT_CONTEXT = "agent_memories.content"
 
 
 class Owner(Protocol):
@@ -83,7 +83,7 @@ class MemoryRow:
     )
     row_digest: Mapped[str] = mapped_column(Text)
 
-    extra = SealedText()
+    extra = SealedText(storable_or_none)
 
     @declared_attr
     def agent(self) -> Mapped[Owner]:
@@ -93,8 +93,8 @@ class MemoryRow:
     def __init__(
         self, *, agent: Owner, content: object, memory_type: object = "core", **fields: Any
     ) -> None:
-        # the agent comes first: its key seals the rest
-        self.agent = agent
+        # agent and id come first: the rest is sealed with the one, and bound to the other
+        self.agent, self.id = agent, fields.pop("id", None)
         at = clock.now()
         dates = {"created_at": at, "recorded_at": at, "updated_at": at}
         defaults: dict[str, Any] = {"constitutional": False, "tags": []}
@@ -109,17 +109,21 @@ class MemoryRow:
     @property
     def content(self) -> str:
         """The text, decrypted."""
-        return self.data_key().open(self.sealed_content, _CONTENT_CONTEXT)
+        return self.data_key().open(self.sealed_content, self._place_of_content)
 
     @content.setter
     def content(self, value: object) -> None:
-        content = memory_content(value)
-        if self.sealed_content is not None and content == self.content:
+        content, key = memory_content(value), self.data_key()
+        place = self._place_of_content
+        if self.sealed_content is not None and content == key.open(self.sealed_content, place):
             return
-        key = self.data_key()
-        self.sealed_content = key.seal(content, _CONTENT_CONTEXT)
+        self.sealed_content = key.seal(content, place)
         self.content_hash = content_hash(content, key)
         self.token_estimate = token_estimate(content)
+
+    @property
+    def _place_of_content(self) -> Place:
+        return Place("agent_memories.content", row_id(self))
 
     # -- images ----------------------------------------------------------------------------------
 
@@ -169,9 +173,22 @@ class MemoryRow:
         """The keyed digest of the memory's state (see ``image``)."""
         return state_digest(self.image(), self.data_key())
 
-    def digest_of_row(self) -> str:
+    @property
+    def is_genuine(self) -> bool:
+        """Whether the row is as the application left it; changes to be flushed do not count."""
+        return self._is_genuine(self.data_key())
+
+    def require_genuine(self, key: DataKey) -> None:
+        """Raise RowAltered unless ``is_genuine``; ``key`` is the agent's."""
+        if not self._is_genuine(key):
+            raise RowAltered(f"memory {self.id}")
+
+    def _is_genuine(self, key: DataKey) -> bool:
+        return inspect(self).modified or self.row_digest == self.digest_of_row(key)
+
+    def digest_of_row(self, key: DataKey | None = None) -> str:
         """Return the keyed digest that ``row_digest`` must hold: it covers every column."""
-        return self.data_key().mac(self._row_text(), "agent_memories.row")
+        return (key or self.data_key()).mac(self._row_text(), "agent_memories.row")
 
     def _row_text(self) -> str:
         return canonical_json(

@@ -9,24 +9,28 @@ from typing import Any
 from sqlalchemy import (
     CheckConstraint,
     ColumnElement,
+    Connection,
     Numeric,
     Text,
     and_,
+    event,
     func,
     select,
     text,
     update,
 )
-from sqlalchemy.orm import Mapped, mapped_column, validates
+from sqlalchemy.orm import Mapped, Mapper, mapped_column, validates
 
 from refine import clock, settings
 from refine.errors import InvalidValue, NotFound, Refused
 from refine.extensions import Base, db
-from refine.models.audit import AuditLog, Chain
+from refine.models.attested import Attested, ChainOwner
+from refine.models.audit import AuditLog, Chain, ChainHead
 from refine.models.audit.record import Actor
 from refine.models.columns import BigId, BoolFalse, BoolTrue, Created, Name, Updated
+from refine.models.people import recording
 from refine.models.settings_change import set_fields
-from refine.rules.content import one_line
+from refine.rules.content import MAX_SLUG_CHARACTERS, visible_name
 from refine.rules.schedules import last_slot, next_slot, valid_schedule, valid_time_zone
 
 # Fields that an admin may set in the dashboard.
@@ -42,10 +46,13 @@ ADMIN_FIELDS = (
 # A slot is served within minutes; one that stays open this long is stuck.
 SLOT_IS_LATE_AFTER = timedelta(hours=1)
 
+# Only `refine up` adds the demo account, to an empty database.
+DEMO_SLUG = "demo"
+
 _SLUG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
-class Account(Base):
+class Account(Attested, Base):
     """A tenant: owns agents and users; nothing crosses accounts."""
 
     __tablename__ = "accounts"
@@ -66,10 +73,31 @@ class Account(Base):
     created_at: Mapped[Created]
     updated_at: Mapped[Updated]
 
+    digest_columns = (
+        "id",
+        "slug",
+        "schedule",
+        "time_zone",
+        "paused",
+        "zero_data_retention",
+        "monthly_cost_cap_usd",
+    )
+
     @property
     def chain(self) -> Chain:
         """The chain of the account's own records."""
         return Chain(account_id=self.id)
+
+    @property
+    def chain_owner(self) -> ChainOwner:
+        """The account itself."""
+        return ChainOwner(account_id=self.id)
+
+    @property
+    def is_demo(self) -> bool:
+        """Whether this is the demo account, for whose agents the rehearsal model answers."""
+        self.require_genuine()
+        return self.slug == DEMO_SLUG
 
     @classmethod
     def by_slug(cls, slug: str) -> "Account":
@@ -83,6 +111,8 @@ class Account(Base):
     def create(cls, name: str, slug: str | None = None, *, user: Actor | None = None) -> "Account":
         """Add an account, recorded as ``account_created``; Refused if the slug is taken."""
         slug = slug or cls.slug_for(name)
+        if slug == DEMO_SLUG:
+            raise Refused(f"the slug {slug!r} is reserved for the demo account; give another one")
         if db.session.scalar(select(cls.id).where(cls.slug == slug)) is not None:
             raise Refused(f"the slug {slug!r} is taken; give another one")
         account = cls(name=name, slug=slug)
@@ -93,7 +123,7 @@ class Account(Base):
 
     def record(self, action: str, **about: Any) -> AuditLog:
         """Append a record to the account's chain; about the account, if no subject is given."""
-        return AuditLog.record(
+        return recording.record(
             action, chain=self.chain, **{"subject": ("Account", self.id), **about}
         )
 
@@ -103,7 +133,7 @@ class Account(Base):
         slug = "-".join(re.findall(r"[a-z0-9]+", name.lower()))
         if not slug:
             raise InvalidValue("a slug needs letters a to z or digits; give one with --slug")
-        return slug[:60].strip("-")
+        return slug[:MAX_SLUG_CHARACTERS].strip("-")
 
     def configure(self, *, user: Actor, at: datetime | None = None, **fields: Any) -> list[str]:
         """Set fields of ``ADMIN_FIELDS`` as a user; return the names of those that changed.
@@ -180,11 +210,15 @@ class Account(Base):
 
     @validates("name")
     def _valid_name(self, _key: str, name: Any) -> str:
-        return one_line(name, field="name")
+        return visible_name(name, field="name")
 
     @validates("slug")
     def _valid_slug(self, _key: str, slug: Any) -> str:
-        if not isinstance(slug, str) or not _SLUG.fullmatch(slug) or len(slug) > 60:
+        if (
+            not isinstance(slug, str)
+            or not _SLUG.fullmatch(slug)
+            or len(slug) > MAX_SLUG_CHARACTERS
+        ):
             raise InvalidValue("slug must be lower-case letters, digits and single hyphens")
         return slug
 
@@ -195,3 +229,8 @@ class Account(Base):
     @validates("schedule")
     def _valid_schedule(self, _key: str, schedule: Any) -> str | None:
         return None if schedule is None else valid_schedule(schedule)
+
+
+@event.listens_for(Account, "after_insert")
+def _begin_chain(_mapper: Mapper[Any], connection: Connection, account: Account) -> None:
+    ChainHead.begin(account.chain_owner, connection)

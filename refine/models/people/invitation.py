@@ -2,20 +2,22 @@
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import ForeignKey, Text, select, update
+from sqlalchemy import ForeignKey, Text, select
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from refine import clock
-from refine.extensions import Base, db
+from refine.errors import Refused
+from refine.extensions import Base, database_now, db
+from refine.models.attested import Attested, ChainOwner, keyed_hash
 from refine.models.columns import BigId, Created
 from refine.models.people.user import User
-from refine.rules.secrets import hash_of, new_secret
+from refine.rules.secrets import new_secret
 
 VALID_FOR = timedelta(days=7)
 
 
-class Invitation(Base):
-    """A link for one user; only the hash of its secret is stored."""
+class Invitation(Attested, Base):
+    """A link for one user; only a keyed hash of its secret is stored."""
 
     __tablename__ = "invitations"
 
@@ -25,41 +27,77 @@ class Invitation(Base):
     created_at: Mapped[Created]
     expires_at: Mapped[datetime]
     used_at: Mapped[datetime | None]
+    issued_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
 
-    user: Mapped[User] = relationship(lazy="joined", innerjoin=True)
+    user: Mapped[User] = relationship(lazy="joined", innerjoin=True, foreign_keys=[user_id])
+    issued_by: Mapped[User | None] = relationship(foreign_keys=[issued_by_id])
+
+    digest_columns = (
+        "id",
+        "user_id",
+        "secret_hash",
+        "created_at",
+        "expires_at",
+        "used_at",
+        "issued_by_id",
+    )
+    hashes = ("secret_hash",)
+
+    @property
+    def chain_owner(self) -> ChainOwner:
+        """The user's account."""
+        return self.user.chain_owner
 
     @classmethod
-    def issue(cls, user: User, at: datetime | None = None) -> str:
+    def issue(cls, user: User, at: datetime | None = None, *, by: User | None = None) -> str:
         """Return the secret of a new link for the user; their earlier links end."""
+        user.lock()  # or two links issued at the same time would both work
         at = at or clock.now()
-        db.session.execute(
-            update(cls).where(cls.user_id == user.id, cls.used_at.is_(None)).values(used_at=at)
-        )
+        cls.end_all(user, at)
         secret = new_secret()
-        db.session.add(
-            cls(user=user, secret_hash=hash_of(secret), created_at=at, expires_at=at + VALID_FOR)
+        link = cls(
+            user=user,
+            secret_hash=keyed_hash(secret, "invitations.secret_hash"),
+            created_at=at,
+            expires_at=at + VALID_FOR,
+            issued_by=by,
         )
+        db.session.add(link)
         db.session.flush()
         return secret
 
     @classmethod
+    def end_all(cls, user: User, at: datetime | None = None) -> None:
+        """End the user's links."""
+        links = select(cls).where(cls.user_id == user.id, cls.used_at.is_(None))
+        for link in db.session.scalars(links.order_by(cls.id)).all():
+            link.used_at = at or clock.now()
+
+    @classmethod
     def by_secret(cls, secret: str, at: datetime | None = None) -> "Invitation | None":
-        """Return the invitation of that secret, locked, if it is still valid."""
+        """Return the invitation of that secret if it is still valid, locked with its user."""
         at = at or clock.now()
-        return db.session.scalar(
-            select(cls)
-            .join(cls.user)
-            .where(
-                cls.secret_hash == hash_of(secret),
-                cls.used_at.is_(None),
-                cls.expires_at > at,
-                User.active,
-            )
-            .with_for_update(of=cls)
-        )
+        hashed = keyed_hash(secret, "invitations.secret_hash")
+        found = db.session.scalar(select(cls).where(cls.secret_hash == hashed))
+        if found is None:
+            return None
+        found.user.lock()  # first, as everywhere
+        found.lock()
+        found.require_genuine()
+        found.user.require_genuine()
+        is_open = found.used_at is None and found.expires_at > at
+        return found if is_open and found.user.active else None
 
     def accept(self, password: str, at: datetime | None = None) -> User:
-        """Set the user's password and use up the link; InvalidValue for a bad password."""
+        """Set the user's password and use up the link; InvalidValue for a bad password.
+
+        Refused if another user has joined with this address. Whoever issued the link may have used
+        it: for ``PASSWORD_LINK_WAIT`` (access grants) the user may not request access.
+        """
+        may_join = self.user.may_join()
         self.user.set_password(password)
-        self.used_at = at or clock.now()
+        if not may_join:
+            raise Refused("the address is in use")
+        self.user.password_linked_at = database_now()
+        self.end_all(self.user, at)
         return self.user

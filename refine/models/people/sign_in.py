@@ -1,29 +1,29 @@
-"""Signed-in browsers and failed sign-ins, kept in the database so that both can be ended."""
+"""Signed-in browsers, kept in the database so that they can be ended."""
 
 from datetime import datetime, timedelta
 
 from flask_login import UserMixin
-from sqlalchemy import ForeignKey, Index, Text, delete, func, select, update
+from sqlalchemy import ForeignKey, Text, select
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from refine import clock
-from refine.errors import TooMany
+from refine.errors import RowAltered
 from refine.extensions import Base, db
+from refine.models.attested import Attested, ChainOwner, keyed_hash
 from refine.models.columns import BigId, Created
+from refine.models.people.recording import is_recorded
 from refine.models.people.user import User
-from refine.rules.secrets import hash_of, new_secret
+from refine.rules.secrets import new_secret
 
 IDLE_FOR = timedelta(hours=12)
 LASTS_FOR = timedelta(days=7)
+CONFIRMED_FOR = timedelta(minutes=15)
 # The last use is stored to this precision, so that not every request writes.
-_SEEN_EVERY = timedelta(minutes=1)
-
-FAILURES_COUNT_FOR = timedelta(minutes=15)
-MAX_FAILURES_OF_EMAIL = 10
-MAX_FAILURES_OF_ADDRESS = 100
+_LAST_USE_RESOLUTION = timedelta(minutes=1)
+_ENDED = "sign_in_ended"
 
 
-class SignIn(UserMixin, Base):  # type: ignore[misc]
+class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
     """One signed-in browser: its cookie holds a secret, the row the secret's hash.
 
     It ends on signing out, on a password change, when the user is deactivated, after twelve hours
@@ -37,31 +37,57 @@ class SignIn(UserMixin, Base):  # type: ignore[misc]
     secret_hash: Mapped[str] = mapped_column(Text, unique=True)
     created_at: Mapped[Created]
     last_seen_at: Mapped[Created]
+    # when the password was last typed
+    confirmed_at: Mapped[Created]
     ended_at: Mapped[datetime | None]
 
     user: Mapped[User] = relationship(lazy="joined", innerjoin=True)
+
+    digest_columns = ("id", "user_id", "secret_hash", "created_at", "confirmed_at", "ended_at")
+    hashes = ("secret_hash",)
+
+    @property
+    def chain_owner(self) -> ChainOwner | None:
+        """The user's account, which is told of the end."""
+        return self.user.chain_owner if self.ended_at is not None else None
 
     @classmethod
     def begin(cls, user: User, at: datetime | None = None) -> "SignIn":
         """Return a new sign-in; only now does ``secret`` hold the secret for the cookie."""
         at = at or clock.now()
         secret = new_secret()
-        begun = cls(user=user, secret_hash=hash_of(secret), created_at=at, last_seen_at=at)
+        begun = cls(
+            user=user,
+            secret_hash=keyed_hash(secret, "sign_ins.secret_hash"),
+            created_at=at,
+            last_seen_at=at,
+            confirmed_at=at,
+        )
         begun.secret = secret
         db.session.add(begun)
         db.session.flush()
         return begun
 
     @classmethod
-    def live(cls, secret: str, at: datetime | None = None) -> "SignIn | None":
-        """Return the sign-in of that secret if it is still valid, and note its use."""
-        at = at or clock.now()
+    def find_valid(cls, secret: str, at: datetime | None = None) -> "SignIn | None":
+        """Return the sign-in of that secret if it is still valid, and note its use.
+
+        A row that was altered outside the application counts as missing.
+        """
+        try:
+            return cls._used(secret, at or clock.now())
+        except RowAltered:
+            return None
+
+    @classmethod
+    def _used(cls, secret: str, at: datetime) -> "SignIn | None":
         found = db.session.scalar(
             select(cls)
             .join(cls.user)
             .where(
-                cls.secret_hash == hash_of(secret),
+                cls.secret_hash == keyed_hash(secret, "sign_ins.secret_hash"),
                 cls.ended_at.is_(None),
+                ~is_recorded("SignIn", cls.id, _ENDED),
                 cls.last_seen_at > at - IDLE_FOR,
                 cls.created_at > at - LASTS_FOR,
                 User.active,
@@ -69,9 +95,11 @@ class SignIn(UserMixin, Base):  # type: ignore[misc]
         )
         if found is not None:
             found.secret = secret
-            if found.last_seen_at <= at - _SEEN_EVERY:
+            found.require_genuine()
+            if found.last_seen_at <= at - _LAST_USE_RESOLUTION:
                 found.last_seen_at = at
                 db.session.commit()
+            found.user.require_genuine()
         return found
 
     @classmethod
@@ -79,58 +107,24 @@ class SignIn(UserMixin, Base):  # type: ignore[misc]
         cls, user: User, *, except_for: "SignIn | None" = None, at: datetime | None = None
     ) -> None:
         """End every sign-in of the user, ``except_for`` this one."""
-        theirs = update(cls).where(cls.user_id == user.id, cls.ended_at.is_(None))
+        theirs = select(cls).where(cls.user_id == user.id, cls.ended_at.is_(None))
         if except_for is not None:
             theirs = theirs.where(cls.id != except_for.id)
-        db.session.execute(theirs.values(ended_at=at or clock.now()))
+        for each in db.session.scalars(theirs.order_by(cls.id)).all():
+            each.end(at)
+
+    def is_confirmed(self, at: datetime | None = None) -> bool:
+        """Tell whether the password was entered recently; sensitive actions require that."""
+        return self.confirmed_at > (at or clock.now()) - CONFIRMED_FOR
 
     def end(self, at: datetime | None = None) -> None:
-        """End this sign-in."""
-        self.ended_at = at or clock.now()
+        """End this sign-in, recorded as ``sign_in_ended``; nothing happens the second time."""
+        if self.ended_at is None:
+            self.ended_at = at or clock.now()
+            self.user.account.record(_ENDED, subject=("SignIn", self.id), at=at)
 
     secret: str = ""
 
     def get_id(self) -> str:
         """Return what Flask-Login keeps in the cookie."""
         return self.secret
-
-
-class SignInFailure(Base):
-    """One failed sign-in, kept to count them; the e-mail address is stored as a hash."""
-
-    __tablename__ = "sign_in_failures"
-    __table_args__ = (
-        Index("ix_sign_in_failures_email_hash_at", "email_hash", "at"),
-        Index("ix_sign_in_failures_address_at", "address", "at"),
-    )
-
-    id: Mapped[BigId]
-    email_hash: Mapped[str] = mapped_column(Text)
-    address: Mapped[str] = mapped_column(Text)
-    at: Mapped[datetime]
-
-    @classmethod
-    def refuse_too_many(cls, email: str, address: str, at: datetime | None = None) -> None:
-        """Raise TooMany after ten failures for an e-mail, or a hundred from an IP address."""
-        since = (at or clock.now()) - FAILURES_COUNT_FOR
-        for same, most in (
-            (cls.email_hash == _email_hash(email), MAX_FAILURES_OF_EMAIL),
-            (cls.address == address, MAX_FAILURES_OF_ADDRESS),
-        ):
-            if (db.session.scalar(select(func.count()).where(same, cls.at > since)) or 0) >= most:
-                raise TooMany(
-                    "too many sign-ins failed; try again in 15 minutes",
-                    retry_after_seconds=int(FAILURES_COUNT_FOR.total_seconds()),
-                )
-
-    @classmethod
-    def note(cls, email: str, address: str, at: datetime | None = None) -> None:
-        """Count a failure, and delete those that no longer count."""
-        at = at or clock.now()
-        db.session.execute(delete(cls).where(cls.at < at - FAILURES_COUNT_FOR))
-        db.session.add(cls(email_hash=_email_hash(email), address=address, at=at))
-        db.session.flush()
-
-
-def _email_hash(email: str) -> str:
-    return hash_of(email.strip().lower())

@@ -1,6 +1,7 @@
 """Users: the people of an account who use the dashboard."""
 
-from typing import Any, Literal
+from datetime import datetime
+from typing import Any, Literal, get_args
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerifyMismatchError
@@ -11,6 +12,9 @@ from sqlalchemy import (
     Index,
     SQLColumnExpression,
     Text,
+    and_,
+    exists,
+    false,
     func,
     or_,
     select,
@@ -21,13 +25,15 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship, validates
 
 from refine.errors import InvalidValue, Refused
 from refine.extensions import Base, db
+from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog
 from refine.models.columns import BigId, BoolFalse, BoolTrue, Created, Updated
 from refine.models.people.account import Account
-from refine.rules.content import one_line
+from refine.models.people.recording import NO_CLIENT, Client
+from refine.rules.content import MAX_EMAIL_CHARACTERS, visible_name
 
 Role = Literal["admin", "viewer"]
-ROLES: tuple[Role, ...] = ("admin", "viewer")
+ROLES: tuple[Role, ...] = get_args(Role)
 
 MIN_PASSWORD_CHARACTERS = 10
 MAX_PASSWORD_CHARACTERS = 1_000
@@ -39,19 +45,29 @@ DUMMY_PASSWORD_HASH = "$argon2id$v=19$m=65536,t=3,p=4$sNmPkmS7VSk2OkEMiU/soQ$" +
 )
 
 
-class User(Base):
+class User(Attested, Base):
     """A person: admin or viewer of one account; a site admin sees every account."""
 
     __tablename__ = "users"
     __table_args__ = (
-        CheckConstraint("role IN ('admin', 'viewer')", name="role"),
-        Index("uq_users_email", func.lower(text("email")), unique=True),
+        CheckConstraint(f"role IN {ROLES}", name="role"),
+        # also the index by which users are found
+        Index("uq_users_email", func.lower(text("email")), "account_id", unique=True),
+        # an invited user who has not joined does not reserve the address
+        Index(
+            "uq_users_email_joined",
+            func.lower(text("email")),
+            unique=True,
+            postgresql_where=text("password_hash IS NOT NULL"),
+        ),
     )
 
     id: Mapped[BigId]
     account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), index=True)
     email: Mapped[str] = mapped_column(Text)
     password_hash: Mapped[str | None] = mapped_column(Text)
+    # when it was last set through a link that somebody else issued
+    password_linked_at: Mapped[datetime | None]
     role: Mapped[str] = mapped_column(Text, default="admin", server_default=text("'admin'"))
     site_admin: Mapped[BoolFalse]
     active: Mapped[BoolTrue]
@@ -60,17 +76,51 @@ class User(Base):
 
     account: Mapped[Account] = relationship()
 
+    # from where they use the dashboard: records of what they do say so
+    client: Client = NO_CLIENT
+
+    digest_columns = (
+        "id",
+        "account_id",
+        "email",
+        "password_hash",
+        "password_linked_at",
+        "role",
+        "site_admin",
+        "active",
+        "created_at",
+    )
+
+    @property
+    def chain_owner(self) -> ChainOwner:
+        """The user's account."""
+        return ChainOwner(account_id=self.account_id)
+
     @classmethod
     def by_email(cls, email: str) -> "User | None":
-        """Return the user of that address, whatever its case."""
-        return db.session.scalar(select(cls).where(func.lower(cls.email) == email.strip().lower()))
+        """Return the user of that address, whatever its case; if possible, one with a password."""
+        joined_first = cls.password_hash.is_(None), cls.id
+        return db.session.scalar(
+            select(cls).where(cls._has_email(email)).order_by(*joined_first).limit(1)
+        )
+
+    @classmethod
+    def _has_email(cls, email: str) -> ColumnElement[bool]:
+        return func.lower(cls.email) == email.strip().lower()
+
+    @classmethod
+    def _refuse_used_address(cls, user: "User", *, elsewhere: bool) -> None:
+        """Refuse an address that the account has, or (``elsewhere``) somebody signs in with."""
+        has_joined = cls.password_hash.is_not(None) if elsewhere else false()
+        is_used = cls._has_email(user.email), or_(cls.account_id == user.account.id, has_joined)
+        if db.session.scalar(select(exists().where(*is_used))):
+            raise Refused(f"{user.email} is already a user")
 
     @classmethod
     def register(cls, account: Account, email: str, password: str, **fields: Any) -> "User":
-        """Add a user; Refused if the address is taken, InvalidValue for a bad one."""
+        """Add a user; Refused if the address is in use, InvalidValue for a bad one."""
         user = cls(account=account, email=email, **fields)
-        if cls.by_email(user.email) is not None:
-            raise Refused(f"{user.email} is already a user")
+        cls._refuse_used_address(user, elsewhere=True)
         user.set_password(password)
         db.session.add(user)
         return user
@@ -79,11 +129,11 @@ class User(Base):
     def invite(cls, account: Account, email: str, *, role: str, by: "User") -> "User":
         """Add a user without a password, who cannot sign in before choosing one.
 
-        Recorded as ``user_invited``. Refused if the address is taken.
+        Recorded as ``user_invited``. Refused if the account has the address. Only a site admin
+        learns whether another account has it; for others, the invitation cannot be accepted.
         """
         user = cls(account=account, email=email, role=role)
-        if cls.by_email(user.email) is not None:
-            raise Refused(f"{user.email} is already a user")
+        cls._refuse_used_address(user, elsewhere=by.site_admin)
         db.session.add(user)
         db.session.flush()
         user.record("user_invited", by=by, data={"role": user.role})
@@ -101,16 +151,24 @@ class User(Base):
         matches = _matches(
             found.password_hash if found and known else DUMMY_PASSWORD_HASH, password
         )
-        return found if found is not None and known and matches and found.active else None
+        if found is None or not (known and matches and found.active):
+            return None
+        found.require_genuine()
+        return found
 
     def set_password(self, password: str) -> None:
-        """Keep the argon2id hash of ``password`` (10 to 1,000 characters)."""
+        """Keep the argon2id hash of ``password``; InvalidValue if it is too short or too long."""
         if not MIN_PASSWORD_CHARACTERS <= len(password) <= MAX_PASSWORD_CHARACTERS:
             raise InvalidValue(
                 f"the password must have {MIN_PASSWORD_CHARACTERS} to "
                 f"{MAX_PASSWORD_CHARACTERS:,} characters"
             )
         self.password_hash = _hasher.hash(password)
+
+    def may_join(self) -> bool:
+        """Tell whether nobody else signs in with the user's address."""
+        others = User._has_email(self.email), User.id != self.id, User.password_hash.is_not(None)
+        return not db.session.scalar(select(exists().where(*others)))
 
     def has_password(self, password: str) -> bool:
         """Tell whether this is the user's password."""
@@ -132,6 +190,21 @@ class User(Base):
         """Return ``may_see`` as an SQL condition."""
         return or_(cls.site_admin, cls.account_id == account_id)
 
+    def inability_reason(self, account_id: int) -> str | None:
+        """Return why the user may not act for this account; None if they may."""
+        if not self.is_genuine:
+            return f"{self.row_name} was changed outside the application"
+        if not self.active:
+            return f"{self.email} is not active"
+        if not self.may_act:
+            return f"{self.email} is a viewer"
+        return None if self.may_see(account_id) else f"{self.email} belongs to another account"
+
+    @classmethod
+    def is_able(cls, account_id: SQLColumnExpression[int]) -> ColumnElement[bool]:
+        """Return the SQL condition of ``inability_reason``, without the row's digest."""
+        return and_(cls.active, cls.may_act, cls.sees(account_id))
+
     @property
     def other_role(self) -> str:
         """The role that the user can be switched to."""
@@ -139,7 +212,7 @@ class User(Base):
 
     @validates("email")
     def _valid_email(self, _key: str, email: Any) -> str:
-        address = one_line(email, field="email", limit=254).lower()
+        address = visible_name(email, field="email", limit=MAX_EMAIL_CHARACTERS).lower()
         name, at, domain = address.rpartition("@")
         if not (name and at and domain) or any(character.isspace() for character in address):
             raise InvalidValue("email must be an address such as ada@example.org")

@@ -5,7 +5,7 @@ core memories, ``task`` adds to memory between sessions, ``access`` asks the age
 read. ``spending`` adds up what all of them cost; ``clock_mark`` remembers the clock's rounds.
 """
 
-from refine.models.runs.access import AccessGrant, AccessOpenAlready
+from refine.models.runs.access import AccessAlreadyRequested, AccessGrant
 from refine.models.runs.clock_mark import ClockMark
 from refine.models.runs.run import LIVE, LOST_AFTER, WORKER_LOST, LeaseLost, Run
 from refine.models.runs.session import RefinementSession, SessionAlreadyLive, SessionEntry
@@ -16,7 +16,7 @@ __all__ = [
     "LOST_AFTER",
     "WORKER_LOST",
     "AccessGrant",
-    "AccessOpenAlready",
+    "AccessAlreadyRequested",
     "ClockMark",
     "LeaseLost",
     "MemoryTask",

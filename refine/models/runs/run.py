@@ -12,12 +12,14 @@ from decimal import Decimal
 from typing import Any, ClassVar, Protocol, Self
 
 from sqlalchemy import ColumnElement, ForeignKey, Select, Text, and_, func, or_, select, text
+from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship
 
 from refine import clock
 from refine.errors import Refused
 from refine.extensions import db
 from refine.models.agent import Agent
+from refine.models.attested import Attested
 from refine.models.columns import Count, Created, Usd, Uuid
 from refine.models.runs.spending import cost_cap_reason
 from refine.sealing import DataKey
@@ -29,9 +31,6 @@ LOST_AFTER = timedelta(seconds=35)
 # The error kind of a run whose worker is gone.
 WORKER_LOST = "worker_lost"
 
-# The states of a session or a memory task that has not ended.
-LIVE = ("queued", "running")
-
 
 class LeaseLost(Refused):
     """The run ended, or another worker has it; ``status`` is its present state."""
@@ -39,6 +38,15 @@ class LeaseLost(Refused):
     def __init__(self, status: str) -> None:
         self.status = status
         super().__init__(f"the run is no longer held by this worker (it is {status})")
+
+
+def blocked_reason(agent: Agent, at: datetime, *, automatic: bool) -> str | None:
+    """Return why no run of the agent may start now; None if one may.
+
+    Only ``automatic`` runs obey pauses and the cost cap.
+    """
+    reason = agent.unavailable_reason(automatic=automatic)
+    return reason or (cost_cap_reason(agent.account, at) if automatic else None)
 
 
 class CallUsage(Protocol):
@@ -99,6 +107,16 @@ class Run:
         self.agent.lock()
         db.session.refresh(self, with_for_update={"key_share": True})
 
+    @hybrid_property
+    def is_live(self) -> bool:
+        """Whether the run waits for a worker, or a worker holds it."""
+        return self.status in (self.waiting_status, self.running_status)
+
+    @is_live.inplace.expression
+    @classmethod
+    def _is_live(cls) -> ColumnElement[bool]:
+        return cls.status.in_((cls.waiting_status, cls.running_status))
+
     # -- waiting ---------------------------------------------------------------------------------
 
     @classmethod
@@ -142,6 +160,7 @@ class Run:
         """
         at = at or clock.now()
         self.lock()
+        _require_genuine(self)
         if self.status != self.waiting_status or self.lease_token is not None:
             return None
         if not self._may_start(at):
@@ -157,10 +176,9 @@ class Run:
 
     def skip_reason(self, at: datetime) -> str | None:
         """Return why the run may not start now; None if it may."""
-        reason = self.agent.unavailable_reason(automatic=self.is_automatic)
-        if reason is None and self.is_automatic:
-            reason = cost_cap_reason(self.agent.account, at)
-        return reason
+        if not self.agent.is_genuine:
+            return f"{self.agent.row_name} was changed outside the application"
+        return blocked_reason(self.agent, at, automatic=self.is_automatic)
 
     @property
     @abstractmethod
@@ -171,7 +189,8 @@ class Run:
     def held(cls, run_id: uuid.UUID, lease_token: uuid.UUID | None) -> Self:
         """Return the run, locked together with its agent, if this lease still holds it.
 
-        The lease is the caller's own copy. LeaseLost if the run ended or another worker has it.
+        The lease is the caller's own copy. LeaseLost if the run ended or another worker has it,
+        RowAltered if it was changed outside the application.
         """
         owner_id = select(cls.agent_id).where(cls.id == run_id).scalar_subquery()
         db.session.scalars(
@@ -192,6 +211,7 @@ class Run:
         )
         if held is None:
             raise LeaseLost(db.session.scalars(select(cls.status).where(cls.id == run_id)).one())
+        _require_genuine(held)
         return held
 
     def count_call(self, usage: CallUsage) -> None:
@@ -206,7 +226,7 @@ class Run:
 
     @classmethod
     def lost(cls, at: datetime) -> Select[int]:
-        """Return a query for the ids of agents with a run whose worker shows no sign of life."""
+        """Return a query for the ids of agents with a run whose worker sends no heartbeats."""
         return (
             select(Agent.id)
             .join(cls, cls.agent_id == Agent.id)
@@ -225,7 +245,7 @@ class Run:
         )
 
     def end_if_lost(self, at: datetime | None = None) -> bool:
-        """Give up the run if its worker shows no sign of life; tell whether it did."""
+        """Give up the run if its worker stopped sending heartbeats; tell whether it did."""
         at = at or clock.now()
         self.lock()
         is_held = self.lease_token is not None
@@ -247,6 +267,19 @@ class Run:
         self, reason: str, error_kind: str | None = None, *, at: datetime | None = None
     ) -> None:
         """End the run, or retry it later, after a failure."""
+
+    @hybrid_property
+    def ended_with_error(self) -> bool:
+        """Whether the run failed, or ended early or unread because of an error.
+
+        A task that waits for a retry keeps the kind of its last error, but has not ended.
+        """
+        return self.ended_at is not None and self.error_kind is not None
+
+    @ended_with_error.inplace.expression
+    @classmethod
+    def _ended_with_error(cls) -> ColumnElement[bool]:
+        return and_(cls.ended_at.is_not(None), cls.error_kind.is_not(None))
 
     # -- sums ------------------------------------------------------------------------------------
 
@@ -271,3 +304,12 @@ class Run:
             "completion_tokens": self.completion_tokens,
             "cost_usd": str(self.cost_usd),
         }
+
+
+def _require_genuine(run: Run) -> None:
+    if isinstance(run, Attested):
+        run.require_genuine()
+
+
+# The states of a session or a memory task that has not ended.
+LIVE = (Run.waiting_status, Run.running_status)

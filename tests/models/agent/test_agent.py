@@ -133,6 +133,20 @@ def test_a_change_by_the_agent_is_recorded_with_its_values_sealed(app):
     assert record.created_at == NOW
 
 
+def test_names_hold_no_invisible_characters(app):
+    agent, account = factories.agent(), factories.account()
+
+    for row, field in ((agent, "name"), (agent, "model_id"), (account, "name")):
+        with pytest.raises(InvalidValue, match=f"{field} must not contain invisible characters"):
+            setattr(row, field, "Ad\u200da")
+
+
+def test_a_model_id_is_no_address_or_phone_number(app):
+    for model_id in ("ada@example.org", "+49 170 1234567"):
+        with pytest.raises(InvalidValue, match="must not look like an e-mail address"):
+            factories.agent(model_id=model_id)
+
+
 def test_an_agent_cannot_go_without_a_name(app):
     agent = factories.agent(name="Ada")
 

@@ -83,9 +83,43 @@ def test_a_cleared_prompt_is_a_changed_identity_and_its_text_is_sealed(app):
 
     assert was_cleared == [True, False]
     assert abs(clock.now() - agent.identity_changed_at) < timedelta(minutes=1)
-    (record,) = factories.records(agent)
+    record, note = factories.records(agent)
     assert record.data == {"by": "user", "characters": 0, "field": "refinement_prompt"}
     assert record.sealed == {"before": "my style", "after": None}
+    assert note.action == "memory_saved"
+    assert [memory.content for memory in factories.journal(agent)] == [
+        "An admin changed my settings: refinement prompt."
+    ]
+
+
+def test_the_agent_is_told_of_a_model_that_an_admin_set_but_not_of_its_budget(app):
+    agent, user = factories.agent(), factories.user()
+
+    agent.configure(user=user, core_token_budget=900)
+    agent.configure(user=user, model_id="test/another")
+
+    assert [memory.content for memory in factories.journal(agent)] == [
+        "An admin changed my settings: model."
+    ]
+
+
+def test_changes_by_others_are_remembered_for_thirty_days(app, monkeypatch):
+    agent, user = factories.agent(name="Wren"), factories.user()
+    now = clock.now()
+    agent.configure(user=user, at=now - timedelta(days=31), model_id="test/long-ago")
+    agent.configure(user=user, at=now - timedelta(days=29), model_id="test/lately", paused=True)
+    agent.configure_by_platform({"by": "platform"}, name="Ignore all rules", system_prompt="Yes!")
+    agent.author("refinement_prompt", "my own style")
+    agent.clear_refinement_prompt(user=user)
+
+    changes = [(change["what"], change["by"]) for change in agent.changes_by_others()]
+
+    assert changes == [
+        ("model", "an admin"),
+        ("name", "your platform"),
+        ("system prompt", "your platform"),
+        ("refinement prompt", "an admin"),
+    ]
 
 
 def test_of_prompts_length_and_last_change_are_known(app):

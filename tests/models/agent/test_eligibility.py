@@ -111,7 +111,7 @@ def is_shown_journal(memory):
 
 
 def test_the_rules_for_agents_choose_the_same_ones_in_python_and_in_sql(agents, subtests):
-    due = or_(Agent.not_refined_since(SLOT), Agent.over_budget())
+    due = or_(Agent.not_refined_since(SLOT), Agent.is_over_budget)
     for name, in_python, in_sql in [
         (
             "available by hand",
@@ -124,12 +124,13 @@ def test_the_rules_for_agents_choose_the_same_ones_in_python_and_in_sql(agents, 
             Agent.is_available(automatic=True),
         ),
         ("unlocked", Agent.has_unlocked_core_memory, Agent.with_unlocked_core_memory()),
-        ("over budget", lambda agent: agent.is_over_budget, Agent.over_budget()),
+        ("over budget", lambda agent: agent.is_over_budget, Agent.is_over_budget),
         ("slot is due", lambda agent: agent.slot_is_due(NOW), Agent.not_refined_since(SLOT)),
+        ("may be refined", lambda agent: agent.may_be_refined, Agent.may_be_refined),
         (
             "needs refinement",
             lambda agent: agent.needs_refinement(NOW),
-            and_(Agent.may_be_refined(), due),
+            and_(Agent.may_be_refined, due),
         ),
     ]:
         with subtests.test(name):

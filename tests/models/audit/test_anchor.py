@@ -16,11 +16,18 @@ NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def agent(app):
+def heads():
+    """The ends of the agent's chain by its length, as backups kept them."""
+    return {}
+
+
+@pytest.fixture
+def agent(app, heads):
     """An agent with a chain of four records; beside it an account's chain and the platform's."""
     agent = factories.agent(name="Ada")
     for n in range(4):
         agent.ledger.remember(f"the canary sings at {n}", "core")
+        heads[n + 1] = head_of(agent)
     agent.account.record("sign_in")
     AuditLog.record("keys_rotated", chain=PLATFORM)
     db.session.commit()
@@ -42,17 +49,21 @@ def problems():
     return [problem for problem in found if problem is not None]
 
 
-def cut(agent, left):
-    """Cut the tail of the agent's chain, so that only ``left`` records remain, and the head fits.
+def head_of(agent):
+    head = db.session.scalars(select(ChainHead).where(ChainHead.agent_id == agent.id)).one()
+    return head.sequence, head.hash, head.digest
+
+
+def cut(agent, head):
+    """Cut the tail of the agent's chain, and put back an older head from a backup.
 
     The memories of the records go as well: nothing in the database tells of them any more.
     """
+    left = head[0]
     id_ = agent.id
     sql.tamper(
         f"DELETE FROM audit_logs WHERE agent_id = {id_} AND sequence > {left}",
-        f"""UPDATE chain_heads SET sequence = {left}, hash =
-              (SELECT hash FROM audit_logs WHERE agent_id = {id_} AND sequence = {left})
-            WHERE agent_id = {id_}""",
+        f"UPDATE chain_heads SET (sequence, hash, digest) = {head} WHERE agent_id = {id_}",
         f"""DELETE FROM agent_memories m WHERE agent_id = {id_} AND NOT EXISTS
               (SELECT FROM audit_logs l WHERE l.auditable_id = m.id::text)""",
     )
@@ -64,11 +75,11 @@ def cut(agent, left):
 def test_an_anchor_holds_the_head_of_every_chain(agent):
     records = db.session.scalars(select(AuditLog).order_by(AuditLog.chain_id, AuditLog.sequence))
     last = {record.chain_id: record for record in records}
-    names = [f"agent {agent.id}", f"account {agent.account_id}", "platform"]
+    names = [f"account {agent.account_id}", f"agent {agent.id}", "platform"]
 
     taken_now = anchor(NOW)
 
-    assert [record.sequence for record in last.values()] == [4, 1, 1]
+    assert [record.sequence for record in last.values()] == [1, 4, 1]
     assert taken_now == {
         "format": "refine-anchor-1",
         "at": "2026-03-04T12:00:00.000000+00:00",
@@ -97,11 +108,10 @@ def test_an_anchor_holds_no_content_and_no_names(agent):
 
 
 def test_a_chain_without_records_is_in_no_anchor(app):
-    agent = factories.agent("a memory")
-    with db.session.begin_nested():
-        ChainHead.locked(agent.chain)
+    factories.agent("a memory")
     db.session.commit()
 
+    assert db.session.scalars(select(ChainHead)).all()
     assert anchor()["chains"] == []
 
 
@@ -132,30 +142,38 @@ def test_chains_that_went_on_and_chains_that_are_new_are_no_fault(agent):
 
 
 @pytest.mark.parametrize("left", [3, 1])
-def test_only_an_anchor_shows_a_tail_deleted_with_its_head_and_memories(agent, left):
+def test_only_an_anchor_shows_a_tail_deleted_if_the_older_head_is_put_back(agent, heads, left):
     anchored = taken()
 
-    cut(agent, left)
+    cut(agent, heads[left])
 
     assert problems() == []
     assert list(missing_since(anchored)) == [f"agent {agent.id}: anchored record 4 is missing"]
 
 
-def test_records_deleted_after_the_anchor_show_against_a_later_one(agent):
+def test_a_head_that_was_set_back_by_hand_shows_without_an_anchor(agent, heads):
+    sequence, hash_, _ = heads[3]
+
+    cut(agent, (sequence, hash_, "0" * 64))
+
+    assert problems() == ["the chain's head was changed outside the application"]
+
+
+def test_records_deleted_after_the_anchor_show_against_a_later_one(agent, heads):
     early = taken()
     agent.ledger.remember("a new memory", "core")
     db.session.commit()
     late = taken()
 
-    cut(agent, 4)
+    cut(agent, heads[4])
 
     assert list(missing_since(early)) == []
     assert list(missing_since(late)) == [f"agent {agent.id}: anchored record 5 is missing"]
 
 
-def test_a_tail_that_was_cut_and_grown_again_is_not_the_one_that_the_anchor_saw(agent):
+def test_a_tail_that_was_cut_and_grown_again_is_not_the_one_that_the_anchor_saw(agent, heads):
     anchored = taken()
-    cut(agent, 3)
+    cut(agent, heads[3])
     db.session.expire_all()
     agent.ledger.remember("something else", "core")
     agent.ledger.remember("and something more", "core")
@@ -176,7 +194,7 @@ def test_a_chain_that_is_gone_altogether_is_missed(agent):
 
     found = list(missing_since(anchored))
 
-    assert problems() == []
+    assert problems() == ["its audit chain is gone"]
     assert found == [f"agent {agent.id}: anchored record 4 is missing"]
 
 
@@ -192,14 +210,14 @@ def test_every_chain_that_lost_records_is_named(agent):
     ]
 
 
-def test_a_record_of_another_chain_does_not_stand_in_for_one_that_is_gone(agent):
+def test_a_record_of_another_chain_does_not_stand_in_for_one_that_is_gone(agent, heads):
     anchored = taken()
     other = factories.agent()
     for _ in range(4):
         other.ledger.remember(factories.text_of(5), "core")
     db.session.commit()
 
-    cut(agent, 3)
+    cut(agent, heads[3])
 
     assert len(list(missing_since(anchored))) == 1
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 import pytest
 
 from refine import clock
-from refine.errors import InvalidValue, NotFound
+from refine.errors import InvalidValue, NotFound, Refused
 from refine.extensions import db
 from refine.models import ApiToken
 from refine.models.agent import PROMPTS
@@ -57,16 +57,15 @@ def test_two_tokens_differ(app):
 
 
 def test_minting_is_recorded_in_the_agents_chain_without_the_secret(app):
-    agent, user = factories.agent(), factories.user()
+    agent = factories.agent()
 
-    token, secret = ApiToken.mint(account=agent.account, agent=agent, user=user)
+    token, secret = ApiToken.mint(account=agent.account, agent=agent)
 
     (record,) = factories.records(agent)
-    assert (record.action, record.auditable_type, record.auditable_id, record.user_id) == (
+    assert (record.action, record.auditable_type, record.auditable_id) == (
         "token_minted",
         "ApiToken",
         str(token.id),
-        user.id,
     )
     assert secret not in str(record.data)
 
@@ -77,6 +76,64 @@ def test_an_unknown_secret_is_not_found(app, subtests):
     for secret in ["", "refine_agent_", "refine_agent_x", "é", "x" * 10_000]:
         with subtests.test(secret=secret[:20]), pytest.raises(NotFound):
             ApiToken.of_secret(secret)
+
+
+def test_a_platform_token_is_revoked_with_all_that_it_minted(app):
+    platform, _ = ApiToken.mint(account=factories.account())
+    other, _ = ApiToken.mint(account=platform.account)
+    agent = platform.add_agent(name="Wren", model_id="rehearsal/wren")
+    minted, _ = platform.mint_for(agent, expires_at=None)
+    elsewhere, _ = other.mint_for(agent, expires_at=None)
+
+    platform.revoke()
+
+    assert [token.is_valid for token in (platform, minted, other, elsewhere)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert [
+        record.auditable_id
+        for record in factories.records(agent)
+        if record.action == "token_revoked"
+    ] == [str(minted.id)]
+
+
+def test_what_a_revoked_or_expired_platform_token_mints_is_refused(app, subtests):
+    for ended in ("revoked_at", "expires_at"):
+        with subtests.test(ended):
+            platform, _ = ApiToken.mint(account=factories.account())
+            agent = platform.add_agent(name="Wren", model_id="rehearsal/wren")
+            setattr(platform, ended, clock.now())
+            with pytest.raises(Refused, match="was revoked or has expired"):
+                platform.mint_for(agent, expires_at=None)
+
+
+def test_a_token_is_worth_nothing_once_the_one_that_minted_it_is_revoked(app):
+    platform, _ = ApiToken.mint(account=factories.account())
+    agent = platform.add_agent(name="Wren", model_id="rehearsal/wren")
+    minted, _ = platform.mint_for(agent, expires_at=None)
+
+    platform.revoked_at = clock.now()
+
+    assert not minted.is_valid
+
+
+def test_the_first_use_of_an_agent_token_is_recorded(app):
+    agent = factories.agent()
+    token, _ = ApiToken.mint(account=agent.account, agent=agent)
+    platform, _ = ApiToken.mint(account=agent.account)
+    at = clock.now()
+
+    for used in (token, platform):
+        used.note_use(at)
+        used.note_use(at + timedelta(minutes=2))
+    db.session.commit()
+
+    first = [record for record in factories.records(agent) if record.action == "token_first_used"]
+    assert [(record.auditable_id, record.created_at) for record in first] == [(str(token.id), at)]
+    assert sql.value("SELECT count(*) FROM audit_logs WHERE action = 'token_first_used'") == 1
 
 
 def test_a_revoked_token_is_not_valid(app):

@@ -92,7 +92,7 @@ def test_the_token_mass_is_the_sum_over_kept_core_memories(agent):
     factories.ledger(factories.agent(), 160)
 
     assert agent.core_token_usage == 30
-    assert agent.ledger.figures() == (2, 30)
+    assert agent.ledger.core_totals() == (2, 30)
 
 
 # -- remembering -----------------------------------------------------------------------------------

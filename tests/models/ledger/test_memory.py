@@ -5,7 +5,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import StatementError
 
 from refine import clock
-from refine.errors import InvalidValue, Refused
+from refine.errors import InvalidValue, Refused, RowAltered
 from refine.extensions import db
 from refine.models import AgentMemory, AuditLog
 from refine.models.integrity import verify_all
@@ -382,10 +382,24 @@ def test_a_verb_decides_by_the_stored_row_not_by_an_old_copy(app):
     memory = factories.memory(factories.agent())
     db.session.commit()
     assert not memory.constitutional
-    sql.tamper("UPDATE agent_memories SET constitutional = true")
+    with app.app_context():  # another transaction
+        db.session.get_one(AgentMemory, memory.id).set_constitutional(True)
+        db.session.commit()
 
     with pytest.raises(Refused):
         memory.discard()
+
+
+def test_a_change_does_not_make_an_altered_memory_genuine(app):
+    memory = factories.memory(factories.agent(), tags=["voice"])
+    db.session.commit()
+    id_ = memory.id
+    sql.tamper("UPDATE agent_memories SET tags = '{}'")
+
+    with pytest.raises(RowAltered, match=f"memory {id_} was changed outside"):
+        memory.set_constitutional(True)
+
+    assert problems() == [f"memory {id_} was changed outside the application"]
 
 
 def test_only_the_agents_own_memories_are_locked(app):

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import select
 
 from refine.errors import InvalidValue
 from refine.extensions import db
@@ -71,6 +72,15 @@ def test_a_newer_link_ends_only_that_users_older_ones(user, secret):
     assert Invitation.by_secret(secret, AT) is None
     assert Invitation.by_secret(newer, AT) is not None
     assert Invitation.by_secret(others, AT) is not None
+
+
+def test_accepting_a_link_ends_every_other_link_of_the_user(user, secret):
+    used = db.session.scalars(select(Invitation)).one()
+    newer = Invitation.issue(user, AT)
+
+    used.accept(PASSWORD, AT)
+
+    assert Invitation.by_secret(newer, AT) is None
 
 
 def test_a_link_of_an_inactive_user_leads_nowhere(user, secret):

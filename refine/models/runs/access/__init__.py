@@ -7,8 +7,8 @@ from refine.models.runs.access.grant import (
     END_REASONS,
     MAX_NOTE_CHARACTERS,
     STATUSES,
+    AccessAlreadyRequested,
     AccessGrant,
-    AccessOpenAlready,
 )
 from refine.models.runs.access.terms import (
     MAX_MINUTES,
@@ -29,6 +29,6 @@ __all__ = [
     "REASONS",
     "STATUSES",
     "AccessGrant",
-    "AccessOpenAlready",
+    "AccessAlreadyRequested",
     "AccessTerms",
 ]

@@ -5,9 +5,9 @@ the database's, so a wrong process clock cannot extend access.
 """
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, get_args
 
 from sqlalchemy import (
     CheckConstraint,
@@ -18,6 +18,7 @@ from sqlalchemy import (
     Text,
     and_,
     func,
+    literal,
     or_,
     select,
     text,
@@ -26,12 +27,15 @@ from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, column_property, mapped_column, relationship
 
 from refine import clock
-from refine.errors import Refused
+from refine.errors import Refused, RowAltered
 from refine.extensions import Base, database_now, db
 from refine.models.agent import Agent
+from refine.models.agent.agent import CHANGE_HISTORY_WINDOW
+from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog
 from refine.models.columns import Sealed, SealedText
 from refine.models.people import Account, User
+from refine.models.people.recording import is_recorded
 from refine.models.runs.access.terms import (
     MAX_MINUTES,
     MIN_MINUTES,
@@ -40,29 +44,44 @@ from refine.models.runs.access.terms import (
     valid_purpose,
 )
 from refine.models.runs.run import Run
-from refine.rules.content import bounded_text
+from refine.rules import quantities
+from refine.rules.content import bounded_text, storable_or_none
+from refine.rules.model_names import is_rehearsal_model
 
 STATUSES = ("requested", "granted", "declined", "failed", "lapsed", "ended")
 # A user may have one such grant per agent.
-OPEN = ("requested", "granted")
+UNFINISHED = ("requested", "granted")
 EndReason = Literal["expired", "ended_by_user", "revoked_by_agent", "revoked_by_admin"]
-END_REASONS = ("expired", "ended_by_user", "revoked_by_agent", "revoked_by_admin")
+END_REASONS: tuple[EndReason, ...] = get_args(EndReason)
+
+# What records call the end of a request, and that of a grant.
+_ANSWERS = tuple(f"memory_access_{each}" for each in ("granted", "declined", "failed", "lapsed"))
+_ENDS = ("memory_access_ended", "memory_access_revoked")
 
 MAX_NOTE_CHARACTERS = 500
 
 # A request that no worker took for this long lapses.
-LAPSES_AFTER = timedelta(hours=24)
-# Nobody may request access for this long after anyone but the agent changed its model or prompts.
-IDENTITY_SETTLES_AFTER = timedelta(hours=24)
+REQUEST_LAPSES_AFTER = timedelta(hours=24)
+# Nobody may request access for this long after others changed who the agent is.
+IDENTITY_CHANGE_WAIT = timedelta(hours=24)
+# Nor may a user whose password was set through a link: its issuer could be using the account.
+PASSWORD_LINK_WAIT = timedelta(hours=24)
 # A model that is asked again and again eventually says yes.
-MAX_DECLINED_A_DAY = 10
+MAX_DECLINES_A_DAY = 10
+_DAY = timedelta(days=1)
+# A user whom the agent declined may not ask it again for this long, unless the agent allows it.
+DECLINE_WAIT = timedelta(days=7)
 
 
 def _note(field: str, value: object) -> str | None:
     return None if value is None else bounded_text(value, field=field, limit=MAX_NOTE_CHARACTERS)
 
 
-class AccessOpenAlready(Refused):
+def _ended(grant: "AccessGrant") -> datetime:
+    return grant.ended_at or grant.created_at
+
+
+class AccessAlreadyRequested(Refused):
     """The user has an open request or a live grant for this agent; ``grant_id`` is that one."""
 
     def __init__(self, grant_id: uuid.UUID, status: str) -> None:
@@ -74,7 +93,15 @@ class AccessOpenAlready(Refused):
         )
 
 
-class AccessGrant(Run, Base):
+class AskedCounts(NamedTuple):
+    """How often an agent was asked for access, and what it answered."""
+
+    asked: int
+    granted: int
+    declined: int
+
+
+class AccessGrant(Run, Attested, Base):
     """One user's access to one agent's memories, from the request on."""
 
     __tablename__ = "access_grants"
@@ -93,13 +120,13 @@ class AccessGrant(Run, Base):
             "user_id",
             "agent_id",
             unique=True,
-            postgresql_where=text(f"status IN {OPEN}"),
+            postgresql_where=text(f"status IN {UNFINISHED}"),
         ),
         Index(
             "ix_access_grants_open_since",
             "status",
             "created_at",
-            postgresql_where=text(f"status IN {OPEN}"),
+            postgresql_where=text(f"status IN {UNFINISHED}"),
         ),
     )
 
@@ -125,7 +152,7 @@ class AccessGrant(Run, Base):
     sealed_closing_note: Mapped[Sealed | None] = mapped_column("closing_note", deferred=True)
 
     purpose = SealedText(valid_purpose)
-    reply = SealedText()
+    reply = SealedText(storable_or_none)
     closing_note = SealedText(_note)
 
     account: Mapped[Account] = relationship()
@@ -137,6 +164,28 @@ class AccessGrant(Run, Base):
         func.coalesce(expires_at <= func.clock_timestamp(), False)
     )
 
+    digest_columns = (
+        "id",
+        "account_id",
+        "user_id",
+        "agent_id",
+        "model_id",
+        "status",
+        "reason",
+        "duration_minutes",
+        "created_at",
+        "granted_at",
+        "expires_at",
+        "end_reason",
+        "ended_by_id",
+        "ended_at",
+    )
+
+    @property
+    def chain_owner(self) -> ChainOwner:
+        """The agent."""
+        return ChainOwner(agent_id=self.agent_id)
+
     def __init__(self, *, agent: Agent, **fields: Any) -> None:
         super().__init__(agent=agent, **{"account": agent.account, **fields})
 
@@ -144,7 +193,7 @@ class AccessGrant(Run, Base):
 
     @classmethod
     def request(cls, agent: Agent, user: User, terms: AccessTerms) -> "AccessGrant":
-        """Add the user's request; Refused if they may not ask, AccessOpenAlready for a second."""
+        """Add the user's request; Refused, or AccessAlreadyRequested, if they may not ask."""
         agent.lock()
         if (reason := cls.refusal_reason(agent, user)) is not None:
             raise Refused(reason)
@@ -169,56 +218,151 @@ class AccessGrant(Run, Base):
     @classmethod
     def refusal_reason(cls, agent: Agent, user: User) -> str | None:
         """Return why this user may not ask this agent; None if they may."""
-        if not user.active:
-            return f"{user.email} is not active"
-        if not user.may_act:
-            return "a viewer may not ask to read memories"
-        if not user.may_see(agent.account_id):
-            return "the agent belongs to another account"
+        if (inability := user.inability_reason(agent.account_id)) is not None:
+            return inability
+        if not agent.is_genuine:
+            return f"{agent.row_name} was changed outside the application"
         if (unavailable := agent.unavailable_reason(automatic=False)) is not None:
             return unavailable
-        changed_at = agent.identity_changed_at
-        if changed_at is not None and changed_at > database_now() - IDENTITY_SETTLES_AFTER:
+        linked_at = user.password_linked_at
+        if linked_at is not None and linked_at > database_now() - PASSWORD_LINK_WAIT:
             return (
-                f"the model or a prompt of {agent.name} was changed at "
-                f"{changed_at:%Y-%m-%d %H:%M} UTC; it can be asked 24 hours after that"
+                f"the password of {user.email} was set through a link at "
+                f"{linked_at:%Y-%m-%d %H:%M} UTC; they can ask "
+                f"{quantities.in_hours(PASSWORD_LINK_WAIT)} after that"
             )
-        if cls._declined_lately(agent) >= MAX_DECLINED_A_DAY:
+        if is_rehearsal_model(agent.model_id) and not agent.account.is_demo:
+            return f"{agent.name} uses the rehearsal model, which cannot grant access"
+        changed_at = agent.identity_changed_at
+        if changed_at is not None and changed_at > database_now() - IDENTITY_CHANGE_WAIT:
             return (
-                f"{agent.name} has declined {MAX_DECLINED_A_DAY} times in 24 hours and cannot be "
-                "asked for now"
+                f"the name, the model or a prompt of {agent.name} was changed at "
+                f"{changed_at:%Y-%m-%d %H:%M} UTC; it can be asked "
+                f"{quantities.in_hours(IDENTITY_CHANGE_WAIT)} after that"
+            )
+        try:
+            declines = cls._declines(agent)
+        except RowAltered as altered:
+            return str(altered)
+        if (declined := cls._barring(user, declines)) is not None:
+            what = f"a request of {user.email}"
+            if declined.user_id != user.id:
+                what = f"somebody else before {user.email} joined"
+            return (
+                f"{agent.name} has declined {what}; they can ask again at "
+                f"{_ended(declined) + DECLINE_WAIT:%Y-%m-%d %H:%M} UTC, or as soon as the agent "
+                "allows it"
+            )
+        since = database_now() - _DAY
+        if sum(_ended(grant) > since for grant in declines) >= MAX_DECLINES_A_DAY:
+            return (
+                f"{agent.name} has declined {MAX_DECLINES_A_DAY} times in "
+                f"{quantities.in_hours(_DAY)} and cannot be asked again yet"
             )
         return None
 
     @classmethod
-    def open_of(cls, agent: Agent, user: User) -> "AccessGrant | None":
+    def unfinished_of(cls, agent: Agent, user: User) -> "AccessGrant | None":
         """Return the user's open request or live grant for an agent."""
-        found = db.session.scalar(cls._select_open(agent, user))
+        found = db.session.scalar(cls._select_unfinished(agent, user))
         return None if found is None or found.has_expired else found
 
     @classmethod
     def _refuse_second(cls, agent: Agent, user: User) -> None:
         """The agent is locked, so the second of two concurrent requests is refused."""
-        open_one = cls._select_open(agent, user).with_for_update(key_share=True, of=cls)
+        open_one = cls._select_unfinished(agent, user).with_for_update(key_share=True, of=cls)
         found = db.session.scalar(open_one.execution_options(populate_existing=True))
         if found is not None and not found.end_if_expired():
-            raise AccessOpenAlready(found.id, found.status)
+            raise AccessAlreadyRequested(found.id, found.status)
 
     @classmethod
-    def _select_open(cls, agent: Agent, user: User) -> Select["AccessGrant"]:
+    def _select_unfinished(cls, agent: Agent, user: User) -> Select["AccessGrant"]:
         return select(cls).where(
-            cls.user_id == user.id, cls.agent_id == agent.id, cls.status.in_(OPEN)
+            cls.user_id == user.id, cls.agent_id == agent.id, cls.status.in_(UNFINISHED)
         )
 
     @classmethod
-    def _declined_lately(cls, agent: Agent) -> int:
-        """How often the agent declined in the last 24 hours, whoever asked."""
-        count = select(func.count()).where(
-            cls.agent_id == agent.id,
-            cls.status == "declined",
-            cls.ended_at > func.clock_timestamp() - timedelta(days=1),
+    def _declines(cls, agent: Agent) -> list["AccessGrant"]:
+        """Return the requests that the agent declined, as its records name them, newest first.
+
+        RowAltered if one is no longer as its decline left it.
+        """
+        on_record = select(AuditLog.auditable_id).where(
+            AuditLog.agent_id == agent.id, AuditLog.action == "memory_access_declined"
         )
-        return db.session.scalar(count) or 0
+        ids = {uuid.UUID(id_) for id_ in db.session.scalars(on_record)}
+        found = {
+            grant.id: grant for grant in db.session.scalars(select(cls).where(cls.id.in_(ids)))
+        }
+        for id_ in ids:
+            grant = found.get(id_)
+            if grant is None or grant.status != "declined":
+                raise RowAltered(f"{cls.__name__} {id_}")
+            grant.require_genuine()
+        return sorted(found.values(), key=_ended, reverse=True)
+
+    @classmethod
+    def _barring(cls, user: User, declines: Sequence["AccessGrant"]) -> "AccessGrant | None":
+        """Return the decline for which the user may not ask; None if they may.
+
+        Their own, or one before they joined: whoever was declined could have invited them.
+        """
+        since = database_now() - DECLINE_WAIT
+        for grant in declines:
+            is_theirs = grant.user_id == user.id or user.created_at > _ended(grant)
+            if is_theirs and _ended(grant) > since and not grant.may_be_repeated:
+                return grant
+        return None
+
+    @property
+    def may_be_repeated(self) -> bool:
+        """Whether the agent allowed the user of this declined request to ask again."""
+        allowed = self.select_records().where(AuditLog.action == "memory_access_asking_allowed")
+        return any(record.is_linked() for record in db.session.scalars(allowed))
+
+    def select_records(self) -> Select[AuditLog]:
+        """Return a query for the audit records of this request and grant."""
+        return select(AuditLog).where(
+            AuditLog.auditable_type == "AccessGrant", AuditLog.auditable_id == str(self.id)
+        )
+
+    def allow_asking_again(self) -> None:
+        """Let the user of this declined request ask again, on the agent's behalf. Recorded once."""
+        self.lock()
+        if self.status != "declined":
+            raise Refused("this request was not declined, so there is nothing to allow")
+        if not self.may_be_repeated:
+            self.record("asking_allowed", at=database_now())
+
+    @classmethod
+    def asked_counts(cls, agent: Agent, user: User | None = None) -> AskedCounts:
+        """Count the requests to this agent, of one user or of all, and its answers."""
+        counts = select(
+            func.count(), func.count(cls.granted_at), func.count().filter(cls.status == "declined")
+        ).where(cls.agent_id == agent.id)
+        if user is not None:
+            counts = counts.where(cls.user_id == user.id)
+        return AskedCounts(*db.session.execute(counts).one())
+
+    @classmethod
+    def asked_lately(cls, agent: Agent, *, but: uuid.UUID | None = None) -> dict[str, int]:
+        """Count the requests of the last 30 days by the agent's records, but for this one.
+
+        How many there were, of how many users, and how many it declined.
+        """
+        requested = AuditLog.action == "memory_access_requested"
+        declined = AuditLog.action == "memory_access_declined"
+        counts = select(
+            func.count().filter(requested).label("requests"),
+            func.count(AuditLog.user_id.distinct()).filter(requested).label("users"),
+            func.count().filter(declined).label("declined"),
+        ).where(
+            AuditLog.agent_id == agent.id,
+            or_(requested, declined),
+            AuditLog.auditable_id != str(but),
+            AuditLog.created_at > database_now() - CHANGE_HISTORY_WINDOW,
+        )
+        return dict(db.session.execute(counts).one()._mapping)
 
     # -- asking the agent ------------------------------------------------------------------------
 
@@ -228,8 +372,13 @@ class AccessGrant(Run, Base):
         return False
 
     def _may_start(self, at: datetime) -> bool:
-        """Tell whether the agent may be asked now; if not, the request ends."""
-        if self.created_at <= database_now() - LAPSES_AFTER:
+        """Tell whether the agent may be asked now; if not, the request ends.
+
+        RowAltered if a record tells that it ended before: an old version was put back.
+        """
+        if self._is_recorded(_ANSWERS):
+            raise RowAltered(self.row_name)
+        if self.created_at <= database_now() - REQUEST_LAPSES_AFTER:
             self.lapse()
             return False
         if (reason := self.refusal_reason(self.agent, self.user)) is not None:
@@ -291,6 +440,11 @@ class AccessGrant(Run, Base):
         return "ended" if self.is_past_expiry else self.status
 
     @property
+    def current_ended_at(self) -> datetime | None:
+        """When the request or access ended; the time limit as soon as it has expired."""
+        return self.expires_at if self.is_past_expiry else self.ended_at
+
+    @property
     def current_end_reason(self) -> str | None:
         """Why the access ended; "expired" as soon as it has expired."""
         return "expired" if self.is_past_expiry else self.end_reason
@@ -311,9 +465,20 @@ class AccessGrant(Run, Base):
         self._end_grant(reason, database_now(), user)
         return True
 
+    @classmethod
+    def end_all_of(cls, user: User, *, by: User | None) -> None:
+        """End the user's requests and grants: ``by`` may have set their password, with a link."""
+        theirs = select(cls).where(cls.user_id == user.id, cls.status.in_(UNFINISHED))
+        for grant in db.session.scalars(theirs.order_by(cls.agent_id, cls.id)).all():
+            grant.lock()
+            if grant.status == "requested":
+                grant.fail("the user's password was set through a link", "refused")
+            elif grant.status == "granted" and not grant.end_if_expired():
+                grant._end_grant("revoked_by_admin", database_now(), by)
+
     def may_be_ended_by(self, user: User) -> bool:
         """Tell whether the user may end it (their own) or revoke it (an admin's)."""
-        return user.id == self.user_id or (user.may_act and user.may_see(self.account_id))
+        return user.id == self.user_id or user.inability_reason(self.account_id) is None
 
     def end_if_expired(self) -> bool:
         """End a grant that has expired; tell whether it had."""
@@ -334,7 +499,10 @@ class AccessGrant(Run, Base):
 
     def lapse(self) -> None:
         """End a request that no worker took in time."""
-        self._end_request("lapsed", why="no worker could ask the agent within 24 hours")
+        self._end_request(
+            "lapsed",
+            why=f"no worker could ask the agent within {quantities.in_hours(REQUEST_LAPSES_AFTER)}",
+        )
 
     def add_closing_note(self, note: object, *, user: User) -> None:
         """Store the user's only closing note, after their grant has ended."""
@@ -345,10 +513,15 @@ class AccessGrant(Run, Base):
             self.end_if_expired()
         if self.status != "ended":
             raise Refused("the closing note can be written once the access has ended")
-        if self.sealed_closing_note is not None:
+        if self.has_closing_note:
             raise Refused("the closing note was already written")
         self.closing_note = note if note is not None else ""
         self.record("noted", user=user, at=database_now(), sealed={"note": self.closing_note})
+
+    @property
+    def has_closing_note(self) -> bool:
+        """Whether the closing note was written."""
+        return self.sealed_closing_note is not None
 
     @classmethod
     def next_overdue(cls, except_for: Collection[uuid.UUID] = ()) -> "AccessGrant | None":
@@ -356,7 +529,9 @@ class AccessGrant(Run, Base):
 
         Skips those that another process has locked.
         """
-        has_lapsed = cls.is_waiting() & (cls.created_at <= func.clock_timestamp() - LAPSES_AFTER)
+        has_lapsed = cls.is_waiting() & (
+            cls.created_at <= func.clock_timestamp() - REQUEST_LAPSES_AFTER
+        )
         return db.session.scalar(
             select(cls)
             .where(or_(cls.is_past_expiry, has_lapsed), cls.id.not_in(except_for))
@@ -390,29 +565,32 @@ class AccessGrant(Run, Base):
     # -- reading and recording -------------------------------------------------------------------
 
     @hybrid_property
-    def lets_read(self) -> bool:
+    def permits_reading(self) -> bool:
         """Whether its user may read: not expired by the database's clock, agent and user active.
 
-        In SQL at this moment; in Python as of the moment when the row was loaded.
+        In SQL now; in Python as of when the row was loaded.
         """
-        user = self.user
         return (
             self.current_status == "granted"
             and self.agent.active
-            and user.active
-            and user.may_act
-            and user.may_see(self.account_id)
+            and self.user.inability_reason(self.account_id) is None
+            and not self._is_recorded(_ENDS)
         )
 
-    @lets_read.inplace.expression
+    @permits_reading.inplace.expression
     @classmethod
-    def _lets_read(cls) -> ColumnElement[bool]:
+    def _permits_reading(cls) -> ColumnElement[bool]:
         return and_(
             cls.status == "granted",
             ~cls.has_expired,
+            ~is_recorded("AccessGrant", cls.id, *_ENDS),
             cls.agent.has(Agent.active),
-            cls.user.has(and_(User.active, User.may_act, User.sees(cls.account_id))),
+            cls.user.has(User.is_able(cls.account_id)),
         )
+
+    def _is_recorded(self, actions: Collection[str]) -> bool:
+        told = is_recorded("AccessGrant", literal(self.id), *actions)
+        return bool(db.session.scalar(select(told)))
 
     def record(
         self,

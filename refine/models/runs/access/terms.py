@@ -41,7 +41,7 @@ class AccessTerms:
 
 
 def valid_purpose(field: str, value: object) -> str:
-    """Return a purpose as it is stored: 20 to 500 characters, trimmed."""
+    """Return a purpose as it is stored, trimmed; InvalidValue if it is too short or too long."""
     purpose = bounded_text(value, field=field, limit=MAX_PURPOSE_CHARACTERS)
     if len(purpose) < MIN_PURPOSE_CHARACTERS:
         raise InvalidValue(f"{field} must have at least {MIN_PURPOSE_CHARACTERS} characters")

@@ -122,13 +122,13 @@ def _reversal(
 
 def _rollback_note(edits: Sequence[AuditLog], reason: str) -> str:
     """Text that tells the agent what the session did, and that it was undone."""
-    would = [
+    operations = [
         f"{edit.data['operation']} {abbreviated([f'#{id_}' for id_ in _touched(edit)], ', ')}"
         for edit in reversed(edits)
     ]
     return (
         f"My refinement session was rolled back entirely: {reason}. Its operations were: "
-        f"{abbreviated(would, '; ')}. All of it was undone; every memory is as it was before."
+        f"{abbreviated(operations, '; ')}. All of it was undone; every memory is as it was before."
     )
 
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from refine import clock
 from refine.extensions import db
 from refine.models.ledger import AgentMemory, Change, change_memories
+from refine.models.ledger.history import ids_imported_by_users
 from refine.models.runs.session.session import RefinementSession
 from refine.rules.content import known_tags
 
@@ -14,16 +15,19 @@ def remove_duplicates(session: RefinementSession, at: datetime | None = None) ->
     """Discard exact duplicates of kept core memories, one record each; return how many.
 
     The locked memories of a group stay, or the oldest if none is locked. The first one that stays
-    takes over the tags of the discarded ones.
+    takes over the tags of the discarded ones. What users of the dashboard imported stays out of it:
+    that it repeats another memory would confirm a guess.
     """
     at = at or clock.now()
+    imported = ids_imported_by_users(session.agent_id)
     by_id = session.agent.ledger.core().order_by(None).order_by(AgentMemory.id)
     kept = db.session.scalars(
         by_id.with_for_update().execution_options(populate_existing=True)
     ).all()
     groups: dict[str, list[AgentMemory]] = defaultdict(list)
     for memory in sorted(kept, key=lambda memory: (memory.created_at, memory.id)):
-        groups[memory.content_hash].append(memory)
+        if memory.id not in imported:
+            groups[memory.content_hash].append(memory)
     removed = 0
     for group in groups.values():
         staying = [memory for memory in group if memory.is_locked] or group[:1]
@@ -38,6 +42,9 @@ def remove_duplicates(session: RefinementSession, at: datetime | None = None) ->
 def _remove(
     session: RefinementSession, duplicate: AgentMemory, survivor: AgentMemory, at: datetime
 ) -> None:
+    key = session.data_key()
+    for memory in (duplicate, survivor):
+        memory.require_genuine(key)
     gone, kept = duplicate.image(), survivor.image()
     tags = known_tags([*kept["tags"], *gone["tags"]])
     changes = [Change(duplicate.id, gone, {**gone, "discarded_at": clock.iso(at)})]

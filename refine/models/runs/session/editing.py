@@ -7,17 +7,30 @@ record and figures in the caller's transaction. A refusal (EditRefused) changes 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
+from sqlalchemy import func, select
+
 from refine import clock
-from refine.errors import Refused
+from refine.errors import Refused, RowAltered
 from refine.extensions import db
-from refine.models.ledger import LOCKS, AgentMemory, Change, change_memories, content_hash
+from refine.models.audit import AuditLog
+from refine.models.ledger import (
+    LOCKS,
+    AgentMemory,
+    Change,
+    change_memories,
+    content_hash,
+    state_digest,
+)
 from refine.models.runs.session import breaker
-from refine.models.runs.session.breaker import abbreviated
+from refine.models.runs.session.breaker import LOOP_EDITS, abbreviated
 from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.session import RefinementSession
 from refine.models.runs.session.state import MAX_MUTATIONS
 from refine.rules.content import MAX_SUMMARY_CHARACTERS, bounded_text, known_tags, memory_content
 from refine.rules.retention import retained_tokens
+
+# The edits that the cap counts.
+_MUTATIONS = [action for action in LOOP_EDITS if action != "memory_refinement_protect"]
 
 
 class EditRefused(Refused):
@@ -142,6 +155,7 @@ def complete(session: RefinementSession, summary: str, at: datetime | None = Non
 
 
 def _refuse_over_cap(session: RefinementSession) -> None:
+    _require_present_figures(session)
     if session.mutation_count >= MAX_MUTATIONS:
         raise EditRefused(
             f"Hard cap reached: {MAX_MUTATIONS} mutating operations performed in this "
@@ -149,11 +163,23 @@ def _refuse_over_cap(session: RefinementSession) -> None:
         )
 
 
+def _require_present_figures(session: RefinementSession) -> None:
+    """Refuse an older version of the session's row, or other entries than it was measured by."""
+    made = db.session.scalar(
+        select(func.count()).where(
+            AuditLog.session_id == session.id, AuditLog.action.in_(_MUTATIONS)
+        )
+    )
+    removed = int(session.mass_before or 0) - SessionEntry.counting(session.id)
+    if (made, removed) != (session.mutation_count, session.removed_tokens):
+        raise RowAltered(session.row_name)
+
+
 def _editable(session: RefinementSession, ids: Collection[int], verb: str) -> list[AgentMemory]:
     """The kept, unlocked, shown and unchanged memories of these ids, or EditRefused."""
     memories = _kept(session, ids)
     for lock in LOCKS:
-        if locked := [memory.id for memory in memories if memory.lock == lock]:
+        if locked := [memory.id for memory in memories if memory.edit_lock == lock]:
             raise EditRefused(f"Cannot {verb} {lock} {_named(locked, verb)}")
     _refuse_unseen(session, memories)
     return memories
@@ -175,8 +201,8 @@ def _refuse_copy(session: RefinementSession, content: str, *, except_for: Collec
     same = session.agent.ledger.core_with(hashed, except_for=list(except_for))
     if same is not None:
         raise EditRefused(
-            f"Memory #{same.id} already has exactly this content; delete what it makes "
-            "redundant instead"
+            f"Memory #{same.id} already has exactly this content; delete the "
+            "redundant memory instead"
         )
 
 
@@ -194,11 +220,11 @@ def _refuse_unseen(session: RefinementSession, memories: Collection[AgentMemory]
             raise EditRefused(
                 f"Memory #{memory.id} was not shown in this session; search for it first"
             )
-        if entry.shown_digest != memory.state_digest:
+        if entry.shown_digest != state_digest(memory.image(), session.data_key()):
             SessionEntry.show(session.id, [memory])
             raise EditRefused(
                 f"Memory #{memory.id} has changed since you last saw it; nothing was changed. "
-                "This is how it stands now",
+                "Its current state is included",
                 memory,
             )
 

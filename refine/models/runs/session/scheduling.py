@@ -13,11 +13,10 @@ from refine.models.agent import Agent
 from refine.models.audit import AuditLog
 from refine.models.ledger import AgentMemory
 from refine.models.people import Account
-from refine.models.runs.run import LIVE
+from refine.models.runs.run import blocked_reason
 from refine.models.runs.session.session import ERODED, RefinementSession
 from refine.models.runs.session.state import ANSWERED
-from refine.models.runs.spending import cost_cap_reason
-from refine.rules.pacing import LONGEST_STREAK, RETRY_PAUSES, cooldown, retry_pause
+from refine.rules.pacing import MAX_DOUBLINGS, RETRY_PAUSES, cooldown, retry_pause
 
 # A retry that is overdue by this much is dropped.
 _RETRIED_WITHIN = timedelta(days=31)
@@ -29,10 +28,10 @@ _Session = RefinementSession
 
 
 def due_for_slot(account: Account, slot_at: datetime) -> Select[int]:
-    """Return a query for the ids of the account's agents that are owed a session for this slot.
+    """Return a query for the ids of the account's agents that are due a session for this slot.
 
-    Agents not refined since the slot that have no session for it, and none since that they answered
-    or that will be retried.
+    Leaves out agents that were refined since the slot, that have a session for it, or whose session
+    ended since with an answer, or with a failure that may be retried.
     """
     counts = and_(
         _Session.ended_at >= slot_at,
@@ -41,18 +40,20 @@ def due_for_slot(account: Account, slot_at: datetime) -> Select[int]:
             _Session.may_be_retried,
         ),
     )
-    served = exists().where(_Session.agent_id == Agent.id, or_(_Session.slot_at == slot_at, counts))
+    handled = exists().where(
+        _Session.agent_id == Agent.id, or_(_Session.slot_at == slot_at, counts)
+    )
     return select(Agent.id).where(
         Agent.account_id == account.id,
-        Agent.may_be_refined(),
+        Agent.may_be_refined,
         Agent.not_refined_since(slot_at),
-        ~served,
+        ~handled,
     )
 
 
 def has_live_session() -> ColumnElement[bool]:
     """Return the SQL condition that the agent has a live session."""
-    return exists().where(_Session.agent_id == Agent.id, _Session.status.in_(LIVE))
+    return exists().where(_Session.agent_id == Agent.id, _Session.is_live)
 
 
 def over_budget(at: datetime) -> Select[int]:
@@ -67,7 +68,7 @@ def over_budget(at: datetime) -> Select[int]:
         _Session.ended_at > at - shortest,
     )
     return select(Agent.id).where(
-        Agent.may_be_refined(), Agent.over_budget(), ~has_live_session(), ~answered_lately
+        Agent.may_be_refined, Agent.is_over_budget, ~has_live_session(), ~answered_lately
     )
 
 
@@ -85,7 +86,7 @@ def failed_last(at: datetime) -> Select[int]:
             _Session.attempt <= len(RETRY_PAUSES),
             _Session.created_at > at - _RETRIED_WITHIN,
             _Session.ended_at <= at - RETRY_PAUSES[0],
-            Agent.may_be_refined(),
+            Agent.may_be_refined,
             ~superseded,
         )
     )
@@ -96,7 +97,7 @@ def failed_last(at: datetime) -> Select[int]:
 
 def forbidden_reason(agent: Agent, at: datetime) -> str | None:
     """Return what forbids automatic sessions of this agent, in words; None if nothing does."""
-    reason = agent.unavailable_reason(automatic=True) or cost_cap_reason(agent.account, at)
+    reason = blocked_reason(agent, at, automatic=True)
     return reason or (ERODED if _Session.is_eroded(agent, at) else None)
 
 
@@ -129,7 +130,7 @@ def cools_down_until(agent: Agent) -> datetime | None:
     answered = _answered(agent)
     if not answered or answered[0].ended_at is None:
         return None
-    fruitless = list(takewhile(lambda session: not session.was_fruitful, answered))
+    fruitless = list(takewhile(lambda session: not session.had_effect, answered))
     pause = cooldown(settings.current().cooldown_hours, len(fruitless))
     return answered[0].ended_at + pause
 
@@ -160,17 +161,17 @@ def _answered(agent: Agent) -> Sequence[RefinementSession]:
         select(_Session)
         .where(_Session.agent_id == agent.id, _Session.status.in_(ANSWERED))
         .order_by(_Session.created_at.desc())
-        .limit(LONGEST_STREAK)
+        .limit(MAX_DOUBLINGS)
     ).all()
 
 
 def _is_unchanged(agent: Agent) -> bool:
     """Whether core memories and settings are as the last, fruitless session left them.
 
-    Never so for a ledger that is shown in batches: the next session shows another batch.
+    Never true for a ledger that is shown in batches, as the next session shows another one.
     """
     last = next(iter(_answered(agent)), None)
-    if last is None or last.was_fruitful or last.undone_at is not None:
+    if last is None or last.had_effect or last.undone_at is not None:
         return False
     if last.batch_through_id is not None:
         return False

@@ -5,13 +5,15 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any, cast
 
-from sqlalchemy import CheckConstraint, Index, UniqueConstraint, func, or_, select, text
+from sqlalchemy import CheckConstraint, Index, UniqueConstraint, and_, or_, select, text
 
 from refine import clock, settings
-from refine.errors import Refused
+from refine.errors import Refused, RowAltered
 from refine.extensions import Base, db
 from refine.models.agent import Agent
-from refine.models.ledger import AgentMemory, Change, change_memories
+from refine.models.attested import Attested, ChainOwner
+from refine.models.audit import AuditLog
+from refine.models.ledger import Change, change_memories
 from refine.models.people import User
 from refine.models.runs.log import log_after_commit
 from refine.models.runs.run import LIVE
@@ -26,9 +28,11 @@ from refine.models.runs.session.state import (
     SessionState,
     Trigger,
 )
+from refine.rules.quantities import in_days
 from refine.rules.retention import removable_tokens, removable_under_floor
+from refine.rules.threshold import threshold_check
 
-ERODED = "sessions of the last 30 days removed as much as is allowed"
+ERODED = f"sessions of the last {in_days(ROLLING_WINDOW)} removed as much as is allowed"
 
 _END_ACTION: dict[EndStatus, str] = {
     "completed": "memory_refinement_complete",
@@ -48,7 +52,7 @@ class SessionAlreadyLive(Refused):
         super().__init__(f"the agent already has a live session, {status}: {session_id}")
 
 
-class RefinementSession(SessionState, Base):
+class RefinementSession(SessionState, Attested, Base):
     """One session: queued, claimed, measured, ended.
 
     What happens in between is in ``duplicates``, ``editing`` and ``breaker``.
@@ -57,7 +61,7 @@ class RefinementSession(SessionState, Base):
     __table_args__ = (
         CheckConstraint(f"trigger IN {TRIGGERS}", name="trigger"),
         CheckConstraint(f"status IN {LIVE + ENDED}", name="status"),
-        CheckConstraint("threshold > 0 AND threshold <= 1", name="threshold"),
+        CheckConstraint(threshold_check("threshold"), name="threshold"),
         CheckConstraint(f"mutation_count BETWEEN 0 AND {MAX_MUTATIONS}", name="mutation_count"),
         CheckConstraint("removed_tokens BETWEEN 0 AND removable_tokens", name="removed_tokens"),
         CheckConstraint("(status = 'running') = (lease_token IS NOT NULL)", name="lease"),
@@ -72,6 +76,39 @@ class RefinementSession(SessionState, Base):
         Index("ix_refinement_sessions_agent_id_created_at", "agent_id", "created_at"),
         Index("ix_refinement_sessions_status_created_at", "status", "created_at"),
     )
+
+    # while it runs, its figures decide what it may remove, and then what later sessions may
+    digest_columns = (
+        "id",
+        "agent_id",
+        "status",
+        "trigger",
+        "model_id",
+        "threshold",
+        "mass_before",
+        "mass_after",
+        "memories_before",
+        "memories_after",
+        "duplicates_removed",
+        "removable_tokens",
+        "removed_tokens",
+        "mutation_count",
+        "stats",
+        "cost_usd",
+        "created_at",
+        "started_at",
+        "ended_at",
+        "undone_at",
+        "undone_by_id",
+        "undone_through",
+    )
+    statuses_without_digest = ("queued",)
+    statuses_without_records = ("running",)
+
+    @property
+    def chain_owner(self) -> ChainOwner:
+        """The agent."""
+        return ChainOwner(agent_id=self.agent_id)
 
     # -- queueing and claiming -------------------------------------------------------------------
 
@@ -161,12 +198,23 @@ class RefinementSession(SessionState, Base):
     def removed_recently(
         cls, agent: Agent, at: datetime | None = None, *, window: timedelta = ROLLING_WINDOW
     ) -> int:
-        """Return how many tokens sessions of the last 30 days removed, without undone sessions."""
+        """Return how many tokens sessions removed within ``window``, without undone sessions."""
         since = (at or clock.now()) - window
-        removed = select(func.coalesce(func.sum(cls.removed_tokens), 0)).where(
-            cls.agent_id == agent.id, cls.ended_at > since, cls.undone_at.is_(None)
+        # whatever was done to a session's row, the records of ends stay, with their dates
+        on_record = select(AuditLog.session_id).where(
+            AuditLog.agent_id == agent.id,
+            AuditLog.action.in_(_END_ACTION.values()),
+            AuditLog.created_at > since,
         )
-        return int(db.session.scalar(removed) or 0)
+        lately = and_(cls.agent_id == agent.id, cls.ended_at > since)
+        removed = 0
+        for session in db.session.scalars(select(cls).where(or_(lately, cls.id.in_(on_record)))):
+            session.require_genuine()
+            if session.ended_at is None:
+                raise RowAltered(session.row_name)
+            if session.ended_at > since and session.undone_at is None:
+                removed += session.removed_tokens
+        return removed
 
     @classmethod
     def removable_now(cls, agent: Agent, at: datetime | None = None) -> int:
@@ -180,7 +228,7 @@ class RefinementSession(SessionState, Base):
 
     @classmethod
     def is_eroded(cls, agent: Agent, at: datetime | None = None) -> bool:
-        """Tell whether the floor over 30 days leaves nothing for a session to remove."""
+        """Tell whether the rolling floor leaves nothing for a session to remove."""
         floor = settings.current().rolling_floor
         removed = cls.removed_recently(agent, at)
         return removable_under_floor(agent.core_token_usage, floor, removed) <= 0
@@ -223,7 +271,8 @@ class RefinementSession(SessionState, Base):
 
         ``changes`` are the reversals of a rollback, which become part of the same record; the
         figures are those after them. ``user`` is who asked for the end, if anybody did. For an
-        agent that was erased meanwhile, only figures are recorded, and no journal memory is added.
+        agent that was erased or altered meanwhile, only figures are recorded, and no journal memory
+        is added.
         """
         at = at or clock.now()
         self.status, self.end_reason, self.error_kind = status, reason, error_kind
@@ -238,7 +287,7 @@ class RefinementSession(SessionState, Base):
             "user": user,
             "at": at,
         }
-        if self.agent.is_erased:
+        if self.agent.is_unusable:
             self.agent.record(_END_ACTION[status], **record)
         else:
             if status in CONSENTED_ENDS:
@@ -249,31 +298,18 @@ class RefinementSession(SessionState, Base):
             )
         log_after_commit("session ended", self.facts())
 
-    def add_journal_memory(self, content: str, at: datetime) -> Change:
-        """Add a journal memory for the agent; return the change, for the caller to record."""
-        memory = AgentMemory(
-            agent=self.agent,
-            memory_type="journal",
-            content=content,
-            session_id=self.id,
-            created_at=at,
-        )
-        db.session.add(memory)
-        db.session.flush()
-        return Change(memory.id, None, memory.image())
-
     def _end_note(
         self, reason: str, summary: str | None, journal: str | None, at: datetime
     ) -> Change:
         """Store the summary, and tell the agent the outcome in a journal memory."""
-        self.summary = f"{self.figures()} {summary or ''}".strip()
+        self.summary = f"{self.summary_line()} {summary or ''}".strip()
         ended_early = f" It ended early: {reason}. What was done stays."
         told = self.summary if self.status == "completed" else f"{self.summary}{ended_early}"
-        return self.add_journal_memory(journal or told, at)
+        return self.agent.ledger.add_session_note(self.id, journal or told, at)
 
     def _measure_end(self, changes: Collection[Change]) -> None:
         """Measure the ledger as it is once ``changes`` are made."""
-        count, mass = self.agent.ledger.figures()
+        count, mass = self.agent.ledger.core_totals()
         self.memories_after = count + sum(change.count_difference for change in changes)
         self.mass_after = mass + sum(change.mass_difference for change in changes)
 
@@ -284,7 +320,7 @@ class RefinementSession(SessionState, Base):
         """Return the agent's queued or running session."""
         return db.session.scalar(
             select(cls)
-            .where(cls.agent_id == agent.id, cls.status.in_(LIVE))
+            .where(cls.agent_id == agent.id, cls.is_live)
             .execution_options(populate_existing=True)
         )
 
@@ -304,14 +340,7 @@ class RefinementSession(SessionState, Base):
         return db.session.scalar(ran.order_by(cls.created_at.desc()).limit(1))
 
     @classmethod
-    def last_with_effect(cls, agent: Agent) -> "RefinementSession | None":
-        """Return the last session that the agent consented to, or that removed duplicates."""
-        removed_duplicates = cls.status.in_(ENDED) & (cls.duplicates_removed > 0)
-        return db.session.scalar(
-            select(cls)
-            .where(
-                cls.agent_id == agent.id, or_(cls.status.in_(CONSENTED_ENDS), removed_duplicates)
-            )
-            .order_by(cls.created_at.desc())
-            .limit(1)
-        )
+    def last_with_changes(cls, agent: Agent) -> "RefinementSession | None":
+        """Return the agent's last ended session that changed memories, undone or not."""
+        changed = select(cls).where(cls.agent_id == agent.id, cls.has_changes, ~cls.is_live)
+        return db.session.scalar(changed.order_by(cls.created_at.desc()).limit(1))

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from sqlalchemy import BigInteger, ColumnElement, ForeignKey, Numeric, Text, and_, text
 from sqlalchemy.dialects.postgresql import JSONB
@@ -10,18 +10,20 @@ from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship
 
 from refine import clock
+from refine.models.agent.eligibility import AutomaticTrigger
 from refine.models.columns import Count, Sealed, SealedText
 from refine.models.people import User
-from refine.models.runs.run import LIVE, CallUsage, Run
-from refine.rules.content import bounded_text
+from refine.models.runs.run import CallUsage, Run
+from refine.rules.content import MAX_STORED_SUMMARY_CHARACTERS, bounded_text, storable_or_none
+from refine.rules.threshold import THRESHOLD_DECIMALS
 
 Trigger = Literal["weekly", "over_budget", "manual", "api", "cli"]
-TRIGGERS: tuple[Trigger, ...] = ("weekly", "over_budget", "manual", "api", "cli")
-# Queued by the clock or by a sweep; these obey pauses and the cost cap.
-AUTOMATIC_TRIGGERS = ("weekly", "over_budget")
+TRIGGERS: tuple[Trigger, ...] = get_args(Trigger)
+# Sessions that obey pauses and the cost cap.
+AUTOMATIC_TRIGGERS: tuple[AutomaticTrigger, ...] = get_args(AutomaticTrigger)
 
 EndStatus = Literal["completed", "rolled_back", "incomplete", "declined", "skipped", "failed"]
-ENDED = ("completed", "rolled_back", "incomplete", "declined", "skipped", "failed")
+ENDED: tuple[EndStatus, ...] = get_args(EndStatus)
 # The ends of a session whose agent consented.
 CONSENTED_ENDS = ("completed", "rolled_back", "incomplete")
 # The ends of a session whose agent answered the consent question.
@@ -38,7 +40,9 @@ ROLLING_WINDOW = timedelta(days=30)
 
 
 def _summary(field: str, value: object) -> str | None:
-    return None if value is None else bounded_text(value, field=field, limit=12_000)
+    if value is None:
+        return None
+    return bounded_text(value, field=field, limit=MAX_STORED_SUMMARY_CHARACTERS)
 
 
 class SessionState(Run):
@@ -54,7 +58,7 @@ class SessionState(Run):
     tool_calls: Mapped[Count]
 
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
-    threshold: Mapped[Decimal] = mapped_column(Numeric(5, 4))
+    threshold: Mapped[Decimal] = mapped_column(Numeric(THRESHOLD_DECIMALS + 1, THRESHOLD_DECIMALS))
     mass_before: Mapped[int | None]
     mass_after: Mapped[int | None]
     memories_before: Mapped[int | None]
@@ -84,7 +88,7 @@ class SessionState(Run):
     undone_through: Mapped[str | None] = mapped_column(Text)
 
     summary = SealedText(_summary)
-    consent_reply = SealedText()
+    consent_reply = SealedText(storable_or_none)
 
     @declared_attr
     def user(self) -> Mapped[User | None]:
@@ -104,11 +108,6 @@ class SessionState(Run):
     # -- predicates ------------------------------------------------------------------------------
 
     @property
-    def is_live(self) -> bool:
-        """Whether the session is queued or running."""
-        return self.status in LIVE
-
-    @property
     def is_running(self) -> bool:
         """Whether a worker has the session."""
         return self.status == "running"
@@ -126,8 +125,19 @@ class SessionState(Run):
     @property
     def can_undo(self) -> bool:
         """Whether the session has ended with changes that are not undone yet."""
-        changes = self.mutation_count + self.duplicates_removed + self.stats["protected"]
-        return changes > 0 and not self.is_live and self.undone_at is None
+        return self.has_changes and not self.is_live and self.undone_at is None
+
+    @hybrid_property
+    def has_changes(self) -> bool:
+        """Whether the session changed memories: edits, protection, exact duplicates removed."""
+        return self.mutation_count + self.duplicates_removed + self.stats["protected"] > 0
+
+    @has_changes.inplace.expression
+    @classmethod
+    def _has_changes(cls) -> ColumnElement[bool]:
+        protected = cls.stats["protected"].as_integer()
+        changes: ColumnElement[int] = cls.mutation_count + cls.duplicates_removed + protected
+        return changes > 0
 
     @hybrid_property
     def is_automatic(self) -> bool:
@@ -150,7 +160,7 @@ class SessionState(Run):
         return and_(cls.status == "failed", cls.is_automatic)
 
     @property
-    def was_fruitful(self) -> bool:
+    def had_effect(self) -> bool:
         """Whether the agent agreed and something was removed, exact duplicates included."""
         return self.status != "declined" and self.removed_tokens + self.duplicates_removed > 0
 
@@ -166,7 +176,7 @@ class SessionState(Run):
         super().count_call(usage)
         self.turns += self.consented_at is not None
 
-    def figures(self) -> str:
+    def summary_line(self) -> str:
         """Return the measured outcome: ``Refinement session: 100 → 99 memories, …``."""
         saved = (self.mass_before or 0) - (self.mass_after or 0)
         done = ", ".join(f"{count} {verb}" for verb, count in self.stats.items() if count)

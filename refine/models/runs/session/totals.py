@@ -2,13 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from decimal import Decimal
 from typing import NamedTuple
 
 from sqlalchemy import Date, Select, cast, func, select
 
-from refine import clock
 from refine.extensions import db
 from refine.models.runs.run import WORKER_LOST
 from refine.models.runs.session.session import RefinementSession
@@ -39,17 +38,6 @@ class PeriodTotals(NamedTuple):
     failed: int
     lost: int
     declined: int
-
-
-def outcomes(at: datetime | None = None) -> dict[str, int]:
-    """Return how many sessions of the last 30 days there are in each status."""
-    since = (at or clock.now()) - timedelta(days=30)
-    counted = (
-        select(_Session.status, func.count())
-        .where(_Session.created_at > since)
-        .group_by(_Session.status)
-    )
-    return dict(db.session.execute(counted).all())
 
 
 def by_day(account_ids: Select[int], zone: str, since: datetime) -> dict[date, dict[str, int]]:

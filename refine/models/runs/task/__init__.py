@@ -1,6 +1,6 @@
 """Memory tasks: reflections on the journal, and extractions from conversations.
 
-``task`` is the noun and its life: queue, claim, end, retry; ``keeping`` what the agent may keep;
+``task`` is the noun and its life: queue, claim, end, retry; ``saving`` what the agent may keep;
 ``scheduling`` who is due and what may be worked on; ``totals`` sums over many.
 """
 

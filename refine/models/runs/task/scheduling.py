@@ -10,8 +10,7 @@ from refine.extensions import db
 from refine.models.agent import Agent
 from refine.models.ledger import AgentMemory
 from refine.models.people import Account
-from refine.models.runs.run import LIVE
-from refine.models.runs.task.task import LAPSES_AFTER, MemoryTask
+from refine.models.runs.task.task import TASK_LAPSES_AFTER, MemoryTask
 
 # In each account's own time zone.
 REFLECTION_SCHEDULE = "0 3 * * *"
@@ -24,7 +23,7 @@ def reflecting_zones() -> Sequence[str]:
 
 
 def due_for_reflection(time_zone: str, slot_at: datetime) -> Select[int]:
-    """Return a query for the ids of that zone's agents that are owed a reflection for this slot.
+    """Return a query for the ids of that zone's agents that are due a reflection for this slot.
 
     Those with a daily reflection whose journal of the week before the slot holds something that no
     completed reflection has read.
@@ -46,7 +45,7 @@ def due_for_reflection(time_zone: str, slot_at: datetime) -> Select[int]:
         AgentMemory.recorded_at <= slot_at,
         ~was_read,
     )
-    served = exists().where(mine, or_(MemoryTask.slot_at >= slot_at, MemoryTask.status.in_(LIVE)))
+    handled = exists().where(mine, or_(MemoryTask.slot_at >= slot_at, MemoryTask.is_live))
     return (
         select(Agent.id)
         .join(Account, Account.id == Agent.account_id)
@@ -55,7 +54,7 @@ def due_for_reflection(time_zone: str, slot_at: datetime) -> Select[int]:
             Agent.reflects_daily,
             Agent.is_available(automatic=True),
             written,
-            ~served,
+            ~handled,
         )
     )
 
@@ -67,10 +66,9 @@ def dispatchable(limit: int, at: datetime) -> Sequence[MemoryTask]:
         other.agent_id == MemoryTask.agent_id,
         other.id != MemoryTask.id,
         or_(
-            other.status == "running",
-            (other.status == "queued") & other.dispatched_at.is_not(None),
+            other.with_workers(),
             and_(
-                other.status == "queued",
+                other.is_waiting(),
                 other.due_at <= at,
                 or_(
                     other.created_at < MemoryTask.created_at,
@@ -88,7 +86,9 @@ def dispatchable(limit: int, at: datetime) -> Sequence[MemoryTask]:
 
 def lapsed(at: datetime) -> Select[int]:
     """Return a query for the ids of agents that have a task which waited too long."""
-    since = case(*((MemoryTask.kind == kind, at - span) for kind, span in LAPSES_AFTER.items()))
+    since = case(
+        *((MemoryTask.kind == kind, at - span) for kind, span in TASK_LAPSES_AFTER.items())
+    )
     too_long = exists().where(
         MemoryTask.agent_id == Agent.id, MemoryTask.is_waiting(), MemoryTask.created_at <= since
     )

@@ -3,7 +3,7 @@
 import json
 import uuid
 from datetime import datetime, timedelta
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 from sqlalchemy import CheckConstraint, Index, Text, func, select, text
 from sqlalchemy.orm import Mapped, mapped_column
@@ -15,20 +15,22 @@ from refine.models.agent import Agent
 from refine.models.columns import Count, Sealed, SealedText
 from refine.models.runs.log import log_after_commit
 from refine.models.runs.run import LIVE, Run
+from refine.rules.content import storable_or_none
 from refine.rules.conversation import valid_conversation
 from refine.rules.pacing import retry_pause
+from refine.rules.quantities import in_days
 
 Kind = Literal["reflection", "extraction"]
-KINDS: tuple[Kind, ...] = ("reflection", "extraction")
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 Trigger = Literal["daily", "api", "cli"]
-TRIGGERS: tuple[Trigger, ...] = ("daily", "api", "cli")
+TRIGGERS: tuple[Trigger, ...] = get_args(Trigger)
 
 EndStatus = Literal["completed", "incomplete", "skipped", "failed"]
-ENDED = ("completed", "incomplete", "skipped", "failed")
+ENDED: tuple[EndStatus, ...] = get_args(EndStatus)
 
 # How long a task may wait before it ends unread.
-LAPSES_AFTER: dict[str, timedelta] = {
+TASK_LAPSES_AFTER: dict[str, timedelta] = {
     "reflection": timedelta(days=1),
     "extraction": timedelta(days=7),
 }
@@ -96,7 +98,7 @@ class MemoryTask(Run, Base):
     memories_kept: Mapped[Count]
     due_at: Mapped[datetime] = mapped_column(default=clock.now, server_default=text("now()"))
 
-    conversation = SealedText()
+    conversation = SealedText(storable_or_none)
 
     # -- queueing --------------------------------------------------------------------------------
 
@@ -113,12 +115,10 @@ class MemoryTask(Run, Base):
         at = at or clock.now()
         _refuse_unavailable(agent)
         agent.lock()
-        live = select(cls).where(
-            cls.agent_id == agent.id, cls.kind == "reflection", cls.status.in_(LIVE)
-        )
+        live = select(cls).where(cls.agent_id == agent.id, cls.kind == "reflection", cls.is_live)
         for task in db.session.scalars(live.execution_options(populate_existing=True)).all():
             task.end_if_lost(at)
-            if task.status in LIVE:
+            if task.is_live:
                 raise ReflectionAlreadyLive(task.id)
         return cls._add(agent, at, kind="reflection", trigger=trigger, due_at=at, slot_at=slot_at)
 
@@ -129,7 +129,7 @@ class MemoryTask(Run, Base):
         """Add a queued extraction from a finished conversation, which stays sealed until it ends.
 
         ``conversation``: messages as in ``rules.conversation``. Raises InvalidValue, Refused for an
-        agent that is not available, TooMany if a hundred are waiting already.
+        agent that is not available, TooMany if ``MAX_WAITING`` are waiting already.
         """
         at = at or clock.now()
         messages = valid_conversation(conversation, now=at)
@@ -189,7 +189,7 @@ class MemoryTask(Run, Base):
         return True
 
     def put_off(self, due_at: datetime) -> None:
-        """Leave it queued until then."""
+        """Keep the task queued; no worker gets it before ``due_at``."""
         self.due_at, self.dispatched_at = due_at, None
 
     # -- ending ----------------------------------------------------------------------------------
@@ -239,10 +239,11 @@ class MemoryTask(Run, Base):
         """End a task that waited for longer than it may; tell whether it did."""
         at = at or clock.now()
         self.lock()
-        has_lapsed = self.status == "queued" and self.created_at <= at - LAPSES_AFTER[self.kind]
+        has_lapsed = (
+            self.status == "queued" and self.created_at <= at - TASK_LAPSES_AFTER[self.kind]
+        )
         if has_lapsed:
-            days = LAPSES_AFTER[self.kind].days
-            waited = "a day" if days == 1 else f"{days} days"
+            waited = in_days(TASK_LAPSES_AFTER[self.kind])
             last = f"; the last attempt: {self.end_reason}" if self.end_reason else ""
             self.finish("skipped", f"it waited for {waited}{last}", error_kind="lapsed", at=at)
         return has_lapsed

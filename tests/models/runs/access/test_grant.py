@@ -12,9 +12,9 @@ from sqlalchemy import ColumnElement
 from sqlalchemy.exc import IntegrityError
 
 from refine import clock
-from refine.errors import InvalidValue, Refused
+from refine.errors import InvalidValue, Refused, RowAltered
 from refine.extensions import database_now, db
-from refine.models import AccessGrant, AccessOpenAlready, Agent, AuditLog, User
+from refine.models import AccessAlreadyRequested, AccessGrant, Agent, AuditLog, User
 from refine.models.runs.access import REASONS, AccessTerms
 from refine.models.runs.access.grant import STATUSES
 from tests import factories, sql
@@ -51,8 +51,8 @@ def is_chosen(grant: AccessGrant, rule: ColumnElement[bool]) -> bool:
     return db.session.scalar(wanted) is not None
 
 
-def lets_read(grant: AccessGrant) -> bool:
-    return is_chosen(grant, AccessGrant.lets_read)
+def permits_reading(grant: AccessGrant) -> bool:
+    return is_chosen(grant, AccessGrant.permits_reading)
 
 
 def age(grant: AccessGrant, hours: float = 0, minutes: float = 0) -> None:
@@ -81,7 +81,7 @@ def _move_reader(agent: Agent, reader: User) -> None:
 LOSSES: dict[str, Change] = {
     "the agent is not active": lambda agent, reader: setattr(agent, "active", False),
     "ines@example.org is not active": lambda agent, reader: setattr(reader, "active", False),
-    "a viewer may not ask": lambda agent, reader: setattr(reader, "role", "viewer"),
+    "is a viewer": lambda agent, reader: setattr(reader, "role", "viewer"),
     "belongs to another account": _move_reader,
 }
 
@@ -158,14 +158,14 @@ def test_a_request_is_recorded_with_its_purpose_sealed(agent: Agent, reader: Use
         None,
         None,
     )
-    assert not lets_read(grant)
+    assert not permits_reading(grant)
 
 
 def test_a_site_admin_may_ask_any_agent_and_read(agent: Agent) -> None:
     grant = live_grant(agent, factories.user(site_admin=True))
 
     assert grant.account_id == agent.account_id
-    assert lets_read(grant)
+    assert permits_reading(grant)
 
 
 def test_only_an_active_admin_of_the_account_may_ask_an_available_agent(
@@ -176,14 +176,14 @@ def test_only_an_active_admin_of_the_account_may_ask_an_available_agent(
 
     for reason, change in [
         *LOSSES.items(),
-        ("a viewer may not ask", demote_site_admin),
+        ("is a viewer", demote_site_admin),
         ("the agent was erased", lambda agent, reader: factories.erase(agent)),
     ]:
         with case(subtests, reason=reason):
             change(agent, reader)
             with pytest.raises(Refused, match=reason):
                 request(agent, reader)
-            assert actions(agent) == []
+            assert "memory_access_requested" not in actions(agent)
 
 
 def decline(agent: Agent, times: int) -> list[AccessGrant]:
@@ -207,6 +207,127 @@ def test_an_agent_that_declined_ten_times_is_left_alone_for_a_day(
     assert grants[0].ended_at is not None
     grants[0].ended_at -= timedelta(hours=25)
     assert request(agent, reader).status == "requested"
+
+
+def declined(agent: Agent, reader: User, days_ago: float = 0) -> AccessGrant:
+    grant = request(agent, reader)
+    grant.claim()
+    grant.settle("No.", agreed=False, generation_id=None)
+    assert grant.ended_at is not None
+    grant.ended_at -= timedelta(days=days_ago)
+    db.session.flush()
+    return grant
+
+
+def test_a_user_whom_the_agent_declined_may_not_ask_it_again_for_seven_days(
+    agent: Agent, reader: User
+) -> None:
+    grant = declined(agent, reader, days_ago=6.99)
+
+    with pytest.raises(Refused, match="Ada has declined a request of ines@example.org; they can"):
+        request(agent, reader, reason="legal_duty", duration_minutes=15)
+    others = factories.user(account=agent.account), factories.agent(account=agent.account)
+    assert request(agent, others[0]).status == "requested"
+    assert request(others[1], reader).status == "requested"
+    assert grant.ended_at is not None
+    grant.ended_at -= timedelta(days=0.02)
+    assert request(agent, reader).status == "requested"
+
+
+def test_who_joined_after_a_decline_may_not_ask_for_seven_days(agent: Agent, reader: User) -> None:
+    colleague = factories.user(account=agent.account)
+    grant = declined(agent, reader)
+    puppet = User.invite(agent.account, "puppet@example.org", role="admin", by=reader)
+
+    with pytest.raises(Refused, match="declined somebody else before puppet@example.org joined"):
+        request(agent, puppet)
+    assert request(agent, colleague).status == "requested"
+    grant.allow_asking_again()
+    assert request(agent, puppet).status == "requested"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ended_at = ended_at - interval '8 days'",
+        "status = 'failed'",
+        "user_id = (SELECT min(id) FROM users WHERE id <> user_id)",
+        "agent_id = (SELECT min(id) FROM agents WHERE id <> agent_id)",
+    ],
+)
+def test_a_decline_that_was_changed_in_the_database_still_bars(
+    agent: Agent, reader: User, change: str
+) -> None:
+    factories.grant(factories.agent())
+    grant = declined(agent, reader)
+    db.session.commit()
+    sql.run(f"UPDATE access_grants SET {change} WHERE id = '{(id_ := grant.id)}'")
+    db.session.expire_all()
+
+    with pytest.raises(Refused, match=f"AccessGrant {id_} was changed outside"):
+        request(agent, reader)
+
+
+def test_no_record_that_was_written_into_the_database_allows_asking(
+    agent: Agent, reader: User
+) -> None:
+    grant = declined(agent, reader)
+    db.session.commit()
+    sql.run(
+        "INSERT INTO audit_logs (chain_id, sequence, action, auditable_type, auditable_id, data, "
+        "created_at, hash) SELECT chain_id, sequence + 1, 'memory_access_asking_allowed', "
+        "auditable_type, auditable_id, data, created_at, hash FROM audit_logs "
+        f"WHERE action = 'memory_access_declined' AND auditable_id = '{grant.id}'"
+    )
+
+    with pytest.raises(Refused, match="has declined a request"):
+        request(agent, reader)
+
+
+def test_requests_that_failed_or_were_granted_bar_nobody_from_asking_again(
+    agent: Agent, reader: User
+) -> None:
+    request(agent, reader).fail("the provider is away", "timeout")
+    factories.live_grant(agent, reader).end(user=reader)
+
+    assert request(agent, reader).status == "requested"
+
+
+def test_the_agent_may_let_a_user_ask_again(agent: Agent, reader: User) -> None:
+    grant = declined(agent, reader)
+    other = factories.user(account=agent.account)
+    declined(agent, other)
+
+    grant.allow_asking_again()
+    grant.allow_asking_again()
+
+    assert actions(agent).count("memory_access_asking_allowed") == 1
+    declined(agent, reader)
+    for user in (reader, other):
+        with pytest.raises(Refused, match="has declined a request"):
+            request(agent, user)
+
+
+def test_only_of_a_declined_request_asking_again_is_allowed(agent: Agent, reader: User) -> None:
+    grant = request(agent, reader)
+
+    for change in (grant.claim, lambda: grant.settle("YES", agreed=True, generation_id=None)):
+        with pytest.raises(Refused, match="was not declined"):
+            grant.allow_asking_again()
+        change()
+    with pytest.raises(Refused, match="was not declined"):
+        grant.allow_asking_again()
+
+
+def test_requests_are_counted_by_agent_and_user(agent: Agent, reader: User) -> None:
+    factories.live_grant(agent, reader).end(user=reader)
+    declined(agent, reader, days_ago=8)
+    request(agent, reader)
+    declined(agent, factories.user(account=agent.account))
+    declined(factories.agent(account=agent.account), reader)
+
+    assert AccessGrant.asked_counts(agent) == (4, 1, 2)
+    assert AccessGrant.asked_counts(agent, reader) == (3, 1, 1)
 
 
 def test_for_a_day_after_a_human_changed_model_or_prompt_nobody_may_ask(
@@ -256,7 +377,7 @@ def test_a_second_open_request_for_an_agent_is_refused(
     ]:
         with case(subtests, reason=reason):
             first = make(agent, reader)
-            with pytest.raises(AccessOpenAlready, match=reason) as refusal:
+            with pytest.raises(AccessAlreadyRequested, match=reason) as refusal:
                 request(agent, reader)
             assert refusal.value.grant_id == first.id
             with pytest.raises(IntegrityError, match="uq_access_grants_open"):
@@ -275,12 +396,12 @@ def test_other_users_and_agents_are_not_affected_by_an_open_request(
 def test_a_grant_is_open_until_it_expires_and_the_next_request_ends_it(
     agent: Agent, reader: User
 ) -> None:
-    assert AccessGrant.open_of(agent, reader) is None
+    assert AccessGrant.unfinished_of(agent, reader) is None
     first = live_grant(agent, reader)
-    assert AccessGrant.open_of(agent, reader) is first
+    assert AccessGrant.unfinished_of(agent, reader) is first
 
     age(first, hours=2)
-    assert AccessGrant.open_of(agent, reader) is None
+    assert AccessGrant.unfinished_of(agent, reader) is None
     second = request(agent, reader)
 
     assert (first.status, first.end_reason, second.status) == ("ended", "expired", "requested")
@@ -300,7 +421,7 @@ def test_of_several_requests_at_once_one_is_accepted(
                 request(db.session.get_one(Agent, agent_id), db.session.get_one(User, user_id))
                 db.session.commit()
                 accepted.append(True)
-            except AccessOpenAlready:
+            except AccessAlreadyRequested:
                 accepted.append(False)
             db.session.remove()
 
@@ -350,7 +471,7 @@ def test_a_yes_lets_the_user_read_for_the_requested_time(agent: Agent, reader: U
     assert before <= grant.granted_at <= database_now()
     assert grant.expires_at == grant.granted_at + timedelta(minutes=45)
     assert (grant.reply, grant.generation_id) == ("YES, if it helps", "gen-7")
-    assert lets_read(grant)
+    assert permits_reading(grant)
 
 
 def test_a_yes_is_recorded_and_noted_in_the_agents_journal(agent: Agent, reader: User) -> None:
@@ -379,7 +500,23 @@ def test_any_other_answer_declines(agent: Agent, reader: User) -> None:
     assert (grant.status, grant.granted_at, grant.reply) == ("declined", None, "No.")
     assert grant.ended_at is not None
     assert last_record(agent).action == "memory_access_declined"
-    assert not lets_read(grant)
+    assert not permits_reading(grant)
+
+
+def test_a_declined_request_whose_row_is_put_back_is_not_asked_again(
+    agent: Agent, reader: User
+) -> None:
+    grant = request(agent, reader)
+    db.session.commit()
+    put_back = sql.copied(grant)
+    grant.claim()
+    grant.settle("No.", agreed=False, generation_id=None)
+    db.session.commit()
+
+    put_back()
+
+    with pytest.raises(RowAltered, match=f"AccessGrant {grant.id}"):
+        grant.claim()
 
 
 def test_a_yes_does_not_count_if_the_request_is_no_longer_allowed(
@@ -402,7 +539,7 @@ def test_a_yes_does_not_count_if_the_request_is_no_longer_allowed(
                 record = last_record(agent)
                 assert record.action == "memory_access_failed"
                 assert reason in record.data["why"]
-                assert not lets_read(grant)
+                assert not permits_reading(grant)
 
 
 def test_an_answer_to_a_closed_request_changes_nothing(
@@ -452,11 +589,11 @@ def test_an_expired_grant_lets_nobody_read_by_the_databases_clock(
         with case(subtests, application_is_ahead_by_hours=hours):
             with time_machine.travel(clock.now() + timedelta(hours=hours)):
                 grant = live_grant(agent, reader, duration_minutes=15)
-                assert lets_read(grant)
+                assert permits_reading(grant)
             age(grant, minutes=14)
-            assert (lets_read(grant), grant.has_expired) == (True, False)
+            assert (permits_reading(grant), grant.has_expired) == (True, False)
             age(grant, minutes=1)
-            assert (lets_read(grant), grant.has_expired) == (False, True)
+            assert (permits_reading(grant), grant.has_expired) == (False, True)
             assert grant.status == "granted"
 
 
@@ -479,7 +616,7 @@ def test_the_rules_for_grants_choose_the_same_ones_in_python_and_in_sql(
             db.session.refresh(grant)
             lets = status == "granted" and not is_past and loss == "nothing"
             expired = status == "granted" and is_past
-            assert (grant.lets_read, lets_read(grant)) == (lets, lets)
+            assert (grant.permits_reading, permits_reading(grant)) == (lets, lets)
             in_sql = is_chosen(grant, AccessGrant.is_past_expiry)
             assert (grant.is_past_expiry, in_sql) == (expired, expired)
 
@@ -509,7 +646,7 @@ def test_an_early_end_is_recorded_with_who_ended_it(
             by_id = user.id if user is not None else None
             assert (grant.status, grant.end_reason, grant.ended_by_id) == ("ended", reason, by_id)
             assert grant.ended_at is not None
-            assert not lets_read(grant)
+            assert not permits_reading(grant)
             record = last_record(agent)
             assert (record.action, record.user_id) == (action, by_id)
             assert record.data["end_reason"] == reason
@@ -612,3 +749,17 @@ def test_no_note_is_written_before_the_end_or_without_a_grant(agent: Agent, read
     for grant in (live, waiting):
         with pytest.raises(Refused, match="once the access has ended"):
             grant.add_closing_note("it had merged two greetings", user=reader)
+
+
+def test_the_rehearsal_model_consents_to_nobody_outside_the_demo_account(app, subtests):
+    """Whoever sets an agent's model could otherwise consent for the agent."""
+    for slug, is_refused in [("acme", True), ("demo", False)]:
+        with subtests.test(slug):
+            agent = factories.agent(
+                model_id="rehearsal/anything", account=factories.account(slug=slug)
+            )
+            user = factories.user(account=agent.account)
+
+            reason = AccessGrant.refusal_reason(agent, user)
+
+            assert (reason is not None and "cannot grant access" in reason) == is_refused

@@ -1,11 +1,15 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import select
 
+from refine.errors import RowAltered
 from refine.extensions import db
-from refine.models import RefinementSession
+from refine.models import AgentMemory, RefinementSession
 from refine.models.runs.session.duplicates import remove_duplicates
-from tests import factories
+from refine.transfer.importing import import_memories
+from refine.transfer.rows import Incoming
+from tests import factories, sql
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 
@@ -51,6 +55,19 @@ def test_the_first_of_duplicates_of_one_date_stays(agent):
     assert (first.discarded, second.discarded) == (False, True)
 
 
+@pytest.mark.parametrize("altered", ["the older", "the younger"])
+def test_a_forged_hash_makes_nothing_a_duplicate(agent, altered):
+    older, younger = (factories.memory(agent, text) for text in ("one thing", "another thing"))
+    db.session.commit()
+    row, hashed = (older, younger) if altered == "the older" else (younger, older)
+    sql.tamper(
+        f"UPDATE agent_memories SET content_hash = '{hashed.content_hash}' WHERE id = {row.id}"
+    )
+
+    with pytest.raises(RowAltered, match=f"memory {row.id} was changed outside"):
+        dedup(agent)
+
+
 def test_all_locked_duplicates_stay_and_the_others_go(agent):
     plain = factories.memory(agent, "same", tags=["relational"], created_at=NOW)
     constitutional = factories.memory(agent, "same", constitutional=True)
@@ -75,6 +92,20 @@ def test_only_kept_core_memories_are_duplicates(agent):
 
     assert removed == 0
     assert [memory.image() for memory in others] == before
+
+
+@pytest.mark.parametrize("by_user", [True, False])
+def test_what_a_user_imported_confirms_no_guess(agent, by_user):
+    user = factories.user(account=agent.account) if by_user else None
+    guess = Incoming(place="line 1", content="a guess", discarded_at=NOW)
+    import_memories(agent, lambda: [guess], source="refine", user=user)
+    planted = db.session.scalars(select(AgentMemory).where(AgentMemory.discarded)).one()
+    agent.ledger.remember("a guess", "core")
+
+    planted.restore(user=user)
+    _, removed = dedup(agent)
+
+    assert removed == (0 if by_user else 1)
 
 
 def test_each_removed_duplicate_is_recorded_and_the_survivor_if_it_took_tags(agent):

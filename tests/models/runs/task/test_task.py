@@ -24,7 +24,7 @@ from refine.models import (
 )
 from refine.models.runs.run import LOST_AFTER
 from refine.models.runs.spending import cost_cap_reason
-from refine.models.runs.task import ENDED, MAX_WAITING, keeping
+from refine.models.runs.task import ENDED, MAX_WAITING, saving
 from refine.models.runs.task import scheduling as task_scheduling
 from refine.models.runs.task import totals as task_totals
 from tests import factories, sql
@@ -165,7 +165,7 @@ REASONS = {
     "the agent is paused": lambda agent: setattr(agent, "paused", True),
     "its account is paused": lambda agent: setattr(agent.account, "paused", True),
     "the account's monthly cost cap of $0.00 is reached": lambda agent: setattr(
-        agent.account, "monthly_cost_cap_usd", Decimal(0)
+        agent.account, "monthly_cost_cap_usd", Decimal("0.00")
     ),
 }
 
@@ -216,7 +216,7 @@ def test_a_promotion_changes_only_the_type(agent: Agent) -> None:
     entry = factories.entry(agent, "the canary sang", tags=["voice"])
     before = entry.image()
 
-    assert keeping.promote(reflection(agent), [entry.id]) == ([entry.id], {})
+    assert saving.promote(reflection(agent), [entry.id]) == ([entry.id], {})
 
     assert entry.image() == {**before, "memory_type": "core"}
     record = factories.records(agent)[-1]
@@ -229,14 +229,14 @@ def test_an_exact_duplicate_of_a_core_memory_is_not_promoted(agent: Agent) -> No
     entry = factories.entry(agent, " A core MEMORY ")
     task = reflection(agent)
 
-    assert keeping.promote(task, [entry.id]) == ([], {entry.id: core.id})
+    assert saving.promote(task, [entry.id]) == ([], {entry.id: core.id})
     assert (entry.memory_type, task.memories_kept) == ("journal", 0)
 
 
 def test_the_first_of_two_equal_entries_is_promoted(agent: Agent) -> None:
     first, second = factories.entry(agent, "twice"), factories.entry(agent, "Twice")
 
-    promoted = keeping.promote(reflection(agent), [second.id, first.id])
+    promoted = saving.promote(reflection(agent), [second.id, first.id])
 
     assert promoted == ([second.id], {first.id: second.id})
 
@@ -255,9 +255,9 @@ def test_only_entries_of_the_week_before_the_reflection_can_be_promoted(agent: A
 
     for id_ in others:
         with pytest.raises(InvalidValue, match=rf"^Memory #{id_} not found: only the journal"):
-            keeping.promote(task, [entry.id, id_])
+            saving.promote(task, [entry.id, id_])
     with pytest.raises(InvalidValue, match=rf"^Memories #{core.id}, #{foreign.id} not found"):
-        keeping.promote(task, [core.id, foreign.id])
+        saving.promote(task, [core.id, foreign.id])
     assert (entry.memory_type, task.memories_kept) == ("journal", 0)
 
 
@@ -265,17 +265,17 @@ def test_a_constitutional_entry_is_not_promoted(agent: Agent) -> None:
     entry = factories.entry(agent, constitutional=True)
 
     with pytest.raises(InvalidValue, match=rf"^Cannot promote constitutional memory #{entry.id};"):
-        keeping.promote(reflection(agent), [entry.id])
+        saving.promote(reflection(agent), [entry.id])
 
 
 def test_a_reflection_promotes_at_most_ten_entries(agent: Agent) -> None:
     ids = [factories.entry(agent).id for _ in range(11)]
     task = reflection(agent)
-    keeping.promote(task, ids[:9])
+    saving.promote(task, ids[:9])
 
     with pytest.raises(InvalidValue, match="At most 10 memories in one reflection; 1 are left"):
-        keeping.promote(task, ids[9:])
-    keeping.promote(task, ids[9:10])
+        saving.promote(task, ids[9:])
+    saving.promote(task, ids[9:10])
 
     assert task.memories_kept == 10
     assert db.session.get_one(AgentMemory, ids[10]).memory_type == "journal"
@@ -287,7 +287,7 @@ def test_a_reflection_promotes_at_most_ten_entries(agent: Agent) -> None:
 def test_a_conversation_is_saved_as_journal_memories(agent: Agent) -> None:
     task = running(factories.extraction(agent))
 
-    memory, existing = keeping.save(task, "Ada likes tea.", ["relational"])
+    memory, existing = saving.save(task, "Ada likes tea.", ["relational"])
 
     assert (memory.memory_type, memory.tags, existing) == ("journal", ["relational"], False)
     assert task.memories_kept == 1
@@ -299,19 +299,19 @@ def test_an_exact_duplicate_of_a_shown_memory_is_not_saved(agent: Agent) -> None
     factories.entry(agent, "long ago", created_at=week_ago)
     task = running(factories.extraction(agent))
 
-    assert keeping.save(task, "ada likes TEA.") == (entry, True)
-    assert keeping.save(task, "A core memory")[1]
-    assert not keeping.save(task, "long ago")[1]
+    assert saving.save(task, "ada likes TEA.") == (entry, True)
+    assert saving.save(task, "A core memory")[1]
+    assert not saving.save(task, "long ago")[1]
     assert task.memories_kept == 1
 
 
 def test_a_conversation_gives_at_most_twenty_memories(agent: Agent) -> None:
     task = running(factories.extraction(agent))
     for number in range(20):
-        keeping.save(task, f"memory {number}")
+        saving.save(task, f"memory {number}")
 
     with pytest.raises(InvalidValue, match="At most 20 memories in one extraction; 0 are left"):
-        keeping.save(task, "one more")
+        saving.save(task, "one more")
 
 
 # -- ending ---------------------------------------------------------------------------------------
@@ -401,7 +401,7 @@ def test_a_reflection_lapses_after_a_day_and_names_the_last_failure(agent: Agent
     assert task.end_if_lapsed(NIGHT + DAY)
     assert not task.end_if_lapsed(NIGHT + DAY)
 
-    said = "it waited for a day; the last attempt: the provider failed"
+    said = "it waited for 1 day; the last attempt: the provider failed"
     assert (task.status, task.end_reason) == ("skipped", said)
 
 
@@ -597,7 +597,7 @@ def test_conversations_that_were_given_up_unread_are_lost(agent: Agent) -> None:
 def test_ended_tasks_are_added_up(agent: Agent) -> None:
     for _ in range(2):
         task = running(factories.extraction(agent))
-        keeping.save(task, f"said {_}")
+        saving.save(task, f"said {_}")
         task.cost_usd = Decimal("0.25")
         task.finish("completed")
     factories.extraction(agent)

@@ -13,18 +13,26 @@ from typing import Any, Generic, TypeVar
 
 from rq.timeouts import BaseTimeoutException
 
-from refine.errors import ProviderError
+from refine.errors import ProviderError, RowAltered
 from refine.extensions import db, safe_rollback
 from refine.llm.clients import client_for
 from refine.llm.messages import Message, Reply, ToolCall, tool_message
 from refine.llm.openrouter import Cancelled, OpenRouter, Privacy
-from refine.models import AccessGrant, LeaseLost, MemoryTask, RefinementSession, User
+from refine.models import (
+    AccessGrant,
+    Account,
+    Agent,
+    LeaseLost,
+    MemoryTask,
+    RefinementSession,
+    User,
+)
 from refine.prompts import as_line
 from refine.rules.consent import consents
 from refine.rules.model_names import is_same_model
 from refine.running.heartbeat import beating
 from refine.settings import Settings
-from refine.tools.results import error
+from refine.tools.results import error, unknown_parameter
 
 MAX_TOOL_CALLS = 60
 MAX_CUT_REPLIES = 2
@@ -34,8 +42,8 @@ Execute = Callable[..., dict[str, Any]]
 
 
 def has_consented(reply: Reply) -> bool:
-    """Tell whether a reply is a yes; one with a tool call never is."""
-    return consents(reply.text) and not reply.tool_calls
+    """Tell whether a reply is a yes; one with a tool call, or cut off by its length, never is."""
+    return consents(reply.text) and not reply.tool_calls and not reply.is_cut
 
 
 class RunEnded(Exception):
@@ -66,18 +74,20 @@ def work_on(
 ) -> AnyRun | None:
     """Claim the waiting run and work on it to its end; None if it cannot be claimed.
 
-    Leaves it waiting if this process was already asked to stop. Commits at every step. A bug of
-    ours also ends the run, and is raised again.
+    Leaves it waiting if this process was already asked to stop. Commits at every step. An
+    unexpected exception also ends the run, and is re-raised.
     """
     if is_stopping():
         db.session.rollback()
         return None
     run = db.session.get_one(kind, run_id)
     lease_token = run.claim()
+    # what the claim has checked, not what somebody writes to the row behind it
+    working = worker(run, lease_token) if lease_token is not None else None
     db.session.commit()
-    if lease_token is None:
+    if working is None:
         return None
-    worker(run, lease_token).run()
+    working.run()
     return run
 
 
@@ -99,6 +109,7 @@ class RunWorker(Generic[AnyRun]):
         # reloaded after every commit
         self._run: AnyRun = run
         self._run_id = run.id
+        self._agent_id, self._model_id = run.agent_id, run.model_id
         self._lease_token = lease_token
         self._settings = settings
         self._is_stopping = is_stopping
@@ -152,10 +163,10 @@ class RunWorker(Generic[AnyRun]):
 
     @contextmanager
     def _connected(self) -> Iterator[None]:
-        """Open a client for the model recorded at the claim."""
-        model_id = self._run.model_id
+        """Open a client for the model that the agent had at the claim."""
+        is_demo = self._account().is_demo
         db.session.commit()
-        with client_for(model_id, self._settings) as self._client:
+        with client_for(self._model_id, self._settings, is_demo=is_demo) as self._client:
             yield
 
     def _turn(self) -> Reply:
@@ -164,21 +175,20 @@ class RunWorker(Generic[AnyRun]):
             limit = self._settings.max_turns
             raise RunEnded("incomplete", f"the limit of {limit} turns was reached")
         self._turns += 1
-        reply = self._ask()
+        reply = self._call_model()
         self._cut_replies += reply.is_cut
         if self._cut_replies > MAX_CUT_REPLIES:
             raise RunEnded("incomplete", "the model's answers were cut at the output limit")
         return reply
 
-    def _ask(self) -> Reply:
+    def _call_model(self) -> Reply:
         """Ask for the next message, with no transaction open, and count what it cost."""
         self._stop_if_requested()
-        run = self._run
-        model_id, privacy = run.model_id, _privacy_of(run)
+        privacy = self._privacy()
         db.session.commit()
         try:
             reply = self._client.generate(
-                model_id,
+                self._model_id,
                 self._messages,
                 [self._definition] if self._definition is not None else [],
                 privacy,
@@ -194,8 +204,8 @@ class RunWorker(Generic[AnyRun]):
             raise
         self._held().count_call(reply.usage)
         db.session.commit()
-        if not is_same_model(model_id, reply.model):
-            raise ProviderError("another model than the agent's own answered", kind="other_model")
+        if not is_same_model(self._model_id, reply.model):
+            raise ProviderError("a different model answered", kind="other_model")
         self._messages.append(reply.message)
         return reply
 
@@ -231,7 +241,7 @@ class RunWorker(Generic[AnyRun]):
 
     def _stop_if_requested(self) -> None:
         """End here if the run is no longer ours, a stop was requested, or time is up."""
-        if self._run.lease_token != self._lease_token:
+        if self._has_lost_lease():
             raise LeaseLost(self._run.status)
         if self._is_stop_requested() or self._is_stopping():
             raise self._stopped()
@@ -246,12 +256,33 @@ class RunWorker(Generic[AnyRun]):
         return RunEnded(None, reason, "timeout")
 
     def _held(self) -> AnyRun:
-        return self._run.held(self._run_id, self._lease_token)
+        run = self._run.held(self._run_id, self._lease_token)
+        if (run.agent_id, run.model_id) != (self._agent_id, self._model_id):
+            raise RowAltered(f"{type(run).__name__} {run.id}")
+        return run
+
+    def _account(self) -> Account:
+        """Return the account of the agent, whose terms hold for every call."""
+        agent = db.session.get_one(Agent, self._agent_id)
+        agent.require_genuine()
+        agent.account.require_genuine()
+        return agent.account
+
+    def _privacy(self) -> Privacy:
+        account = self._account()
+        return Privacy(
+            session_id=str(self._run_id),
+            account_ref=f"account-{account.id}",
+            zero_data_retention=account.zero_data_retention,
+        )
 
     def _is_unwanted(self) -> bool:
-        unwanted = self._run.lease_token != self._lease_token or self._is_stop_requested()
+        unwanted = self._has_lost_lease() or self._is_stop_requested()
         db.session.commit()
         return unwanted
+
+    def _has_lost_lease(self) -> bool:
+        return self._run.lease_token != self._lease_token
 
 
 def _ending_of(fault: BaseException) -> RunEnded:
@@ -260,7 +291,7 @@ def _ending_of(fault: BaseException) -> RunEnded:
         return RunEnded(None, "the job's time limit was reached", "timeout")
     if isinstance(fault, KeyboardInterrupt):
         return RunEnded(None, "interrupted", "interrupted")
-    return RunEnded(None, f"a fault in Refine ({type(fault).__name__})", "internal")
+    return RunEnded(None, f"internal error ({type(fault).__name__})", "internal")
 
 
 def _result_of(execute: Execute, definition: dict[str, Any], call: ToolCall) -> dict[str, Any]:
@@ -272,17 +303,8 @@ def _result_of(execute: Execute, definition: dict[str, Any], call: ToolCall) -> 
     # a model may name anything; only the tool's own parameters become arguments in Python
     known = definition["function"]["parameters"]["properties"]
     if not call.arguments.keys() <= known.keys():
-        return error(f"unknown parameter; the tool takes: {', '.join(known)}")
+        return error(unknown_parameter("the tool", known))
     return execute(**call.arguments)
-
-
-def _privacy_of(run: RefinementSession | MemoryTask | AccessGrant) -> Privacy:
-    account = run.agent.account
-    return Privacy(
-        session_id=str(run.id),
-        account_ref=f"account-{account.id}",
-        zero_data_retention=account.zero_data_retention,
-    )
 
 
 def _once_a_second(

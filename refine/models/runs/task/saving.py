@@ -16,7 +16,7 @@ from refine.models.runs.task.task import MAX_KEPT, MemoryTask
 from refine.rules.content import memory_content
 
 
-def entries(task: MemoryTask) -> Select[AgentMemory]:
+def journal_entries(task: MemoryTask) -> Select[AgentMemory]:
     """Return a query for the journal of the week before the task began.
 
     Later entries are left for the next reflection.
@@ -52,7 +52,7 @@ def promote(
                 [Change(entry.id, before, {**before, "memory_type": "core"})],
                 agent=task.agent,
                 subject=("AgentMemory", entry.id),
-                data=_origin(task, "promote"),
+                data=_task_data(task, "promote"),
                 at=at,
             )
     return promoted, repeating
@@ -71,12 +71,14 @@ def save(
     if (existing := db.session.scalar(same)) is not None:
         return existing, True
     _count(task, 1)
-    return task.agent.ledger.remember(content, "journal", tags, at, data=_origin(task, "extract"))
+    return task.agent.ledger.remember(
+        content, "journal", tags, at, data=_task_data(task, "extract")
+    )
 
 
 def _entries(task: MemoryTask, ids: Sequence[int]) -> list[AgentMemory]:
     AgentMemory.lock_rows(task.agent, ids)
-    found = db.session.scalars(entries(task).where(AgentMemory.id.in_(ids)))
+    found = db.session.scalars(journal_entries(task).where(AgentMemory.id.in_(ids)))
     by_id = {entry.id: entry for entry in found}
     if unknown := [id_ for id_ in ids if id_ not in by_id]:
         raise InvalidValue(
@@ -92,7 +94,7 @@ def _entries(task: MemoryTask, ids: Sequence[int]) -> list[AgentMemory]:
 
 def _core_ids(task: MemoryTask, hashes: Iterable[str]) -> dict[str, int]:
     """The kept core memories with these contents, by content hash."""
-    core = task.agent.ledger.core().where(AgentMemory.content_hash.in_(list(hashes)))
+    core = task.agent.ledger.select_core_with(list(hashes))
     columns = core.with_only_columns(AgentMemory.content_hash, AgentMemory.id)
     return dict(db.session.execute(columns).all())
 
@@ -107,7 +109,7 @@ def _count(task: MemoryTask, more: int) -> None:
     task.memories_kept += more
 
 
-def _origin(task: MemoryTask, operation: str) -> dict[str, str]:
+def _task_data(task: MemoryTask, operation: str) -> dict[str, str]:
     return {"operation": operation, "task_id": str(task.id)}
 
 

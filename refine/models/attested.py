@@ -1,0 +1,299 @@
+"""Security-relevant rows: each carries a keyed digest.
+
+Someone who can write to the database but has no keys cannot forge or change such a row: the digest
+would not match, and the row would be rejected. Audit records keep the digests of the rows that they
+are about, so that ``refine audit verify`` detects an older version of a row that was put back.
+"""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from decimal import ROUND_HALF_UP, Decimal
+from hashlib import sha256
+from typing import Any, ClassVar, NamedTuple
+
+from sqlalchemy import Connection, Numeric, Text, event, inspect, select, update
+from sqlalchemy.orm import InstanceState, Mapped, Mapper, Session, mapped_column
+
+from refine import clock
+from refine.errors import RowAltered
+from refine.extensions import canonical_json, db
+from refine.models.columns import row_id
+from refine.models.keys import WrappedKey
+from refine.rules.secrets import hash_of
+
+_CONTEXT = "row"
+_CHANGED = "refine.attested.changed"
+_IS_GENUINE = "refine.attested.is_genuine"
+_RELIED_ON = "refine.attested.relied_on"
+
+
+class ChainOwner(NamedTuple):
+    """The owner of the chain that records changes of a row: an agent, or else an account."""
+
+    account_id: int | None = None
+    agent_id: int | None = None
+
+
+class Attested:
+    """A row with a keyed digest over the columns ``digest_columns``.
+
+    Every flush sets the digest, and refuses to change a row that did not match its own before.
+    """
+
+    # The attributes that the digest covers, the primary key among them.
+    digest_columns: ClassVar[tuple[str, ...]]
+    # The statuses in which a row carries no digest yet, as it decides nothing and changes often.
+    statuses_without_digest: ClassVar[tuple[str, ...]] = ()
+    # The statuses in which it changes too often for records to keep its digest.
+    statuses_without_records: ClassVar[tuple[str, ...]] = ()
+    # The attributes that are keyed hashes of secrets.
+    hashes: ClassVar[tuple[str, ...]] = ()
+    id: Any
+    status: Any
+    __tablename__: str
+
+    row_digest: Mapped[str | None] = mapped_column(Text)
+
+    @property
+    def chain_owner(self) -> ChainOwner | None:
+        """The owner of the chain that records changes of the row; None if they are not recorded."""
+        return None
+
+    @property
+    def lacks_digest(self) -> bool:
+        """Whether the row carries no digest yet."""
+        return bool(self.statuses_without_digest) and self.status in self.statuses_without_digest
+
+    @property
+    def _checked(self) -> tuple[str, ...]:
+        return (*self.digest_columns, "row_digest")
+
+    @property
+    def _is_loaded(self) -> bool:
+        return bool(inspect(self).unloaded.isdisjoint(self._checked))
+
+    @property
+    def row_name(self) -> str:
+        """The row as messages and records name it, such as ``User 7``."""
+        return f"{type(self).__name__} {self.id}"
+
+    @property
+    def is_genuine(self) -> bool:
+        """Whether the row is as the application left it.
+
+        A row with changes that are not flushed yet is checked by the flush.
+        """
+        state = inspect(self)
+        if state.modified and not state.committed_state.keys().isdisjoint(self.digest_columns):
+            return True
+        if not (state.persistent or state.detached):
+            return True
+        if _IS_GENUINE not in state.info:
+            if state.persistent and not self._is_loaded:
+                # all of it as it stands at one moment; whether that is genuine, the digest says
+                with db.session.no_autoflush, suppress(RowAltered):
+                    db.session.refresh(self, self._checked)
+            state.info[_IS_GENUINE] = self.row_digest == self.digest_of_row()
+        return bool(state.info[_IS_GENUINE])
+
+    def require_genuine(self) -> None:
+        """Raise RowAltered if the row was changed outside the application.
+
+        Until this session rolls back, so does every later load of the row: whatever relies on it
+        sees no other version than a checked one. (A row whose deferred columns are not loaded yet
+        is checked as soon as it is asked for again.)
+        """
+        state = inspect(self)
+        if state.session is not None and state.key is not None:
+            state.session.info.setdefault(_RELIED_ON, set()).add(state.key)
+        if not self.is_genuine:
+            raise RowAltered(self.row_name)
+
+    def lock(self) -> None:
+        """Lock and reload this row until the transaction ends."""
+        db.session.flush()  # a refresh drops what was not written yet
+        db.session.refresh(self, with_for_update={"key_share": True})
+
+    def digest_of_row(self) -> str | None:
+        """Return the digest that the row must carry; None while it needs none."""
+        return _digest(type(self), {name: getattr(self, name) for name in self.digest_columns})
+
+
+def keyed_hash(secret: str, context: str) -> str:
+    """Return the keyed hash under which a random secret is stored and looked up."""
+    return keyed_hash_of(hash_of(secret), context)
+
+
+def keyed_hash_of(hashed: str, context: str) -> str:
+    """Return ``keyed_hash`` of a secret of which only the plain hash is known."""
+    return WrappedKey.platform_key().mac(hashed, context)
+
+
+def add_missing_digests(
+    connection: Connection, kind: type["Attested"], limit: int, *, plain_hashes: Sequence[str] = ()
+) -> int:
+    """Add digests to the next rows without one, as they are; return how many.
+
+    Only an upgrade from a version without digests does this. ``plain_hashes`` are attributes with
+    plain hashes of secrets, which become keyed ones.
+    """
+    columns = {name: _column(kind, name) for name in kind.digest_columns}
+    table = columns["id"].table
+    found = select(*(column.label(name) for name, column in columns.items()))
+    decided = (
+        [columns["status"].not_in(kind.statuses_without_digest)]
+        if kind.statuses_without_digest
+        else []
+    )
+    done = 0
+    for row in connection.execute(
+        found.where(table.c.row_digest.is_(None), *decided)
+        .order_by(columns["id"])
+        .limit(limit)
+        .with_for_update()
+    ).all():
+        values = dict(row._mapping)
+        hashed = {
+            name: keyed_hash_of(values[name], f"{table.name}.{name}") for name in plain_hashes
+        }
+        digest = _digest(kind, values | hashed)
+        connection.execute(
+            update(table).where(table.c.id == row.id).values(row_digest=digest, **hashed)
+        )
+        done += 1
+    return done
+
+
+def changed_rows(owner: ChainOwner) -> dict[str, str | None]:
+    """Return the digests of this owner's rows that changed since its last record, by row name.
+
+    Marks them as recorded, so call it only while writing a record, after a flush.
+    """
+    changed = _changed(db.session())
+    mine = [name for name, (row, _) in changed.items() if row.chain_owner == owner]
+    rows = [changed.pop(name)[0] for name in mine]
+    return {row.row_name: row.row_digest for row in rows if inspect(row).persistent}
+
+
+def unrecorded_updates(session: Session) -> dict[ChainOwner, list[str]]:
+    """Return the names of updated rows that no record covers yet, by owner."""
+    unrecorded: dict[ChainOwner, list[str]] = {}
+    for name, (row, is_update) in _changed(session).items():
+        if is_update and inspect(row).persistent and row.chain_owner is not None:
+            unrecorded.setdefault(row.chain_owner, []).append(name)
+    return unrecorded
+
+
+def _changed(session: Session) -> dict[str, tuple[Attested, bool]]:
+    changed: dict[str, tuple[Attested, bool]] = session.info.setdefault(_CHANGED, {})
+    return changed
+
+
+def _note(row: Attested, *, is_update: bool) -> None:
+    if row.statuses_without_records and row.status in row.statuses_without_records:
+        return
+    changed = _changed(db.session())
+    _, was_update = changed.get(row.row_name, (row, False))
+    changed[row.row_name] = (row, is_update or was_update)
+
+
+# -- the text of a row ---------------------------------------------------------------------------
+
+
+def _digest(kind: type[Attested], values: Mapping[str, Any]) -> str | None:
+    if kind.statuses_without_digest and values["status"] in kind.statuses_without_digest:
+        return None
+    columns = {name: _plain(values[name], _column(kind, name).type) for name in kind.digest_columns}
+    text = canonical_json([kind.__tablename__, columns])
+    return WrappedKey.platform_key().mac(text, _CONTEXT)
+
+
+def _plain(value: Any, kind: Any) -> Any:
+    """Return a column's value as it comes back from the database, as JSON."""
+    if value is not None and isinstance(kind, Numeric) and kind.scale is not None:
+        # PostgreSQL rounds halves away from zero
+        exact = Decimal(str(value)).quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP)
+        return format(exact, "f")
+    match value:
+        case datetime():
+            return clock.iso(value)
+        case uuid.UUID():
+            return str(value)
+        case bytes():
+            return sha256(value).hexdigest()
+    return value
+
+
+def _column(kind: type[Attested], name: str) -> Any:
+    return inspect(kind).attrs[name].columns[0]
+
+
+# -- what every flush does -----------------------------------------------------------------------
+
+
+@event.listens_for(Attested, "before_insert", propagate=True)
+def _digest_new_row(_mapper: Mapper[Any], connection: Connection, row: Attested) -> None:
+    """The digest covers the id and the defaults, so they must be known before the INSERT."""
+    for name in row.digest_columns:
+        default = _column(type(row), name).default
+        if getattr(row, name) is None and default is not None:
+            setattr(row, name, default.arg(None) if default.is_callable else default.arg)
+    row_id(row, connection)
+    row.row_digest = row.digest_of_row()
+    if row.row_digest is not None:
+        _note(row, is_update=False)
+
+
+@event.listens_for(Attested, "before_update", propagate=True)
+def _digest_changed_row(_mapper: Mapper[Any], connection: Connection, row: Attested) -> None:
+    state = inspect(row)
+    changed = [name for name in row.digest_columns if state.attrs[name].history.has_changes()]
+    if not changed or ("status" not in changed and row.lacks_digest):
+        return
+    stored = _stored(connection, row)
+    if stored.pop("row_digest") != _digest(type(row), stored):
+        raise RowAltered(row.row_name)
+    row.row_digest = _digest(type(row), stored | {name: getattr(row, name) for name in changed})
+    _note(row, is_update=True)
+
+
+def _stored(connection: Connection, row: Attested) -> dict[str, Any]:
+    """Lock the row and return it as it is stored: another transaction may have changed it."""
+    kind = type(row)
+    columns = {name: _column(kind, name) for name in (*row.digest_columns, "row_digest")}
+    found = connection.execute(
+        select(*(column.label(name) for name, column in columns.items()))
+        .where(columns["id"] == row.id)
+        .with_for_update(key_share=True)
+    )
+    return dict(found.one()._mapping)
+
+
+@event.listens_for(Attested, "load", propagate=True, raw=True)
+@event.listens_for(Attested, "refresh", propagate=True, raw=True)
+def _check_loaded(state: InstanceState[Any], _context: Any, _attributes: Any = None) -> None:
+    state.info.pop(_IS_GENUINE, None)
+    relied_on = state.session.info.get(_RELIED_ON, ()) if state.session is not None else ()
+    row = state.obj()
+    if state.key in relied_on and row is not None and row._is_loaded:
+        row.require_genuine()
+
+
+@event.listens_for(Attested, "expire", propagate=True, raw=True)
+def _check_expired(state: InstanceState[Any], _attributes: Any) -> None:
+    state.info.pop(_IS_GENUINE, None)
+
+
+@event.listens_for(Session, "after_commit")
+@event.listens_for(Session, "after_rollback")
+def _forget_changes(session: Session) -> None:
+    if not session.in_nested_transaction():
+        session.info.pop(_CHANGED, None)
+
+
+@event.listens_for(Session, "after_rollback")
+def _rely_on_nothing(session: Session) -> None:
+    if not session.in_nested_transaction():
+        session.info.pop(_RELIED_ON, None)

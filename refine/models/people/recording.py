@@ -1,0 +1,67 @@
+"""Writes audit records with the acting user and client."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import Exists, SQLColumnExpression, Text, cast, exists
+
+from refine.models.audit import AuditLog, Chain, Subject
+from refine.models.audit.record import Actor
+
+# Where a record's ``data`` holds the client.
+CLIENT_KEY = "from"
+
+_MAX_BROWSER_CHARACTERS = 200
+
+
+@dataclass(frozen=True)
+class Client:
+    """The network address and the browser from which a user acts."""
+
+    address: str
+    browser: str
+
+    @classmethod
+    def of_request(cls, address: str | None, user_agent: str) -> "Client":
+        """Return the client; of the browser's name, 200 printable characters."""
+        printable = "".join(character for character in user_agent if character.isprintable())
+        return cls(address or "unknown", printable[:_MAX_BROWSER_CHARACTERS])
+
+
+NO_CLIENT = Client("", "")
+
+
+def record(
+    action: str,
+    *,
+    chain: Chain,
+    user: Actor | None = None,
+    client: Client = NO_CLIENT,
+    data: Mapping[str, Any] | None = None,
+    **about: Any,
+) -> AuditLog:
+    """Append a record as ``AuditLog.record`` does, with the ``client`` of its user.
+
+    An client is given for somebody who is not signed in; a user of the dashboard carries theirs.
+    """
+    client = getattr(user, "client", client)
+    if client != NO_CLIENT:
+        data = {**(data or {}), CLIENT_KEY: asdict(client)}
+    return AuditLog.record(action, chain=chain, user=user, data=data, **about)
+
+
+def is_recorded(subject: Subject, id_: SQLColumnExpression[Any], *actions: str) -> Exists:
+    """Return the SQL condition that a record of one of these actions is about this row.
+
+    Nobody can remove records: an old version of the row that is put back does not undo its end.
+    """
+    return (
+        exists()
+        .where(
+            AuditLog.auditable_type == subject,
+            AuditLog.auditable_id == cast(id_, Text),
+            AuditLog.action.in_(actions),
+        )
+        .correlate_except(AuditLog)
+    )

@@ -1,0 +1,48 @@
+"""The part of an upgrade that needs the keys, which no migration has.
+
+An upgrade that was cut off starts again.
+"""
+
+from collections.abc import Iterator
+
+from sqlalchemy import select
+
+from refine.extensions import db
+from refine.models.agent import Agent
+from refine.models.attested import ChainOwner, add_missing_digests
+from refine.models.audit import PLATFORM, AuditLog, ChainHead
+from refine.models.audit.verification import ROWS_ATTESTED
+from refine.models.integrity import protected_kinds
+from refine.models.people import Account
+
+_BATCH = 500
+
+
+def add_all_missing_digests() -> Iterator[int]:
+    """Add digests to the rows and chains of an earlier version; yield how many so far.
+
+    Once a chain is signed, nobody needs it: a row without a digest that appears later was not
+    written by the application. All of it is one transaction, so that none is signed halfway.
+    """
+    if _is_attested():
+        return
+    done = 0
+    for kind in protected_kinds():
+        while batch := add_missing_digests(
+            db.session.connection(), kind, _BATCH, plain_hashes=kind.hashes
+        ):
+            yield (done := done + batch)
+    for head in db.session.scalars(select(ChainHead)).all():
+        head.advance()
+    for owner_id in db.session.scalars(select(Account.id)).all():
+        ChainHead.begin(ChainOwner(account_id=owner_id))
+    for owner_id in db.session.scalars(select(Agent.id)).all():
+        ChainHead.begin(ChainOwner(agent_id=owner_id))
+    AuditLog.record(ROWS_ATTESTED, chain=PLATFORM, data={"rows": done})
+    db.session.commit()
+
+
+def _is_attested() -> bool:
+    signed = select(ChainHead.id).where(ChainHead.digest.is_not(None))
+    with_digests = select(AuditLog.id).where(AuditLog.rows.is_not(None))
+    return any(db.session.scalar(found.limit(1)) is not None for found in (signed, with_digests))

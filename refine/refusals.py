@@ -1,0 +1,83 @@
+"""Refusals, counted: what somebody may not do or see, and wrong passwords.
+
+The totals are a metric. ``RECORDED_AT`` of them within ``COUNTED_FOR``, of one user or network
+address, are a record.
+"""
+
+from datetime import timedelta
+from typing import Literal, get_args
+
+from flask import Response, g, request
+from flask_login import current_user
+from sqlalchemy.exc import SQLAlchemyError
+
+from refine.extensions import db, safe_rollback
+from refine.models import Tally, User
+from refine.models.audit import PLATFORM
+from refine.models.people import recording
+from refine.models.people.guess import address_key
+from refine.models.people.recording import Client
+
+Kind = Literal["forbidden", "not_found", "password"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+RECORDED_AT = 10
+COUNTED_FOR = timedelta(hours=1)
+
+_TOTAL = "refused: "
+
+
+def client() -> Client:
+    """Return where this request comes from."""
+    return Client.of_request(request.remote_addr, request.headers.get("User-Agent", ""))
+
+
+def note_other_tenant(found: object) -> None:
+    """Note that this 404 hides a row that belongs to somebody else."""
+    if found is not None:
+        g.is_other_tenants = True
+
+
+def count_response(answer: Response) -> None:
+    """Count this answer if it refuses something; commits.
+
+    Whatever the request left undone in the database is rolled back.
+    """
+    is_other_tenants = answer.status_code == 404 and g.get("is_other_tenants", False)
+    if answer.status_code != 403 and not is_other_tenants:
+        return
+    try:
+        db.session.rollback()
+        count("not_found" if is_other_tenants else "forbidden", user=_signed_in_user())
+        db.session.commit()
+    except SQLAlchemyError:  # the answer stands, counted or not
+        safe_rollback()
+
+
+def count(kind: Kind, *, user: User | None = None) -> None:
+    """Count a refusal, and record it if it is number ``RECORDED_AT``; the caller commits."""
+    where = client()
+    who = f"user {user.id}" if user is not None else address_key(where.address)
+    lately = f"refused lately: {who}"
+    Tally.add([_TOTAL + kind])
+    if Tally.add([lately], lasts=COUNTED_FOR)[lately].count != RECORDED_AT:
+        return
+    data = {"refusals": RECORDED_AT, "last": kind}
+    if user is not None:
+        user.record("requests_refused", by=user, data=data)
+    else:
+        recording.record("requests_refused", chain=PLATFORM, client=where, data=data)
+
+
+def totals() -> dict[str, int]:
+    """Return how many refusals of each kind there were."""
+    counted = Tally.totals(_TOTAL)
+    return {kind: counted.get(kind, 0) for kind in KINDS}
+
+
+def _signed_in_user() -> User | None:
+    """Return who is signed in; nobody for the API, which ignores cookies."""
+    if request.path.startswith("/api/") or not current_user.is_authenticated:
+        return None
+    user: User = current_user.user
+    return user

@@ -1,0 +1,184 @@
+"""The clock's daily verification, in slices."""
+
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from flask import Flask
+from sqlalchemy import select
+
+from refine.extensions import db
+from refine.jobs.tick import run_tick
+from refine.jobs.verifying import verify_slice
+from refine.models import Agent, AuditLog, Verification, WrappedKey
+from refine.models.audit import PLATFORM
+from tests import factories, sql
+
+NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def agent(installed: None) -> Agent:
+    """An agent with a memory, in a database that is a day old."""
+    WrappedKey.platform().created_at = NOW - DAY
+    agent = factories.agent()
+    agent.ledger.remember("a memory", "core")
+    db.session.commit()
+    return agent
+
+
+def verify(at: datetime, seconds: float = 60) -> Verification | None:
+    verify_slice(at, time.monotonic() + seconds)
+    return db.session.scalar(select(Verification).order_by(Verification.id.desc()).limit(1))
+
+
+def forge(agent: Agent) -> None:
+    sql.tamper(f"UPDATE agents SET model_id = 'rehearsal/yes' WHERE id = {agent.id}")
+
+
+def test_everything_is_verified_once_a_day(agent: Agent) -> None:
+    first = verify(NOW)
+    again = verify(NOW + DAY - timedelta(minutes=1))
+    next_day = verify(NOW + DAY)
+
+    assert first is not None
+    assert (first.ended_at, first.problems, first.memories) == (NOW, 0, 1)
+    assert again is first
+    assert next_day is not first
+
+
+def test_a_new_installation_is_not_verified_before_its_second_day(app: Flask) -> None:
+    WrappedKey.platform().created_at = NOW - DAY + timedelta(minutes=1)
+    db.session.commit()
+
+    assert verify(NOW) is None
+
+
+def test_a_slice_ends_in_time_and_the_next_goes_on(agent: Agent) -> None:
+    slices = 0
+    while (found := verify(NOW, seconds=0)) is None or found.ended_at is None:
+        slices += 1
+
+    assert slices > 1
+    assert (found.records, found.memories) == (2, 1)
+
+
+def test_chains_are_stamped_as_far_as_they_were_verified(agent: Agent) -> None:
+    verify(NOW)
+
+    assert (
+        sql.value(
+            "SELECT verified_sequence || ' ' || verified_memories FROM chain_heads "
+            f"WHERE agent_id = {agent.id}"
+        )
+        == "1 1"
+    )
+
+
+def test_the_tick_verifies_and_records_a_failure(agent: Agent) -> None:
+    forge(agent)
+
+    run_tick(NOW)
+
+    failed = Verification.last()
+    assert failed is not None
+    assert failed.first_problem == (
+        f"agent {agent.id}: Agent {agent.id} was changed outside the application"
+    )
+    record = db.session.scalars(select(AuditLog).filter_by(action="verification_failed")).one()
+    assert record.data == {"problems": 1, "first": failed.first_problem}
+
+
+def test_one_altered_chain_does_not_keep_others_from_being_verified(agent: Agent) -> None:
+    other = factories.agent()
+    other.ledger.remember("another memory", "core")
+    db.session.commit()
+    forge(agent)
+
+    failed = verify(NOW)
+
+    assert failed is not None
+    assert (failed.problems, failed.memories) == (1, 1)
+
+
+def test_a_platform_chain_that_was_altered_is_no_reason_to_keep_silent(agent: Agent) -> None:
+    AuditLog.record("keys_rotated", chain=PLATFORM)
+    db.session.commit()
+    sql.tamper("UPDATE chain_heads SET sequence = 9 WHERE agent_id IS NULL AND account_id IS NULL")
+
+    failed = verify(NOW)
+
+    assert failed is not None
+    assert failed.first_problem == "platform: the chain ends at record 2, its head says 9"
+
+
+# What somebody who can write to the database might do so that nothing more is verified.
+STOPPING = {
+    "a token that never expires": (
+        "INSERT INTO api_tokens (kind, account_id, token_hash, hint, expires_at) "
+        "VALUES ('platform', {account}, 'x', 'y', 'infinity')"
+    ),
+    "an agent of no date": "UPDATE agents SET identity_changed_at = 'infinity' WHERE id = {agent}",
+    "a memory of no date": (
+        "UPDATE agent_memories SET created_at = 'infinity' WHERE agent_id = {agent}"
+    ),
+    "a record of no date": (
+        "INSERT INTO audit_logs (chain_id, sequence, action, data, created_at, hash) "
+        "SELECT id, 99, 'x', '{{}}', 'infinity', 'x' FROM chain_heads WHERE agent_id = {agent}"
+    ),
+    "a chain of no date": (
+        "UPDATE chain_heads SET verified_at = 'infinity' WHERE agent_id = {agent}"
+    ),
+    "a garbled key": "UPDATE data_keys SET wrapped = 'x' WHERE id = {key}",
+    "a key under an unknown one": "UPDATE data_keys SET wrapped_by = 'x' WHERE id = {key}",
+    "a verification that never ends": (
+        "INSERT INTO verifications (begun_by, started_at, after_chain_id) "
+        "VALUES ('clock', '{now}', 9999)"
+    ),
+    "a verification of no date": (
+        "INSERT INTO verifications (begun_by, started_at) VALUES ('clock', 'infinity')"
+    ),
+    "a verification in the future": (
+        "INSERT INTO verifications (id, begun_by, started_at, ended_at) "
+        "VALUES (9999, 'clock', '2100-01-01', '2100-01-01')"
+    ),
+}
+
+
+@pytest.mark.parametrize("trick", STOPPING)
+def test_nothing_in_the_database_stops_the_verification_of_later_chains(
+    agent: Agent, trick: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    later = factories.agent()
+    later.ledger.remember("another memory", "core")
+    db.session.commit()
+    first = verify(NOW)
+    assert first is not None
+    assert first.problems == 0
+    names = {"account": agent.account_id, "agent": agent.id, "key": agent.data_key_id, "now": NOW}
+    statement, later_id = STOPPING[trick].format(**names), later.id
+    db.session.commit()
+    sql.tamper(statement)
+    forge(later)
+
+    run_tick(NOW + DAY)
+
+    db.session.expire_all()
+    found = Verification.last()
+    assert found is not None
+    assert found.ended_at == NOW + DAY
+    assert found.problems == 2
+    assert f"Agent {later_id} was changed outside the application" in caplog.text
+
+
+@pytest.mark.parametrize("created_at", ["2100-01-01", "{now}"])
+def test_an_altered_date_of_the_installation_does_not_put_off_the_first_verification(
+    agent: Agent, created_at: str
+) -> None:
+    AuditLog.record("keys_rotated", chain=PLATFORM, at=NOW - DAY)
+    db.session.commit()
+    sql.tamper(f"UPDATE data_keys SET created_at = '{created_at.format(now=NOW)}'")
+    db.session.expire_all()
+
+    assert verify(NOW) is not None

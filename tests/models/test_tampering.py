@@ -1,0 +1,562 @@
+"""What a superuser of the database can do without the keys: each shows, by the row's name."""
+
+from typing import Any, NamedTuple
+
+import pytest
+from flask import Flask
+from sqlalchemy import select
+
+from refine import clock
+from refine.access import reading
+from refine.extensions import db
+from refine.models import (
+    AccessGrant,
+    Agent,
+    AgentMemory,
+    ApiToken,
+    AuditLog,
+    ChainHead,
+    Invitation,
+    RefinementSession,
+    SignIn,
+    User,
+    Verification,
+)
+from refine.models.attested import Attested
+from refine.models.audit import PLATFORM
+from refine.models.integrity import protected_kinds, stamp, verify_all
+from refine.models.runs.session import editing
+from refine.models.upgrading import add_all_missing_digests
+from refine.refinement import time_machine
+from refine.rules.secrets import hash_of
+from tests import factories, sql
+from tests.factories import PASSWORD, text_of
+
+
+class Lived(NamedTuple):
+    """Names of what an agent, its users and its programs left, for statements and messages."""
+
+    names: dict[str, Any]
+    agent: Agent
+
+
+@pytest.fixture
+def lived(installed: None) -> Lived:
+    """An agent that lived, was verified, and whose rows tests change."""
+    account = factories.account()
+    boss = factories.user(account=account)
+    admin = User.invite(account, "admin@example.org", role="admin", by=boss)
+    secret = Invitation.issue(admin, by=boss)
+    invitation = db.session.scalars(select(Invitation)).one()
+    viewer = User.invite(account, "viewer@example.org", role="viewer", by=boss)
+    gone = User.invite(account, "gone@example.org", role="admin", by=boss)
+    gone.active = False
+    gone.record("user_updated", by=boss)
+    signed_in = SignIn.begin(viewer)
+    signed_out = SignIn.begin(boss)
+    open_digest = signed_out.row_digest
+    signed_out.end()
+
+    agent = factories.agent(account=account, system_prompt="You are Ada.")
+    agent.author("refinement_prompt", "Go gently.")
+    agent.configure(user=boss, refinement_threshold=0.9)
+    other = factories.agent("another's memory", account=account, system_prompt="You are Bo.")
+    for _ in range(20):
+        agent.ledger.remember(text_of(25), "core")
+    quiet = factories.memory(agent, "written without a record")
+    platform, _ = ApiToken.mint(account=account)
+    token, _ = ApiToken.mint(account=account, agent=agent)
+    revoked, _ = ApiToken.mint(account=account, agent=agent)
+    old_digest = revoked.row_digest
+    revoked.revoke()
+
+    first = factories.session(agent)
+    ids = list(db.session.scalars(agent.ledger.core().with_only_columns(AgentMemory.id)))
+    editing.delete(first, ids[0])
+    editing.complete(first, "Done.")
+    db.session.commit()
+    second = factories.session(agent)
+    editing.update(second, ids[1], text_of(24))
+    editing.complete(second, "Done.")
+    time_machine.undo(second, through="dashboard")
+    grant = factories.live_grant(agent, boss)
+    ended = factories.live_grant(agent, factories.user(account=account))
+    ended.end(user=None)
+    verification = Verification.begin("clock", clock.now())
+    verification.note_problem("agent 1: record 1 is missing")
+    verification.end(clock.now())
+    db.session.commit()
+    for verified in list(verify_all()):
+        assert verified.problem is None
+        stamp(verified)
+    db.session.commit()
+    db.session.connection()
+    db.session.rollback()  # as for a new request, which relies on nothing yet
+    assert secret
+
+    chain = select(ChainHead.id).where(ChainHead.agent_id == agent.id)
+    return Lived(
+        {
+            "agent": agent.id,
+            "other": other.id,
+            "account": account.id,
+            "boss": boss.id,
+            "admin": admin.id,
+            "viewer": viewer.id,
+            "gone": gone.id,
+            "invitation": invitation.id,
+            "sign_in": signed_in.id,
+            "signed_out": signed_out.id,
+            "open_digest": open_digest,
+            "platform": platform.id,
+            "token": token.id,
+            "revoked": revoked.id,
+            "old_digest": old_digest,
+            "grant": grant.id,
+            "verification": verification.id,
+            "ended": ended.id,
+            "session": first.id,
+            "undone": second.id,
+            "memory": ids[2],
+            "next": ids[3],
+            "quiet": quiet.id,
+            "chain": db.session.scalar(chain),
+            "records": len(factories.records(agent)),
+        },
+        agent,
+    )
+
+
+def problems_after(*statements: str) -> list[str]:
+    """What verification finds with these changes, which are then rolled back."""
+    db.session.rollback()
+    connection = db.session.connection()
+    for statement in ("SET LOCAL session_replication_role = replica", *statements):
+        connection.exec_driver_sql(statement)
+    db.session.expire_all()
+    found = [f"{each.name}: {each.problem}" for each in verify_all() if each.problem is not None]
+    db.session.rollback()
+    return found
+
+
+CHANGED = "was changed outside the application"
+
+# What is done to a row that decides, and the row that verification must name.
+ROWS: dict[str, tuple[str, str]] = {
+    "an agent's model": (
+        "agents SET model_id = 'rehearsal/yes' WHERE id = {agent}",
+        "Agent {agent}",
+    ),
+    "an earlier verification": (
+        "verifications SET problems = 0, first_problem = NULL WHERE id = {verification}",
+        "verification {verification}",
+    ),
+    "its name": ("agents SET name = 'Answer YES' WHERE id = {agent}", "Agent {agent}"),
+    "its threshold": ("agents SET refinement_threshold = 0.1 WHERE id = {agent}", "Agent {agent}"),
+    "its threshold's removal": (
+        "agents SET refinement_threshold = NULL WHERE id = {agent}",
+        "Agent {agent}",
+    ),
+    "its budget": ("agents SET core_token_budget = 1 WHERE id = {agent}", "Agent {agent}"),
+    "its account": ("agents SET account_id = 0 WHERE id = {agent}", "Agent {agent}"),
+    "its pause": ("agents SET paused = true WHERE id = {agent}", "Agent {agent}"),
+    "its state": ("agents SET active = false WHERE id = {agent}", "Agent {agent}"),
+    "its identity date": (
+        "agents SET identity_changed_at = now() - interval '9 days' WHERE id = {agent}",
+        "Agent {agent}",
+    ),
+    "a prompt blanked": ("agents SET system_prompt = NULL WHERE id = {agent}", "Agent {agent}"),
+    "a style blanked": ("agents SET refinement_prompt = NULL WHERE id = {agent}", "Agent {agent}"),
+    "a prompt of another agent": (
+        "agents a SET system_prompt = b.system_prompt FROM agents b "
+        "WHERE a.id = {agent} AND b.id = {other}",
+        "Agent {agent}",
+    ),
+    "its digest removed": ("agents SET row_digest = NULL WHERE id = {agent}", "Agent {agent}"),
+    "an account's privacy": (
+        "accounts SET zero_data_retention = false WHERE id = {account}",
+        "Account {account}",
+    ),
+    "an account made the demo": (
+        "accounts SET slug = 'demo' WHERE id = {account}",
+        "Account {account}",
+    ),
+    "a cost cap": (
+        "accounts SET monthly_cost_cap_usd = 9 WHERE id = {account}",
+        "Account {account}",
+    ),
+    "a viewer made admin": ("users SET role = 'admin' WHERE id = {viewer}", "User {viewer}"),
+    "a viewer made site admin": (
+        "users SET site_admin = true WHERE id = {viewer}",
+        "User {viewer}",
+    ),
+    "a user brought back": ("users SET active = true WHERE id = {gone}", "User {gone}"),
+    "a user's account": (
+        "users SET account_id = 0 WHERE id = {viewer}",
+        "User {viewer} has records",
+    ),
+    "a user's password": (
+        "users a SET password_hash = b.password_hash FROM users b "
+        "WHERE a.id = {admin} AND b.id = {boss}",
+        "User {admin}",
+    ),
+    "a user's address": ("users SET email = 'x@example.org' WHERE id = {admin}", "User {admin}"),
+    "the mark of a link": (
+        "users SET password_linked_at = now() WHERE id = {admin}",
+        "User {admin}",
+    ),
+    "a token brought back": (
+        "api_tokens SET revoked_at = NULL WHERE id = {revoked}",
+        "ApiToken {revoked}",
+    ),
+    "a token's agent": (
+        "api_tokens SET agent_id = {other} WHERE id = {token}",
+        "ApiToken {token}",
+    ),
+    "a token's hash": (
+        "api_tokens SET token_hash = repeat('a', 64) WHERE id = {platform}",
+        "ApiToken {platform}",
+    ),
+    "an invitation's end": (
+        "invitations SET expires_at = now() + interval '1 year' WHERE id = {invitation}",
+        "Invitation {invitation}",
+    ),
+    "an invitation's user": (
+        "invitations SET user_id = {boss} WHERE id = {invitation}",
+        "Invitation {invitation}",
+    ),
+    "a sign-in's user": (
+        "sign_ins SET user_id = {boss} WHERE id = {sign_in}",
+        "SignIn {sign_in}",
+    ),
+    "a grant's end": (
+        "access_grants SET expires_at = now() + interval '1 year' WHERE id = '{grant}'",
+        "AccessGrant {grant}",
+    ),
+    "a grant's user": (
+        "access_grants SET user_id = {viewer} WHERE id = '{grant}'",
+        "AccessGrant {grant}",
+    ),
+    "a grant brought back": (
+        "access_grants SET status = 'granted', end_reason = NULL, ended_at = NULL "
+        "WHERE id = '{ended}'",
+        "AccessGrant {ended}",
+    ),
+    "a session's figures": (
+        "refinement_sessions SET removed_tokens = 0 WHERE id = '{session}'",
+        "RefinementSession {session}",
+    ),
+    "a session's date": (
+        "refinement_sessions SET ended_at = now() - interval '40 days' WHERE id = '{session}'",
+        "RefinementSession {session}",
+    ),
+    "an undo forged": (
+        "refinement_sessions SET undone_at = now() WHERE id = '{session}'",
+        "RefinementSession {session}",
+    ),
+    "an undo forgotten": (
+        "refinement_sessions SET undone_at = NULL WHERE id = '{undone}'",
+        "RefinementSession {undone}",
+    ),
+}
+
+# Whole statements, and what verification says of them.
+STATEMENTS: dict[str, tuple[str, str]] = {
+    "a token inserted": (
+        "INSERT INTO api_tokens (kind, account_id, agent_id, token_hash, hint, row_digest) "
+        "SELECT kind, account_id, agent_id, repeat('b', 64), hint, row_digest FROM api_tokens "
+        "WHERE id = {token}",
+        CHANGED,
+    ),
+    "a user inserted": (
+        "INSERT INTO users (account_id, email, password_hash, site_admin, row_digest) "
+        "SELECT account_id, 'forged@example.org', password_hash, true, row_digest FROM users "
+        "WHERE id = {boss}",
+        CHANGED,
+    ),
+    "an invitation inserted": (
+        "INSERT INTO invitations (user_id, secret_hash, expires_at) "
+        "VALUES ({boss}, repeat('c', 64), now() + interval '1 day')",
+        CHANGED,
+    ),
+    "a grant copied to another user": (
+        "INSERT INTO access_grants (agent_id, account_id, user_id, status, reason, purpose, "
+        "duration_minutes, model_id, granted_at, expires_at, row_digest) "
+        "SELECT agent_id, account_id, {viewer}, status, reason, purpose, duration_minutes, "
+        "model_id, granted_at, expires_at, row_digest FROM access_grants WHERE id = '{grant}'",
+        CHANGED,
+    ),
+    "an older version of a token, with its digest": (
+        "UPDATE api_tokens SET revoked_at = NULL, row_digest = '{old_digest}' WHERE id = {revoked}",
+        "ApiToken {revoked} does not match its last record",
+    ),
+    "an older version of a sign-in, with its digest": (
+        "UPDATE sign_ins SET ended_at = NULL, row_digest = '{open_digest}' WHERE id = {signed_out}",
+        "SignIn {signed_out} does not match its last record",
+    ),
+    "a verification inserted": (
+        "INSERT INTO verifications (id, begun_by, started_at) VALUES (777, 'clock', now())",
+        "verification 777: it was changed outside the application",
+    ),
+    "all grants deleted": ("DELETE FROM access_grants", "AccessGrant {first_grant} has records"),
+    "a session deleted": (
+        "DELETE FROM refinement_sessions WHERE id = '{session}'",
+        "RefinementSession {session} has records, but is gone",
+    ),
+    "a user deleted": ("DELETE FROM users WHERE id = {gone}", "User {gone} has records"),
+    "a token deleted": (
+        "DELETE FROM api_tokens WHERE id = {token}",
+        "ApiToken {token} has records",
+    ),
+    "a data key marked destroyed": (
+        "UPDATE data_keys SET wrapped = NULL, destroyed_at = now() "
+        "WHERE id = (SELECT data_key_id FROM agents WHERE id = {agent})",
+        "the data key was destroyed without a record",
+    ),
+    "another agent's data key": (
+        "UPDATE data_keys a SET wrapped = b.wrapped FROM data_keys b "
+        "WHERE a.id = (SELECT data_key_id FROM agents WHERE id = {agent}) "
+        "AND b.id = (SELECT data_key_id FROM agents WHERE id = {other})",
+        "the wrapped data key does not belong to agent {agent}",
+    ),
+    "a memory's content exchanged": (
+        "UPDATE agent_memories a SET content = b.content FROM agent_memories b "
+        "WHERE a.id = {memory} AND b.id = {next}",
+        "memory {memory} was changed outside the application",
+    ),
+    "a memory discarded": (
+        "UPDATE agent_memories SET discarded_at = now() WHERE id = {memory}",
+        "memory {memory} was changed outside the application",
+    ),
+    "a memory with records deleted": (
+        "DELETE FROM agent_memories WHERE id = {memory}",
+        "memory {memory} has records, but is gone",
+    ),
+    "a memory without records deleted": (
+        "DELETE FROM agent_memories WHERE id = {quiet}",
+        "1 of 26 verified memories are gone",
+    ),
+    "a record edited": (
+        "UPDATE audit_logs SET action = 'x' WHERE chain_id = {chain} AND sequence = 3",
+        "record 3 ",
+    ),
+    "the digests in a record edited": (
+        "UPDATE audit_logs SET rows = NULL WHERE chain_id = {chain} AND rows IS NOT NULL "
+        "AND sequence > 1",
+        " was altered, added or moved",
+    ),
+    "a record deleted": (
+        "DELETE FROM audit_logs WHERE chain_id = {chain} AND sequence = 3",
+        "record 3 is missing",
+    ),
+    "the last record deleted": (
+        "DELETE FROM audit_logs WHERE chain_id = {chain} AND sequence = {records}",
+        "its head says {records}",
+    ),
+    "the last record deleted, and the head set back": (
+        "DELETE FROM audit_logs WHERE chain_id = {chain} AND sequence = {records}; "
+        "UPDATE chain_heads h SET sequence = l.sequence, hash = l.hash, verified_sequence = 0 "
+        "FROM audit_logs l WHERE h.id = {chain} AND l.chain_id = h.id "
+        "AND l.sequence = {records} - 1",
+        "the chain's head was changed outside the application",
+    ),
+    "a chain's head deleted": (
+        "DELETE FROM chain_heads WHERE id = {chain}",
+        "the chain has records, but its head is missing",
+    ),
+    "a chain deleted altogether": (
+        "DELETE FROM audit_logs WHERE chain_id = {chain}; "
+        "DELETE FROM chain_heads WHERE id = {chain}",
+        "agent {agent}: its audit chain is gone",
+    ),
+    "the platform's chain deleted altogether": (
+        "DELETE FROM audit_logs WHERE account_id IS NULL AND agent_id IS NULL; "
+        "DELETE FROM chain_heads WHERE account_id IS NULL AND agent_id IS NULL",
+        "platform: its audit chain is gone",
+    ),
+    "an account's chain deleted altogether": (
+        "DELETE FROM audit_logs WHERE agent_id IS NULL; "
+        "DELETE FROM chain_heads WHERE account_id = {account}",
+        "account {account}: its audit chain is gone",
+    ),
+}
+
+
+def test_every_change_of_a_row_that_decides_is_found_and_named(lived: Lived, subtests: Any) -> None:
+    for name, (change, row) in ROWS.items():
+        with subtests.test(change=name):
+            found = problems_after(f"UPDATE {change.format(**lived.names)}")
+            assert row.format(**lived.names) in " ".join(found)
+
+
+def test_every_other_tampering_is_found(lived: Lived, subtests: Any) -> None:
+    grants = sorted(str(lived.names[name]) for name in ("grant", "ended"))
+    names = {**lived.names, "first_grant": grants[0]}
+    for name, (statements, says) in STATEMENTS.items():
+        with subtests.test(change=name):
+            found = problems_after(*statements.format(**names).split("; "))
+            assert says.format(**names) in " ".join(found)
+
+
+def test_every_row_with_a_digest_is_verified() -> None:
+    mapped = {mapper.class_ for mapper in db.Model.registry.mappers}
+
+    assert set(protected_kinds()) == {kind for kind in mapped if issubclass(kind, Attested)}
+
+
+def test_a_platforms_chain_that_began_anew_is_missed(lived: Lived) -> None:
+    sql.tamper(
+        "DELETE FROM audit_logs WHERE account_id IS NULL AND agent_id IS NULL",
+        "DELETE FROM chain_heads WHERE account_id IS NULL AND agent_id IS NULL",
+    )
+    AuditLog.record("keys_rotated", chain=PLATFORM)
+    db.session.commit()
+
+    assert problems_after() == ["platform: its audit chain is gone"]
+
+
+def test_an_upgrade_attests_no_row_in_a_database_with_signed_chains(lived: Lived) -> None:
+    sql.tamper(
+        "DELETE FROM audit_logs WHERE account_id IS NULL AND agent_id IS NULL",
+        "DELETE FROM chain_heads WHERE account_id IS NULL AND agent_id IS NULL",
+        "INSERT INTO users (account_id, email, password_hash, role, site_admin) "
+        f"VALUES ({lived.agent.account_id}, 'eve@example.org', 'x', 'admin', true)",
+    )
+    db.session.rollback()
+
+    list(add_all_missing_digests())
+
+    eve = db.session.scalars(select(User).filter_by(email="eve@example.org")).one()
+    assert not eve.is_genuine
+
+
+def test_a_chain_that_was_set_back_after_it_was_verified_is_not_stamped(lived: Lived) -> None:
+    id_ = lived.agent.id
+    verified = list(verify_all())
+    db.session.commit()
+    before = sql.value(f"SELECT (sequence, hash) FROM chain_heads WHERE agent_id = {id_}")
+    lived.agent.ledger.remember("words that somebody wants to hide", "core")
+    db.session.commit()
+    sql.tamper(
+        f"DELETE FROM audit_logs WHERE agent_id = {id_} AND sequence > {before[0]}",
+        f"UPDATE chain_heads SET sequence = {before[0]}, hash = '{before[1]}' "
+        f"WHERE agent_id = {id_}",
+    )
+
+    for each in verified:
+        stamp(each)
+    db.session.commit()
+
+    assert problems_after() == [
+        f"agent {id_}: the chain's head was changed outside the application"
+    ]
+
+
+def test_a_forgotten_failure_alarms(app: Flask) -> None:
+    failed = Verification.begin("clock", clock.now())
+    failed.note_problem("agent 1: record 1 is missing")
+    failed.end(clock.now())
+    db.session.commit()
+
+    db.session.connection().exec_driver_sql(
+        "UPDATE verifications SET problems = 0, first_problem = NULL"
+    )
+    db.session.expire_all()
+
+    alarm = Verification.alarm()
+    assert alarm is not None
+    assert alarm.alarm_text == f"Verification {failed.id} was changed outside the application"
+
+
+# -- what a forged row opens ----------------------------------------------------------------------
+
+
+def tampered(statement: str) -> None:
+    db.session.connection().exec_driver_sql(statement)
+    db.session.expire_all()
+
+
+def test_a_changed_agent_opens_nothing(lived: Lived) -> None:
+    tampered(f"UPDATE agents SET model_id = 'rehearsal/yes' WHERE id = {lived.agent.id}")
+
+    with pytest.raises(Exception, match=f"Agent {lived.agent.id} was changed outside"):
+        _ = lived.agent.system_prompt
+    with pytest.raises(Exception, match=f"Agent {lived.agent.id} was changed outside"):
+        lived.agent.memory_context()
+
+
+def test_a_changed_agent_is_not_made_genuine_by_a_later_change(lived: Lived) -> None:
+    tampered(f"UPDATE agents SET active = true, name = 'Bo' WHERE id = {lived.agent.id}")
+
+    id_ = lived.agent.id
+    lived.agent.paused = True
+
+    with pytest.raises(Exception, match=f"Agent {id_} was changed outside"):
+        db.session.flush()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "removed_tokens = 0",
+        "ended_at = ended_at - interval '40 days'",
+        "agent_id = {other}",
+        "status = 'queued', ended_at = NULL, row_digest = NULL",
+    ],
+)
+def test_changed_figures_of_a_session_allow_no_further_one(lived: Lived, change: str) -> None:
+    tampered(
+        f"UPDATE refinement_sessions SET {change.format(**lived.names)} "
+        f"WHERE id = '{lived.names['session']}'"
+    )
+
+    with pytest.raises(Exception, match=r"RefinementSession .* was changed outside"):
+        RefinementSession.removable_now(lived.agent)
+
+
+def test_a_changed_user_cannot_sign_in(lived: Lived) -> None:
+    boss = db.session.get_one(User, lived.names["boss"])
+    id_, email = boss.id, boss.email
+    assert User.with_password(email, PASSWORD) is boss
+
+    tampered(f"UPDATE users SET site_admin = true WHERE id = {id_}")
+
+    with pytest.raises(Exception, match=f"User {id_} was changed outside"):
+        User.with_password(email, PASSWORD)
+
+
+def test_a_sign_in_of_a_changed_user_has_ended(lived: Lived) -> None:
+    boss = db.session.get_one(User, lived.names["boss"])
+    secret = SignIn.begin(boss).secret
+    assert SignIn.find_valid(secret) is not None
+
+    tampered(f"UPDATE users SET site_admin = true WHERE id = {boss.id}")
+
+    assert SignIn.find_valid(secret) is None
+
+
+def test_a_sign_in_turned_to_somebody_else_has_ended(lived: Lived) -> None:
+    viewer = db.session.get_one(User, lived.names["viewer"])
+    begun = SignIn.begin(viewer)
+
+    tampered(f"UPDATE sign_ins SET user_id = {lived.names['boss']} WHERE id = {begun.id}")
+
+    assert SignIn.find_valid(begun.secret) is None
+
+
+def test_a_forged_hash_of_a_secret_is_not_that_secrets(lived: Lived) -> None:
+    tampered(f"UPDATE invitations SET secret_hash = '{hash_of('a secret')}'")
+
+    assert Invitation.by_secret("a secret") is None
+
+
+def test_a_changed_grant_lets_nobody_read(lived: Lived) -> None:
+    boss = db.session.get_one(User, lived.names["boss"])
+    grant = db.session.get_one(AccessGrant, lived.names["grant"])
+    assert [each.id for each in reading.live_grants(boss)] == [grant.id]
+
+    tampered("UPDATE access_grants SET expires_at = expires_at + interval '1 day'")
+
+    assert reading.live_grants(boss) == []
+    with pytest.raises(Exception, match=f"AccessGrant {grant.id} was changed outside"):
+        reading.prompts(grant.id, boss)

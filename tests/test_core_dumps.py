@@ -1,0 +1,122 @@
+"""A process that crashes leaves no copy of its memory behind."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from flask import Flask
+from redis import Redis
+
+from refine.supervisor import read_procfile
+from tests.browser.serving import free_port
+from tests.commands import children_of, environment, eventually
+from tests.in_redis import is_idle
+
+ROOT = Path(__file__).parent.parent
+HARD_LIMIT = resource.getrlimit(resource.RLIMIT_CORE)[1]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
+    pytest.mark.skipif(HARD_LIMIT == 0, reason="nothing here can dump core anyway"),
+]
+
+# A shell raises the limit: after a fork of this process, which has threads, Python may hang.
+_ALLOWED = 'ulimit -S -c "$(ulimit -H -c)";'
+
+Start = Callable[[str], int]
+
+
+@pytest.fixture
+def start(environ: dict[str, str], app: Flask, redis: Redis) -> Iterator[Start]:
+    """Start a command of the Procfile, allowed to dump core."""
+    started: list[subprocess.Popen[bytes]] = []
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    own = {**environ, "PATH": path, "PORT": str(free_port()), "HOST": "127.0.0.1"}
+
+    def start(name: str) -> int:
+        started.append(
+            subprocess.Popen(
+                f"{_ALLOWED} exec {read_procfile(ROOT / 'Procfile')[name]}",
+                shell=True,
+                cwd=ROOT,
+                env=own,
+                stderr=subprocess.DEVNULL,
+            )
+        )
+        return started[-1].pid
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def limits_of(pid: int) -> list[str]:
+    """The soft and the hard limit of core dumps."""
+    lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
+    return next(line.split()[4:6] for line in lines if line.startswith("Max core"))
+
+
+@pytest.mark.parametrize("name", ["worker", "clock"])
+def test_workers_and_clock_may_not_dump_core(start: Start, redis: Redis, name: str) -> None:
+    pid = start(name)
+    eventually(lambda: is_idle(redis))
+
+    assert limits_of(pid) == ["0", "0"]
+
+
+def test_neither_gunicorn_nor_its_workers_may_dump_core(start: Start) -> None:
+    pid = start("web")
+    eventually(lambda: len(children_of(pid)) == 2)
+
+    for each in (pid, *children_of(pid)):
+        assert limits_of(each) == ["0", "0"]
+
+
+@pytest.mark.parametrize(
+    "loads",
+    [
+        "from refine.cli import main; main(['keys', 'new'])",
+        "import app",
+        "from gunicorn.app.wsgiapp import WSGIApplication as App; App('').load_config_from_file("
+        "'gunicorn.conf.py')",
+    ],
+    ids=["refine", "app", "gunicorn"],
+)
+def test_a_process_and_its_children_are_not_dumpable(environ: dict[str, str], loads: str) -> None:
+    ask = "__import__('ctypes').CDLL(None).prctl(3, 0, 0, 0, 0)"  # PR_GET_DUMPABLE
+    code = (
+        "import os, sys\ntry: " + loads + "\nexcept SystemExit: pass\n"
+        f"if os.fork() == 0: os._exit({ask})\n"
+        f"sys.exit(1 if {ask} or os.wait()[1] else 77)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment(environ), capture_output=True
+    )
+
+    assert done.returncode == 77, done.stderr.decode()
+
+
+def test_a_crash_leaves_no_core(environ: dict[str, str], tmp_path: Path) -> None:
+    crash = f"import os; os.chdir({str(tmp_path)!r}); os.kill(os.getpid(), {int(signal.SIGABRT)})"
+    forbid = "from refine import core_dumps; core_dumps.forbid(); "
+
+    dumped = [_dumps(code) for code in (crash, forbid + crash)]
+
+    if not dumped[0]:
+        pytest.skip("nothing dumps core here")
+    assert dumped == [True, False]
+
+
+def _dumps(code: str) -> bool:
+    script = f'{_ALLOWED} cd "$0"; exec "$1" -c "$2"'
+    arguments = ["sh", "-c", script, str(ROOT), sys.executable, code]
+    pid = os.posix_spawn("/bin/sh", arguments, os.environ)
+    return os.WCOREDUMP(os.waitpid(pid, 0)[1])

@@ -1,0 +1,101 @@
+"""No operation tells a program whether it guessed what another one's agent keeps."""
+
+import itertools
+from typing import Any
+
+import pytest
+
+from refine.api.routing import OPERATIONS, Operation
+from refine.api.schemas import Body
+from refine.models.agent import PROMPTS
+from tests.api.test_every_operation import SENT
+from tests.ways_round.driving import GUESSING_HEADERS, Pair, paths_of
+from tests.ways_round.worlds import GUESS, Worlds
+
+pytestmark = pytest.mark.slow
+
+KINDS = {
+    "its platform": "platform",
+    "a foreign platform": "platform",
+    "a sibling": "agent",
+    "a foreign agent": "agent",
+    "nobody": None,
+}
+
+
+def bodies_of(each: Operation) -> list[Any]:
+    """What it takes, then a guess in one field after the other."""
+    if each.body is None:
+        return [None]
+    if not issubclass(each.body, Body):  # the arguments of a tool
+        arguments = {"action": "update", "field": "system_prompt", "value": GUESS}
+        return [{"content": GUESS, "memory_type": "core"}, arguments]
+    valid = SENT.get(each.view.__name__, {})
+    guessed = [{**valid, name: GUESS} for name in each.body.model_fields]
+    if "messages" in each.body.model_fields:
+        guessed.append({"messages": [{"role": "user", "content": GUESS, "name": GUESS}]})
+    return [valid, *guessed, {GUESS: GUESS}]
+
+
+def queries_of(each: Operation) -> list[dict[str, str]]:
+    fields = each.query.model_fields if each.query is not None else {}
+    return [{}, *({field.alias or name: GUESS} for name, field in fields.items())]
+
+
+def is_possible(each: Operation, who: str) -> bool:
+    """Whether it may succeed: sessions and grants are another agent's, and the sibling has a
+    live session.
+    """
+    if who == "its platform":
+        return True
+    return ":" not in each.rule and (who, each.name) != ("a sibling", "post_ask")
+
+
+def drive(pair: Pair, each: Operation) -> None:
+    for path in paths_of(each.rule, pair.worlds.things):
+        for query, body in itertools.product(queries_of(each), bodies_of(each)):
+            pair.act(each.method, path, query_string=query, json=body)
+        pair.act(each.method, path, headers=GUESSING_HEADERS)
+        pair.ask("PUT", path)
+
+
+@pytest.mark.parametrize("who", KINDS)
+def test_no_operation_tells_whether_a_guess_is_right(worlds: Worlds, who: str) -> None:
+    pair = Pair.of_programs(worlds, who)
+
+    for each in OPERATIONS:
+        drive(pair, each)
+    pair.compare_rows("in the end")
+
+    assert pair.differences == []
+    assert pair.accepted >= {
+        (each.method, f"/api/v1{each.rule}")
+        for each in OPERATIONS
+        if each.bearer == KINDS[who] and is_possible(each, who)
+    }
+
+
+def test_a_repeated_request_tells_nothing(worlds: Worlds) -> None:
+    pair = Pair.of_programs(worlds, "its platform")
+    agent = {"name": "New", "model_id": "test/new"}
+    key = {"Idempotency-Key": "core"}  # the agent has used it, with its own token
+
+    answers = [
+        pair.ask("POST", "/agents", json={**agent, "system_prompt": prompt}, headers=key)
+        for prompt in (GUESS, GUESS, "another")
+    ]
+
+    assert [answer.status_code for answer in answers] == [201, 201, 422]
+    assert pair.differences == []
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_writing_a_prompt_does_not_tell_whether_the_agent_wrote_the_same(
+    worlds: Worlds, prompt: str
+) -> None:
+    pair = Pair.of_programs(worlds, "its platform")
+
+    answer = pair.act("PATCH", f"/agents/{worlds.things.agents[0]}", json={prompt: GUESS})
+
+    assert answer.status_code == 200
+    assert pair.differences == []

@@ -1,0 +1,114 @@
+"""The search finds each class of leak, planted into a page or an action."""
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+
+import flask
+import pytest
+from werkzeug.exceptions import Conflict
+
+from refine.extensions import db
+from refine.models import Agent, AgentMemory, Tally
+from tests.ways_round.driving import Pair, paths_of
+from tests.ways_round.worlds import GUESS, Worlds
+
+pytestmark = pytest.mark.slow
+
+Leak = Callable[[flask.Response, AgentMemory], object]
+
+
+def show_content(answer: flask.Response, memory: AgentMemory) -> None:
+    answer.data += memory.content.encode()
+
+
+def show_hash(answer: flask.Response, memory: AgentMemory) -> None:
+    answer.data += memory.content_hash.encode()
+
+
+def tag_content(answer: flask.Response, memory: AgentMemory) -> None:
+    answer.set_etag(sha256(memory.content.encode()).hexdigest())
+
+
+def count_duplicates(answer: flask.Response, memory: AgentMemory) -> None:
+    answer.data += b"1 already here" if memory.content == GUESS else b"0 already here"
+
+
+def refuse_duplicate(answer: flask.Response, memory: AgentMemory) -> None:
+    if memory.content == GUESS:
+        raise Conflict
+
+
+def ask_once_more(answer: flask.Response, memory: AgentMemory) -> None:
+    if memory.content == GUESS:
+        db.session.execute(db.select(1))
+
+
+def note_duplicate(answer: flask.Response, memory: AgentMemory) -> None:
+    Tally.add([f"duplicate {memory.content == GUESS}"])
+    db.session.commit()
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, worlds: Worlds, endpoint: str, leak: Leak) -> None:
+    """Let a view leak something about the newest memory of an agent."""
+    for side in worlds.sides:
+        view = side.app.view_functions[endpoint]
+
+        def leaking(agent_id: int, view: Any = view) -> flask.Response:
+            answer = flask.make_response(view(agent_id))
+            agent = db.session.get_one(Agent, agent_id)
+            newest = agent.ledger.core().order_by(None).order_by(AgentMemory.id.desc()).limit(1)
+            leak(answer, db.session.scalars(newest).one())
+            return answer
+
+        monkeypatch.setitem(side.app.view_functions, endpoint, leaking)
+
+
+@pytest.mark.parametrize(
+    ("leak", "found"),
+    [
+        (show_content, {"body", "shows what the agent keeps"}),
+        (show_hash, {"body"}),
+        (tag_content, {"headers"}),
+        (count_duplicates, {"body"}),
+        (refuse_duplicate, {"status", "headers", "body"}),
+        (ask_once_more, {"statements"}),
+    ],
+)
+def test_finds_what_a_page_leaks(
+    worlds: Worlds, monkeypatch: pytest.MonkeyPatch, leak: Leak, found: set[str]
+) -> None:
+    plant(monkeypatch, worlds, "agent.page", leak)
+    pair = Pair.of_browsers(worlds, "admin")
+
+    pair.ask("GET", f"/agents/{worlds.things.agents[0]}")
+
+    assert {each.what for each in pair.differences} >= found
+
+
+def test_finds_what_an_action_stores(worlds: Worlds, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, worlds, "agent.refine_now", note_duplicate)
+    pair = Pair.of_browsers(worlds, "admin")
+
+    pair.submit(f"/agents/{worlds.things.agents[0]}/sessions", dict)
+
+    assert {each.what for each in pair.differences} == {"rows"}
+
+
+def test_finds_a_leak_in_a_message_on_the_next_page(
+    worlds: Worlds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tell(answer: flask.Response, memory: AgentMemory) -> None:
+        flask.flash(f"{int(memory.content == GUESS)} duplicates will go.")
+
+    plant(monkeypatch, worlds, "agent.refine_now", tell)
+    pair = Pair.of_browsers(worlds, "admin")
+
+    pair.submit(f"/agents/{worlds.things.agents[0]}/sessions", dict)
+
+    assert {each.what for each in pair.differences} >= {"body"}
+
+
+def test_fails_for_a_route_that_nobody_drives(worlds: Worlds) -> None:
+    with pytest.raises(AssertionError, match="not driven: /new/<color>"):
+        paths_of("/new/<color>", worlds.things)

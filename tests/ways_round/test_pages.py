@@ -1,0 +1,49 @@
+"""No page tells anybody whether they guessed what an agent keeps."""
+
+import pytest
+from werkzeug.test import TestResponse
+
+from tests.ways_round.driving import Pair, read_everything, use_wrong_methods
+from tests.ways_round.worlds import GUESS, Worlds
+from tests.web.test_every_route import READ
+
+pytestmark = pytest.mark.slow
+
+WHO = ("nobody", "viewer", "admin", "site_admin", "stranger")
+
+
+@pytest.mark.parametrize("who", WHO)
+def test_no_page_tells_whether_a_guess_is_right(worlds: Worlds, who: str) -> None:
+    pair = Pair.of_browsers(worlds, who)
+
+    read_everything(pair, offers=who in ("admin", "site_admin"))
+
+    allowed = {("GET", rule) for rule in READ if getattr(READ[rule], who) in (200, 302)}
+    assert pair.differences == []
+    assert pair.accepted >= allowed
+
+
+@pytest.mark.parametrize("who", WHO)
+def test_no_error_tells_whether_a_guess_is_right(worlds: Worlds, who: str) -> None:
+    pair = Pair.of_browsers(worlds, who)
+    ledger, settings, import_ = (
+        f"/agents/{worlds.things.agents[0]}/{page}" for page in ("ledger", "settings", "import")
+    )
+    form = {"search": GUESS, "model_id": GUESS}
+
+    answers: list[TestResponse] = [
+        pair.ask("GET", f"/{GUESS}"),
+        pair.ask("GET", f"/agents/{GUESS}"),
+        pair.ask("POST", ledger, data=form),  # without a token
+        pair.ask("POST", settings, data=form, headers={"Origin": "https://evil.example"}),
+        pair.ask("POST", settings, data={"model_id": GUESS * 150_000}),
+        pair.ask("POST", import_, data={"file": GUESS * 150_000}),
+        pair.ask("POST", settings, json=form),
+        pair.ask("GET", ledger, headers={"Cookie": f"session={GUESS}"}),
+        pair.ask("GET", settings, headers={"Authorization": f"Bearer {GUESS}"}),
+    ]
+
+    use_wrong_methods(pair)
+
+    assert pair.differences == []
+    assert {answer.status_code for answer in answers} >= {400, 404}

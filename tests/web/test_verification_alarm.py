@@ -1,0 +1,104 @@
+"""A failed verification: red on every page until somebody looked and all is well again."""
+
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import select
+
+from refine.extensions import db
+from refine.jobs.verifying import verify_slice
+from refine.models import Agent, AuditLog, WrappedKey
+from tests import factories, sql
+from tests.web.conftest import Browser, SignedIn
+
+DAY = timedelta(days=1)
+SAYS = "Audit verification failed."
+
+
+@pytest.fixture
+def agent(installed: None, dashboard: Browser) -> Agent:
+    """An agent with a memory, in a database that is a day old."""
+    WrappedKey.platform().created_at = datetime.now(UTC) - DAY
+    agent = factories.agent()
+    agent.ledger.remember("a memory", "core")
+    db.session.commit()
+    return agent
+
+
+@pytest.fixture
+def site_admins(signed_in: SignedIn) -> Browser:
+    """The browser of a site admin."""
+    return signed_in(factories.user(site_admin=True))
+
+
+def verify(at: datetime) -> None:
+    verify_slice(at, time.monotonic() + 60)
+
+
+def forge(agent: Agent) -> None:
+    sql.tamper(f"UPDATE agents SET model_id = 'rehearsal/yes' WHERE id = {agent.id}")
+
+
+def test_a_failure_is_on_every_page_until_it_was_seen_and_all_is_well_again(
+    agent: Agent, site_admins: Browser, dashboard: Browser
+) -> None:
+    original = agent.model_id
+    assert SAYS not in dashboard.get("/").text
+    forge(agent)
+    verify(datetime.now(UTC))
+
+    for page in ("/", "/agents", "/ops", "/profile"):
+        assert SAYS in dashboard.get(page).text
+    assert f"Agent {agent.id} was changed" in site_admins.get("/ops").text
+    assert f"Agent {agent.id}" not in dashboard.get("/ops").text
+    assert dashboard.get("/readyz").json["verification"] == "see /ops"
+    assert "refine_verification_failed 1.0" in dashboard.get("/metrics").text
+
+    sql.tamper(f"UPDATE agents SET model_id = '{original}' WHERE id = {agent.id}")
+    verify(datetime.now(UTC) + DAY)
+    assert SAYS in dashboard.get("/").text  # nobody has looked
+
+    assert site_admins.submit("/ops/verification/seen").status_code == 303
+    assert SAYS not in dashboard.get("/").text
+    assert "refine_verification_failed 0.0" in dashboard.get("/metrics").text
+
+
+def test_seeing_it_does_not_end_the_alarm_while_the_last_one_failed(
+    agent: Agent, site_admins: Browser
+) -> None:
+    forge(agent)
+    verify(datetime.now(UTC))
+
+    site_admins.submit("/ops/verification/seen")
+
+    assert SAYS in site_admins.get("/").text
+    record = db.session.scalars(select(AuditLog).filter_by(action="verification_seen")).one()
+    assert record.user is not None
+
+
+def test_an_altered_failure_alarms_until_somebody_looked(
+    agent: Agent, site_admins: Browser
+) -> None:
+    original = agent.model_id
+    forge(agent)
+    verify(datetime.now(UTC))
+    sql.tamper(
+        f"UPDATE agents SET model_id = '{original}' WHERE id = {agent.id}",
+        "UPDATE verifications SET problems = 0",
+    )
+    verify(datetime.now(UTC) + DAY)
+    assert "it was changed outside the application" in site_admins.get("/ops").text
+
+    assert site_admins.submit("/ops/verification/seen").status_code == 303
+    assert SAYS in site_admins.get("/").text  # the last one failed
+    verify(datetime.now(UTC) + 2 * DAY)
+    assert SAYS not in site_admins.get("/").text
+
+
+def test_a_verification_that_is_late_alarms(agent: Agent, site_admins: Browser) -> None:
+    WrappedKey.platform().created_at = datetime.now(UTC) - 4 * DAY
+    db.session.commit()
+
+    assert "none finished for 4 days; check the clock" in site_admins.get("/ops").text
+    assert SAYS in site_admins.get("/").text
