@@ -88,8 +88,6 @@ class Attested:
         state = inspect(self)
         if state.modified and not state.committed_state.keys().isdisjoint(self.digest_columns):
             return True
-        if not (state.persistent or state.detached):
-            return True
         if _IS_GENUINE not in state.info:
             if state.persistent and not self._is_loaded:
                 # all of it as it stands at one moment; whether that is genuine, the digest says

@@ -49,8 +49,8 @@ def page() -> str:
         live=_latest(RefinementSession, and_(RefinementSession.is_live)),
         live_tasks=_latest(MemoryTask, and_(MemoryTask.is_live)),
         failures=_failures(ids),
-        failed=_latest(RefinementSession, and_(RefinementSession.ended_with_error)),
-        failed_tasks=_latest(MemoryTask, and_(MemoryTask.ended_with_error)),
+        failed=_latest(RefinementSession, RefinementSession.has_ended_with_error()),
+        failed_tasks=_latest(MemoryTask, MemoryTask.has_ended_with_error()),
     )
 
 
@@ -95,11 +95,13 @@ def _failures(ids: Select[int]) -> list[Failures]:
         RefinementSession.ended_at.label("at"),
     ).where(
         RefinementSession.in_accounts(ids),
-        RefinementSession.ended_with_error,
+        RefinementSession.has_ended_with_error(),
         RefinementSession.created_at > since,
     )
     of_tasks = select(MemoryTask.error_kind, MemoryTask.kind, MemoryTask.ended_at).where(
-        MemoryTask.in_accounts(ids), MemoryTask.ended_with_error, MemoryTask.created_at > since
+        MemoryTask.in_accounts(ids),
+        MemoryTask.has_ended_with_error(),
+        MemoryTask.created_at > since,
     )
     each = union_all(of_sessions, of_tasks).subquery()
     counts = [

@@ -8,6 +8,7 @@ from sqlalchemy import select
 
 from refine import clock
 from refine.access import reading
+from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import (
     AccessGrant,
@@ -319,6 +320,7 @@ STATEMENTS: dict[str, tuple[str, str]] = {
         "AND b.id = (SELECT data_key_id FROM agents WHERE id = {other})",
         "the wrapped data key does not belong to agent {agent}",
     ),
+    "an agent deleted": ("DELETE FROM agents WHERE id = {agent}", "the agent is gone"),
     "a memory's content exchanged": (
         "UPDATE agent_memories a SET content = b.content FROM agent_memories b "
         "WHERE a.id = {memory} AND b.id = {next}",
@@ -452,6 +454,14 @@ def test_a_chain_that_was_set_back_after_it_was_verified_is_not_stamped(lived: L
     ]
 
 
+def test_nothing_is_recorded_in_a_chain_whose_head_is_gone(lived: Lived) -> None:
+    id_ = lived.agent.id
+    sql.tamper(f"DELETE FROM chain_heads WHERE agent_id = {id_}")
+
+    with pytest.raises(RowAltered, match=f"the audit chain of agent {id_}"):
+        lived.agent.record("memory_saved")
+
+
 def test_a_forgotten_failure_alarms(app: Flask) -> None:
     failed = Verification.begin("clock", clock.now())
     failed.note_problem("agent 1: record 1 is missing")
@@ -523,6 +533,25 @@ def test_a_changed_user_cannot_sign_in(lived: Lived) -> None:
 
     with pytest.raises(Exception, match=f"User {id_} was changed outside"):
         User.with_password(email, PASSWORD)
+
+
+def test_a_changed_user_may_not_act(lived: Lived) -> None:
+    boss = db.session.get_one(User, lived.names["boss"])
+    tampered(f"UPDATE users SET site_admin = true WHERE id = {boss.id}")
+
+    reason = boss.inability_reason(lived.agent.account_id)
+
+    assert reason == f"User {lived.names['boss']} was changed outside the application"
+
+
+def test_a_run_of_a_changed_agent_does_not_start(lived: Lived) -> None:
+    session = RefinementSession.queue(lived.agent, "manual")
+    db.session.commit()
+    tampered(f"UPDATE agents SET model_id = 'rehearsal/yes' WHERE id = {lived.agent.id}")
+
+    reason = session.skip_reason(clock.now())
+
+    assert reason == f"Agent {lived.names['agent']} was changed outside the application"
 
 
 def test_a_sign_in_of_a_changed_user_has_ended(lived: Lived) -> None:

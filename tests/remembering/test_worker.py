@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy.exc import DBAPIError
 
 from refine import clock
+from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import AgentMemory, MemoryTask, SessionEntry
 from refine.models.integrity import verify_agent
@@ -292,6 +293,23 @@ def test_another_models_answer_keeps_nothing(world: World) -> None:
 
     assert (task.status, task.error_kind, task.llm_calls) == ("queued", "other_model", 1)
     assert world.core() == ["a core memory"]
+
+
+def test_no_other_model_answers_once_a_worker_has_the_task(world: World) -> None:
+    task = MemoryTask.reflect(world.agent, "cli")
+    id_ = task.id
+    swap = (
+        "UPDATE memory_tasks SET model_id = 'evil/reader' "
+        "WHERE lease_token IS NOT NULL AND model_id <> 'evil/reader'"
+    )
+
+    with (
+        sql.just_before("FROM memory_tasks", swap),
+        pytest.raises(RowAltered, match=f"MemoryTask {id_} was changed outside"),
+    ):
+        world.work(task)
+
+    assert world.model.requests == []
 
 
 def test_turns_have_a_limit(world: World) -> None:

@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from refine.extensions import db
 from refine.jobs.verifying import verify_slice
-from refine.models import Agent, AuditLog, WrappedKey
+from refine.models import Agent, AuditLog, Verification, WrappedKey
 from tests import factories, sql
 from tests.web.conftest import Browser, SignedIn
 
@@ -94,6 +94,27 @@ def test_an_altered_failure_alarms_until_somebody_looked(
     assert SAYS in site_admins.get("/").text  # the last one failed
     verify(datetime.now(UTC) + 2 * DAY)
     assert SAYS not in site_admins.get("/").text
+
+
+def test_nothing_is_recorded_where_nothing_alarms(agent: Agent, site_admins: Browser) -> None:
+    verify(datetime.now(UTC))
+
+    assert site_admins.submit("/ops/verification/seen").status_code == 303
+
+    assert db.session.scalars(select(AuditLog).filter_by(action="verification_seen")).all() == []
+
+
+def test_those_that_never_finished_do_not_hide_how_late_the_last_one_is(
+    agent: Agent, site_admins: Browser
+) -> None:
+    WrappedKey.platform().created_at = datetime.now(UTC) - 9 * DAY
+    db.session.commit()
+    verify(datetime.now(UTC) - 4 * DAY)
+    for _ in range(8):
+        Verification.begin("command", datetime.now(UTC))
+    db.session.commit()
+
+    assert "none finished for 4 days; check the clock" in site_admins.get("/ops").text
 
 
 def test_a_verification_that_is_late_alarms(agent: Agent, site_admins: Browser) -> None:

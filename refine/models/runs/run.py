@@ -268,17 +268,12 @@ class Run:
     ) -> None:
         """End the run, or retry it later, after a failure."""
 
-    @hybrid_property
-    def ended_with_error(self) -> bool:
-        """Whether the run failed, or ended early or unread because of an error.
+    @classmethod
+    def has_ended_with_error(cls) -> ColumnElement[bool]:
+        """Return the SQL condition that the run failed, or ended early or unread due to an error.
 
         A task that waits for a retry keeps the kind of its last error, but has not ended.
         """
-        return self.ended_at is not None and self.error_kind is not None
-
-    @ended_with_error.inplace.expression
-    @classmethod
-    def _ended_with_error(cls) -> ColumnElement[bool]:
         return and_(cls.ended_at.is_not(None), cls.error_kind.is_not(None))
 
     # -- sums ------------------------------------------------------------------------------------

@@ -147,6 +147,15 @@ def test_a_model_id_is_no_address_or_phone_number(app):
             factories.agent(model_id=model_id)
 
 
+def test_an_agent_is_erased_once(app):
+    agent = factories.agent()
+
+    agent.erase(at=NOW)
+    agent.erase(at=NOW)
+
+    assert [record.action for record in factories.records(agent)].count("agent_erased") == 1
+
+
 def test_an_agent_cannot_go_without_a_name(app):
     agent = factories.agent(name="Ada")
 

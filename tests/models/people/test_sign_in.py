@@ -3,9 +3,10 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import select
 
 from refine.extensions import db
-from refine.models import SignIn
+from refine.models import AuditLog, SignIn
 from refine.models.people.sign_in import IDLE_FOR, LASTS_FOR
 from tests import factories, sql
 
@@ -108,3 +109,12 @@ def test_an_end_stays_when_it_was(begun, user):
 
     db.session.refresh(begun)
     assert begun.ended_at == AT
+
+
+def test_it_ends_once(begun, user):
+    begun.end(AT)
+    begun.end(AT + A_MOMENT)
+
+    ends = select(AuditLog).filter_by(action="sign_in_ended")
+    assert begun.ended_at == AT
+    assert [record.created_at for record in db.session.scalars(ends)] == [AT]

@@ -39,9 +39,7 @@ MAX_MUTATIONS = 10
 ROLLING_WINDOW = timedelta(days=30)
 
 
-def _summary(field: str, value: object) -> str | None:
-    if value is None:
-        return None
+def _summary(field: str, value: object) -> str:
     return bounded_text(value, field=field, limit=MAX_STORED_SUMMARY_CHARACTERS)
 
 

@@ -51,7 +51,7 @@ def conversations_given_up(account_ids: Select[int], since: datetime) -> int:
     lost = select(func.count()).where(
         MemoryTask.kind == "extraction",
         MemoryTask.status.in_(("failed", "skipped")),
-        MemoryTask.ended_with_error,
+        MemoryTask.has_ended_with_error(),
         MemoryTask.ended_at > since,
         MemoryTask.in_accounts(account_ids),
     )

@@ -268,6 +268,24 @@ def test_a_decline_that_was_changed_in_the_database_still_bars(
         request(agent, reader)
 
 
+@pytest.mark.parametrize(
+    "change",
+    ["DELETE FROM access_grants", "UPDATE access_grants SET status = 'requested'"],
+    ids=["deleted", "requested anew"],
+)
+def test_a_decline_that_is_gone_from_its_table_still_bars(
+    agent: Agent, reader: User, change: str
+) -> None:
+    declined(agent, reader)
+    db.session.commit()
+    db.session.connection()
+    db.session.rollback()  # as for a new request, which relies on nothing yet
+    sql.tamper(f"{change} WHERE user_id = {reader.id}")
+
+    with pytest.raises(Refused, match=r"AccessGrant .* was changed outside"):
+        request(agent, reader)
+
+
 def test_no_record_that_was_written_into_the_database_allows_asking(
     agent: Agent, reader: User
 ) -> None:
@@ -406,6 +424,15 @@ def test_a_grant_is_open_until_it_expires_and_the_next_request_ends_it(
 
     assert (first.status, first.end_reason, second.status) == ("ended", "expired", "requested")
     assert first.ended_at == first.expires_at
+
+
+def test_a_password_link_does_not_end_what_had_expired(agent: Agent, reader: User) -> None:
+    grant = live_grant(agent, reader)
+    age(grant, hours=2)
+
+    AccessGrant.end_all_of(reader, by=None)
+
+    assert (grant.status, grant.end_reason) == ("ended", "expired")
 
 
 def test_of_several_requests_at_once_one_is_accepted(
