@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter, defaultdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -151,7 +152,7 @@ def _seconds() -> dict[str, float]:
 def _tests_of(
     mutant: Mutant, reach: dict[str, dict[int, list[str]]], seconds: dict[str, float]
 ) -> list[str]:
-    """Return the tests that reach the mutant, those of the mirroring folder first."""
+    """Return the tests that reach the mutant; first those whose names or words are like it."""
     lines = reach.get(mutant.path, {})
     tests = {
         context.partition("|")[0]
@@ -162,10 +163,17 @@ def _tests_of(
     parts = Path(mutant.path).with_suffix("").parts[1:]
 
     def rank(test: str) -> tuple[int, float]:
+        words = _text_of(test.partition("::")[0])
         likeness = sum(part in test for part in parts)
+        likeness += sum(name in words for name in mutant.function.split("."))
         return -likeness, seconds.get(test.rpartition("::")[2], 1.0)
 
     return sorted(tests, key=rank)
+
+
+@cache
+def _text_of(file: str) -> str:
+    return (ROOT / file).read_text(encoding="utf-8")
 
 
 def _keep_tried(*, except_survivors: bool) -> None:
