@@ -55,11 +55,8 @@ class _Refusal(Exception):
 
 
 def _bounded(text: str | bytes, max_bytes: int) -> str:
-    if isinstance(text, str):
-        size = len(text.encode(errors="surrogatepass")) if len(text) * 4 > max_bytes else 0
-    else:
-        size = len(text)
-    if size > max_bytes:
+    given = text.encode(errors="surrogatepass") if isinstance(text, str) else text
+    if len(given) > max_bytes:
         raise _Refusal(f"must not be longer than {max_bytes:,} bytes")
     try:
         return text if isinstance(text, str) else text.decode()

@@ -24,8 +24,11 @@ def parse_threshold(value: object) -> Decimal:
     that nothing unreadable ever becomes 0.
     """
     number = _decimal(value)
-    is_in_range = number is not None and THRESHOLD_ABOVE < number <= MAX_THRESHOLD
-    if number is None or not is_in_range or number != round(number, THRESHOLD_DECIMALS):
+    if (
+        number is None
+        or not THRESHOLD_ABOVE < number <= MAX_THRESHOLD
+        or number != round(number, THRESHOLD_DECIMALS)
+    ):
         raise InvalidValue(f"refinement_threshold must be {THRESHOLD_RANGE}")
     return number
 

@@ -127,6 +127,8 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.expr]:
         for child in ast.iter_child_nodes(pending.pop()):
             if isinstance(child, ast.stmt):
                 continue
+            if isinstance(child, ast.keyword) and child.arg == "strict":  # zip of equal lengths
+                continue
             if isinstance(child, ast.JoinedStr):  # words of a message
                 continue
             if isinstance(child, ast.expr):

@@ -62,6 +62,8 @@ def test_long_decoration_holds_no_answer_and_takes_no_time() -> None:
         assert not consents(decoration * 100_000 + "YES")
     assert not consents("*" * 1_997 + "YESTERDAY")
     assert not consents("*" * 1_998 + "YESTERDAY")
+    assert consents("*" * 1_997 + "YES")
+    assert not consents("*" * 1_998 + "YES")
 
 
 @given(plain, spellings, plain, rest)

@@ -39,6 +39,12 @@ def test_keeps_role_content_name_and_time() -> None:
     ]
 
 
+def test_a_message_may_have_every_known_field_at_once() -> None:
+    message = said(**dict.fromkeys([*FIELDS[2:], *IGNORED]))
+
+    assert read([message]) == [HELLO]
+
+
 def test_joins_text_parts_and_drops_other_parts() -> None:
     one, two = {"type": "text", "text": "one"}, {"type": "text", "text": "two", "cache_control": {}}
     picture = {"type": "image_url", "image_url": {"url": "data:canary"}}

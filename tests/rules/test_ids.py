@@ -98,7 +98,7 @@ def test_recognizes_ids_that_are_addresses_or_phone_numbers() -> None:
         *("", "7", "17", "123456", "gen-1", "gen-1234567890-abc", "test/model", "rehearsal/ada"),
         *("anthropic/claude-3-5-sonnet-20241022", "openai/gpt-4-0125-preview", "@preset/wren"),
         *("claude-3-5-sonnet@20240620", "b7e6a1d2-0000-4000-8000-000000000001", "a+b"),
-        *("passage-12345678", "llama-3.1-405b"),
+        *("passage-12345678", "llama-3.1-405b", "-" * 7, "1-2-3-4-5-6"),
     ]
 
     assert [id_ for id_ in personal if not looks_personal(id_)] == []

@@ -1,7 +1,9 @@
 """Times as other systems write them."""
 
+import time
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,6 +33,7 @@ def test_reads_every_spelling_and_unit() -> None:
         (1762096530.5, AT.replace(microsecond=500_000)),
         (1762096530123, AT.replace(microsecond=123_000)),
         (1762096530123.5, AT.replace(microsecond=123_500)),
+        (1762096530000.003, AT.replace(microsecond=3)),
         (1762096530123456, AT.replace(microsecond=123_456)),
         (1762096530123456789, AT.replace(microsecond=123_456)),
         ("1762096530123456789", AT.replace(microsecond=123_456)),
@@ -39,12 +42,24 @@ def test_reads_every_spelling_and_unit() -> None:
         assert read(written) == at, written
 
 
+def test_a_time_without_a_zone_is_utc_wherever_the_server_stands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kathmandu")
+    time.tzset()
+    try:
+        assert read("2025-11-02T15:15:30") == AT
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
 def test_refuses_other_values_and_times_out_of_range() -> None:
     tomorrow = NOW + timedelta(days=1)  # a clock may be ahead
     others = ["soon", "2025-13-01", "1762096530,5", True, [], {}, 10**20, "9" * 30, float("nan")]
 
     assert read(tomorrow.isoformat()) == tomorrow
-    assert not_refused(read, [*others, "²" * 9], "is not a time") == []
+    assert not_refused(read, [*others, "²" * 9, "١٧٦٢٠٩٦٥٣٠"], "is not a time") == []
     assert not_refused(read, ["0001-01-01T00:00:00+14:00"], "is not a time") == []
     early = [0, -1, "1979-12-31", "0001-01-02T00:00:00Z"]
     assert not_refused(read, early, "lies before 1980") == []

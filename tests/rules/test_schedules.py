@@ -324,7 +324,14 @@ def test_describes_simple_schedules_and_quotes_the_others() -> None:
         *(
             (schedule, f"on the schedule {schedule}")
             for schedule in (
-                *("*/15 * * * *", "0 4,16 * * *", "0 4 * * 1-5", "0 4 * * mon", "0 4 1 1 *"),
+                *(
+                    "*/15 * * * *",
+                    "*/15 4 * * *",
+                    "0 4,16 * * *",
+                    "0 4 * * 1-5",
+                    "0 4 * * mon",
+                    "0 4 1 1 *",
+                ),
                 *("0 4 1 * 1", "0 4 * 6 1", "0 4 l * *"),
             )
         ),
