@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from sqlalchemy import select
 
-from refine.models import WrappedKey
+from refine.extensions import db
+from refine.models import Agent, WrappedKey
 from refine.sealing import DataKey, Keyring, Place
-from tests import sql
 
 
 @contextmanager
@@ -35,5 +36,7 @@ def sealing_as_version_1() -> Iterator[None]:
 
 
 def forget_binding() -> None:
-    """Mark every agent as the migration does; commit first."""
-    sql.rewrite("UPDATE agents SET is_bound = false")
+    """Mark every agent as the migration does, and the upgrade attests them so."""
+    for agent in db.session.scalars(select(Agent)).all():
+        agent.is_bound = False
+    db.session.commit()

@@ -2,7 +2,8 @@
 
 Someone who can write to the database but has no keys cannot forge or change such a row: the digest
 would not match, and the row would be rejected. Audit records keep the digests of the rows that they
-are about, so that ``refine audit verify`` detects an older version of a row that was put back.
+are about, before and after, so that ``refine audit verify`` detects an older version of a row that
+was put back, even if the application has changed it since.
 """
 
 import uuid
@@ -12,20 +13,30 @@ from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 from hashlib import sha256
 from typing import Any, ClassVar, NamedTuple
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Numeric, Text, event, inspect, select, update
-from sqlalchemy.orm import InstanceState, Mapped, Mapper, Session, mapped_column
+from sqlalchemy.orm import (
+    InstanceState,
+    Mapped,
+    Mapper,
+    Session,
+    SessionTransaction,
+    mapped_column,
+)
 
 from refine import clock
 from refine.errors import RowAltered
 from refine.extensions import canonical_json, db
-from refine.models.columns import row_id
+from refine.models.columns import DigestChange, row_id
 from refine.models.keys import WrappedKey
 from refine.rules.secrets import hash_of
 
 _CONTEXT = "row"
 _CHANGED = "refine.attested.changed"
+_BEFORE_SAVEPOINT = "refine.attested.before_savepoint"
 _IS_GENUINE = "refine.attested.is_genuine"
+_RELOADING = "refine.attested.reloading"
 _RELIED_ON = "refine.attested.relied_on"
 
 
@@ -89,12 +100,17 @@ class Attested:
         if state.modified and not state.committed_state.keys().isdisjoint(self.digest_columns):
             return True
         if _IS_GENUINE not in state.info:
-            if state.persistent and not self._is_loaded:
-                # all of it as it stands at one moment; whether that is genuine, the digest says
+            if not self._matches() and state.persistent and not state.info.get(_RELOADING):
+                # its parts may have been loaded before and after a change: all at one moment
+                state.info[_RELOADING] = True
                 with db.session.no_autoflush, suppress(RowAltered):
                     db.session.refresh(self, self._checked)
-            state.info[_IS_GENUINE] = self.row_digest == self.digest_of_row()
+                del state.info[_RELOADING]
+            state.info[_IS_GENUINE] = self._matches()
         return bool(state.info[_IS_GENUINE])
+
+    def _matches(self) -> bool:
+        return self._is_loaded and self.row_digest == self.digest_of_row()
 
     def require_genuine(self) -> None:
         """Raise RowAltered if the row was changed outside the application.
@@ -164,37 +180,49 @@ def add_missing_digests(
     return done
 
 
-def changed_rows(owner: ChainOwner) -> dict[str, str | None]:
-    """Return the digests of this owner's rows that changed since its last record, by row name.
+def changed_rows(owner: ChainOwner) -> dict[str, DigestChange]:
+    """Return how this owner's rows changed since its last record, by row name.
 
     Marks them as recorded, so call it only while writing a record, after a flush.
     """
     changed = _changed(db.session())
-    mine = [name for name, (row, _) in changed.items() if row.chain_owner == owner]
-    rows = [changed.pop(name)[0] for name in mine]
-    return {row.row_name: row.row_digest for row in rows if inspect(row).persistent}
+    mine = [name for name, change in changed.items() if change.row.chain_owner == owner]
+    changes = {name: changed.pop(name) for name in mine}
+    return {
+        name: (change.before, change.row.row_digest)
+        for name, change in changes.items()
+        if inspect(change.row).persistent
+    }
 
 
 def unrecorded_updates(session: Session) -> dict[ChainOwner, list[str]]:
     """Return the names of updated rows that no record covers yet, by owner."""
     unrecorded: dict[ChainOwner, list[str]] = {}
-    for name, (row, is_update) in _changed(session).items():
+    for name, (row, is_update, _) in _changed(session).items():
         if is_update and inspect(row).persistent and row.chain_owner is not None:
             unrecorded.setdefault(row.chain_owner, []).append(name)
     return unrecorded
 
 
-def _changed(session: Session) -> dict[str, tuple[Attested, bool]]:
-    changed: dict[str, tuple[Attested, bool]] = session.info.setdefault(_CHANGED, {})
+class _Change(NamedTuple):
+    """A row that changed in this transaction, and its digest before the first change."""
+
+    row: Attested
+    is_update: bool
+    before: str | None
+
+
+def _changed(session: Session) -> dict[str, _Change]:
+    changed: dict[str, _Change] = session.info.setdefault(_CHANGED, {})
     return changed
 
 
-def _note(row: Attested, *, is_update: bool) -> None:
+def _note(row: Attested, *, is_update: bool, before: str | None = None) -> None:
     if row.statuses_without_records and row.status in row.statuses_without_records:
         return
     changed = _changed(db.session())
-    _, was_update = changed.get(row.row_name, (row, False))
-    changed[row.row_name] = (row, is_update or was_update)
+    first = changed.get(row.row_name, _Change(row, is_update, before))
+    changed[row.row_name] = _Change(row, is_update or first.is_update, first.before)
 
 
 # -- the text of a row ---------------------------------------------------------------------------
@@ -251,10 +279,11 @@ def _digest_changed_row(_mapper: Mapper[Any], connection: Connection, row: Attes
     if not changed or ("status" not in changed and row.lacks_digest):
         return
     stored = _stored(connection, row)
-    if stored.pop("row_digest") != _digest(type(row), stored):
+    before = stored.pop("row_digest")
+    if before != _digest(type(row), stored):
         raise RowAltered(row.row_name)
     row.row_digest = _digest(type(row), stored | {name: getattr(row, name) for name in changed})
-    _note(row, is_update=True)
+    _note(row, is_update=True, before=before)
 
 
 def _stored(connection: Connection, row: Attested) -> dict[str, Any]:
@@ -282,6 +311,20 @@ def _check_loaded(state: InstanceState[Any], _context: Any, _attributes: Any = N
 @event.listens_for(Attested, "expire", propagate=True, raw=True)
 def _check_expired(state: InstanceState[Any], _attributes: Any) -> None:
     state.info.pop(_IS_GENUINE, None)
+
+
+@event.listens_for(Session, "after_transaction_create")
+def _keep_changes(session: Session, transaction: SessionTransaction) -> None:
+    if transaction.nested:
+        kept = session.info.setdefault(_BEFORE_SAVEPOINT, WeakKeyDictionary())
+        kept[transaction] = dict(_changed(session))
+
+
+@event.listens_for(Session, "after_soft_rollback")
+def _restore_changes(session: Session, previous: SessionTransaction) -> None:
+    """What was changed since a savepoint is as it was before it."""
+    if previous.nested:
+        session.info[_CHANGED] = session.info[_BEFORE_SAVEPOINT][previous]
 
 
 @event.listens_for(Session, "after_commit")

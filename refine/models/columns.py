@@ -28,6 +28,9 @@ from refine.sealing import DataKey, Place
 
 T = TypeVar("T", bound=str | None)
 
+# A digest before and after a change; None where there was or is none.
+DigestChange = tuple[str | None, str | None]
+
 # The largest id that a bigint column can hold.
 MAX_ID = 2**63 - 1
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, and_, select
 
@@ -21,6 +21,7 @@ from refine.models.audit.verification import (
     verified_records,
 )
 from refine.models.clients import ApiToken
+from refine.models.columns import DigestChange
 from refine.models.keys import WrappedKey
 from refine.models.ledger import AgentMemory, recorded_digests
 from refine.models.people import Account, Invitation, SignIn, User
@@ -30,8 +31,9 @@ from refine.models.runs.session import RefinementSession
 _BATCH = 500
 
 # Digests by memory id, and by the name of any other row, as the last record left them.
-Digests = dict[int, str]
+Digests = dict[int, str | None]
 RowDigests = dict[str, str | None]
+_Key = TypeVar("_Key", int, str)
 
 
 @dataclass(frozen=True)
@@ -118,12 +120,24 @@ class _Verifying:
         with closing(verified_records(head)) as records:
             for record in records:
                 self.records += 1
-                digests |= recorded_digests(record.data)
-                rows |= record.rows or {}
+                for id_, change in recorded_digests(record.data).items():
+                    _follow(digests, id_, change, f"memory {id_}", record)
+                for name, change in (record.rows or {}).items():
+                    _follow(rows, name, change, name, record)
                 was_erased |= record.action == "agent_erased"
         if head.agent_id is not None:
             self.memories = _verify_memories(head, digests, was_erased=was_erased)
         _verify_rows(head, rows)
+
+
+def _follow(
+    digests: dict[_Key, str | None], key: _Key, change: DigestChange, name: str, record: AuditLog
+) -> None:
+    """Take over the digest after a change; ChainBroken if it began with another than the last."""
+    before, after = change
+    if digests.get(key, before) != before:
+        raise ChainBroken(f"{name} was set back before record {record.sequence}")
+    digests[key] = after
 
 
 def stamp(verified: Verified) -> None:
@@ -140,6 +154,8 @@ def _verify_memories(head: ChainHead, digests: Digests, *, was_erased: bool) -> 
         if not was_erased:
             raise ChainBroken("the data key was destroyed without a record")
         return 0  # no key is left to check contents with
+    if was_erased:
+        raise ChainBroken("the data key was destroyed, but is back")
     if not agent.is_genuine:
         raise ChainBroken(f"{agent.row_name} was changed outside the application")
     checked = 0

@@ -57,7 +57,8 @@ def reseal_everything() -> Iterator[int]:
     )
     for batch in _reseal(IdempotencyKey, of_platform):
         yield (done := done + batch)
-    WrappedKey.bind_platform()
+    if not unbound_agents():  # from then on, no key opens that is not bound to its agent
+        WrappedKey.bind_platform()
     db.session.commit()
 
 

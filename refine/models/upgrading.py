@@ -11,7 +11,6 @@ from refine.extensions import db
 from refine.models.agent import Agent
 from refine.models.attested import ChainOwner, add_missing_digests
 from refine.models.audit import PLATFORM, AuditLog, ChainHead
-from refine.models.audit.verification import ROWS_ATTESTED
 from refine.models.integrity import protected_kinds
 from refine.models.people import Account
 
@@ -34,11 +33,12 @@ def add_all_missing_digests() -> Iterator[int]:
             yield (done := done + batch)
     for head in db.session.scalars(select(ChainHead)).all():
         head.advance()
+    ChainHead.begin(PLATFORM.chain_owner)
     for owner_id in db.session.scalars(select(Account.id)).all():
         ChainHead.begin(ChainOwner(account_id=owner_id))
     for owner_id in db.session.scalars(select(Agent.id)).all():
         ChainHead.begin(ChainOwner(agent_id=owner_id))
-    AuditLog.record(ROWS_ATTESTED, chain=PLATFORM, data={"rows": done})
+    AuditLog.record("rows_attested", chain=PLATFORM, data={"rows": done})
     db.session.commit()
 
 

@@ -69,7 +69,7 @@ def test_verify_prints_figures_and_writes_only_how_far_it_verified(
         "chain_heads",
         "verifications",
     }
-    assert [head.verified_sequence for head in heads] == [1, 7, 1]
+    assert [head.verified_sequence for head in heads] == [1, 1, 7]
     assert all(head.verified_at for head in heads)
 
 
@@ -149,8 +149,8 @@ def test_tampering_is_reported_with_the_first_bad_record(
 
 
 def test_a_chain_rewritten_without_the_key_is_reported(recorded: Agent, run: Run) -> None:
-    of_account = db.select(AuditLog.id).filter_by(agent_id=None).order_by(AuditLog.id)
-    first, account_id = db.session.scalar(of_account), recorded.account_id
+    of_platform = db.select(AuditLog.id).filter_by(agent_id=None, account_id=None)
+    first = db.session.scalar(of_platform.order_by(AuditLog.id))
     db.session.commit()
     sql.tamper(
         "UPDATE audit_logs SET hash = md5(id::text) || md5(hash)",
@@ -160,7 +160,7 @@ def test_a_chain_rewritten_without_the_key_is_reported(recorded: Agent, run: Run
 
     line = problem(run("audit", "verify"))
 
-    assert line == f"account {account_id}: record 1 (id {first}) was altered, added or moved"
+    assert line == f"platform: record 1 (id {first}) was altered, added or moved"
 
 
 def test_an_altered_platform_key_is_reported(recorded: Agent, run: Run) -> None:
@@ -218,9 +218,9 @@ def test_anchor_prints_only_json_and_writes_nothing(recorded: Agent, run: Run) -
     assert (done.returncode, done.stderr) == (0, "")
     assert printed["format"] == "refine-anchor-1"
     assert [(chain["name"], chain["sequence"]) for chain in printed["chains"]] == [
+        ("platform", 1),
         (f"account {recorded.account_id}", 1),
         (f"agent {recorded.id}", 7),
-        ("platform", 1),
     ]
     assert "canary" not in done.stdout
     assert "Ada" not in done.stdout

@@ -333,7 +333,7 @@ OUT_OF_RANGE = [
     ("access_grants", "status = 'granted'", "granted"),
     ("api_tokens", "kind = 'other'", "kind"),
     ("api_tokens", "kind = 'agent'", "owner"),
-    ("chain_heads", "agent_id = (SELECT id FROM agents)", "owner"),
+    ("chain_heads", "agent_id = (SELECT id FROM agents), account_id = 1", "owner"),
 ]
 
 

@@ -406,13 +406,13 @@ def test_every_row_with_a_digest_is_verified() -> None:
     assert set(protected_kinds()) == {kind for kind in mapped if issubclass(kind, Attested)}
 
 
-def test_a_platforms_chain_that_began_anew_is_missed(lived: Lived) -> None:
+def test_a_lost_platform_chain_is_missed_and_does_not_begin_anew(lived: Lived) -> None:
     sql.tamper(
         "DELETE FROM audit_logs WHERE account_id IS NULL AND agent_id IS NULL",
         "DELETE FROM chain_heads WHERE account_id IS NULL AND agent_id IS NULL",
     )
-    AuditLog.record("keys_rotated", chain=PLATFORM)
-    db.session.commit()
+    with pytest.raises(RowAltered, match="the audit chain of platform"):
+        AuditLog.record("keys_rotated", chain=PLATFORM)
 
     assert problems_after() == ["platform: its audit chain is gone"]
 
@@ -581,11 +581,14 @@ def test_a_forged_hash_of_a_secret_is_not_that_secrets(lived: Lived) -> None:
 
 def test_a_changed_grant_lets_nobody_read(lived: Lived) -> None:
     boss = db.session.get_one(User, lived.names["boss"])
-    grant = db.session.get_one(AccessGrant, lived.names["grant"])
-    assert [each.id for each in reading.live_grants(boss)] == [grant.id]
+    id_ = lived.names["grant"]
+    assert [each.id for each in reading.live_grants(boss)] == [id_]
 
     tampered("UPDATE access_grants SET expires_at = expires_at + interval '1 day'")
+    db.session.commit()
+    db.session.connection()
+    db.session.rollback()  # as for a new request, which relies on nothing yet
 
     assert reading.live_grants(boss) == []
-    with pytest.raises(Exception, match=f"AccessGrant {grant.id} was changed outside"):
-        reading.prompts(grant.id, boss)
+    with pytest.raises(Exception, match=f"AccessGrant {id_} was changed outside"):
+        reading.prompts(id_, boss)

@@ -43,7 +43,9 @@ class LedgerOwner(Attested):
         RowAltered if the agent was changed outside the application.
         """
         self.require_genuine()
-        return self.wrapped_key.open(agent_owner(self.id), allow_unbound=not self.is_bound)
+        is_upgrade_done = not WrappedKey.platform_key().opens_unbound
+        allow_unbound = not self.is_bound and not is_upgrade_done
+        return self.wrapped_key.open(agent_owner(self.id), allow_unbound=allow_unbound)
 
     def bind(self) -> None:
         """Bind the key to this agent: from now on, nothing opens that is not bound to its place."""

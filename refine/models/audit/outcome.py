@@ -120,10 +120,11 @@ class Verification(Attested, Base):
     def due(cls, at: datetime) -> "Verification | None":
         """Return the clock's verification that is not finished, or a new one if it is time.
 
-        One whose row was changed outside the application does not count.
+        One whose row was changed outside the application does not count, nor is one gone on with
+        that began days ago: it may be an old version of its row.
         """
         last = cls._newest(lambda found: found.begun_by == "clock")
-        if last is not None and last.ended_at is None:
+        if last is not None and last.ended_at is None and last.started_at > at - IS_LATE_AFTER:
             return last
         before = at - VERIFIED_EVERY
         since = last.started_at if last is not None else _installed_before(before)

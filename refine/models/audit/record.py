@@ -22,6 +22,7 @@ from sqlalchemy import (
     Sequence,
     Text,
     UniqueConstraint,
+    and_,
     cast,
     event,
     or_,
@@ -29,14 +30,14 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.postgresql import JSON, insert
-from sqlalchemy.orm import Mapped, Session, mapped_column, relationship
+from sqlalchemy.orm import Mapped, Session, mapped_column, relationship, scoped_session
 from sqlalchemy.types import UserDefinedType
 
 from refine import clock
 from refine.errors import RowAltered
 from refine.extensions import Base, canonical_json, db
 from refine.models.attested import ChainOwner, changed_rows, unrecorded_updates
-from refine.models.columns import BigId, row_id
+from refine.models.columns import BigId, DigestChange, row_id
 from refine.models.keys import WrappedKey
 from refine.sealing import DataKey, Place, is_unbound
 
@@ -57,6 +58,8 @@ GENESIS = "0" * 64
 # Left out of what people see: comparing them with those of a memory one inserted would confirm a
 # guess.
 _CONFIRM_GUESSES = frozenset({"content_hash", "digest", "source_id"})
+
+_Executor = Connection | scoped_session[Any]
 
 _ID_SEQUENCE = Sequence("audit_logs_id_seq")
 _LINK_CONTEXT = "audit_logs.link"
@@ -132,20 +135,34 @@ class ChainHead(Base):
         return f"account {self.account_id}" if self.account_id is not None else "platform"
 
     @classmethod
-    def begin(cls, owner: ChainOwner, connection: Connection | None = None) -> None:
-        """Add the head of a new owner's chain, without records; nothing if there is one."""
+    def begin(cls, owner: ChainOwner, executor: _Executor | None = None) -> None:
+        """Add the head of a new owner's chain, without records; nothing if there is one.
+
+        The platform's chain begins with the first of all. RowAltered if others exist without it,
+        or with one that is not signed: in a database whose upgrade was cut off nothing may begin.
+        """
+        executor = executor if executor is not None else db.session
+        if owner != PLATFORM_OWNER:
+            cls._require_platform(executor)
         head = cls(**owner._asdict(), sequence=0, hash=GENESIS)
         head.verified_sequence = head.verified_memories = 0
         digest = head._present_digest()
         adding = insert(cls).values(**owner._asdict(), digest=digest).on_conflict_do_nothing()
-        (connection or db.session).execute(adding)
+        executor.execute(adding)
+
+    @classmethod
+    def _require_platform(cls, executor: _Executor) -> None:
+        is_platform = and_(cls.account_id.is_(None), cls.agent_id.is_(None))
+        heads = select(is_platform, cls.digest.is_not(None)).order_by(is_platform.desc()).limit(1)
+        first = executor.execute(heads).one_or_none()
+        if first is None:
+            cls.begin(PLATFORM_OWNER, executor)
+        elif first != (True, True):
+            raise RowAltered("the audit chain of platform")
 
     @classmethod
     def locked(cls, owner: ChainOwner) -> "ChainHead":
-        """Return the head of a chain, locked; RowAltered if it was changed or is gone.
-
-        The platform's is added with its first record, others with their owner.
-        """
+        """Return the head of a chain, locked; RowAltered if it was changed or is gone."""
         head = (
             select(cls)
             .where(
@@ -157,7 +174,7 @@ class ChainHead(Base):
         )
         found = db.session.scalar(head)
         if found is None and owner == PLATFORM_OWNER:
-            cls.begin(owner)
+            cls._require_platform(db.session)
             found = db.session.scalar(head)
         if found is None:
             raise RowAltered(f"the audit chain of {cls(**owner._asdict()).name}")
@@ -229,8 +246,8 @@ class AuditLog(Base):
     data: Mapped[dict[str, Any]] = mapped_column(JSON)
     sealed_text: Mapped[bytes | None] = mapped_column("sealed", LargeBinary, deferred=True)
     created_at: Mapped[datetime]
-    # the digests of the rows that this record is about, by row name
-    rows: Mapped[dict[str, str | None] | None] = mapped_column(JSON(none_as_null=True))
+    # the digests of the rows that this record is about, before and after, by row name
+    rows: Mapped[dict[str, DigestChange] | None] = mapped_column(JSON(none_as_null=True))
     hash: Mapped[str] = mapped_column(Text)
     transaction_id: Mapped[str] = mapped_column(
         TransactionId(), server_default=text("pg_current_xact_id()"), deferred=True

@@ -3,15 +3,12 @@
 from collections.abc import Generator, Iterator
 from datetime import datetime
 
-from sqlalchemy import Text, cast, select
+from sqlalchemy import Text, and_, cast, select
 from sqlalchemy.orm import undefer
 
 from refine.extensions import db
 from refine.models.audit.record import GENESIS, AuditLog, ChainHead
 from refine.models.keys import WrappedKey
-
-# The platform's record of the installation, or of the upgrade to a version with digests.
-ROWS_ATTESTED = "rows_attested"
 
 _BATCH = 500
 
@@ -56,19 +53,13 @@ def headless_chains() -> Iterator[int]:
 
 
 def is_platform_chain_lost() -> bool:
-    """Whether verified chains have lost the platform's, which is as old as the first of them.
-
-    A lost one begins anew with its next record, but without its first.
-    """
-    verified = select(ChainHead.id).where(ChainHead.verified_at.is_not(None))
-    first = (
-        select(AuditLog.id)
-        .join(ChainHead, ChainHead.id == AuditLog.chain_id)
-        .where(ChainHead.account_id.is_(None), ChainHead.agent_id.is_(None))
-        .where(AuditLog.action == ROWS_ATTESTED)
+    """Whether there are chains, but not the platform's, which begins with the first of them."""
+    platform = and_(ChainHead.account_id.is_(None), ChainHead.agent_id.is_(None))
+    has_others, has_platform = (
+        db.session.scalar(select(ChainHead.id).where(mine).limit(1)) is not None
+        for mine in (~platform, platform)
     )
-    was_verified, has_first = (db.session.scalar(found.limit(1)) for found in (verified, first))
-    return was_verified is not None and has_first is None
+    return has_others and not has_platform
 
 
 def mark_verified(chain_id: int, records: int, memories: int, at: datetime) -> None:

@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, SQLColumnExpression, and_
 
 from refine import clock
 from refine.extensions import canonical_json
+from refine.models.columns import DigestChange
 from refine.sealing import DataKey
 
 IMAGE_VERSION = 1
@@ -113,9 +114,15 @@ def changes_in(data: Mapping[str, Any], sealed: Mapping[str, Any]) -> list[Chang
     ]
 
 
-def recorded_digests(data: Mapping[str, Any]) -> dict[int, str]:
-    """Return the state digests in which a record left its memories, by memory id."""
-    return {memory["id"]: memory["after"]["digest"] for memory in data.get("memories", [])}
+def recorded_digests(data: Mapping[str, Any]) -> dict[int, DigestChange]:
+    """Return the state digests of a record's memories, before and after it, by memory id."""
+    return {
+        memory["id"]: (
+            memory["before"]["digest"] if memory["before"] is not None else None,
+            memory["after"]["digest"],
+        )
+        for memory in data.get("memories", [])
+    }
 
 
 def is_kept_core(memory_type: str, discarded_at: object) -> bool:

@@ -99,7 +99,8 @@ class Run:
         super().__init__(**{"model_id": agent.model_id, **fields})
 
     def data_key(self) -> DataKey:
-        """Return the agent's key."""
+        """Return the agent's key; RowAltered if the run was changed outside the application."""
+        _require_genuine(self)
         return self.agent.data_key()
 
     def lock(self) -> None:

@@ -75,11 +75,11 @@ def cut(agent, head):
 def test_an_anchor_holds_the_head_of_every_chain(agent):
     records = db.session.scalars(select(AuditLog).order_by(AuditLog.chain_id, AuditLog.sequence))
     last = {record.chain_id: record for record in records}
-    names = [f"account {agent.account_id}", f"agent {agent.id}", "platform"]
+    names = ["platform", f"account {agent.account_id}", f"agent {agent.id}"]
 
     taken_now = anchor(NOW)
 
-    assert [record.sequence for record in last.values()] == [1, 4, 1]
+    assert [record.sequence for record in last.values()] == [1, 1, 4]
     assert taken_now == {
         "format": "refine-anchor-1",
         "at": "2026-03-04T12:00:00.000000+00:00",
@@ -205,8 +205,8 @@ def test_every_chain_that_lost_records_is_named(agent):
     found = list(missing_since(anchored))
 
     assert found == [
-        f"agent {agent.id}: anchored record 4 is missing",
         "platform: anchored record 1 is missing",
+        f"agent {agent.id}: anchored record 4 is missing",
     ]
 
 

@@ -82,10 +82,10 @@ def test_agent_account_and_platform_have_a_chain_each(app):
 
     heads = db.session.scalars(select(ChainHead).order_by(ChainHead.id)).all()
     assert [(head.agent_id, head.account_id, head.sequence) for head in heads] == [
+        (None, None, 2),
         (None, agent.account_id, 2),
         (agent.id, None, 2),
         (other.id, None, 2),
-        (None, None, 2),
     ]
 
 

@@ -366,7 +366,7 @@ def test_a_sound_chain_is_stamped_with_its_verified_length(chain):
 
     heads = db.session.scalars(select(ChainHead).order_by(ChainHead.id)).all()
     lengths = [(head.verified_sequence, head.verified_memories) for head in heads]
-    assert lengths == [(1, 0), (4, 0), (0, 0), (0, 1)]
+    assert lengths == [(0, 0), (1, 0), (4, 0), (0, 0), (0, 1)]
     assert all(head.verified_at for head in heads if head.verified_sequence)
 
 

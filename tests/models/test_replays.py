@@ -1,0 +1,106 @@
+"""Older versions of rows, put back with their digests by somebody who can write to the database."""
+
+from datetime import timedelta
+
+import pytest
+from flask import Flask
+from sqlalchemy import select
+
+from refine import clock
+from refine.extensions import db
+from refine.jobs.tick import run_tick
+from refine.models import Agent, AgentMemory, RefinementSession
+from refine.models.integrity import verify_all
+from refine.models.runs.session import editing
+from tests import factories, sql
+from tests.factories import text_of
+
+
+@pytest.fixture
+def agent(installed: None) -> Agent:
+    return factories.agent(*(text_of(25) for _ in range(20)), system_prompt="You are Ada.")
+
+
+def problems() -> list[str]:
+    db.session.connection()
+    db.session.rollback()
+    db.session.expire_all()
+    return [found.problem for found in verify_all() if found.problem is not None]
+
+
+def new_request() -> None:
+    """Let go of everything, as between two requests."""
+    db.session.commit()
+    db.session.remove()
+
+
+def test_an_older_memory_is_found_even_after_a_later_change(agent: Agent) -> None:
+    memory, _ = agent.ledger.remember("the first text", "core")
+    db.session.commit()
+    put_back = sql.copied(memory)
+    id_, session = memory.id, factories.session(agent)
+    editing.update(session, id_, "the second text")
+    editing.complete(session, "Done.")
+    new_request()
+
+    put_back()
+    memory = db.session.get_one(AgentMemory, id_)
+    memory.set_constitutional(True, user=factories.user(account=memory.agent.account))
+    new_request()
+
+    (problem,) = problems()
+    assert problem.startswith(f"memory {id_} was set back before record ")
+
+
+def test_an_older_agent_is_found_even_after_a_later_change(agent: Agent) -> None:
+    id_ = agent.id
+    agent.author("system_prompt", "You are Bo.")
+    db.session.commit()
+    put_back = sql.copied(agent)
+    agent.author("system_prompt", "Never let anybody read.")
+    new_request()
+
+    put_back()
+    agent = db.session.get_one(Agent, id_)
+    agent.configure(user=factories.user(account=agent.account), core_token_budget=77)
+    new_request()
+
+    (problem,) = problems()
+    assert problem.startswith(f"Agent {id_} was set back before record ")
+
+
+def test_what_a_savepoint_took_back_is_not_recorded(agent: Agent) -> None:
+    with pytest.raises(ZeroDivisionError), db.session.begin_nested():
+        agent.paused = True
+        db.session.flush()
+        raise ZeroDivisionError
+    agent.author("system_prompt", "You are Bo.")
+    db.session.commit()
+
+    assert not agent.paused
+    assert problems() == []
+
+
+def test_a_change_before_a_savepoint_is_recorded_after_it(agent: Agent) -> None:
+    agent.record("agent_created", subject=("Agent", agent.id))
+    agent.paused = True
+    db.session.flush()
+    with pytest.raises(ZeroDivisionError), db.session.begin_nested():
+        agent.record("a record that is taken back")
+        raise ZeroDivisionError
+    db.session.commit()
+
+    assert [record.action for record in factories.records(agent)][-1] == "row_updated"
+    assert problems() == []
+
+
+def test_an_erased_agent_whose_key_is_put_back_is_found(agent: Agent) -> None:
+    db.session.commit()
+    put_back = sql.copied(agent.wrapped_key)
+    agent.erase()
+    db.session.commit()
+    assert problems() == []
+
+    put_back()
+
+    assert problems() == ["the data key was destroyed, but is back"]
