@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from flask import Flask
-from sqlalchemy import select
+from rq.timeouts import JobTimeoutException
+from sqlalchemy import event, select
 
 from refine.extensions import db
 from refine.jobs.tick import run_tick
@@ -62,6 +63,30 @@ def test_a_slice_ends_in_time_and_the_next_goes_on(agent: Agent) -> None:
 
     assert slices > 1
     assert (found.records, found.memories) == (2, 1)
+
+
+@pytest.mark.parametrize("faults", [[JobTimeoutException], [ValueError, JobTimeoutException]])
+def test_a_job_that_takes_too_long_is_no_failed_verification(
+    agent: Agent, faults: list[type[Exception]]
+) -> None:
+    """Neither while a chain is verified nor while the row that cannot be read is looked for."""
+    coming = iter(faults)
+
+    def take_too_long(*_loaded: object) -> None:
+        raise next(coming)
+
+    db.session.expunge_all()
+    for name in ("load", "refresh"):
+        event.listen(Agent, name, take_too_long)
+    try:
+        with pytest.raises(JobTimeoutException):
+            verify(NOW)
+    finally:
+        for name in ("load", "refresh"):
+            event.remove(Agent, name, take_too_long)
+
+    db.session.rollback()
+    assert db.session.scalars(select(Verification)).one().problems == 0
 
 
 def test_chains_are_stamped_as_far_as_they_were_verified(agent: Agent) -> None:
