@@ -163,10 +163,14 @@ class ApiToken(Attested, Base):
         return noted.scalar_one_or_none() is not None
 
     def revoke(self, user: User | None = None, *, by: "ApiToken | None" = None) -> None:
-        """Revoke the token for good, and all that it minted; nothing happens the second time."""
+        """Revoke the token for good, and all that it minted; nothing happens the second time.
+
+        A row that was altered outside the application stays as it is: its record revokes it.
+        """
         self.lock()
-        if self.revoked_at is None:
-            self.revoked_at = clock.now()
+        if not self._is_revoked:
+            if self.is_genuine:
+                self.revoked_at = clock.now()
             self._record("token_revoked", user, by)
         minted = select(ApiToken).where(
             ApiToken.minted_by_id == self.id, ApiToken.revoked_at.is_(None)

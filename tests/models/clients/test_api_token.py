@@ -100,6 +100,25 @@ def test_a_platform_token_is_revoked_with_all_that_it_minted(app):
     ] == [str(minted.id)]
 
 
+def test_a_platform_token_is_revoked_whatever_was_done_to_what_it_minted(app):
+    platform, _ = ApiToken.mint(account=factories.account())
+    agent = platform.add_agent(name="Wren", model_id="rehearsal/wren")
+    altered, _ = platform.mint_for(agent, expires_at=None)
+    minted, _ = platform.mint_for(agent, expires_at=None)
+    db.session.commit()
+    sql.tamper(f"UPDATE api_tokens SET hint = 'x' WHERE id = {altered.id}")
+    db.session.expire_all()
+
+    platform.revoke()
+    db.session.commit()
+    platform.revoke()
+
+    assert [token.is_valid for token in (platform, altered, minted)] == [False] * 3
+    assert (altered.revoked_at, altered.was_revoked) == (None, True)
+    revoked = [each for each in factories.records(agent) if each.action == "token_revoked"]
+    assert [each.auditable_id for each in revoked] == [str(altered.id), str(minted.id)]
+
+
 def test_what_a_revoked_or_expired_platform_token_mints_is_refused(app, subtests):
     for ended in ("revoked_at", "expires_at"):
         with subtests.test(ended):
