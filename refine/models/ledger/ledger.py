@@ -32,7 +32,7 @@ class Ledger:
     def __init__(self, agent: Owner) -> None:
         self._agent = agent
 
-    # -- queries, by original date, then id --------------------------------------------------------
+    # -- queries, by original date, then id ------------------------------------------------------
 
     def core(self) -> Select[AgentMemory]:
         """Return a query for the kept core memories."""
