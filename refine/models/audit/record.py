@@ -351,7 +351,7 @@ def _record_remaining(session: Session) -> None:
     session.flush()
     for owner, names in unrecorded_updates(session).items():
         told = (
-            select(AuditLog.id)
+            select(AuditLog.account_id)
             .join(ChainHead, ChainHead.id == AuditLog.chain_id)
             .where(
                 ChainHead.account_id.is_not_distinct_from(owner.account_id),
@@ -360,8 +360,8 @@ def _record_remaining(session: Session) -> None:
             )
             .limit(1)
         )
-        if session.scalar(told) is not None:
-            AuditLog.record("row_updated", chain=Chain(owner.account_id, owner.agent_id))
+        if (earlier := session.execute(told).first()) is not None:
+            AuditLog.record("row_updated", chain=Chain(earlier.account_id, owner.agent_id))
 
 
 def _without(value: Any, hidden: frozenset[str]) -> Any:
