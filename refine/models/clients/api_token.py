@@ -146,11 +146,16 @@ class ApiToken(Attested, Base):
         An agent token's first use is recorded as ``token_first_used``.
         """
         at = at or clock.now()
-        if self._note_use_if(ApiToken.last_used_at.is_(None), at):
-            if self.kind == "agent":
-                self._record("token_first_used", at=at)
-            return True
-        return self._note_use_if(ApiToken.last_used_at <= at - _LAST_USE_RESOLUTION, at)
+        before = at - _LAST_USE_RESOLUTION
+        # the stored row decides; what was loaded spares most requests a statement
+        if self.last_used_at is not None:
+            return self.last_used_at <= before and self._note_use_if(
+                ApiToken.last_used_at <= before, at
+            )
+        is_first = self._note_use_if(ApiToken.last_used_at.is_(None), at)
+        if is_first and self.kind == "agent":
+            self._record("token_first_used", at=at)
+        return is_first
 
     def _note_use_if(self, condition: ColumnElement[bool], at: datetime) -> bool:
         noted = db.session.execute(

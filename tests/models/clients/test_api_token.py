@@ -10,6 +10,7 @@ from refine.models import ApiToken
 from refine.models.agent import PROMPTS
 from refine.models.clients.api_token import is_well_formed
 from tests import factories, sql
+from tests.web.conftest import queries_of
 
 
 def test_an_agent_token_is_the_agents(app):
@@ -248,11 +249,34 @@ def test_a_use_is_noted_once_a_minute(app):
     token, _ = ApiToken.mint(account=factories.account())
     at = clock.now()
 
-    noted = [token.note_use(at + timedelta(seconds=late)) for late in (0, 59, 60, 61)]
+    noted = []
+    for late in (0, 59, 60, 61):
+        noted.append(token.note_use(at + timedelta(seconds=late)))
+        db.session.refresh(token)
 
-    db.session.refresh(token)
     assert noted == [True, False, True, False]
     assert token.last_used_at == at + timedelta(seconds=60)
+
+
+def test_of_requests_at_once_one_notes_the_use(app):
+    token, _ = ApiToken.mint(account=factories.account())
+    at = clock.now()
+
+    first = [token.note_use(at) for _ in range(2)]
+    db.session.refresh(token)
+    later = [token.note_use(at + timedelta(minutes=1)) for _ in range(2)]
+
+    assert first == later == [True, False]
+
+
+def test_a_use_that_need_not_be_noted_asks_the_database_nothing(app):
+    token, _ = ApiToken.mint(account=factories.account())
+    at = clock.now()
+    token.note_use(at)
+    db.session.refresh(token)
+
+    assert queries_of(lambda: token.note_use(at + timedelta(seconds=59))) == 0
+    assert queries_of(lambda: token.note_use(at + timedelta(seconds=60))) == 1
 
 
 def test_a_platforms_changes_are_recorded_with_its_token_and_told_to_the_agent(app):
