@@ -173,15 +173,16 @@ class ApiToken(Attested, Base):
         A row that was altered outside the application stays as it is: its record revokes it.
         """
         self.lock()
+        # first the agents' chains, in order, then the account's: as when a user's access ends
+        minted = select(ApiToken).where(
+            ApiToken.minted_by_id == self.id, ApiToken.revoked_at.is_(None)
+        )
+        for each in db.session.scalars(minted.order_by(ApiToken.agent_id, ApiToken.id)).all():
+            each.revoke(user, by=by)
         if not self._is_revoked:
             if self.is_genuine:
                 self.revoked_at = clock.now()
             self._record("token_revoked", user, by)
-        minted = select(ApiToken).where(
-            ApiToken.minted_by_id == self.id, ApiToken.revoked_at.is_(None)
-        )
-        for each in db.session.scalars(minted.order_by(ApiToken.id)).all():
-            each.revoke(user, by=by)
 
     @classmethod
     def revoke_created_by(cls, user: User, *, by: User) -> None:

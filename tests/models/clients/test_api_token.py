@@ -2,11 +2,12 @@ import threading
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import select
 
 from refine import clock
 from refine.errors import InvalidValue, NotFound, Refused
 from refine.extensions import db
-from refine.models import ApiToken
+from refine.models import ApiToken, AuditLog
 from refine.models.agent import PROMPTS
 from refine.models.clients.api_token import is_well_formed
 from tests import factories, sql
@@ -99,6 +100,19 @@ def test_a_platform_token_is_revoked_with_all_that_it_minted(app):
         for record in factories.records(agent)
         if record.action == "token_revoked"
     ] == [str(minted.id)]
+
+
+def test_revoking_takes_the_agents_chains_in_order_before_the_accounts(app):
+    platform, _ = ApiToken.mint(account=factories.account())
+    agents = [platform.add_agent(name=name, model_id="rehearsal/x") for name in ("Wren", "Tern")]
+    for agent in reversed(agents):
+        platform.mint_for(agent, expires_at=None)
+
+    platform.revoke()
+
+    revoked = select(AuditLog.agent_id).where(AuditLog.action == "token_revoked")
+    ids = db.session.scalars(revoked.order_by(AuditLog.id)).all()
+    assert ids == [*(agent.id for agent in agents), None]
 
 
 def test_a_platform_token_is_revoked_whatever_was_done_to_what_it_minted(app):
