@@ -22,7 +22,6 @@ from sqlalchemy import (
     Sequence,
     Text,
     UniqueConstraint,
-    cast,
     event,
     or_,
     select,
@@ -306,9 +305,8 @@ class AuditLog(Base):
         before = select(AuditLog.hash).where(
             AuditLog.chain_id == self.chain_id, AuditLog.sequence == self.sequence - 1
         )
-        data = select(cast(AuditLog.data, Text)).where(AuditLog.id == self.id)
         previous = db.session.scalar(before) or GENESIS
-        written = self.link(WrappedKey.platform_key(), previous, db.session.scalar(data) or "")
+        written = self.link(WrappedKey.platform_key(), previous, canonical_json(self.data))
         return written == self.hash
 
     @property
