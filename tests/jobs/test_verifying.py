@@ -9,9 +9,10 @@ from rq.timeouts import JobTimeoutException
 from sqlalchemy import event, select
 
 from refine.extensions import db
+from refine.jobs import tick
 from refine.jobs.tick import run_tick
 from refine.jobs.verifying import verify_slice
-from refine.models import Agent, AuditLog, Verification, WrappedKey
+from refine.models import Agent, AuditLog, ClockMark, Verification, WrappedKey
 from refine.models.audit import PLATFORM
 from tests import factories, sql
 
@@ -87,6 +88,20 @@ def test_a_job_that_takes_too_long_is_no_failed_verification(
 
     db.session.rollback()
     assert db.session.scalars(select(Verification)).one().problems == 0
+
+
+def test_a_tick_whose_verification_takes_too_long_has_ticked(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def take_too_long(*_args: object) -> None:
+        raise JobTimeoutException
+
+    monkeypatch.setattr(tick, "verify_slice", take_too_long)
+
+    with pytest.raises(JobTimeoutException):
+        run_tick()
+
+    assert ClockMark.age("tick") is not None
 
 
 def test_chains_are_stamped_as_far_as_they_were_verified(agent: Agent) -> None:
