@@ -36,9 +36,8 @@ def build(settings: Settings) -> Flask:
         WTF_CSRF_SSL_STRICT=False,  # we send no referrer; Sec-Fetch-Site is checked instead
         MAX_CONTENT_LENGTH=_LARGEST_REQUEST_BYTES,
     )
-    if (
-        settings.proxies
-    ):  # each appends the address that it was asked from; other values can be forged
+    if settings.proxies:
+        # each appends the address that it was asked from; other values can be forged
         trusted = ProxyFix(app.wsgi_app, x_for=settings.proxies, x_proto=settings.proxies)
         app.wsgi_app = trusted  # type: ignore[method-assign]
     app.extensions["refine.settings"] = settings

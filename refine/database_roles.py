@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, LiteralString
 
 from psycopg import Connection
+from psycopg import Error as PsycopgError
 from psycopg.errors import InsufficientPrivilege
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
@@ -151,7 +152,7 @@ def _powers(role: str, connection: "Connection[Any]") -> str | None:
         return "owns the tables, and can disable their triggers"
     if powerful:
         return f"is a member of {', '.join(powerful)}"
-    return "may create or replicate roles and databases" if is_privileged else None
+    return "may create roles or replicate the database" if is_privileged else None
 
 
 def _row(connection: "Connection[Any]", query: LiteralString | Composed) -> Any:
@@ -171,3 +172,5 @@ def _transaction() -> "Iterator[Connection[Any]]":
             "this needs the owner of the tables, and for a new role the right to create roles "
             f"({error.diag.message_primary}); an administrator can run the SQL of --print"
         ) from None
+    except PsycopgError as error:
+        raise Refused(error.diag.message_primary or type(error).__name__) from None

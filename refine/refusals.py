@@ -4,6 +4,7 @@ The totals are a metric. ``RECORDED_AT`` of them within ``COUNTED_FOR``, of one 
 address, are a record.
 """
 
+from contextlib import suppress
 from datetime import timedelta
 from typing import Literal, get_args
 
@@ -11,6 +12,7 @@ from flask import Response, g, request
 from flask_login import current_user
 from sqlalchemy.exc import SQLAlchemyError
 
+from refine.errors import RowAltered
 from refine.extensions import db, safe_rollback
 from refine.models import Tally, User
 from refine.models.audit import PLATFORM
@@ -63,10 +65,11 @@ def count(kind: Kind, *, user: User | None = None) -> None:
     if Tally.add([lately], lasts=COUNTED_FOR)[lately].count != RECORDED_AT:
         return
     data = {"refusals": RECORDED_AT, "last": kind}
-    if user is not None:
-        user.record("requests_refused", by=user, data=data)
-    else:
-        recording.record("requests_refused", chain=PLATFORM, client=where, data=data)
+    with suppress(RowAltered):  # the chain may be what was altered
+        if user is not None:
+            user.record("requests_refused", by=user, data=data)
+        else:
+            recording.record("requests_refused", chain=PLATFORM, client=where, data=data)
 
 
 def totals() -> dict[str, int]:

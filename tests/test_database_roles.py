@@ -294,6 +294,12 @@ def test_refuses_a_role_that_could_get_past_the_guards(
     superuser.execute("DROP ROLE tests_member")
 
 
+def test_says_in_one_line_what_postgresql_refuses(migrated: Run) -> None:
+    refused = migrated("db", "roles", "--role", "pg_mine")
+
+    assert problem(refused) == 'role name "pg_mine" is reserved'
+
+
 def test_doctor_warns_of_a_role_that_can_get_past_the_guards(
     migrated: Run, installation: dict[str, str], superuser: "psycopg.Connection[tuple[object, ...]]"
 ) -> None:

@@ -44,7 +44,7 @@ def question(
                 "purpose": terms.purpose,
                 "agent": agent.name,
                 "changes": agent.changes_by_others(),
-                "asked_before": AccessGrant.asked_lately(agent, but=request_id),
+                "asked_before": AccessGrant.asked_lately(agent, except_for=request_id),
             }
         ),
     )

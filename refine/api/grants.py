@@ -87,8 +87,7 @@ def revoke(agent: Agent, grant_id: uuid.UUID) -> Response:
     db.session.commit()
     if is_pending:
         raise Problem(
-            409,
-            "You have not been asked yet, so there is nothing to revoke. ResponseSpec no instead.",
+            409, "You have not been asked yet, so there is nothing to revoke. Answer no instead."
         )
     return no_content()
 

@@ -25,8 +25,10 @@ def upgrade_database() -> None:
     _show_progress("adding row digests", add_all_missing_digests())
     if unbound := unbound_agents():
         agents = plural(unbound, "agent")
-        console.print(f"re-sealing what {agents} hold; new processes may run meanwhile")
+        console.print(f"re-sealing the texts of {agents}; new processes may run meanwhile")
         _show_progress("re-sealing rows", reseal_everything())
+    if left := unbound_agents():
+        console.print(f"{plural(left, 'agent')} not re-sealed; `refine audit verify` says why")
 
 
 def _show_progress(what: str, steps: Iterable[int]) -> None:

@@ -166,7 +166,8 @@ def _spawn(
         "log_checkpoints": "off",
         **_SILENT_ABOUT_ROWS,
     }
-    prefix, folder = list[str](), str(cluster)
+    prefix: list[str] = []
+    folder = str(cluster)
     if os_user:
         prefix, folder = os_user.command_prefix(binaries / "postgres"), _HERE
         settings |= {"unix_socket_directories": _HERE, _FOLDER: str(cluster)}

@@ -55,9 +55,9 @@ JOBS = frozenset({TICK, *(job.function for job in RUN_JOBS.values())})
 # The fields of a job of ours. Others name callbacks and webhooks, or repeat, retry or chain a job.
 _FIELDS = frozenset(
     {
-        *("data", "description", "origin", "timeout", "result_ttl", "failure_ttl", "ttl", "meta"),
-        *("status", "created_at", "enqueued_at", "started_at", "ended_at", "last_heartbeat"),
-        *("worker_name", "enqueue_at_front"),
+        *(b"data", b"description", b"origin", b"timeout", b"result_ttl", b"failure_ttl", b"ttl"),
+        *(b"meta", b"status", b"created_at", b"enqueued_at", b"started_at", b"ended_at"),
+        *(b"last_heartbeat", b"worker_name", b"enqueue_at_front"),
     }
 )
 
@@ -76,7 +76,7 @@ class JsonJob(Job):
 
     def restore(self, raw_data: dict[bytes, bytes]) -> None:
         """Take over the known fields; a job that cannot be read counts as missing."""
-        known = {name: value for name, value in raw_data.items() if name.decode() in _FIELDS}
+        known = {name: value for name, value in raw_data.items() if name in _FIELDS}
         self.has_unknown_fields = any(raw_data[name] for name in raw_data.keys() - known.keys())
         try:
             super().restore(known)

@@ -9,7 +9,7 @@ from sqlalchemy.exc import DBAPIError
 
 from refine import clock, settings
 from refine.access import asking
-from refine.errors import Refused, Unreachable
+from refine.errors import RefineError, Unreachable
 from refine.extensions import db, safe_rollback
 from refine.jobs import stopping
 from refine.jobs.dispatch import dispatch, dispatch_if_possible
@@ -115,7 +115,7 @@ def sweep(account: Account | None = None, *, user: User | None = None) -> Iterat
         try:
             swept = _sweep_one(agent, user)
             db.session.commit()
-        except Refused as refusal:
+        except RefineError as refusal:
             db.session.rollback()
             swept = Swept(agent, str(refusal))
         except DBAPIError as error:

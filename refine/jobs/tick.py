@@ -96,8 +96,8 @@ def run_tick(at: datetime | None = None) -> TickResult:
         running.queue_reflections,
         running.dispatch,
         running.delete_expired_keys,
-        running.verify,
         running.mark,
+        running.verify,  # last, as a long chain may use up the job's time
     ):
         running.run_step(step)
     if any(asdict(running.done).values()):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Select, and_, func, select, true
+from sqlalchemy import ColumnElement, Select, func, select, true
 from sqlalchemy.orm import contains_eager
 
 from refine.models.agent import Agent
@@ -109,7 +109,7 @@ def is_in(state: State) -> ColumnElement[bool]:
     """Return the SQL condition that a row of ``listed_agents`` is in this state."""
     conditions: dict[State, ColumnElement[bool]] = {
         "over_budget": Agent.budget_exceeded_by(_kept.c.tokens) & Agent.active,
-        "running": and_(_last.c.is_live),
+        "running": _last.c.is_live,
         "failed": _last.c.status == "failed",
         "lost": _last.c.error_kind == WORKER_LOST,
         "declined": _last.c.status == "declined",

@@ -161,13 +161,13 @@ def add_missing_digests(
         if kind.statuses_without_digest
         else []
     )
-    done = 0
-    for row in connection.execute(
+    rows = connection.execute(
         found.where(table.c.row_digest.is_(None), *decided)
         .order_by(columns["id"])
         .limit(limit)
         .with_for_update()
-    ).all():
+    ).all()
+    for row in rows:
         values = dict(row._mapping)
         hashed = {
             name: keyed_hash_of(values[name], f"{table.name}.{name}") for name in plain_hashes
@@ -176,8 +176,7 @@ def add_missing_digests(
         connection.execute(
             update(table).where(table.c.id == row.id).values(row_digest=digest, **hashed)
         )
-        done += 1
-    return done
+    return len(rows)
 
 
 def changed_rows(owner: ChainOwner) -> dict[str, DigestChange]:

@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from rq.timeouts import BaseTimeoutException
 from sqlalchemy import ColumnElement, and_, select
 
 from refine import clock
@@ -95,6 +96,8 @@ def verify_chain(chain_id: int) -> Verified:
             verified.run()
     except ChainBroken as broken:
         problem = str(broken)
+    except BaseTimeoutException:  # the job took too long, which says nothing about the chain
+        raise
     except Exception as error:
         said = str(error) if isinstance(error, RefineError) else type(error).__name__
         unreadable = _first_unreadable(chain_id)
@@ -253,6 +256,8 @@ def _can_be_read(kind: Any, *mine: Any) -> bool:
         with db.session.begin_nested(), db.session.scalars(rows) as found:
             for _ in found:
                 pass
+    except BaseTimeoutException:
+        raise
     except Exception:
         return False
     return True

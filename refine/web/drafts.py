@@ -33,8 +33,8 @@ class Draft:
         return cls(request.full_path.rstrip("?"), fields)
 
     @classmethod
-    def signed_in_form(cls) -> "Draft | None":
-        """Return the draft that the form of this browser's session carries."""
+    def carried(cls) -> "Draft | None":
+        """Return the draft that the form sent carries, if this browser's session signed it."""
         try:
             return cls(**_signer().loads(request.form.get("draft", "")))
         except BadData:

@@ -8,7 +8,6 @@ import functools
 import uuid
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar, cast
-from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from flask import abort, current_app, g, redirect, render_template, request, url_for
@@ -134,8 +133,7 @@ def confirmed(view: Callable[P, R]) -> Callable[P, R]:
         draft = Draft.of_request()
         if draft is not None and draft.fields:
             return cast(R, (render_template("signing_in/confirm.html", draft=draft), 403))
-        here = request.full_path.rstrip("?")
-        back = here if request.method == "GET" else urlsplit(request.referrer or "/").path
+        back = request.full_path.rstrip("?") if request.method == "GET" else "/"
         return cast(R, redirect(url_for("signing_in.confirm", next=back), 303))
 
     return guarded

@@ -94,7 +94,7 @@ def sign_in() -> ResponseReturnValue:
         db.session.commit()
         return _form("Incorrect e-mail or password.", email), 422
     guess.uncount()
-    draft = Draft.signed_in_form()
+    draft = Draft.carried()
     _begin(user)
     db.session.commit()
     if draft is not None:
@@ -173,12 +173,12 @@ def confirm_password() -> ResponseReturnValue:
     try:
         _check_current_password()
     except (InvalidValue, TooMany) as error:
-        draft = Draft.signed_in_form()
+        draft = Draft.carried()
         page = render_template("signing_in/confirm.html", next=_next(), error=error, draft=draft)
         return page, status_of(error)
     scope.sign_in().confirmed_at = clock.now()
     db.session.commit()
-    if (draft := Draft.signed_in_form()) is not None:
+    if (draft := Draft.carried()) is not None:
         return draft.page("Password confirmed", "What you typed is below: check it, then send it.")
     return redirect(_target(), 303)
 
@@ -203,7 +203,7 @@ def change_password() -> ResponseReturnValue:
 
 
 def _form(error: str | None = None, email: str = "", draft: Draft | None = None) -> str:
-    draft = draft or Draft.signed_in_form()
+    draft = draft or Draft.carried()
     return render_template(
         "signing_in/sign_in.html", error=error, email=email, next=_next(), draft=draft
     )

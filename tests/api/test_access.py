@@ -77,6 +77,7 @@ def test_refuses_to_revoke_a_pending_or_missing_grant(world: World, reader: User
     missing = world.own.delete(f"/grants/{uuid.uuid4()}")
 
     assert (answer.status_code, missing.status_code) == (409, 404)
+    assert answer.json["detail"].endswith("so there is nothing to revoke. Answer no instead.")
     assert world.own.get("/grants").json["grants"][0]["status"] == "requested"
 
 

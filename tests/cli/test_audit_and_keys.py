@@ -575,3 +575,21 @@ def test_a_restored_database_is_guarded_usable_and_verifiable(
     db.session.commit()
     sql.tamper("UPDATE audit_logs SET user_id = 7 WHERE sequence = 9")
     assert "record 9 (id " in problem(run("audit", "verify", DATABASE_URL=restored["DATABASE_URL"]))
+
+
+# -- upgrades -------------------------------------------------------------------------------------
+
+
+def test_an_upgrade_says_how_many_agents_it_could_not_reseal(ledger: Agent, run: Run) -> None:
+    factories.agent("another's memory")
+    db.session.commit()
+    sql.rewrite("UPDATE agents SET is_bound = false")
+    sql.tamper(f"UPDATE agents SET model_id = 'evil/yes' WHERE id = {ledger.id}")
+
+    first, second = run("db", "upgrade"), run("db", "upgrade")
+
+    left = "1 agent not re-sealed; `refine audit verify` says why"
+    assert "re-sealing the texts of 2 agents;" in first.stdout
+    assert "re-sealing the texts of 1 agent;" in second.stdout
+    assert left in first.stdout
+    assert left in second.stdout

@@ -184,3 +184,22 @@ def test_the_sweep_continues_past_a_failing_agent(redis: Redis, agent: Agent) ->
     sql.run("DROP FUNCTION refuse_one() CASCADE")
     assert outcome[agent.name].startswith("failed: ")
     assert outcome[other.name] == "queued (weekly)"
+
+
+def test_the_sweep_continues_past_an_agent_whose_session_was_altered(
+    redis: Redis, agent: Agent
+) -> None:
+    ended = RefinementSession.start(agent)
+    ended.finish("completed", "the agent completed it")
+    agent.last_refinement_at = None
+    other = factories.agent("a memory of another one")
+    db.session.commit()
+    sql.tamper(f"UPDATE refinement_sessions SET mass_after = 0 WHERE id = '{ended.id}'")
+    db.session.rollback()
+    db.session.expire_all()
+
+    outcome = swept()
+
+    assert outcome[agent.name].startswith(f"RefinementSession {ended.id} was changed outside")
+    assert outcome[other.name] == "queued (weekly)"
+    assert redis.llen(f"rq:queue:{AUTOMATIC}") == 1

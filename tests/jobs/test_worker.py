@@ -296,9 +296,11 @@ def test_a_payload_that_is_no_call_is_refused_and_the_next_job_runs(
     assert ClockMark.age("tick") is not None
 
 
-@pytest.mark.parametrize("field", ["timeout", "status", "created_at", "ttl", "description"])
+@pytest.mark.parametrize(
+    "field", ["timeout", "status", "created_at", "ttl", "description", b"\xff"], ids=str
+)
 def test_a_job_that_cannot_be_read_is_dropped_and_the_next_one_runs(
-    redis: Redis, agent: Agent, begin: Callable[..., Service], field: str
+    redis: Redis, agent: Agent, begin: Callable[..., Service], field: str | bytes
 ) -> None:
     session = refine_later(agent, "cli")
     redis.hset(f"rq:job:{session.id}", field, b"\xff?")

@@ -11,7 +11,6 @@ from refine.access import reading
 from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import (
-    AccessGrant,
     Agent,
     AgentMemory,
     ApiToken,

@@ -125,6 +125,16 @@ def test_the_answer_stands_if_it_cannot_be_counted(
         sql.run("ALTER TABLE away RENAME TO tallies")
 
 
+def test_the_answer_stands_if_it_cannot_be_recorded(world: World, signed_in: SignedIn) -> None:
+    viewer = signed_in(world.viewer)
+    sql.tamper(f"UPDATE chain_heads SET digest = 'x' WHERE account_id = {world.account.id}")
+
+    answers = [viewer.get("/accounts").status_code for _ in range(11)]
+
+    assert answers == [403] * 11
+    assert counted()["forbidden"] == 11
+
+
 def test_the_metrics_tell_how_many(world: World, signed_in: SignedIn, app: Flask) -> None:
     signed_in(world.viewer).get("/accounts")
 

@@ -115,8 +115,8 @@ class Eligibility(LedgerOwner):
     @is_over_budget.inplace.expression
     @classmethod
     def _is_over_budget(cls) -> ColumnElement[bool]:
-        figures = AgentMemory.select_core_totals().where(AgentMemory.agent_id == cls.id)
-        mass = select(figures.correlate(cls).subquery().c.tokens).scalar_subquery()
+        totals = AgentMemory.select_core_totals().where(AgentMemory.agent_id == cls.id)
+        mass = select(totals.correlate(cls).subquery().c.tokens).scalar_subquery()
         return cls.budget_exceeded_by(mass)
 
     def exceeds_budget(self, tokens: int) -> bool:

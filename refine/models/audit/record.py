@@ -23,7 +23,6 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     and_,
-    cast,
     event,
     or_,
     select,
@@ -323,9 +322,8 @@ class AuditLog(Base):
         before = select(AuditLog.hash).where(
             AuditLog.chain_id == self.chain_id, AuditLog.sequence == self.sequence - 1
         )
-        data = select(cast(AuditLog.data, Text)).where(AuditLog.id == self.id)
         previous = db.session.scalar(before) or GENESIS
-        written = self.link(WrappedKey.platform_key(), previous, db.session.scalar(data) or "")
+        written = self.link(WrappedKey.platform_key(), previous, canonical_json(self.data))
         return written == self.hash
 
     @property
@@ -368,7 +366,7 @@ def _record_remaining(session: Session) -> None:
     session.flush()
     for owner, names in unrecorded_updates(session).items():
         told = (
-            select(AuditLog.id)
+            select(AuditLog.account_id)
             .join(ChainHead, ChainHead.id == AuditLog.chain_id)
             .where(
                 ChainHead.account_id.is_not_distinct_from(owner.account_id),
@@ -377,8 +375,8 @@ def _record_remaining(session: Session) -> None:
             )
             .limit(1)
         )
-        if session.scalar(told) is not None:
-            AuditLog.record("row_updated", chain=Chain(owner.account_id, owner.agent_id))
+        if (earlier := session.execute(told).first()) is not None:
+            AuditLog.record("row_updated", chain=Chain(earlier.account_id, owner.agent_id))
 
 
 def _without(value: Any, hidden: frozenset[str]) -> Any:

@@ -146,11 +146,16 @@ class ApiToken(Attested, Base):
         An agent token's first use is recorded as ``token_first_used``.
         """
         at = at or clock.now()
-        if self._note_use_if(ApiToken.last_used_at.is_(None), at):
-            if self.kind == "agent":
-                self._record("token_first_used", at=at)
-            return True
-        return self._note_use_if(ApiToken.last_used_at <= at - _LAST_USE_RESOLUTION, at)
+        before = at - _LAST_USE_RESOLUTION
+        # the stored row decides; what was loaded spares most requests a statement
+        if self.last_used_at is not None:
+            return self.last_used_at <= before and self._note_use_if(
+                ApiToken.last_used_at <= before, at
+            )
+        is_first = self._note_use_if(ApiToken.last_used_at.is_(None), at)
+        if is_first and self.kind == "agent":
+            self._record("token_first_used", at=at)
+        return is_first
 
     def _note_use_if(self, condition: ColumnElement[bool], at: datetime) -> bool:
         noted = db.session.execute(
@@ -163,16 +168,21 @@ class ApiToken(Attested, Base):
         return noted.scalar_one_or_none() is not None
 
     def revoke(self, user: User | None = None, *, by: "ApiToken | None" = None) -> None:
-        """Revoke the token for good, and all that it minted; nothing happens the second time."""
+        """Revoke the token for good, and all that it minted; nothing happens the second time.
+
+        A row that was altered outside the application stays as it is: its record revokes it.
+        """
         self.lock()
-        if self.revoked_at is None:
-            self.revoked_at = clock.now()
-            self._record("token_revoked", user, by)
+        # first the agents' chains, in order, then the account's: as when a user's access ends
         minted = select(ApiToken).where(
             ApiToken.minted_by_id == self.id, ApiToken.revoked_at.is_(None)
         )
-        for each in db.session.scalars(minted.order_by(ApiToken.id)).all():
+        for each in db.session.scalars(minted.order_by(ApiToken.agent_id, ApiToken.id)).all():
             each.revoke(user, by=by)
+        if not self._is_revoked:
+            if self.is_genuine:
+                self.revoked_at = clock.now()
+            self._record("token_revoked", user, by)
 
     @classmethod
     def revoke_created_by(cls, user: User, *, by: User) -> None:

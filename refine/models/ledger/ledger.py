@@ -32,7 +32,7 @@ class Ledger:
     def __init__(self, agent: Owner) -> None:
         self._agent = agent
 
-    # -- queries, by original date, then id --------------------------------------------------------
+    # -- queries, by original date, then id ------------------------------------------------------
 
     def core(self) -> Select[AgentMemory]:
         """Return a query for the kept core memories."""
@@ -59,7 +59,7 @@ class Ledger:
 
     def core_totals(self) -> tuple[int, int]:
         """Return how many core memories are kept, and their token mass."""
-        return AgentMemory.core_figures(self._agent.id)
+        return AgentMemory.core_totals(self._agent.id)
 
     def composition(self, at: datetime) -> Composition:
         """Return how many memories there are of each kind at ``at``."""

@@ -199,10 +199,10 @@ class AgentMemory(MemoryRow, Base):
         return list(db.session.scalars(numbers))
 
     @classmethod
-    def core_figures(cls, agent_id: int) -> tuple[int, int]:
+    def core_totals(cls, agent_id: int) -> tuple[int, int]:
         """Return how many core memories an agent keeps, and their token mass."""
-        figures = cls.select_core_totals().where(cls.agent_id == agent_id)
-        row = db.session.execute(figures).one()
+        totals = cls.select_core_totals().where(cls.agent_id == agent_id)
+        row = db.session.execute(totals).one()
         return row[0], int(row[1])
 
     @classmethod
@@ -250,7 +250,7 @@ def change_memories(
     """
     existing = [change for change in changes if change.before is not None]
     memories = AgentMemory.lock_rows(agent, [change.memory_id for change in existing])
-    _, mass = AgentMemory.core_figures(agent.id)
+    _, mass = AgentMemory.core_totals(agent.id)
     chain = agent.chain
     image_data, image_sealed = recorded(changes, chain.key or agent.data_key())
     log = recording.record(

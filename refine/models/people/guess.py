@@ -39,12 +39,10 @@ class PasswordGuess:
 
         The caller commits in either case, so that guesses made at the same time all count.
         """
-        at = at or clock.now()
-        counted = Tally.add(self._limits, lasts=GUESS_WINDOW, at=at)
+        at, limits = at or clock.now(), self._limits
+        counted = Tally.add(limits, lasts=GUESS_WINDOW, at=at)
         refused = [
-            tallied.ends_at or at
-            for key, tallied in counted.items()
-            if tallied.count > self._limits[key]
+            tallied.ends_at or at for key, tallied in counted.items() if tallied.count > limits[key]
         ]
         if refused:
             seconds = (max(refused) - at).total_seconds()

@@ -43,7 +43,7 @@ def record(
 ) -> AuditLog:
     """Append a record as ``AuditLog.record`` does, with the ``client`` of its user.
 
-    An client is given for somebody who is not signed in; a user of the dashboard carries theirs.
+    A client is given for somebody who is not signed in; a user of the dashboard carries theirs.
     """
     client = getattr(user, "client", client)
     if client != NO_CLIENT:

@@ -126,6 +126,33 @@ def test_a_time_in_another_zone_makes_the_same_hash(app):
     assert [verified.problem for verified in verify_all()] == [None]
 
 
+def test_a_change_that_no_record_tells_of_is_one_for_the_account_too(app):
+    agent = factories.agent()
+    agent.record("refinement_queued")
+    db.session.commit()
+    before = len(factories.records(agent))
+
+    agent.paused = True
+    db.session.commit()
+    agent.last_refinement_at = NOW  # decides nothing that a digest covers
+    db.session.commit()
+
+    (record,) = factories.records(agent)[before:]
+    assert (record.action, record.account_id) == ("row_updated", agent.account_id)
+    assert record.rows == {f"Agent {agent.id}": agent.row_digest}
+
+
+def test_a_change_before_any_record_is_none(app):
+    agent = factories.agent()
+    db.session.commit()
+    before = len(factories.records(agent))
+
+    agent.paused = True
+    db.session.commit()
+
+    assert len(factories.records(agent)) == before
+
+
 def test_data_holds_no_number_that_json_would_spell_in_two_ways(app):
     with pytest.raises(ValueError, match="JSON compliant"):
         AuditLog.record("x", data={"share": float("nan")}, chain=PLATFORM)

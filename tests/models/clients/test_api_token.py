@@ -2,14 +2,16 @@ import threading
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import select
 
 from refine import clock
 from refine.errors import InvalidValue, NotFound, Refused
 from refine.extensions import db
-from refine.models import ApiToken
+from refine.models import ApiToken, AuditLog
 from refine.models.agent import PROMPTS
 from refine.models.clients.api_token import is_well_formed
 from tests import factories, sql
+from tests.web.conftest import queries_of
 
 
 def test_an_agent_token_is_the_agents(app):
@@ -98,6 +100,38 @@ def test_a_platform_token_is_revoked_with_all_that_it_minted(app):
         for record in factories.records(agent)
         if record.action == "token_revoked"
     ] == [str(minted.id)]
+
+
+def test_revoking_takes_the_agents_chains_in_order_before_the_accounts(app):
+    platform, _ = ApiToken.mint(account=factories.account())
+    agents = [platform.add_agent(name=name, model_id="rehearsal/x") for name in ("Wren", "Tern")]
+    for agent in reversed(agents):
+        platform.mint_for(agent, expires_at=None)
+
+    platform.revoke()
+
+    revoked = select(AuditLog.agent_id).where(AuditLog.action == "token_revoked")
+    ids = db.session.scalars(revoked.order_by(AuditLog.id)).all()
+    assert ids == [*(agent.id for agent in agents), None]
+
+
+def test_a_platform_token_is_revoked_whatever_was_done_to_what_it_minted(app):
+    platform, _ = ApiToken.mint(account=factories.account())
+    agent = platform.add_agent(name="Wren", model_id="rehearsal/wren")
+    altered, _ = platform.mint_for(agent, expires_at=None)
+    minted, _ = platform.mint_for(agent, expires_at=None)
+    db.session.commit()
+    sql.tamper(f"UPDATE api_tokens SET hint = 'x' WHERE id = {altered.id}")
+    db.session.expire_all()
+
+    platform.revoke()
+    db.session.commit()
+    platform.revoke()
+
+    assert [token.is_valid for token in (platform, altered, minted)] == [False] * 3
+    assert (altered.revoked_at, altered.was_revoked) == (None, True)
+    revoked = [each for each in factories.records(agent) if each.action == "token_revoked"]
+    assert [each.auditable_id for each in revoked] == [str(altered.id), str(minted.id)]
 
 
 def test_what_a_revoked_or_expired_platform_token_mints_is_refused(app, subtests):
@@ -229,11 +263,34 @@ def test_a_use_is_noted_once_a_minute(app):
     token, _ = ApiToken.mint(account=factories.account())
     at = clock.now()
 
-    noted = [token.note_use(at + timedelta(seconds=late)) for late in (0, 59, 60, 61)]
+    noted = []
+    for late in (0, 59, 60, 61):
+        noted.append(token.note_use(at + timedelta(seconds=late)))
+        db.session.refresh(token)
 
-    db.session.refresh(token)
     assert noted == [True, False, True, False]
     assert token.last_used_at == at + timedelta(seconds=60)
+
+
+def test_of_requests_at_once_one_notes_the_use(app):
+    token, _ = ApiToken.mint(account=factories.account())
+    at = clock.now()
+
+    first = [token.note_use(at) for _ in range(2)]
+    db.session.refresh(token)
+    later = [token.note_use(at + timedelta(minutes=1)) for _ in range(2)]
+
+    assert first == later == [True, False]
+
+
+def test_a_use_that_need_not_be_noted_asks_the_database_nothing(app):
+    token, _ = ApiToken.mint(account=factories.account())
+    at = clock.now()
+    token.note_use(at)
+    db.session.refresh(token)
+
+    assert queries_of(lambda: token.note_use(at + timedelta(seconds=59))) == 0
+    assert queries_of(lambda: token.note_use(at + timedelta(seconds=60))) == 1
 
 
 def test_a_platforms_changes_are_recorded_with_its_token_and_told_to_the_agent(app):

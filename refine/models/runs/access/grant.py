@@ -345,8 +345,8 @@ class AccessGrant(Run, Attested, Base):
         return AskedCounts(*db.session.execute(counts).one())
 
     @classmethod
-    def asked_lately(cls, agent: Agent, *, but: uuid.UUID | None = None) -> dict[str, int]:
-        """Count the requests of the last 30 days by the agent's records, but for this one.
+    def asked_lately(cls, agent: Agent, *, except_for: uuid.UUID | None = None) -> dict[str, int]:
+        """Count the requests of the last 30 days by the agent's records, ``except_for`` this one.
 
         How many there were, of how many users, and how many it declined.
         """
@@ -359,7 +359,7 @@ class AccessGrant(Run, Attested, Base):
         ).where(
             AuditLog.agent_id == agent.id,
             or_(requested, declined),
-            AuditLog.auditable_id != str(but),
+            AuditLog.auditable_id != str(except_for),
             AuditLog.created_at > database_now() - CHANGE_HISTORY_WINDOW,
         )
         return dict(db.session.execute(counts).one()._mapping)
