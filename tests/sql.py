@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from psycopg.types.json import Json
 from sqlalchemy import event, text
 
 from refine.extensions import db
@@ -58,6 +59,9 @@ def copied(row: Any) -> Callable[[], None]:
     with db.engine.connect() as connection:
         found = connection.execute(text(f"SELECT * FROM {table} WHERE id = :id"), {"id": row.id})
         columns.update(found.mappings().one())
+    columns = {
+        name: Json(value) if isinstance(value, dict) else value for name, value in columns.items()
+    }
 
     def put_back() -> None:
         values = ", ".join(f"{name} = :{name}" for name in columns)

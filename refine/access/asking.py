@@ -81,6 +81,8 @@ class AccessWorker(RunWorker[AccessGrant]):
 
 def _opening(grant: AccessGrant) -> list[Message]:
     agent = grant.agent
+    for asked_about in (agent, grant.user, grant.account):  # all that the question tells of
+        asked_about.require_genuine()
     terms = AccessTerms(grant.reason, grant.purpose or "", grant.duration_minutes)
     return [
         {"role": "system", "content": agent.effective_system_prompt},

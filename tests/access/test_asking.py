@@ -249,6 +249,25 @@ def test_an_agent_that_was_changed_in_the_database_is_not_asked(world: World) ->
     assert record.data["why"] == f"Agent {world.agent.id} was changed outside the application"
 
 
+@pytest.mark.parametrize(
+    "change", ["users SET email = 'owner@example.org'", "accounts SET slug = 'x'"]
+)
+def test_nothing_is_asked_in_a_name_that_was_changed_in_the_database(
+    world: World, change: str
+) -> None:
+    world.model.say("YES")
+    grant = world.request()
+    once_claimed = "EXISTS (SELECT FROM access_grants WHERE lease_token IS NOT NULL)"
+
+    with (
+        sql.just_before("FROM access_grants", f"UPDATE {change} WHERE {once_claimed}"),
+        pytest.raises(RowAltered, match="was changed outside"),
+    ):
+        world.ask(grant)
+
+    assert world.model.requests == []
+
+
 def test_no_other_model_answers_once_a_worker_has_the_request(world: World) -> None:
     world.model.say("YES")
     grant = world.request()

@@ -1,9 +1,11 @@
 """Older versions of rows, put back with their digests by somebody who can write to the database."""
 
 import pytest
+from sqlalchemy import select
 
+from refine.errors import RowAltered
 from refine.extensions import db
-from refine.models import Agent, AgentMemory
+from refine.models import Agent, AgentMemory, RefinementSession
 from refine.models.integrity import verify_all
 from refine.models.runs.session import editing
 from tests import factories, sql
@@ -86,6 +88,32 @@ def test_a_change_before_a_savepoint_is_recorded_after_it(agent: Agent) -> None:
 
     assert [record.action for record in factories.records(agent)][-1] == "row_updated"
     assert problems() == []
+
+
+@pytest.fixture
+def ended(agent: Agent) -> RefinementSession:
+    """A session that has ended, whose row is again as it was while it ran."""
+    session = factories.session(agent)
+    put_back = sql.copied(session)
+    editing.complete(session, "Done.")
+    new_request()
+    put_back()
+    return db.session.scalars(select(RefinementSession)).one()
+
+
+def test_an_ended_session_does_not_end_again(ended: RefinementSession) -> None:
+    with pytest.raises(RowAltered, match=f"RefinementSession {ended.id}"):
+        ended.give_up("the worker was lost")
+
+
+def test_an_ended_session_does_not_run_again(ended: RefinementSession) -> None:
+    id_ = ended.id
+    sql.run(
+        "UPDATE refinement_sessions SET status = 'queued', lease_token = NULL, row_digest = NULL"
+    )
+
+    with pytest.raises(RowAltered, match=f"RefinementSession {id_}"):
+        ended.claim()
 
 
 def test_an_erased_agent_whose_key_is_put_back_is_found(agent: Agent) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any, cast
 
-from sqlalchemy import CheckConstraint, Index, UniqueConstraint, and_, or_, select, text
+from sqlalchemy import CheckConstraint, Index, UniqueConstraint, and_, literal, or_, select, text
 
 from refine import clock, settings
 from refine.errors import Refused, RowAltered
@@ -15,6 +15,7 @@ from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog
 from refine.models.ledger import Change, change_memories
 from refine.models.people import User
+from refine.models.people.recording import is_recorded
 from refine.models.runs.log import log_after_commit
 from refine.models.runs.run import LIVE
 from refine.models.runs.session.entry import SessionEntry
@@ -173,7 +174,14 @@ class RefinementSession(SessionState, Attested, Base):
         session.take_snapshot()
         return session
 
+    def _require_no_end(self) -> None:
+        """Raise RowAltered if a record tells of an end: the row is one of before, put back."""
+        ended = is_recorded("RefinementSession", literal(self.id), *_END_ACTION.values())
+        if db.session.scalar(select(ended)):
+            raise RowAltered(self.row_name)
+
     def _may_start(self, at: datetime) -> bool:
+        self._require_no_end()
         if (reason := self.skip_reason(at)) is not None:
             self.finish("skipped", reason, at=at)
         return reason is None
@@ -275,6 +283,7 @@ class RefinementSession(SessionState, Attested, Base):
         is added.
         """
         at = at or clock.now()
+        self._require_no_end()
         self.status, self.end_reason, self.error_kind = status, reason, error_kind
         self.lease_token, self.ended_at = None, at
         self._measure_end(changes)
