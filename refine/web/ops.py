@@ -57,7 +57,7 @@ def page() -> str:
 @pages.post("/ops/verification/seen")
 @scope.site_admins
 def see_verification() -> Response:
-    """Acknowledge the failed verifications."""
+    """Acknowledge the failed and the altered verifications."""
     Verification.acknowledge_all(user=scope.user(), at=clock.now())
     db.session.commit()
     flash("Noted. The alarm ends with the next verification that finds nothing wrong.")
@@ -65,7 +65,7 @@ def see_verification() -> Response:
 
 
 def register(app: Flask) -> None:
-    """Give every page the alarm of a failed verification, looked up once."""
+    """Give every page the alarm about verifications, looked up once."""
     app.context_processor(lambda: {"verification_alarm": cache(Verification.alarm)})
 
 

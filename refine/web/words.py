@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
@@ -12,6 +12,7 @@ from flask_login import current_user
 from markupsafe import Markup, escape
 
 from refine import clock
+from refine.models.audit.outcome import AlarmKind
 from refine.models.people.invitation import VALID_FOR
 from refine.models.people.sign_in import CONFIRMED_FOR
 from refine.models.people.user import MIN_PASSWORD_CHARACTERS
@@ -123,6 +124,27 @@ ACTIONS = {
     "memories_resealed": "memories sealed anew",
     "verification_failed": "verification failed",
     "verification_seen": "failed verification acknowledged",
+}
+
+
+class AlarmWords(NamedTuple):
+    """What the alarm about verifications says: on every page, and on the button in Operations."""
+
+    headline: str
+    see: str
+    acknowledge: str | None
+
+
+VERIFICATION_ALARMS: dict[AlarmKind, AlarmWords] = {
+    "failed": AlarmWords(
+        "Audit verification failed.", "See what was changed", "Acknowledge failed verification"
+    ),
+    "altered": AlarmWords(
+        "The outcome of an audit verification was altered.",
+        "See which one",
+        "Acknowledge altered verification",
+    ),
+    "late": AlarmWords("Audit verification is overdue.", "See since when", None),
 }
 
 IMPORT_FORMATS = {
@@ -242,6 +264,7 @@ def _names() -> dict[str, Any]:
         "ACCESS_REASONS": REASONS,
         "ACCESS_ENDS": ACCESS_ENDS,
         "ACTIONS": ACTIONS,
+        "VERIFICATION_ALARMS": VERIFICATION_ALARMS,
         "MIN_PASSWORD_CHARACTERS": MIN_PASSWORD_CHARACTERS,
         "CONFIRMED_FOR": CONFIRMED_FOR,
         "INVITATION_VALID_FOR": VALID_FOR,
