@@ -50,7 +50,7 @@ def listing() -> str:
     query = scope.recent(AccessGrant).options(joinedload(AccessGrant.user))
     status = request.args.get("status", "")
     if status in STATUSES:
-        query = query.where(AccessGrant.status == status)
+        query = query.where(AccessGrant.current_status == status)
     if (agent := scope.chosen_agent()) is not None:
         query = query.where(AccessGrant.agent_id == agent.id)
     page = page_of(query)
