@@ -105,6 +105,23 @@ def agent_add(name: str, slug: str, model_id: str) -> None:
         console.print(str(made.id))
 
 
+@agent.command("erase")
+@click.argument("reference", metavar="AGENT")
+@click.option(
+    "--for-good", is_flag=True, required=True, help="Confirm that the content cannot come back."
+)
+def agent_erase(reference: str, for_good: bool) -> None:
+    """Destroy AGENT's data key, so that nobody can read its memories and prompts any more.
+
+    Its figures and audit records stay. Backups that hold the key can still be read.
+    """
+    with application("agent erase"):
+        erased = Agent.named(reference)
+        erased.erase(by="command line")
+        db.session.commit()
+        console.print(f"erased {erased.name} (agent {erased.id})")
+
+
 @agent.command("list")
 @click.option("--account", "slug", help="List only agents of this account.")
 @click.option("--after", type=click.IntRange(0, MAX_ID), default=0, help="Start after this id.")
