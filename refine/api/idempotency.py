@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from refine.api.problems import Problem, problem
 from refine.extensions import canonical_json, db, safe_rollback
+from refine.faults import RETRY_AFTER_SECONDS
 from refine.models import ApiToken, IdempotencyKey
 from refine.models.clients.idempotency_key import StoredResponse
 
@@ -79,7 +80,7 @@ def _replay(taken: IdempotencyKey) -> Response:
             409,
             f"A request with this {HEADER} is still running, or was interrupted. Check whether "
             "it was carried out before you repeat it with another key.",
-            headers={"Retry-After": "5"},
+            headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
         )
     replayed = Response(kept.body, kept.status, mimetype=kept.media_type)
     replayed.headers[REPLAYED] = "true"

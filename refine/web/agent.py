@@ -11,6 +11,7 @@ from sqlalchemy.orm import defer
 from refine import clock
 from refine.errors import InvalidValue, Refused, Unreachable
 from refine.extensions import db
+from refine.faults import as_sentence, status_of
 from refine.jobs.runs import refine_later
 from refine.llm.clients import known_models
 from refine.models import (
@@ -37,7 +38,6 @@ from refine.web.forms import whole_number
 from refine.web.ledger import KINDS, LedgerFilter, counted_kinds
 from refine.web.paging import PAGE_ROWS, page_of
 from refine.web.presenting import percent
-from refine.web.words import first_upper
 
 pages = Blueprint("agent", __name__)
 
@@ -128,7 +128,7 @@ def search(agent_id: int) -> ResponseReturnValue:
         )
     except InvalidValue as error:
         db.session.rollback()
-        return _ledger_page(scope.agent_or_404(agent_id), chosen, error=error), 422
+        return _ledger_page(scope.agent_or_404(agent_id), chosen, error=error), status_of(error)
     if found is None:
         flash("The memories are sealed: ask the agent for access to search them.")
         return redirect(url_for("agent.ledger", agent_id=agent_id), 303)
@@ -157,7 +157,7 @@ def refine_now(agent_id: int) -> ResponseReturnValue:
         session_id = live_session.id
     except Refused as refusal:
         db.session.rollback()
-        flash(f"{first_upper(str(refusal))}.", "error")
+        flash(as_sentence(str(refusal)), "error")
         return redirect(url_for("agent.page", agent_id=agent_id), 303)
     return redirect(url_for("sessions.page", session_id=session_id), 303)
 
@@ -201,7 +201,7 @@ def configure(agent_id: int) -> ResponseReturnValue:
         changed = agent.configure(user=scope.user(), **fields)
     except InvalidValue as error:
         db.session.rollback()
-        return _settings_page(scope.agent_or_404(agent_id), error=str(error)), 422
+        return _settings_page(scope.agent_or_404(agent_id), error=str(error)), status_of(error)
     db.session.commit()
     flash("Saved." if changed else "Nothing was changed.")
     return redirect(url_for("agent.settings", agent_id=agent_id), 303)

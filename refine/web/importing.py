@@ -46,8 +46,8 @@ def import_file(agent_id: int) -> ResponseReturnValue:
         csrf.protect()
         is_check = "check" in request.form
         report = _read_upload(agent, only_check=is_check)
-    except RequestEntityTooLarge:
-        return _page(agent, form={}, error=_TOO_LARGE), 413
+    except RequestEntityTooLarge as error:
+        return _page(agent, form={}, error=_TOO_LARGE), status_of(error)
     except (InvalidValue, Refused) as error:
         db.session.rollback()
         return _page(agent, form=request.form, error=error), status_of(error)

@@ -14,6 +14,7 @@ from sqlalchemy import and_
 from refine import clock
 from refine.errors import InvalidValue, Unreachable
 from refine.extensions import db
+from refine.faults import status_of
 from refine.jobs.runs import sweep
 from refine.models import Account, Agent, RefinementSession
 from refine.models.runs.spending import cost_usd_of_month
@@ -40,7 +41,7 @@ def change() -> ResponseReturnValue:
         changed = account.configure(user=scope.user(), **_sent_settings(request.form))
     except InvalidValue as error:
         db.session.rollback()
-        return _page(scope.account_to_change(), error=str(error)), 422
+        return _page(scope.account_to_change(), error=str(error)), status_of(error)
     db.session.commit()
     flash("Saved." if changed else "Nothing was changed.")
     return redirect(here_to("schedule.page"), 303)

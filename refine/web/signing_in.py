@@ -21,7 +21,7 @@ from flask_login import current_user, login_user, logout_user
 from refine import clock, refusals
 from refine.errors import InvalidValue, Refused, TooMany
 from refine.extensions import csrf, db, login
-from refine.faults import status_of
+from refine.faults import as_sentence, headers_of, status_of
 from refine.models import AccessGrant, Invitation, PasswordGuess, SignIn, User
 from refine.models.audit import PLATFORM
 from refine.models.people import recording
@@ -84,9 +84,7 @@ def sign_in() -> ResponseReturnValue:
     try:
         _count(guess)
     except TooMany as refusal:
-        answer = make_response(_form(str(refusal).capitalize() + ".", email), 429)
-        answer.headers["Retry-After"] = str(refusal.retry_after_seconds)
-        return answer
+        return _refused(_form(as_sentence(str(refusal)), email), refusal)
     user = User.with_password(email, password)
     if user is None:
         refusals.count("password")
@@ -137,7 +135,7 @@ def accept(secret: str) -> ResponseReturnValue:
     except InvalidValue as error:
         page = render_template("signing_in/invitation.html", invitation=found, error=error)
         db.session.rollback()
-        return page, 422
+        return _refused(page, error)
     except Refused:  # whoever invited must not learn that another account has the address
         db.session.rollback()
         recording.record(
@@ -175,7 +173,7 @@ def confirm_password() -> ResponseReturnValue:
     except (InvalidValue, TooMany) as error:
         draft = Draft.carried()
         page = render_template("signing_in/confirm.html", next=_next(), error=error, draft=draft)
-        return page, status_of(error)
+        return _refused(page, error)
     scope.sign_in().confirmed_at = clock.now()
     db.session.commit()
     if (draft := Draft.carried()) is not None:
@@ -191,7 +189,7 @@ def change_password() -> ResponseReturnValue:
         user.set_password(_new_password())
     except (InvalidValue, TooMany) as error:
         db.session.rollback()
-        return render_template("signing_in/profile.html", error=error), status_of(error)
+        return _refused(render_template("signing_in/profile.html", error=error), error)
     # a copied cookie ends, too: this browser gets a new one
     SignIn.end_all(user)
     Invitation.end_all(user)
@@ -207,6 +205,13 @@ def _form(error: str | None = None, email: str = "", draft: Draft | None = None)
     return render_template(
         "signing_in/sign_in.html", error=error, email=email, next=_next(), draft=draft
     )
+
+
+def _refused(page: str, error: Exception) -> Response:
+    """Answer with a form that shows this error; one that may be sent later says when."""
+    answer = make_response(page, status_of(error))
+    answer.headers.update(headers_of(error))
+    return answer
 
 
 def _begin(user: User) -> None:

@@ -850,6 +850,7 @@ def test_guesses_at_ones_own_password_count_as_failed_sign_ins(
     changed = dashboard.submit("/profile/password", changed_to("another battery"))
 
     assert (confirmed.status_code, changed.status_code) == (429, 429)
+    assert all(890 <= int(each.headers["Retry-After"]) <= 900 for each in (confirmed, changed))
     assert len(records("user_sign_in_failed")) == 10
 
 
