@@ -76,10 +76,9 @@ def user_add(email: str, slug: str, role: str, site_admin: bool, password_stdin:
     password = sys.stdin.readline().rstrip("\r\n")
     with application("user add"):
         owner = Account.by_slug(slug)
-        made = User.register(owner, email, password, role=role, site_admin=site_admin)
-        db.session.flush()
-        about = {"role": role, "site_admin": site_admin, "by": "command line"}
-        made.record("user_created", data=about)
+        made = User.register(
+            owner, email, password, role=role, site_admin=site_admin, by="command line"
+        )
         db.session.commit()
         console.print(f"{made.email} can sign in ({role}{', site admin' if site_admin else ''})")
 

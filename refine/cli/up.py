@@ -99,10 +99,7 @@ def _register_first_admin(settings: Settings) -> None:
     new_password = partial(secrets.token_urlsafe, 12)
     password = kept_secret(settings.data_dir, _PASSWORD_FILE.name, new_password)
     account = db.session.scalars(select(Account).order_by(Account.id).limit(1)).one()
-    admin = User.register(account, _FIRST_ADMIN, password, site_admin=True)
-    db.session.flush()
-    about = {"role": "admin", "site_admin": True, "by": "first start"}
-    admin.record("user_created", data=about)
+    User.register(account, _FIRST_ADMIN, password, site_admin=True, by="first start")
 
 
 def _environ(settings: Settings) -> dict[str, str]:
