@@ -67,14 +67,14 @@ def listing() -> str:
 
 @pages.get("/access/new")
 @scope.admins_only
-@scope.confirmed
+@scope.password_confirmed
 def new() -> str:
     return _form(_agent_or_404())
 
 
 @pages.post("/access/new")
 @scope.admins_only
-@scope.confirmed
+@scope.password_confirmed
 def ask() -> ResponseReturnValue:
     agent = _agent_or_404()
     try:

@@ -55,7 +55,7 @@ def page() -> str:
 
 
 @pages.post("/ops/verification/seen")
-@scope.site_admins
+@scope.site_admins_only
 def see_verification() -> Response:
     """Acknowledge the failed and the altered verifications."""
     Verification.acknowledge_all(user=scope.user(), at=clock.now())
@@ -82,7 +82,7 @@ def _checks() -> list[Check]:
     return found
 
 
-def _latest(model: type[scope.Held], *conditions: ColumnElement[bool]) -> Sequence[scope.Held]:
+def _latest(model: type[scope.AnyRun], *conditions: ColumnElement[bool]) -> Sequence[scope.AnyRun]:
     return db.session.scalars(scope.recent(model, *conditions).limit(_SHOWN)).all()
 
 

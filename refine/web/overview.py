@@ -20,7 +20,7 @@ from refine.rules.quantities import in_hours, plural
 from refine.web import scope
 from refine.web.charts import DAYS_SHOWN, day_bars
 from refine.web.forms import midnight
-from refine.web.words import here_to
+from refine.web.words import url_in_account
 
 pages = Blueprint("overview", __name__)
 
@@ -92,7 +92,9 @@ def _agents() -> list[Attention]:
     ).one()
     return [
         Attention(
-            level, f"{plural(count, 'agent')} {words}", here_to("agents.listing", state=state)
+            level,
+            f"{plural(count, 'agent')} {words}",
+            url_in_account("agents.listing", state=state),
         )
         for (state, level, words), count in zip(states, counts, strict=True)
         if count
@@ -106,7 +108,7 @@ def _conversations() -> list[Attention]:
         return []
     when = f"in the last {in_hours(_LOST_WITHIN)}"
     text = f"{plural(lost, 'conversation')} given up {when}, with nothing saved"
-    return [Attention("bad", text, here_to("ops.page"))]
+    return [Attention("bad", text, url_in_account("ops.page"))]
 
 
 def _installation() -> list[Attention]:

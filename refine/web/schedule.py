@@ -20,7 +20,7 @@ from refine.models import Account, Agent, RefinementSession
 from refine.models.runs.spending import cost_usd_of_month
 from refine.rules.quantities import plural
 from refine.web import scope
-from refine.web.words import here_to
+from refine.web.words import url_in_account
 
 pages = Blueprint("schedule", __name__)
 
@@ -44,7 +44,7 @@ def change() -> ResponseReturnValue:
         return _page(scope.account_to_change(), error=str(error)), status_of(error)
     db.session.commit()
     flash("Saved." if changed else "Nothing was changed.")
-    return redirect(here_to("schedule.page"), 303)
+    return redirect(url_in_account("schedule.page"), 303)
 
 
 @pages.post("/schedule/run")
@@ -67,7 +67,7 @@ def run() -> ResponseReturnValue:
         for outcome, count in outcomes.most_common()
     )
     flash(f"{plural(queued, 'session')} queued{skipped}.")
-    return redirect(here_to("sessions.listing"), 303)
+    return redirect(url_in_account("sessions.listing"), 303)
 
 
 def _sent_settings(form: Mapping[str, str]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 _Scoped = Account | Agent | AccessGrant | ApiToken | AuditLog | RefinementSession | User
 Scoped = TypeVar("Scoped", bound=_Scoped)
-Held = TypeVar("Held", RefinementSession, MemoryTask, AccessGrant)
+AnyRun = TypeVar("AnyRun", RefinementSession, MemoryTask, AccessGrant)
 
 
 def sign_in() -> SignIn:
@@ -104,7 +104,7 @@ def found_or_404(model: type[Scoped], id_: int | uuid.UUID) -> Scoped:
     return _visible(db.session.get(model, id_))
 
 
-def recent(model: type[Held], *conditions: ColumnElement[bool]) -> Select[Held]:
+def recent(model: type[AnyRun], *conditions: ColumnElement[bool]) -> Select[AnyRun]:
     """Return a query for the runs that this page shows, with their agents, newest first."""
     return (
         select(model)
@@ -120,7 +120,7 @@ def admins_only(view: Callable[P, R]) -> Callable[P, R]:
     return _refusing(view, lambda: not user().may_act)
 
 
-def confirmed(view: Callable[P, R]) -> Callable[P, R]:
+def password_confirmed(view: Callable[P, R]) -> Callable[P, R]:
     """Require the password again unless it was entered recently.
 
     What was typed into a form is shown again afterwards, to be sent again.
@@ -139,7 +139,7 @@ def confirmed(view: Callable[P, R]) -> Callable[P, R]:
     return guarded
 
 
-def site_admins(view: Callable[P, R]) -> Callable[P, R]:
+def site_admins_only(view: Callable[P, R]) -> Callable[P, R]:
     """Refuse everybody but site admins."""
     return _refusing(view, lambda: not user().site_admin)
 

@@ -82,7 +82,7 @@ def sign_in() -> ResponseReturnValue:
     email, password = request.form.get("email", ""), request.form.get("password", "")
     guess = PasswordGuess(email, _address(), devices.known_device(User.by_email(email)))
     try:
-        _count(guess)
+        _count_and_commit(guess)
     except TooMany as refusal:
         return _refused(_form(as_sentence(str(refusal)), email), refusal)
     user = User.with_password(email, password)
@@ -232,7 +232,7 @@ def _check_current_password() -> None:
     """Raise InvalidValue for a wrong password, which counts as a failed sign-in; or TooMany."""
     user = scope.user()
     guess = PasswordGuess(user.email, _address(), devices.known_device(user), scope.sign_in().id)
-    _count(guess)
+    _count_and_commit(guess)
     if not user.has_password(request.form.get("current_password", "")):
         refusals.count("password", user=user)
         user.record("user_sign_in_failed", by=user)
@@ -242,7 +242,7 @@ def _check_current_password() -> None:
     db.session.commit()
 
 
-def _count(guess: PasswordGuess) -> None:
+def _count_and_commit(guess: PasswordGuess) -> None:
     """Count the guess; TooMany if the password must not be checked."""
     try:
         guess.count()

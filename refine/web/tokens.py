@@ -9,7 +9,7 @@ from refine.extensions import db
 from refine.models import ApiToken
 from refine.web import scope
 from refine.web.paging import page_of
-from refine.web.words import here_to
+from refine.web.words import url_in_account
 
 pages = Blueprint("tokens", __name__)
 
@@ -35,4 +35,4 @@ def revoke(token_id: int) -> ResponseReturnValue:
     db.session.commit()
     also = ", and every token that it minted" if token.kind == "platform" else ""
     flash(f"Token {token.hint}… revoked{also}.")
-    return redirect(here_to("tokens.listing"), 303)
+    return redirect(url_in_account("tokens.listing"), 303)

@@ -248,7 +248,7 @@ def here(**changed: object) -> str:
     return f"{request.path}?{wanted}" if wanted else request.path
 
 
-def here_to(endpoint: str, **values: Any) -> str:
+def url_in_account(endpoint: str, **values: Any) -> str:
     """Return the URL of another page for the same account."""
     return url_for(endpoint, account=request.args.get("account") or None, **values)
 
@@ -272,7 +272,7 @@ def _names() -> dict[str, Any]:
         "view": presenting,
         "is_signed_in": current_user.is_authenticated,
         "here": here,
-        "here_to": here_to,
+        "url_in_account": url_in_account,
     }
     if current_user.is_authenticated:
         names |= {"me": scope.user(), "zone_name": scope.user().account.time_zone}
