@@ -6,7 +6,7 @@ from functools import cache
 from typing import NamedTuple
 
 from flask import Blueprint, Flask, current_app, flash, redirect, render_template, url_for
-from sqlalchemy import ColumnElement, Select, and_, func, literal, select, union_all
+from sqlalchemy import ColumnExpressionArgument, Select, func, literal, select, union_all
 from werkzeug.wrappers import Response
 
 from refine import clock
@@ -46,8 +46,8 @@ def page() -> str:
     return render_template(
         "ops/page.html",
         checks=_checks(),
-        live=_latest(RefinementSession, and_(RefinementSession.is_live)),
-        live_tasks=_latest(MemoryTask, and_(MemoryTask.is_live)),
+        live=_latest(RefinementSession, RefinementSession.is_live),
+        live_tasks=_latest(MemoryTask, MemoryTask.is_live),
         failures=_failures(ids),
         failed=_latest(RefinementSession, RefinementSession.has_ended_with_error()),
         failed_tasks=_latest(MemoryTask, MemoryTask.has_ended_with_error()),
@@ -82,7 +82,9 @@ def _checks() -> list[Check]:
     return found
 
 
-def _latest(model: type[scope.AnyRun], *conditions: ColumnElement[bool]) -> Sequence[scope.AnyRun]:
+def _latest(
+    model: type[scope.AnyRun], *conditions: ColumnExpressionArgument[bool]
+) -> Sequence[scope.AnyRun]:
     return db.session.scalars(scope.recent(model, *conditions).limit(_SHOWN)).all()
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from flask import Blueprint, render_template, url_for
-from sqlalchemy import Select, and_, func, select
+from sqlalchemy import Select, func, select
 
 from refine import clock, settings
 from refine.extensions import db
@@ -66,7 +66,7 @@ def page() -> str:
 
 
 def _running() -> Sequence[RefinementSession]:
-    live = scope.recent(RefinementSession, and_(RefinementSession.is_live))
+    live = scope.recent(RefinementSession, RefinementSession.is_live)
     oldest_first = live.order_by(None).order_by(RefinementSession.created_at)
     return db.session.scalars(oldest_first.limit(_ROWS_SHOWN)).all()
 

@@ -9,7 +9,6 @@ from zoneinfo import available_timezones
 
 from flask import Blueprint, flash, redirect, render_template, request
 from flask.typing import ResponseReturnValue
-from sqlalchemy import and_
 
 from refine import clock
 from refine.errors import InvalidValue, Unreachable
@@ -118,8 +117,8 @@ def _time_zones() -> list[str]:
 
 
 def _recent_sessions(account: Account) -> Sequence[RefinementSession]:
-    automatic = and_(Agent.account_id == account.id, RefinementSession.is_automatic)
-    found = scope.recent(RefinementSession, automatic)
+    of_account = Agent.account_id == account.id
+    found = scope.recent(RefinementSession, of_account, RefinementSession.is_automatic)
     return db.session.scalars(found.limit(_SESSIONS_SHOWN)).all()
 
 

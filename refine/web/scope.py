@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from flask import abort, current_app, g, redirect, render_template, request, url_for
 from flask_login import current_user
-from sqlalchemy import ColumnElement, Select, select
+from sqlalchemy import ColumnExpressionArgument, Select, select
 from sqlalchemy.orm import contains_eager
 
 from refine import refusals
@@ -104,7 +104,7 @@ def found_or_404(model: type[Scoped], id_: int | uuid.UUID) -> Scoped:
     return _visible(db.session.get(model, id_))
 
 
-def recent(model: type[AnyRun], *conditions: ColumnElement[bool]) -> Select[AnyRun]:
+def recent(model: type[AnyRun], *conditions: ColumnExpressionArgument[bool]) -> Select[AnyRun]:
     """Return a query for the runs that this page shows, with their agents, newest first."""
     return (
         select(model)

@@ -166,7 +166,7 @@ def _context(session_id: uuid.UUID) -> dict[str, object]:
     return {
         "session": session,
         "agent": session.agent,
-        "steps": records[_STEPS_SHOWN - 1 :: -1],
+        "steps": records[:_STEPS_SHOWN][::-1],
         "has_earlier_steps": len(records) > _STEPS_SHOWN,
         "max_mutations": MAX_MUTATIONS,
         "effect_tokens": effect_tokens,

@@ -162,7 +162,7 @@ def profile() -> ResponseReturnValue:
 
 @pages.get("/profile/confirm")
 def confirm() -> str:
-    """Ask for the password again, before something that could not be undone."""
+    """Ask for the password again, before a sensitive action."""
     return render_template("signing_in/confirm.html", next=_next())
 
 

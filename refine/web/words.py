@@ -1,6 +1,7 @@
 """The wording of the pages: times, numbers, states and actions, as template filters and names."""
 
 import re
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -170,10 +171,7 @@ _CODE = re.compile("`([^`]+)`")
 
 
 def register(app: Flask) -> None:
-    for filter_ in (
-        *(when, when_in, day, ago, number, usd, plural, in_days, rough_span, action),
-        *(describe_schedule, first_upper, spaced, labelled, with_code, masked_id),
-    ):
+    for filter_ in _FILTERS:
         app.add_template_filter(filter_)
     app.context_processor(_names)
 
@@ -246,6 +244,26 @@ def here(**changed: object) -> str:
     args = {**request.args.to_dict(), **changed}
     wanted = urlencode({name: value for name, value in args.items() if value is not None})
     return f"{request.path}?{wanted}" if wanted else request.path
+
+
+_FILTERS: list[Callable[..., str]] = [
+    when,
+    when_in,
+    day,
+    ago,
+    number,
+    usd,
+    plural,
+    in_days,
+    rough_span,
+    action,
+    describe_schedule,
+    first_upper,
+    spaced,
+    labelled,
+    with_code,
+    masked_id,
+]
 
 
 def url_in_account(endpoint: str, **values: Any) -> str:
