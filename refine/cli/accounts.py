@@ -11,6 +11,7 @@ from refine.cli.output import LONGEST_LIST, console, table
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import Account, Agent, ApiToken, User
+from refine.models.agent_list import STATES, State
 from refine.models.columns import MAX_ID
 from refine.models.people.user import ROLES
 
@@ -143,8 +144,12 @@ def agent_list(slug: str | None, after: int) -> None:
 def _agent_row(one: Agent) -> tuple[object, ...]:
     count, mass = one.ledger.core_totals()
     is_over = one.exceeds_budget(mass)
-    states = {"inactive": not one.active, "paused": one.paused, "over budget": is_over}
-    state = ", ".join(name for name, applies in states.items() if applies) or "within budget"
+    applies: dict[State, bool] = {
+        "inactive": not one.active,
+        "paused": one.paused,
+        "over_budget": is_over,
+    }
+    state = ", ".join(STATES[each] for each in applies if applies[each]) or "within budget"
     identity = (one.id, one.name, one.account.slug, one.model_id)
     return (*identity, count, f"{mass:,}", f"{one.core_token_budget:,}", state)
 

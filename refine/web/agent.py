@@ -70,7 +70,7 @@ def page(agent_id: int) -> str:
         live=RefinementSession.live_of(agent),
         grant=granted.active_grant_for(agent.id),
         asked=AccessGrant.asked_counts(agent),
-        why_not=scheduling.automatic_skip_reason(agent, at),
+        why_no_automatic_sessions=scheduling.automatic_skip_reason(agent, at),
     )
 
 

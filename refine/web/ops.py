@@ -1,4 +1,4 @@
-"""Operations: health checks, running work, and failures by reason."""
+"""Operations: health checks, running work, and failures by kind of error."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -41,7 +41,7 @@ class Failures(NamedTuple):
 
 @pages.get("/ops")
 def page() -> str:
-    """Show health, running work and failures; platform checks only to site admins."""
+    """Show health, running work and failures; checks of the installation only to site admins."""
     ids = scope.account_ids()
     return render_template(
         "ops/page.html",

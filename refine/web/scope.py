@@ -74,7 +74,7 @@ def chosen_account() -> Account | None:
 
 
 def sees_all_accounts() -> bool:
-    """Tell whether this page is about the whole platform: a site admin's that names no account."""
+    """Tell whether this page is about all accounts: a site admin's that names none."""
     return user().site_admin and chosen_account() is None
 
 

@@ -103,7 +103,7 @@ def test_names_are_printed_unchanged(demo: Account, environ: dict[str, str]) -> 
     states = [line.rstrip().rsplit("  ", 1)[-1].strip() for line in listed.stdout.splitlines()]
     assert (listed.returncode, listed.stderr) == (0, "")
     assert name in listed.stdout
-    assert states == ["state", "paused", "over budget", "inactive"]
+    assert states == ["state", "paused", "over budget", "not active"]
     assert "a memory of ten" not in listed.stdout
 
 
@@ -177,7 +177,7 @@ def test_run_prints_each_step_without_content(ledger: Agent, environ: dict[str, 
     assert labels[3:6] == ["consolidate", "complete", "outcome"]
     assert "exact duplicates  1 removed" in done.stdout
     assert "consent           yes" in done.stdout
-    assert "1 of 10 operations" in done.stdout
+    assert "1 of 10 changes" in done.stdout
     assert "outcome           completed" in done.stdout
     assert re.search(r"model {13}3 calls, [\d,]+ prompt tokens \([\d,]+ cached\)", done.stdout)
 
