@@ -23,7 +23,7 @@ from refine.web.words import IMPORT_FORMATS
 pages = Blueprint("importing", __name__)
 
 MAX_ROWS = 20_000
-_MAX_VALUES = 500_000  # vectors of some hundred memories
+MAX_VALUES = 500_000  # vectors of some hundred memories
 
 _TOO_LARGE = (
     f"the file is larger than {LARGEST_FILE_MEGABYTES} MB; "
@@ -84,10 +84,10 @@ def _refuse_too_many(stream: BinaryIO, read: Read) -> None:
     """Refuse a file that takes long to read though it is small, before anything is written."""
     contents = stream.read()
     values = sum(contents.count(mark) for mark in (b",", b"[", b"{", b"\n"))
-    rows = islice(read(), MAX_ROWS + 1) if values <= _MAX_VALUES else ()
-    if values > _MAX_VALUES or sum(1 for _ in rows) > MAX_ROWS:
+    rows = islice(read(), MAX_ROWS + 1) if values <= MAX_VALUES else ()
+    if values > MAX_VALUES or sum(1 for _ in rows) > MAX_ROWS:
         raise InvalidValue(
-            f"the file has more than {MAX_ROWS:,} rows, or {_MAX_VALUES:,} values; import larger "
+            f"the file has more than {MAX_ROWS:,} rows, or {MAX_VALUES:,} values; import larger "
             "files on the server, with `refine import`"
         )
 
