@@ -73,7 +73,7 @@ def _refuse_taken_port(port: int) -> None:
 
 
 def _prepare(settings: Settings) -> str:
-    app = create_app(settings.for_owner())
+    app = create_app(settings.as_table_owner())
     with app.app_context():
         upgrade_database()
         demo.load_into_empty_database()
