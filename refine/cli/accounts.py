@@ -96,11 +96,9 @@ def agent() -> None:
 def agent_add(name: str, slug: str, model_id: str) -> None:
     """Add the agent NAME and print its id."""
     with application("agent add"):
-        made = Agent(account=Account.by_slug(slug), name=name, model_id=model_id)
-        db.session.add(made)
-        db.session.flush()
-        about = {"model_id": made.model_id, "by": "command line"}
-        made.record("agent_created", subject=("Agent", made.id), data=about)
+        made = Agent.create(
+            Account.by_slug(slug), name=name, model_id=model_id, actor={"by": "command line"}
+        )
         db.session.commit()
         console.print(str(made.id))
 
