@@ -124,7 +124,7 @@ ACTIONS = {
     "rows_attested": "row digests added",
     "memories_resealed": "memories sealed anew",
     "verification_failed": "verification failed",
-    "verification_seen": "failed verification acknowledged",
+    "verification_seen": "alarm of a verification acknowledged",
 }
 
 
