@@ -55,7 +55,7 @@ def page(agent_id: int) -> str:
     return render_template(
         "agent/page.html",
         agent=agent,
-        kept=composition,
+        composition=composition,
         counts=counted_kinds(composition),
         plot=step_plot(
             [*moments, Moment(at, composition.core_tokens)], agent.core_token_budget, at

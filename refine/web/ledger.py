@@ -84,8 +84,8 @@ class LedgerFilter(NamedTuple):
         return query
 
 
-def counted_kinds(kept: Composition) -> list[tuple[str, str, int]]:
-    return [(kind, each.name, each.count(kept)) for kind, each in KINDS.items()]
+def counted_kinds(composition: Composition) -> list[tuple[str, str, int]]:
+    return [(kind, each.name, each.count(composition)) for kind, each in KINDS.items()]
 
 
 @pages.get("/agents/<int:agent_id>/ledger")
