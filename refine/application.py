@@ -9,7 +9,7 @@ from werkzeug.routing import IntegerConverter
 from refine import api, headers, logs, models, refusals, web
 from refine.api import problems
 from refine.extensions import db, migrate
-from refine.models.columns import MAX_ID
+from refine.rules.ids import id_in
 from refine.sealing import Keyring
 from refine.settings import Settings
 from refine.web import errors
@@ -37,7 +37,7 @@ def build(settings: Settings) -> Flask:
         MAX_CONTENT_LENGTH=_LARGEST_REQUEST_BYTES,
     )
     if settings.proxies:
-        # each appends the address that it was asked from; other values can be forged
+        # each appends the address that called it; anything before that can be forged
         trusted = ProxyFix(app.wsgi_app, x_for=settings.proxies, x_proto=settings.proxies)
         app.wsgi_app = trusted  # type: ignore[method-assign]
     app.extensions["refine.settings"] = settings
@@ -55,11 +55,10 @@ def build(settings: Settings) -> Flask:
 
 
 class _IdConverter(IntegerConverter):
-    """An integer in a path is an id; one that no column can hold becomes 0, which no row has."""
+    """An integer in a path is an id; one that no row can have becomes 0."""
 
     def to_python(self, value: str) -> int:
-        is_id = len(value) <= len(str(MAX_ID)) and int(value) <= MAX_ID
-        return int(value) if is_id else 0
+        return id_in(value) or 0
 
 
 def _answer_error(error: Exception) -> Response:

@@ -23,7 +23,7 @@ from refine.errors import (
 )
 from refine.extensions import safe_rollback
 
-_RETRY_AFTER_SECONDS = 5
+RETRY_AFTER_SECONDS = 5
 
 _log = structlog.get_logger(__name__)
 
@@ -76,6 +76,11 @@ def status_of(error: Exception) -> int:
     return classify(error).status
 
 
+def headers_of(error: Exception) -> Mapping[str, str]:
+    """Return the headers of the answer to this error, such as ``Retry-After``."""
+    return classify(error).headers
+
+
 def as_sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
@@ -96,7 +101,7 @@ def _refusal(error: RefineError, detail: str) -> Fault:
 
 
 def _unavailable(detail: str | None = None, log: tuple[str, str] | None = None) -> Fault:
-    return Fault(503, detail, {"Retry-After": str(_RETRY_AFTER_SECONDS)}, log)
+    return Fault(503, detail, {"Retry-After": str(RETRY_AFTER_SECONDS)}, log)
 
 
 def _allowed_methods(error: HTTPException) -> dict[str, str]:

@@ -192,7 +192,7 @@ class Settings:
         """Whether browsers reach the pages over HTTPS."""
         return self.public_url.startswith("https://")
 
-    def for_owner(self) -> "Settings":
+    def as_table_owner(self) -> "Settings":
         """Return the settings of a process that connects as the owner of the tables."""
         return dataclasses.replace(self, database_url=self.owner_database_url or self.database_url)
 

@@ -58,8 +58,8 @@ def test_migrations_may_connect_as_another_role() -> None:
     made = settings(REFINE_OWNER_DATABASE_URL="postgres://owner@db.example.org/refine")
 
     assert made.database_url == "postgresql+psycopg://db.example.org/refine"
-    assert made.for_owner().database_url == "postgresql+psycopg://owner@db.example.org/refine"
-    assert settings().for_owner() == settings()
+    assert made.as_table_owner().database_url == "postgresql+psycopg://owner@db.example.org/refine"
+    assert settings().as_table_owner() == settings()
     with pytest.raises(SettingsError, match="REFINE_OWNER_DATABASE_URL needs DATABASE_URL"):
         settings(DATABASE_URL="", REFINE_OWNER_DATABASE_URL="postgres://owner@db.example.org/x")
 

@@ -1,8 +1,8 @@
 """The header ``Idempotency-Key``: a repeated request is carried out only once.
 
-A key belongs to a token. Its response is repeated for 24 hours. A request that is refused, or fails
-before anything is committed, frees its key. If a process dies in between, the outcome is unknown
-and the key stays in use: the client has to check, and then use another one.
+A key belongs to a token. Its response is repeated for ``STORED_FOR``. A request that is refused, or
+fails before anything is committed, frees its key. If a process dies in between, the outcome is
+unknown and the key stays in use: the client has to check, and then use another one.
 """
 
 import re
@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from refine.api.problems import Problem, problem
 from refine.extensions import canonical_json, db, safe_rollback
+from refine.faults import RETRY_AFTER_SECONDS
 from refine.models import ApiToken, IdempotencyKey
 from refine.models.clients.idempotency_key import StoredResponse
 
@@ -41,13 +42,13 @@ def respond_once(token: ApiToken, view: Callable[[], Response], *, is_secret: bo
     if not is_new:
         return _replay(taken)
     key_id = taken.id
-    commits = _count_commits()
+    watch = _CommitWatch()
     try:
         answer = view()
     except Exception as error:
         # if the connection broke during a commit, the commit may have succeeded
         is_in_doubt = isinstance(error, DBAPIError) and error.connection_invalidated
-        if not (commits or is_in_doubt):
+        if not (watch.has_committed or is_in_doubt):
             safe_rollback()
             db.session.delete(db.session.get_one(IdempotencyKey, key_id))
             db.session.commit()
@@ -60,16 +61,16 @@ def respond_once(token: ApiToken, view: Callable[[], Response], *, is_secret: bo
     return answer
 
 
-def _count_commits() -> list[Session]:
-    """Return a list that grows with each commit of the request."""
-    commits: list[Session] = []
+class _CommitWatch:
+    """Notices whether anything was committed since, until the request ends."""
 
-    def note(session: Session) -> None:
+    def __init__(self) -> None:
+        self.has_committed = False
+        event.listen(db.session(), "after_commit", self._note)  # the session ends with the request
+
+    def _note(self, session: Session) -> None:
         if not session.in_nested_transaction():
-            commits.append(session)
-
-    event.listen(db.session(), "after_commit", note)  # the session ends with the request
-    return commits
+            self.has_committed = True
 
 
 def _replay(taken: IdempotencyKey) -> Response:
@@ -79,7 +80,7 @@ def _replay(taken: IdempotencyKey) -> Response:
             409,
             f"A request with this {HEADER} is still running, or was interrupted. Check whether "
             "it was carried out before you repeat it with another key.",
-            headers={"Retry-After": "5"},
+            headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
         )
     replayed = Response(kept.body, kept.status, mimetype=kept.media_type)
     replayed.headers[REPLAYED] = "true"

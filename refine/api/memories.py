@@ -99,6 +99,6 @@ def memories(agent: Agent, query: MemoryQuery) -> Response:
 )
 def save(agent: Agent, body: NewMemory) -> Response:
     """Save a memory."""
-    memory, was_there = agent.ledger.remember(body.content, body.memory_type, body.tags)
+    memory, already_present = agent.ledger.remember(body.content, body.memory_type, body.tags)
     db.session.commit()
-    return json_response(Memory.of(memory), 200 if was_there else 201)
+    return json_response(Memory.of(memory), 200 if already_present else 201)

@@ -29,7 +29,7 @@ class SessionQuery(PageQuery):
 
 
 class Stats(Resource):
-    """Counts of operations."""
+    """Counts of changes and of protections."""
 
     consolidated: int
     updated: int
@@ -113,7 +113,7 @@ def sessions(agent: Agent, query: SessionQuery) -> Response:
 def ask(agent: Agent, body: EmptyBody) -> Response:
     """Request a session."""
     agent_id = agent.id
-    with suppress(Unreachable):  # it is queued; the clock hands it over once Redis is back
+    with suppress(Unreachable):  # it is queued; the clock dispatches it once Redis is back
         refine_later(agent, "api")
     queued = RefinementSession.latest_of(db.session.get_one(Agent, agent_id))
     return json_response(Session.of(queued), 202)

@@ -37,11 +37,29 @@ def refine() -> None:
     """
 
 
-for command in (
-    *(up, run, reflect, sweep, undo, restore, worker, clock, tick, doctor),
-    *(import_, export, bench),
-    *(audit, account, user, agent, token, keys, db),
-):
+_COMMANDS = [
+    up,
+    run,
+    reflect,
+    sweep,
+    undo,
+    restore,
+    worker,
+    clock,
+    tick,
+    doctor,
+    import_,
+    export,
+    bench,
+    audit,
+    account,
+    user,
+    agent,
+    token,
+    keys,
+    db,
+]
+for command in _COMMANDS:
     refine.add_command(command)
 
 

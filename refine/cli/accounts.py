@@ -11,6 +11,7 @@ from refine.cli.output import LONGEST_LIST, console, table
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import Account, Agent, ApiToken, User
+from refine.models.agent_list import STATES, State
 from refine.models.columns import MAX_ID
 from refine.models.people.user import ROLES
 
@@ -76,10 +77,9 @@ def user_add(email: str, slug: str, role: str, site_admin: bool, password_stdin:
     password = sys.stdin.readline().rstrip("\r\n")
     with application("user add"):
         owner = Account.by_slug(slug)
-        made = User.register(owner, email, password, role=role, site_admin=site_admin)
-        db.session.flush()
-        about = {"role": role, "site_admin": site_admin, "by": "command line"}
-        made.record("user_created", data=about)
+        made = User.register(
+            owner, email, password, role=role, site_admin=site_admin, by="command line"
+        )
         db.session.commit()
         console.print(f"{made.email} can sign in ({role}{', site admin' if site_admin else ''})")
 
@@ -96,13 +96,28 @@ def agent() -> None:
 def agent_add(name: str, slug: str, model_id: str) -> None:
     """Add the agent NAME and print its id."""
     with application("agent add"):
-        made = Agent(account=Account.by_slug(slug), name=name, model_id=model_id)
-        db.session.add(made)
-        db.session.flush()
-        about = {"model_id": made.model_id, "by": "command line"}
-        made.record("agent_created", subject=("Agent", made.id), data=about)
+        made = Agent.create(
+            Account.by_slug(slug), name=name, model_id=model_id, actor={"by": "command line"}
+        )
         db.session.commit()
         console.print(str(made.id))
+
+
+@agent.command("erase")
+@click.argument("reference", metavar="AGENT")
+@click.option(
+    "--for-good", is_flag=True, required=True, help="Confirm that the content cannot come back."
+)
+def agent_erase(reference: str, for_good: bool) -> None:
+    """Destroy AGENT's data key, so that nobody can read its memories and prompts any more.
+
+    Its figures and audit records stay. Backups that hold the key can still be read.
+    """
+    with application("agent erase"):
+        erased = Agent.named(reference)
+        erased.erase(by="command line")
+        db.session.commit()
+        console.print(f"erased {erased.name} (agent {erased.id})")
 
 
 @agent.command("list")
@@ -127,8 +142,12 @@ def agent_list(slug: str | None, after: int) -> None:
 def _agent_row(one: Agent) -> tuple[object, ...]:
     count, mass = one.ledger.core_totals()
     is_over = one.exceeds_budget(mass)
-    states = {"inactive": not one.active, "paused": one.paused, "over budget": is_over}
-    state = ", ".join(name for name, applies in states.items() if applies) or "within budget"
+    applies: dict[State, bool] = {
+        "inactive": not one.active,
+        "paused": one.paused,
+        "over_budget": is_over,
+    }
+    state = ", ".join(STATES[each] for each in applies if applies[each]) or "within budget"
     identity = (one.id, one.name, one.account.slug, one.model_id)
     return (*identity, count, f"{mass:,}", f"{one.core_token_budget:,}", state)
 

@@ -20,14 +20,14 @@ def application(
     check_keys: bool = True,
     may_install: bool = False,
     is_service: bool = False,
-    as_owner: bool = False,
+    as_table_owner: bool = False,
 ) -> Iterator[Flask]:
     """Yield the application with its context pushed.
 
     Uses the running embedded servers, or starts them until the command ends. Raises WrongKey if the
     keys do not belong to the database, and NotFound if there is no installation, unless the command
     may create one (``may_install``). Services log what they do; other commands print it and log
-    only warnings. ``as_owner``: connect as the owner of the tables.
+    only warnings. ``as_table_owner``: connect as the owner of the tables.
     """
     if not may_install and not is_installed():
         raise NotFound(
@@ -35,8 +35,8 @@ def application(
             "REFINE_DATA_DIR or DATABASE_URL"
         )
     settings = Settings.from_environ()
-    if as_owner:
-        settings = settings.for_owner()
+    if as_table_owner:
+        settings = settings.as_table_owner()
     servers = servers_available(
         settings.data_dir,
         postgres=settings.embedded_postgres,

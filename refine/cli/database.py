@@ -53,7 +53,7 @@ def db_upgrade() -> None:
 
     Connects as the owner of the tables: with REFINE_OWNER_DATABASE_URL, or else DATABASE_URL.
     """
-    with application("db upgrade", check_keys=False, may_install=True, as_owner=True):
+    with application("db upgrade", check_keys=False, may_install=True, as_table_owner=True):
         upgrade_database()
         console.print("the database is up to date")
 
@@ -89,7 +89,7 @@ def db_roles(role: str, is_printed: bool, password_stdin: bool) -> None:
     password = sys.stdin.readline().rstrip("\r\n") if password_stdin else None
     if password == "":
         raise InvalidValue("the password must not be empty")
-    with application("db roles", check_keys=False, as_owner=True):
+    with application("db roles", check_keys=False, as_table_owner=True):
         if is_printed:
             click.echo(database_roles.sql_for(role))
             return

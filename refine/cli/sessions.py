@@ -147,7 +147,7 @@ class _Progress:
             effect = session.removed_tokens - self._removed_tokens
             figures = (
                 f"{-effect:+,} tokens; {session.tokens_left:,} left to remove, "
-                f"{session.mutation_count} of {MAX_MUTATIONS} operations"
+                f"{session.mutation_count} of {MAX_MUTATIONS} changes"
             )
         self._removed_tokens = session.removed_tokens
         self._line(action, f"{result.replace('_', ' '):<20} {figures}".rstrip())

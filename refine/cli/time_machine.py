@@ -1,4 +1,4 @@
-"""The Time Machine: undoes sessions and restores memories, without showing their content."""
+"""Undoes sessions and restores memories, without showing their content."""
 
 import uuid
 
@@ -11,6 +11,7 @@ from refine.extensions import db
 from refine.models import AgentMemory, RefinementSession
 from refine.models.columns import MAX_ID
 from refine.refinement import time_machine
+from refine.rules.quantities import plural
 
 
 @click.command()
@@ -36,7 +37,7 @@ def undo(session_id: uuid.UUID, and_after: bool, preview: bool) -> None:
             console.print(f"session {session_id} {session.undo_summary}; nothing was changed")
         else:
             verb = "would undo" if preview else "undid"
-            sessions = f"{len(planned.sessions)} session{'s'[: len(planned.sessions) != 1]}"
+            sessions = plural(len(planned.sessions), "session")
             console.print(f"{verb} {sessions} of {session.agent.name}: {planned.effect}")
         db.session.commit()
 

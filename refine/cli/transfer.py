@@ -144,7 +144,10 @@ def _progress(stream: BinaryIO) -> Iterator[Callable[[], None]]:
     size = stream.seek(0, 2)
     terminal = Console(stderr=True)
     with Progress(
-        *(TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn()),
+        TextColumn("reading"),
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
         console=terminal,
         transient=True,
         disable=not terminal.is_terminal,

@@ -73,7 +73,7 @@ def _refuse_taken_port(port: int) -> None:
 
 
 def _prepare(settings: Settings) -> str:
-    app = create_app(settings.for_owner())
+    app = create_app(settings.as_table_owner())
     with app.app_context():
         upgrade_database()
         demo.load_into_empty_database()
@@ -99,10 +99,7 @@ def _register_first_admin(settings: Settings) -> None:
     new_password = partial(secrets.token_urlsafe, 12)
     password = kept_secret(settings.data_dir, _PASSWORD_FILE.name, new_password)
     account = db.session.scalars(select(Account).order_by(Account.id).limit(1)).one()
-    admin = User.register(account, _FIRST_ADMIN, password, site_admin=True)
-    db.session.flush()
-    about = {"role": "admin", "site_admin": True, "by": "first start"}
-    admin.record("user_created", data=about)
+    User.register(account, _FIRST_ADMIN, password, site_admin=True, by="first start")
 
 
 def _environ(settings: Settings) -> dict[str, str]:

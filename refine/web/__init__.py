@@ -12,10 +12,12 @@ from refine.web import (
     access,
     accounts,
     agent,
+    agent_settings,
     agents,
     audit,
     granted,
     importing,
+    ledger,
     metrics,
     ops,
     overview,
@@ -29,12 +31,27 @@ from refine.web import (
     words,
 )
 
-_AREAS = (
-    *(status, metrics, signing_in, overview, agents, agent, importing),
-    *(sessions, access, audit, schedule, ops, people, accounts, tokens),
-)
+_AREAS = [
+    status,
+    metrics,
+    signing_in,
+    overview,
+    agents,
+    agent,
+    ledger,
+    agent_settings,
+    importing,
+    sessions,
+    access,
+    audit,
+    schedule,
+    ops,
+    people,
+    accounts,
+    tokens,
+]
 
-# once, at import: a blueprint takes no hooks any more once an application has registered it
+# once, at import: a blueprint accepts no hooks once it has been registered
 for _area in _AREAS:
     signing_in.protect(_area.pages)
     _area.pages.after_request(granted.redirect_when_access_ends)

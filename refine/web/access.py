@@ -50,7 +50,7 @@ def listing() -> str:
     query = scope.recent(AccessGrant).options(joinedload(AccessGrant.user))
     status = request.args.get("status", "")
     if status in STATUSES:
-        query = query.where(AccessGrant.status == status)
+        query = query.where(AccessGrant.current_status == status)
     if (agent := scope.chosen_agent()) is not None:
         query = query.where(AccessGrant.agent_id == agent.id)
     page = page_of(query)
@@ -67,14 +67,14 @@ def listing() -> str:
 
 @pages.get("/access/new")
 @scope.admins_only
-@scope.confirmed
+@scope.password_confirmed
 def new() -> str:
     return _form(_agent_or_404())
 
 
 @pages.post("/access/new")
 @scope.admins_only
-@scope.confirmed
+@scope.password_confirmed
 def ask() -> ResponseReturnValue:
     agent = _agent_or_404()
     try:
@@ -146,7 +146,7 @@ def _form(agent: Agent, error: Exception | None = None) -> str:
         agent=agent,
         error=error,
         open_id=already_open.id if already_open is not None else None,
-        why_not=None if error else AccessGrant.refusal_reason(agent, user),
+        why_user_may_not_ask=None if error else AccessGrant.refusal_reason(agent, user),
         question=question(agent, user, terms),
         asked=AccessGrant.asked_counts(agent, user),
         form=fields,

@@ -15,13 +15,13 @@ pages = Blueprint("accounts", __name__)
 
 
 @pages.get("/accounts")
-@scope.site_admins
+@scope.site_admins_only
 def listing() -> str:
     return _page()
 
 
 @pages.post("/accounts")
-@scope.site_admins
+@scope.site_admins_only
 @scope.admins_only
 def add() -> ResponseReturnValue:
     name = request.form.get("name", "")

@@ -136,7 +136,7 @@ def _records(chosen: AuditFilter) -> Select[Any]:
 
 
 def _is_visible() -> ColumnElement[bool]:
-    """Records of accounts that the user may see; the platform's own only for site admins."""
+    """Records of accounts that the user may see; the installation's own only for site admins."""
     ours = AuditLog.account_id.in_(scope.account_ids())
     if scope.sees_all_accounts():
         return or_(ours, AuditLog.account_id.is_(None))

@@ -23,7 +23,7 @@ from refine.web.words import IMPORT_FORMATS
 pages = Blueprint("importing", __name__)
 
 MAX_ROWS = 20_000
-_MAX_VALUES = 500_000  # vectors of some hundred memories
+MAX_VALUES = 500_000  # vectors of some hundred memories
 
 _TOO_LARGE = (
     f"the file is larger than {LARGEST_FILE_MEGABYTES} MB; "
@@ -46,8 +46,8 @@ def import_file(agent_id: int) -> ResponseReturnValue:
         csrf.protect()
         is_check = "check" in request.form
         report = _read_upload(agent, only_check=is_check)
-    except RequestEntityTooLarge:
-        return _page(agent, form={}, error=_TOO_LARGE), 413
+    except RequestEntityTooLarge as error:
+        return _page(agent, form={}, error=_TOO_LARGE), status_of(error)
     except (InvalidValue, Refused) as error:
         db.session.rollback()
         return _page(agent, form=request.form, error=error), status_of(error)
@@ -84,10 +84,10 @@ def _refuse_too_many(stream: BinaryIO, read: Read) -> None:
     """Refuse a file that takes long to read though it is small, before anything is written."""
     contents = stream.read()
     values = sum(contents.count(mark) for mark in (b",", b"[", b"{", b"\n"))
-    rows = islice(read(), MAX_ROWS + 1) if values <= _MAX_VALUES else ()
-    if values > _MAX_VALUES or sum(1 for _ in rows) > MAX_ROWS:
+    rows = islice(read(), MAX_ROWS + 1) if values <= MAX_VALUES else ()
+    if values > MAX_VALUES or sum(1 for _ in rows) > MAX_ROWS:
         raise InvalidValue(
-            f"the file has more than {MAX_ROWS:,} rows, or {_MAX_VALUES:,} values; import larger "
+            f"the file has more than {MAX_ROWS:,} rows, or {MAX_VALUES:,} values; import larger "
             "files on the server, with `refine import`"
         )
 

@@ -1,14 +1,25 @@
-"""Which memories a ledger page lists: its filter, and the names of each kind."""
+"""One agent's memories: listed by kind, flagged and restored unseen; content only under a grant."""
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from flask import Blueprint, abort, flash, redirect, render_template, request, url_for
+from flask.typing import ResponseReturnValue
 from sqlalchemy import Select, select
+from sqlalchemy.orm import defer
 
 from refine import clock
+from refine.errors import InvalidValue
+from refine.extensions import db
+from refine.faults import status_of
 from refine.models import Agent, AgentMemory
 from refine.models.ledger import Composition, is_of_kind
 from refine.rules.content import TAGS
+from refine.rules.ids import id_in
+from refine.web import granted, scope
+from refine.web.paging import PAGE_ROWS, page_of
+
+pages = Blueprint("ledger", __name__)
 
 
 class Kind(NamedTuple):
@@ -73,5 +84,100 @@ class LedgerFilter(NamedTuple):
         return query
 
 
-def counted_kinds(kept: Composition) -> list[tuple[str, str, int]]:
-    return [(kind, each.name, each.count(kept)) for kind, each in KINDS.items()]
+def counted_kinds(composition: Composition) -> list[tuple[str, str, int]]:
+    return [(kind, each.name, each.count(composition)) for kind, each in KINDS.items()]
+
+
+@pages.get("/agents/<int:agent_id>/ledger")
+def page(agent_id: int) -> str:
+    """List the agent's memories; their content is shown only under an active grant."""
+    agent = scope.agent_or_404(agent_id)
+    chosen = LedgerFilter.of(request.args)
+    sealed = defer(AgentMemory.sealed_content), defer(AgentMemory.sealed_extra)
+    found = page_of(chosen.query(agent).options(*sealed))
+    memories = [row[0] for row in found.rows]
+    opened = granted.memories(agent.id, [memory.id for memory in memories])
+    return _page(
+        agent,
+        chosen,
+        page=found,
+        memories=memories if opened is None else opened,
+        is_readable=opened is not None,
+    )
+
+
+@pages.post("/agents/<int:agent_id>/ledger")
+@scope.admins_only
+def search(agent_id: int) -> ResponseReturnValue:
+    """Search the contents of memories; by POST, so that no URL holds the words."""
+    agent = scope.agent_or_404(agent_id)
+    chosen, text = LedgerFilter.of(request.form), request.form.get("search", "")
+    try:
+        found = granted.search(
+            agent.id,
+            text,
+            chosen.query(agent),
+            rows=PAGE_ROWS,
+            after_id=id_in(request.form.get("after", "")),
+        )
+    except InvalidValue as error:
+        db.session.rollback()
+        return _page(scope.agent_or_404(agent_id), chosen, error=error), status_of(error)
+    if found is None:
+        flash("The memories are sealed: ask the agent for access to search them.")
+        return redirect(url_for("ledger.page", agent_id=agent_id), 303)
+    return _page(
+        agent, chosen, memories=found.memories, is_readable=True, found=found, searched=text.strip()
+    )
+
+
+@pages.post("/agents/<int:agent_id>/memories/<int:memory_id>/constitutional")
+@scope.admins_only
+def set_constitutional(agent_id: int, memory_id: int) -> ResponseReturnValue:
+    """Set or lift the constitutional flag of a memory, without seeing its content."""
+    memory = _memory_or_404(agent_id, memory_id)
+    is_wanted = request.form.get("constitutional") == "1"
+    memory.set_constitutional(is_wanted, user=scope.user())
+    db.session.commit()
+    flash(f"Memory #{memory_id} is {'now' if is_wanted else 'no longer'} constitutional.")
+    return redirect(_back_to(agent_id), 303)
+
+
+@pages.post("/agents/<int:agent_id>/memories/<int:memory_id>/restore")
+@scope.admins_only
+def restore(agent_id: int, memory_id: int) -> ResponseReturnValue:
+    """Restore a discarded memory, without seeing its content."""
+    memory = _memory_or_404(agent_id, memory_id)
+    memory.restore(user=scope.user())
+    db.session.commit()
+    flash(f"Memory #{memory_id} was restored to the {memory.memory_type} memories.")
+    return redirect(_back_to(agent_id), 303)
+
+
+def _page(agent: Agent, chosen: LedgerFilter, **shown: Any) -> str:
+    composition = agent.ledger.composition(clock.now())
+    return render_template(
+        "agent/ledger.html",
+        agent=agent,
+        filter=chosen,
+        kinds=[(kind, f"{name} ({count:,})") for kind, name, count in counted_kinds(composition)],
+        tags=[(tag, tag) for tag in TAGS],
+        grant=granted.active_grant_for(agent.id),
+        max_searched=granted.MAX_SEARCHED_CHARACTERS,
+        nothing_kept=KINDS[chosen.kind].none,
+        **shown,
+    )
+
+
+def _back_to(agent_id: int) -> str:
+    kind = request.form.get("kind", "core")
+    page = request.form.get("page") or None
+    return url_for("ledger.page", agent_id=agent_id, kind=kind, page=page)
+
+
+def _memory_or_404(agent_id: int, memory_id: int) -> AgentMemory:
+    agent = scope.agent_or_404(agent_id)
+    memory = db.session.get(AgentMemory, memory_id)
+    if memory is None or memory.agent_id != agent.id:
+        abort(404)
+    return memory

@@ -125,7 +125,8 @@ def _waiting(at: datetime) -> Iterator[Metric]:
     waited = (at - (since or at)).total_seconds()
     yield _gauge("queue_age_seconds", "How long the oldest queued session has waited", waited)
     is_alarming = Verification.alarm() is not None
-    yield _gauge("verification_failed", "Whether a failed verification alarms", is_alarming)
+    alarms = "1 while a verification has failed, was altered, or is overdue"
+    yield _gauge("verification_failed", alarms, is_alarming)
     if (last := Verification.last()) is not None and last.ended_at is not None:
         yield _gauge(
             "verification_age_seconds",

@@ -1,4 +1,4 @@
-"""Operations: health checks, running work, and failures by reason."""
+"""Operations: health checks, running work, and failures by kind of error."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -6,7 +6,7 @@ from functools import cache
 from typing import NamedTuple
 
 from flask import Blueprint, Flask, current_app, flash, redirect, render_template, url_for
-from sqlalchemy import ColumnElement, Select, and_, func, literal, select, union_all
+from sqlalchemy import ColumnExpressionArgument, Select, func, literal, select, union_all
 from werkzeug.wrappers import Response
 
 from refine import clock
@@ -41,13 +41,13 @@ class Failures(NamedTuple):
 
 @pages.get("/ops")
 def page() -> str:
-    """Show health, running work and failures; platform checks only to site admins."""
+    """Show health, running work and failures; checks of the installation only to site admins."""
     ids = scope.account_ids()
     return render_template(
         "ops/page.html",
         checks=_checks(),
-        live=_latest(RefinementSession, and_(RefinementSession.is_live)),
-        live_tasks=_latest(MemoryTask, and_(MemoryTask.is_live)),
+        live=_latest(RefinementSession, RefinementSession.is_live),
+        live_tasks=_latest(MemoryTask, MemoryTask.is_live),
         failures=_failures(ids),
         failed=_latest(RefinementSession, RefinementSession.has_ended_with_error()),
         failed_tasks=_latest(MemoryTask, MemoryTask.has_ended_with_error()),
@@ -55,17 +55,17 @@ def page() -> str:
 
 
 @pages.post("/ops/verification/seen")
-@scope.site_admins
+@scope.site_admins_only
 def see_verification() -> Response:
-    """Acknowledge the failed verifications."""
+    """Acknowledge the failed and the altered verifications."""
     Verification.acknowledge_all(user=scope.user(), at=clock.now())
     db.session.commit()
-    flash("Noted. The alarm ends with the next verification that finds nothing wrong.")
+    flash("Noted. The alarm ends once a later verification finds nothing wrong.")
     return redirect(url_for("ops.page"), 303)
 
 
 def register(app: Flask) -> None:
-    """Give every page the alarm of a failed verification, looked up once."""
+    """Give every page the alarm about verifications, looked up once."""
     app.context_processor(lambda: {"verification_alarm": cache(Verification.alarm)})
 
 
@@ -82,7 +82,9 @@ def _checks() -> list[Check]:
     return found
 
 
-def _latest(model: type[scope.Held], *conditions: ColumnElement[bool]) -> Sequence[scope.Held]:
+def _latest(
+    model: type[scope.AnyRun], *conditions: ColumnExpressionArgument[bool]
+) -> Sequence[scope.AnyRun]:
     return db.session.scalars(scope.recent(model, *conditions).limit(_SHOWN)).all()
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from flask import Blueprint, render_template, url_for
-from sqlalchemy import Select, and_, func, select
+from sqlalchemy import Select, func, select
 
 from refine import clock, settings
 from refine.extensions import db
@@ -20,7 +20,7 @@ from refine.rules.quantities import in_hours, plural
 from refine.web import scope
 from refine.web.charts import DAYS_SHOWN, day_bars
 from refine.web.forms import midnight
-from refine.web.words import here_to
+from refine.web.words import url_in_account
 
 pages = Blueprint("overview", __name__)
 
@@ -66,7 +66,7 @@ def page() -> str:
 
 
 def _running() -> Sequence[RefinementSession]:
-    live = scope.recent(RefinementSession, and_(RefinementSession.is_live))
+    live = scope.recent(RefinementSession, RefinementSession.is_live)
     oldest_first = live.order_by(None).order_by(RefinementSession.created_at)
     return db.session.scalars(oldest_first.limit(_ROWS_SHOWN)).all()
 
@@ -92,7 +92,9 @@ def _agents() -> list[Attention]:
     ).one()
     return [
         Attention(
-            level, f"{plural(count, 'agent')} {words}", here_to("agents.listing", state=state)
+            level,
+            f"{plural(count, 'agent')} {words}",
+            url_in_account("agents.listing", state=state),
         )
         for (state, level, words), count in zip(states, counts, strict=True)
         if count
@@ -106,7 +108,7 @@ def _conversations() -> list[Attention]:
         return []
     when = f"in the last {in_hours(_LOST_WITHIN)}"
     text = f"{plural(lost, 'conversation')} given up {when}, with nothing saved"
-    return [Attention("bad", text, here_to("ops.page"))]
+    return [Attention("bad", text, url_in_account("ops.page"))]
 
 
 def _installation() -> list[Attention]:

@@ -19,7 +19,7 @@ def is_proven() -> bool:
 
 
 def _is_own() -> bool | None:
-    """None: the client does not say, as old browsers, and as browsers do without HTTPS.
+    """None if the client does not say: old browsers never do, others only over HTTPS.
 
     No page can forge ``Sec-Fetch-Site``. ``Origin`` is "null" for our own forms, which send no
     referrer, but also for others.

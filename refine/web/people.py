@@ -14,7 +14,7 @@ from refine.models.people.user import ROLES
 from refine.models.settings_change import set_fields
 from refine.web import scope
 from refine.web.paging import page_of
-from refine.web.words import here_to
+from refine.web.words import url_in_account
 
 pages = Blueprint("people", __name__)
 
@@ -26,7 +26,7 @@ def listing() -> str:
 
 @pages.post("/users")
 @scope.admins_only
-@scope.confirmed
+@scope.password_confirmed
 def invite() -> ResponseReturnValue:
     account = scope.account_to_change()
     try:
@@ -46,7 +46,7 @@ def invite() -> ResponseReturnValue:
 
 @pages.post("/users/<int:user_id>/invitation")
 @scope.admins_only
-@scope.confirmed
+@scope.password_confirmed
 def invite_again(user_id: int) -> ResponseReturnValue:
     """Create a new link for a user, to join or to choose a new password."""
     user = scope.found_or_404(User, user_id)
@@ -64,7 +64,7 @@ def update(user_id: int) -> ResponseReturnValue:
     _protect_site_admins(user)
     if user.id == scope.user().id:
         flash("You cannot change your own role or state: ask another admin.", "error")
-        return redirect(here_to("people.listing"), 303)
+        return redirect(url_in_account("people.listing"), 303)
     form, fields = request.form, dict[str, object]()
     if form.get("role") in ROLES:
         fields["role"] = form["role"]
@@ -78,7 +78,7 @@ def update(user_id: int) -> ResponseReturnValue:
         user.record("user_updated", by=scope.user(), data=changed)
     db.session.commit()
     flash(f"{user.email}: {user.role}, {'active' if user.active else 'not active'}.")
-    return redirect(here_to("people.listing"), 303)
+    return redirect(url_in_account("people.listing"), 303)
 
 
 def _page(**shown: object) -> str:

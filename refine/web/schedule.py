@@ -9,17 +9,17 @@ from zoneinfo import available_timezones
 
 from flask import Blueprint, flash, redirect, render_template, request
 from flask.typing import ResponseReturnValue
-from sqlalchemy import and_
 
 from refine import clock
 from refine.errors import InvalidValue, Unreachable
 from refine.extensions import db
+from refine.faults import status_of
 from refine.jobs.runs import sweep
 from refine.models import Account, Agent, RefinementSession
 from refine.models.runs.spending import cost_usd_of_month
 from refine.rules.quantities import plural
 from refine.web import scope
-from refine.web.words import here_to
+from refine.web.words import url_in_account
 
 pages = Blueprint("schedule", __name__)
 
@@ -40,10 +40,10 @@ def change() -> ResponseReturnValue:
         changed = account.configure(user=scope.user(), **_sent_settings(request.form))
     except InvalidValue as error:
         db.session.rollback()
-        return _page(scope.account_to_change(), error=str(error)), 422
+        return _page(scope.account_to_change(), error=str(error)), status_of(error)
     db.session.commit()
     flash("Saved." if changed else "Nothing was changed.")
-    return redirect(here_to("schedule.page"), 303)
+    return redirect(url_in_account("schedule.page"), 303)
 
 
 @pages.post("/schedule/run")
@@ -66,7 +66,7 @@ def run() -> ResponseReturnValue:
         for outcome, count in outcomes.most_common()
     )
     flash(f"{plural(queued, 'session')} queued{skipped}.")
-    return redirect(here_to("sessions.listing"), 303)
+    return redirect(url_in_account("sessions.listing"), 303)
 
 
 def _sent_settings(form: Mapping[str, str]) -> dict[str, Any]:
@@ -117,8 +117,8 @@ def _time_zones() -> list[str]:
 
 
 def _recent_sessions(account: Account) -> Sequence[RefinementSession]:
-    automatic = and_(Agent.account_id == account.id, RefinementSession.is_automatic)
-    found = scope.recent(RefinementSession, automatic)
+    of_account = Agent.account_id == account.id
+    found = scope.recent(RefinementSession, of_account, RefinementSession.is_automatic)
     return db.session.scalars(found.limit(_SESSIONS_SHOWN)).all()
 
 

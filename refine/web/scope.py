@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from flask import abort, current_app, g, redirect, render_template, request, url_for
 from flask_login import current_user
-from sqlalchemy import ColumnElement, Select, select
+from sqlalchemy import ColumnExpressionArgument, Select, select
 from sqlalchemy.orm import contains_eager
 
 from refine import refusals
@@ -36,7 +36,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 _Scoped = Account | Agent | AccessGrant | ApiToken | AuditLog | RefinementSession | User
 Scoped = TypeVar("Scoped", bound=_Scoped)
-Held = TypeVar("Held", RefinementSession, MemoryTask, AccessGrant)
+AnyRun = TypeVar("AnyRun", RefinementSession, MemoryTask, AccessGrant)
 
 
 def sign_in() -> SignIn:
@@ -74,7 +74,7 @@ def chosen_account() -> Account | None:
 
 
 def sees_all_accounts() -> bool:
-    """Tell whether this page is about the whole platform: a site admin's that names no account."""
+    """Tell whether this page is about all accounts: a site admin's that names none."""
     return user().site_admin and chosen_account() is None
 
 
@@ -104,7 +104,7 @@ def found_or_404(model: type[Scoped], id_: int | uuid.UUID) -> Scoped:
     return _visible(db.session.get(model, id_))
 
 
-def recent(model: type[Held], *conditions: ColumnElement[bool]) -> Select[Held]:
+def recent(model: type[AnyRun], *conditions: ColumnExpressionArgument[bool]) -> Select[AnyRun]:
     """Return a query for the runs that this page shows, with their agents, newest first."""
     return (
         select(model)
@@ -120,7 +120,7 @@ def admins_only(view: Callable[P, R]) -> Callable[P, R]:
     return _refusing(view, lambda: not user().may_act)
 
 
-def confirmed(view: Callable[P, R]) -> Callable[P, R]:
+def password_confirmed(view: Callable[P, R]) -> Callable[P, R]:
     """Require the password again unless it was entered recently.
 
     What was typed into a form is shown again afterwards, to be sent again.
@@ -139,7 +139,7 @@ def confirmed(view: Callable[P, R]) -> Callable[P, R]:
     return guarded
 
 
-def site_admins(view: Callable[P, R]) -> Callable[P, R]:
+def site_admins_only(view: Callable[P, R]) -> Callable[P, R]:
     """Refuse everybody but site admins."""
     return _refusing(view, lambda: not user().site_admin)
 

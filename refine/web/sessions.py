@@ -10,6 +10,7 @@ from sqlalchemy import Select, select
 
 from refine.errors import Refused
 from refine.extensions import db
+from refine.faults import as_sentence, status_of
 from refine.models import MAX_MUTATIONS, Agent, AuditLog, RefinementSession
 from refine.models.ledger.history import effect_tokens
 from refine.models.runs import LIVE, WORKER_LOST
@@ -19,7 +20,7 @@ from refine.refinement.time_machine import UndoConflict
 from refine.web import granted, scope
 from refine.web.forms import day_of, midnight
 from refine.web.paging import page_of
-from refine.web.words import STATUSES, TRIGGERS, first_upper
+from refine.web.words import STATUSES, TRIGGERS
 
 pages = Blueprint("sessions", __name__)
 
@@ -103,7 +104,7 @@ def stop(session_id: uuid.UUID) -> ResponseReturnValue:
         flash("Stop requested: the session ends before its next step. Changes so far are kept.")
     except Refused as refusal:
         db.session.rollback()
-        flash(f"{first_upper(str(refusal))}.")
+        flash(as_sentence(str(refusal)))
     return redirect(url_for("sessions.page", session_id=session_id), 303)
 
 
@@ -151,7 +152,7 @@ def _undo_page(session_id: uuid.UUID, *, and_after: bool) -> ResponseReturnValue
         conflict=refusal if isinstance(refusal, UndoConflict) else None,
     )
     db.session.rollback()
-    return page, 409 if refusal is not None else 200
+    return page, status_of(refusal) if refusal is not None else 200
 
 
 def _context(session_id: uuid.UUID) -> dict[str, object]:
@@ -165,7 +166,7 @@ def _context(session_id: uuid.UUID) -> dict[str, object]:
     return {
         "session": session,
         "agent": session.agent,
-        "steps": records[_STEPS_SHOWN - 1 :: -1],
+        "steps": records[:_STEPS_SHOWN][::-1],
         "has_earlier_steps": len(records) > _STEPS_SHOWN,
         "max_mutations": MAX_MUTATIONS,
         "effect_tokens": effect_tokens,

@@ -21,7 +21,7 @@ from flask_login import current_user, login_user, logout_user
 from refine import clock, refusals
 from refine.errors import InvalidValue, Refused, TooMany
 from refine.extensions import csrf, db, login
-from refine.faults import status_of
+from refine.faults import as_sentence, headers_of, status_of
 from refine.models import AccessGrant, Invitation, PasswordGuess, SignIn, User
 from refine.models.audit import PLATFORM
 from refine.models.people import recording
@@ -82,11 +82,9 @@ def sign_in() -> ResponseReturnValue:
     email, password = request.form.get("email", ""), request.form.get("password", "")
     guess = PasswordGuess(email, _address(), devices.known_device(User.by_email(email)))
     try:
-        _count(guess)
+        _count_and_commit(guess)
     except TooMany as refusal:
-        answer = make_response(_form(str(refusal).capitalize() + ".", email), 429)
-        answer.headers["Retry-After"] = str(refusal.retry_after_seconds)
-        return answer
+        return _refused(_form(as_sentence(str(refusal)), email), refusal)
     user = User.with_password(email, password)
     if user is None:
         refusals.count("password")
@@ -137,7 +135,7 @@ def accept(secret: str) -> ResponseReturnValue:
     except InvalidValue as error:
         page = render_template("signing_in/invitation.html", invitation=found, error=error)
         db.session.rollback()
-        return page, 422
+        return _refused(page, error)
     except Refused:  # whoever invited must not learn that another account has the address
         db.session.rollback()
         recording.record(
@@ -164,7 +162,7 @@ def profile() -> ResponseReturnValue:
 
 @pages.get("/profile/confirm")
 def confirm() -> str:
-    """Ask for the password again, before something that could not be undone."""
+    """Ask for the password again, before a sensitive action."""
     return render_template("signing_in/confirm.html", next=_next())
 
 
@@ -175,7 +173,7 @@ def confirm_password() -> ResponseReturnValue:
     except (InvalidValue, TooMany) as error:
         draft = Draft.carried()
         page = render_template("signing_in/confirm.html", next=_next(), error=error, draft=draft)
-        return page, status_of(error)
+        return _refused(page, error)
     scope.sign_in().confirmed_at = clock.now()
     db.session.commit()
     if (draft := Draft.carried()) is not None:
@@ -191,7 +189,7 @@ def change_password() -> ResponseReturnValue:
         user.set_password(_new_password())
     except (InvalidValue, TooMany) as error:
         db.session.rollback()
-        return render_template("signing_in/profile.html", error=error), status_of(error)
+        return _refused(render_template("signing_in/profile.html", error=error), error)
     # a copied cookie ends, too: this browser gets a new one
     SignIn.end_all(user)
     Invitation.end_all(user)
@@ -207,6 +205,13 @@ def _form(error: str | None = None, email: str = "", draft: Draft | None = None)
     return render_template(
         "signing_in/sign_in.html", error=error, email=email, next=_next(), draft=draft
     )
+
+
+def _refused(page: str, error: Exception) -> Response:
+    """Answer with a form that shows this error; one that may be sent later says when."""
+    answer = make_response(page, status_of(error))
+    answer.headers.update(headers_of(error))
+    return answer
 
 
 def _begin(user: User) -> None:
@@ -227,7 +232,7 @@ def _check_current_password() -> None:
     """Raise InvalidValue for a wrong password, which counts as a failed sign-in; or TooMany."""
     user = scope.user()
     guess = PasswordGuess(user.email, _address(), devices.known_device(user), scope.sign_in().id)
-    _count(guess)
+    _count_and_commit(guess)
     if not user.has_password(request.form.get("current_password", "")):
         refusals.count("password", user=user)
         user.record("user_sign_in_failed", by=user)
@@ -237,7 +242,7 @@ def _check_current_password() -> None:
     db.session.commit()
 
 
-def _count(guess: PasswordGuess) -> None:
+def _count_and_commit(guess: PasswordGuess) -> None:
     """Count the guess; TooMany if the password must not be checked."""
     try:
         guess.count()

@@ -19,7 +19,7 @@ def healthz() -> Response:
 def readyz() -> tuple[Response, int]:
     """Answer 200 if all that Refine needs is available, or 503.
 
-    A stopped clock and a failed verification are ``degraded``; what failed is on /ops alone.
+    A stopped clock and a verification that alarms are ``degraded``; /ops alone says what is wrong.
     """
     found = checks(current_app)
     ready = all(check.is_ok for check in found)

@@ -1,4 +1,4 @@
-"""API tokens, listed and revoked. They are minted where the keys are: on the server."""
+"""API tokens, listed and revoked. They are created where the keys are: on the server."""
 
 from flask import Blueprint, flash, redirect, render_template
 from flask.typing import ResponseReturnValue
@@ -9,7 +9,7 @@ from refine.extensions import db
 from refine.models import ApiToken
 from refine.web import scope
 from refine.web.paging import page_of
-from refine.web.words import here_to
+from refine.web.words import url_in_account
 
 pages = Blueprint("tokens", __name__)
 
@@ -33,6 +33,6 @@ def revoke(token_id: int) -> ResponseReturnValue:
     token = scope.found_or_404(ApiToken, token_id)
     token.revoke(scope.user())
     db.session.commit()
-    also = ", and every token that it minted" if token.kind == "platform" else ""
+    also = ", and every token that it created" if token.kind == "platform" else ""
     flash(f"Token {token.hint}… revoked{also}.")
-    return redirect(here_to("tokens.listing"), 303)
+    return redirect(url_in_account("tokens.listing"), 303)

@@ -1,9 +1,10 @@
 """The wording of the pages: times, numbers, states and actions, as template filters and names."""
 
 import re
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
@@ -12,6 +13,7 @@ from flask_login import current_user
 from markupsafe import Markup, escape
 
 from refine import clock
+from refine.models.audit.outcome import AlarmKind
 from refine.models.people.invitation import VALID_FOR
 from refine.models.people.sign_in import CONFIRMED_FOR
 from refine.models.people.user import MIN_PASSWORD_CHARACTERS
@@ -122,7 +124,28 @@ ACTIONS = {
     "rows_attested": "row digests added",
     "memories_resealed": "memories sealed anew",
     "verification_failed": "verification failed",
-    "verification_seen": "failed verification acknowledged",
+    "verification_seen": "alarm of a verification acknowledged",
+}
+
+
+class AlarmWords(NamedTuple):
+    """What the alarm about verifications says: on every page, and on the button in Operations."""
+
+    headline: str
+    see: str
+    acknowledge: str | None
+
+
+VERIFICATION_ALARMS: dict[AlarmKind, AlarmWords] = {
+    "failed": AlarmWords(
+        "Audit verification failed.", "See what was changed", "Acknowledge failed verification"
+    ),
+    "altered": AlarmWords(
+        "The outcome of an audit verification was altered.",
+        "See which one",
+        "Acknowledge altered verification",
+    ),
+    "late": AlarmWords("Audit verification is overdue.", "See since when", None),
 }
 
 IMPORT_FORMATS = {
@@ -148,10 +171,7 @@ _CODE = re.compile("`([^`]+)`")
 
 
 def register(app: Flask) -> None:
-    for filter_ in (
-        *(when, when_in, day, ago, number, usd, plural, in_days, rough_span, action),
-        *(describe_schedule, first_upper, spaced, labelled, with_code, masked_id),
-    ):
+    for filter_ in _FILTERS:
         app.add_template_filter(filter_)
     app.context_processor(_names)
 
@@ -226,7 +246,27 @@ def here(**changed: object) -> str:
     return f"{request.path}?{wanted}" if wanted else request.path
 
 
-def here_to(endpoint: str, **values: Any) -> str:
+_FILTERS: list[Callable[..., str]] = [
+    when,
+    when_in,
+    day,
+    ago,
+    number,
+    usd,
+    plural,
+    in_days,
+    rough_span,
+    action,
+    describe_schedule,
+    first_upper,
+    spaced,
+    labelled,
+    with_code,
+    masked_id,
+]
+
+
+def url_in_account(endpoint: str, **values: Any) -> str:
     """Return the URL of another page for the same account."""
     return url_for(endpoint, account=request.args.get("account") or None, **values)
 
@@ -242,6 +282,7 @@ def _names() -> dict[str, Any]:
         "ACCESS_REASONS": REASONS,
         "ACCESS_ENDS": ACCESS_ENDS,
         "ACTIONS": ACTIONS,
+        "VERIFICATION_ALARMS": VERIFICATION_ALARMS,
         "MIN_PASSWORD_CHARACTERS": MIN_PASSWORD_CHARACTERS,
         "CONFIRMED_FOR": CONFIRMED_FOR,
         "INVITATION_VALID_FOR": VALID_FOR,
@@ -249,7 +290,7 @@ def _names() -> dict[str, Any]:
         "view": presenting,
         "is_signed_in": current_user.is_authenticated,
         "here": here,
-        "here_to": here_to,
+        "url_in_account": url_in_account,
     }
     if current_user.is_authenticated:
         names |= {"me": scope.user(), "zone_name": scope.user().account.time_zone}

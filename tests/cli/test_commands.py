@@ -73,6 +73,24 @@ def test_agent_add_prints_the_id(demo: Account, environ: dict[str, str]) -> None
     assert actions() == ["agent_created"]
 
 
+def test_agent_erase_destroys_the_content_and_keeps_the_records(
+    ledger: Agent, environ: dict[str, str]
+) -> None:
+    unconfirmed = refine("agent", "erase", str(ledger.id), environ=environ)
+    still_there = not ledger.is_erased
+
+    erased = refine("agent", "erase", str(ledger.id), "--for-good", environ=environ)
+
+    db.session.rollback()
+    record = db.session.scalars(db.select(AuditLog).filter_by(action="agent_erased")).one()
+    assert (unconfirmed.returncode, still_there) == (2, True)
+    assert (erased.returncode, erased.stderr) == (0, "")
+    assert erased.stdout == f"erased {ledger.name} (agent {ledger.id})\n"
+    assert ledger.is_erased
+    assert record.data["by"] == "command line"
+    assert refine("audit", "verify", environ=environ).returncode == 0
+
+
 def test_names_are_printed_unchanged(demo: Account, environ: dict[str, str]) -> None:
     name = "Ada [red]x[/] [/y] :warning: \\ " + "x" * 120
     factories.agent(account=demo, name=name, core_token_budget=1, paused=True)
@@ -85,7 +103,7 @@ def test_names_are_printed_unchanged(demo: Account, environ: dict[str, str]) -> 
     states = [line.rstrip().rsplit("  ", 1)[-1].strip() for line in listed.stdout.splitlines()]
     assert (listed.returncode, listed.stderr) == (0, "")
     assert name in listed.stdout
-    assert states == ["state", "paused", "over budget", "inactive"]
+    assert states == ["state", "paused", "over budget", "not active"]
     assert "a memory of ten" not in listed.stdout
 
 
@@ -159,7 +177,7 @@ def test_run_prints_each_step_without_content(ledger: Agent, environ: dict[str, 
     assert labels[3:6] == ["consolidate", "complete", "outcome"]
     assert "exact duplicates  1 removed" in done.stdout
     assert "consent           yes" in done.stdout
-    assert "1 of 10 operations" in done.stdout
+    assert "1 of 10 changes" in done.stdout
     assert "outcome           completed" in done.stdout
     assert re.search(r"model {13}3 calls, [\d,]+ prompt tokens \([\d,]+ cached\)", done.stdout)
 

@@ -234,10 +234,11 @@ def test_an_expired_grant_shows_as_ended_before_the_clock_notes_it(
 ) -> None:
     past_its_end()
 
-    for path in ("/access", f"/access/{grant.id}"):
+    for path in ("/access", "/access?status=ended", f"/access/{grant.id}"):
         said = words_of(dashboard.get(path).text)
         assert "time limit reached" in said.lower()
         assert "◉ granted" not in said
+    assert "No requests match" in dashboard.get("/access?status=granted").text
 
 
 def test_a_demoted_user_is_offered_nothing_to_read(

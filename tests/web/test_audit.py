@@ -63,7 +63,7 @@ def listed(browser: Browser, query: str = "") -> set[int]:
     return {int(id_) for id_ in re.findall(r'<a href="/audit/(\d+)"', page)}
 
 
-def test_a_record_says_how_somebody_acted_who_is_no_user(dashboard: Browser, agent: Agent) -> None:
+def test_a_record_names_an_actor_who_is_not_a_user(dashboard: Browser, agent: Agent) -> None:
     for by in ("platform", "command line"):
         agent.record("agent_settings_update", data={"by": by})
     db.session.commit()

@@ -262,7 +262,7 @@ def test_an_undo_restores_everything_and_shows_the_result(
     assert answer.request.path == f"/sessions/{ended.id}"
     assert "Undone: 1 brought back; 19 → 20 memories, 475 → 500 tokens." in said
     assert "↺ undone" in said
-    assert f"by {admin.email}: every memory is as it was before." in said
+    assert f"by {admin.email}: its changes are reversed." in said
     db.session.refresh(memories[0])
     assert not memories[0].discarded
     (record,) = records("memory_refinement_rollback")

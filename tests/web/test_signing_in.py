@@ -140,9 +140,7 @@ def test_the_secret_of_a_cookie_is_not_stored(ada: User, client: Browser) -> Non
     assert secret not in str(sql.snapshot())
 
 
-def test_who_was_made_an_admin_in_the_database_during_a_request_is_signed_out(
-    admin: User, signed_in: SignedIn
-) -> None:
+def test_a_user_promoted_by_sql_is_signed_out(admin: User, signed_in: SignedIn) -> None:
     viewer = factories.user(account=admin.account, role="viewer")
     db.session.commit()
     browser, role = signed_in(viewer), "UPDATE users SET role = '{}' WHERE email = '{}'"
@@ -850,6 +848,7 @@ def test_guesses_at_ones_own_password_count_as_failed_sign_ins(
     changed = dashboard.submit("/profile/password", changed_to("another battery"))
 
     assert (confirmed.status_code, changed.status_code) == (429, 429)
+    assert all(890 <= int(each.headers["Retry-After"]) <= 900 for each in (confirmed, changed))
     assert len(records("user_sign_in_failed")) == 10
 
 

@@ -72,7 +72,7 @@ def test_revoking_a_platform_token_ends_what_it_minted(
 
     answer = dashboard.submit(f"/tokens/{token.id}/revoke", follow_redirects=True)
 
-    assert f"{token.hint}… revoked, and every token that it minted." in words_of(answer.text)
+    assert f"{token.hint}… revoked, and every token that it created." in words_of(answer.text)
     db.session.refresh(minted)
     assert not minted.is_valid
 

@@ -1,4 +1,4 @@
-"""A failed verification: red on every page until somebody looked and all is well again."""
+"""The alarm about verifications: on every page until somebody looked and all is well again."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -14,6 +14,7 @@ from tests.web.conftest import Browser, SignedIn
 
 DAY = timedelta(days=1)
 SAYS = "Audit verification failed."
+ACKNOWLEDGE = "Acknowledge"
 
 
 @pytest.fixture
@@ -51,7 +52,9 @@ def test_a_failure_is_on_every_page_until_it_was_seen_and_all_is_well_again(
     for page in ("/", "/agents", "/ops", "/profile"):
         assert SAYS in dashboard.get(page).text
     assert f"Agent {agent.id} was changed" in site_admins.get("/ops").text
+    assert "Acknowledge failed verification" in site_admins.get("/ops").text
     assert f"Agent {agent.id}" not in dashboard.get("/ops").text
+    assert ACKNOWLEDGE not in dashboard.get("/ops").text
     assert dashboard.get("/readyz").json["verification"] == "see /ops"
     assert "refine_verification_failed 1.0" in dashboard.get("/metrics").text
 
@@ -87,6 +90,11 @@ def test_an_altered_failure_alarms_until_somebody_looked(
         f"UPDATE agents SET model_id = '{original}' WHERE id = {agent.id}",
         "UPDATE verifications SET problems = 0",
     )
+    page = site_admins.get("/ops").text
+    assert "The outcome of an audit verification was altered." in page
+    assert "Acknowledge altered verification" in page
+    assert SAYS not in page
+
     verify(datetime.now(UTC) + DAY)
     assert "it was changed outside the application" in site_admins.get("/ops").text
 
@@ -121,5 +129,7 @@ def test_a_verification_that_is_late_alarms(agent: Agent, site_admins: Browser) 
     WrappedKey.platform().created_at = datetime.now(UTC) - 4 * DAY
     db.session.commit()
 
-    assert "none finished for 4 days; check the clock" in site_admins.get("/ops").text
-    assert SAYS in site_admins.get("/").text
+    page = site_admins.get("/ops").text
+    assert "none finished for 4 days; check the clock" in page
+    assert "Audit verification is overdue." in page
+    assert (SAYS in page, ACKNOWLEDGE in page) == (False, False)

@@ -115,6 +115,16 @@ class Agent(Eligibility, Base):
         self.is_bound = True
         super().__init__(account=account, name=name, model_id=model_id, **fields)
 
+    @classmethod
+    def create(cls, account: Account, *, actor: Mapping[str, Any], **fields: Any) -> "Agent":
+        """Add an agent, recorded as ``agent_created``; ``actor`` says in the data who adds it."""
+        made = cls(account=account, **fields)
+        db.session.add(made)
+        db.session.flush()
+        about = {"model_id": made.model_id, **actor}
+        made.record("agent_created", subject=("Agent", made.id), data=about)
+        return made
+
     # -- finding --------------------------------------------------------------------------------
 
     @classmethod

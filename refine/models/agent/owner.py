@@ -58,16 +58,17 @@ class LedgerOwner(Attested):
         """Whether the data key was destroyed, and with it everything that it sealed."""
         return self.wrapped_key.wrapped is None
 
-    def erase(self, at: datetime | None = None) -> None:
+    def erase(self, at: datetime | None = None, *, by: str | None = None) -> None:
         """Destroy the data key, and with it all that it sealed, for good.
 
-        Recorded as ``agent_erased``; nothing happens the second time.
+        Recorded as ``agent_erased``, with who did it in ``by``; nothing happens the second time.
         """
         self.lock()
         if not self.is_erased:
             at = at or clock.now()
             self.wrapped_key.wrapped, self.wrapped_key.destroyed_at = None, at
-            self.record("agent_erased", subject=("Agent", self.id), at=at)
+            about = {"by": by} if by is not None else None
+            self.record("agent_erased", subject=("Agent", self.id), data=about, at=at)
 
     @property
     def chain_owner(self) -> ChainOwner:

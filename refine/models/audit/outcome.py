@@ -54,10 +54,14 @@ class ChainResult(Protocol):
     def problem(self) -> str | None: ...
 
 
+AlarmKind = Literal["failed", "altered", "late"]
+
+
 @dataclass(frozen=True)
 class Alarm:
     """What is wrong, in words for a site admin: it names rows, no content."""
 
+    kind: AlarmKind
     alarm_text: str
 
 
@@ -166,9 +170,9 @@ class Verification(Attested, Base):
     def alarm(cls) -> Alarm | None:
         """Return what to be alarmed about, None if there is nothing.
 
-        A failed one alarms until a site admin has looked at it and a later one found nothing wrong;
-        one whose row was changed outside the application, until a site admin has looked; and so
-        does it if none has ended for days.
+        A failed one alarms until a site admin has looked at it and a later one found nothing
+        wrong; one whose row was changed outside the application, until a site admin has looked.
+        If none has ended for ``IS_LATE_AFTER``, that alarms too.
         """
         newest = select(cls.id).order_by(cls.id.desc()).limit(_WATCHED)
         failed = and_(cls.problems > 0, cls.seen_at.is_(None))
@@ -178,10 +182,10 @@ class Verification(Attested, Base):
         for found in rows:
             if not found.is_genuine:
                 if found.id not in _looked_at():
-                    return Alarm(found._altered_text)
+                    return Alarm("altered", found._altered_text)
             elif found.ended_at is not None:
                 if found.problems and (last is None or found.seen_at is None):
-                    return Alarm(found._failed_text)
+                    return Alarm("failed", found._failed_text)
                 last = last or found
         if last is None and rows:
             last = cls.last()
@@ -227,7 +231,7 @@ class Verification(Attested, Base):
         since = ended_at or _installed_before(now - IS_LATE_AFTER)
         if since is None or since > now - IS_LATE_AFTER:
             return None
-        return Alarm(f"none finished for {rough_span(now - since)}; check the clock")
+        return Alarm("late", f"none finished for {rough_span(now - since)}; check the clock")
 
     @property
     def _altered_text(self) -> str:

@@ -193,22 +193,14 @@ class ApiToken(Attested, Base):
 
     # -- verbs of a platform token --------------------------------------------------------------
 
-    def add_agent(self, *, name: str, model_id: str, **fields: Any) -> Agent:
+    def add_agent(self, **fields: Any) -> Agent:
         """Add an agent to the account, recorded as ``agent_created``.
 
         A prompt that the platform wrote counts as a change of identity.
         """
-        made = Agent(account=self.account, name=name, model_id=model_id, **fields)
         if any(fields.get(prompt) for prompt in PROMPTS):
-            made.identity_changed_at = database_now()
-        db.session.add(made)
-        db.session.flush()
-        made.record(
-            "agent_created",
-            subject=("Agent", made.id),
-            data={"model_id": made.model_id, **self._audit_actor},
-        )
-        return made
+            fields["identity_changed_at"] = database_now()
+        return Agent.create(self.account, actor=self._audit_actor, **fields)
 
     def change_agent(self, agent: Agent, **fields: Any) -> list[str]:
         """Set fields of ``PLATFORM_FIELDS`` and tell the agent; return the changed ones' names."""

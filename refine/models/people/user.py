@@ -117,12 +117,26 @@ class User(Attested, Base):
             raise Refused(f"{user.email} is already a user")
 
     @classmethod
-    def register(cls, account: Account, email: str, password: str, **fields: Any) -> "User":
-        """Add a user; Refused if the address is in use, InvalidValue for a bad one."""
-        user = cls(account=account, email=email, **fields)
+    def register(
+        cls,
+        account: Account,
+        email: str,
+        password: str,
+        *,
+        by: str,
+        role: str = "admin",
+        site_admin: bool = False,
+    ) -> "User":
+        """Add a user with a password, recorded as ``user_created`` with what added them (``by``).
+
+        Refused if the address is in use, InvalidValue for a bad one.
+        """
+        user = cls(account=account, email=email, role=role, site_admin=site_admin)
         cls._refuse_used_address(user, elsewhere=True)
         user.set_password(password)
         db.session.add(user)
+        db.session.flush()
+        user.record("user_created", data={"role": role, "site_admin": site_admin, "by": by})
         return user
 
     @classmethod

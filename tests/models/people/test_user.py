@@ -25,7 +25,7 @@ def test_a_user_is_found_by_address_whatever_its_case(account):
 
 
 def test_a_user_is_registered_once_with_a_password_kept_as_an_argon2id_hash(account):
-    user = User.register(account, "ada@example.org", PASSWORD, role="viewer")
+    user = User.register(account, "ada@example.org", PASSWORD, role="viewer", by="test")
     db.session.flush()
 
     assert user.has_password(PASSWORD)
@@ -35,7 +35,7 @@ def test_a_user_is_registered_once_with_a_password_kept_as_an_argon2id_hash(acco
     assert (user.account, user.role) == (account, "viewer")
     assert (user.active, user.site_admin) == (True, False)
     with pytest.raises(Refused, match="already a user"):
-        User.register(account, "ADA@example.org", PASSWORD)
+        User.register(account, "ADA@example.org", PASSWORD, by="test")
 
 
 def test_checking_a_password_takes_as_long_for_an_unknown_user():

@@ -17,6 +17,7 @@ from sqlalchemy import (
     Select,
     Text,
     and_,
+    case,
     func,
     literal,
     or_,
@@ -434,10 +435,15 @@ class AccessGrant(Run, Attested, Base):
     def _is_past_expiry(cls) -> ColumnElement[bool]:
         return and_(cls.status == "granted", cls.has_expired)
 
-    @property
+    @hybrid_property
     def current_status(self) -> str:
         """The status; "ended" as soon as it has expired."""
         return "ended" if self.is_past_expiry else self.status
+
+    @current_status.inplace.expression
+    @classmethod
+    def _current_status(cls) -> ColumnElement[str]:
+        return case((cls.is_past_expiry, "ended"), else_=cls.status)
 
     @property
     def current_ended_at(self) -> datetime | None:

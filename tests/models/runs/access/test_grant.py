@@ -646,6 +646,8 @@ def test_the_rules_for_grants_choose_the_same_ones_in_python_and_in_sql(
             assert (grant.permits_reading, permits_reading(grant)) == (lets, lets)
             in_sql = is_chosen(grant, AccessGrant.is_past_expiry)
             assert (grant.is_past_expiry, in_sql) == (expired, expired)
+            assert is_chosen(grant, AccessGrant.current_status == grant.current_status)
+            assert grant.current_status == ("ended" if expired else status)
 
 
 def test_an_early_end_stays_the_reason_after_its_time_is_over(agent: Agent, reader: User) -> None:

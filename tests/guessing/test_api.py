@@ -9,8 +9,8 @@ from refine.api.routing import OPERATIONS, Operation
 from refine.api.schemas import Body
 from refine.models.agent import PROMPTS
 from tests.api.test_every_operation import SENT
-from tests.ways_round.driving import GUESSING_HEADERS, Pair, paths_of
-from tests.ways_round.worlds import GUESS, Worlds
+from tests.guessing.driving import GUESSING_HEADERS, Pair, paths_of
+from tests.guessing.worlds import GUESS, Worlds
 
 pytestmark = pytest.mark.slow
 

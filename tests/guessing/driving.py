@@ -21,7 +21,7 @@ from werkzeug.test import TestResponse
 
 from refine.web import uploads
 from tests.api.conftest import bearing
-from tests.ways_round.worlds import GUESS, OTHER, Things, Worlds, same_circumstances
+from tests.guessing.worlds import GUESS, OTHER, Things, Worlds, same_circumstances
 from tests.web.conftest import Browser, browser_of, browser_with
 
 _PLACEHOLDER = re.compile(r"<(?:\w+:)?(\w+)>")

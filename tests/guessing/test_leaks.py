@@ -10,8 +10,8 @@ from werkzeug.exceptions import Conflict
 
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, Tally
-from tests.ways_round.driving import Pair, paths_of
-from tests.ways_round.worlds import GUESS, Worlds
+from tests.guessing.driving import Pair, paths_of
+from tests.guessing.worlds import GUESS, Worlds
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.ways_round.driving import Form, Pair, do_everything, live_through, try_everything
-from tests.ways_round.worlds import GUESS, Worlds
+from tests.guessing.driving import Form, Pair, do_everything, live_through, try_everything
+from tests.guessing.worlds import GUESS, Worlds
 from tests.web.test_every_route import ACTED, form_of
 
 pytestmark = pytest.mark.slow

@@ -5,8 +5,8 @@ from flask import Flask
 
 from refine.models.people import user
 from tests import factories
-from tests.ways_round.driving import NotingRequest
-from tests.ways_round.worlds import Worlds, two_worlds
+from tests.guessing.driving import NotingRequest
+from tests.guessing.worlds import Worlds, two_worlds
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,8 @@
 import pytest
 from werkzeug.test import TestResponse
 
-from tests.ways_round.driving import Pair, read_everything, use_wrong_methods
-from tests.ways_round.worlds import GUESS, Worlds
+from tests.guessing.driving import Pair, read_everything, use_wrong_methods
+from tests.guessing.worlds import GUESS, Worlds
 from tests.web.test_every_route import READ
 
 pytestmark = pytest.mark.slow

@@ -1,0 +1,113 @@
+"""The settings of one agent; of its prompts only length and last change, but under a grant."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Blueprint, flash, redirect, render_template, request, url_for
+from flask.typing import ResponseReturnValue
+
+from refine.errors import InvalidValue
+from refine.extensions import db
+from refine.faults import status_of
+from refine.llm.clients import known_models
+from refine.models import Agent
+from refine.models.agent import PROMPTS
+from refine.models.runs.access.grant import IDENTITY_CHANGE_WAIT
+from refine.rules.content import MAX_NAME_CHARACTERS
+from refine.rules.ids import masked_id
+from refine.rules.quantities import in_hours
+from refine.rules.threshold import DEFAULT_THRESHOLD
+from refine.settings import current as current_settings
+from refine.web import granted, scope
+from refine.web.forms import whole_number
+
+pages = Blueprint("agent_settings", __name__)
+
+_TICKED = ("1", "on", "true", "yes")
+
+
+@pages.get("/agents/<int:agent_id>/settings")
+def page(agent_id: int) -> str:
+    """Show the settings; of prompts only length and last change, unless a grant is active."""
+    agent = scope.agent_or_404(agent_id)
+    return _page(agent, opened=granted.prompts(agent.id))
+
+
+@pages.post("/agents/<int:agent_id>/settings")
+@scope.admins_only
+def configure(agent_id: int) -> ResponseReturnValue:
+    agent = scope.agent_or_404(agent_id)
+    try:
+        fields = _sent_settings(agent, request.form)
+        changed = agent.configure(user=scope.user(), **fields)
+    except InvalidValue as error:
+        db.session.rollback()
+        return _page(scope.agent_or_404(agent_id), error=str(error)), status_of(error)
+    db.session.commit()
+    flash("Saved." if changed else "Nothing was changed.")
+    return redirect(url_for("agent_settings.page", agent_id=agent_id), 303)
+
+
+@pages.post("/agents/<int:agent_id>/refinement-prompt/clear")
+@scope.admins_only
+def clear_prompt(agent_id: int) -> ResponseReturnValue:
+    """Reset the agent's refinement prompt to the default, without reading it."""
+    agent = scope.agent_or_404(agent_id)
+    was_set = agent.clear_refinement_prompt(user=scope.user())
+    db.session.commit()
+    cleared = "Refinement prompt cleared: sessions now use the default."
+    flash(cleared if was_set else "There was no refinement prompt to clear.")
+    return redirect(url_for("agent_settings.page", agent_id=agent_id), 303)
+
+
+def _sent_settings(agent: Agent, form: Mapping[str, str]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    if "model_id" in form:
+        fields["model_id"] = _known_model(agent, form["model_id"])
+    if "core_token_budget" in form:
+        fields["core_token_budget"] = whole_number(form["core_token_budget"], "core_token_budget")
+    if "refinement_threshold" in form:
+        fields["refinement_threshold"] = form["refinement_threshold"].strip() or None
+    # browsers do not send an unticked box: a hidden field tells that the form has it
+    for box in ("paused", "active"):
+        if f"has_{box}" in form or box in form:
+            fields[box] = form.get(box) in _TICKED
+    return fields
+
+
+def _known_model(agent: Agent, model_id: str) -> str:
+    """The model id, if the provider offers it, or if the provider's list is unavailable."""
+    model_id = model_id.strip()
+    if model_id in (agent.model_id, masked_id(agent.model_id)):
+        return agent.model_id
+    is_demo = agent.account.is_demo
+    db.session.rollback()  # no transaction is held open while the provider is asked
+    known = known_models(model_id, current_settings(), is_demo=is_demo)
+    if known is None:
+        flash("The provider's list of models is unavailable; the model was not checked.")
+    elif model_id not in known:
+        raise InvalidValue(f"model_id: the provider has no model {model_id[:100]!r} with tools")
+    return model_id
+
+
+def _page(agent: Agent, error: str | None = None, opened: Any = None) -> str:
+    stored = {
+        "model_id": agent.model_id,
+        "core_token_budget": agent.core_token_budget,
+        "refinement_threshold": "" if (t := agent.refinement_threshold) is None else t,
+        "paused": agent.paused,
+        "active": agent.active,
+    }
+    unticked = {"paused": "", "active": ""}
+    return render_template(
+        "agent/settings.html",
+        agent=agent,
+        error=error,
+        values={**stored, **unticked, **request.form} if request.form else stored,
+        default_threshold=DEFAULT_THRESHOLD,
+        max_name=MAX_NAME_CHARACTERS,
+        identity_change_wait=in_hours(IDENTITY_CHANGE_WAIT),
+        opened=opened,
+        prompts={name: agent.characters_of(name) for name in PROMPTS},
+        last_changes=agent.last_prompt_changes(),
+    )
