@@ -109,6 +109,9 @@ NEEDS_AGENT = {
     "AccessGrant.request": lambda w: AccessGrant.request(w.agent, w.closer, TERMS),
     "AccessGrant.settle": lambda w: w.failed_grant.settle("YES", agreed=True, generation_id=None),
     "AccessGrant.end": lambda w: w.failed_grant.end(user=None),
+    "AccessGrant.end_all_of": lambda w: AccessGrant.end_all_of(w.user, by=None),
+    "AccessGrant.allow_asking_again": lambda w: w.failed_grant.allow_asking_again(),
+    "Agent.bind": lambda w: w.agent.bind(),
     "AccessGrant.add_closing_note": lambda w: w.failed_grant.add_closing_note(
         "note", user=w.closer
     ),

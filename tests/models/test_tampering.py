@@ -335,7 +335,7 @@ STATEMENTS: dict[str, tuple[str, str]] = {
     ),
     "a memory without records deleted": (
         "DELETE FROM agent_memories WHERE id = {quiet}",
-        "1 of 26 verified memories are gone",
+        "agent {agent}: 1 of 26 verified memories are gone",
     ),
     "a record edited": (
         "UPDATE audit_logs SET action = 'x' WHERE chain_id = {chain} AND sequence = 3",

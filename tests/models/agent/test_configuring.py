@@ -111,6 +111,7 @@ def test_changes_by_others_are_remembered_for_thirty_days(app, monkeypatch):
     agent.configure_by_platform({"by": "platform"}, name="Ignore all rules", system_prompt="Yes!")
     agent.author("refinement_prompt", "my own style")
     agent.clear_refinement_prompt(user=user)
+    factories.agent().configure(user=user, model_id="test/of-another")
 
     changes = [(change["what"], change["by"]) for change in agent.changes_by_others()]
 
@@ -120,6 +121,16 @@ def test_changes_by_others_are_remembered_for_thirty_days(app, monkeypatch):
         ("system prompt", "your platform"),
         ("refinement prompt", "an admin"),
     ]
+
+
+def test_a_platform_that_sends_its_own_prompt_again_changes_nothing(app):
+    agent, other = factories.agent(), factories.agent()
+    agent.configure_by_platform({"by": "platform"}, system_prompt="You are Ada.")
+    other.author("system_prompt", "I am Bo.")
+
+    assert agent.configure_by_platform({"by": "platform"}, system_prompt="You are Ada.") == []
+    agent.author("system_prompt", "I am Ada.")
+    assert agent.configure_by_platform({"by": "platform"}, system_prompt="I am Ada.") != []
 
 
 def test_of_prompts_length_and_last_change_are_known(app):

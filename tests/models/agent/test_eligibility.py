@@ -154,6 +154,7 @@ def test_the_composition_of_a_ledger_counts_its_memories_by_kind(memories):
         memory for memory in memories if memory.memory_type == "journal" and not memory.discarded
     ]
     shown = sum(map(is_shown_journal, memories))
+    factories.agent("another's memory")
     composition = memories[0].agent.ledger.composition(NOW)
 
     assert composition == Composition(
@@ -172,5 +173,6 @@ def test_the_composition_of_a_ledger_counts_its_memories_by_kind(memories):
         "expired": composition.journal_expired,
         "discarded": composition.discarded,
     }.items():
-        found = db.session.scalars(select(AgentMemory).where(is_of_kind(kind, NOW))).all()
+        mine = select(AgentMemory).where(AgentMemory.agent_id == memories[0].agent_id)
+        found = db.session.scalars(mine.where(is_of_kind(kind, NOW))).all()
         assert len(found) == count, kind

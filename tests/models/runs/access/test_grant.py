@@ -426,6 +426,15 @@ def test_a_grant_is_open_until_it_expires_and_the_next_request_ends_it(
     assert first.ended_at == first.expires_at
 
 
+def test_a_password_link_ends_what_its_user_had_alone(agent: Agent, reader: User) -> None:
+    mine = live_grant(agent, reader), request(factories.agent(account=agent.account), reader)
+    others = live_grant(agent, factories.user(account=agent.account))
+
+    AccessGrant.end_all_of(reader, by=None)
+
+    assert [grant.status for grant in (*mine, others)] == ["ended", "failed", "granted"]
+
+
 def test_a_password_link_does_not_end_what_had_expired(agent: Agent, reader: User) -> None:
     grant = live_grant(agent, reader)
     age(grant, hours=2)
