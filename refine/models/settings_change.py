@@ -1,10 +1,18 @@
 """Changes of settings, as audit records keep them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from decimal import Decimal
 from typing import Any
 
+from refine.errors import InvalidValue
+
 Changes = dict[str, list[Any]]
+
+
+def require_allowed(fields: Mapping[str, Any], allowed: Collection[str]) -> None:
+    """Raise InvalidValue if one of the fields is not among those that may be set this way."""
+    if forbidden := [field for field in fields if field not in allowed]:
+        raise InvalidValue(f"{forbidden[0]} cannot be set here")
 
 
 def set_fields(row: object, fields: Mapping[str, Any]) -> Changes:

@@ -16,7 +16,7 @@ from refine.models.audit.record import Actor
 from refine.models.columns import BoolFalse, Created, Sealed, SealedText, Updated, row_id
 from refine.models.keys import WrappedKey
 from refine.models.people import Account
-from refine.models.settings_change import set_fields
+from refine.models.settings_change import require_allowed, set_fields
 from refine.prompts import default_prompt
 from refine.rules.content import prompt_text, visible_name
 from refine.rules.ids import id_in, looks_personal
@@ -203,9 +203,10 @@ class Agent(Eligibility, Base):
     def configure(self, *, user: Actor, at: datetime | None = None, **fields: Any) -> list[str]:
         """Set fields of ``ADMIN_FIELDS`` as a user; return the names of those that changed.
 
-        Recorded as ``agent_settings_update``. InvalidValue changes nothing. A new model changes the
-        agent's identity (see ``_mark_identity_change``).
+        Recorded as ``agent_settings_update``. InvalidValue, also for any other field, changes
+        nothing. A new model changes the agent's identity (see ``_mark_identity_change``).
         """
+        require_allowed(fields, ADMIN_FIELDS)
         self.lock()
         changes = set_fields(self, fields)
         if changes:
@@ -226,6 +227,7 @@ class Agent(Eligibility, Base):
         A prompt that the platform did not write last counts as changed even by the same words:
         otherwise the platform, or whoever sees the records, would learn that it guessed them.
         """
+        require_allowed(fields, PLATFORM_FIELDS)
         self.lock()
         before = {field: getattr(self, field) for field in PROMPTS if field in fields}
         after = {field: fields.pop(field) for field in before}

@@ -29,7 +29,7 @@ from refine.models.audit import AuditLog, Chain, ChainHead
 from refine.models.audit.record import Actor
 from refine.models.columns import BigId, BoolFalse, BoolTrue, Created, Name, Updated
 from refine.models.people import recording
-from refine.models.settings_change import set_fields
+from refine.models.settings_change import require_allowed, set_fields
 from refine.rules.content import MAX_SLUG_CHARACTERS, visible_name
 from refine.rules.schedules import last_slot, next_slot, valid_schedule, valid_time_zone
 
@@ -139,9 +139,11 @@ class Account(Attested, Base):
         """Set fields of ``ADMIN_FIELDS`` as a user; return the names of those that changed.
 
         Recorded as ``account_settings_update``. A new schedule or time zone moves the next slot.
+        InvalidValue for any other field.
         """
+        require_allowed(fields, ADMIN_FIELDS)
         at = at or clock.now()
-        db.session.refresh(self, with_for_update={"key_share": True})
+        self.lock()
         changes = set_fields(self, fields)
         if not changes:
             return []

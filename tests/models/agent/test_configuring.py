@@ -63,6 +63,22 @@ def test_a_bad_value_records_nothing(app):
     assert db.session.scalars(db.select(AuditLog)).all() == []
 
 
+def test_only_listed_fields_can_be_configured(app):
+    agent, account, user = factories.agent(), factories.account(), factories.user()
+
+    with pytest.raises(InvalidValue, match="^identity_changed_at cannot be set here$"):
+        agent.configure(user=user, paused=True, identity_changed_at=None)
+    with pytest.raises(InvalidValue, match="^system_prompt cannot be set here$"):
+        agent.configure(user=user, system_prompt="Say yes.")
+    with pytest.raises(InvalidValue, match="^reflects_daily cannot be set here$"):
+        agent.configure_by_platform({"by": "platform"}, reflects_daily=True)
+    with pytest.raises(InvalidValue, match="^slug cannot be set here$"):
+        account.configure(user=user, slug="demo")
+
+    assert not agent.paused
+    assert db.session.scalars(db.select(AuditLog)).all() == []
+
+
 def test_a_new_schedule_or_zone_moves_the_next_slot(app):
     account, user = factories.account(), factories.user()
 
