@@ -13,7 +13,7 @@ from refine.models.agent.agent import CHANGE_HISTORY_WINDOW
 from refine.models.clients.idempotency_key import STORED_FOR
 from refine.models.ledger.row import JOURNAL_SHOWN_FOR
 from refine.models.people import guess, invitation, sign_in
-from refine.models.runs.access import grant, terms
+from refine.models.runs.access import asking_rules, grant, terms
 from refine.models.runs.run import LOST_AFTER
 from refine.models.runs.session.state import MAX_MUTATIONS, ROLLING_WINDOW
 from refine.models.runs.task import MAX_WAITING
@@ -37,12 +37,12 @@ DAY, WEEK = timedelta(days=1), timedelta(weeks=1)
 # The constants and their value, what is said about them, and where.
 SAID: list[tuple[Any, str, list[str]]] = [
     (
-        ([grant.IDENTITY_CHANGE_WAIT], DAY),
+        ([asking_rules.IDENTITY_CHANGE_WAIT], DAY),
         "[Ff]or 24 hours after",
         ["docs/guide.md", "docs/api.md", "refine/api/agents.py"],
     ),
     (
-        ([grant.DECLINE_WAIT], WEEK),
+        ([asking_rules.DECLINE_WAIT], WEEK),
         "ask (it )?(again|for access) (for|before) seven days",
         ["docs/guide.md", "docs/api.md", "docs/glossary.md", "docs/security.md", "CHANGELOG.md"],
     ),

@@ -12,7 +12,7 @@ from refine.faults import status_of
 from refine.llm.clients import known_models
 from refine.models import Agent
 from refine.models.agent import PROMPTS
-from refine.models.runs.access.grant import IDENTITY_CHANGE_WAIT
+from refine.models.runs.access.asking_rules import IDENTITY_CHANGE_WAIT
 from refine.rules.content import MAX_NAME_CHARACTERS
 from refine.rules.ids import masked_id
 from refine.rules.quantities import in_hours

@@ -1,6 +1,7 @@
 """The mechanic's exception: a human's time-limited permission to read one agent's memories.
 
-``terms`` is what a user asks for, ``grant`` the request, the agent's answer and the permission.
+``terms`` is what a user asks for, ``asking_rules`` says who may ask, ``grant`` is the request, the
+agent's answer and the permission.
 """
 
 from refine.models.runs.access.grant import (

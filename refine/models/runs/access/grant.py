@@ -5,9 +5,9 @@ the database's, so a wrong process clock cannot extend access.
 """
 
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from sqlalchemy import (
     CheckConstraint,
@@ -31,12 +31,12 @@ from refine import clock
 from refine.errors import Refused, RowAltered
 from refine.extensions import Base, database_now, db
 from refine.models.agent import Agent
-from refine.models.agent.agent import CHANGE_HISTORY_WINDOW
-from refine.models.attested import Attested, ChainOwner
+from refine.models.attested import ChainOwner
 from refine.models.audit import AuditLog
 from refine.models.columns import Sealed, SealedText
 from refine.models.people import Account, User
 from refine.models.people.recording import is_recorded
+from refine.models.runs.access.asking_rules import AskingRules
 from refine.models.runs.access.terms import (
     MAX_MINUTES,
     MIN_MINUTES,
@@ -44,10 +44,8 @@ from refine.models.runs.access.terms import (
     AccessTerms,
     valid_purpose,
 )
-from refine.models.runs.run import Run
 from refine.rules import quantities
 from refine.rules.content import bounded_text, storable_or_none
-from refine.rules.model_names import is_rehearsal_model
 
 STATUSES = ("requested", "granted", "declined", "failed", "lapsed", "ended")
 # A user may have one such grant per agent.
@@ -63,23 +61,10 @@ MAX_NOTE_CHARACTERS = 500
 
 # A request that no worker took for this long lapses.
 REQUEST_LAPSES_AFTER = timedelta(hours=24)
-# Nobody may request access for this long after others changed who the agent is.
-IDENTITY_CHANGE_WAIT = timedelta(hours=24)
-# Nor may a user whose password was set through a link: its issuer could be using the account.
-PASSWORD_LINK_WAIT = timedelta(hours=24)
-# A model that is asked again and again eventually says yes.
-MAX_DECLINES_A_DAY = 10
-_DAY = timedelta(days=1)
-# A user whom the agent declined may not ask it again for this long, unless the agent allows it.
-DECLINE_WAIT = timedelta(days=7)
 
 
 def _note(field: str, value: object) -> str | None:
     return None if value is None else bounded_text(value, field=field, limit=MAX_NOTE_CHARACTERS)
-
-
-def _ended(grant: "AccessGrant") -> datetime:
-    return grant.ended_at or grant.created_at
 
 
 class AccessAlreadyRequested(Refused):
@@ -94,15 +79,7 @@ class AccessAlreadyRequested(Refused):
         )
 
 
-class AskedCounts(NamedTuple):
-    """How often an agent was asked for access, and what it answered."""
-
-    asked: int
-    granted: int
-    declined: int
-
-
-class AccessGrant(Run, Attested, Base):
+class AccessGrant(AskingRules, Base):
     """One user's access to one agent's memories, from the request on."""
 
     __tablename__ = "access_grants"
@@ -135,7 +112,6 @@ class AccessGrant(Run, Attested, Base):
     waiting_status = running_status = "requested"
 
     account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), index=True)
-    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
     agent_id: Mapped[int] = mapped_column(ForeignKey("agents.id"), index=True)
     status: Mapped[str] = mapped_column(
         Text, default="requested", server_default=text("'requested'")
@@ -146,7 +122,6 @@ class AccessGrant(Run, Attested, Base):
     sealed_reply: Mapped[Sealed | None] = mapped_column("reply", deferred=True)
     generation_id: Mapped[str | None] = mapped_column(Text)
     started_at: Mapped[datetime | None] = mapped_column("asked_at")
-    granted_at: Mapped[datetime | None]
     expires_at: Mapped[datetime | None] = mapped_column()
     end_reason: Mapped[str | None] = mapped_column(Text)
     ended_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
@@ -157,7 +132,7 @@ class AccessGrant(Run, Attested, Base):
     closing_note = SealedText(_note)
 
     account: Mapped[Account] = relationship()
-    user: Mapped[User] = relationship(foreign_keys=[user_id])
+    user: Mapped[User] = relationship(foreign_keys="AccessGrant.user_id")
     ended_by: Mapped[User | None] = relationship(foreign_keys=[ended_by_id])
 
     # whether it had expired when the row was loaded, by the database's clock
@@ -217,52 +192,6 @@ class AccessGrant(Run, Attested, Base):
         return requested
 
     @classmethod
-    def refusal_reason(cls, agent: Agent, user: User) -> str | None:
-        """Return why this user may not ask this agent; None if they may."""
-        if (inability := user.inability_reason(agent.account_id)) is not None:
-            return inability
-        if not agent.is_genuine:
-            return f"{agent.row_name} was changed outside the application"
-        if (unavailable := agent.unavailable_reason(automatic=False)) is not None:
-            return unavailable
-        linked_at = user.password_linked_at
-        if linked_at is not None and linked_at > database_now() - PASSWORD_LINK_WAIT:
-            return (
-                f"the password of {user.email} was set through a link at "
-                f"{linked_at:%Y-%m-%d %H:%M} UTC; they can ask "
-                f"{quantities.in_hours(PASSWORD_LINK_WAIT)} after that"
-            )
-        if is_rehearsal_model(agent.model_id) and not agent.account.is_demo:
-            return f"{agent.name} uses the rehearsal model, which cannot grant access"
-        changed_at = agent.identity_changed_at
-        if changed_at is not None and changed_at > database_now() - IDENTITY_CHANGE_WAIT:
-            return (
-                f"the name, the model or a prompt of {agent.name} was changed at "
-                f"{changed_at:%Y-%m-%d %H:%M} UTC; it can be asked "
-                f"{quantities.in_hours(IDENTITY_CHANGE_WAIT)} after that"
-            )
-        try:
-            declines = cls._declines(agent)
-        except RowAltered as altered:
-            return str(altered)
-        if (declined := cls._barring(user, declines)) is not None:
-            what = f"a request of {user.email}"
-            if declined.user_id != user.id:
-                what = f"somebody else before {user.email} joined"
-            return (
-                f"{agent.name} has declined {what}; they can ask again at "
-                f"{_ended(declined) + DECLINE_WAIT:%Y-%m-%d %H:%M} UTC, or as soon as the agent "
-                "allows it"
-            )
-        since = database_now() - _DAY
-        if sum(_ended(grant) > since for grant in declines) >= MAX_DECLINES_A_DAY:
-            return (
-                f"{agent.name} has declined {MAX_DECLINES_A_DAY} times in "
-                f"{quantities.in_hours(_DAY)} and cannot be asked again yet"
-            )
-        return None
-
-    @classmethod
     def unfinished_of(cls, agent: Agent, user: User) -> "AccessGrant | None":
         """Return the user's open request or live grant for an agent."""
         found = db.session.scalar(cls._select_unfinished(agent, user))
@@ -282,51 +211,6 @@ class AccessGrant(Run, Attested, Base):
             cls.user_id == user.id, cls.agent_id == agent.id, cls.status.in_(UNFINISHED)
         )
 
-    @classmethod
-    def _declines(cls, agent: Agent) -> list["AccessGrant"]:
-        """Return the requests that the agent declined, as its records name them, newest first.
-
-        RowAltered if one is no longer as its decline left it.
-        """
-        on_record = select(AuditLog.auditable_id).where(
-            AuditLog.agent_id == agent.id, AuditLog.action == "memory_access_declined"
-        )
-        ids = {uuid.UUID(id_) for id_ in db.session.scalars(on_record)}
-        found = {
-            grant.id: grant for grant in db.session.scalars(select(cls).where(cls.id.in_(ids)))
-        }
-        for id_ in ids:
-            grant = found.get(id_)
-            if grant is None or grant.status != "declined":
-                raise RowAltered(f"{cls.__name__} {id_}")
-            grant.require_genuine()
-        return sorted(found.values(), key=_ended, reverse=True)
-
-    @classmethod
-    def _barring(cls, user: User, declines: Sequence["AccessGrant"]) -> "AccessGrant | None":
-        """Return the decline for which the user may not ask; None if they may.
-
-        Their own, or one before they joined: whoever was declined could have invited them.
-        """
-        since = database_now() - DECLINE_WAIT
-        for grant in declines:
-            is_theirs = grant.user_id == user.id or user.created_at > _ended(grant)
-            if is_theirs and _ended(grant) > since and not grant.may_be_repeated:
-                return grant
-        return None
-
-    @property
-    def may_be_repeated(self) -> bool:
-        """Whether the agent allowed the user of this declined request to ask again."""
-        allowed = self.select_records().where(AuditLog.action == "memory_access_asking_allowed")
-        return any(record.is_linked() for record in db.session.scalars(allowed))
-
-    def select_records(self) -> Select[AuditLog]:
-        """Return a query for the audit records of this request and grant."""
-        return select(AuditLog).where(
-            AuditLog.auditable_type == "AccessGrant", AuditLog.auditable_id == str(self.id)
-        )
-
     def allow_asking_again(self) -> None:
         """Let the user of this declined request ask again, on the agent's behalf. Recorded once."""
         self.lock()
@@ -334,36 +218,6 @@ class AccessGrant(Run, Attested, Base):
             raise Refused("this request was not declined, so there is nothing to allow")
         if not self.may_be_repeated:
             self.record("asking_allowed", at=database_now())
-
-    @classmethod
-    def asked_counts(cls, agent: Agent, user: User | None = None) -> AskedCounts:
-        """Count the requests to this agent, of one user or of all, and its answers."""
-        counts = select(
-            func.count(), func.count(cls.granted_at), func.count().filter(cls.status == "declined")
-        ).where(cls.agent_id == agent.id)
-        if user is not None:
-            counts = counts.where(cls.user_id == user.id)
-        return AskedCounts(*db.session.execute(counts).one())
-
-    @classmethod
-    def asked_lately(cls, agent: Agent, *, except_for: uuid.UUID | None = None) -> dict[str, int]:
-        """Count the requests of the last 30 days by the agent's records, ``except_for`` this one.
-
-        How many there were, of how many users, and how many it declined.
-        """
-        requested = AuditLog.action == "memory_access_requested"
-        declined = AuditLog.action == "memory_access_declined"
-        counts = select(
-            func.count().filter(requested).label("requests"),
-            func.count(AuditLog.user_id.distinct()).filter(requested).label("users"),
-            func.count().filter(declined).label("declined"),
-        ).where(
-            AuditLog.agent_id == agent.id,
-            or_(requested, declined),
-            AuditLog.auditable_id != str(except_for),
-            AuditLog.created_at > database_now() - CHANGE_HISTORY_WINDOW,
-        )
-        return dict(db.session.execute(counts).one()._mapping)
 
     # -- asking the agent ------------------------------------------------------------------------
 
