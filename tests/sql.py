@@ -9,7 +9,7 @@ from sqlalchemy import event, text
 
 from refine.extensions import db
 from refine.models.attested import add_missing_digests
-from refine.models.integrity import protected_kinds
+from refine.models.integrity import attested_kinds
 
 
 def run(*statements: str) -> None:
@@ -48,7 +48,7 @@ def rewrite(*statements: str) -> None:
     with db.engine.begin() as connection:
         for statement in statements:
             connection.exec_driver_sql(statement)
-        for kind in protected_kinds():
+        for kind in attested_kinds():
             connection.exec_driver_sql(f"UPDATE {kind.__tablename__} SET row_digest = NULL")
             add_missing_digests(connection, kind, limit=10_000)
 

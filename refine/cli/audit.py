@@ -12,7 +12,8 @@ from refine.cli.output import console
 from refine.extensions import db
 from refine.models import Verification
 from refine.models.audit.anchor import anchor, missing_since, read_anchor
-from refine.models.integrity import Verified, stamp, verify_all
+from refine.models.audit.verification import ChainResult
+from refine.models.integrity import note_verified, verify_all
 from refine.rules.quantities import plural
 
 
@@ -37,7 +38,7 @@ def audit_verify(anchor_file: TextIO | None) -> int:
     with application("audit verify"):
         anchored = read_anchor(anchor_file.read()) if anchor_file is not None else None
         began = clock.now()
-        chains: list[Verified] = []
+        chains: list[ChainResult] = []
         missing: list[str] = []
         db.session.commit()
         with console.status("verifying") as status:
@@ -58,7 +59,7 @@ def audit_verify(anchor_file: TextIO | None) -> int:
         return 0
 
 
-def _store(chains: list[Verified], missing: list[str], began: datetime) -> Verification:
+def _store(chains: list[ChainResult], missing: list[str], began: datetime) -> Verification:
     """Commit what was found, for the dashboard and for later verifications."""
     outcome = Verification.begin("command", began)
     outcome.add(chains)
@@ -67,7 +68,7 @@ def _store(chains: list[Verified], missing: list[str], began: datetime) -> Verif
     outcome.end(clock.now())
     db.session.commit()
     for chain in chains:
-        stamp(chain)
+        note_verified(chain)
         db.session.commit()
     return outcome
 

@@ -8,8 +8,8 @@ from sqlalchemy import select
 
 from refine.extensions import db
 from refine.models import ChainHead
-from refine.models.audit.outcome import Verification
-from refine.models.integrity import Verified, stamp, verify_beside_chains, verify_chain
+from refine.models.audit.verification import ChainResult, Verification
+from refine.models.integrity import note_verified, problems_outside_chains, verify_chain
 
 _log = structlog.get_logger(__name__)
 
@@ -34,18 +34,18 @@ def _verify_next(verification: Verification, at: datetime) -> None:
     db.session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
     following = select(ChainHead.id).where(ChainHead.id > after).order_by(ChainHead.id).limit(1)
     chain_id = db.session.scalar(following)
-    results = [verify_chain(chain_id)] if chain_id is not None else list(verify_beside_chains())
+    results = [verify_chain(chain_id)] if chain_id is not None else list(problems_outside_chains())
     db.session.commit()
     db.session.refresh(verification, with_for_update=True)
     if verification.after_chain_id == after and verification.ended_at is None:
-        _count(verification, results, at)
+        _store(verification, results, at)
     db.session.commit()
 
 
-def _count(verification: Verification, results: list[Verified], at: datetime) -> None:
+def _store(verification: Verification, results: list[ChainResult], at: datetime) -> None:
     verification.add(results)
     for result in results:
-        stamp(result)
+        note_verified(result)
         if result.problem is not None:
             _log.error("verification failed", chain=result.name, problem=result.problem)
     last = results[0].chain_id if results else None

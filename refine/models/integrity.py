@@ -1,8 +1,7 @@
-"""Verifies chains, and compares memories and all protected rows with them."""
+"""Verifies chains, and compares memories and all attested rows with them."""
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rq.timeouts import BaseTimeoutException
@@ -14,13 +13,14 @@ from refine.extensions import db
 from refine.models.agent import Agent
 from refine.models.attested import Attested
 from refine.models.audit import AuditLog, ChainHead, Verification
-from refine.models.audit.verification import (
+from refine.models.audit.chain_walk import (
     ChainBroken,
     headless_chains,
     is_platform_chain_lost,
     mark_verified,
     verified_records,
 )
+from refine.models.audit.verification import ChainResult
 from refine.models.clients import ApiToken
 from refine.models.columns import DigestChange
 from refine.models.keys import WrappedKey
@@ -30,6 +30,7 @@ from refine.models.runs.access import AccessGrant
 from refine.models.runs.session import RefinementSession
 
 _BATCH = 500
+_CHAIN_IS_GONE = "its audit chain is gone"
 
 # Digests by memory id, and by the name of any other row, as the last record left them.
 Digests = dict[int, str | None]
@@ -37,18 +38,7 @@ RowDigests = dict[str, str | None]
 _Key = TypeVar("_Key", int, str)
 
 
-@dataclass(frozen=True)
-class Verified:
-    """The result for one chain; ``problem`` names the first thing that is wrong."""
-
-    name: str
-    records: int
-    memories: int
-    problem: str | None
-    chain_id: int | None = None
-
-
-def verify_all() -> Iterator[Verified]:
+def verify_all() -> Iterator[ChainResult]:
     """Verify chain after chain, then look for owners without one; leave out what is empty.
 
     Reads one snapshot of the database, unless a transaction is open already.
@@ -59,30 +49,34 @@ def verify_all() -> Iterator[Verified]:
         found = verify_chain(chain_id)
         if found.records or found.memories or found.problem is not None:
             yield found
-    yield from verify_beside_chains()
+    yield from problems_outside_chains()
 
 
-def verify_agent(agent: Agent) -> Verified:
+def verify_agent(agent: Agent) -> ChainResult:
     """Verify one agent's chain, memories and rows."""
     chain_id = db.session.scalar(select(ChainHead.id).where(ChainHead.agent_id == agent.id))
-    return verify_chain(chain_id) if chain_id is not None else _without_chain(f"agent {agent.id}")
+    return (
+        verify_chain(chain_id)
+        if chain_id is not None
+        else _problem(f"agent {agent.id}", _CHAIN_IS_GONE)
+    )
 
 
-def verify_beside_chains() -> Iterator[Verified]:
-    """Yield a problem for each chain without a head, owner without a chain, and altered outcome."""
+def problems_outside_chains() -> Iterator[ChainResult]:
+    """Yield each chain without a head, owner without a chain, and altered verification."""
     for chain_id in headless_chains():
-        yield Verified(f"chain {chain_id}", 0, 0, "the chain has records, but its head is missing")
+        yield _problem(f"chain {chain_id}", "the chain has records, but its head is missing")
     for owner, reference in ((Agent, ChainHead.agent_id), (Account, ChainHead.account_id)):
         with_chain = select(reference).where(reference.is_not(None))
         for owner_id in db.session.scalars(select(owner.id).where(owner.id.not_in(with_chain))):
-            yield _without_chain(f"{owner.__name__.lower()} {owner_id}")
+            yield _problem(f"{owner.__name__.lower()} {owner_id}", _CHAIN_IS_GONE)
     if is_platform_chain_lost():
-        yield _without_chain("platform")
-    for outcome in Verification.altered():
-        yield Verified(f"verification {outcome.id}", 0, 0, "it was changed outside the application")
+        yield _problem("platform", _CHAIN_IS_GONE)
+    for altered in Verification.altered():
+        yield _problem(f"verification {altered.id}", "it was changed outside the application")
 
 
-def verify_chain(chain_id: int) -> Verified:
+def verify_chain(chain_id: int) -> ChainResult:
     """Verify one chain, and the memories and rows of its owner against it.
 
     Whatever goes wrong is a problem of this chain alone: a row that cannot even be read must not
@@ -102,7 +96,7 @@ def verify_chain(chain_id: int) -> Verified:
         said = str(error) if isinstance(error, RefineError) else type(error).__name__
         unreadable = _first_unreadable(chain_id)
         problem = f"{unreadable} cannot be read" if unreadable else f"it cannot be verified: {said}"
-    return Verified(verified.name, verified.records, verified.memories, problem, chain_id)
+    return ChainResult(verified.name, verified.records, verified.memories, problem, chain_id)
 
 
 class _Verifying:
@@ -143,10 +137,10 @@ def _follow(
     digests[key] = after
 
 
-def stamp(verified: Verified) -> None:
-    """Store how far a chain without a problem was verified."""
-    if verified.chain_id is not None and verified.problem is None:
-        mark_verified(verified.chain_id, verified.records, verified.memories, clock.now())
+def note_verified(result: ChainResult) -> None:
+    """Note how far a chain without a problem was verified."""
+    if result.chain_id is not None and result.problem is None:
+        mark_verified(result.chain_id, result.records, result.memories, clock.now())
 
 
 def _verify_memories(head: ChainHead, digests: Digests, *, was_erased: bool) -> int:
@@ -201,7 +195,7 @@ def _verify_row(row: Attested, recorded: RowDigests) -> None:
         raise ChainBroken(f"{row.row_name} does not match its last record")
 
 
-def protected_kinds() -> list[type[Attested]]:
+def attested_kinds() -> list[type[Attested]]:
     """Return every kind of row with a digest."""
     of_owners = (*_conditions(None, 0), *_conditions(0, None))
     return [*dict.fromkeys(of_owners), Verification]
@@ -210,7 +204,7 @@ def protected_kinds() -> list[type[Attested]]:
 def _conditions(
     agent_id: int | None, account_id: int | None
 ) -> dict[type[Attested], ColumnElement[bool]]:
-    """Return which protected rows belong to an agent, or else to an account."""
+    """Return which attested rows belong to an agent, or else to an account."""
     if agent_id is not None:
         return {
             Agent: Agent.id == agent_id,
@@ -263,5 +257,5 @@ def _can_be_read(kind: Any, *mine: Any) -> bool:
     return True
 
 
-def _without_chain(name: str) -> Verified:
-    return Verified(name, 0, 0, "its audit chain is gone")
+def _problem(name: str, problem: str) -> ChainResult:
+    return ChainResult(name, records=0, memories=0, problem=problem)

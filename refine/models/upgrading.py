@@ -11,7 +11,7 @@ from refine.extensions import db
 from refine.models.agent import Agent
 from refine.models.attested import ChainOwner, add_missing_digests
 from refine.models.audit import PLATFORM, AuditLog, ChainHead
-from refine.models.integrity import protected_kinds
+from refine.models.integrity import attested_kinds
 from refine.models.people import Account
 
 _BATCH = 500
@@ -26,7 +26,7 @@ def add_all_missing_digests() -> Iterator[int]:
     if _is_attested():
         return
     done = 0
-    for kind in protected_kinds():
+    for kind in attested_kinds():
         while batch := add_missing_digests(
             db.session.connection(), kind, _BATCH, plain_hashes=kind.hashes
         ):

@@ -13,7 +13,7 @@ from flask_login import current_user
 from markupsafe import Markup, escape
 
 from refine import clock
-from refine.models.audit.outcome import AlarmKind
+from refine.models.audit.verification import AlarmKind
 from refine.models.people.invitation import VALID_FOR
 from refine.models.people.sign_in import CONFIRMED_FOR
 from refine.models.people.user import MIN_PASSWORD_CHARACTERS

@@ -24,7 +24,7 @@ from refine.models import (
 )
 from refine.models.attested import Attested
 from refine.models.audit import PLATFORM
-from refine.models.integrity import protected_kinds, stamp, verify_all
+from refine.models.integrity import attested_kinds, note_verified, verify_all
 from refine.models.runs.session import editing
 from refine.models.upgrading import add_all_missing_digests
 from refine.refinement import time_machine
@@ -88,7 +88,7 @@ def lived(installed: None) -> Lived:
     db.session.commit()
     for verified in list(verify_all()):
         assert verified.problem is None
-        stamp(verified)
+        note_verified(verified)
     db.session.commit()
     db.session.connection()
     db.session.rollback()  # as for a new request, which relies on nothing yet
@@ -402,7 +402,7 @@ def test_every_other_tampering_is_found(lived: Lived, subtests: Any) -> None:
 def test_every_row_with_a_digest_is_verified() -> None:
     mapped = {mapper.class_ for mapper in db.Model.registry.mappers}
 
-    assert set(protected_kinds()) == {kind for kind in mapped if issubclass(kind, Attested)}
+    assert set(attested_kinds()) == {kind for kind in mapped if issubclass(kind, Attested)}
 
 
 def test_a_lost_platform_chain_is_missed_and_does_not_begin_anew(lived: Lived) -> None:
@@ -445,7 +445,7 @@ def test_a_chain_that_was_set_back_after_it_was_verified_is_not_stamped(lived: L
     )
 
     for each in verified:
-        stamp(each)
+        note_verified(each)
     db.session.commit()
 
     assert problems_after() == [

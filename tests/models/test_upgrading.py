@@ -7,7 +7,7 @@ from sqlalchemy import select
 from refine.errors import NotFound
 from refine.extensions import db
 from refine.models import ApiToken, AuditLog
-from refine.models.integrity import protected_kinds, verify_all
+from refine.models.integrity import attested_kinds, verify_all
 from refine.models.upgrading import add_all_missing_digests
 from refine.rules.secrets import hash_of
 from tests import factories, sql
@@ -22,7 +22,7 @@ def secret(app: Flask) -> str:
     sql.tamper(
         "DELETE FROM audit_logs",
         "DELETE FROM chain_heads",
-        *(f"UPDATE {kind.__tablename__} SET row_digest = NULL" for kind in protected_kinds()),
+        *(f"UPDATE {kind.__tablename__} SET row_digest = NULL" for kind in attested_kinds()),
         f"UPDATE api_tokens SET token_hash = '{hash_of(secret)}' WHERE id = {token.id}",
         # the agent had a chain, the account had none yet
         f"INSERT INTO chain_heads (agent_id) VALUES ({agent.id})",

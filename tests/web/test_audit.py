@@ -14,7 +14,7 @@ from flask import Flask
 from refine.extensions import db
 from refine.models import Agent, AuditLog, ChainHead, RefinementSession, User
 from refine.models.audit import PLATFORM
-from refine.models.integrity import stamp, verify_all
+from refine.models.integrity import note_verified, verify_all
 from refine.transfer.importing import import_memories
 from refine.transfer.rows import Incoming
 from tests import factories
@@ -334,7 +334,7 @@ def test_a_session_and_its_records_link_to_each_other(dashboard: Browser, agent:
 def verified() -> None:
     for found in list(verify_all()):
         assert found.problem is None
-        stamp(found)
+        note_verified(found)
     db.session.commit()
 
 

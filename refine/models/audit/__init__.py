@@ -1,10 +1,11 @@
 """The audit log: append-only records in hash chains.
 
-``record`` writes them, ``verification`` follows a chain from its first record to its head, and
-``anchor`` remembers where every chain stood. They take ids and a key, and know no other model.
+``record`` writes them, ``chain_walk`` follows a chain from its first record to its head,
+``verification`` keeps what each verification found, and ``anchor`` remembers where every chain
+stood. They take ids and a key, and know no other model.
 """
 
-from refine.models.audit.outcome import Verification
 from refine.models.audit.record import PLATFORM, AuditLog, Chain, ChainHead, Subject
+from refine.models.audit.verification import Verification
 
 __all__ = ["PLATFORM", "AuditLog", "Chain", "ChainHead", "Subject", "Verification"]

@@ -1,7 +1,7 @@
 """Audit records, in hash chains: one chain for each agent, each account, and the platform.
 
 A record carries its place in its chain and a keyed hash over itself and the previous hash, so that
-an edited, missing, added or moved record shows (``verification``). It holds everything that an
+an edited, missing, added or moved record shows (``chain_walk``). It holds everything that an
 exact reversal needs: ids and figures under ``data``, contents under ``sealed``.
 """
 

@@ -1,69 +1,262 @@
-"""Following a chain: every record in its place, unaltered, up to its head."""
+"""What each verification found, kept so that pages and monitors show it."""
 
-from collections.abc import Generator, Iterator
-from datetime import datetime
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
 
-from sqlalchemy import Text, and_, cast, select
-from sqlalchemy.orm import undefer
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    ForeignKey,
+    Text,
+    and_,
+    case,
+    or_,
+    select,
+    text,
+)
+from sqlalchemy.orm import Mapped, mapped_column
 
-from refine.extensions import db
-from refine.models.audit.record import GENESIS, AuditLog, ChainHead
+from refine import clock
+from refine.errors import RowAltered
+from refine.extensions import Base, UtcDateTime, db
+from refine.models.attested import Attested
+from refine.models.audit.record import PLATFORM, Actor, AuditLog
+from refine.models.columns import BigId, Count
 from refine.models.keys import WrappedKey
+from refine.rules.quantities import plural, rough_span
 
-_BATCH = 500
+# How often the clock starts a verification.
+VERIFIED_EVERY = timedelta(days=1)
+# When verification counts as late: this long after the last one finished.
+IS_LATE_AFTER = timedelta(days=3)
+
+# So many of the newest verifications are looked at whenever a page asks for the alarm.
+_WATCHED = 7
+
+_READABLE = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
+
+BegunBy = Literal["clock", "command"]
 
 
-class ChainBroken(Exception):
-    """The first bad record of a chain, or the first row that does not match its records."""
+@dataclass(frozen=True)
+class ChainResult:
+    """What the verification of one chain found; ``problem`` names the first thing that is wrong."""
+
+    name: str
+    records: int
+    memories: int
+    problem: str | None
+    chain_id: int | None = None
 
 
-def verified_records(head: ChainHead) -> Generator[AuditLog, None, None]:
-    """Yield the chain's records in order; ChainBroken at the first one that is wrong."""
-    platform = WrappedKey.platform_key()
-    sequence, link = 0, GENESIS
-    chain = (
-        select(AuditLog, cast(AuditLog.data, Text).label("data_text"))
-        .options(undefer(AuditLog.sealed_text))
-        .where(AuditLog.chain_id == head.id)
-        .order_by(AuditLog.sequence, AuditLog.id)
-        .execution_options(yield_per=_BATCH)
+AlarmKind = Literal["failed", "altered", "late"]
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """What is wrong, in words for a site admin: it names rows, no content."""
+
+    kind: AlarmKind
+    alarm_text: str
+
+
+class _ReadInstant(UtcDateTime):
+    """An instant; one that Python cannot hold, such as ``infinity``, is read as none at all.
+
+    Otherwise nobody could load the row, and the alarm about it would fail.
+    """
+
+    cache_ok = True
+
+    def column_expression(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
+        return case((column.between(*_READABLE), column))
+
+
+class Verification(Attested, Base):
+    """One verification of everything: how far it came, and the first problem that it found."""
+
+    __tablename__ = "verifications"
+
+    id: Mapped[BigId]
+    begun_by: Mapped[str] = mapped_column(Text)
+    started_at: Mapped[datetime] = mapped_column(_ReadInstant)
+    ended_at: Mapped[datetime | None] = mapped_column(_ReadInstant)
+    # the id of the last chain that was verified
+    after_chain_id: Mapped[int] = mapped_column(BigInteger, default=0, server_default=text("0"))
+    chains: Mapped[Count]
+    records: Mapped[Count]
+    memories: Mapped[Count]
+    problems: Mapped[Count]
+    first_problem: Mapped[str | None] = mapped_column(Text)
+    seen_at: Mapped[datetime | None] = mapped_column(_ReadInstant)
+    seen_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+
+    digest_columns = (
+        "id",
+        "begun_by",
+        "started_at",
+        "ended_at",
+        "after_chain_id",
+        "chains",
+        "records",
+        "memories",
+        "problems",
+        "first_problem",
+        "seen_at",
+        "seen_by_id",
     )
-    with db.session.execute(chain) as rows:
-        for record, data in rows:
-            sequence += 1
-            if record.sequence != sequence:
-                raise ChainBroken(
-                    f"record {sequence} is missing "
-                    f"(the next one is {record.sequence}, id {record.id})"
-                )
-            if record.hash != record.link(platform, link, data):
-                raise ChainBroken(f"record {sequence} (id {record.id}) was altered, added or moved")
-            link = record.hash
-            yield record
-    if (head.sequence, head.hash) != (sequence, link):
-        raise ChainBroken(f"the chain ends at record {sequence}, its head says {head.sequence}")
-    if not head.is_genuine:
-        raise ChainBroken("the chain's head was changed outside the application")
+
+    @classmethod
+    def begin(cls, begun_by: BegunBy, at: datetime) -> "Verification":
+        """Add a verification that begins at ``at``."""
+        begun = cls(begun_by=begun_by, started_at=at, after_chain_id=0)
+        begun.chains = begun.records = begun.memories = begun.problems = 0
+        db.session.add(begun)
+        db.session.flush()
+        return begun
+
+    @classmethod
+    def due(cls, at: datetime) -> "Verification | None":
+        """Return the clock's verification that is not finished, or a new one if it is time.
+
+        One whose row was changed outside the application does not count, nor is one gone on with
+        that began days ago: it may be an old version of its row.
+        """
+        last = cls._newest(lambda found: found.begun_by == "clock")
+        if last is not None and last.ended_at is None and last.started_at > at - IS_LATE_AFTER:
+            return last
+        before = at - VERIFIED_EVERY
+        since = last.started_at if last is not None else _installed_before(before)
+        return cls.begin("clock", at) if since is not None and since <= before else None
+
+    def add(self, results: Iterable[ChainResult]) -> None:
+        """Count what was found."""
+        for found in results:
+            self.chains += 1
+            self.records += found.records
+            self.memories += found.memories
+            if found.problem is not None:
+                self.note_problem(f"{found.name}: {found.problem}")
+
+    def note_problem(self, problem: str) -> None:
+        """Count a problem, and keep it if it is the first."""
+        self.problems += 1
+        self.first_problem = self.first_problem or problem
+
+    def end(self, at: datetime) -> None:
+        """End it; a problem is recorded as ``verification_failed``."""
+        self.ended_at = at
+        if not self.problems:
+            return
+        with suppress(RowAltered):  # the platform's own chain may be what was altered
+            AuditLog.record(
+                "verification_failed",
+                chain=PLATFORM,
+                data={"problems": self.problems, "first": self.first_problem},
+                at=at,
+            )
+
+    @classmethod
+    def last(cls) -> "Verification | None":
+        """Return the last one that ended."""
+        return cls._newest(lambda found: found.ended_at is not None)
+
+    @classmethod
+    def alarm(cls) -> Alarm | None:
+        """Return what to be alarmed about, None if there is nothing.
+
+        A failed one alarms until a site admin has looked at it and a later one found nothing
+        wrong; one whose row was changed outside the application, until a site admin has looked.
+        If none has ended for ``IS_LATE_AFTER``, that alarms too.
+        """
+        newest = select(cls.id).order_by(cls.id.desc()).limit(_WATCHED)
+        failed = and_(cls.problems > 0, cls.seen_at.is_(None))
+        watched = select(cls).where(or_(cls.id.in_(newest), failed)).order_by(cls.id.desc())
+        last = None
+        rows = db.session.scalars(watched).all()
+        for found in rows:
+            if not found.is_genuine:
+                if found.id not in _looked_at():
+                    return Alarm("altered", found._altered_text)
+            elif found.ended_at is not None:
+                if found.problems and (last is None or found.seen_at is None):
+                    return Alarm("failed", found._failed_text)
+                last = last or found
+        if last is None and rows:
+            last = cls.last()
+        return cls._lateness(last)
+
+    @classmethod
+    def acknowledge_all(cls, *, user: Actor, at: datetime) -> None:
+        """Acknowledge everything that alarms, recorded as ``verification_seen``."""
+        failed = select(cls).where(
+            cls.problems > 0, cls.seen_at.is_(None), cls.ended_at.is_not(None)
+        )
+        altered = cls.altered()
+        seen = [found for found in db.session.scalars(failed) if found.is_genuine]
+        for each in seen:
+            each.seen_at, each.seen_by_id = at, user.id
+        if seen or altered:
+            AuditLog.record(
+                "verification_seen",
+                chain=PLATFORM,
+                user=user,
+                data={"verifications": sorted(each.id for each in (*seen, *altered))},
+                at=at,
+            )
+
+    @classmethod
+    def altered(cls) -> "list[Verification]":
+        """Return those that were changed outside the application, unless a site admin looked."""
+        rows = select(cls).order_by(cls.id).execution_options(populate_existing=True)
+        found = [each for each in db.session.scalars(rows) if not each.is_genuine]
+        looked_at = _looked_at() if found else ()
+        return [each for each in found if each.id not in looked_at]
+
+    @classmethod
+    def _newest(cls, fits: Callable[["Verification"], bool]) -> "Verification | None":
+        newest_first = select(cls).order_by(cls.id.desc()).execution_options(yield_per=_WATCHED)
+        with db.session.scalars(newest_first) as rows:
+            return next((found for found in rows if found.is_genuine and fits(found)), None)
+
+    @staticmethod
+    def _lateness(last: "Verification | None") -> Alarm | None:
+        now = clock.now()
+        ended_at = last.ended_at if last is not None else None
+        since = ended_at or _installed_before(now - IS_LATE_AFTER)
+        if since is None or since > now - IS_LATE_AFTER:
+            return None
+        return Alarm("late", f"none finished for {rough_span(now - since)}; check the clock")
+
+    @property
+    def _altered_text(self) -> str:
+        return f"{self.row_name} was changed outside the application"
+
+    @property
+    def _failed_text(self) -> str:
+        others = self.problems - 1
+        more = f", and {plural(others, 'more problem')}" if others else ""
+        return f"{self.first_problem}{more} (verified at {self.ended_at:%Y-%m-%d %H:%M} UTC)"
 
 
-def headless_chains() -> Iterator[int]:
-    """Yield the ids of chains that have records but no head."""
-    headless = select(AuditLog.chain_id).where(AuditLog.chain_id.not_in(select(ChainHead.id)))
-    yield from db.session.scalars(headless.distinct())
-
-
-def is_platform_chain_lost() -> bool:
-    """Whether there are chains, but not the platform's, which begins with the first of them."""
-    platform = and_(ChainHead.account_id.is_(None), ChainHead.agent_id.is_(None))
-    has_others, has_platform = (
-        db.session.scalar(select(ChainHead.id).where(mine).limit(1)) is not None
-        for mine in (~platform, platform)
+def _looked_at() -> set[int]:
+    """Return the ids of the verifications at which a site admin looked, by genuine records."""
+    seen = select(AuditLog).where(
+        AuditLog.action == "verification_seen", AuditLog.created_at.between(*_READABLE)
     )
-    return has_others and not has_platform
+    records = [record for record in db.session.scalars(seen).all() if record.is_linked()]
+    return {id_ for record in records for id_ in record.data["verifications"]}
 
 
-def mark_verified(chain_id: int, records: int, memories: int, at: datetime) -> None:
-    """Store that the first ``records`` records of a chain, and so many memories, were verified."""
-    head = db.session.get_one(ChainHead, chain_id, with_for_update=True, populate_existing=True)
-    if head.is_genuine:  # or else it was changed meanwhile, which the next verification finds
-        head.advance(verified_sequence=records, verified_memories=memories, verified_at=at)
+def _installed_before(at: datetime) -> datetime | None:
+    """Return when the database was made, as far as that is before ``at``; else None.
+
+    Its key's date could be altered; no record's could.
+    """
+    if (created_at := WrappedKey.platform().created_at) <= at:
+        return created_at
+    older = select(AuditLog.id).where(AuditLog.created_at <= at).limit(1)
+    return at if db.session.scalar(older) is not None else None

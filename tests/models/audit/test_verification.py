@@ -6,7 +6,7 @@ from sqlalchemy import select
 from refine.extensions import db
 from refine.models import AgentMemory, AuditLog, ChainHead
 from refine.models.audit import PLATFORM
-from refine.models.integrity import stamp, verify_agent, verify_all
+from refine.models.integrity import note_verified, verify_agent, verify_all
 from tests import factories, sql
 from tests.models.cases import case
 
@@ -362,7 +362,7 @@ def test_a_sound_chain_is_stamped_with_its_verified_length(chain):
     db.session.commit()
 
     for verified in found:
-        stamp(verified)
+        note_verified(verified)
 
     heads = db.session.scalars(select(ChainHead).order_by(ChainHead.id)).all()
     lengths = [(head.verified_sequence, head.verified_memories) for head in heads]
@@ -377,7 +377,7 @@ def test_a_broken_chain_is_not_stamped(chain):
     db.session.commit()
 
     for verified in found:
-        stamp(verified)
+        note_verified(verified)
 
     heads = db.session.scalars(select(ChainHead).where(ChainHead.sequence > 0)).all()
     assert [(head.verified_sequence, head.verified_at) for head in heads] == [(0, None)] * 2
