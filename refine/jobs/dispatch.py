@@ -67,7 +67,7 @@ def _reset_lost_dispatches(connection: Redis, at: datetime) -> None:
         db.session.execute(
             update(kind)
             .where(
-                kind.is_waiting(),
+                kind.is_waiting,
                 kind.dispatched_at <= at - _CLAIMED_WITHIN,
                 cast(kind.id, Text).not_in(in_redis),
             )
@@ -79,10 +79,10 @@ def _reset_lost_dispatches(connection: Redis, at: datetime) -> None:
 def _room(connection: Redis) -> int:
     """How many more automatic runs the workers may be given."""
     busy = sum(
-        db.session.scalar(select(func.count()).where(with_workers)) or 0
-        for with_workers in (
-            RefinementSession.is_automatic & RefinementSession.with_workers(),
-            MemoryTask.with_workers(),
+        db.session.scalar(select(func.count()).where(at_workers)) or 0
+        for at_workers in (
+            RefinementSession.is_automatic & RefinementSession.is_at_workers(),
+            MemoryTask.is_at_workers(),
         )
     )
     return max(0, max(1, live_workers(connection) - 1) - busy)

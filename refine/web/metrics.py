@@ -113,7 +113,7 @@ def _waiting(at: datetime) -> Iterator[Metric]:
     queued.add_metric(["extraction"], backlog.conversations)
     yield queued
     running, oldest = "Reflections and extractions that are running", backlog.since or at
-    yield _gauge("running_memory_tasks", running, MemoryTask.running())
+    yield _gauge("running_memory_tasks", running, MemoryTask.count_held())
     yield _gauge(
         "memory_task_queue_age_seconds",
         "How long the oldest waiting reflection or extraction has been due",
@@ -121,7 +121,7 @@ def _waiting(at: datetime) -> Iterator[Metric]:
     )
     waiting, since = session_totals.waiting()
     yield _gauge("queued_sessions", "Sessions waiting for a worker", waiting)
-    yield _gauge("running_sessions", "Running sessions", RefinementSession.running())
+    yield _gauge("running_sessions", "Running sessions", RefinementSession.count_held())
     waited = (at - (since or at)).total_seconds()
     yield _gauge("queue_age_seconds", "How long the oldest queued session has waited", waited)
     is_alarming = Verification.alarm() is not None

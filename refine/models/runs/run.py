@@ -24,8 +24,8 @@ from refine.models.columns import Count, Created, Usd, Uuid
 from refine.models.runs.spending import cost_cap_reason
 from refine.sealing import DataKey
 
-# A worker that missed three heartbeats, of one every 10 seconds, is lost. As a tick comes every
-# minute, its run ends within two.
+# A worker that missed three heartbeats (one is due every 10 seconds) is lost. The tick comes every
+# minute, so the run ends within two minutes.
 LOST_AFTER = timedelta(seconds=35)
 
 # The error kind of a run whose worker is gone.
@@ -128,24 +128,27 @@ class Run:
         db.session.flush()
         return run
 
+    @hybrid_property
+    def is_waiting(self) -> bool:
+        """Whether no worker has claimed the run yet."""
+        return self.status == self.waiting_status and not self.is_held
+
+    @is_waiting.inplace.expression
     @classmethod
-    def is_waiting(cls) -> ColumnElement[bool]:
-        """Return the SQL condition that no worker has claimed the run."""
-        return and_(cls.status == cls.waiting_status, cls.lease_token.is_(None))
+    def _is_waiting(cls) -> ColumnElement[bool]:
+        return and_(cls.status == cls.waiting_status, ~cls.is_held)
 
     @classmethod
-    def with_workers(cls) -> ColumnElement[bool]:
+    def is_at_workers(cls) -> ColumnElement[bool]:
         """Return the SQL condition that a worker holds the run, or that it was dispatched."""
-        return or_(
-            cls.lease_token.is_not(None), and_(cls.is_waiting(), cls.dispatched_at.is_not(None))
-        )
+        return or_(cls.is_held, and_(cls.is_waiting, cls.dispatched_at.is_not(None)))
 
     @classmethod
     def select_dispatchable(cls, limit: int | None = None) -> Select[Self]:
         """Return a query for the waiting runs that are not dispatched yet, the oldest first."""
         return (
             select(cls)
-            .where(cls.is_waiting(), cls.dispatched_at.is_(None))
+            .where(cls.is_waiting, cls.dispatched_at.is_(None))
             .order_by(cls.created_at, cls.id)
             .limit(limit)
             .with_for_update(skip_locked=True, key_share=True, of=cls)
@@ -153,6 +156,16 @@ class Run:
         )
 
     # -- the lease -------------------------------------------------------------------------------
+
+    @hybrid_property
+    def is_held(self) -> bool:
+        """Whether a worker holds the run: it has a lease."""
+        return self.lease_token is not None
+
+    @is_held.inplace.expression
+    @classmethod
+    def _is_held(cls) -> ColumnElement[bool]:
+        return cls.lease_token.is_not(None)
 
     def claim(self, at: datetime | None = None) -> uuid.UUID | None:
         """Claim the waiting run; return the lease, or None if it cannot be claimed.
@@ -162,9 +175,7 @@ class Run:
         at = at or clock.now()
         self.lock()
         _require_genuine(self)
-        if self.status != self.waiting_status or self.lease_token is not None:
-            return None
-        if not self._may_start(at):
+        if not self.is_waiting or not self._may_start(at):
             return None
         self.status, self.lease_token = self.running_status, uuid.uuid4()
         self.model_id, self.started_at, self.heartbeat_at = self.agent.model_id, at, at
@@ -204,8 +215,8 @@ class Run:
             select(cls)
             .where(
                 cls.id == run_id,
+                cls.is_held,  # or else a caller without a lease would hold every run without one
                 cls.lease_token == lease_token,
-                cls.lease_token.is_not(None),  # no worker holds a run without a lease
             )
             .with_for_update(key_share=True, of=cls)
             .execution_options(populate_existing=True)
@@ -226,12 +237,12 @@ class Run:
     # -- lost workers ----------------------------------------------------------------------------
 
     @classmethod
-    def lost(cls, at: datetime) -> Select[int]:
+    def select_agents_with_lost(cls, at: datetime) -> Select[int]:
         """Return a query for the ids of agents with a run whose worker sends no heartbeats."""
         return (
             select(Agent.id)
             .join(cls, cls.agent_id == Agent.id)
-            .where(cls.lease_token.is_not(None), cls.heartbeat_at < at - LOST_AFTER)
+            .where(cls.is_held, cls.heartbeat_at < at - LOST_AFTER)
         )
 
     @classmethod
@@ -240,7 +251,7 @@ class Run:
         return list(
             db.session.scalars(
                 select(cls)
-                .where(cls.agent_id == agent.id, cls.lease_token.is_not(None))
+                .where(cls.agent_id == agent.id, cls.is_held)
                 .execution_options(populate_existing=True)
             )
         )
@@ -249,8 +260,7 @@ class Run:
         """Give up the run if its worker stopped sending heartbeats; tell whether it did."""
         at = at or clock.now()
         self.lock()
-        is_held = self.lease_token is not None
-        is_lost = is_held and (self.heartbeat_at or at) < at - LOST_AFTER
+        is_lost = self.is_held and (self.heartbeat_at or at) < at - LOST_AFTER
         if is_lost:
             self.give_up("the worker was lost", WORKER_LOST, at=at)
         return is_lost
@@ -258,8 +268,7 @@ class Run:
     def end_if_killed(self, at: datetime | None = None) -> bool:
         """Give up the run of a worker whose process was killed; tell whether one held it."""
         self.lock()
-        was_held = self.lease_token is not None
-        if was_held:
+        if was_held := self.is_held:
             self.give_up("its worker's process was killed", WORKER_LOST, at=at)
         return was_held
 
@@ -285,9 +294,9 @@ class Run:
         return cls.agent_id.in_(select(Agent.id).where(Agent.account_id.in_(account_ids)))
 
     @classmethod
-    def running(cls) -> int:
+    def count_held(cls) -> int:
         """Return how many runs of this kind workers hold."""
-        return db.session.scalar(select(func.count()).where(cls.lease_token.is_not(None))) or 0
+        return db.session.scalar(select(func.count()).where(cls.is_held)) or 0
 
     # -- logging ---------------------------------------------------------------------------------
 

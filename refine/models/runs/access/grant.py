@@ -389,7 +389,7 @@ class AccessGrant(AskingRules, Base):
 
         Skips those that another process has locked.
         """
-        has_lapsed = cls.is_waiting() & (
+        has_lapsed = cls.is_waiting & (
             cls.created_at <= func.clock_timestamp() - REQUEST_LAPSES_AFTER
         )
         return db.session.scalar(

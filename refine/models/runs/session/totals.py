@@ -68,7 +68,7 @@ def period(account_ids: Select[int], since: datetime) -> PeriodTotals:
 
 def waiting(account_ids: Select[int] | None = None) -> tuple[int, datetime | None]:
     """Return how many sessions (of these accounts) are queued, and since when the oldest is."""
-    queued = select(func.count(), func.min(_Session.created_at)).where(_Session.is_waiting())
+    queued = select(func.count(), func.min(_Session.created_at)).where(_Session.is_waiting)
     if account_ids is not None:
         queued = queued.where(_Session.in_accounts(account_ids))
     count, since = db.session.execute(queued).one()

@@ -66,9 +66,9 @@ def dispatchable(limit: int, at: datetime) -> Sequence[MemoryTask]:
         other.agent_id == MemoryTask.agent_id,
         other.id != MemoryTask.id,
         or_(
-            other.with_workers(),
+            other.is_at_workers(),
             and_(
-                other.is_waiting(),
+                other.is_waiting,
                 other.due_at <= at,
                 or_(
                     other.created_at < MemoryTask.created_at,
@@ -90,7 +90,7 @@ def lapsed(at: datetime) -> Select[int]:
         *((MemoryTask.kind == kind, at - span) for kind, span in TASK_LAPSES_AFTER.items())
     )
     too_long = exists().where(
-        MemoryTask.agent_id == Agent.id, MemoryTask.is_waiting(), MemoryTask.created_at <= since
+        MemoryTask.agent_id == Agent.id, MemoryTask.is_waiting, MemoryTask.created_at <= since
     )
     return select(Agent.id).where(too_long)
 
@@ -99,7 +99,7 @@ def waiting_of(agent: Agent) -> Sequence[MemoryTask]:
     """Return the agent's waiting tasks, the oldest first."""
     return db.session.scalars(
         select(MemoryTask)
-        .where(MemoryTask.agent_id == agent.id, MemoryTask.is_waiting())
+        .where(MemoryTask.agent_id == agent.id, MemoryTask.is_waiting)
         .order_by(MemoryTask.created_at, MemoryTask.id)
         .execution_options(populate_existing=True)
     ).all()

@@ -147,7 +147,7 @@ class MemoryTask(Run, Base):
     def conversations_waiting(cls, agent: Agent) -> int:
         """Return how many conversations of the agent are waiting."""
         waiting = select(func.count()).where(
-            cls.agent_id == agent.id, cls.kind == "extraction", cls.is_waiting()
+            cls.agent_id == agent.id, cls.kind == "extraction", cls.is_waiting
         )
         return db.session.scalar(waiting) or 0
 

@@ -39,7 +39,7 @@ def backlog(at: datetime, account_ids: Select[int] | None = None) -> Backlog:
             func.min(MemoryTask.due_at),
         )
         .join(Agent, Agent.id == MemoryTask.agent_id)
-        .where(MemoryTask.is_waiting(), MemoryTask.due_at <= at, Agent.is_available(automatic=True))
+        .where(MemoryTask.is_waiting, MemoryTask.due_at <= at, Agent.is_available(automatic=True))
     )
     if account_ids is not None:
         waiting = waiting.where(MemoryTask.in_accounts(account_ids))

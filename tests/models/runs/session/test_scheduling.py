@@ -578,7 +578,9 @@ def test_a_running_session_is_lost_after_too_long_a_silence(agent, subtests):
     for silence, is_lost in [(0 * DAY, False), (LOST_AFTER, False), (LOST_AFTER + MOMENT, True)]:
         with subtests.test(silence=silence):
             session.heartbeat_at = NOW - silence
-            assert chosen(RefinementSession.lost(NOW)) == ([agent.id] if is_lost else [])
+            assert chosen(RefinementSession.select_agents_with_lost(NOW)) == (
+                [agent.id] if is_lost else []
+            )
 
 
 def test_a_session_without_a_worker_is_not_lost(agent, subtests):
@@ -587,7 +589,7 @@ def test_a_session_without_a_worker_is_not_lost(agent, subtests):
         with case(subtests, status=status):
             set_fields(session, status=status, ended_at=ended_at)
             set_fields(session, heartbeat_at=NOW - DAY, lease_token=None)
-            assert chosen(RefinementSession.lost(NOW)) == []
+            assert chosen(RefinementSession.select_agents_with_lost(NOW)) == []
 
 
 # -- looking back ----------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ DAY, HOUR, MOMENT = timedelta(days=1), timedelta(hours=1), timedelta(seconds=1)
 
 def with_workers() -> int:
     """How many tasks workers hold or were handed."""
-    return db.session.scalar(select(func.count()).where(MemoryTask.with_workers())) or 0
+    return db.session.scalar(select(func.count()).where(MemoryTask.is_at_workers())) or 0
 
 
 @pytest.fixture
@@ -577,7 +577,7 @@ def test_the_backlog_counts_tasks_that_wait_only_for_a_worker(agent: Agent) -> N
     assert task_totals.backlog(NIGHT + 2 * HOUR) == (1, 3, other.due_at)
     assert task_totals.backlog(NIGHT - HOUR) == (0, 1, other.due_at)
     assert task_totals.backlog(NIGHT - 2 * HOUR) == (0, 0, None)
-    assert MemoryTask.running() == 1
+    assert MemoryTask.count_held() == 1
 
 
 def test_conversations_that_were_given_up_unread_are_lost(agent: Agent) -> None:
