@@ -233,7 +233,7 @@ class AccessGrant(AskingRules, Base):
         """
         if self._is_recorded(_ANSWERS):
             raise RowAltered(self.row_name)
-        if self.created_at <= database_now() - REQUEST_LAPSES_AFTER:
+        if self.has_lapsed:
             self.lapse()
             return False
         if (reason := self.refusal_reason(self.agent, self.user)) is not None:
@@ -357,6 +357,17 @@ class AccessGrant(AskingRules, Base):
         self.error_kind = error_kind
         self._end_request("failed", why=reason, kind=error_kind, sealed={"reply": self.reply})
 
+    @hybrid_property
+    def has_lapsed(self) -> bool:
+        """Whether no worker took the request in time, by the database's clock."""
+        return self.is_waiting and self.created_at <= database_now() - REQUEST_LAPSES_AFTER
+
+    @has_lapsed.inplace.expression
+    @classmethod
+    def _has_lapsed(cls) -> ColumnElement[bool]:
+        too_old = cls.created_at <= func.clock_timestamp() - REQUEST_LAPSES_AFTER
+        return and_(cls.is_waiting, too_old)
+
     def lapse(self) -> None:
         """End a request that no worker took in time."""
         self._end_request(
@@ -389,12 +400,9 @@ class AccessGrant(AskingRules, Base):
 
         Skips those that another process has locked.
         """
-        has_lapsed = cls.is_waiting & (
-            cls.created_at <= func.clock_timestamp() - REQUEST_LAPSES_AFTER
-        )
         return db.session.scalar(
             select(cls)
-            .where(or_(cls.is_past_expiry, has_lapsed), cls.id.not_in(except_for))
+            .where(or_(cls.is_past_expiry, cls.has_lapsed), cls.id.not_in(except_for))
             .order_by(cls.created_at)
             .limit(1)
             .with_for_update(skip_locked=True, key_share=True, of=cls)

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Select, and_, case, exists, or_, select
+from sqlalchemy import Select, and_, exists, or_, select
 from sqlalchemy.orm import aliased
 
 from refine.extensions import db
 from refine.models.agent import Agent
 from refine.models.ledger import AgentMemory
 from refine.models.people import Account
-from refine.models.runs.task.task import TASK_LAPSES_AFTER, MemoryTask
+from refine.models.runs.task.task import MemoryTask
 
 # In each account's own time zone.
 REFLECTION_SCHEDULE = "0 3 * * *"
@@ -86,13 +86,8 @@ def dispatchable(limit: int, at: datetime) -> Sequence[MemoryTask]:
 
 def lapsed(at: datetime) -> Select[int]:
     """Return a query for the ids of agents that have a task which waited too long."""
-    since = case(
-        *((MemoryTask.kind == kind, at - span) for kind, span in TASK_LAPSES_AFTER.items())
-    )
-    too_long = exists().where(
-        MemoryTask.agent_id == Agent.id, MemoryTask.is_waiting, MemoryTask.created_at <= since
-    )
-    return select(Agent.id).where(too_long)
+    has_one = exists().where(MemoryTask.agent_id == Agent.id, MemoryTask.lapsed_by(at))
+    return select(Agent.id).where(has_one)
 
 
 def waiting_of(agent: Agent) -> Sequence[MemoryTask]:

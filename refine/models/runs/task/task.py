@@ -5,7 +5,7 @@ import uuid
 from datetime import datetime, timedelta
 from typing import Any, Literal, cast, get_args
 
-from sqlalchemy import CheckConstraint, Index, Text, func, select, text
+from sqlalchemy import CheckConstraint, ColumnElement, Index, Text, and_, case, func, select, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from refine import clock
@@ -194,6 +194,16 @@ class MemoryTask(Run, Base):
 
     # -- ending ----------------------------------------------------------------------------------
 
+    def has_lapsed(self, at: datetime) -> bool:
+        """Tell whether it waited for longer than it may."""
+        return self.is_waiting and self.created_at <= at - TASK_LAPSES_AFTER[self.kind]
+
+    @classmethod
+    def lapsed_by(cls, at: datetime) -> ColumnElement[bool]:
+        """Return ``has_lapsed`` as an SQL condition."""
+        since = case(*((cls.kind == kind, at - span) for kind, span in TASK_LAPSES_AFTER.items()))
+        return and_(cls.is_waiting, cls.created_at <= since)
+
     def finish(
         self,
         status: EndStatus,
@@ -239,10 +249,7 @@ class MemoryTask(Run, Base):
         """End a task that waited for longer than it may; tell whether it did."""
         at = at or clock.now()
         self.lock()
-        has_lapsed = (
-            self.status == "queued" and self.created_at <= at - TASK_LAPSES_AFTER[self.kind]
-        )
-        if has_lapsed:
+        if has_lapsed := self.has_lapsed(at):
             waited = in_days(TASK_LAPSES_AFTER[self.kind])
             last = f"; the last attempt: {self.end_reason}" if self.end_reason else ""
             self.finish("skipped", f"it waited for {waited}{last}", error_kind="lapsed", at=at)
