@@ -89,8 +89,8 @@ class ApiToken(Attested, Base):
         """Return a new token's row and its secret, which cannot be retrieved later.
 
         Recorded as ``token_minted`` in the agent's chain, or the account's. ``by`` is the platform
-        token that minted it, Refused if it is no longer valid; without one, it was the server's
-        command line.
+        token that mints it, for an agent of its account; Refused for any other token, and for one
+        that is no longer valid. Without one, it is the server's command line.
         """
         if agent is not None:
             agent.lock()  # before the head of its chain
@@ -100,6 +100,8 @@ class ApiToken(Attested, Base):
         if by is not None:
             by.lock()
             by.require_genuine()
+            if agent is None or by.kind != "platform" or by.account_id != agent.account_id:
+                raise Refused("only a platform's token can mint, for agents of its account alone")
             if not by.is_valid:
                 raise Refused("the platform's token was revoked or has expired")
         kind: TokenKind = "agent" if agent is not None else "platform"

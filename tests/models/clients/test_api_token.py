@@ -144,6 +144,19 @@ def test_what_a_revoked_or_expired_platform_token_mints_is_refused(app, subtests
                 platform.mint_for(agent, expires_at=None)
 
 
+def test_only_a_platform_token_mints_and_only_for_agents_of_its_account(app, subtests):
+    agent = factories.agent()
+    as_agent, _ = ApiToken.mint(account=agent.account, agent=agent)
+    platform, _ = ApiToken.mint(account=agent.account)
+    elsewhere, _ = ApiToken.mint(account=factories.account())
+
+    for minter, owner in ((as_agent, agent), (platform, None), (elsewhere, agent)):
+        with subtests.test(minter=minter.id), pytest.raises(Refused, match="only a platform's"):
+            ApiToken.mint(account=agent.account, agent=owner, by=minter)
+
+    assert platform.mint_for(agent, expires_at=None)[0].minted_by is platform
+
+
 def test_a_token_is_worth_nothing_once_the_one_that_minted_it_is_revoked(app):
     platform, _ = ApiToken.mint(account=factories.account())
     agent = platform.add_agent(name="Wren", model_id="rehearsal/wren")
