@@ -35,10 +35,6 @@ def socket_dir(data_dir: Path) -> Path:
     return inside if _usable(inside) else _temporary(data_dir)
 
 
-def postgres_socket(data_dir: Path) -> Path:
-    return socket_dir(data_dir) / POSTGRES_SOCKET
-
-
 def valkey_socket(data_dir: Path) -> Path:
     return socket_dir(data_dir) / VALKEY_SOCKET
 

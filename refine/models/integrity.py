@@ -52,16 +52,6 @@ def verify_all() -> Iterator[ChainResult]:
     yield from problems_outside_chains()
 
 
-def verify_agent(agent: Agent) -> ChainResult:
-    """Verify one agent's chain, memories and rows."""
-    chain_id = db.session.scalar(select(ChainHead.id).where(ChainHead.agent_id == agent.id))
-    return (
-        verify_chain(chain_id)
-        if chain_id is not None
-        else _problem(f"agent {agent.id}", _CHAIN_IS_GONE)
-    )
-
-
 def problems_outside_chains() -> Iterator[ChainResult]:
     """Yield each chain without a head, owner without a chain, and altered verification."""
     for chain_id in headless_chains():

@@ -3,9 +3,9 @@
 from refine import clock
 from refine.access import reading
 from refine.extensions import db
-from refine.models.integrity import verify_agent
 from tests import sql
 from tests.access.conftest import World
+from tests.chains import verify_agent
 
 PURPOSE = "to hear why the c4n4ry fell silent"
 NOTE = "the c4n4ry was asleep"

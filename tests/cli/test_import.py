@@ -15,9 +15,9 @@ from sqlalchemy import func, select, text
 
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AgentMemory
-from refine.models.integrity import verify_agent
 from refine.transfer import own
 from tests import factories
+from tests.chains import verify_agent
 from tests.cli.conftest import Run
 from tests.commands import REFINE, environment, eventually, start
 from tests.forked import refine

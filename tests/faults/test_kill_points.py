@@ -20,11 +20,11 @@ from sqlalchemy import select, text
 from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, RefinementSession, SessionEntry
-from refine.models.integrity import verify_agent
 from refine.models.runs.run import LOST_AFTER
 from refine.refinement.loop import refine
 from refine.settings import Settings
 from tests import factories
+from tests.chains import verify_agent
 from tests.factories import EDITS
 from tests.scripted_model import ScriptedModel
 

@@ -19,11 +19,11 @@ from refine.extensions import db
 from refine.jobs import tick
 from refine.jobs.tick import INTERVAL, TickResult, run_tick
 from refine.models import Account, Agent, ClockMark, LeaseLost, RefinementSession
-from refine.models.integrity import verify_agent
 from refine.models.runs.run import LOST_AFTER
 from refine.models.runs.session import editing, scheduling
 from refine.tools import RefinementTool
 from tests import factories, sql
+from tests.chains import verify_agent
 from tests.commands import UNUSED_PORT
 
 # Monday 04:00, the platform's slot.

@@ -11,12 +11,12 @@ from sqlalchemy import func, select
 from refine.errors import Refused
 from refine.extensions import db
 from refine.models import AgentMemory, AuditLog, RefinementSession
-from refine.models.integrity import verify_agent
 from refine.models.runs.session.duplicates import remove_duplicates
 from refine.refinement import time_machine
 from refine.refinement.time_machine import Undo, UndoConflict
 from refine.tools import RefinementTool, SaveMemoryTool
 from tests import factories
+from tests.chains import verify_agent
 from tests.factories import EDITS
 from tests.property.reference import Reference, tokens
 

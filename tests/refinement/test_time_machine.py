@@ -16,7 +16,7 @@ from refine import clock
 from refine.errors import RefineError, Refused, RowAltered, SealingError
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, MemoryTask, RefinementSession
-from refine.models.integrity import verify_agent, verify_all
+from refine.models.integrity import verify_all
 from refine.models.ledger.image import Image
 from refine.models.runs.session import breaker, editing
 from refine.models.runs.session.duplicates import remove_duplicates
@@ -24,6 +24,7 @@ from refine.models.runs.task import saving
 from refine.refinement import time_machine
 from refine.refinement.time_machine import Undo, UndoConflict
 from tests import factories, sql
+from tests.chains import verify_agent
 from tests.commands import eventually
 from tests.factories import EDITS, text_of
 from tests.refinement.conftest import World

@@ -13,11 +13,11 @@ from refine import clock
 from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import AgentMemory, MemoryTask, SessionEntry
-from refine.models.integrity import verify_agent
 from refine.models.runs.run import LOST_AFTER
 from refine.remembering.task_worker import run_task
 from refine.running import run_worker
 from tests import factories, sql
+from tests.chains import verify_agent
 from tests.remembering.conftest import World
 
 ENDS = "Nothing more stands out."

@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 from flask import Flask
 
-from refine.models.integrity import verify_agent
 from refine.transfer.importing import import_memories
 from refine.transfer.rows import BadRow, Incoming, LeftOut
 from tests import factories
+from tests.chains import verify_agent
 from tests.transfer.files import fixture, own_file, own_row, read, reading
 
 FILES_READ = 10_000

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, RefinementSession
-from refine.models.integrity import verify_agent
 from refine.models.ledger.history import effect_tokens
 from refine.models.runs.session import editing
 from refine.rules.content import TAGS
@@ -23,6 +22,7 @@ from refine.transfer.importing import check, import_memories
 from refine.transfer.report import MAX_NAMED_BAD_ROWS, Report
 from refine.transfer.rows import BadRow, Incoming, LeftOut, Row
 from tests import factories
+from tests.chains import verify_agent
 from tests.transfer.files import fixture, own_file, own_row, reading, stream
 
 AT = datetime(2025, 11, 2, 15, 15, 30, tzinfo=UTC)

@@ -13,10 +13,10 @@ from werkzeug.test import TestResponse, encode_multipart
 
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, User
-from refine.models.integrity import verify_agent
 from refine.web.importing import MAX_ROWS
 from refine.web.uploads import LARGEST_FILE_MEGABYTES
 from tests import factories, sql
+from tests.chains import verify_agent
 from tests.transfer.files import fixture, own_file, own_row
 from tests.web.conftest import Browser, SignedIn, links_of, person, words_of
 

@@ -107,4 +107,5 @@ class LedgerOwner(Attested):
     @property
     def core_token_usage(self) -> int:
         """The token mass: the estimated tokens of all kept core memories."""
-        return self.ledger.mass
+        _, mass = self.ledger.core_totals()
+        return mass

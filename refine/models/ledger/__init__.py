@@ -17,7 +17,6 @@ from refine.models.ledger.image import (
 from refine.models.ledger.ledger import Composition, Ledger
 from refine.models.ledger.memory import (
     LOCKS,
-    MEMORY_KINDS,
     AgentMemory,
     change_memories,
     is_of_kind,
@@ -27,7 +26,6 @@ from refine.models.ledger.row import JOURNAL_SHOWN_FOR, MEMORY_TYPES, Owner, con
 __all__ = [
     "JOURNAL_SHOWN_FOR",
     "LOCKS",
-    "MEMORY_KINDS",
     "MEMORY_TYPES",
     "AgentMemory",
     "Change",

@@ -52,11 +52,6 @@ class Ledger:
 
     # -- figures ---------------------------------------------------------------------------------
 
-    @property
-    def mass(self) -> int:
-        """The token mass: the estimated tokens of all kept core memories."""
-        return self.core_totals()[1]
-
     def core_totals(self) -> tuple[int, int]:
         """Return how many core memories are kept, and their token mass."""
         return AgentMemory.core_totals(self._agent.id)

@@ -43,9 +43,6 @@ from refine.rules.tokens import CHARACTERS_PER_TOKEN
 Lock = Literal["constitutional", "immutable"]
 LOCKS: tuple[Lock, ...] = get_args(Lock)
 
-# What lists of memories can be narrowed down to.
-MEMORY_KINDS = ("core", "constitutional", "journal", "expired", "discarded")
-
 
 class AgentMemory(MemoryRow, Base):
     """One memory: core (permanent, part of every prompt) or journal (shown for a week).
@@ -271,7 +268,7 @@ def change_memories(
 
 
 def is_of_kind(kind: str, at: datetime) -> ColumnElement[bool]:
-    """Return the SQL condition that a memory is of this kind (``MEMORY_KINDS``) at ``at``."""
+    """Return the SQL condition that a memory is of this kind at ``at``: one of its keys below."""
     conditions: dict[str, ColumnElement[bool]] = {
         "core": and_(AgentMemory.is_kept_core),
         "constitutional": AgentMemory.is_kept_core & AgentMemory.constitutional,

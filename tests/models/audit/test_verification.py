@@ -6,8 +6,9 @@ from sqlalchemy import select
 from refine.extensions import db
 from refine.models import AgentMemory, AuditLog, ChainHead
 from refine.models.audit import PLATFORM
-from refine.models.integrity import note_verified, verify_agent, verify_all
+from refine.models.integrity import note_verified, verify_all
 from tests import factories, sql
+from tests.chains import verify_agent
 from tests.models.cases import case
 
 
