@@ -159,12 +159,12 @@ class Agent(Eligibility, Base):
     @property
     def effective_system_prompt(self) -> str:
         """The agent's own system prompt, or the default."""
-        return self.system_prompt or default_prompt("system_prompt")
+        return _own_or_default("system_prompt", self.system_prompt)
 
     @property
     def effective_refinement_prompt(self) -> str:
         """The agent's own style for sessions, or the conservative default."""
-        return self.refinement_prompt or default_prompt("refinement_prompt")
+        return _own_or_default("refinement_prompt", self.refinement_prompt)
 
     @property
     def next_session_at(self) -> datetime | None:
@@ -175,11 +175,9 @@ class Agent(Eligibility, Base):
     def effective(self, field: str) -> tuple[Any, bool]:
         """Return the effective value of an authored field, and whether it is the default."""
         own = getattr(self, field)
-        if own is not None:
-            return own, False
         if field == "refinement_threshold":
-            return self.effective_refinement_threshold, True
-        return default_prompt(field), True
+            return self.effective_refinement_threshold, own is None
+        return _own_or_default(field, own), own is None
 
     def author(self, field: str, value: object, at: datetime | None = None) -> None:
         """Set a field of ``AUTHORED_FIELDS`` as the agent itself; None restores the default.
@@ -370,6 +368,10 @@ class Agent(Eligibility, Base):
 @event.listens_for(Agent, "after_insert")
 def _begin_chain(_mapper: Mapper[Any], connection: Connection, agent: Agent) -> None:
     ChainHead.begin(agent.chain_owner, connection)
+
+
+def _own_or_default(field: str, own: str | None) -> str:
+    return default_prompt(field) if own is None else own
 
 
 def _label(field: str) -> str:
