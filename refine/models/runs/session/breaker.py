@@ -31,7 +31,7 @@ def trip(session: RefinementSession, at: datetime | None = None) -> bool:
     Tells whether it was rolled back. A session with an empty ledger is never rolled back.
     """
     db.session.flush()
-    removed = int(session.mass_before or 0) - SessionEntry.counting(session.id)
+    removed = SessionEntry.removed_tokens(session)
     if not session.memories_before or removed <= session.removable_tokens:
         session.removed_tokens = max(0, removed)
         return False

@@ -92,7 +92,7 @@ def consolidate(
         entry.counting_tokens, entry.merged_into_id = 0, merged.memory_id
     result = db.session.get_one(AgentMemory, merged.memory_id)
     _add_merge_entry(session, result, ceiling)
-    _count_mutation(session, "consolidated", len(sources), at)
+    _count_and_check(session, "consolidated", len(sources), at)
     return result
 
 
@@ -112,7 +112,7 @@ def update(
     entry = SessionEntry.of(session.id, [memory_id])[memory_id]
     entry.counting_tokens = retained_tokens(entry.ceiling_tokens, memory.token_estimate)
     SessionEntry.show(session.id, [memory])
-    _count_mutation(session, "updated", 1, at)
+    _count_and_check(session, "updated", 1, at)
     return memory
 
 
@@ -123,7 +123,7 @@ def delete(session: RefinementSession, memory_id: int, at: datetime | None = Non
     (memory,) = _editable(session, [memory_id], "delete")
     _edit(session, "delete", _discards([memory], at), memory_id, at)
     SessionEntry.of(session.id, [memory_id])[memory_id].counting_tokens = 0
-    _count_mutation(session, "deleted", 1, at)
+    _count_and_check(session, "deleted", 1, at)
     return memory
 
 
@@ -170,7 +170,7 @@ def _require_present_figures(session: RefinementSession) -> None:
             AuditLog.session_id == session.id, AuditLog.action.in_(_MUTATIONS)
         )
     )
-    removed = int(session.mass_before or 0) - SessionEntry.counting(session.id)
+    removed = SessionEntry.removed_tokens(session)
     if (made, removed) != (session.mutation_count, session.removed_tokens):
         raise RowAltered(session.row_name)
 
@@ -275,7 +275,7 @@ def _add_merge_entry(session: RefinementSession, result: AgentMemory, ceiling_to
     )
 
 
-def _count_mutation(session: RefinementSession, figure: str, amount: int, at: datetime) -> None:
+def _count_and_check(session: RefinementSession, figure: str, amount: int, at: datetime) -> None:
     session.mutation_count += 1
     _count(session, figure, amount)
     breaker.trip(session, at)

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from refine.extensions import Base, db
 from refine.models.columns import BoolFalse
 from refine.models.ledger import AgentMemory
+from refine.models.runs.session.state import SessionState
 
 
 class SessionEntry(Base):
@@ -63,10 +64,11 @@ class SessionEntry(Base):
         return {entry.memory_id: entry for entry in db.session.scalars(wanted)}
 
     @classmethod
-    def counting(cls, session_id: uuid.UUID) -> int:
-        """Return how many tokens of the snapshot still count."""
-        total = select(func.coalesce(func.sum(cls.counting_tokens), 0))
-        return int(db.session.scalar(total.where(cls.session_id == session_id)) or 0)
+    def removed_tokens(cls, session: SessionState) -> int:
+        """Return how many tokens of the snapshot no longer count."""
+        counting = select(func.coalesce(func.sum(cls.counting_tokens), 0))
+        total = db.session.scalar(counting.where(cls.session_id == session.id))
+        return int(session.mass_before or 0) - int(total or 0)
 
     @classmethod
     def show(cls, session_id: uuid.UUID, memories: Iterable[AgentMemory]) -> None:

@@ -1,5 +1,6 @@
 """What a session's row holds, the words for its states, and the figures it reports."""
 
+import json
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Literal, get_args
@@ -24,15 +25,17 @@ AUTOMATIC_TRIGGERS: tuple[AutomaticTrigger, ...] = get_args(AutomaticTrigger)
 
 EndStatus = Literal["completed", "rolled_back", "incomplete", "declined", "skipped", "failed"]
 ENDED: tuple[EndStatus, ...] = get_args(EndStatus)
-# The ends of a session whose agent consented.
+# Ends that only a session has whose agent consented (though it can also end ``failed``).
 CONSENTED_ENDS = ("completed", "rolled_back", "incomplete")
 # The ends of a session whose agent answered the consent question.
 ANSWERED = (*CONSENTED_ENDS, "declined")
 
+_NOTHING_DONE = {"consolidated": 0, "updated": 0, "deleted": 0, "protected": 0}
+
 # How an undo was requested.
 Channel = Literal["dashboard", "command line", "agent"]
 
-# How many edits a session may make.
+# How many mutations a session may make; protecting a memory is none.
 MAX_MUTATIONS = 10
 
 # The period that the floor against slow erosion looks back over.
@@ -67,10 +70,8 @@ class SessionState(Run):
     mutation_count: Mapped[Count]
     stats: Mapped[dict[str, int]] = mapped_column(
         JSONB,
-        default=lambda: {"consolidated": 0, "updated": 0, "deleted": 0, "protected": 0},
-        server_default=text(
-            """'{"consolidated": 0, "updated": 0, "deleted": 0, "protected": 0}'"""
-        ),
+        default=lambda: dict(_NOTHING_DONE),
+        server_default=text(f"'{json.dumps(_NOTHING_DONE)}'"),
     )
 
     turns: Mapped[Count]

@@ -43,7 +43,7 @@ def promote(
             repeating[entry.id] = same
         else:
             promoted.append(entry.id)
-    _count(task, len(promoted))
+    _count_or_refuse(task, len(promoted))
     for entry in chosen:
         if entry.id in promoted:
             before = entry.image()
@@ -70,7 +70,7 @@ def save(
     same = task.agent.ledger.shown(at).where(AgentMemory.content_hash == hashed).limit(1)
     if (existing := db.session.scalar(same)) is not None:
         return existing, True
-    _count(task, 1)
+    _count_or_refuse(task, 1)
     return task.agent.ledger.remember(
         content, "journal", tags, at, data=_task_data(task, "extract")
     )
@@ -99,7 +99,7 @@ def _core_ids(task: MemoryTask, hashes: Iterable[str]) -> dict[str, int]:
     return dict(db.session.execute(columns).all())
 
 
-def _count(task: MemoryTask, more: int) -> None:
+def _count_or_refuse(task: MemoryTask, more: int) -> None:
     limit = MAX_KEPT[task.kind]
     if task.memories_kept + more > limit:
         raise InvalidValue(
