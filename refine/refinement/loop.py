@@ -13,7 +13,7 @@ from refine import clock, prompts
 from refine.extensions import db
 from refine.llm.messages import ToolCall, user_message
 from refine.models import RefinementSession
-from refine.models.runs.session import ERODED, EndStatus
+from refine.models.runs.session import EndStatus
 from refine.models.runs.session.duplicates import remove_duplicates
 from refine.refinement.prompting import (
     LedgerExcerpt,
@@ -125,18 +125,12 @@ class SessionWorker(RunWorker[RefinementSession]):
         self._report("snapshot", shown_memories=len(excerpt.lines), is_batch=excerpt.is_batch)
 
     def _skip(self, session: RefinementSession) -> NoReturn:
-        eroded = RefinementSession.is_eroded(session.agent)
-        threshold = session.threshold
-        db.session.commit()
-        raise RunEnded(
-            "skipped",
-            "nothing may be removed: "
-            + (
-                ERODED
-                if eroded
-                else f"the threshold of {threshold} leaves no room in a ledger of this size"
-            ),
+        by_threshold = (
+            f"the threshold of {session.threshold} leaves no room in a ledger of this size"
         )
+        reason = RefinementSession.erosion_reason(session.agent) or by_threshold
+        db.session.commit()
+        raise RunEnded("skipped", f"nothing may be removed: {reason}")
 
     def _ask_for_consent(self) -> None:
         reply = self._call_model()

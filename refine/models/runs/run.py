@@ -43,7 +43,7 @@ class LeaseLost(Refused):
 def blocked_reason(agent: Agent, at: datetime, *, automatic: bool) -> str | None:
     """Return why no run of the agent may start now; None if one may.
 
-    Only ``automatic`` runs obey pauses and the cost cap.
+    Why it is unavailable; for ``automatic`` runs, which alone obey pauses, also the cost cap.
     """
     reason = agent.unavailable_reason(automatic=automatic)
     return reason or (cost_cap_reason(agent.account, at) if automatic else None)
@@ -187,7 +187,7 @@ class Run:
         """Tell whether the locked run may start now; if not, end it or put it off."""
 
     def skip_reason(self, at: datetime) -> str | None:
-        """Return why the run may not start now; None if it may."""
+        """Return why the run may not start now: an altered agent, or what blocks it; or None."""
         if not self.agent.is_genuine:
             return f"{self.agent.row_name} was changed outside the application"
         return blocked_reason(self.agent, at, automatic=self.is_automatic)

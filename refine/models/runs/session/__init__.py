@@ -7,7 +7,7 @@ for each memory; ``scheduling`` who is due, and who must wait; ``totals`` sums o
 
 from refine.models.runs.session.editing import EditRefused
 from refine.models.runs.session.entry import SessionEntry
-from refine.models.runs.session.session import ERODED, RefinementSession, SessionAlreadyLive
+from refine.models.runs.session.session import RefinementSession, SessionAlreadyLive
 from refine.models.runs.session.state import (
     AUTOMATIC_TRIGGERS,
     ENDED,
@@ -22,7 +22,6 @@ from refine.models.runs.session.state import (
 __all__ = [
     "AUTOMATIC_TRIGGERS",
     "ENDED",
-    "ERODED",
     "MAX_MUTATIONS",
     "ROLLING_WINDOW",
     "TRIGGERS",

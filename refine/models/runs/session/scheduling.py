@@ -14,7 +14,7 @@ from refine.models.audit import AuditLog
 from refine.models.ledger import AgentMemory
 from refine.models.people import Account
 from refine.models.runs.run import blocked_reason
-from refine.models.runs.session.session import ERODED, RefinementSession
+from refine.models.runs.session.session import RefinementSession
 from refine.models.runs.session.state import ANSWERED
 from refine.rules.pacing import MAX_DOUBLINGS, RETRY_PAUSES, cooldown, retry_pause
 
@@ -96,13 +96,18 @@ def failed_last(at: datetime) -> Select[int]:
 
 
 def forbidden_reason(agent: Agent, at: datetime) -> str | None:
-    """Return what forbids automatic sessions of this agent, in words; None if nothing does."""
-    reason = blocked_reason(agent, at, automatic=True)
-    return reason or (ERODED if _Session.is_eroded(agent, at) else None)
+    """Return what forbids automatic sessions of this agent, in words; None if nothing does.
+
+    What blocks automatic runs, and the floor against slow erosion.
+    """
+    return blocked_reason(agent, at, automatic=True) or _Session.erosion_reason(agent, at)
 
 
 def automatic_skip_reason(agent: Agent, at: datetime) -> str | None:
-    """Return why the clock does not ask this agent now, in words; None if it may."""
+    """Return why the clock does not ask this agent now, in words; None if it may.
+
+    What forbids a sweep too, and that nothing has changed.
+    """
     if (reason := forbidden_reason(agent, at)) is not None:
         return reason
     if _is_unchanged(agent):

@@ -33,8 +33,6 @@ from refine.rules.quantities import in_days
 from refine.rules.retention import removable_tokens, removable_under_floor
 from refine.rules.threshold import threshold_check
 
-ERODED = f"sessions of the last {in_days(ROLLING_WINDOW)} removed as much as is allowed"
-
 _END_ACTION: dict[EndStatus, str] = {
     "completed": "memory_refinement_complete",
     "rolled_back": "memory_refinement_rollback",
@@ -78,7 +76,7 @@ class RefinementSession(SessionState, Attested, Base):
         Index("ix_refinement_sessions_status_created_at", "status", "created_at"),
     )
 
-    # while it runs, its figures decide what it may remove, and then what later sessions may
+    # its figures decide what it may still remove and, once it has ended, what later sessions may
     digest_columns = (
         "id",
         "agent_id",
@@ -235,11 +233,13 @@ class RefinementSession(SessionState, Attested, Base):
         )
 
     @classmethod
-    def is_eroded(cls, agent: Agent, at: datetime | None = None) -> bool:
-        """Tell whether the rolling floor leaves nothing for a session to remove."""
+    def erosion_reason(cls, agent: Agent, at: datetime | None = None) -> str | None:
+        """Return why the rolling floor lets a session remove nothing; None if it lets it."""
         floor = settings.current().rolling_floor
         removed = cls.removed_recently(agent, at)
-        return removable_under_floor(agent.core_token_usage, floor, removed) <= 0
+        if removable_under_floor(agent.core_token_usage, floor, removed) > 0:
+            return None
+        return f"sessions of the last {in_days(ROLLING_WINDOW)} removed as much as is allowed"
 
     # -- ending ----------------------------------------------------------------------------------
 

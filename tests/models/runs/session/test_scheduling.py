@@ -8,7 +8,7 @@ import time_machine
 from refine.extensions import db
 from refine.models import RefinementSession
 from refine.models.runs.run import LOST_AFTER
-from refine.models.runs.session import ERODED, scheduling
+from refine.models.runs.session import scheduling
 from refine.models.runs.spending import cost_cap_reason
 from tests import factories
 from tests.models.cases import case, set_fields
@@ -23,6 +23,7 @@ BY_HAND = ["manual", "api", "cli"]
 AUTOMATIC = ["weekly", "over_budget"]
 ANSWERED = ["declined", "completed", "incomplete", "rolled_back"]
 UNCHANGED = "nothing changed since the last session, which removed nothing"
+ERODED = "sessions of the last 30 days removed as much as is allowed"
 
 
 @pytest.fixture(autouse=True)

@@ -300,7 +300,7 @@ def test_an_agent_is_eroded_once_the_floor_leaves_nothing(app, subtests):
     for tokens, is_eroded in [(0, False), (98, False), (99, True)]:
         with case(subtests, removed=tokens):
             ended(agent, **removed(tokens))
-            assert RefinementSession.is_eroded(agent) == is_eroded
+            assert (RefinementSession.erosion_reason(agent) is not None) == is_eroded
 
 
 # -- looking back ----------------------------------------------------------------------------------
