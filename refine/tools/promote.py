@@ -7,7 +7,7 @@ from refine.errors import InvalidValue
 from refine.models import MemoryTask
 from refine.models.runs.task import saving
 from refine.rules.ids import parse_ids
-from refine.tools.results import Result, error, unknown_parameter
+from refine.tools.results import Result, error, missing, unknown_parameter
 from refine.tools.transaction import one_call
 
 DEFINITION: dict[str, Any] = {
@@ -49,7 +49,7 @@ class PromoteTool:
         if unknown:
             return error(unknown_parameter("promote", ["ids"]))
         if ids is None:
-            return error("ids is required for promote")
+            return error(missing("ids", "promote"))
         try:
             with one_call():
                 task = MemoryTask.held(self._task_id, self._lease_token)

@@ -9,7 +9,7 @@ from refine.models import AgentMemory, EditRefused, LeaseLost, RefinementSession
 from refine.models.runs.session import editing
 from refine.rules.content import MAX_QUERY_CHARACTERS, MAX_SUMMARY_CHARACTERS, bounded_text
 from refine.rules.ids import parse_ids, parse_single_id
-from refine.tools.results import MAX_QUOTED, Result, error, unknown_parameter
+from refine.tools.results import Result, error, invalid, missing, unknown_parameter
 from refine.tools.transaction import one_call
 
 MAX_SEARCH_RESULTS = 20
@@ -126,7 +126,7 @@ class RefinementTool:
         before: object = None,
     ) -> Result:
         if query is None and after is None and before is None:
-            raise InvalidValue("query is required for search (or after, or before)")
+            raise InvalidValue(f"{missing('query', 'search')} (or after, or before)")
         text = None
         if query is not None:
             text = bounded_text(query, field="query", limit=MAX_QUERY_CHARACTERS)
@@ -187,7 +187,7 @@ def _checked(action: object, params: dict[str, Any]) -> dict[str, Any]:
     if action is None:
         raise _UnknownAction("action is required")
     if not isinstance(action, str) or action not in ACTIONS:
-        raise _UnknownAction(f"Invalid action '{str(action)[:MAX_QUOTED]}'")
+        raise _UnknownAction(invalid("action", action))
     required, optional = ACTIONS[action]
     allowed = (*required, *optional)
     given = {
@@ -199,7 +199,7 @@ def _checked(action: object, params: dict[str, Any]) -> dict[str, Any]:
         raise InvalidValue(unknown_parameter(action, allowed))
     for name in required:
         if name not in given:
-            raise InvalidValue(f"{name} is required for {action}")
+            raise InvalidValue(missing(name, action))
     return given
 
 

@@ -6,12 +6,22 @@ from typing import Any
 Result = dict[str, Any]
 
 # How much of a wrong word is quoted back.
-MAX_QUOTED = 60
+_MAX_QUOTED = 60
 
 
 def error(message: str, **facts: Any) -> Result:
     """Return the result that says what is wrong and what to do."""
     return {"type": "error", "error": message, **facts}
+
+
+def invalid(name: str, value: object) -> str:
+    """Return the message for a parameter whose value is none of those that it may have."""
+    return f"Invalid {name} '{str(value)[:_MAX_QUOTED]}'"
+
+
+def missing(name: str, taker: str) -> str:
+    """Return the message for a parameter that a tool, or one action of it, needs."""
+    return f"{name} is required for {taker}"
 
 
 def unknown_parameter(taker: str, allowed: Iterable[str]) -> str:

@@ -1,43 +1,52 @@
 """The tool ``save_memory``: an agent adds to its own memory."""
 
+from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 from refine.errors import InvalidValue
-from refine.models import Agent
+from refine.models import Agent, AgentMemory
 from refine.models.ledger import MEMORY_TYPES
 from refine.rules.content import TAGS
 from refine.tools.results import Result, error, unknown_parameter
 from refine.tools.transaction import one_call
 
-DEFINITION: dict[str, Any] = {
-    "type": "function",
-    "function": {
-        "name": "save_memory",
-        "description": (
-            "Keep something in your own memory. core: permanent, part of every prompt of yours. "
-            "journal: shown to you for one week."
-        ),
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "content": {"type": "string", "description": "The memory, in your own words."},
-                "memory_type": {"type": "string", "enum": list(MEMORY_TYPES)},
-                "tags": {"type": "array", "items": {"type": "string", "enum": list(TAGS)}},
+
+def definition(
+    description: str, *, memory_types: Sequence[str], required: Sequence[str]
+) -> dict[str, Any]:
+    """Return the definition of a tool ``save_memory`` for these types of memories."""
+    return {
+        "type": "function",
+        "function": {
+            "name": "save_memory",
+            "description": description,
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "content": {"type": "string", "description": "The memory, in your own words."},
+                    "memory_type": {"type": "string", "enum": list(memory_types)},
+                    "tags": {"type": "array", "items": {"type": "string", "enum": list(TAGS)}},
+                },
+                "required": list(required),
+                "additionalProperties": False,
             },
-            "required": ["content", "memory_type"],
-            "additionalProperties": False,
         },
-    },
-}
+    }
+
+
+DEFINITION = definition(
+    "Keep something in your own memory. core: permanent, part of every prompt of yours. "
+    "journal: shown to you for one week.",
+    memory_types=MEMORY_TYPES,
+    required=["content", "memory_type"],
+)
 
 _PARAMETERS = tuple(DEFINITION["function"]["parameters"]["properties"])
 
 
-class SaveMemoryTool:
-    """The tool for one agent."""
-
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
+class SavingTool:
+    """What the tools named ``save_memory`` share; each defines what it saves, and under whom."""
 
     def execute(
         self,
@@ -49,8 +58,8 @@ class SaveMemoryTool:
     ) -> Result:
         """Save one memory and commit; return ``saved`` with its id, or an ``error``.
 
-        An exact duplicate of a kept core memory is not saved again: the result names the existing
-        one, with ``existing`` set.
+        An exact duplicate is not saved again: the result names the existing memory, with
+        ``existing`` set.
         """
         if unknown:
             return error(unknown_parameter("save_memory", _PARAMETERS))
@@ -58,10 +67,22 @@ class SaveMemoryTool:
             return error("content is required")
         try:
             with one_call():
-                memory, existing = self._agent.ledger.remember(
-                    content, memory_type, [] if tags is None else tags
-                )
+                memory, existing = self._save(content, memory_type, [] if tags is None else tags)
                 saved = {"type": "saved", "id": memory.id, "memory_type": memory.memory_type}
         except InvalidValue as fault:
             return error(str(fault))
         return {**saved, "existing": True} if existing else saved
+
+    @abstractmethod
+    def _save(self, content: object, memory_type: object, tags: object) -> tuple[AgentMemory, bool]:
+        """Save the memory; return it, and whether it already existed. May raise InvalidValue."""
+
+
+class SaveMemoryTool(SavingTool):
+    """The tool for one agent; exact duplicates of kept core memories are not saved."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    def _save(self, content: object, memory_type: object, tags: object) -> tuple[AgentMemory, bool]:
+        return self._agent.ledger.remember(content, memory_type, tags)

@@ -5,7 +5,7 @@ from typing import Any
 from refine.errors import InvalidValue
 from refine.models import Agent
 from refine.models.agent import AUTHORED_FIELDS
-from refine.tools.results import MAX_QUOTED, Result, error, unknown_parameter
+from refine.tools.results import Result, error, invalid, unknown_parameter
 from refine.tools.transaction import one_call
 
 ALLOWED_ACTIONS = ("view", "update")
@@ -90,7 +90,7 @@ def _is_default(value: object) -> bool:
 
 
 def _not_allowed(name: str, value: object) -> str:
-    return f"{name} is required" if value is None else f"Invalid {name} '{str(value)[:MAX_QUOTED]}'"
+    return f"{name} is required" if value is None else invalid(name, value)
 
 
 def _refusal(message: str) -> Result:
