@@ -75,8 +75,15 @@ def row_id(row: Any, connection: Connection | None = None) -> Any:
     return row.id
 
 
+def place_of(row: Any, column: str) -> Place:
+    """Return the place to which what is sealed in this column of the row is bound."""
+    return Place(f"{row.__tablename__}.{column}", row_id(row))
+
+
 class SealedText(Generic[T]):
     """A text attribute, stored encrypted in the column attribute ``sealed_<name>``.
+
+    The column itself must be called like the text: what is sealed is bound to that name.
 
     ``valid`` normalises a text before it is stored, or raises InvalidValue. Setting the same text
     again keeps the stored bytes.
@@ -110,4 +117,4 @@ class SealedText(Generic[T]):
         setattr(instance, self._stored_as, sealed)
 
     def _place(self, instance: Any) -> Place:
-        return Place(f"{instance.__tablename__}.{self._name}", row_id(instance))
+        return place_of(instance, self._name)

@@ -18,12 +18,13 @@ from refine.extensions import db
 from refine.models.agent import Agent
 from refine.models.attested import Attested
 from refine.models.clients import ApiToken, IdempotencyKey
+from refine.models.columns import place_of
 from refine.models.keys import WrappedKey
 from refine.models.ledger import AgentMemory
 from refine.models.runs.access import AccessGrant
 from refine.models.runs.session import RefinementSession
 from refine.models.runs.task import MemoryTask
-from refine.sealing import UNBOUND, Place, is_unbound
+from refine.sealing import UNBOUND, is_unbound
 
 _BATCH = 200
 
@@ -110,7 +111,7 @@ def _reseal_row(row: Any) -> None:
         return
     key = row.data_key()
     for name, column in sealed_columns(type(row)).items():
-        sealed, place = getattr(row, name), Place(f"{row.__tablename__}.{column}", row.id)
+        sealed, place = getattr(row, name), place_of(row, column)
         if is_unbound(sealed):
             with suppress(SealingError):
                 setattr(row, name, key.seal(key.open(sealed, place), place))

@@ -85,6 +85,12 @@ def problems() -> list[str]:
     return [each.problem for each in verify_all() if each.problem is not None]
 
 
+def test_sealed_columns_are_called_like_the_texts_to_whose_names_they_are_bound() -> None:
+    for kind in KINDS.values():
+        for attribute, column in sealed_columns(kind).items():
+            assert attribute == f"sealed_{column}"
+
+
 def test_binds_every_sealed_text_and_key_and_changes_no_word(old: Old) -> None:
     before = opened()
     assert set(unbound_rows()) == set(KINDS)

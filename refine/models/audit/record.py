@@ -36,7 +36,7 @@ from refine import clock
 from refine.errors import RowAltered
 from refine.extensions import Base, canonical_json, db
 from refine.models.attested import ChainOwner, changed_rows, unrecorded_updates
-from refine.models.columns import BigId, DigestChange, row_id
+from refine.models.columns import BigId, DigestChange, place_of
 from refine.models.keys import WrappedKey
 from refine.sealing import DataKey, Place, is_unbound
 
@@ -315,7 +315,7 @@ class AuditLog(Base):
         return contents
 
     def _place(self) -> Place:
-        return Place("audit_logs.sealed", row_id(self))
+        return place_of(self, "sealed")
 
     def is_linked(self) -> bool:
         """Whether the record is as it was written, after the record before it."""

@@ -13,7 +13,7 @@ from refine import clock
 from refine.errors import InvalidValue, RowAltered
 from refine.extensions import canonical_json, db
 from refine.models.audit import Chain
-from refine.models.columns import BoolFalse, Created, Sealed, SealedText, row_id
+from refine.models.columns import BoolFalse, Created, Sealed, SealedText, place_of
 from refine.models.ledger.image import Image, state_digest
 from refine.rules.content import comparable, known_tags, memory_content, storable_or_none
 from refine.rules.tokens import token_estimate
@@ -123,7 +123,7 @@ class MemoryRow:
 
     @property
     def _place_of_content(self) -> Place:
-        return Place("agent_memories.content", row_id(self))
+        return place_of(self, "content")
 
     # -- images ----------------------------------------------------------------------------------
 
