@@ -1,4 +1,4 @@
-"""Times as other systems write them."""
+"""Times as other systems and models write them."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -37,6 +37,15 @@ def instant(value: object, *, now: datetime) -> datetime | None:
     return at
 
 
+def from_iso(written: str) -> datetime:
+    """Return a time given in ISO 8601, in UTC; one without a zone is UTC already.
+
+    Raises ValueError, or OverflowError near the years 1 and 9999.
+    """
+    at = datetime.fromisoformat(written)
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+
+
 def _parse(value: object) -> datetime | None:
     if isinstance(value, bool):
         return None
@@ -47,8 +56,7 @@ def _parse(value: object) -> datetime | None:
     written = value.strip()
     if written.isascii() and written.isdigit() and len(written) > len("20260131"):
         return _since_epoch(int(written))
-    at = datetime.fromisoformat(written)
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    return from_iso(written)
 
 
 def _since_epoch(number: float) -> datetime | None:

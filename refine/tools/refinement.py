@@ -1,7 +1,7 @@
 """The tool ``refinement``: one action and one transaction per call."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from refine.errors import InvalidValue
@@ -9,6 +9,7 @@ from refine.models import AgentMemory, EditRefused, LeaseLost, RefinementSession
 from refine.models.runs.session import editing
 from refine.rules.content import MAX_QUERY_CHARACTERS, MAX_SUMMARY_CHARACTERS, bounded_text
 from refine.rules.ids import parse_ids, parse_single_id
+from refine.rules.instants import from_iso
 from refine.tools.results import Result, error, invalid, missing, unknown_parameter
 from refine.tools.transaction import one_call
 
@@ -232,7 +233,6 @@ def _instant(name: str, value: object) -> datetime | None:
     if value is None:
         return None
     try:
-        at = datetime.fromisoformat(value if isinstance(value, str) else "")
-        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+        return from_iso(value if isinstance(value, str) else "")
     except (ValueError, OverflowError):
         raise InvalidValue(f"{name} must be an ISO date such as 2026-03-01") from None
