@@ -7,6 +7,7 @@ happened since: sessions, toggles, restores. Memories saved since stay. An earli
 records that it took back cancel out, and are skipped.
 """
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -321,20 +322,16 @@ def _is_journal_note(change: Change) -> bool:
 
 
 def _effect(agent: Agent, changes: Sequence[Change]) -> Effect:
-    def count(altered: str, now: object = ...) -> int:
-        return sum(
-            altered in change.altered() and (now is ... or change.after[altered] == now)
-            for change in changes
-        )
-
+    fields = [(field, change) for change in changes for field in change.altered()]
+    altered = Counter(field for field, _ in fields)
+    now_unset = Counter(field for field, change in fields if not change.after[field])
     memories, mass = agent.ledger.core_totals()
-    brought_back = count("discarded_at", None)
     return Effect(
-        brought_back=brought_back,
-        discarded=count("discarded_at") - brought_back,
-        rewritten=count("content"),
-        unprotected=count("constitutional", False),
-        retagged=count("tags"),
+        brought_back=now_unset["discarded_at"],
+        discarded=altered["discarded_at"] - now_unset["discarded_at"],
+        rewritten=altered["content"],
+        unprotected=now_unset["constitutional"],
+        retagged=altered["tags"],
         memories_before=memories,
         memories_after=memories + sum(change.count_difference for change in changes),
         mass_before=mass,
