@@ -26,8 +26,8 @@ _ENDED = "sign_in_ended"
 class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
     """One signed-in browser: its cookie holds a secret, the row the secret's hash.
 
-    It ends on signing out, on a password change, when the user is deactivated, after twelve hours
-    without use, and after seven days.
+    It ends on signing out, on a password change, when the user is deactivated, after ``IDLE_FOR``
+    without use, and after ``LASTS_FOR``.
     """
 
     __tablename__ = "sign_ins"
@@ -40,6 +40,8 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
     # when the password was last typed
     confirmed_at: Mapped[Created]
     ended_at: Mapped[datetime | None]
+    # no column: only the row's hash is stored
+    secret: str = ""
 
     user: Mapped[User] = relationship(lazy="joined", innerjoin=True)
 
@@ -122,8 +124,6 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
         if self.ended_at is None:
             self.ended_at = at or clock.now()
             self.user.account.record(_ENDED, subject=("SignIn", self.id), at=at)
-
-    secret: str = ""
 
     def get_id(self) -> str:
         """Return what Flask-Login keeps in the cookie."""
