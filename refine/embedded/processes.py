@@ -82,7 +82,7 @@ def wait_until(is_done: Callable[[], bool], seconds: float = math.inf) -> bool:
 def await_ready(
     title: str, process: subprocess.Popen[bytes], is_ready: Callable[[], bool], log: ServerLog
 ) -> None:
-    """Wait for up to 120 seconds; EmbeddedError if the server ends or is not ready by then."""
+    """Wait up to ``READY_SECONDS``; EmbeddedError if the server ends or is not ready by then."""
     if not wait_until(lambda: is_ready() or process.poll() is not None, READY_SECONDS):
         raise EmbeddedError(f"{title} is not ready after {READY_SECONDS} s:\n{log.last_lines()}")
     if process.poll() is not None:
@@ -90,7 +90,7 @@ def await_ready(
 
 
 def stop_server(process: subprocess.Popen[bytes], *stop_signals: signal.Signals) -> None:
-    """Send the signals one by one, a minute apart, then SIGKILL; return when it has ended."""
+    """Send the signals, ``_STOP_SECONDS`` apart, then SIGKILL; return when the server has ended."""
     for stop_signal in (*stop_signals, signal.SIGKILL):
         process.send_signal(stop_signal)
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -98,7 +98,7 @@ class OpenRouter:
         def attempt() -> Reply:
             seconds = deadline - time.monotonic()
             if seconds <= 0:
-                raise ProviderError("the session's time is up", kind="deadline")
+                raise ProviderError("the time limit was reached", kind="deadline")
             return self._ask(body, min(seconds, _ATTEMPT_SECONDS), is_cancelled)
 
         retrying = Retrying(

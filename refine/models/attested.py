@@ -115,9 +115,9 @@ class Attested:
     def require_genuine(self) -> None:
         """Raise RowAltered if the row was changed outside the application.
 
-        Until this session rolls back, so does every later load of the row: whatever relies on it
-        sees no other version than a checked one. (A row whose deferred columns are not loaded yet
-        is checked as soon as it is asked for again.)
+        From then on every load of the row is checked the same way, until this database session
+        rolls back. (A row whose deferred columns are not loaded yet is checked as soon as it is
+        asked for again.)
         """
         state = inspect(self)
         if state.session is not None and state.key is not None:
@@ -230,12 +230,14 @@ def _note(row: Attested, *, is_update: bool, before: str | None = None) -> None:
 def _digest(kind: type[Attested], values: Mapping[str, Any]) -> str | None:
     if kind.statuses_without_digest and values["status"] in kind.statuses_without_digest:
         return None
-    columns = {name: _plain(values[name], _column(kind, name).type) for name in kind.digest_columns}
+    columns = {
+        name: _as_stored(values[name], _column(kind, name).type) for name in kind.digest_columns
+    }
     text = canonical_json([kind.__tablename__, columns])
     return WrappedKey.platform_key().mac(text, _CONTEXT)
 
 
-def _plain(value: Any, kind: Any) -> Any:
+def _as_stored(value: Any, kind: Any) -> Any:
     """Return a column's value as it comes back from the database, as JSON."""
     if value is not None and isinstance(kind, Numeric) and kind.scale is not None:
         # PostgreSQL rounds halves away from zero

@@ -91,7 +91,7 @@ class WrappedKey(Base):
 
     @classmethod
     def rotate(cls, *, after_id: int, limit: int) -> "Rotation | None":
-        """Re-wrap the next keys that are not wrapped by the keyring's first key; None: all are.
+        """Re-wrap the next keys that the keyring's first key did not wrap; None if none is left.
 
         Touches no other table. Skips rows that another rotation has locked; keys that cannot be
         opened stay as they are and are reported.

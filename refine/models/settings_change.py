@@ -25,11 +25,11 @@ def set_fields(row: object, fields: Mapping[str, Any]) -> Changes:
         setattr(row, field, value)
     after = {field: getattr(row, field) for field in fields}
     return {
-        field: [_plain(before[field]), _plain(after[field])]
+        field: [_as_text(before[field]), _as_text(after[field])]
         for field in fields
         if before[field] != after[field]
     }
 
 
-def _plain(value: Any) -> Any:
+def _as_text(value: Any) -> Any:
     return str(value) if isinstance(value, float | Decimal) else value

@@ -1,4 +1,4 @@
-"""Which text may be stored: checks that every way in shares, and the limits of an agent's texts.
+"""Which text may be stored: checks that every way in shares, and the limits of stored texts.
 
 Other limits stand beside what they limit: purposes, notes, conversations, import rows.
 """

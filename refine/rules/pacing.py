@@ -1,4 +1,4 @@
-"""Pauses between sessions: after declines, and after failures."""
+"""Pauses before an agent is asked again: cool-downs, and retries of sessions and tasks."""
 
 from datetime import timedelta
 
@@ -6,7 +6,7 @@ LONGEST_COOLDOWN = timedelta(days=7)
 # After this many doublings even a one-hour pause has reached the maximum.
 MAX_DOUBLINGS = 8
 
-# A session that failed is tried again at most three times before the next slot.
+# Before each retry of a session or task that failed; of a session, only until its next slot.
 RETRY_PAUSES = (timedelta(minutes=5), timedelta(minutes=30), timedelta(hours=2))
 
 

@@ -82,7 +82,7 @@ def work_on(
         return None
     run = db.session.get_one(kind, run_id)
     lease_token = run.claim()
-    # what the claim has checked, not what somebody writes to the row behind it
+    # made before the commit, from the row that the claim checked
     working = worker(run, lease_token) if lease_token is not None else None
     db.session.commit()
     if working is None:
@@ -144,7 +144,7 @@ class RunWorker(Generic[AnyRun]):
         """Write an orderly end; for kinds whose ``_work`` raises one."""
 
     def _after_end(self) -> None:
-        """Notify the observer."""
+        """Hook that is called after the end is committed."""
 
     def _is_stop_requested(self) -> bool:
         """Tell whether somebody asked this run to stop."""
@@ -183,7 +183,7 @@ class RunWorker(Generic[AnyRun]):
 
     def _call_model(self) -> Reply:
         """Ask for the next message, with no transaction open, and count what it cost."""
-        self._stop_if_requested()
+        self._check_may_continue()
         privacy = self._privacy()
         db.session.commit()
         try:
@@ -211,7 +211,7 @@ class RunWorker(Generic[AnyRun]):
 
     def _begin_tool_call(self, run: RefinementSession | MemoryTask) -> None:
         """Count a call before it is carried out; RunEnded at the limit of calls."""
-        self._stop_if_requested()
+        self._check_may_continue()
         if run.tool_calls >= MAX_TOOL_CALLS:
             raise RunEnded("incomplete", f"the limit of {MAX_TOOL_CALLS} tool calls was reached")
         run.tool_calls += 1
@@ -239,7 +239,7 @@ class RunWorker(Generic[AnyRun]):
         db.session.commit()
         self._after_end()
 
-    def _stop_if_requested(self) -> None:
+    def _check_may_continue(self) -> None:
         """End here if the run is no longer ours, a stop was requested, or time is up."""
         if self._has_lost_lease():
             raise LeaseLost(self._run.status)

@@ -54,8 +54,8 @@ Subject = Literal[
 
 GENESIS = "0" * 64
 
-# Left out of what people see: comparing them with those of a memory one inserted would confirm a
-# guess.
+# Hidden from people: by comparing them with those of a memory that they added themselves, they
+# could confirm a guess.
 _CONFIRM_GUESSES = frozenset({"content_hash", "digest", "source_id"})
 
 _Executor = Connection | scoped_session[Any]
@@ -360,7 +360,7 @@ class AuditLog(Base):
 
 @event.listens_for(Session, "before_commit")
 def _record_remaining(session: Session) -> None:
-    """Record changed rows that earlier records cover, but none of this transaction."""
+    """Write a record for changed rows that an earlier record names and none of this transaction."""
     if session.in_nested_transaction():
         return
     session.flush()

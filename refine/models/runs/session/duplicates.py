@@ -15,8 +15,8 @@ def remove_duplicates(session: RefinementSession, at: datetime | None = None) ->
     """Discard exact duplicates of kept core memories, one record each; return how many.
 
     The locked memories of a group stay, or the oldest if none is locked. The first one that stays
-    takes over the tags of the discarded ones. What users of the dashboard imported stays out of it:
-    that it repeats another memory would confirm a guess.
+    takes over the tags of the discarded ones. Memories that users of the dashboard imported are
+    left alone: removing one would tell them that the agent has the same memory.
     """
     at = at or clock.now()
     imported = ids_imported_by_users(session.agent_id)
