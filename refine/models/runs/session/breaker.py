@@ -11,7 +11,7 @@ from refine.extensions import db
 from refine.models.audit import AuditLog
 from refine.models.ledger import AgentMemory, Change, Image, changes_in
 from refine.models.runs.session.entry import SessionEntry
-from refine.models.runs.session.session import RefinementSession
+from refine.models.runs.session.session import RefinementSession, Reversal
 
 # The edits of the loop. Duplicates are removed before it, and stay removed after a rollback.
 LOOP_EDITS = (
@@ -54,14 +54,12 @@ def roll_back(session: RefinementSession, attempted_tokens: int, at: datetime) -
         f"it would have removed {attempted_tokens} of {session.mass_before} tokens; "
         f"at most {session.removable_tokens} may be removed"
     )
-    session.finish(
-        "rolled_back",
-        reason,
-        changes=_reversal(session, records, at),
-        data={"attempted_tokens": attempted_tokens},
-        journal=_rollback_note(edits, reason),
-        at=at,
+    reversal = Reversal(
+        _reversed(session, records, at),
+        {"attempted_tokens": attempted_tokens},
+        _rollback_note(edits, reason),
     )
+    session.finish("rolled_back", reason, reversal=reversal, at=at)
 
 
 def abbreviated(items: Sequence[str], separator: str) -> str:
@@ -89,7 +87,7 @@ def _is_loop_edit(session: RefinementSession, record: AuditLog) -> bool:
     return record.session_id == session.id and record.action in LOOP_EDITS
 
 
-def _reversal(
+def _reversed(
     session: RefinementSession, records: Sequence[AuditLog], at: datetime
 ) -> list[Change]:
     """The changes that bring memories back to where the edits found them.

@@ -1,9 +1,9 @@
 """Refinement sessions: supervised runs in which an agent edits its own core memories."""
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from sqlalchemy import CheckConstraint, Index, UniqueConstraint, and_, literal, or_, select, text
 
@@ -49,6 +49,17 @@ class SessionAlreadyLive(Refused):
     def __init__(self, session_id: uuid.UUID, status: str = "live") -> None:
         self.session_id = session_id
         super().__init__(f"the agent already has a live session, {status}: {session_id}")
+
+
+class Reversal(NamedTuple):
+    """What a rollback undoes, what its record adds to the figures, and what the agent is told."""
+
+    changes: Sequence[Change]
+    data: Mapping[str, Any]
+    note: str | None
+
+
+NO_REVERSAL = Reversal((), {}, None)
 
 
 class RefinementSession(SessionState, Attested, Base):
@@ -269,52 +280,46 @@ class RefinementSession(SessionState, Attested, Base):
         *,
         error_kind: str | None = None,
         summary: str | None = None,
-        changes: Collection[Change] = (),
-        data: dict[str, Any] | None = None,
-        journal: str | None = None,
+        reversal: Reversal = NO_REVERSAL,
         user: User | None = None,
         at: datetime | None = None,
     ) -> None:
         """End with a status and a record of measured figures; tell an agent that consented.
 
-        ``changes`` are the reversals of a rollback, which become part of the same record; the
-        figures are those after them. ``user`` is who asked for the end, if anybody did. For an
-        agent that was erased or altered meanwhile, only figures are recorded, and no journal memory
-        is added.
+        A rollback's ``reversal`` becomes part of the same record; the figures are those after it.
+        ``user`` is who asked for the end, if anybody did. For an agent that was erased or altered
+        meanwhile, only figures are recorded, and no journal memory is added.
         """
         at = at or clock.now()
         self._require_no_end()
         self.status, self.end_reason, self.error_kind = status, reason, error_kind
         self.lease_token, self.ended_at = None, at
-        self._measure_end(changes)
+        self._measure_end(reversal.changes)
         if status in CONSENTED_ENDS:
             self.agent.last_refinement_at = at
         record: dict[str, Any] = {
             "session_id": self.id,
             "subject": ("RefinementSession", self.id),
-            "data": {**self.measured(), **(data or {})},
+            "data": {**self.measured(), **reversal.data},
             "user": user,
             "at": at,
         }
         if self.agent.is_unusable:
             self.agent.record(_END_ACTION[status], **record)
         else:
+            changes = list(reversal.changes)
             if status in CONSENTED_ENDS:
-                changes = [*changes, self._end_note(reason, summary, journal, at)]
+                changes.append(self._end_note(reason, summary, reversal.note, at))
             sealed = {"summary": self.summary, "consent_reply": self.consent_reply}
-            change_memories(
-                _END_ACTION[status], list(changes), agent=self.agent, sealed=sealed, **record
-            )
+            change_memories(_END_ACTION[status], changes, agent=self.agent, sealed=sealed, **record)
         log_after_commit("session ended", self.facts())
 
-    def _end_note(
-        self, reason: str, summary: str | None, journal: str | None, at: datetime
-    ) -> Change:
+    def _end_note(self, reason: str, summary: str | None, note: str | None, at: datetime) -> Change:
         """Store the summary, and tell the agent the outcome in a journal memory."""
         self.summary = f"{self.summary_line()} {summary or ''}".strip()
         ended_early = f" It ended early: {reason}. What was done stays."
         told = self.summary if self.status == "completed" else f"{self.summary}{ended_early}"
-        return self.agent.ledger.add_session_note(self.id, journal or told, at)
+        return self.agent.ledger.add_session_note(self.id, note or told, at)
 
     def _measure_end(self, changes: Collection[Change]) -> None:
         """Measure the ledger as it is once ``changes`` are made."""
