@@ -57,10 +57,10 @@ def run_access_request(
 
     Whatever goes wrong ends the request ``failed`` and grants nothing. See ``running.work_on``.
     """
-    worker = partial(
+    make_worker = partial(
         AccessWorker, settings=settings, is_stopping=is_stopping, max_seconds=ASKING_SECONDS
     )
-    return work_on(AccessGrant, grant_id, worker, is_stopping)
+    return work_on(AccessGrant, grant_id, make_worker, is_stopping)
 
 
 class AccessWorker(RunWorker[AccessGrant]):

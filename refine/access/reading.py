@@ -23,7 +23,7 @@ from refine.models.agent import PROMPTS
 from refine.rules.content import bounded_text
 
 T = TypeVar("T")
-Kept = TypeVar("Kept", AuditLog, RefinementSession)
+Row = TypeVar("Row", AuditLog, RefinementSession)
 What = Literal["memories", "export", "search", "audit_record", "session", "prompts"]
 
 MAX_SEARCHED_CHARACTERS = 200
@@ -131,20 +131,20 @@ def texts_of(grant: AccessGrant) -> GrantTexts:
 
 
 def memories(grant_id: uuid.UUID, user: User, ids: Sequence[int]) -> list[ReadableMemory]:
-    held = _held(grant_id, user)
-    found = {memory.id: _open(memory) for memory in _memories_of(held, ids)}
+    grant = _readable_grant(grant_id, user)
+    found = {memory.id: _open(memory) for memory in _memories_of(grant, ids)}
     shown = [found[id_] for id_ in ids if id_ in found]
-    return _seen(held, "memories", shown, ids=[memory.id for memory in shown])
+    return _seen(grant, "memories", shown, ids=[memory.id for memory in shown])
 
 
 def contents(grant_id: uuid.UUID, user: User, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
     """Return ``content`` and ``extra`` of these memories by id, as a full export has them."""
-    held = _held(grant_id, user)
+    grant = _readable_grant(grant_id, user)
     shown = {
         memory.id: {"content": memory.content, "extra": memory.extra}
-        for memory in _memories_of(held, ids)
+        for memory in _memories_of(grant, ids)
     }
-    return _seen(held, "export", shown, ids=sorted(shown))
+    return _seen(grant, "export", shown, ids=sorted(shown))
 
 
 def search(
@@ -161,8 +161,8 @@ def search(
     ``after_id`` is the last memory of the page before. InvalidValue for an empty or too long text.
     """
     wanted = bounded_text(text, field="search", limit=MAX_SEARCHED_CHARACTERS).casefold()
-    held = _held(grant_id, user)
-    all_of = db.session.scalars(among.where(AgentMemory.agent_id == held.agent_id)).all()
+    grant = _readable_grant(grant_id, user)
+    all_of = db.session.scalars(among.where(AgentMemory.agent_id == grant.agent_id)).all()
     hits = [memory for memory in all_of if wanted in memory.content.casefold()]
     order = {memory.id: number for number, memory in enumerate(all_of)}
     if after_id is not None and after_id not in order:
@@ -172,43 +172,43 @@ def search(
     shown = [_open(memory) for memory in later[:rows]]
     found = Found(shown, len(hits), shown[-1].id if len(later) > rows else None)
     return _seen(
-        held, "search", found, ids=[memory.id for memory in shown], sealed={"search": wanted}
+        grant, "search", found, ids=[memory.id for memory in shown], sealed={"search": wanted}
     )
 
 
 def read_record(grant_id: uuid.UUID, user: User, record_id: int) -> ReadableRecord:
     """Return the sealed part of one of the agent's records."""
-    held = _held(grant_id, user)
-    looked_at = _of_agent(held, AuditLog, record_id)
+    grant = _readable_grant(grant_id, user)
+    looked_at = _of_agent(grant, AuditLog, record_id)
     sealed = looked_at.sealed
     texts = {name: text for name, text in sealed.items() if isinstance(text, str)}
     images = sealed.get("memories", [])
     shown = ReadableRecord(_changes(images, looked_at.action), texts)
     ids = [image["id"] for image in images]
-    return _seen(held, "audit_record", shown, record_id=record_id, ids=ids)
+    return _seen(grant, "audit_record", shown, record_id=record_id, ids=ids)
 
 
 def session(grant_id: uuid.UUID, user: User, session_id: uuid.UUID) -> ReadableSession:
     """Return what the agent said in one of its sessions."""
-    held = _held(grant_id, user)
-    looked_at = _of_agent(held, RefinementSession, session_id)
+    grant = _readable_grant(grant_id, user)
+    looked_at = _of_agent(grant, RefinementSession, session_id)
     shown = ReadableSession(looked_at.consent_reply, looked_at.summary)
-    return _seen(held, "session", shown, session_id=str(session_id), ids=[])
+    return _seen(grant, "session", shown, session_id=str(session_id), ids=[])
 
 
 def prompts(grant_id: uuid.UUID, user: User) -> dict[str, str | None]:
     """Return the agent's own prompts by name; None where the default is used."""
-    held = _held(grant_id, user)
-    shown: dict[str, str | None] = {name: getattr(held.agent, name) for name in PROMPTS}
-    return _seen(held, "prompts", shown, prompts=list(PROMPTS), ids=[])
+    grant = _readable_grant(grant_id, user)
+    shown: dict[str, str | None] = {name: getattr(grant.agent, name) for name in PROMPTS}
+    return _seen(grant, "prompts", shown, prompts=list(PROMPTS), ids=[])
 
 
 # -- the guard ------------------------------------------------------------------------------------
 
 
-def _held(grant_id: uuid.UUID, user: User) -> AccessGrant:
+def _readable_grant(grant_id: uuid.UUID, user: User) -> AccessGrant:
     """The grant, if it lets this user read now; nobody can end it before the record is written."""
-    held = db.session.scalar(
+    grant = db.session.scalar(
         select(AccessGrant)
         .join(AccessGrant.user)
         .join(AccessGrant.agent)
@@ -220,30 +220,30 @@ def _held(grant_id: uuid.UUID, user: User) -> AccessGrant:
         .with_for_update(read=True, of=AccessGrant)
         .execution_options(populate_existing=True)
     )
-    if held is not None:
+    if grant is not None:
         # what decides is what was checked: one load of all three rows
-        for row in (held, held.user, held.agent):
+        for row in (grant, grant.user, grant.agent):
             row.require_genuine()
-    if held is None or not held.permits_reading:
+    if grant is None or not grant.permits_reading:
         raise NoAccess("you have no active access to these memories")
-    return held
+    return grant
 
 
-def _memories_of(held: AccessGrant, ids: Sequence[int]) -> Iterable[AgentMemory]:
-    wanted = AgentMemory.agent_id == held.agent_id, AgentMemory.id.in_(list(ids))
+def _memories_of(grant: AccessGrant, ids: Sequence[int]) -> Iterable[AgentMemory]:
+    wanted = AgentMemory.agent_id == grant.agent_id, AgentMemory.id.in_(list(ids))
     return db.session.scalars(select(AgentMemory).where(*wanted))
 
 
-def _of_agent(held: AccessGrant, model: type[Kept], id_: object) -> Kept:
+def _of_agent(grant: AccessGrant, model: type[Row], id_: object) -> Row:
     found = db.session.get(model, id_)
-    if found is None or found.agent_id != held.agent_id:
+    if found is None or found.agent_id != grant.agent_id:
         raise NoAccess("this does not belong to the agent")
     return found
 
 
-def _seen(held: AccessGrant, what: What, shown: T, **record: Any) -> T:
+def _seen(grant: AccessGrant, what: What, shown: T, **record: Any) -> T:
     """Commit the record of what will be shown, then return it."""
-    held.record("viewed", user=held.user, at=database_now(), what=what, **record)
+    grant.record("viewed", user=grant.user, at=database_now(), what=what, **record)
     db.session.commit()
     return shown
 

@@ -115,7 +115,7 @@ def ask(agent: Agent, body: EmptyBody) -> Response:
     agent_id = agent.id
     with suppress(Unreachable):  # it is queued; the clock dispatches it once Redis is back
         refine_later(agent, "api")
-    queued = RefinementSession.latest_of(db.session.get_one(Agent, agent_id))
+    queued = RefinementSession.newest_of(db.session.get_one(Agent, agent_id))
     return json_response(Session.of(queued), 202)
 
 

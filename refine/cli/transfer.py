@@ -22,7 +22,7 @@ from refine.models.ledger import MEMORY_TYPES
 from refine.transfer import own
 from refine.transfer.formats import READERS, rows_of
 from refine.transfer.importing import import_memories
-from refine.transfer.report import Report, memories
+from refine.transfer.report import Report, memory_count
 
 _EXPORTED_AT_A_TIME = 500
 
@@ -176,7 +176,7 @@ def _print_report(agent: Agent, report: Report, *, dry_run: bool) -> None:
 def _print_interrupted(report: Report, *, dry_run: bool) -> None:
     if report.added and not dry_run:
         click.echo(
-            f"refine: interrupted after {memories(report.added.total())}, which are kept; repeat "
-            "the command to resume",
+            f"refine: interrupted after {memory_count(report.added.total())}, which are kept; "
+            "repeat the command to resume",
             err=True,
         )

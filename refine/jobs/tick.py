@@ -66,7 +66,7 @@ class TickResult:
 
 
 @dataclass
-class BatchProgress:
+class Progress:
     """How far a query's agents were handled: all, or up to ``after_id``; and which failed."""
 
     is_complete: bool = False
@@ -221,7 +221,7 @@ class _Tick:
             self.done.queued += 1
 
     def _retry(self, agent: Agent) -> None:
-        failed = RefinementSession.latest_of(agent)
+        failed = RefinementSession.newest_of(agent)
         if failed is not None and scheduling.is_retry_due(failed, self.at):
             failed.queue_again(self.at)
             self.done.retried += 1
@@ -241,12 +241,12 @@ class _Tick:
 
     def _each(
         self, agent_ids: Select[int], serve: Callable[[Agent], None], after_id: int = 0
-    ) -> BatchProgress:
+    ) -> Progress:
         """Serve each agent of the query in a transaction of its own, within the time limit.
 
         Skips agents that another transaction has locked. One agent's failure stops no other.
         """
-        handled = BatchProgress(after_id=after_id)
+        handled = Progress(after_id=after_id)
         while time.monotonic() < self._deadline:
             following = agent_ids.where(Agent.id > handled.after_id).order_by(Agent.id).limit(1)
             claim = following.with_for_update(key_share=True, skip_locked=True, of=Agent)

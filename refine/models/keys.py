@@ -18,7 +18,7 @@ _PLATFORM = "the platform"
 Purpose = Literal["agent", "platform"]
 
 
-def agent_owner(agent_id: int) -> str:
+def key_owner_name(agent_id: int) -> str:
     """Return the name to which an agent's key is bound."""
     return f"agent {agent_id}"
 
@@ -60,7 +60,7 @@ class WrappedKey(Base):
     @classmethod
     def for_agent(cls, agent_id: int) -> "WrappedKey":
         """Return a fresh key, not yet stored; WrongKey if the keyring does not fit the database."""
-        return cls._new("agent", agent_owner(agent_id))
+        return cls._new("agent", key_owner_name(agent_id))
 
     @classmethod
     def _new(cls, purpose: Purpose, owner: str) -> "WrappedKey":

@@ -60,8 +60,10 @@ def refine(
     ``is_stopping`` tells that this process was asked to stop: the session then ends at its next
     step, or stays queued if it has not begun. See ``running.work_on``.
     """
-    worker = partial(SessionWorker, settings=settings, is_stopping=is_stopping, observe=observe)
-    return work_on(RefinementSession, session_id, worker, is_stopping)
+    make_worker = partial(
+        SessionWorker, settings=settings, is_stopping=is_stopping, observe=observe
+    )
+    return work_on(RefinementSession, session_id, make_worker, is_stopping)
 
 
 class SessionWorker(RunWorker[RefinementSession]):
@@ -109,7 +111,7 @@ class SessionWorker(RunWorker[RefinementSession]):
     def _take_snapshot(self) -> None:
         context_tokens = self._context_tokens()
         session = self._held()
-        last = RefinementSession.last_of(session.agent, before=session.created_at)
+        last = RefinementSession.last_consented_of(session.agent, before=session.created_at)
         excerpt = LedgerExcerpt.of(
             session.agent,
             room_tokens=room_for_ledger(context_tokens, session.agent),

@@ -138,7 +138,7 @@ def _journal_entry(memory: AgentMemory) -> dict[str, Any]:
 
 
 def _last_session(session: RefinementSession) -> str:
-    last = RefinementSession.last_of(session.agent, before=session.created_at)
+    last = RefinementSession.last_consented_of(session.agent, before=session.created_at)
     if last is None or last.ended_at is None:
         return "none yet"
     undone = "; undone since" if last.undone_at is not None else ""

@@ -162,7 +162,7 @@ def undo(
 def undo_own_last(session: RefinementSession, *, at: datetime | None = None) -> Undo:
     """Undo the session as its agent, which may undo only its last one with changes."""
     session.lock()
-    last = RefinementSession.last_with_changes(session.agent)
+    last = RefinementSession.last_changing_of(session.agent)
     if last is None or last.id != session.id:
         raise Refused(
             "an agent may undo only its last session with changes; an admin can undo earlier ones"

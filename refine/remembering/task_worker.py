@@ -31,8 +31,8 @@ def run_task(
     ``is_stopping`` tells that this process was asked to stop: the task is then given up at its next
     step, and retried later if nothing was kept yet. See ``running.work_on``.
     """
-    worker = partial(TaskWorker, settings=settings, is_stopping=is_stopping)
-    return work_on(MemoryTask, task_id, worker, is_stopping)
+    make_worker = partial(TaskWorker, settings=settings, is_stopping=is_stopping)
+    return work_on(MemoryTask, task_id, make_worker, is_stopping)
 
 
 class TaskWorker(RunWorker[MemoryTask]):

@@ -69,7 +69,7 @@ class RunEnded(Exception):
 def work_on(
     kind: type[AnyRun],
     run_id: uuid.UUID,
-    worker: "Callable[[AnyRun, uuid.UUID], RunWorker[AnyRun]]",
+    make_worker: "Callable[[AnyRun, uuid.UUID], RunWorker[AnyRun]]",
     is_stopping: Callable[[], bool],
 ) -> AnyRun | None:
     """Claim the waiting run and work on it to its end; None if it cannot be claimed.
@@ -83,11 +83,11 @@ def work_on(
     run = db.session.get_one(kind, run_id)
     lease_token = run.claim()
     # made before the commit, from the row that the claim checked
-    working = worker(run, lease_token) if lease_token is not None else None
+    worker = make_worker(run, lease_token) if lease_token is not None else None
     db.session.commit()
-    if working is None:
+    if worker is None:
         return None
-    working.run()
+    worker.run()
     return run
 
 

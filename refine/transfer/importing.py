@@ -18,7 +18,7 @@ from refine.models.ledger import change_memories, content_hash, is_kept_core
 from refine.models.ledger.history import count_changes
 from refine.models.ledger.image import Change
 from refine.transfer.pieces import Piece, good_rows, refuse_bad_rows
-from refine.transfer.report import Report, memories
+from refine.transfer.report import Report, memory_count
 from refine.transfer.rows import Row
 
 BATCH_MEMORIES = 500
@@ -69,8 +69,8 @@ def import_memories(
         progress()
     if user is not None and report.added and not dry_run:
         agent.ledger.add_journal_note(
-            f"{user.email} imported {memories(report.added.total())} into my memory, from a file "
-            f"in {source} format."
+            f"{user.email} imported {memory_count(report.added.total())} into my memory, from a "
+            f"file in {source} format."
         )
         db.session.commit()
     return report

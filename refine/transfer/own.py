@@ -90,7 +90,7 @@ def read(stream: BinaryIO) -> Iterator[Row]:
     """Yield the memories, and a BadRow for each altered, missing or contentless one."""
     numbered = numbered_lines(stream)
     try:
-        origin = _exporter_id(next(numbered, (1, b"null"))[1])
+        origin = _origin_of(next(numbered, (1, b"null"))[1])
     except InvalidValue as error:
         yield BadRow("line 1", str(error))
         return
@@ -115,7 +115,7 @@ def read(stream: BinaryIO) -> Iterator[Row]:
         yield BadRow("file", "does not match its closing line: lines are missing, added or moved")
 
 
-def _exporter_id(line: bytes | None) -> str:
+def _origin_of(line: bytes | None) -> str:
     manifest = line_object(line)
     if manifest.get("format") != FORMAT:
         raise InvalidValue(f"is not the manifest of an export (format {FORMAT})")

@@ -38,7 +38,7 @@ class Report:
 
     def headline(self, verb: str) -> str:
         types = ", ".join(f"{self.added[type_]:,} {type_}" for type_ in MEMORY_TYPES)
-        return f"{memories(self.added.total())} {verb}: {types}; {self.added_tokens:,} tokens"
+        return f"{memory_count(self.added.total())} {verb}: {types}; {self.added_tokens:,} tokens"
 
     def rows(self) -> Iterator[tuple[str, str]]:
         if self.split_rows:
@@ -61,5 +61,5 @@ class Report:
             self.named_bad_rows.append(bad)
 
 
-def memories(count: int) -> str:
+def memory_count(count: int) -> str:
     return plural(count, "memory", "memories")

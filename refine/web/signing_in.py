@@ -147,7 +147,7 @@ def accept(secret: str) -> ResponseReturnValue:
         db.session.commit()
         return render_template("signing_in/invitation_gone.html"), 404
     AccessGrant.end_all_of(user, by=found.issued_by)  # it locks agents: before any record
-    SignIn.end_all(user)
+    SignIn.end_all_of(user)
     action = "user_password_changed" if had_password else "user_joined"
     user.record(action, by=user, data={"through": "link", "issued_by": found.issued_by_id})
     _begin(user)
@@ -191,8 +191,8 @@ def change_password() -> ResponseReturnValue:
         db.session.rollback()
         return _refused(render_template("signing_in/profile.html", error=error), error)
     # a copied cookie ends, too: this browser gets a new one
-    SignIn.end_all(user)
-    Invitation.end_all(user)
+    SignIn.end_all_of(user)
+    Invitation.end_all_of(user)
     user.record("user_password_changed", by=user)
     _continue(user)
     db.session.commit()

@@ -213,7 +213,7 @@ def test_polling_resumes_after_a_lost_connection(desk: Page, watched: Watched) -
 def test_signing_in_again_returns_to_the_live_page(
     desk: Page, watched: Watched, admin: User
 ) -> None:
-    SignIn.end_all(admin)
+    SignIn.end_all_of(admin)
     db.session.commit()
 
     expect(heading(desk, "Sign in to Refine")).to_be_visible()

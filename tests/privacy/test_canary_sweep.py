@@ -126,7 +126,7 @@ class Installation:
         eventually(lambda: not self._is_live(), seconds=60)
         self.look("after a session")
         db.session.rollback()
-        last = RefinementSession.latest_of(self.agent)
+        last = RefinementSession.newest_of(self.agent)
         assert last is not None
         return last
 

@@ -11,7 +11,7 @@ from refine.extensions import db
 from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog, Chain
 from refine.models.columns import BigId, BoolFalse, Name
-from refine.models.keys import WrappedKey, agent_owner
+from refine.models.keys import WrappedKey, key_owner_name
 from refine.models.ledger import Ledger
 from refine.models.people import Account, recording
 from refine.sealing import DataKey
@@ -45,12 +45,12 @@ class LedgerOwner(Attested):
         self.require_genuine()
         is_upgrade_done = not WrappedKey.platform_key().opens_unbound
         allow_unbound = not self.is_bound and not is_upgrade_done
-        return self.wrapped_key.open(agent_owner(self.id), allow_unbound=allow_unbound)
+        return self.wrapped_key.open(key_owner_name(self.id), allow_unbound=allow_unbound)
 
     def bind(self) -> None:
         """Bind the key to this agent: from now on, nothing opens that is not bound to its place."""
         self.lock()
-        self.wrapped_key.bind(agent_owner(self.id))
+        self.wrapped_key.bind(key_owner_name(self.id))
         self.is_bound = True
 
     @property

@@ -21,7 +21,7 @@ from refine.models.ledger.memory import (
     change_memories,
     is_of_kind,
 )
-from refine.models.ledger.row import JOURNAL_SHOWN_FOR, MEMORY_TYPES, Owner, content_hash
+from refine.models.ledger.row import JOURNAL_SHOWN_FOR, MEMORY_TYPES, MemoryOwner, content_hash
 
 __all__ = [
     "JOURNAL_SHOWN_FOR",
@@ -32,7 +32,7 @@ __all__ = [
     "Composition",
     "Image",
     "Ledger",
-    "Owner",
+    "MemoryOwner",
     "change_memories",
     "changes_in",
     "content_hash",

@@ -11,7 +11,7 @@ from refine import clock
 from refine.extensions import db
 from refine.models.ledger.image import Change
 from refine.models.ledger.memory import AgentMemory, change_memories, is_of_kind
-from refine.models.ledger.row import Owner
+from refine.models.ledger.row import MemoryOwner
 
 
 class Composition(NamedTuple):
@@ -29,7 +29,7 @@ class Composition(NamedTuple):
 class Ledger:
     """What one agent keeps: core memories for good, journal memories for a week."""
 
-    def __init__(self, agent: Owner) -> None:
+    def __init__(self, agent: MemoryOwner) -> None:
         self._agent = agent
 
     # -- queries, by original date, then id ------------------------------------------------------

@@ -32,8 +32,8 @@ from refine.models.ledger.row import (
     ID_SEQUENCE,
     JOURNAL_SHOWN_FOR,
     MEMORY_TYPES,
+    MemoryOwner,
     MemoryRow,
-    Owner,
 )
 from refine.models.people import recording
 from refine.rules.content import IMMUTABLE_TAGS, MAX_CONTENT_CHARACTERS, TAGS
@@ -171,7 +171,7 @@ class AgentMemory(MemoryRow, Base):
     # -- many at once ----------------------------------------------------------------------------
 
     @classmethod
-    def lock_rows(cls, agent: Owner, ids: Iterable[int]) -> "dict[int, AgentMemory]":
+    def lock_rows(cls, agent: MemoryOwner, ids: Iterable[int]) -> "dict[int, AgentMemory]":
         """Return those of the agent's memories by id, reloaded and locked in order of id.
 
         RowAltered if one of them was changed outside the application: a change would sign it.
@@ -234,7 +234,7 @@ def change_memories(
     action: str,
     changes: list[Change],
     *,
-    agent: Owner,
+    agent: MemoryOwner,
     data: Mapping[str, Any] | None = None,
     sealed: Mapping[str, Any] | None = None,
     **record: Any,

@@ -29,7 +29,7 @@ JOURNAL_SHOWN_FOR = timedelta(weeks=1)
 ID_SEQUENCE = Sequence("agent_memories_id_seq")
 
 
-class Owner(Protocol):
+class MemoryOwner(Protocol):
     """The agent to whom memories belong, as far as they need to know it."""
 
     @property
@@ -86,12 +86,12 @@ class MemoryRow:
     extra = SealedText(storable_or_none)
 
     @declared_attr
-    def agent(self) -> Mapped[Owner]:
+    def agent(self) -> Mapped[MemoryOwner]:
         """The agent that keeps this memory; by name, because this module may not import agents."""
         return relationship("Agent")
 
     def __init__(
-        self, *, agent: Owner, content: object, memory_type: object = "core", **fields: Any
+        self, *, agent: MemoryOwner, content: object, memory_type: object = "core", **fields: Any
     ) -> None:
         # agent and id come first: the rest is sealed with the one, and bound to the other
         self.agent, self.id = agent, fields.pop("id", None)
@@ -219,7 +219,7 @@ class MemoryRow:
         return known_tags(tags)
 
     @validates("agent")
-    def _valid_agent(self, _key: str, agent: Owner) -> Owner:
+    def _valid_agent(self, _key: str, agent: MemoryOwner) -> MemoryOwner:
         if self.agent_id is not None and self.agent_id != agent.id:
             raise InvalidValue("a memory cannot move to another agent: it is sealed for its own")
         return agent

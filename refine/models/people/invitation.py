@@ -53,7 +53,7 @@ class Invitation(Attested, Base):
         """Return the secret of a new link for the user; their earlier links end."""
         user.lock()  # or two links issued at the same time would both work
         at = at or clock.now()
-        cls.end_all(user, at)
+        cls.end_all_of(user, at)
         secret = new_secret()
         link = cls(
             user=user,
@@ -67,7 +67,7 @@ class Invitation(Attested, Base):
         return secret
 
     @classmethod
-    def end_all(cls, user: User, at: datetime | None = None) -> None:
+    def end_all_of(cls, user: User, at: datetime | None = None) -> None:
         """End the user's links."""
         links = select(cls).where(cls.user_id == user.id, cls.used_at.is_(None))
         for link in db.session.scalars(links.order_by(cls.id)).all():
@@ -99,5 +99,5 @@ class Invitation(Attested, Base):
         if not may_join:
             raise Refused("the address is in use")
         self.user.password_linked_at = database_now()
-        self.end_all(self.user, at)
+        self.end_all_of(self.user, at)
         return self.user

@@ -105,7 +105,7 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
         return found
 
     @classmethod
-    def end_all(
+    def end_all_of(
         cls, user: User, *, except_for: "SignIn | None" = None, at: datetime | None = None
     ) -> None:
         """End every sign-in of the user, ``except_for`` this one."""

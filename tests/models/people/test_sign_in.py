@@ -89,7 +89,7 @@ def test_its_use_is_noted_once_a_minute(begun):
 def test_all_of_a_user_end_but_one(begun, user):
     other, others = SignIn.begin(user, AT), SignIn.begin(factories.user(), AT)
 
-    SignIn.end_all(user, except_for=begun, at=AT)
+    SignIn.end_all_of(user, except_for=begun, at=AT)
 
     assert SignIn.find_valid(begun.secret, AT) is begun
     assert SignIn.find_valid(other.secret, AT) is None
@@ -97,7 +97,7 @@ def test_all_of_a_user_end_but_one(begun, user):
 
 
 def test_all_of_a_user_end(begun, user):
-    SignIn.end_all(user, at=AT)
+    SignIn.end_all_of(user, at=AT)
 
     assert SignIn.find_valid(begun.secret, AT) is None
 
@@ -105,7 +105,7 @@ def test_all_of_a_user_end(begun, user):
 def test_an_end_stays_when_it_was(begun, user):
     begun.end(AT)
 
-    SignIn.end_all(user, at=AT + A_MOMENT)
+    SignIn.end_all_of(user, at=AT + A_MOMENT)
 
     db.session.refresh(begun)
     assert begun.ended_at == AT

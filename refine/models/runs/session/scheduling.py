@@ -123,7 +123,7 @@ def must_wait(agent: Agent, at: datetime) -> bool:
     """
     if _Session.removable_now(agent, at) == 0:
         return True
-    latest = _Session.latest_of(agent)
+    latest = _Session.newest_of(agent)
     if latest is not None and _is_failure_of_slot(latest, at):
         return True
     until = cools_down_until(agent)

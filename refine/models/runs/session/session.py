@@ -339,14 +339,14 @@ class RefinementSession(SessionState, Attested, Base):
         )
 
     @classmethod
-    def latest_of(cls, agent: Agent) -> "RefinementSession | None":
+    def newest_of(cls, agent: Agent) -> "RefinementSession | None":
         """Return the agent's latest session, whatever its status."""
         return db.session.scalar(
             select(cls).where(cls.agent_id == agent.id).order_by(cls.created_at.desc()).limit(1)
         )
 
     @classmethod
-    def last_of(cls, agent: Agent, *, before: datetime) -> "RefinementSession | None":
+    def last_consented_of(cls, agent: Agent, *, before: datetime) -> "RefinementSession | None":
         """Return the agent's last session before that time that it consented to."""
         ran = select(cls).where(
             cls.agent_id == agent.id, cls.status.in_(CONSENTED_ENDS), cls.created_at < before
@@ -354,7 +354,7 @@ class RefinementSession(SessionState, Attested, Base):
         return db.session.scalar(ran.order_by(cls.created_at.desc()).limit(1))
 
     @classmethod
-    def last_with_changes(cls, agent: Agent) -> "RefinementSession | None":
+    def last_changing_of(cls, agent: Agent) -> "RefinementSession | None":
         """Return the agent's last ended session that changed memories, undone or not."""
         changed = select(cls).where(cls.agent_id == agent.id, cls.has_changes, ~cls.is_live)
         return db.session.scalar(changed.order_by(cls.created_at.desc()).limit(1))

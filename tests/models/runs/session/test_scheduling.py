@@ -597,10 +597,10 @@ def test_a_session_without_a_worker_is_not_lost(agent, subtests):
 
 
 def test_the_latest_session_is_the_youngest_whatever_its_status(agent):
-    assert RefinementSession.latest_of(agent) is None
+    assert RefinementSession.newest_of(agent) is None
     past(agent, "completed", at=NOW - 3 * DAY)
     past(factories.agent(), "completed", at=NOW)
     latest = past(agent, "skipped", at=NOW - DAY)
     past(agent, "failed", at=NOW - 2 * DAY)
 
-    assert RefinementSession.latest_of(agent) is latest
+    assert RefinementSession.newest_of(agent) is latest

@@ -311,11 +311,11 @@ def test_the_last_session_is_the_youngest_in_which_the_agent_worked(agent):
         ended(agent, status, created_at=NOW - timedelta(days=days))
     ended(factories.agent(), created_at=NOW)
 
-    last = RefinementSession.last_of(agent, before=NOW)
-    earlier = RefinementSession.last_of(agent, before=last.created_at)
+    last = RefinementSession.last_consented_of(agent, before=NOW)
+    earlier = RefinementSession.last_consented_of(agent, before=last.created_at)
 
     assert (last.status, earlier.status) == ("incomplete", "completed")
-    assert RefinementSession.last_of(agent, before=earlier.created_at) is None
+    assert RefinementSession.last_consented_of(agent, before=earlier.created_at) is None
 
 
 def test_the_totals_of_a_period_are_those_of_the_accounts_since_it_began(agent):
