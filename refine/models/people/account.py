@@ -34,14 +34,7 @@ from refine.rules.content import MAX_SLUG_CHARACTERS, visible_name
 from refine.rules.schedules import last_slot, next_slot, valid_schedule, valid_time_zone
 
 # Fields that an admin may set in the dashboard.
-ADMIN_FIELDS = (
-    "name",
-    "time_zone",
-    "schedule",
-    "paused",
-    "zero_data_retention",
-    "monthly_cost_cap_usd",
-)
+ADMIN_FIELDS = ("name", "time_zone", "schedule", "paused", "monthly_cost_cap_usd")
 
 # A slot is served within minutes; one that stays open this long is stuck.
 SLOT_IS_LATE_AFTER = timedelta(hours=1)
