@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from refine.llm.rehearsal.model import MAX_MERGES
-from refine.models.agent.agent import CHANGE_HISTORY_WINDOW
+from refine.models.agent.configuring import CHANGE_HISTORY_WINDOW
 from refine.models.clients.idempotency_key import STORED_FOR
 from refine.models.ledger.row import JOURNAL_SHOWN_FOR
 from refine.models.people import guess, invitation, sign_in

@@ -11,7 +11,7 @@ from refine import prompts
 from refine.extensions import db
 from refine.llm.messages import Message, user_message
 from refine.models import AccessGrant, Agent, User
-from refine.models.agent.agent import CHANGE_HISTORY_WINDOW
+from refine.models.agent.configuring import CHANGE_HISTORY_WINDOW
 from refine.models.runs.access import REASONS, AccessTerms
 from refine.rules.quantities import in_days
 from refine.running import RunWorker, has_consented, work_on

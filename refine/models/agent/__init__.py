@@ -1,17 +1,18 @@
 """Agents: the AI personas whose memory is kept.
 
 ``owner`` is the agent as owner of its ledger, key and audit chain; ``eligibility`` says who may be
-asked, in Python and in SQL; ``agent`` holds identity and settings.
+asked, in Python and in SQL; ``settings`` holds the settings and their defaults, ``configuring`` who
+may change which; ``agent`` is the whole.
 """
 
-from refine.models.agent.agent import (
+from refine.models.agent.agent import Agent
+from refine.models.agent.settings import (
     ADMIN_FIELDS,
     AUTHORED_FIELDS,
     IDENTITY_FIELDS,
     MAX_CORE_TOKEN_BUDGET,
     PLATFORM_FIELDS,
     PROMPTS,
-    Agent,
 )
 
 __all__ = [

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from refine.errors import RowAltered
 from refine.extensions import database_now, db
 from refine.models.agent import Agent
-from refine.models.agent.agent import CHANGE_HISTORY_WINDOW
+from refine.models.agent.configuring import CHANGE_HISTORY_WINDOW
 from refine.models.attested import Attested
 from refine.models.audit import AuditLog
 from refine.models.people import User

@@ -1,0 +1,189 @@
+"""Changes of an agent's settings: by itself, by a user, and by its platform."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import func, or_, select
+
+from refine.errors import InvalidValue
+from refine.extensions import database_now, db
+from refine.models.agent.settings import (
+    ADMIN_FIELDS,
+    IDENTITY_FIELDS,
+    PLATFORM_FIELDS,
+    PROMPTS,
+    AgentSettings,
+)
+from refine.models.audit import AuditLog
+from refine.models.audit.record import Actor
+from refine.models.settings_change import require_allowed, set_fields
+
+# The question that asks for access lists the changes by others in this time.
+CHANGE_HISTORY_WINDOW = timedelta(days=30)
+
+
+class Configurable(AgentSettings):
+    """The ways to change an agent's settings, each with its record."""
+
+    def author(self, field: str, value: object, at: datetime | None = None) -> None:
+        """Set a field of ``AUTHORED_FIELDS`` as the agent itself; None restores the default.
+
+        Writing a reflection prompt turns the daily reflection on, the default turns it off.
+        Recorded as ``agent_settings_update``, the values sealed. InvalidValue changes nothing.
+        """
+        if field == "name" and value is None:
+            raise InvalidValue("name has no default; give one")
+        self.lock()
+        before, reflected = getattr(self, field), self.reflects_daily
+        setattr(self, field, value)
+        after = getattr(self, field)
+        data = {"field": field, "by": "agent", "characters": len(str(after or ""))}
+        if field == "reflection_prompt":
+            self.reflects_daily = after is not None
+            data["reflects_daily"] = self.reflects_daily
+        if after != before or self.reflects_daily != reflected:
+            self._record_settings(at=at, data=data, sealed={"before": before, "after": after})
+
+    def configure(self, *, user: Actor, at: datetime | None = None, **fields: Any) -> list[str]:
+        """Set fields of ``ADMIN_FIELDS`` as a user; return the names of those that changed.
+
+        Recorded as ``agent_settings_update``. InvalidValue, also for any other field, changes
+        nothing. A new model changes the agent's identity (see ``_mark_identity_change``).
+        """
+        require_allowed(fields, ADMIN_FIELDS)
+        self.lock()
+        changes = set_fields(self, fields)
+        if changes:
+            self._record_settings(user=user, at=at, data={"changes": changes, "by": "user"})
+        if self._mark_identity_change(changes):
+            self._note_changes_in_journal("An admin", changes, at)
+        return list(changes)
+
+    def configure_by_platform(self, actor: Mapping[str, Any], **fields: Any) -> list[str]:
+        """Set fields of ``PLATFORM_FIELDS``; return the names of those that changed.
+
+        Recorded as ``agent_settings_update``, each prompt in a sealed record of its own; ``actor``
+        names the platform's token in the records. The agent is told in its journal. After
+        InvalidValue the caller rolls back. A new name, model or prompt changes the agent's
+        identity, as in ``configure``. Removing the ``reflection_prompt`` ends the daily reflection;
+        only the agent itself can turn it on.
+
+        A prompt that the platform did not write last counts as changed even by the same words:
+        otherwise the platform, or whoever sees the records, would learn that it guessed them.
+        """
+        require_allowed(fields, PLATFORM_FIELDS)
+        self.lock()
+        before = {field: getattr(self, field) for field in PROMPTS if field in fields}
+        after = {field: fields.pop(field) for field in before}
+        unknown = before.keys() - self._prompts_last_written_by("platform")
+        changes = set_fields(self, fields)
+        if changes:
+            self._record_settings(data={"changes": changes, **actor})
+        for field, value in after.items():
+            if field in unknown:
+                setattr(self, field, None)  # the same words are sealed anew
+            setattr(self, field, value)
+            after[field] = getattr(self, field)
+        if "reflection_prompt" in after and after["reflection_prompt"] is None:
+            self.reflects_daily = False
+        prompts = [
+            field
+            for field, value in after.items()
+            if value != before[field] or (value is not None and field in unknown)
+        ]
+        for field in prompts:
+            self._record_settings(
+                data={"field": field, "characters": len(after[field] or ""), **actor},
+                sealed={"before": before[field], "after": after[field]},
+            )
+        changed = [*changes, *prompts]
+        self._mark_identity_change(changed)
+        if changed:
+            self._note_changes_in_journal("My platform", changed)
+        return changed
+
+    def clear_refinement_prompt(self, *, user: Actor, at: datetime | None = None) -> bool:
+        """Reset the session style to the default without reading it; tell whether it was set."""
+        self.lock()
+        before = self.refinement_prompt
+        if before is None:
+            return False
+        self.refinement_prompt = None
+        self._record_settings(
+            user=user,
+            at=at,
+            data={"field": "refinement_prompt", "by": "user", "characters": 0},
+            sealed={"before": before, "after": None},
+        )
+        self._mark_identity_change(["refinement_prompt"])
+        self._note_changes_in_journal("An admin", ["refinement_prompt"], at)
+        return True
+
+    def changes_by_others(self) -> list[dict[str, str]]:
+        """Return the recent changes of ``IDENTITY_FIELDS``, except for the agent's own.
+
+        Each as its date, what was changed, and by whom: a platform or an admin.
+        """
+        by = AuditLog.data["by"].as_string()
+        recent = select(AuditLog).where(
+            AuditLog.agent_id == self.id,
+            AuditLog.action == "agent_settings_update",
+            by != "agent",
+            AuditLog.created_at > database_now() - CHANGE_HISTORY_WINDOW,
+        )
+        return [
+            {
+                "at": f"{record.created_at:%Y-%m-%d %H:%M}",
+                "what": _label(field),
+                "by": "your platform" if record.data["by"] == "platform" else "an admin",
+            }
+            for record in db.session.scalars(recent.order_by(AuditLog.sequence))
+            for field in (*record.data.get("changes", ()), record.data.get("field"))
+            if field in IDENTITY_FIELDS
+        ]
+
+    def _mark_identity_change(self, changed: Iterable[str]) -> bool:
+        """Set when somebody else last changed the identity, if this changes it; tell whether.
+
+        For ``IDENTITY_CHANGE_WAIT`` from then, nobody may request access.
+        """
+        if is_change := any(field in IDENTITY_FIELDS for field in changed):
+            self.identity_changed_at = database_now()
+        return is_change
+
+    def _note_changes_in_journal(
+        self, who: str, changed: Iterable[str], at: datetime | None = None
+    ) -> None:
+        labels = ", ".join(map(_label, changed))
+        self.ledger.add_journal_note(f"{who} changed my settings: {labels}.", at)
+
+    def last_prompt_changes(self) -> dict[str, datetime]:
+        """Return when each of ``PROMPTS`` was last changed; unchanged ones are left out."""
+        field = AuditLog.data["field"].as_string()
+        last = (
+            select(field, func.max(AuditLog.created_at))
+            .where(AuditLog.agent_id == self.id, AuditLog.action == "agent_settings_update")
+            .where(field.in_(PROMPTS))
+            .group_by(field)
+        )
+        return dict(db.session.execute(last).all())
+
+    def _prompts_last_written_by(self, who: str) -> set[str]:
+        """Return which of ``PROMPTS`` were last written by ``who``, counting what it came with."""
+        field, by = AuditLog.data["field"].as_string(), AuditLog.data["by"].as_string()
+        written = select(field, by).where(
+            AuditLog.agent_id == self.id,
+            or_(AuditLog.action == "agent_created", field.in_(PROMPTS)),
+        )
+        last: dict[str, str] = {}
+        for prompt, writer in db.session.execute(written.order_by(AuditLog.sequence)):
+            last.update(dict.fromkeys(PROMPTS if prompt is None else [prompt], writer))
+        return {prompt for prompt, writer in last.items() if writer == who}
+
+    def _record_settings(self, **about: Any) -> None:
+        self.record("agent_settings_update", subject=("Agent", self.id), **about)
+
+
+def _label(field: str) -> str:
+    return field.removesuffix("_id").replace("_", " ")
