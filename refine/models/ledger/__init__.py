@@ -1,19 +1,19 @@
 """What an agent keeps.
 
 ``ledger`` is the noun: an agent's memories, their mass, what the agent sees, and how it adds to
-them. ``memory`` is one memory and its verbs, ``row`` what its row holds, ``image`` its state before
-and after a change, ``history`` the mass over time.
+them. ``memory`` is one memory and its verbs, ``row`` what its row holds, ``kept`` what a kept core
+memory is, ``image`` a memory's state before and after a change, ``history`` the mass over time.
 """
 
 from refine.models.ledger.image import (
     Change,
     Image,
     changes_in,
-    is_kept_core,
     recorded_digests,
     state_digest,
     state_of,
 )
+from refine.models.ledger.kept import is_kept_core
 from refine.models.ledger.ledger import Composition, Ledger
 from refine.models.ledger.memory import (
     LOCKS,

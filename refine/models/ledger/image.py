@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, SQLColumnExpression, and_
-
 from refine import clock
 from refine.extensions import canonical_json
 from refine.models.columns import DigestChange
+from refine.models.ledger.kept import is_kept_core
 from refine.sealing import DataKey
 
 IMAGE_VERSION = 1
@@ -123,18 +122,6 @@ def recorded_digests(data: Mapping[str, Any]) -> dict[int, DigestChange]:
         )
         for memory in data.get("memories", [])
     }
-
-
-def is_kept_core(memory_type: str, discarded_at: object) -> bool:
-    """Tell whether these make a kept core memory."""
-    return memory_type == "core" and discarded_at is None
-
-
-def kept_core(
-    memory_type: SQLColumnExpression[str], discarded_at: SQLColumnExpression[datetime | None]
-) -> ColumnElement[bool]:
-    """Return ``is_kept_core`` as an SQL condition."""
-    return and_(memory_type == "core", discarded_at.is_(None))
 
 
 def mass_of(image: Image | None) -> int:

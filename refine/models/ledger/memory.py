@@ -27,7 +27,8 @@ from refine.extensions import Base, db
 from refine.models.audit import AuditLog
 from refine.models.audit.record import Actor
 from refine.models.columns import row_id
-from refine.models.ledger.image import Change, is_kept_core, kept_core, recorded
+from refine.models.ledger.image import Change, recorded
+from refine.models.ledger.kept import is_kept_core, kept_core
 from refine.models.ledger.row import (
     ID_SEQUENCE,
     JOURNAL_SHOWN_FOR,
