@@ -10,8 +10,8 @@ from typing import Any, BinaryIO, Protocol
 from refine import clock
 from refine.errors import InvalidValue
 from refine.rules.content import TAGS
-from refine.rules.ids import looks_personal
 from refine.rules.instants import instant
+from refine.rules.personal import looks_personal
 from refine.transfer.json_document import Document, Element
 
 SOURCES = ("letta", "mem0", "mcp", "refine")  # as in ``formats.READERS``

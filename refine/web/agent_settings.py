@@ -14,7 +14,7 @@ from refine.models import Agent
 from refine.models.agent import PROMPTS
 from refine.models.runs.access.asking_rules import IDENTITY_CHANGE_WAIT
 from refine.rules.content import MAX_NAME_CHARACTERS
-from refine.rules.ids import masked_id
+from refine.rules.personal import masked_id
 from refine.rules.quantities import in_hours
 from refine.rules.threshold import DEFAULT_THRESHOLD
 from refine.settings import current as current_settings

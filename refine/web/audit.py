@@ -17,7 +17,7 @@ from refine import clock
 from refine.extensions import db
 from refine.models import AuditLog, ChainHead
 from refine.models.people.recording import CLIENT_KEY
-from refine.rules.ids import mask_ids
+from refine.rules.personal import mask_ids
 from refine.web import granted, scope
 from refine.web.charts import DAYS_SHOWN
 from refine.web.forms import day_of, midnight

@@ -16,7 +16,7 @@ from refine.models import AccessGrant, Agent, AuditLog, RefinementSession, User
 from refine.models.people.recording import CLIENT_KEY
 from refine.models.runs import WORKER_LOST
 from refine.models.runs.access.grant import REQUEST_LAPSES_AFTER
-from refine.rules.ids import mask_ids
+from refine.rules.personal import mask_ids
 from refine.rules.quantities import in_hours
 
 _NEARLY_FULL_PERCENT = 80

@@ -19,7 +19,7 @@ from refine.models.people.sign_in import CONFIRMED_FOR
 from refine.models.people.user import MIN_PASSWORD_CHARACTERS
 from refine.models.runs.access import REASONS
 from refine.rules import quantities
-from refine.rules.ids import masked_id
+from refine.rules.personal import masked_id
 from refine.rules.quantities import in_days, plural, rough_span
 from refine.rules.schedules import describe_schedule
 from refine.web import presenting, scope

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refine.errors import InvalidValue
-from refine.rules.ids import HIDDEN_ID, looks_personal, mask_ids, parse_ids, parse_single_id
+from refine.rules.ids import parse_ids, parse_single_id
+from refine.rules.personal import HIDDEN_ID, looks_personal, mask_ids
 from tests.rules.refusing import cases, not_refused
 
 LARGEST = 10**18 - 1

@@ -15,7 +15,7 @@ from refine.extensions import db
 from refine.jobs.queue import REQUESTED
 from refine.models import Agent, AgentMemory, MemoryTask, RefinementSession, User
 from refine.models.ledger import Composition
-from refine.rules.ids import HIDDEN_ID
+from refine.rules.personal import HIDDEN_ID
 from refine.web.paging import PAGE_ROWS
 from tests import factories, sql
 from tests.commands import UNUSED_PORT, eventually

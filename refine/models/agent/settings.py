@@ -12,7 +12,7 @@ from refine.models.agent.eligibility import Eligibility
 from refine.models.columns import BoolFalse, Sealed, SealedText
 from refine.prompts import default_prompt
 from refine.rules.content import prompt_text, visible_name
-from refine.rules.ids import looks_personal
+from refine.rules.personal import looks_personal
 from refine.rules.threshold import DEFAULT_THRESHOLD, THRESHOLD_DECIMALS, parse_threshold
 
 MAX_CORE_TOKEN_BUDGET = 10_000_000
