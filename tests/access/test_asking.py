@@ -167,7 +167,7 @@ def test_no_transaction_is_open_while_it_is_asked(world: World) -> None:
     assert seen == [0]
 
 
-def test_a_human_change_while_it_is_asked_lets_nobody_read(world: World) -> None:
+def test_a_setting_changed_during_the_question_voids_the_answer(world: World) -> None:
     agent_id, reader_id = world.agent.id, world.reader.id
 
     def change() -> None:
@@ -354,7 +354,7 @@ def test_every_word_that_a_human_typed_stands_in_the_line_of_data(world: World) 
     assert [line for line in outside if "agreed already" in line] == []
 
 
-def test_no_memory_goes_along(world: World) -> None:
+def test_the_question_contains_no_memory(world: World) -> None:
     world.model.say("NO")
 
     world.ask()
@@ -362,7 +362,7 @@ def test_no_memory_goes_along(world: World) -> None:
     assert "by the wall" not in json.dumps(world.model.requests)
 
 
-def test_the_accounts_terms_of_privacy_go_along(world: World) -> None:
+def test_the_question_is_sent_under_the_accounts_privacy_terms(world: World) -> None:
     world.agent.account.zero_data_retention = False
     world.model.say("NO")
 

@@ -344,7 +344,7 @@ def test_a_rewritten_memory_is_shown_word_by_word(world: World) -> None:
     assert change.parts[1].text == "indeed"
 
 
-def test_of_a_merge_the_result_is_set_against_its_sources(world: World) -> None:
+def test_a_merge_is_compared_with_its_sources(world: World) -> None:
     agent = factories.agent("red roses", *(factories.text_of(25) for _ in range(20)))
     first = next(iter(db.session.scalars(agent.ledger.core())))
     second = factories.memory(agent, "white roses")
@@ -435,7 +435,7 @@ def test_prompts_are_shown_by_name_the_unset_as_none(world: World) -> None:
 # -- the banner -----------------------------------------------------------------------------------
 
 
-def test_of_the_users_own_grants_those_that_live_are_told(world: World) -> None:
+def test_only_the_users_own_live_grants_are_listed(world: World) -> None:
     grant = world.grant(purpose="to see why it declined", duration_minutes=30)
     factories.live_grant(world.agent, factories.user(account=world.agent.account))
     factories.grant(factories.agent(account=world.agent.account), user_id=world.reader.id)
@@ -464,7 +464,7 @@ def test_a_reader_made_an_admin_in_the_database_reads_nothing(world: World) -> N
     assert world.records("memory_access_viewed") == []
 
 
-def test_the_grant_that_ends_first_is_told_first(world: World) -> None:
+def test_grants_are_listed_by_their_end(world: World) -> None:
     for minutes in (60, 15, 30):
         sibling = factories.agent(account=world.agent.account)
         factories.live_grant(sibling, world.reader, duration_minutes=minutes)
@@ -475,14 +475,14 @@ def test_the_grant_that_ends_first_is_told_first(world: World) -> None:
     assert [round(each.seconds_left / 60) for each in live] == [15, 30, 60]
 
 
-def test_a_grant_past_its_end_is_not_told(world: World) -> None:
+def test_an_expired_grant_is_not_listed(world: World) -> None:
     world.grant()
     sql.rewrite("UPDATE access_grants SET expires_at = clock_timestamp()")
 
     assert reading.live_grants(world.reader) == []
 
 
-def test_a_grant_that_was_given_since_it_was_loaded_is_told(world: World) -> None:
+def test_a_grant_given_since_it_was_loaded_is_listed(world: World) -> None:
     requested = world.request()
     loaded = db.session.get_one(AccessGrant, requested.id, populate_existing=True)
     assert loaded.expires_at is None

@@ -163,7 +163,7 @@ class TestAfterAKill:
 
         return kill
 
-    def test_of_the_owner_servers_start_again(
+    def test_servers_start_again_after_a_kill_of_their_owner(
         self, killed: Callable[[int | None], None], used_dir: Path
     ) -> None:
         killed(None)
@@ -171,7 +171,7 @@ class TestAfterAKill:
         with owned_servers(used_dir):
             assert_kept(used_dir)
 
-    def test_of_postgres_servers_start_again(
+    def test_servers_start_again_after_a_kill_of_postgres(
         self, killed: Callable[[int | None], None], used_dir: Path
     ) -> None:
         killed(pid_of_postgres(used_dir))
@@ -180,7 +180,7 @@ class TestAfterAKill:
         with owned_servers(used_dir):
             assert_kept(used_dir)
 
-    def test_of_valkey_servers_start_again(
+    def test_servers_start_again_after_a_kill_of_valkey(
         self, killed: Callable[[int | None], None], used_dir: Path
     ) -> None:
         time.sleep(1.1)  # Valkey writes once a second
@@ -190,7 +190,7 @@ class TestAfterAKill:
         with owned_servers(used_dir):
             assert_kept(used_dir)
 
-    def test_of_postgres_a_running_query_does_not_prevent_the_next_start(
+    def test_a_query_that_runs_on_after_a_kill_of_postgres_prevents_no_start(
         self, killed: Callable[[int | None], None], used_dir: Path
     ) -> None:
         address = database_url(used_dir).replace("+psycopg", "")
@@ -213,7 +213,7 @@ class TestAfterAKill:
         connection.close()
 
     @pytest.mark.parametrize("delay_seconds", [0.0, 0.2, 0.4])
-    def test_of_a_starting_owner_servers_start_again(
+    def test_servers_start_again_after_a_kill_of_a_starting_owner(
         self, script: Start, data_dir: Path, delay_seconds: float
     ) -> None:
         owner = script("hold", "up", data_dir)

@@ -54,13 +54,13 @@ class TestProcfile:
         ]
 
     @pytest.mark.parametrize("text", ["", "# nothing\n", "web gunicorn\n", "web: a\nweb: b\n"])
-    def test_must_be_valid(self, tmp_path: Path, text: str) -> None:
+    def test_a_procfile_must_be_valid(self, tmp_path: Path, text: str) -> None:
         (tmp_path / "Procfile").write_text(text)
 
         with pytest.raises(SettingsError, match="Procfile"):
             read_procfile(tmp_path / "Procfile")
 
-    def test_must_exist(self, tmp_path: Path) -> None:
+    def test_a_procfile_must_exist(self, tmp_path: Path) -> None:
         with pytest.raises(SettingsError, match="No such file"):
             read_procfile(tmp_path / "Procfile")
 

@@ -142,7 +142,7 @@ def test_one_altered_chain_does_not_keep_others_from_being_verified(agent: Agent
     assert (failed.problems, failed.memories) == (1, 1)
 
 
-def test_a_platform_chain_that_was_altered_is_no_reason_to_keep_silent(agent: Agent) -> None:
+def test_a_failure_is_reported_even_if_the_platforms_chain_was_altered(agent: Agent) -> None:
     AuditLog.record("keys_rotated", chain=PLATFORM)
     db.session.commit()
     sql.tamper("UPDATE chain_heads SET sequence = 9 WHERE agent_id IS NULL AND account_id IS NULL")

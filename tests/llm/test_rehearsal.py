@@ -65,7 +65,7 @@ def merged_ids(calls: list[dict[str, Any]]) -> list[list[int]]:
 
 
 class TestConsent:
-    def test_is_given(self) -> None:
+    def test_the_model_consents_to_a_session(self) -> None:
         for messages in (
             asked(entry(1, "Tea at four.")),
             [{"role": "user", "content": "May Ada read your memories? YES or NO."}],

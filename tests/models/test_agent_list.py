@@ -63,7 +63,7 @@ def test_an_agent_without_memories_or_sessions_is_listed_too(account):
 
 
 @pytest.mark.parametrize(("tokens", "is_over"), [(10, False), (11, True)])
-def test_over_the_budget_is_more_than_it(account, tokens, is_over):
+def test_an_agent_at_its_budget_is_not_over_it(account, tokens, is_over):
     agent = factories.agent(account=account, core_token_budget=10)
     factories.ledger(agent, tokens)
 

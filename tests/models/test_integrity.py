@@ -259,7 +259,7 @@ def test_a_platforms_key_that_is_gone_is_found(agent):
     "change",
     ["wrapped = wrapped || 'x'", "wrapped = NULL, destroyed_at = now()"],
 )
-def test_a_platforms_key_that_does_not_open_is_no_reason_to_find_nothing(agent, change):
+def test_a_platforms_key_that_does_not_open_stops_verification(agent, change):
     sql.tamper(f"UPDATE data_keys SET {change} WHERE purpose = 'platform'")
     db.session.expire_all()
 
@@ -378,7 +378,7 @@ def test_an_agent_that_was_given_another_ones_key_is_found(agent):
     ]
 
 
-def test_a_flag_that_was_lifted_under_a_forged_record_is_found_by_the_record(agent):
+def test_lifting_a_flag_under_a_forged_record_is_found(agent):
     vow = db.session.get_one(AgentMemory, ids_of(agent)[0])
     vow.set_constitutional(True)
     db.session.commit()

@@ -84,7 +84,7 @@ def hearts() -> list[int]:
 # -- what does not stop it ------------------------------------------------------------------------
 
 
-def test_a_row_that_is_locked_for_long_is_made_up_for_at_once(
+def test_a_beat_that_a_lock_blocked_is_repeated_at_once(
     session: RefinementSession, beats: list[int]
 ) -> None:
     failed: list[str] = []

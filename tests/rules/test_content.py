@@ -59,7 +59,7 @@ def test_a_memory_is_trimmed_and_not_blank() -> None:
     assert not_refused(memory_content, blank, "content must not be empty") == []
 
 
-def test_a_memory_has_at_most_ten_thousand_characters_not_bytes() -> None:
+def test_the_limit_of_a_memory_counts_characters_not_bytes() -> None:
     for character in "xé🦉":
         assert memory_content(f" {character * 10_000} ") == character * 10_000, character
     refusal = "content has 10,001 characters; at most 10,000"

@@ -28,7 +28,7 @@ def test_threshold_share_is_rounded_up_in_favour_of_the_ledger() -> None:
         assert by_threshold(mass, Decimal(threshold)) == removable, (mass, threshold)
 
 
-def test_floor_is_a_share_of_the_mass_before_recent_loops() -> None:
+def test_floor_is_a_share_of_the_mass_before_recent_sessions() -> None:
     for mass, floor, removed_recently, removable in (
         *((100, "0.5", 0, 50), (101, "0.5", 0, 50), (100, "0.5", 50, 25), (100, "0.5", 99, 0)),
         *((100, "0.5", 100, 0), (100, "0.5", 102, -1), (100, "0", 10_000, 100), (100, "1", 0, 0)),

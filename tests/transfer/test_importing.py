@@ -250,7 +250,9 @@ class TestRepeatedImport:
             ("mcp.jsonl", "mcp", 5),
         ],
     )
-    def test_adds_nothing(self, owner: Agent, name: str, format_: str, count: int) -> None:
+    def test_a_repeated_import_adds_nothing(
+        self, owner: Agent, name: str, format_: str, count: int
+    ) -> None:
         read = reading(fixture(name), format_)
         first = import_memories(owner, read, source=format_)
 

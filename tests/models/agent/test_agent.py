@@ -107,7 +107,7 @@ def test_a_field_that_was_not_set_shows_its_default(app, subtests):
             assert value
 
 
-def test_prompts_of_up_to_10000_characters_are_sealed_at_rest(app):
+def test_prompts_up_to_the_limit_are_sealed_at_rest(app):
     prompt = "c4n4ry" + "x" * 9_994
     agent = factories.agent(**dict.fromkeys(PROMPTS, prompt))
     db.session.commit()

@@ -84,7 +84,7 @@ def test_slots_follow_the_accounts_schedule_in_its_zone(app):
     assert following == datetime(2026, 3, 3, 5, 30, tzinfo=UTC)
 
 
-def test_a_slot_counts_as_the_last_one_from_its_very_instant(app):
+def test_a_slot_is_the_last_one_from_its_own_instant_on(app):
     account = factories.account()
 
     assert account.last_slot(MONDAY) == MONDAY

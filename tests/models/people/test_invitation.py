@@ -57,7 +57,7 @@ def test_a_link_is_good_once(user, secret):
     assert Invitation.by_secret(secret, AT) is None
 
 
-def test_a_password_that_cannot_be_taken_leaves_it_good(secret):
+def test_an_invalid_password_does_not_use_up_the_link(secret):
     with pytest.raises(InvalidValue):
         Invitation.by_secret(secret, AT).accept("short", AT)
 

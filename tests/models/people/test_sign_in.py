@@ -36,7 +36,7 @@ def test_two_sign_ins_of_a_user_have_secrets_of_their_own(begun, user):
     assert SignIn.begin(user, AT).secret != begun.secret
 
 
-def test_another_secret_finds_none(begun):
+def test_an_unknown_secret_finds_no_sign_in(begun):
     assert SignIn.find_valid(begun.secret + "x", AT) is None
     assert SignIn.find_valid(begun.secret_hash, AT) is None
     assert SignIn.find_valid("", AT) is None
@@ -49,20 +49,20 @@ def test_the_secret_is_not_stored(begun):
     assert secret not in str(sql.snapshot())
 
 
-def test_one_that_ended_is_found_no_more(begun):
+def test_an_ended_sign_in_is_not_found(begun):
     begun.end(AT)
 
     assert SignIn.find_valid(begun.secret, AT) is None
 
 
-def test_one_of_an_inactive_user_is_found_no_more(begun, user):
+def test_a_sign_in_of_an_inactive_user_is_not_found(begun, user):
     user.active = False
 
     assert SignIn.find_valid(begun.secret, AT) is None
 
 
 @pytest.mark.parametrize(("later", "lasts"), [(IDLE_FOR - A_MOMENT, True), (IDLE_FOR, False)])
-def test_one_that_is_not_used_ends_after_twelve_hours(begun, later, lasts):
+def test_an_unused_sign_in_ends_after_twelve_hours(begun, later, lasts):
     assert timedelta(hours=12) == IDLE_FOR
     assert (SignIn.find_valid(begun.secret, AT + later) is not None) is lasts
 

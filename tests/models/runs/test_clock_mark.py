@@ -59,7 +59,7 @@ def test_a_round_is_due_when_its_time_has_passed(app, later, is_due):
     assert marked() == (NOW + later if is_due else NOW)
 
 
-def test_a_round_that_was_cut_is_gone_on_with_and_keeps_its_time(app):
+def test_an_interrupted_round_continues_and_keeps_its_start(app):
     begin()
     reached(17)
 
@@ -79,7 +79,7 @@ def test_the_time_passes_from_the_beginning_of_a_round(app):
     assert begin(NOW + HOUR) == 0
 
 
-def test_a_mark_of_the_future_holds_nothing_up(app):
+def test_a_mark_in_the_future_counts_as_due(app):
     whole_round(NOW + timedelta(days=1))
 
     assert whole_round(NOW)
@@ -100,7 +100,7 @@ def test_a_round_counts_when_it_is_committed(app):
     assert begin() == 0
 
 
-def test_a_note_says_when_the_event_was_last_whatever_stood_there(app):
+def test_noting_an_event_replaces_the_mark(app):
     for at in (NOW, NOW + HOUR, NOW):
         ClockMark.note("tick", at)
     db.session.commit()

@@ -41,7 +41,7 @@ def test_an_account_that_asked_nothing_has_cost_nothing(agent: Agent) -> None:
     assert cost_usd_of_month(agent.account, NOW) == 0
 
 
-def test_whatever_an_agents_model_is_asked_costs(agent: Agent) -> None:
+def test_every_kind_of_run_counts(agent: Agent) -> None:
     everything(agent)
     everything(factories.agent("one", account=agent.account))
 
