@@ -229,7 +229,7 @@ def test_mints_a_token_records_it_and_tells_the_agent(world: World, app: Flask) 
     agent = world.agent
     answer = world.platform.post(f"/agents/{agent.id}/tokens")
 
-    note = f"My platform minted a token that speaks as me. It begins with {answer.json['hint']}."
+    note = f"My platform created a token that speaks as me. It begins with {answer.json['hint']}."
     assert answer.status_code == 201
     assert note in bearing(app, answer.json["token"]).get("/context").json["context"]
     assert last_record(refreshed(agent), "token_minted").data == {

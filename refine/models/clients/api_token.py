@@ -101,7 +101,9 @@ class ApiToken(Attested, Base):
             by.lock()
             by.require_genuine()
             if agent is None or by.kind != "platform" or by.account_id != agent.account_id:
-                raise Refused("only a platform's token can mint, for agents of its account alone")
+                raise Refused(
+                    "only a platform's token can create others, for agents of its account alone"
+                )
             if not by.is_valid:
                 raise Refused("the platform's token was revoked or has expired")
         kind: TokenKind = "agent" if agent is not None else "platform"
@@ -127,7 +129,7 @@ class ApiToken(Attested, Base):
         found = select(cls).where(cls.token_hash == hashed)
         token = db.session.scalar(found.execution_options(populate_existing=True))
         if token is None:
-            raise NotFound("no such token: it was never minted here, or it was mistyped")
+            raise NotFound("no such token: it was never created here, or it was mistyped")
         token.require_genuine()
         return token
 
@@ -214,7 +216,7 @@ class ApiToken(Attested, Base):
             account=self.account, agent=agent, by=self, expires_at=expires_at
         )
         agent.ledger.add_journal_note(
-            f"My platform minted a token that speaks as me. It begins with {token.hint}."
+            f"My platform created a token that speaks as me. It begins with {token.hint}."
         )
         return token, secret
 

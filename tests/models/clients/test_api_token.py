@@ -329,7 +329,7 @@ def test_a_platforms_changes_are_recorded_with_its_token_and_told_to_the_agent(a
     assert all(hand.items() <= each.data.items() for each in of_platform)
     assert told == [
         "My platform changed my settings: core token budget, system prompt.",
-        f"My platform minted a token that speaks as me. It begins with {token.hint}.",
+        f"My platform created a token that speaks as me. It begins with {token.hint}.",
     ]
 
 
