@@ -8,6 +8,7 @@ MAX_DOUBLINGS = 8
 
 # Before each retry of a session or task that failed; of a session, only until its next slot.
 RETRY_PAUSES = (timedelta(minutes=5), timedelta(minutes=30), timedelta(hours=2))
+MAX_RETRIES = len(RETRY_PAUSES)
 
 
 def cooldown(hours: int, sessions_without_effect: int) -> timedelta:
@@ -22,4 +23,4 @@ def cooldown(hours: int, sessions_without_effect: int) -> timedelta:
 
 def retry_pause(attempt: int) -> timedelta | None:
     """Return the pause after the failed ``attempt`` (1 is the first); None: no retry."""
-    return RETRY_PAUSES[attempt - 1] if attempt <= len(RETRY_PAUSES) else None
+    return RETRY_PAUSES[attempt - 1] if attempt <= MAX_RETRIES else None

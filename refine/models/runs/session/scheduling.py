@@ -16,7 +16,7 @@ from refine.models.people import Account
 from refine.models.runs.run import blocked_reason
 from refine.models.runs.session.session import RefinementSession
 from refine.models.runs.session.state import ANSWERED
-from refine.rules.pacing import MAX_DOUBLINGS, RETRY_PAUSES, cooldown, retry_pause
+from refine.rules.pacing import MAX_DOUBLINGS, MAX_RETRIES, RETRY_PAUSES, cooldown, retry_pause
 
 # A retry that is overdue by this much is dropped.
 _RETRIED_WITHIN = timedelta(days=31)
@@ -83,7 +83,7 @@ def failed_last(at: datetime) -> Select[int]:
         .join(_Session, _Session.agent_id == Agent.id)
         .where(
             _Session.may_be_retried,
-            _Session.attempt <= len(RETRY_PAUSES),
+            _Session.attempt <= MAX_RETRIES,
             _Session.created_at > at - _RETRIED_WITHIN,
             _Session.ended_at <= at - RETRY_PAUSES[0],
             Agent.may_be_refined,
