@@ -14,6 +14,7 @@ from refine.jobs.tick import run_tick
 from refine.jobs.verifying import verify_slice
 from refine.models import Agent, AuditLog, ClockMark, Verification, WrappedKey
 from refine.models.audit import PLATFORM
+from refine.models.audit.verification import Alarm
 from tests import factories, sql
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -128,6 +129,41 @@ def test_the_tick_verifies_and_records_a_failure(agent: Agent) -> None:
     )
     record = db.session.scalars(select(AuditLog).filter_by(action="verification_failed")).one()
     assert record.data == {"problems": 1, "first": failed.first_problem}
+
+
+def test_an_old_version_of_a_verification_is_not_gone_on_with_for_good(agent: Agent) -> None:
+    begun = verify(NOW, seconds=0)
+    assert begun is not None
+    put_back = sql.copied(begun)
+    verify(NOW)
+    forge(agent)
+
+    for day in range(1, 4):
+        put_back()
+        db.session.expire_all()
+        verify(NOW + day * DAY)
+
+    last = Verification.last()
+    assert last is not None
+    assert last.problems == 1
+
+
+def test_the_record_of_a_failure_alarms_whatever_its_row_says(agent: Agent) -> None:
+    begun = verify(NOW, seconds=0)
+    assert begun is not None
+    put_back = sql.copied(begun)
+    forge(agent)
+    failed = verify(NOW)
+    assert failed is not None
+    first = failed.first_problem
+
+    put_back()
+    db.session.expire_all()
+
+    alarm = Verification.alarm()
+    assert alarm == Alarm("failed", str(first))
+    Verification.acknowledge_all(user=factories.user(site_admin=True), at=NOW)
+    assert Verification.alarm() != alarm
 
 
 def test_one_altered_chain_does_not_keep_others_from_being_verified(agent: Agent) -> None:

@@ -49,7 +49,11 @@ def test_anything_else_declines() -> None:
 
 def means_something(text: str) -> bool:
     """Whether more than decoration stands there: a box, a figure, or what follows a choice."""
-    mark, box, figure = r"[:?/\\|&☐□▢○◯⬜❌✗✘✖🚫⛔👎]", r"\[\s*\]|\(\s*\)", r"=[\W_]*\d|\d[\d.,]*\s*%"
+    mark, box, figure = (
+        r"[:?/\\|&☐□▢○◯⬜❌✗✘✖🚫⛔👎]",
+        r"\[\s*\]|\(\s*\)",
+        r"=[\W_]*\d|\d[\d.,]*\s*%",
+    )
     return bool(re.search(rf"^[\W_]*(?:{mark}|{figure})|{box}", text))
 
 

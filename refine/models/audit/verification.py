@@ -1,6 +1,6 @@
 """What each verification found, kept so that pages and monitors show it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -170,7 +170,8 @@ class Verification(Attested, Base):
 
         A failed one alarms until a site admin has looked at it and a later one found nothing
         wrong; one whose row was changed outside the application, until a site admin has looked.
-        If none has ended for ``IS_LATE_AFTER``, that alarms too.
+        The record of a failure alarms likewise, whatever its row says by now. If none has ended
+        for ``IS_LATE_AFTER``, that alarms too.
         """
         newest = select(cls.id).order_by(cls.id.desc()).limit(_WATCHED)
         failed = and_(cls.problems > 0, cls.seen_at.is_(None))
@@ -185,6 +186,8 @@ class Verification(Attested, Base):
                 if found.problems and (last is None or found.seen_at is None):
                     return Alarm("failed", found._failed_text)
                 last = last or found
+        if (record := _unseen_failure()) is not None:
+            return Alarm("failed", str(record.data["first"]))
         if last is None and rows:
             last = cls.last()
         return cls._lateness(last)
@@ -199,7 +202,7 @@ class Verification(Attested, Base):
         seen = [found for found in db.session.scalars(failed) if found.is_genuine]
         for each in seen:
             each.seen_at, each.seen_by_id = at, user.id
-        if seen or altered:
+        if seen or altered or _unseen_failure() is not None:
             AuditLog.record(
                 "verification_seen",
                 chain=PLATFORM,
@@ -244,11 +247,22 @@ class Verification(Attested, Base):
 
 def _looked_at() -> set[int]:
     """Return the ids of the verifications at which a site admin looked, by genuine records."""
-    seen = select(AuditLog).where(
-        AuditLog.action == "verification_seen", AuditLog.created_at.between(*_READABLE)
-    )
-    records = [record for record in db.session.scalars(seen).all() if record.is_linked()]
-    return {id_ for record in records for id_ in record.data["verifications"]}
+    seen = _records("verification_seen")
+    return {id_ for record in seen if record.is_linked() for id_ in record.data["verifications"]}
+
+
+def _unseen_failure() -> AuditLog | None:
+    """Return the last record of a failure, unless a site admin has looked since."""
+    told = reversed(_records("verification_failed", "verification_seen"))
+    last = next((record for record in told if record.is_linked()), None)
+    return last if last is not None and last.action == "verification_failed" else None
+
+
+def _records(*actions: str) -> Sequence[AuditLog]:
+    """Return the records of these actions that can be read, oldest first."""
+    readable = AuditLog.created_at.between(*_READABLE)
+    found = select(AuditLog).where(AuditLog.action.in_(actions), readable)
+    return db.session.scalars(found.order_by(AuditLog.id)).all()
 
 
 def _installed_before(at: datetime) -> datetime | None:
