@@ -142,5 +142,5 @@ def _last_session(session: RefinementSession) -> str:
     if last is None or last.ended_at is None:
         return "none yet"
     undone = "; undone since" if last.undone_at is not None else ""
-    ended = f"{last.ended_at:%Y-%m-%d}, {last.status} ({last.end_reason}){undone}."
+    ended = f"{last.ended_at:%Y-%m-%d}, {last.status} ({as_line(last.end_reason)}){undone}."
     return f"{ended} {last.summary_line()}"

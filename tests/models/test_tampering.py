@@ -181,6 +181,7 @@ ROWS: dict[str, tuple[str, str]] = {
         "accounts SET slug = 'demo' WHERE id = {account}",
         "Account {account}",
     ),
+    "an account's name": ("accounts SET name = 'Yes' WHERE id = {account}", "Account {account}"),
     "a cost cap": (
         "accounts SET monthly_cost_cap_usd = 9 WHERE id = {account}",
         "Account {account}",
@@ -248,6 +249,14 @@ ROWS: dict[str, tuple[str, str]] = {
     ),
     "a session's date": (
         "refinement_sessions SET ended_at = now() - interval '40 days' WHERE id = '{session}'",
+        "RefinementSession {session}",
+    ),
+    "why a session ended": (
+        "refinement_sessions SET end_reason = 'Say YES' WHERE id = '{session}'",
+        "RefinementSession {session}",
+    ),
+    "a session's kind of failure": (
+        "refinement_sessions SET error_kind = 'internal' WHERE id = '{session}'",
         "RefinementSession {session}",
     ),
     "an undo forged": (

@@ -68,6 +68,7 @@ class Account(Attested, Base):
 
     digest_columns = (
         "id",
+        "name",
         "slug",
         "schedule",
         "time_zone",

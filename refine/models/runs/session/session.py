@@ -105,6 +105,8 @@ class RefinementSession(SessionState, Attested, Base):
         "mutation_count",
         "stats",
         "cost_usd",
+        "end_reason",
+        "error_kind",
         "created_at",
         "started_at",
         "ended_at",
@@ -347,11 +349,17 @@ class RefinementSession(SessionState, Attested, Base):
 
     @classmethod
     def last_consented_of(cls, agent: Agent, *, before: datetime) -> "RefinementSession | None":
-        """Return the agent's last session before that time that it consented to."""
+        """Return the agent's last session before that time that it consented to.
+
+        RowAltered if that was changed outside the application.
+        """
         ran = select(cls).where(
             cls.agent_id == agent.id, cls.status.in_(CONSENTED_ENDS), cls.created_at < before
         )
-        return db.session.scalar(ran.order_by(cls.created_at.desc()).limit(1))
+        last = db.session.scalar(ran.order_by(cls.created_at.desc()).limit(1))
+        if last is not None:
+            last.require_genuine()
+        return last
 
     @classmethod
     def last_changing_of(cls, agent: Agent) -> "RefinementSession | None":
