@@ -5,7 +5,7 @@ import zlib
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from sqlalchemy import CheckConstraint, ColumnElement, ForeignKey, Text, select, update
+from sqlalchemy import CheckConstraint, ForeignKey, Text, literal, or_, select, update
 from sqlalchemy.orm import Mapped, column_property, mapped_column, relationship
 
 from refine import clock
@@ -56,6 +56,7 @@ class ApiToken(Attested, Base):
 
     # whether a record told of that when the row was loaded
     was_revoked: Mapped[bool] = column_property(is_recorded("ApiToken", id, "token_revoked"))
+    was_used: Mapped[bool] = column_property(is_recorded("ApiToken", id, "token_first_used"))
 
     digest_columns = (
         "id",
@@ -151,25 +152,27 @@ class ApiToken(Attested, Base):
         """
         at = at or clock.now()
         before = at - _LAST_USE_RESOLUTION
+        is_first = self.kind == "agent" and not self.was_used and self._record_first_use(at)
+        if self.last_used_at is not None and self.last_used_at > before:
+            return is_first
         # the stored row decides; what was loaded spares most requests a statement
-        if self.last_used_at is not None:
-            return self.last_used_at <= before and self._note_use_if(
-                ApiToken.last_used_at <= before, at
-            )
-        is_first = self._note_use_if(ApiToken.last_used_at.is_(None), at)
-        if is_first and self.kind == "agent":
-            self._record("token_first_used", at=at)
-        return is_first
-
-    def _note_use_if(self, condition: ColumnElement[bool], at: datetime) -> bool:
+        is_stale = or_(ApiToken.last_used_at.is_(None), ApiToken.last_used_at <= before)
         noted = db.session.execute(
             update(ApiToken)
-            .where(ApiToken.id == self.id, condition)
+            .where(ApiToken.id == self.id, is_stale)
             .values(last_used_at=at)
             .execution_options(synchronize_session=False)
             .returning(ApiToken.id)
         )
-        return noted.scalar_one_or_none() is not None
+        return noted.scalar_one_or_none() is not None or is_first
+
+    def _record_first_use(self, at: datetime) -> bool:
+        self.lock()  # of requests at once, one records it
+        was_used = is_recorded("ApiToken", literal(self.id), "token_first_used")
+        if db.session.scalar(select(was_used)):
+            return False
+        self._record("token_first_used", at=at)
+        return True
 
     def revoke(self, user: User | None = None, *, by: "ApiToken | None" = None) -> None:
         """Revoke the token for good, and all that it minted; nothing happens the second time.

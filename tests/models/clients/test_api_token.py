@@ -183,6 +183,19 @@ def test_the_first_use_of_an_agent_token_is_recorded(app):
     assert sql.value("SELECT count(*) FROM audit_logs WHERE action = 'token_first_used'") == 1
 
 
+def test_the_first_use_is_recorded_whatever_the_row_says(app):
+    agent = factories.agent()
+    token, _ = ApiToken.mint(account=agent.account, agent=agent)
+    db.session.commit()
+    sql.run("UPDATE api_tokens SET last_used_at = now()")
+    db.session.refresh(token)
+
+    noted = [token.note_use() for _ in range(2)]
+
+    assert noted == [True, False]
+    assert [record.action for record in factories.records(agent)].count("token_first_used") == 1
+
+
 def test_a_revoked_token_is_not_valid(app):
     agent = factories.agent()
     token, _ = ApiToken.mint(account=agent.account, agent=agent)
@@ -301,6 +314,17 @@ def test_a_use_that_need_not_be_noted_asks_the_database_nothing(app):
     at = clock.now()
     token.note_use(at)
     db.session.refresh(token)
+
+    assert queries_of(lambda: token.note_use(at + timedelta(seconds=59))) == 0
+    assert queries_of(lambda: token.note_use(at + timedelta(seconds=60))) == 1
+
+
+def test_nor_does_an_agent_token_ask_once_its_first_use_is_recorded(app):
+    agent = factories.agent()
+    token, secret = ApiToken.mint(account=agent.account, agent=agent)
+    at = clock.now()
+    token.note_use(at)
+    token = ApiToken.of_secret(secret)
 
     assert queries_of(lambda: token.note_use(at + timedelta(seconds=59))) == 0
     assert queries_of(lambda: token.note_use(at + timedelta(seconds=60))) == 1
