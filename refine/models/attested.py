@@ -55,8 +55,6 @@ class Attested:
 
     # The attributes that the digest covers, the primary key among them.
     digest_columns: ClassVar[tuple[str, ...]]
-    # The statuses in which a row carries no digest yet, as it decides nothing and changes often.
-    statuses_without_digest: ClassVar[tuple[str, ...]] = ()
     # The statuses in which it changes too often for records to keep its digest.
     statuses_without_records: ClassVar[tuple[str, ...]] = ()
     # The attributes that are keyed hashes of secrets.
@@ -71,11 +69,6 @@ class Attested:
     def chain_owner(self) -> ChainOwner | None:
         """The owner of the chain that records changes of the row; None if they are not recorded."""
         return None
-
-    @property
-    def lacks_digest(self) -> bool:
-        """Whether the row carries no digest yet."""
-        return bool(self.statuses_without_digest) and self.status in self.statuses_without_digest
 
     @property
     def _checked(self) -> tuple[str, ...]:
@@ -130,8 +123,8 @@ class Attested:
         db.session.flush()  # a refresh drops what was not written yet
         db.session.refresh(self, with_for_update={"key_share": True})
 
-    def digest_of_row(self) -> str | None:
-        """Return the digest that the row must carry; None while it needs none."""
+    def digest_of_row(self) -> str:
+        """Return the digest that the row must carry."""
         return _digest(type(self), {name: getattr(self, name) for name in self.digest_columns})
 
 
@@ -156,13 +149,8 @@ def add_missing_digests(
     columns = {name: _column(kind, name) for name in kind.digest_columns}
     table = columns["id"].table
     found = select(*(column.label(name) for name, column in columns.items()))
-    decided = (
-        [columns["status"].not_in(kind.statuses_without_digest)]
-        if kind.statuses_without_digest
-        else []
-    )
     rows = connection.execute(
-        found.where(table.c.row_digest.is_(None), *decided)
+        found.where(table.c.row_digest.is_(None))
         .order_by(columns["id"])
         .limit(limit)
         .with_for_update()
@@ -227,9 +215,7 @@ def _note(row: Attested, *, is_update: bool, before: str | None = None) -> None:
 # -- the text of a row ---------------------------------------------------------------------------
 
 
-def _digest(kind: type[Attested], values: Mapping[str, Any]) -> str | None:
-    if kind.statuses_without_digest and values["status"] in kind.statuses_without_digest:
-        return None
+def _digest(kind: type[Attested], values: Mapping[str, Any]) -> str:
     columns = {
         name: _as_stored(values[name], _column(kind, name).type) for name in kind.digest_columns
     }
@@ -269,15 +255,14 @@ def _digest_new_row(_mapper: Mapper[Any], connection: Connection, row: Attested)
             setattr(row, name, default.arg(None) if default.is_callable else default.arg)
     row_id(row, connection)
     row.row_digest = row.digest_of_row()
-    if row.row_digest is not None:
-        _note(row, is_update=False)
+    _note(row, is_update=False)
 
 
 @event.listens_for(Attested, "before_update", propagate=True)
 def _digest_changed_row(_mapper: Mapper[Any], connection: Connection, row: Attested) -> None:
     state = inspect(row)
     changed = [name for name in row.digest_columns if state.attrs[name].history.has_changes()]
-    if not changed or ("status" not in changed and row.lacks_digest):
+    if not changed:
         return
     stored = _stored(connection, row)
     before = stored.pop("row_digest")

@@ -106,14 +106,18 @@ def test_an_ended_session_does_not_end_again(ended: RefinementSession) -> None:
         ended.give_up("the worker was lost")
 
 
-def test_an_ended_session_does_not_run_again(ended: RefinementSession) -> None:
-    id_ = ended.id
-    sql.run(
-        "UPDATE refinement_sessions SET status = 'queued', lease_token = NULL, row_digest = NULL"
-    )
+def test_an_ended_session_does_not_run_again(agent: Agent) -> None:
+    session = RefinementSession.queue(agent, "manual")
+    db.session.commit()
+    put_back = sql.copied(session)
+    session.request_stop()
+    new_request()
+    put_back()
+    queued = db.session.scalars(select(RefinementSession)).one()
+    assert queued.is_genuine
 
-    with pytest.raises(RowAltered, match=f"RefinementSession {id_}"):
-        ended.claim()
+    with pytest.raises(RowAltered, match=f"RefinementSession {queued.id}"):
+        queued.claim()
 
 
 def test_an_erased_agent_whose_key_is_put_back_is_found(agent: Agent) -> None:

@@ -114,8 +114,8 @@ class RefinementSession(SessionState, Attested, Base):
         "undone_by_id",
         "undone_through",
     )
-    statuses_without_digest = ("queued",)
-    statuses_without_records = ("running",)
+    # it changes with each step, so records keep the digest of its end alone
+    statuses_without_records = LIVE
 
     @property
     def chain_owner(self) -> ChainOwner:

@@ -7,7 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
 from refine import clock
-from refine.errors import InvalidValue, Refused
+from refine.errors import InvalidValue, Refused, RowAltered
 from refine.extensions import db
 from refine.models import (
     Account,
@@ -77,6 +77,30 @@ def test_a_queued_session_waits_and_is_recorded(app):
     assert (record.action, record.session_id) == ("refinement_queued", session.id)
     assert record.user_id == user.id
     assert session.is_live
+
+
+@pytest.mark.parametrize("forge", ["INSERT", "UPDATE"])
+def test_a_session_that_nobody_asked_the_application_for_does_not_start(agent, forge):
+    agent.paused = True
+    RefinementSession.queue(agent, "manual")
+    db.session.commit()
+    if forge == "INSERT":
+        sql.tamper(
+            "DELETE FROM refinement_sessions",
+            "INSERT INTO refinement_sessions (id, agent_id, trigger, model_id, threshold) "
+            f"VALUES (gen_random_uuid(), {agent.id}, 'manual', 'm', 0.5)",
+        )
+    else:
+        sql.run("UPDATE refinement_sessions SET removed_tokens = 9, removable_tokens = 9")
+    db.session.expire_all()
+    forged = db.session.scalars(select(RefinementSession)).one()
+
+    for start in (forged.claim, forged.request_stop):
+        with pytest.raises(RowAltered):
+            start()
+        db.session.rollback()
+
+    assert forged.status == "queued"
 
 
 def test_a_second_session_is_refused_while_the_first_is_live(agent):
