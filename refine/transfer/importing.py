@@ -8,7 +8,7 @@ imported once is recognized by its id at the source, or by its content.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from refine import clock
 from refine.errors import Refused
@@ -146,7 +146,10 @@ class _BatchWriter:
             self._report.note_added(candidate.piece.memory_type, candidate.piece.content)
 
     def _require_empty_agent(self) -> None:
-        if count_changes(self._agent.id) > self._report.batches:
+        # a memory that was written in Python has no record, one that was moved away has no row
+        rows = select(func.count()).where(AgentMemory.agent_id == self._agent.id)
+        others = (db.session.scalar(rows) or 0) > self._report.added.total()
+        if others or count_changes(self._agent.id) > self._report.batches:
             raise Refused(
                 f"{self._agent.name} already has memories. You can import only into an agent "
                 "without memories; to add to existing ones, run `refine import` on the server"

@@ -171,6 +171,27 @@ class TestAUserOfTheDashboard:
         with pytest.raises(Refused, match="already has memories"):
             add(owner, row(), user=user)
 
+    @pytest.mark.parametrize("when", ["before", "meanwhile"])
+    def test_is_refused_if_a_memory_without_a_record_is_there(
+        self, owner: Agent, when: str
+    ) -> None:
+        def write() -> None:
+            factories.memory(owner, "The code is 1234.")
+            db.session.commit()
+
+        if when == "before":
+            write()
+
+        with pytest.raises(Refused, match="already has memories"):
+            add(
+                owner,
+                *(row(f"memory {number}") for number in range(600)),
+                user=factories.user(account=owner.account),
+                progress=write,
+            )
+
+        assert len(all_of(owner)) == (1 if when == "before" else 501)
+
     def test_is_refused_as_soon_as_the_agent_keeps_a_memory_of_its_own(self, owner: Agent) -> None:
         user = factories.user(account=owner.account)
 
