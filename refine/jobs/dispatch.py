@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from redis import Redis
-from sqlalchemy import ColumnElement, Text, and_, cast, func, select, text, update
+from sqlalchemy import ColumnElement, and_, func, select, text, update
 from sqlalchemy.exc import DBAPIError
 
 from refine import clock
 from refine.errors import Unreachable
 from refine.extensions import db
-from refine.jobs.queue import RUN_JOBS, RUN_QUEUES, enqueue, live_workers, queue, redis_connection
+from refine.jobs.queue import RUN_JOBS, enqueue, live_workers, redis_connection, waiting_ids
 from refine.models import AccessGrant, MemoryTask, RefinementSession
 from refine.models.runs import Run
 from refine.models.runs.task import scheduling as task_scheduling
@@ -62,14 +62,14 @@ def dispatch_if_possible() -> None:
 
 def _reset_lost_dispatches(connection: Redis, at: datetime) -> None:
     """Mark runs as not dispatched if Redis lost them, or their worker died before the claim."""
-    in_redis = [id_ for name in RUN_QUEUES for id_ in queue(name, connection).job_ids]
+    in_redis = waiting_ids(connection)
     for kind in RUN_JOBS:
         db.session.execute(
             update(kind)
             .where(
                 kind.is_waiting,
                 kind.dispatched_at <= at - _CLAIMED_WITHIN,
-                cast(kind.id, Text).not_in(in_redis),
+                kind.id.not_in(in_redis),
             )
             .values(dispatched_at=None)
             .execution_options(synchronize_session=False)

@@ -1,17 +1,19 @@
 """The queues: Redis carries only ids, and is never the source of truth."""
 
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from redis import Redis
 from redis.exceptions import RedisError
-from rq import Queue, Worker
+from rq import Queue
 from rq.exceptions import NoSuchJobError
 from rq.job import Job
 from rq.serializers import JSONSerializer
-from rq.utils import utcparse
+from rq.utils import as_text, utcparse
+from rq.worker_registration import WORKERS_BY_QUEUE_KEY
 
 from refine import clock, settings
 from refine.access.asking import ASKING_SECONDS
@@ -118,12 +120,37 @@ def queue(name: str, connection: Redis) -> Queue:
 
 def live_workers(connection: Redis) -> int:
     """Return how many workers sent a heartbeat recently; RQ lists killed ones for longer."""
-    keys = Worker.all_keys(queue=queue(AUTOMATIC, connection))
+    keys = connection.smembers(WORKERS_BY_QUEUE_KEY % AUTOMATIC)
     with connection.pipeline() as pipeline:
         for key in keys:
             pipeline.hget(key, "last_heartbeat")
-        beats = [utcparse(beat.decode()) for beat in pipeline.execute() if beat is not None]
-    return sum(beat > clock.now() - _WORKER_IS_GONE_AFTER for beat in beats)
+        beats = [_time_of(beat) for beat in pipeline.execute(raise_on_error=False)]
+    since = clock.now() - _WORKER_IS_GONE_AFTER
+    return sum(beat is not None and beat > since for beat in beats)
+
+
+def waiting_ids(connection: Redis) -> list[uuid.UUID]:
+    """Return the ids of the runs that Redis holds for the workers."""
+    keys = [queue(name, connection).key for name in RUN_QUEUES]
+    stored = [_id_of(id_) for key in keys for id_ in connection.lrange(key, 0, -1)]
+    return [id_ for id_ in stored if id_ is not None]
+
+
+# Anybody who can write to Redis can write anything: what cannot be read counts as missing.
+
+
+def _time_of(beat: Any) -> datetime | None:
+    try:
+        return utcparse(as_text(beat))
+    except ValueError:
+        return None
+
+
+def _id_of(stored: bytes | str) -> uuid.UUID | None:
+    try:
+        return uuid.UUID(as_text(stored))
+    except ValueError:
+        return None
 
 
 def enqueue(run: Run, connection: Redis) -> None:

@@ -291,6 +291,27 @@ def test_sessions_that_redis_lost_are_dispatched_again_after_30_seconds(
     assert dispatch() == 0
 
 
+def test_what_cannot_be_read_in_redis_counts_as_missing(
+    redis: Redis, workers: RegisterWorkers, now: time_machine.Traveller
+) -> None:
+    lost = queued("cli")
+    dispatch()
+    redis.delete(f"rq:queue:{REQUESTED}")
+    workers(2)
+    for number, beat in enumerate(("yesterday", b"\xff\xfe", "2026-13-01T00:00:00Z")):
+        redis.hset(f"rq:worker:{number}", "last_heartbeat", beat)
+    redis.set("rq:worker:no-hash", "x")
+    names = [f"rq:worker:{name}" for name in (*range(3), "no-hash", "gone")]
+    redis.sadd(f"rq:workers:{AUTOMATIC}", *names, b"\xff\xfe")
+    for name in (REQUESTED, AUTOMATIC):
+        redis.rpush(f"rq:queue:{name}", b"\xff\xfe", "no id", "\0")
+    now.shift(ON_ITS_WAY)
+
+    assert live_workers(redis) == 2
+    assert dispatch() == 1
+    assert lost.dispatched_at == NOW + ON_ITS_WAY
+
+
 def test_a_claimed_session_is_not_dispatched_again(
     redis: Redis, now: time_machine.Traveller
 ) -> None:
