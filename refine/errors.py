@@ -12,6 +12,7 @@ RefineError                  tell the person: the message says what, where and w
 ├── TooMany                  too many attempts: wait, then try again
 ├── RowAltered               a stored row was changed outside the application: look into it
 ├── SealingError             content cannot be sealed or opened: look at the keys
+│   ├── Erased               the key was destroyed for good: tell the person
 │   └── WrongKey             the configured keys lack the one that the database was sealed with
 └── ProviderError            the model could not be asked: end the session, try again later
 
@@ -83,6 +84,10 @@ class RowAltered(RefineError):
 
 class SealingError(RefineError):
     """Content cannot be sealed or opened."""
+
+
+class Erased(SealingError):
+    """The key was destroyed, and with it everything that it sealed."""
 
 
 class WrongKey(SealingError):

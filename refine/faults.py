@@ -13,6 +13,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from refine.errors import (
+    Erased,
     InvalidValue,
     NotFound,
     RefineError,
@@ -93,7 +94,7 @@ def _refusal(error: RefineError, detail: str) -> Fault:
             return Fault(409, detail, log=("a row was altered", detail))
         case TooMany():
             return Fault(429, detail, {"Retry-After": str(error.retry_after_seconds)})
-        case Refused():
+        case Refused() | Erased():
             return Fault(409, detail)
         case SealingError():
             return Fault(500, detail, log=("content cannot be opened", str(error)))

@@ -116,6 +116,7 @@ def add(token: ApiToken, body: NewAgent) -> Response:
     responses={
         200: ResponseSpec("The changed agent.", AgentSummary),
         404: ResponseSpec("The account has no such agent."),
+        409: ResponseSpec("The agent's content was permanently erased."),
     },
 )
 def change(token: ApiToken, agent_id: int, body: AgentChanges) -> Response:

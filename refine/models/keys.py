@@ -7,7 +7,7 @@ from sqlalchemy import CheckConstraint, Index, Text, event, func, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from refine.errors import SealingError, WrongKey
+from refine.errors import Erased, SealingError, WrongKey
 from refine.extensions import Base, db
 from refine.models.columns import BigId, Created, Sealed
 from refine.sealing import DataKey, keyring
@@ -140,14 +140,12 @@ class WrappedKey(Base):
             )
 
     def open(self, owner: str, *, allow_unbound: bool = False) -> DataKey:
-        """Return the key, ready to use; SealingError where it was destroyed or is another's.
+        """Return the key, ready to use; Erased, or SealingError if it is another's.
 
         ``allow_unbound``: whether a key that version 1 wrapped will do, which names no owner.
         """
         if self.wrapped is None:
-            raise SealingError(
-                "the data key was destroyed: everything it sealed is erased for good"
-            )
+            raise Erased("the data key was destroyed: everything it sealed is erased for good")
         return keyring().unwrap(self.wrapped, self.wrapped_by, owner, allow_unbound=allow_unbound)
 
     def bind(self, owner: str) -> None:

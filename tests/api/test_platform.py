@@ -225,6 +225,18 @@ def test_changes_nothing_if_one_value_is_refused(
 # -- tokens ---------------------------------------------------------------------------------------
 
 
+def test_says_that_an_agent_was_erased(world: World) -> None:
+    factories.erase(world.agent)
+    db.session.commit()
+
+    refused = world.platform.patch(f"/agents/{world.agent.id}", json={"name": "Eve"})
+
+    assert refused.status_code == 409
+    assert refused.json["detail"] == (
+        "The data key was destroyed: everything it sealed is erased for good."
+    )
+
+
 def test_mints_a_token_records_it_and_tells_the_agent(world: World, app: Flask) -> None:
     agent = world.agent
     answer = world.platform.post(f"/agents/{agent.id}/tokens")

@@ -15,6 +15,7 @@ from refine.extensions import db
 from refine.jobs.queue import REQUESTED
 from refine.models import Agent, AgentMemory, MemoryTask, RefinementSession, User
 from refine.models.ledger import Composition
+from refine.models.runs.session import editing
 from refine.rules.personal import HIDDEN_ID
 from refine.web.paging import PAGE_ROWS
 from tests import factories, sql
@@ -163,6 +164,30 @@ def test_a_viewer_sees_no_buttons(viewer: Browser, agent: Agent, memory: AgentMe
     parts = ("", "/ledger", "/ledger?kind=discarded")
 
     assert [actions_of(page_of(viewer, agent, part)) for part in parts] == [[], [], []]
+
+
+def test_an_erased_agent_is_offered_no_change_and_refuses_it_in_words(
+    dashboard: Browser, agent: Agent, memory: AgentMemory
+) -> None:
+    agent.author("refinement_prompt", "Go gently.")
+    session = factories.session(agent)
+    editing.delete(session, memory.id - 1)
+    editing.complete(session, "Done.")
+    factories.erase(agent)
+    db.session.commit()
+    here = f"/agents/{agent.id}"
+    sent = {"constitutional": "1", "model_id": "rehearsal/eve", "confirm": "1"}
+
+    for part in ("/refinement-prompt/clear", f"/memories/{memory.id}/constitutional", "/settings"):
+        answer = dashboard.submit(f"{here}{part}", sent)
+
+        assert answer.status_code == 409
+        assert "everything it sealed is erased for good" in words_of(answer.text)
+    offered = [actions_of(page_of(dashboard, agent, part)) for part in ("", "/ledger")]
+    assert offered == [[], []]
+    assert "Import memories…" not in page_of(dashboard, agent)
+    assert "Clear refinement prompt" not in page_of(dashboard, agent, "/settings")
+    assert "Undo…" not in dashboard.get(f"/sessions/{session.id}").text
 
 
 def test_settings_are_disabled_for_viewers(viewer: Browser, agent: Agent) -> None:
