@@ -56,6 +56,7 @@ def page() -> str:
 
 @pages.post("/ops/verification/seen")
 @scope.site_admins_only
+@scope.admins_only
 def see_verification() -> Response:
     """Acknowledge the failed and the altered verifications."""
     Verification.acknowledge_all(user=scope.user(), at=clock.now())

@@ -80,6 +80,20 @@ def test_seeing_it_does_not_end_the_alarm_while_the_last_one_failed(
     assert record.user is not None
 
 
+def test_a_viewer_of_every_account_sees_the_alarm_and_cannot_acknowledge_it(
+    agent: Agent, signed_in: SignedIn
+) -> None:
+    viewer = signed_in(factories.user(role="viewer", site_admin=True))
+    forge(agent)
+    verify(datetime.now(UTC))
+
+    page = viewer.get("/ops").text
+    assert f"Agent {agent.id} was changed" in page
+    assert ACKNOWLEDGE not in page
+    assert viewer.submit("/ops/verification/seen").status_code == 403
+    assert db.session.scalar(select(AuditLog).filter_by(action="verification_seen")) is None
+
+
 def test_an_altered_failure_alarms_until_somebody_looked(
     agent: Agent, site_admins: Browser
 ) -> None:
