@@ -18,6 +18,7 @@ MAX_SUMMARY_CHARACTERS = 2_000
 # The figures of a session, and the summary behind them.
 MAX_STORED_SUMMARY_CHARACTERS = 12_000
 MAX_QUERY_CHARACTERS = 500
+MAX_REPLY_CHARACTERS = 10_000
 
 TAGS = ("audio", "somatic", "voice", "relational")
 IMMUTABLE_TAGS = frozenset({"audio", "somatic", "voice"})
@@ -25,6 +26,9 @@ IMMUTABLE_TAGS = frozenset({"audio", "somatic", "voice"})
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 # Includes overrides of the text direction, which make a name look like another.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+# At the end of an answer that is longer than what is stored of it.
+_CUT_MARK = " … [cut here]"
 
 # Blank characters outside category Cf.
 _BLANKS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | frozenset(
@@ -47,6 +51,14 @@ def storable(text: object, *, field: str) -> str:
 def storable_or_none(field: str, text: object) -> str | None:
     """Return ``text`` as ``storable`` does; None stays None."""
     return None if text is None else storable(text, field=field)
+
+
+def reply_text(field: str, text: object) -> str | None:
+    """Return a model's answer as stored: cut, and marked, if it is too long; None stays None."""
+    reply = storable_or_none(field, text)
+    if reply is None or len(reply) <= MAX_REPLY_CHARACTERS:
+        return reply
+    return reply[: MAX_REPLY_CHARACTERS - len(_CUT_MARK)] + _CUT_MARK
 
 
 def unstorable_reason(text: str) -> str | None:

@@ -14,6 +14,7 @@ from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import AccessGrant, Agent
 from refine.models.runs.access import AccessTerms
+from refine.rules.content import MAX_REPLY_CHARACTERS
 from tests import factories, sql
 from tests.access.conftest import World
 from tests.scripted_model import ScriptedModel
@@ -63,6 +64,18 @@ def test_a_tool_call_declines_whatever_stands_beside_it(world: World) -> None:
     )
 
     assert world.ask().status == "declined"
+
+
+@pytest.mark.parametrize("answer", ["YES", "NO"])
+def test_of_a_long_answer_the_beginning_is_kept(world: World, answer: str) -> None:
+    world.model.say(f"{answer}. {'indeed ' * 10_000}")
+
+    grant = world.ask()
+
+    (record,) = world.records(f"memory_access_{grant.status}")
+    assert grant.status == ("granted" if answer == "YES" else "declined")
+    assert grant.reply == record.sealed["reply"]
+    assert len(grant.reply or "") == MAX_REPLY_CHARACTERS
 
 
 def another_model(model: ScriptedModel) -> None:

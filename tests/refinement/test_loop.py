@@ -21,6 +21,7 @@ from refine.models import RefinementSession, User
 from refine.models.integrity import verify_all
 from refine.models.runs.session.entry import SessionEntry
 from refine.refinement.loop import Event, refine
+from refine.rules.content import MAX_REPLY_CHARACTERS
 from refine.running import heartbeat
 from refine.tools.refinement import DEFINITION
 from tests import factories, sql
@@ -686,6 +687,18 @@ def test_a_failed_session_counts_its_calls(world: World) -> None:
     session = world.refine()
 
     assert (session.llm_calls, session.prompt_tokens) == (1, 100)
+
+
+def test_of_a_long_consent_reply_the_beginning_is_kept(world: World) -> None:
+    world.model.say(f"NO. {'never ' * 10_000}")
+
+    session = world.refine()
+
+    kept = world.records(session)[-1].sealed["consent_reply"]
+    assert kept == session.consent_reply
+    assert len(kept) == MAX_REPLY_CHARACTERS
+    assert kept.startswith("NO. never")
+    assert kept.endswith(" … [cut here]")
 
 
 def test_the_consent_reply_is_kept_sealed(world: World) -> None:

@@ -16,6 +16,7 @@ from refine.rules.content import (
     memory_content,
     one_line,
     prompt_text,
+    reply_text,
     sanitized,
     storable,
     visible_name,
@@ -34,6 +35,7 @@ def name(text: object) -> str:
         lambda text: bounded_text(text, field="field", limit=100),
         memory_content,
         lambda text: prompt_text("field", text),
+        lambda text: reply_text("field", text),
         name,
     ],
 )
@@ -73,6 +75,17 @@ def test_a_prompt_is_trimmed_and_bounded_and_blank_means_the_default() -> None:
     assert (
         not_refused(lambda text: prompt_text("system_prompt", text), ["x" * 10_001], refusal) == []
     )
+
+
+def test_of_an_answer_the_first_ten_thousand_characters_are_stored_and_the_cut_is_marked() -> None:
+    assert reply_text("reply", None) is None
+    assert reply_text("reply", " YES\n") == " YES\n"
+    assert reply_text("reply", "🦉" * 10_000) == "🦉" * 10_000
+
+    cut = reply_text("reply", "🦉" * 10_001)
+
+    assert cut == "🦉" * 9_987 + " … [cut here]"
+    assert len(cut) == 10_000
 
 
 def test_a_name_is_one_line_without_control_characters() -> None:

@@ -45,7 +45,7 @@ from refine.models.runs.access.terms import (
     valid_purpose,
 )
 from refine.rules import quantities
-from refine.rules.content import bounded_text, storable_or_none
+from refine.rules.content import bounded_text, reply_text
 
 STATUSES = ("requested", "granted", "declined", "failed", "lapsed", "ended")
 # A user may have one such grant per agent.
@@ -128,7 +128,7 @@ class AccessGrant(AskingRules, Base):
     sealed_closing_note: Mapped[Sealed | None] = mapped_column("closing_note", deferred=True)
 
     purpose = SealedText(valid_purpose)
-    reply = SealedText(storable_or_none)
+    reply = SealedText(reply_text)
     closing_note = SealedText(_note)
 
     account: Mapped[Account] = relationship()
@@ -255,7 +255,7 @@ class AccessGrant(AskingRules, Base):
         elif agreed:
             self._grant(database_now())
         else:
-            self._end_request("declined", sealed={"reply": reply})
+            self._end_request("declined", sealed={"reply": self.reply})
 
     def _grant(self, at: datetime) -> None:
         self.status, self.granted_at, self.lease_token = "granted", at, None

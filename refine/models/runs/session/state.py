@@ -15,7 +15,7 @@ from refine.models.agent.eligibility import AutomaticTrigger
 from refine.models.columns import Count, Sealed, SealedText
 from refine.models.people import User
 from refine.models.runs.run import CallUsage, Run
-from refine.rules.content import MAX_STORED_SUMMARY_CHARACTERS, bounded_text, storable_or_none
+from refine.rules.content import MAX_STORED_SUMMARY_CHARACTERS, bounded_text, reply_text
 from refine.rules.threshold import THRESHOLD_DECIMALS
 
 Trigger = Literal["weekly", "over_budget", "manual", "api", "cli"]
@@ -87,7 +87,7 @@ class SessionState(Run):
     undone_through: Mapped[str | None] = mapped_column(Text)
 
     summary = SealedText(_summary)
-    consent_reply = SealedText(storable_or_none)
+    consent_reply = SealedText(reply_text)
 
     @declared_attr
     def user(self) -> Mapped[User | None]:
