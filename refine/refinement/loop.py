@@ -149,7 +149,7 @@ class SessionWorker(RunWorker[RefinementSession]):
         db.session.commit()
 
     def _loop(self) -> None:
-        self._execute = RefinementTool(self._run).execute
+        self._execute = RefinementTool(self._run, self._lease_token).execute
         db.session.commit()
         is_reminded = False
         while True:

@@ -1,5 +1,6 @@
 """The tool ``refinement``: one action and one transaction per call."""
 
+import uuid
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -70,11 +71,11 @@ _PARAMETERS = frozenset(DEFINITION["function"]["parameters"]["properties"]) - {"
 
 
 class RefinementTool:
-    """The tool for one session, under the lease that the session has now."""
+    """The tool for one session, under the caller's lease, or the one that the session has now."""
 
-    def __init__(self, session: RefinementSession) -> None:
+    def __init__(self, session: RefinementSession, lease_token: uuid.UUID | None = None) -> None:
         self._session_id = session.id
-        self._lease_token = session.lease_token
+        self._lease_token = lease_token or session.lease_token
         self._stats = dict(session.stats)
         self._actions: dict[str, Callable[..., Result]] = {
             "search": self._search,

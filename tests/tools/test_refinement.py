@@ -1,4 +1,5 @@
 import json
+import uuid
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -586,6 +587,16 @@ def test_after_the_end_every_call_is_terminated(tool, ids, end, subtests):
     ]:
         with subtests.test(call=call):
             assert refused(tool, **call).startswith("Session terminated")
+
+
+def test_a_session_takes_no_calls_under_a_lease_that_it_had_before(agent, ids):
+    session = factories.session(agent)
+    own = session.lease_token
+    session.lease_token = uuid.uuid4()
+    db.session.commit()
+
+    assert refused(RefinementTool(session, own), action="delete", id=ids[0]).startswith("Session")
+    assert RefinementTool(session).execute(action="delete", id=ids[0])["type"] == "deleted"
 
 
 def test_a_queued_session_takes_no_calls(agent, ids):
