@@ -15,6 +15,7 @@ from hashlib import sha256
 from typing import Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
+import structlog
 from sqlalchemy import Connection, Numeric, Text, event, inspect, select, update
 from sqlalchemy.orm import (
     InstanceState,
@@ -31,6 +32,8 @@ from refine.extensions import canonical_json, db
 from refine.models.columns import DigestChange, row_id
 from refine.models.keys import WrappedKey
 from refine.rules.secrets import hash_of
+
+_log = structlog.get_logger(__name__)
 
 _CONTEXT = "row"
 _CHANGED = "refine.attested.changed"
@@ -117,6 +120,15 @@ class Attested:
             state.session.info.setdefault(_RELIED_ON, set()).add(state.key)
         if not self.is_genuine:
             raise RowAltered(self.row_name)
+
+    def leave_altered(self) -> bool:
+        """Tell whether the row was changed outside the application, and log its name if so.
+
+        For what ends many rows: one that was altered opens nothing, and keeps no other from ending.
+        """
+        if is_altered := not self.is_genuine:
+            _log.warning("a row was altered", row=self.row_name)
+        return is_altered
 
     def lock(self) -> None:
         """Lock and reload this row until the transaction ends."""

@@ -200,6 +200,18 @@ def test_deactivating_a_user_is_recorded(dashboard: Browser, admin: User, collea
     assert record.data == {"role": "viewer", "active": False, **HERE}
 
 
+def test_a_user_with_altered_rows_is_deactivated_all_the_same(
+    dashboard: Browser, colleague: User, signed_in: SignedIn
+) -> None:
+    theirs = signed_in(colleague)
+    sql.run(f"UPDATE sign_ins SET confirmed_at = now() WHERE user_id = {colleague.id}")
+
+    answer = dashboard.submit(f"/users/{colleague.id}", {"active": "0"}, follow_redirects=True)
+
+    assert "colleague@example.org: viewer, not active." in words_of(answer.text)
+    assert theirs.get("/").status_code == 303
+
+
 def test_an_update_without_change_is_not_recorded(dashboard: Browser, colleague: User) -> None:
     for fields in ({"role": "owner"}, {"role": "viewer"}, {"active": "1"}, {}):
         dashboard.submit(f"/users/{colleague.id}", fields)

@@ -528,6 +528,19 @@ def test_a_new_password_signs_out_other_browsers(
     assert other.sign_in(admin.email, "another battery").status_code == 303
 
 
+def test_altered_rows_do_not_prevent_a_new_password(admin: User, dashboard: Browser) -> None:
+    copied = SignIn.begin(admin)
+    Invitation.issue(admin)
+    db.session.commit()
+    sql.run(
+        f"UPDATE sign_ins SET confirmed_at = now() WHERE id = {copied.id}",
+        "UPDATE invitations SET expires_at = expires_at + interval '1 year'",
+    )
+
+    assert dashboard.submit("/profile/password", changed_to("another battery")).status_code == 303
+    assert is_signed_in(dashboard)
+
+
 def test_an_invalid_password_change_changes_nothing(admin: User, dashboard: Browser) -> None:
     before = admin.password_hash
 

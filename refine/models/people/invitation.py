@@ -68,10 +68,11 @@ class Invitation(Attested, Base):
 
     @classmethod
     def end_all_of(cls, user: User, at: datetime | None = None) -> None:
-        """End the user's links."""
+        """End the user's links; one that was altered outside the application stays as it is."""
         links = select(cls).where(cls.user_id == user.id, cls.used_at.is_(None))
         for link in db.session.scalars(links.order_by(cls.id)).all():
-            link.used_at = at or clock.now()
+            if not link.leave_altered():
+                link.used_at = at or clock.now()
 
     @classmethod
     def by_secret(cls, secret: str, at: datetime | None = None) -> "Invitation | None":

@@ -109,7 +109,9 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
         cls, user: User, *, except_for: "SignIn | None" = None, at: datetime | None = None
     ) -> None:
         """End every sign-in of the user, ``except_for`` this one."""
-        theirs = select(cls).where(cls.user_id == user.id, cls.ended_at.is_(None))
+        theirs = select(cls).where(
+            cls.user_id == user.id, cls.ended_at.is_(None), ~is_recorded("SignIn", cls.id, _ENDED)
+        )
         if except_for is not None:
             theirs = theirs.where(cls.id != except_for.id)
         for each in db.session.scalars(theirs.order_by(cls.id)).all():
@@ -120,9 +122,13 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
         return self.confirmed_at > (at or clock.now()) - CONFIRMED_FOR
 
     def end(self, at: datetime | None = None) -> None:
-        """End this sign-in, recorded as ``sign_in_ended``; nothing happens the second time."""
+        """End this sign-in, recorded as ``sign_in_ended``; nothing happens the second time.
+
+        A row that was altered outside the application stays as it is: its record ends it.
+        """
         if self.ended_at is None:
-            self.ended_at = at or clock.now()
+            if not self.leave_altered():
+                self.ended_at = at or clock.now()
             self.user.account.record(_ENDED, subject=("SignIn", self.id), at=at)
 
     def get_id(self) -> str:

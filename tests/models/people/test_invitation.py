@@ -4,8 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import select
+from structlog.testing import capture_logs
 
-from refine.errors import InvalidValue
+from refine.errors import InvalidValue, RowAltered
 from refine.extensions import db
 from refine.models import Invitation
 from refine.models.people.invitation import VALID_FOR
@@ -81,6 +82,22 @@ def test_accepting_a_link_ends_every_other_link_of_the_user(user, secret):
     used.accept(PASSWORD, AT)
 
     assert Invitation.by_secret(newer, AT) is None
+
+
+def test_a_link_that_was_altered_keeps_no_other_from_ending(user, secret):
+    link = db.session.scalars(select(Invitation)).one()
+    db.session.commit()
+    sql.run("UPDATE invitations SET expires_at = now() + interval '1 year'")
+    db.session.expire_all()
+
+    with capture_logs() as lines:
+        newer = Invitation.issue(user, AT)
+
+    assert [line["row"] for line in lines] == [f"Invitation {link.id}"]
+    assert link.used_at is None
+    assert Invitation.by_secret(newer, AT).accept(PASSWORD, AT) is user
+    with pytest.raises(RowAltered):
+        Invitation.by_secret(secret, AT)
 
 
 def test_a_link_of_an_inactive_user_leads_nowhere(user, secret):

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import select
+from structlog.testing import capture_logs
 
 from refine.extensions import db
 from refine.models import AuditLog, SignIn
@@ -100,6 +101,25 @@ def test_all_of_a_user_end(begun, user):
     SignIn.end_all_of(user, at=AT)
 
     assert SignIn.find_valid(begun.secret, AT) is None
+
+
+def test_one_that_was_altered_keeps_no_other_from_ending_and_is_over_too(begun, user):
+    other = SignIn.begin(user, AT)
+    db.session.commit()
+    put_back = sql.copied(begun)
+    sql.run(f"UPDATE sign_ins SET confirmed_at = now() WHERE id = {begun.id}")
+    db.session.expire_all()
+
+    with capture_logs() as lines:
+        SignIn.end_all_of(user, at=AT)
+        SignIn.end_all_of(user, at=AT)
+    db.session.commit()
+    put_back()
+
+    assert [SignIn.find_valid(each.secret, AT) for each in (begun, other)] == [None, None]
+    assert [(line["event"], line["row"]) for line in lines] == [
+        ("a row was altered", f"SignIn {begun.id}")
+    ]
 
 
 def test_an_end_stays_when_it_was(begun, user):

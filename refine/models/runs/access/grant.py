@@ -231,7 +231,7 @@ class AccessGrant(AskingRules, Base):
 
         RowAltered if a record tells that it ended before: an old version was put back.
         """
-        if self._is_recorded(_ANSWERS):
+        if self._is_recorded((*_ANSWERS, *_ENDS)):
             raise RowAltered(self.row_name)
         if self.has_lapsed:
             self.lapse()
@@ -327,11 +327,20 @@ class AccessGrant(AskingRules, Base):
 
     @classmethod
     def end_all_of(cls, user: User, *, by: User | None) -> None:
-        """End the user's requests and grants: ``by`` may have set their password, with a link."""
-        theirs = select(cls).where(cls.user_id == user.id, cls.status.in_(UNFINISHED))
+        """End the user's requests and grants: ``by`` may have set their password, with a link.
+
+        A row that was altered outside the application stays as it is: its record ends it.
+        """
+        theirs = select(cls).where(
+            cls.user_id == user.id,
+            cls.status.in_(UNFINISHED),
+            ~is_recorded("AccessGrant", cls.id, *_ENDS),
+        )
         for grant in db.session.scalars(theirs.order_by(cls.agent_id, cls.id)).all():
             grant.lock()
-            if grant.status == "requested":
+            if grant.leave_altered():
+                grant.record("revoked", user=by, at=database_now(), end_reason="revoked_by_admin")
+            elif grant.status == "requested":
                 grant.fail("the user's password was set through a link", "refused")
             elif grant.status == "granted" and not grant.end_if_expired():
                 grant._end_grant("revoked_by_admin", database_now(), by)

@@ -435,6 +435,35 @@ def test_a_password_link_ends_what_its_user_had_alone(agent: Agent, reader: User
     assert [grant.status for grant in (*mine, others)] == ["ended", "failed", "granted"]
 
 
+@pytest.mark.parametrize("make", [live_grant, request])
+def test_a_grant_that_was_altered_keeps_no_other_from_ending_and_is_over_too(
+    agent: Agent, reader: User, make: Callable[[Agent, User], AccessGrant]
+) -> None:
+    grant, other = make(agent, reader), live_grant(factories.agent(account=agent.account), reader)
+    db.session.commit()
+    put_back = sql.copied(grant)
+    sql.run(f"UPDATE access_grants SET duration_minutes = 240 WHERE id = '{grant.id}'")
+    db.session.connection()
+    db.session.rollback()  # as for a new request, which relies on nothing yet
+
+    for _ in range(2):
+        AccessGrant.end_all_of(reader, by=None)
+    db.session.commit()
+
+    assert other.status == "ended"
+    ends = [each for each in factories.records(agent) if each.action == "memory_access_revoked"]
+    assert [(end.auditable_id, end.data["end_reason"]) for end in ends] == [
+        (str(grant.id), "revoked_by_admin")
+    ]
+    put_back()
+    db.session.expire_all()
+    assert grant.is_genuine
+    assert not grant.permits_reading
+    if grant.status == "requested":
+        with pytest.raises(RowAltered):
+            grant.claim()
+
+
 def test_a_password_link_does_not_end_what_had_expired(agent: Agent, reader: User) -> None:
     grant = live_grant(agent, reader)
     age(grant, hours=2)
