@@ -120,6 +120,7 @@ ACTIONS = {
     "token_revoked": "token revoked",
     "keys_rotated": "keys rotated",
     "agent_erased": "agent erased",
+    "agent_bound": "agent's key bound to it",
     "row_updated": "row updated",
     "rows_attested": "row digests added",
     "memories_resealed": "memories sealed anew",

@@ -12,6 +12,7 @@ from refine.extensions import Base, db
 from refine.models import Agent, AgentMemory, ApiToken, AuditLog, IdempotencyKey, RefinementSession
 from refine.models.clients.idempotency_key import StoredResponse
 from refine.models.integrity import verify_all
+from refine.models.keys import WrappedKey
 from refine.models.resealing import reseal_everything, sealed_columns, unbound_agents
 from refine.models.runs.session import editing
 from refine.refinement import time_machine
@@ -211,6 +212,36 @@ def test_neither_old_bytes_nor_old_keys_open_once_their_agent_is_bound(old: Old)
         assert db.session.get_one(AgentMemory, memory).content
 
     assert bound != wrapped
+
+
+def test_no_old_version_of_an_agent_opens_anothers_memories_even_with_all_old_keys(
+    old: Old,
+) -> None:
+    with sealing_as_version_1():
+        victim = factories.agent("sealed by version 1")
+        db.session.commit()
+    forget_binding()
+    put_back = [sql.copied(row) for row in (old.agent, WrappedKey.platform())]
+    wrapped = sql.value(f"SELECT wrapped FROM data_keys WHERE id = {victim.data_key_id}").hex()
+    list(reseal_everything())
+    victim.ledger.remember("sealed since then", "core")
+    db.session.commit()
+
+    for each in put_back:
+        each()
+    sql.run(
+        f"UPDATE data_keys SET wrapped = '\\x{wrapped}' WHERE id = {old.agent.data_key_id}",
+        "UPDATE agent_memories SET agent_id = "
+        f"{old.agent.id + victim.id} - agent_id WHERE NOT constitutional",
+    )
+    db.session.connection()
+    db.session.rollback()
+    db.session.expire_all()
+
+    assert WrappedKey.platform_key().opens_unbound
+    assert not old.agent.is_bound
+    with pytest.raises(SealingError, match="it was moved"):
+        old.agent.memory_context()
 
 
 def test_an_old_record_opens_only_as_it_was_written(old: Old) -> None:

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey
+from sqlalchemy import ForeignKey, literal, select
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship
 
 from refine import clock
@@ -14,7 +14,10 @@ from refine.models.columns import BigId, BoolFalse, Name
 from refine.models.keys import WrappedKey, key_owner_name
 from refine.models.ledger import Ledger
 from refine.models.people import Account, recording
+from refine.models.people.recording import is_recorded
 from refine.sealing import DataKey
+
+_BOUND = "agent_bound"
 
 
 class LedgerOwner(Attested):
@@ -43,15 +46,25 @@ class LedgerOwner(Attested):
         RowAltered if the agent was changed outside the application.
         """
         self.require_genuine()
-        is_upgrade_done = not WrappedKey.platform_key().opens_unbound
-        allow_unbound = not self.is_bound and not is_upgrade_done
-        return self.wrapped_key.open(key_owner_name(self.id), allow_unbound=allow_unbound)
+        owner = key_owner_name(self.id)
+        return self.wrapped_key.open(owner, allow_unbound=self._awaits_binding())
+
+    def _awaits_binding(self) -> bool:
+        """Tell whether an upgrade has yet to bind the key, whatever older rows say."""
+        if self.is_bound or not WrappedKey.platform_key().opens_unbound:
+            return False
+        return not db.session.scalar(select(is_recorded("Agent", literal(self.id), _BOUND)))
 
     def bind(self) -> None:
-        """Bind the key to this agent: from now on, nothing opens that is not bound to its place."""
+        """Bind the key to this agent: from now on, nothing opens that is not bound to its place.
+
+        Recorded as ``agent_bound``: older versions of its row and of keys that are put back do not
+        change that.
+        """
         self.lock()
         self.wrapped_key.bind(key_owner_name(self.id))
         self.is_bound = True
+        self.record(_BOUND, subject=("Agent", self.id))
 
     @property
     def is_erased(self) -> bool:
