@@ -231,8 +231,7 @@ class AccessGrant(AskingRules, Base):
 
         RowAltered if a record tells that it ended before: an old version was put back.
         """
-        if self._is_recorded((*_ANSWERS, *_ENDS)):
-            raise RowAltered(self.row_name)
+        self._require_no_record((*_ANSWERS, *_ENDS))
         if self.has_lapsed:
             self.lapse()
             return False
@@ -329,7 +328,8 @@ class AccessGrant(AskingRules, Base):
     def end_all_of(cls, user: User, *, by: User | None) -> None:
         """End the user's requests and grants: ``by`` may have set their password, with a link.
 
-        A row that was altered outside the application stays as it is: its record ends it.
+        A row that was altered outside the application, or is one of before its answer, stays as it
+        is: its record ends it.
         """
         theirs = select(cls).where(
             cls.user_id == user.id,
@@ -338,7 +338,8 @@ class AccessGrant(AskingRules, Base):
         )
         for grant in db.session.scalars(theirs.order_by(cls.agent_id, cls.id)).all():
             grant.lock()
-            if grant.leave_altered():
+            is_put_back = grant.status == "requested" and grant._is_recorded(_ANSWERS)
+            if is_put_back or grant.leave_altered():
                 grant.record("revoked", user=by, at=database_now(), end_reason="revoked_by_admin")
             elif grant.status == "requested":
                 grant.fail("the user's password was set through a link", "refused")
@@ -426,6 +427,7 @@ class AccessGrant(AskingRules, Base):
             self.lapse()
 
     def _end_grant(self, reason: EndReason, at: datetime, user: User | None) -> None:
+        self._require_no_record(_ENDS)
         self.status, self.end_reason, self.ended_at = "ended", reason, at
         self.ended_by_id = user.id if user is not None else None
         action = "revoked" if reason.startswith("revoked") else "ended"
@@ -435,6 +437,7 @@ class AccessGrant(AskingRules, Base):
     def _end_request(self, status: str, **record: Any) -> None:
         if self.status != "requested":
             return
+        self._require_no_record((*_ANSWERS, *_ENDS))
         self.status, self.ended_at, self.lease_token = status, database_now(), None
         self.record(status, at=self.ended_at, **record)
         db.session.flush()
@@ -464,6 +467,11 @@ class AccessGrant(AskingRules, Base):
             cls.agent.has(Agent.active),
             cls.user.has(User.is_able(cls.account_id)),
         )
+
+    def _require_no_record(self, actions: Collection[str]) -> None:
+        """Raise RowAltered if a record tells that this happened: the row is one of before."""
+        if self._is_recorded(actions):
+            raise RowAltered(self.row_name)
 
     def _is_recorded(self, actions: Collection[str]) -> bool:
         told = is_recorded("AccessGrant", literal(self.id), *actions)
