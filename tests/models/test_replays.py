@@ -106,6 +106,13 @@ def test_an_ended_session_does_not_end_again(ended: RefinementSession) -> None:
         ended.give_up("the worker was lost")
 
 
+def test_an_ended_session_that_seems_to_run_allows_no_further_one(
+    ended: RefinementSession,
+) -> None:
+    with pytest.raises(RowAltered, match=f"RefinementSession {ended.id}"):
+        RefinementSession.removable_now(ended.agent)
+
+
 def test_an_ended_session_does_not_run_again(agent: Agent) -> None:
     session = RefinementSession.queue(agent, "manual")
     db.session.commit()
