@@ -4,10 +4,11 @@ import pytest
 from flask import Flask
 from sqlalchemy import select
 
-from refine.errors import NotFound
+from refine.errors import NotFound, RowAltered
 from refine.extensions import db
 from refine.models import ApiToken, AuditLog
-from refine.models.integrity import attested_kinds, verify_all
+from refine.models.audit import PLATFORM
+from refine.models.integrity import attested_kinds, note_verified, verify_all
 from refine.models.upgrading import add_all_missing_digests
 from refine.rules.secrets import hash_of
 from tests import factories, sql
@@ -54,3 +55,29 @@ def test_it_is_done_once(secret: str) -> None:
     list(add_all_missing_digests())
 
     assert list(add_all_missing_digests()) == []
+
+
+def test_a_new_database_verifies_again_and_again_without_it(app: Flask) -> None:
+    factories.agent("a memory").record("agent_created")
+    db.session.commit()
+
+    for _ in range(2):
+        db.session.rollback()
+        found = list(verify_all())
+        assert [each.problem for each in found] == [None]
+        for each in found:
+            note_verified(each)
+        db.session.commit()
+
+
+def test_nothing_begins_while_an_upgrade_is_not_finished(secret: str) -> None:
+    sql.tamper("UPDATE chain_heads SET digest = NULL")
+
+    with pytest.raises(RowAltered, match="the audit chain of platform"):
+        factories.account()
+    db.session.rollback()
+    with pytest.raises(RowAltered, match="the audit chain of platform"):
+        AuditLog.record("user_sign_in_failed", chain=PLATFORM)
+    db.session.rollback()
+
+    assert list(add_all_missing_digests())
