@@ -11,6 +11,7 @@ from refine.access import reading
 from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import (
+    AccessGrant,
     Agent,
     AgentMemory,
     ApiToken,
@@ -550,6 +551,20 @@ def test_a_changed_user_may_not_act(lived: Lived) -> None:
     reason = boss.inability_reason(lived.agent.account_id)
 
     assert reason == f"User {lived.names['boss']} was changed outside the application"
+
+
+def test_a_request_that_was_moved_to_another_account_opens_neither_purpose_nor_note(
+    lived: Lived,
+) -> None:
+    account_id = factories.user().account_id
+    grant = db.session.get_one(AccessGrant, lived.names["ended"])
+    assert grant.purpose
+
+    tampered(f"UPDATE access_grants SET account_id = {account_id} WHERE id = '{grant.id}'")
+
+    for field in ("purpose", "closing_note"):
+        with pytest.raises(RowAltered, match="AccessGrant"):
+            getattr(grant, field)
 
 
 def test_a_run_of_a_changed_agent_does_not_start(lived: Lived) -> None:
