@@ -16,7 +16,7 @@ from refine.api.problems import MEDIA_TYPE, ProblemDetails
 from refine.api.routing import JSON, OPERATIONS, Operation, ResponseSpec, json_response, operation
 from refine.api.schemas import Body, Query
 from refine.models.clients.idempotency_key import STORED_FOR
-from refine.models.columns import MAX_ID
+from refine.rules.ids import MAX_ID
 from refine.rules.quantities import in_hours
 
 _SCHEMES = {
@@ -27,7 +27,7 @@ _SCHEMES = {
 # Answers that do not depend on the operation.
 _ALWAYS = {
     401: "The token is missing or invalid.",
-    403: "The wrong kind of token, or an agent that is not active.",
+    403: "The wrong kind of token, or an agent that is not active or was erased.",
     422: "A field is missing, unknown or invalid; see `errors`.",
     429: "Too many requests with this token.",
     500: "Internal error.",

@@ -12,8 +12,8 @@ from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import Account, Agent, ApiToken, User
 from refine.models.agent_list import STATES, State
-from refine.models.columns import MAX_ID
 from refine.models.people.user import ROLES
+from refine.rules.ids import MAX_ID
 
 
 @click.group()

@@ -9,8 +9,8 @@ from refine.cli.output import console
 from refine.errors import NotFound
 from refine.extensions import db
 from refine.models import AgentMemory, RefinementSession
-from refine.models.columns import MAX_ID
 from refine.refinement import time_machine
+from refine.rules.ids import MAX_ID
 from refine.rules.quantities import plural
 
 

@@ -31,9 +31,6 @@ T = TypeVar("T", bound=str | None)
 # A digest before and after a change; None where there was or is none.
 DigestChange = tuple[str | None, str | None]
 
-# The largest id that a bigint column can hold.
-MAX_ID = 2**63 - 1
-
 BigId = Annotated[int, mapped_column(BigInteger, Identity(), primary_key=True)]
 Uuid = Annotated[
     uuid.UUID,

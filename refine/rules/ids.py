@@ -8,8 +8,9 @@ from refine.errors import InvalidValue
 MAX_IDS = 1_000
 
 # As people write them: every number of so many digits fits into a bigint.
-_MAX_DIGITS = 18
-_ID = re.compile(rf"[0-9]{{1,{_MAX_DIGITS}}}")
+_MAX_ID_DIGITS = 18
+MAX_ID = 10**_MAX_ID_DIGITS - 1
+_ID = re.compile(rf"[0-9]{{1,{_MAX_ID_DIGITS}}}")
 _NUMBERED = re.compile(rf"#?({_ID.pattern})")
 _EXPECTED = "use a number such as 7, or a list such as [7, 9]"
 
@@ -48,7 +49,7 @@ def parse_single_id(value: object) -> int:
 
 def _parse_id(part: object) -> int:
     if type(part) is int:
-        number = part if part < 10**_MAX_DIGITS else 0
+        number = part if part <= MAX_ID else 0
     else:
         match = _NUMBERED.fullmatch(part.strip()) if isinstance(part, str) else None
         number = int(match.group(1)) if match else 0

@@ -111,6 +111,10 @@ def _conversations() -> list[Attention]:
     return [Attention("bad", text, url_in_account("ops.page"))]
 
 
+def _rehearsing() -> str:
+    return "of every account" if settings.current().rehearsal else "of the demo account"
+
+
 def _installation() -> list[Attention]:
     found = [
         Attention("bad", f"{check.name}: {check.problem}", url_for("ops.page"))
@@ -121,8 +125,8 @@ def _installation() -> list[Attention]:
         found.append(
             Attention(
                 "calm",
-                "No API key is set: agents with a rehearsal/ model are answered by the rehearsal "
-                "model; sessions of all other agents fail.",
+                f"No API key is set: agents {_rehearsing()} with a rehearsal/ model are answered "
+                "by the rehearsal model; sessions of all other agents fail.",
             )
         )
     return found

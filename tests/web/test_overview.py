@@ -230,14 +230,17 @@ def test_an_unreachable_queue_needs_attention(
     assert "queue: Redis does not answer at REDIS_URL" in attention(browser)
 
 
-def test_the_overview_says_if_the_rehearsal_model_answers(
-    admin: User, with_settings: Callable[..., Flask]
+@pytest.mark.parametrize(
+    ("rehearsal", "whose"), [("0", "of the demo account"), ("1", "of every account")]
+)
+def test_the_overview_says_whom_the_rehearsal_model_answers(
+    admin: User, with_settings: Callable[..., Flask], rehearsal: str, whose: str
 ) -> None:
     db.session.commit()
-    browser = browser_of(with_settings(OPENROUTER_API_KEY=""))
+    browser = browser_of(with_settings(OPENROUTER_API_KEY="", REFINE_REHEARSAL=rehearsal))
     browser.sign_in(admin.email)
 
-    assert "answered by the rehearsal model; sessions of all other" in attention(browser)
+    assert f"No API key is set: agents {whose} with a rehearsal/ model are" in attention(browser)
 
 
 def test_running_sessions_are_listed(dashboard: Browser, account: Account) -> None:

@@ -101,6 +101,20 @@ def test_last_use_and_expiry_are_shown(dashboard: Browser, admin: User, token: A
     assert "never expired" in said
 
 
+def test_a_token_whose_minter_was_revoked_is_shown_as_revoked(
+    dashboard: Browser, admin: User
+) -> None:
+    platform, _ = ApiToken.mint(account=admin.account)
+    platform.mint_for(factories.agent(account=admin.account), expires_at=None)
+    db.session.commit()
+    sql.rewrite(f"UPDATE api_tokens SET revoked_at = now() WHERE id = {platform.id}")
+
+    said = words_of(dashboard.get("/tokens").text)
+
+    assert said.count("revoked") == 2
+    assert "expired" not in said
+
+
 def test_tokens_of_other_accounts_are_not_found(dashboard: Browser, token: ApiToken) -> None:
     other, _ = ApiToken.mint(account=factories.account())
     db.session.commit()

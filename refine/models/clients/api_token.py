@@ -138,11 +138,16 @@ class ApiToken(Attested, Base):
     def is_valid(self) -> bool:
         """Whether neither the token nor the one that minted it was revoked, and it lasts."""
         expired = self.expires_at is not None and self.expires_at <= clock.now()
-        minter = self.minted_by
-        return not (expired or self._is_revoked or (minter is not None and minter._is_revoked))
+        return not (expired or self.is_revoked)
 
     @property
-    def _is_revoked(self) -> bool:
+    def is_revoked(self) -> bool:
+        """Whether the token, or the one that minted it, was revoked."""
+        minter = self.minted_by
+        return self._has_revocation or (minter is not None and minter._has_revocation)
+
+    @property
+    def _has_revocation(self) -> bool:
         return self.revoked_at is not None or self.was_revoked
 
     def note_use(self, at: datetime | None = None) -> bool:
@@ -186,7 +191,7 @@ class ApiToken(Attested, Base):
         )
         for each in db.session.scalars(minted.order_by(ApiToken.agent_id, ApiToken.id)).all():
             each.revoke(user, by=by)
-        if not self._is_revoked:
+        if not self._has_revocation:
             if self.is_genuine:
                 self.revoked_at = clock.now()
             self._record("token_revoked", user, by)

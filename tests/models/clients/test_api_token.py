@@ -129,6 +129,7 @@ def test_a_platform_token_is_revoked_whatever_was_done_to_what_it_minted(app):
     platform.revoke()
 
     assert [token.is_valid for token in (platform, altered, minted)] == [False] * 3
+    assert [token.is_revoked for token in (platform, altered, minted)] == [True] * 3
     assert (altered.revoked_at, altered.was_revoked) == (None, True)
     revoked = [each for each in factories.records(agent) if each.action == "token_revoked"]
     assert [each.auditable_id for each in revoked] == [str(altered.id), str(minted.id)]
