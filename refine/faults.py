@@ -98,6 +98,7 @@ def _refusal(error: RefineError, detail: str) -> Fault:
             return Fault(409, detail)
         case SealingError():
             return Fault(500, detail, log=("content cannot be opened", str(error)))
+    # Unreachable; commands and workers alone raise the others, such as SettingsError
     return _unavailable(detail)
 
 

@@ -52,22 +52,25 @@ class _Limits:
 
     def count(self, token_id: int, *, is_read: bool) -> None:
         item = self._reads if is_read else self._writes
-        key = f"{'reads' if is_read else 'writes'}-{token_id}"
+        kind = "reads" if is_read else "writes"
         if time.monotonic() >= self._local_until:
             try:
-                self._hit(self._shared, item, key)
+                self._hit(self._shared, item, kind, token_id)
                 return
             except (RedisError, OSError) as fault:
                 self._local_until = time.monotonic() + _RETRY_REDIS_AFTER_SECONDS
                 _log.warning("rate limits are counted without Redis", fault=type(fault).__name__)
-        self._hit(self._local, item, key)
+        self._hit(self._local, item, kind, token_id)
 
-    def _hit(self, storage: Storage, item: RateLimitItemPerMinute, key: str) -> None:
+    def _hit(
+        self, storage: Storage, item: RateLimitItemPerMinute, kind: str, token_id: int
+    ) -> None:
         limiter = SlidingWindowCounterRateLimiter(storage)
+        key = f"{kind}-{token_id}"
         if limiter.hit(item, key):
             return
         free_at = limiter.get_window_stats(item, key).reset_time
         raise TooMany(
-            f"more than {item.amount:,} requests of this kind per minute",
+            f"more than {item.amount:,} {kind} per minute",
             retry_after_seconds=max(1, math.ceil(free_at - time.time())),
         )

@@ -150,7 +150,7 @@ class _Tick:
 
     def retry_failed(self) -> None:
         """Retry failed sessions after their pause."""
-        self._each(scheduling.failed_last(self.at), self._retry)
+        self._each(scheduling.whose_last_failed(self.at), self._retry)
 
     def check_budgets(self) -> None:
         """Queue sessions for agents over their budget that need not wait."""

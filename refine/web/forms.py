@@ -5,13 +5,13 @@ from datetime import date, datetime, timedelta
 from refine.errors import InvalidValue
 from refine.web import scope
 
-_MAX_DIGITS = 12
+_MAX_NUMBER_DIGITS = 12
 
 
 def whole_number(text: str, field: str) -> int:
     """Parse a whole number, with or without thousands separators; raises InvalidValue."""
     digits = text.replace(",", "").strip()
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > _MAX_DIGITS:
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > _MAX_NUMBER_DIGITS:
         raise InvalidValue(f"{field} must be a whole number")
     return int(digits)
 

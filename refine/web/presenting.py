@@ -150,7 +150,7 @@ class AccessView:
         return self.state == "requested"
 
     @property
-    def is_live(self) -> bool:
+    def is_granted(self) -> bool:
         return self.state == "granted"
 
     @property
@@ -176,11 +176,11 @@ class AccessView:
 
     @property
     def can_end(self) -> bool:
-        return self.is_live and self.grant.may_be_ended_by(self.user)
+        return self.is_granted and self.grant.may_be_ended_by(self.user)
 
     @property
     def can_ask_again(self) -> bool:
-        is_idle = not (self.is_pending or self.is_live)
+        is_idle = not (self.is_pending or self.is_granted)
         return (
             self.is_mine
             and is_idle

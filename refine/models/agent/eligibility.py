@@ -89,7 +89,7 @@ class Eligibility(LedgerOwner):
         return self.due_trigger(at or clock.now()) is not None
 
     def due_trigger(self, at: datetime) -> AutomaticTrigger | None:
-        """Return why a session is due; None if none is, or if none may run."""
+        """Return why a session is due; None if none is, or if the agent may not be refined."""
         if not self.may_be_refined:
             return None
         if self.slot_is_due(at):

@@ -229,7 +229,7 @@ class AccessGrant(AskingRules, Base):
     def _may_start(self, at: datetime) -> bool:
         """Tell whether the agent may be asked now; if not, the request ends.
 
-        RowAltered if a record tells that it ended before: an old version was put back.
+        RowAltered if its end is on record: an earlier version of the row was put back.
         """
         self._require_no_record((*_ANSWERS, *_ENDS))
         if self.has_lapsed:
@@ -326,10 +326,10 @@ class AccessGrant(AskingRules, Base):
 
     @classmethod
     def end_all_of(cls, user: User, *, by: User | None) -> None:
-        """End the user's requests and grants: ``by`` may have set their password, with a link.
+        """End the user's requests and grants, since ``by`` issued a link to set their password.
 
-        A row that was altered outside the application, or is one of before its answer, stays as it
-        is: its record ends it.
+        A row that was altered outside the application, or of which an earlier version was put back,
+        stays as it is: the record ends it.
         """
         theirs = select(cls).where(
             cls.user_id == user.id,
@@ -469,7 +469,7 @@ class AccessGrant(AskingRules, Base):
         )
 
     def _require_no_record(self, actions: Collection[str]) -> None:
-        """Raise RowAltered if a record tells that this happened: the row is one of before."""
+        """Raise RowAltered if one is on record: an earlier version of the row was put back."""
         if self._is_recorded(actions):
             raise RowAltered(self.row_name)
 

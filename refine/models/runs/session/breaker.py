@@ -25,7 +25,7 @@ LOOP_EDITS = (
 MAX_LISTED = 20
 
 
-def trip(session: RefinementSession, at: datetime | None = None) -> bool:
+def check(session: RefinementSession, at: datetime | None = None) -> bool:
     """Measure what the session removed, and roll it back if that is more than allowed.
 
     Tells whether it was rolled back. A session with an empty ledger is never rolled back.

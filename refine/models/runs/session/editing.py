@@ -147,7 +147,7 @@ def complete(session: RefinementSession, summary: str, at: datetime | None = Non
     Checks the breaker once more: the session is rolled back instead if that trips.
     """
     summary = bounded_text(summary, field="summary", limit=MAX_SUMMARY_CHARACTERS)
-    if not breaker.trip(session, at):
+    if not breaker.check(session, at):
         session.finish("completed", "the agent completed it", summary=summary, at=at)
 
 
@@ -278,7 +278,7 @@ def _add_merge_entry(session: RefinementSession, result: AgentMemory, ceiling_to
 def _count_and_check(session: RefinementSession, figure: str, amount: int, at: datetime) -> None:
     session.mutation_count += 1
     _count(session, figure, amount)
-    breaker.trip(session, at)
+    breaker.check(session, at)
 
 
 def _count(session: RefinementSession, figure: str, amount: int) -> None:

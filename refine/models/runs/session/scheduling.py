@@ -30,10 +30,10 @@ _Session = RefinementSession
 def due_for_slot(account: Account, slot_at: datetime) -> Select[int]:
     """Return a query for the ids of the account's agents that are due a session for this slot.
 
-    Leaves out agents that were refined since the slot, that have a session for it, or whose session
-    ended since with an answer, or with a failure that may be retried.
+    Leaves out agents that were refined since the slot came, that have a session for it, or that
+    have a session that has ended since then, answered or with a failure that may be retried.
     """
-    counts = and_(
+    answered_or_retried = and_(
         _Session.ended_at >= slot_at,
         or_(
             _Session.status.in_(ANSWERED),
@@ -41,7 +41,7 @@ def due_for_slot(account: Account, slot_at: datetime) -> Select[int]:
         ),
     )
     handled = exists().where(
-        _Session.agent_id == Agent.id, or_(_Session.slot_at == slot_at, counts)
+        _Session.agent_id == Agent.id, or_(_Session.slot_at == slot_at, answered_or_retried)
     )
     return select(Agent.id).where(
         Agent.account_id == account.id,
@@ -72,8 +72,11 @@ def over_budget(at: datetime) -> Select[int]:
     )
 
 
-def failed_last(at: datetime) -> Select[int]:
-    """Return a query for the ids of agents whose last session was automatic, and failed."""
+def whose_last_failed(at: datetime) -> Select[int]:
+    """Return a query for the ids of agents whose last session was automatic, and failed.
+
+    Only if attempts are left and the shortest pause is over; ``is_retry_due`` checks the rest.
+    """
     later = aliased(_Session)
     superseded = exists().where(
         later.agent_id == _Session.agent_id, later.created_at > _Session.created_at

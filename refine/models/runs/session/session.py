@@ -186,7 +186,7 @@ class RefinementSession(SessionState, Attested, Base):
         return session
 
     def _require_no_end(self) -> None:
-        """Raise RowAltered if a record tells of an end: the row is one of before, put back."""
+        """Raise RowAltered if an end is on record: an earlier version of the row was put back."""
         ended = is_recorded("RefinementSession", literal(self.id), *_END_ACTION.values())
         if db.session.scalar(select(ended)):
             raise RowAltered(self.row_name)
@@ -247,7 +247,7 @@ class RefinementSession(SessionState, Attested, Base):
 
     @classmethod
     def erosion_reason(cls, agent: Agent, at: datetime | None = None) -> str | None:
-        """Return why the rolling floor lets a session remove nothing; None if it lets it."""
+        """Return why the rolling floor allows no removal now; None if it allows some."""
         floor = settings.current().rolling_floor
         removed = cls.removed_recently(agent, at)
         if removable_under_floor(agent.core_token_usage, floor, removed) > 0:

@@ -83,12 +83,12 @@ def is_over_budget(agent):
     return chosen(scheduling.over_budget(NOW)) == [agent.id]
 
 
-def failed_last(agent, at=NOW):
-    return chosen(scheduling.failed_last(at)) == [agent.id]
+def whose_last_failed(agent, at=NOW):
+    return chosen(scheduling.whose_last_failed(at)) == [agent.id]
 
 
 def is_retry_due(session, at=NOW):
-    return failed_last(session.agent, at) and scheduling.is_retry_due(session, at)
+    return whose_last_failed(session.agent, at) and scheduling.is_retry_due(session, at)
 
 
 def lock_all(agent):
@@ -116,7 +116,7 @@ def test_an_agent_that_may_not_be_refined_is_never_chosen(over_budget, subtests)
         "erased": lambda: factories.erase(over_budget),
         "all memories locked": lambda: lock_all(over_budget),
     }.items():
-        for choice in (due_for_slot, is_over_budget, failed_last):
+        for choice in (due_for_slot, is_over_budget, whose_last_failed):
             with case(subtests, state=name, choice=choice.__name__):
                 assert choice(over_budget)
                 change()
@@ -516,7 +516,7 @@ def test_sessions_that_are_not_retried(agent, subtests):
     ]:
         with case(subtests, status=status, fields=fields):
             session = past(agent, status, **fields)
-            assert not failed_last(agent)
+            assert not whose_last_failed(agent)
             assert not scheduling.is_retry_due(session, NOW)
 
 
@@ -525,7 +525,7 @@ def test_a_failure_is_retried_only_until_the_next_slot(agent, subtests):
         with case(subtests, ended_at=ended_at):
             session = past(agent, "failed", at=SLOT - HOUR, ended_at=ended_at)
             assert scheduling.is_retry_due(session, SLOT + HOUR) is is_due
-            assert failed_last(agent, SLOT + HOUR)
+            assert whose_last_failed(agent, SLOT + HOUR)
 
 
 def test_a_failure_is_not_retried_once_another_session_followed(agent, subtests):
@@ -538,11 +538,11 @@ def test_a_failure_is_not_retried_once_another_session_followed(agent, subtests)
         for trigger in ("weekly", "cli"):
             with case(subtests, status=status, trigger=trigger):
                 past(agent, status, at=NOW - DAY + MOMENT, trigger=trigger, attempt=4)
-                assert not failed_last(agent)
+                assert not whose_last_failed(agent)
     for status in ("queued", "running"):
         with case(subtests, status=status):
             live(agent, status)
-            assert not failed_last(agent)
+            assert not whose_last_failed(agent)
 
 
 def test_a_failure_is_not_retried_while_the_agent_is_skipped_or_within_its_budget(
