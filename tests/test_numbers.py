@@ -10,6 +10,8 @@ import pytest
 
 from refine.llm.rehearsal.model import MAX_MERGES
 from refine.models.agent.configuring import CHANGE_HISTORY_WINDOW
+from refine.models.agent.eligibility import DEFAULT_CORE_TOKEN_BUDGET
+from refine.models.audit import verification
 from refine.models.clients.idempotency_key import STORED_FOR
 from refine.models.ledger.row import JOURNAL_SHOWN_FOR
 from refine.models.people import guess, invitation, sign_in
@@ -18,7 +20,7 @@ from refine.models.runs.run import LOST_AFTER
 from refine.models.runs.session.state import MAX_MUTATIONS, ROLLING_WINDOW
 from refine.models.runs.task import MAX_WAITING
 from refine.models.runs.task.scheduling import REFLECTION_SCHEDULE
-from refine.models.runs.task.task import TASK_LAPSES_AFTER
+from refine.models.runs.task.task import MAX_KEPT, TASK_LAPSES_AFTER
 from refine.refusals import COUNTED_FOR, RECORDED_AT
 from refine.rules import conversation
 from refine.rules.content import MAX_CONTENT_CHARACTERS
@@ -26,6 +28,7 @@ from refine.rules.pacing import LONGEST_COOLDOWN, RETRY_PAUSES
 from refine.rules.schedules import describe_schedule
 from refine.rules.threshold import DEFAULT_THRESHOLD
 from refine.running.heartbeat import INTERVAL_SECONDS
+from refine.running.run_worker import MAX_TOOL_CALLS
 from refine.settings import Settings
 from refine.web.importing import MAX_ROWS, MAX_VALUES
 from refine.web.uploads import LARGEST_FILE_MEGABYTES
@@ -45,6 +48,12 @@ SAID: list[tuple[Any, str, list[str]]] = [
         ([asking_rules.DECLINE_WAIT], WEEK),
         "ask (it )?(again|for access) (for|before) seven days",
         ["docs/guide.md", "docs/api.md", "docs/glossary.md", "docs/security.md", "CHANGELOG.md"],
+    ),
+    (([asking_rules.PASSWORD_LINK_WAIT], DAY), "may not ask for 24 hours", ["docs/security.md"]),
+    (
+        ([asking_rules.MAX_DECLINES_A_DAY], 10),
+        "ten declines within 24 hours",
+        ["docs/security.md"],
     ),
     (([grant.REQUEST_LAPSES_AFTER], DAY), "within 24 hours", ["docs/architecture.md"]),
     (
@@ -98,6 +107,16 @@ SAID: list[tuple[Any, str, list[str]]] = [
         ([MAX_MUTATIONS, MAX_MERGES], 10),
         "(ten|10) changes",
         ["docs/guide.md", "docs/security.md", "README.md", "CHANGELOG.md"],
+    ),
+    (([MAX_MUTATIONS], 10), "A session may make ten", ["docs/glossary.md"]),
+    (([DEFAULT_CORE_TOKEN_BUDGET], 5_000), "5,000 by default", ["docs/glossary.md"]),
+    (([MAX_KEPT["reflection"]], 10), "at most ten, unchanged", ["docs/guide.md"]),
+    (([MAX_KEPT["extraction"]], 20), "at most 20 journal memories", ["docs/guide.md"]),
+    (([MAX_TOOL_CALLS], 60), "60 tool calls", ["docs/guide.md"]),
+    (
+        ([verification.IS_LATE_AFTER], timedelta(days=3)),
+        "three days",
+        ["docs/operations.md", "docs/security.md"],
     ),
     (([MAX_CONTENT_CHARACTERS], 10_000), "10,000 characters", ["docs/glossary.md"]),
     (
