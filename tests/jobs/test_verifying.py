@@ -148,6 +148,19 @@ def test_an_old_version_of_a_verification_is_not_gone_on_with_for_good(agent: Ag
     assert last.problems == 1
 
 
+def test_an_alarm_counts_the_problems_besides_the_first(agent: Agent) -> None:
+    found = Verification.begin("clock", NOW)
+    for problem in ("one", "two", "three"):
+        found.note_problem(problem)
+    found.end(NOW)
+    db.session.commit()
+
+    alarm = Verification.alarm()
+
+    assert alarm is not None
+    assert alarm.alarm_text == "one, and 2 more problems (verified at 2026-03-04 12:00 UTC)"
+
+
 def test_the_record_of_a_failure_alarms_whatever_its_row_says(agent: Agent) -> None:
     begun = verify(NOW, seconds=0)
     assert begun is not None

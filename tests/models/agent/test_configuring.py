@@ -144,6 +144,7 @@ def test_a_platform_that_sends_its_own_prompt_again_changes_nothing(app):
     agent.configure_by_platform({"by": "platform"}, system_prompt="You are Ada.")
     other.author("system_prompt", "I am Bo.")
 
+    agent.author("refinement_prompt", "Go gently.")
     assert agent.configure_by_platform({"by": "platform"}, system_prompt="You are Ada.") == []
     agent.author("system_prompt", "I am Ada.")
     assert agent.configure_by_platform({"by": "platform"}, system_prompt="I am Ada.") != []

@@ -473,6 +473,19 @@ def test_another_agents_reflection_reads_no_entries_of_this_one(reflecting: Agen
     assert due() == [reflecting.id]
 
 
+def test_entries_of_another_agent_make_none_due(reflecting: Agent) -> None:
+    factories.agent().author("reflection_prompt", "Keep what rhymes.")
+
+    assert due() == [reflecting.id]
+
+
+def test_entries_that_a_failed_reflection_read_are_due_again(reflecting: Agent) -> None:
+    reflected(reflecting).status = "failed"
+    db.session.flush()
+
+    assert due(NIGHT + DAY) == [reflecting.id]
+
+
 def test_entries_written_after_the_slot_are_for_the_next_one(agent: Agent) -> None:
     agent.author("reflection_prompt", "Keep what rhymes.")
     factories.entry(agent, created_at=NIGHT + HOUR, recorded_at=NIGHT + HOUR)
