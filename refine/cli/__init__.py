@@ -78,6 +78,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _message_of(error: Exception) -> str:
+    if _was_interrupted(error):
+        return "interrupted"
     match error:
         case click.UsageError():
             command = error.ctx.command_path if error.ctx is not None else "refine"
@@ -98,6 +100,13 @@ def _message_of(error: Exception) -> str:
     if isinstance(error, DBAPIError):
         return _advice_on(error)
     return f"internal error ({type(error).__name__}); set REFINE_LOG_LEVEL=DEBUG for details"
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Tell whether Ctrl-C is behind it: a driver that tidies up may raise an error of its own."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _advice_on(error: DBAPIError) -> str:
