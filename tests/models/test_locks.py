@@ -112,6 +112,7 @@ NEEDS_AGENT = {
     "AccessGrant.end_all_of": lambda w: AccessGrant.end_all_of(w.user, by=None),
     "AccessGrant.allow_asking_again": lambda w: w.failed_grant.allow_asking_again(),
     "Agent.bind": lambda w: w.agent.bind(),
+    "Agent.erase": lambda w: w.agent.erase(),
     "AccessGrant.add_closing_note": lambda w: w.failed_grant.add_closing_note(
         "note", user=w.closer
     ),
