@@ -99,14 +99,7 @@ class ApiToken(Attested, Base):
             if agent.account_id != account.id:
                 raise InvalidValue("the agent belongs to another account")
         if by is not None:
-            by.lock()
-            by.require_genuine()
-            if agent is None or by.kind != "platform" or by.account_id != agent.account_id:
-                raise Refused(
-                    "only a platform's token can create others, for agents of its account alone"
-                )
-            if not by.is_valid:
-                raise Refused("the platform's token was revoked or has expired")
+            by._require_may_mint(agent)
         kind: TokenKind = "agent" if agent is not None else "platform"
         secret = _new_secret(kind)
         token = cls(
@@ -122,6 +115,17 @@ class ApiToken(Attested, Base):
         db.session.flush()
         token._record("token_minted", by=by)
         return token, secret
+
+    def _require_may_mint(self, agent: Agent | None) -> None:
+        """Lock this token; Refused unless it is valid and a platform's, of the agent's account."""
+        self.lock()
+        self.require_genuine()
+        if agent is None or self.kind != "platform" or self.account_id != agent.account_id:
+            raise Refused(
+                "only a platform's token can create others, for agents of its account alone"
+            )
+        if not self.is_valid:
+            raise Refused("the platform's token was revoked or has expired")
 
     @classmethod
     def of_secret(cls, secret: str) -> "ApiToken":
