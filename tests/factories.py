@@ -31,6 +31,7 @@ from refine.rules.consent import consents
 EDITS = ("memory_refinement_dedup", *LOOP_EDITS)
 
 _number = itertools.count(1)
+_MARKS = ".,;:!?-*()[]{}"
 
 PASSWORD = "correct horse battery"
 # Argon2 is slow by design; a hash of low cost is checked just as strictly, and fast.
@@ -60,19 +61,32 @@ def agent(*contents: str, **fields: Any) -> Agent:
 
 
 def memory(owner: Agent, content: str | None = None, **fields: Any) -> AgentMemory:
-    content = f"memory {next(_number)} of the agent" if content is None else content
+    content = f"a memory of the agent {mark(next(_number))}" if content is None else content
     return _added(AgentMemory(agent=owner, content=content, **fields))
 
 
 def ledger(owner: Agent, *tokens: int, **fields: Any) -> list[AgentMemory]:
-    """Core memories of exactly these many tokens, all of them different."""
+    """Core memories of exactly these many tokens, all of them different; see ``text_of``."""
     return _memories(owner, [text_of(count) for count in tokens], **fields)
 
 
 def text_of(tokens: int) -> str:
-    """A text of exactly so many tokens, different from every other."""
-    start = f"{next(_number):x}-"
-    return (start + "abcdefg " * tokens)[: 4 * tokens - 1] + "."
+    """A text of exactly so many tokens, different from every other in its punctuation alone.
+
+    All these texts say the same, so that each of them carries the others.
+    """
+    start = mark(next(_number))
+    room = 4 * tokens - len(start)
+    return start + ("abcdefg " * (room // 8)).strip().rjust(room, ".")
+
+
+def mark(number: int) -> str:
+    """The number in punctuation, which is no word and no detail."""
+    digits = ""
+    while number:
+        number, digit = divmod(number, len(_MARKS))
+        digits += _MARKS[digit]
+    return digits
 
 
 def session(owner: Agent | None = None, **fields: Any) -> RefinementSession:

@@ -149,7 +149,8 @@ class SessionWorker(RunWorker[RefinementSession]):
         db.session.commit()
 
     def _loop(self) -> None:
-        self._execute = RefinementTool(self._run, self._lease_token).execute
+        self._tool = RefinementTool(self._run, self._lease_token)
+        self._execute = self._tool.execute
         db.session.commit()
         is_reminded = False
         while True:
@@ -174,6 +175,9 @@ class SessionWorker(RunWorker[RefinementSession]):
             over = over or result["type"] in ENDING_RESULTS
             self._report("tool_call", action=_shown_action(call), result=result["type"])
         return over
+
+    def _refuse(self, problem: str) -> dict[str, Any]:
+        return {**super()._refuse(problem), **self._tool.left}
 
     def _context_tokens(self) -> int:
         """The size of the model's context; looked up only if the ledger may need more."""

@@ -219,9 +219,14 @@ class RunWorker(Generic[AnyRun]):
 
     def _carry_out(self, call: ToolCall) -> dict[str, Any]:
         """Carry out a call of the one tool on offer, and add its result to the conversation."""
-        result = _result_of(self._execute, self._definition or {}, call)
+        problem = _problem_with(call, self._definition or {})
+        result = self._execute(**call.arguments) if problem is None else self._refuse(problem)
         self._messages.append(tool_message(call, as_line(result)))
         return result
+
+    def _refuse(self, problem: str) -> dict[str, Any]:
+        """Return the result of a call that never reached the tool."""
+        return error(problem)
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -294,17 +299,18 @@ def _ending_of(fault: BaseException) -> RunEnded:
     return RunEnded(None, f"internal error ({type(fault).__name__})", "internal")
 
 
-def _result_of(execute: Execute, definition: dict[str, Any], call: ToolCall) -> dict[str, Any]:
+def _problem_with(call: ToolCall, definition: dict[str, Any]) -> str | None:
+    """Return why a call cannot be carried out by the one tool on offer; None if it can."""
     name = definition["function"]["name"]
     if call.problem is not None:
-        return error(f"{call.problem}; nothing was done")
+        return f"{call.problem}; nothing was done"
     if call.name != name:
-        return error(f"unknown tool; the only tool is {name}")
+        return f"unknown tool; the only tool is {name}"
     # a model may name anything; only the tool's own parameters become arguments in Python
     known = definition["function"]["parameters"]["properties"]
     if not call.arguments.keys() <= known.keys():
-        return error(unknown_parameter("the tool", known))
-    return execute(**call.arguments)
+        return unknown_parameter("the tool", known)
+    return None
 
 
 def _once_a_second(

@@ -8,9 +8,11 @@ from typing import Any
 from refine.errors import InvalidValue
 from refine.models import AgentMemory, EditRefused, LeaseLost, RefinementSession
 from refine.models.runs.session import editing
+from refine.models.runs.session.survival import LedgerReading
 from refine.rules.content import MAX_QUERY_CHARACTERS, MAX_SUMMARY_CHARACTERS, bounded_text
 from refine.rules.ids import parse_ids, parse_single_id
 from refine.rules.instants import from_iso
+from refine.rules.limits import MAX_MERGED
 from refine.tools.results import Result, error, invalid, missing, unknown_parameter
 from refine.tools.transaction import one_call
 
@@ -34,10 +36,12 @@ DEFINITION: dict[str, Any] = {
         "name": "refinement",
         "description": (
             "Tidy your own core memories. search: find memories (query and/or after, before). "
-            "consolidate: merge ids that carry the same moment into one memory with content. "
-            "update: tighten the content of the memory id. delete: discard the memory id, because "
-            "another one already carries it. protect: make the memory id constitutional. "
-            "complete: end the session with a brief summary."
+            "consolidate: merge ids that carry the same moment into one memory with content, no "
+            "longer than they were together. update: tighten the content of the memory id. "
+            "delete: discard the memory id, because another one already carries it. protect: make "
+            "the memory id constitutional. complete: end the session with a brief summary. No edit "
+            "may lose a number, date, name, quotation or address that no other memory carries. "
+            "Each result tells operations_left and tokens_left."
         ),
         "parameters": {
             "type": "object",
@@ -47,7 +51,7 @@ DEFINITION: dict[str, Any] = {
                 "ids": {
                     "type": "array",
                     "items": {"type": "integer"},
-                    "description": "consolidate: at least two memory ids.",
+                    "description": f"consolidate: 2 to {MAX_MERGED} memory ids.",
                 },
                 "content": {
                     "type": "string",
@@ -76,7 +80,8 @@ class RefinementTool:
     def __init__(self, session: RefinementSession, lease_token: uuid.UUID | None = None) -> None:
         self._session_id = session.id
         self._lease_token = lease_token or session.lease_token
-        self._stats = dict(session.stats)
+        self._reading = LedgerReading()
+        self._note_figures(session)
         self._actions: dict[str, Callable[..., Result]] = {
             "search": self._search,
             "consolidate": self._consolidate,
@@ -91,6 +96,11 @@ class RefinementTool:
         """What the session has done: consolidated, updated, deleted, protected."""
         return dict(self._stats)
 
+    @property
+    def left(self) -> dict[str, int]:
+        """How much the session may still do, as each result tells: operations and tokens."""
+        return dict(self._left)
+
     def execute(self, /, action: object = None, **params: Any) -> Result:
         """Carry out one call and commit it; return a JSON-able dict with a ``type``.
 
@@ -101,18 +111,28 @@ class RefinementTool:
             with one_call():
                 result = self._carry_out(action, params)
         except _UnknownAction as fault:
-            return error(str(fault), allowed_actions=list(ACTIONS))
+            result = error(str(fault), allowed_actions=list(ACTIONS))
         except InvalidValue as fault:
-            return error(str(fault))
-        return result
+            result = error(str(fault))
+        return {**result, **self._left}
+
+    def _note_figures(self, session: RefinementSession) -> None:
+        self._stats = dict(session.stats)
+        is_open = session.is_running
+        self._left = {
+            "operations_left": session.operations_left if is_open else 0,
+            "tokens_left": session.tokens_left if is_open else 0,
+        }
 
     def _carry_out(self, action: object, params: dict[str, Any]) -> Result:
         try:
             session = RefinementSession.held(self._session_id, self._lease_token)
+            self._note_figures(session)
             params = _checked(action, params)
             result = self._actions[str(action)](session, **params)
-            self._stats = dict(session.stats)
+            self._note_figures(session)
         except LeaseLost as lost:
+            self._left = dict.fromkeys(self._left, 0)
             return error(f"Session terminated ({lost.status}): no further operation is possible")
         except EditRefused as refusal:
             # committed like a result: the memory that it returns now counts as shown
@@ -148,7 +168,7 @@ class RefinementTool:
 
     def _consolidate(self, session: RefinementSession, ids: object, content: object) -> Result:
         sources = parse_ids(ids) if ids != [] else []
-        merged = editing.consolidate(session, sources, _text(content))
+        merged = editing.consolidate(session, sources, _text(content), reading=self._reading)
         return _unless_rolled_back(
             session,
             {
@@ -160,11 +180,11 @@ class RefinementTool:
         )
 
     def _update(self, session: RefinementSession, id: object, content: object) -> Result:
-        memory = editing.update(session, parse_single_id(id), _text(content))
+        memory = editing.update(session, parse_single_id(id), _text(content), reading=self._reading)
         return _unless_rolled_back(session, _about("updated", memory))
 
     def _delete(self, session: RefinementSession, id: object) -> Result:
-        memory = editing.delete(session, parse_single_id(id))
+        memory = editing.delete(session, parse_single_id(id), reading=self._reading)
         return _unless_rolled_back(session, {"type": "deleted", "id": memory.id})
 
     def _protect(self, session: RefinementSession, id: object) -> Result:

@@ -17,8 +17,8 @@ from refine.refinement.time_machine import Undo, UndoConflict
 from refine.tools import RefinementTool, SaveMemoryTool
 from tests import factories
 from tests.chains import verify_agent
-from tests.factories import EDITS
-from tests.property.reference import Reference, tokens
+from tests.factories import EDITS, mark
+from tests.property.reference import WORD, Reference, tokens
 
 picks = st.integers(min_value=0, max_value=40)
 lengths = st.integers(min_value=1, max_value=60)
@@ -205,9 +205,9 @@ class Life(RuleBasedStateMachine):
     def text(self, size: int) -> str:
         """A text of exactly so many tokens, different from every other of this run."""
         self.written += 1
-        return (
-            (f"{self.written:z>4x}" + " abcdefg" * size)[: 4 * size].rstrip().ljust(4 * size, ".")
-        )
+        start = mark(self.written)
+        words = f"{WORD} " * ((4 * size - len(start)) // len(f"{WORD} "))
+        return (start + words).rstrip().ljust(4 * size, ".")
 
     def editable(self) -> list[int]:
         """The ids of the memories that a session may change, the newest first."""
@@ -252,7 +252,7 @@ class Life(RuleBasedStateMachine):
             self.check_outcome(result, "deleted")
 
     def update_one(self, id_: int, content: str) -> None:
-        expected = self.reference.refusal([id_])
+        expected = self.reference.refusal([id_], content)
         result = self.call(expected, action="update", id=id_, content=f"  {content}\n")
         if expected is None:
             self.reference.update(id_, content)
@@ -260,7 +260,7 @@ class Life(RuleBasedStateMachine):
 
     def merge(self, chosen: list[int], content: str) -> None:
         ids = list(dict.fromkeys(chosen))
-        expected = "at least 2" if len(ids) < 2 else self.reference.refusal(ids)
+        expected = "at least 2" if len(ids) < 2 else self.reference.refusal(ids, content)
         result = self.call(expected, action="consolidate", ids=ids, content=content)
         if expected is None:
             newest = select(func.max(AgentMemory.id)).where(

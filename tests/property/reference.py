@@ -2,11 +2,15 @@
 
 import math
 from collections import defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 LOCKING = {"audio", "somatic", "voice"}
+
+# The one word of all texts that have any: what the ledger must go on saying.
+WORD = "abcdefg"
 
 State = dict[str, Any]
 # What one record tells: a memory before, None where it was made, and after.
@@ -15,6 +19,10 @@ Record = dict[int, tuple[State | None, State]]
 
 def tokens(content: str) -> int:
     return math.ceil(len(content) / 4)
+
+
+def _says(original: str) -> Callable[[str], bool]:
+    return lambda text: WORD not in original or WORD in text
 
 
 @dataclass
@@ -49,6 +57,9 @@ class Reference:
     merged: set[int] = field(default_factory=set)
     mutations: int = 0
     records: int = 0
+    # what memories said before sessions changed them, and which session knows of which memory
+    originals: list[str] = field(default_factory=list)
+    touched: set[tuple[int, int]] = field(default_factory=set)
 
     # -- the ledger -------------------------------------------------------------------------------
 
@@ -104,7 +115,9 @@ class Reference:
     def removed(self) -> int:
         return self.mass - sum(self.counts.values())
 
-    def refusal(self, ids: list[int], *, mutates: bool = True) -> str | None:
+    def refusal(
+        self, ids: list[int], content: str | None = None, *, mutates: bool = True
+    ) -> str | None:
         """Why an edit of these memories must be refused, as a word of the error; None if it may."""
         if mutates and self.mutations == 10:
             return "Hard cap"
@@ -120,19 +133,47 @@ class Reference:
             if self.shown[id_] != self.memories[id_]:
                 self.shown[id_] = dict(self.memories[id_])
                 return "has changed"
+        if content is not None and tokens(content) > self._longest(ids):
+            return "may have at most"
+        if mutates and self._loses(ids, content):
+            return "of the words of"
         return None
 
+    def _longest(self, ids: list[int]) -> int:
+        if len(ids) > 1:
+            return sum(tokens(self.memories[id_]["content"]) for id_ in ids)
+        return self.ceiling[ids[0]] + max(8, self.ceiling[ids[0]] // 10)
+
+    def _loses(self, ids: list[int], content: str | None) -> bool:
+        kept = {id_: memory["content"] for id_, memory in self.kept_core().items()}
+        removed = [kept.pop(id_) for id_ in ids]
+        left = [*kept.values(), *([content] if content is not None else [])]
+        return any(
+            any(map(_says(original), removed)) and not any(map(_says(original), left))
+            for original in [*self.originals, *self._untouched(ids)]
+        )
+
+    def _untouched(self, ids: Iterable[int]) -> list[str]:
+        session = len(self.sessions)
+        return [
+            self.memories[id_]["content"] for id_ in ids if (session, id_) not in self.touched
+        ]
+
     def update(self, id_: int, content: str) -> None:
+        self._touch([id_])
         self._edit({id_: {"content": content}})
         self.counts[id_] = min(self.ceiling[id_], tokens(content))
         self._mutated(id_)
 
     def delete(self, id_: int) -> None:
+        self._touch([id_])
         self._edit({id_: {"discarded": True}})
         self.counts[id_] = 0
         self._mutated()
 
     def consolidate(self, ids: list[int], content: str, result: int) -> None:
+        self._touch(ids)
+        self.touched.add((len(self.sessions), result))
         sources = [self.memories[id_] for id_ in ids]
         made = {
             "content": content,
@@ -150,6 +191,10 @@ class Reference:
         self.counts[result] = min(self.ceiling[result], tokens(content))
         self.counts.update(dict.fromkeys(ids, 0))
         self._mutated(result)
+
+    def _touch(self, ids: list[int]) -> None:
+        self.originals += self._untouched(ids)
+        self.touched |= {(len(self.sessions), id_) for id_ in ids}
 
     def protect(self, id_: int) -> None:
         self._edit({id_: {"constitutional": True}})

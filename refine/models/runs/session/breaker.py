@@ -13,13 +13,14 @@ from refine.models.ledger import AgentMemory, Change, Image, changes_in
 from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.session import RefinementSession, Reversal
 
-# The edits of the loop. Duplicates are removed before it, and stay removed after a rollback.
-LOOP_EDITS = (
+# The edits that the cap counts, and all edits of the loop. Duplicates are removed before the loop,
+# and stay removed after a rollback.
+MUTATIONS = (
     "memory_refinement_consolidate",
     "memory_refinement_update",
     "memory_refinement_delete",
-    "memory_refinement_protect",
 )
+LOOP_EDITS = (*MUTATIONS, "memory_refinement_protect")
 
 # At most this many operations, and memories per operation, are listed: the note must fit a memory.
 MAX_LISTED = 20
@@ -49,7 +50,7 @@ def roll_back(session: RefinementSession, attempted_tokens: int, at: datetime) -
     for entry in SessionEntry.of(session.id).values():
         entry.counting_tokens = 0 if entry.is_merge_result else entry.ceiling_tokens
         entry.merged_into_id = None
-    session.removed_tokens = 0
+    session.removed_tokens = session.details_lost = 0
     reason = (
         f"it would have removed {attempted_tokens} of {session.mass_before} tokens; "
         f"at most {session.removable_tokens} may be removed"

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from sqlalchemy import func, select
 
-from refine import clock
+from refine import clock, settings
 from refine.errors import Refused, RowAltered
 from refine.extensions import db
 from refine.models.audit import AuditLog
@@ -22,15 +22,16 @@ from refine.models.ledger import (
     state_digest,
 )
 from refine.models.runs.session import breaker
-from refine.models.runs.session.breaker import LOOP_EDITS, abbreviated
+from refine.models.runs.session.breaker import MUTATIONS, abbreviated
 from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.session import RefinementSession
 from refine.models.runs.session.state import MAX_MUTATIONS
+from refine.models.runs.session.survival import LedgerReading
 from refine.rules.content import MAX_SUMMARY_CHARACTERS, bounded_text, known_tags, memory_content
+from refine.rules.limits import MAX_MERGED, longest_update
 from refine.rules.retention import retained_tokens
-
-# The edits that the cap counts.
-_MUTATIONS = [action for action in LOOP_EDITS if action != "memory_refinement_protect"]
+from refine.rules.survival import refusal
+from refine.rules.tokens import token_estimate
 
 
 class EditRefused(Refused):
@@ -71,19 +72,24 @@ def search(
 
 
 def consolidate(
-    session: RefinementSession, ids: Collection[int], content: str, at: datetime | None = None
+    session: RefinementSession,
+    ids: Collection[int],
+    content: str,
+    at: datetime | None = None,
+    reading: LedgerReading | None = None,
 ) -> AgentMemory:
-    """Merge at least two memories into a new one, dated as the earliest, with all their tags.
+    """Merge two to eight memories into a new one, dated as the earliest, with all their tags.
 
-    The sources are discarded. May trip the breaker.
+    The sources are discarded. May trip the breaker. ``reading`` spares reading the ledger again.
     """
     at = at or clock.now()
-    if len(set(ids)) < 2:
-        raise EditRefused("consolidate requires at least 2 memory IDs")
+    _refuse_number(len(set(ids)))
     _refuse_over_cap(session)
     content = memory_content(content)
     sources = _editable(session, ids, "consolidate")
     _refuse_copy(session, content, except_for=ids)
+    _refuse_longer(content, sum(source.token_estimate for source in sources), "these memories")
+    _refuse_loss(session, sources, content, reading)
     merged = _add_merged(session, sources, content, at)
     _edit(session, "consolidate", [*_discards(sources, at), merged], merged.memory_id, at)
     entries = SessionEntry.of(session.id, [source.id for source in sources])
@@ -97,9 +103,13 @@ def consolidate(
 
 
 def update(
-    session: RefinementSession, memory_id: int, content: str, at: datetime | None = None
+    session: RefinementSession,
+    memory_id: int,
+    content: str,
+    at: datetime | None = None,
+    reading: LedgerReading | None = None,
 ) -> AgentMemory:
-    """Rewrite one memory. May trip the breaker."""
+    """Tighten the wording of one memory. May trip the breaker. ``reading``: see ``consolidate``."""
     at = at or clock.now()
     _refuse_over_cap(session)
     content = memory_content(content)
@@ -107,20 +117,28 @@ def update(
     if memory.content == content:
         raise EditRefused(f"Memory #{memory_id} already has this content; nothing to update")
     _refuse_copy(session, content, except_for=[memory_id])
+    entry = SessionEntry.of(session.id, [memory_id])[memory_id]
+    _refuse_longer(content, longest_update(entry.ceiling_tokens), f"an update of #{memory_id}")
+    _refuse_loss(session, [memory], content, reading)
     change = Change(memory_id, memory.image(), memory.image_with(content))
     _edit(session, "update", [change], memory_id, at)
-    entry = SessionEntry.of(session.id, [memory_id])[memory_id]
     entry.counting_tokens = retained_tokens(entry.ceiling_tokens, memory.token_estimate)
     SessionEntry.show(session.id, [memory])
     _count_and_check(session, "updated", 1, at)
     return memory
 
 
-def delete(session: RefinementSession, memory_id: int, at: datetime | None = None) -> AgentMemory:
-    """Discard one memory. May trip the breaker."""
+def delete(
+    session: RefinementSession,
+    memory_id: int,
+    at: datetime | None = None,
+    reading: LedgerReading | None = None,
+) -> AgentMemory:
+    """Discard one memory. May trip the breaker. ``reading``: see ``consolidate``."""
     at = at or clock.now()
     _refuse_over_cap(session)
     (memory,) = _editable(session, [memory_id], "delete")
+    _refuse_loss(session, [memory], None, reading)
     _edit(session, "delete", _discards([memory], at), memory_id, at)
     SessionEntry.of(session.id, [memory_id])[memory_id].counting_tokens = 0
     _count_and_check(session, "deleted", 1, at)
@@ -163,11 +181,43 @@ def _refuse_over_cap(session: RefinementSession) -> None:
         )
 
 
+def _refuse_number(sources: int) -> None:
+    if sources < 2:
+        raise EditRefused("consolidate requires at least 2 memory IDs")
+    if sources > MAX_MERGED:
+        raise EditRefused(
+            f"consolidate takes at most {MAX_MERGED} memory IDs; merge fewer that say the same"
+        )
+
+
+def _refuse_longer(content: str, limit_tokens: int, subject: str) -> None:
+    tokens = token_estimate(content)
+    if tokens > limit_tokens:
+        raise EditRefused(
+            f"The text of {subject} may have at most {limit_tokens} tokens, and this one has "
+            f"{tokens}; nothing was changed. Leave out what is said twice"
+        )
+
+
+def _refuse_loss(
+    session: RefinementSession,
+    removed: Sequence[AgentMemory],
+    content: str | None,
+    reading: LedgerReading | None,
+) -> None:
+    """Refuse what the ledger would not go on saying; or count it, where the operator wants that."""
+    rules = settings.current()
+    lost = (reading or LedgerReading()).losses(session, removed, content, rules.likeness)
+    if lost and rules.details == "keep":
+        raise EditRefused(refusal(lost, rules.likeness))
+    session.details_lost += sum(len(loss.details) for loss in lost)
+
+
 def _require_present_figures(session: RefinementSession) -> None:
     """Refuse an older version of the session's row, or other entries than it was measured by."""
     made = db.session.scalar(
         select(func.count()).where(
-            AuditLog.session_id == session.id, AuditLog.action.in_(_MUTATIONS)
+            AuditLog.session_id == session.id, AuditLog.action.in_(MUTATIONS)
         )
     )
     removed = SessionEntry.removed_tokens(session)

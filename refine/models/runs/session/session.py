@@ -73,6 +73,7 @@ class RefinementSession(SessionState, Attested, Base):
         CheckConstraint(f"status IN {LIVE + ENDED}", name="status"),
         CheckConstraint(threshold_check("threshold"), name="threshold"),
         CheckConstraint(f"mutation_count BETWEEN 0 AND {MAX_MUTATIONS}", name="mutation_count"),
+        CheckConstraint("details_lost >= 0", name="details_lost"),
         CheckConstraint("removed_tokens BETWEEN 0 AND removable_tokens", name="removed_tokens"),
         CheckConstraint("(status = 'running') = (lease_token IS NOT NULL)", name="lease"),
         CheckConstraint(f"(status IN {ENDED}) = (ended_at IS NOT NULL)", name="ended"),

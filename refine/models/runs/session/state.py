@@ -16,6 +16,7 @@ from refine.models.columns import Count, Sealed, SealedText
 from refine.models.people import User
 from refine.models.runs.run import CallUsage, Run
 from refine.rules.content import MAX_STORED_SUMMARY_CHARACTERS, bounded_text, reply_text
+from refine.rules.quantities import plural
 from refine.rules.threshold import THRESHOLD_DECIMALS
 
 Trigger = Literal["weekly", "over_budget", "manual", "api", "cli"]
@@ -68,6 +69,7 @@ class SessionState(Run):
     removable_tokens: Mapped[Count]
     removed_tokens: Mapped[Count]
     mutation_count: Mapped[Count]
+    details_lost: Mapped[Count]
     stats: Mapped[dict[str, int]] = mapped_column(
         JSONB,
         default=lambda: dict(_NOTHING_DONE),
@@ -170,6 +172,11 @@ class SessionState(Run):
         """How many tokens the session may still remove."""
         return self.removable_tokens - self.removed_tokens
 
+    @property
+    def operations_left(self) -> int:
+        """How many mutations the session may still make."""
+        return MAX_MUTATIONS - self.mutation_count
+
     def count_call(self, usage: CallUsage) -> None:
         """Add what one call of the model cost; calls after the consent are turns."""
         super().count_call(usage)
@@ -178,9 +185,12 @@ class SessionState(Run):
     def summary_line(self) -> str:
         """Return the measured outcome: ``Refinement session: 100 → 99 memories, …``."""
         saved = (self.mass_before or 0) - (self.mass_after or 0)
-        done = ", ".join(f"{count} {verb}" for verb, count in self.stats.items() if count)
+        facts = [f"{count} {verb}" for verb, count in self.stats.items() if count]
+        if self.details_lost:
+            facts.append(f"{plural(self.details_lost, 'detail')} lost")
         if self.status == "rolled_back":
-            done += ", all undone"
+            facts.append("all undone")
+        done = ", ".join(facts)
         return (
             f"Refinement session: {self.memories_before} → {self.memories_after} memories, "
             f"{abs(saved)} tokens {'saved' if saved >= 0 else 'added'} ({done or 'no changes'})."
@@ -201,6 +211,7 @@ class SessionState(Run):
             "removable_tokens": self.removable_tokens,
             "removed_tokens": self.removed_tokens,
             "mutation_count": self.mutation_count,
+            "details_lost": self.details_lost,
             "stats": dict(self.stats),
             **self.usage(),
             "started_at": clock.iso(self.started_at),

@@ -1,0 +1,109 @@
+"""What an agent's memories say, and said before its sessions changed them.
+
+Sessions may merge, rewrite and delete only what the ledger goes on saying (``rules.survival``).
+That is held against the texts of the snapshot and, so that nothing is worn away in small steps,
+against every text that the agent's sessions took away or rewrote before.
+"""
+
+import uuid
+from collections.abc import Collection, Iterator
+from decimal import Decimal
+
+from sqlalchemy import BigInteger, any_, literal, select
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from refine.extensions import db
+from refine.models.agent import Agent
+from refine.models.audit import AuditLog
+from refine.models.ledger import AgentMemory, changes_in
+from refine.models.runs.session.breaker import MUTATIONS
+from refine.models.runs.session.session import RefinementSession
+from refine.rules.details import Reading, read
+from refine.rules.survival import Loss, Original, losses
+
+
+class LedgerReading:
+    """The kept core memories of an agent, and the originals before them, read for comparing.
+
+    Reading a ledger takes time, so a tool keeps one of these for all of its calls. Each use reads
+    again what changed meanwhile: the database decides, not the memory of this process.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[str, Reading]] = {}
+        self._originals: list[Original] = []
+        # the memories of each session whose text before that session is known, or that it made
+        self._known: set[tuple[uuid.UUID | None, int]] = set()
+        self._last_sequence = 0
+
+    def losses(
+        self,
+        session: RefinementSession,
+        removed: Collection[AgentMemory],
+        content: str | None,
+        share: Decimal,
+    ) -> list[Loss]:
+        """Return what the ledger would no longer say without ``removed``, but with ``content``.
+
+        ``content`` is the text of a merge or an update; None for a deletion.
+        """
+        self._read_kept(session.agent)
+        self._read_originals(session.agent)
+        ids = {memory.id for memory in removed}
+        remaining = [reading for id_, (_, reading) in self._kept.items() if id_ not in ids]
+        if content is not None:
+            remaining.insert(0, read(content))
+        return losses(
+            [*self._originals, *self._untouched(session, ids)],
+            [self._kept[id_][1] for id_ in ids],
+            remaining,
+            share=share,
+        )
+
+    def _untouched(self, session: RefinementSession, ids: Collection[int]) -> Iterator[Original]:
+        """Those of the memories that the session has not changed yet, as they are."""
+        for id_ in sorted(ids):
+            if (session.id, id_) not in self._known:
+                yield Original(id_, self._kept[id_][1])
+
+    def _read_kept(self, agent: Agent) -> None:
+        """Read the kept core memories that are new or were changed; forget those that went.
+
+        A row that was changed outside the application carries nothing.
+        """
+        of_agent = select(AgentMemory.id, AgentMemory.row_digest).where(
+            AgentMemory.agent_id == agent.id, AgentMemory.is_kept_core
+        )
+        digests = {id_: digest for id_, digest in db.session.execute(of_agent)}
+        self._kept = {
+            id_: known for id_, known in self._kept.items() if digests.get(id_) == known[0]
+        }
+        unread = [id_ for id_ in digests if id_ not in self._kept]
+        unread_ids = literal(unread, ARRAY(BigInteger))
+        for memory in db.session.scalars(select(AgentMemory).where(AgentMemory.id == any_(unread_ids))):
+            if memory.is_genuine:
+                self._kept[memory.id] = memory.row_digest, read(memory.content)
+
+    def _read_originals(self, agent: Agent) -> None:
+        """Read the texts that sessions changed since they were last read.
+
+        A text that a session itself wrote is no original for that session: the first text before
+        its edits is, and for a merge result none.
+        """
+        newer = (
+            select(AuditLog)
+            .where(
+                AuditLog.agent_id == agent.id,
+                AuditLog.action.in_(MUTATIONS),
+                AuditLog.sequence > self._last_sequence,
+            )
+            .order_by(AuditLog.sequence)
+        )
+        for record in db.session.scalars(newer):
+            for change in changes_in(record.data, record.sealed):
+                touched = (record.session_id, change.memory_id)
+                if change.before is not None and touched not in self._known:
+                    reading = read(change.before["content"])
+                    self._originals.append(Original(change.memory_id, reading))
+                self._known.add(touched)
+            self._last_sequence = record.sequence

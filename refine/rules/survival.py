@@ -1,0 +1,90 @@
+"""What an edit must leave standing: the details of every text that it touches, and half its words.
+
+An *original* is a text that the ledger must go on saying: what a memory said when the session
+began, or when an earlier session took it away or rewrote it. A kept memory *carries* a detail of an
+original if it mentions it and speaks of the same thing (``details.carries``).
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from decimal import Decimal
+from typing import NamedTuple
+
+from refine.rules.details import Reading, carries, likeness
+
+# At most so many details of one memory are named in a refusal; the rest is counted.
+MAX_NAMED = 20
+
+
+class Original(NamedTuple):
+    """What the memory with this id said."""
+
+    memory_id: int
+    reading: Reading
+
+
+class Loss(NamedTuple):
+    """What an edit would lose of an original: details, as written there, and too many words."""
+
+    memory_id: int
+    details: tuple[str, ...]
+    loses_words: bool
+
+
+def losses(
+    originals: Iterable[Original],
+    removed: Collection[Reading],
+    remaining: Sequence[Reading],
+    *,
+    share: Decimal,
+) -> list[Loss]:
+    """Return what is lost where ``removed`` goes and ``remaining`` is all that is kept.
+
+    Only what ``removed`` carried can be lost: an original that was gone before the edit is not its
+    fault. ``share``, 0 to 1, is how much of an original's words must stand in one memory.
+    """
+    found = []
+    for memory_id, original in originals:
+        details = tuple(
+            written
+            for key, written in original.details.items()
+            if _is_carried(removed, key, original) and not _is_carried(remaining, key, original)
+        )
+        loses_words = _is_alike(removed, original, share) and not _is_alike(
+            remaining, original, share
+        )
+        if details or loses_words:
+            found.append(Loss(memory_id, details, loses_words))
+    return found
+
+
+def refusal(lost: Iterable[Loss], share: Decimal) -> str:
+    """Return the words that tell a model what an edit would lose, and what to do."""
+    found = list(lost)
+    details = [_named(loss) for loss in found if loss.details]
+    wordless = [f"#{loss.memory_id}" for loss in found if loss.loses_words]
+    problems = []
+    if details:
+        problems.append(
+            f"details would be lost: {'; '.join(details)}. Put them into the text together with "
+            "what they belong to, or leave the memory as it is"
+        )
+    if wordless:
+        problems.append(
+            f"less than {share * 100:.0f} % of the words of {', '.join(wordless)} would remain in "
+            "one memory. Keep more of the wording, or leave the memory as it is"
+        )
+    return f"Nothing was changed: {'. Also, '.join(problems)}"
+
+
+def _is_carried(readings: Iterable[Reading], key: str, original: Reading) -> bool:
+    return any(carries(reading, key, original) for reading in readings)
+
+
+def _is_alike(readings: Iterable[Reading], original: Reading, share: Decimal) -> bool:
+    return any(likeness(original, reading) >= share for reading in readings)
+
+
+def _named(loss: Loss) -> str:
+    named = ", ".join(f'"{detail}"' for detail in loss.details[:MAX_NAMED])
+    more = len(loss.details) - MAX_NAMED
+    return f"{named}{f' and {more} more' if more > 0 else ''} from #{loss.memory_id}"
