@@ -1,0 +1,49 @@
+"""Writings of one character or word that count as the same."""
+
+import re
+import unicodedata
+from functools import lru_cache
+
+# Not visible: soft hyphens, joiners, direction marks, variation selectors, blank letters.
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff]"
+)
+# Vowel signs and other marks that Arabic and Hebrew are mostly written without; the Arabic stretch.
+_OPTIONAL_MARKS = re.compile(
+    "[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670]"
+)
+# NFKC would turn 10² into 102, and 1½ into 11/2.
+_RAISED_DIGIT = re.compile("([⁰¹²³⁴-⁹]+)")
+_FRACTION = re.compile("([¼-¾⅐-⅞↉])")
+
+_GREEK = re.compile("[\u0370-\u03ff\u1f00-\u1fff]")
+_GREEK_ACCENTS = re.compile("[\u0300\u0301\u0313\u0314\u0342]")
+# Turkish i, Russian yo, and letters that Arabic and Persian keyboards write differently.
+_VARIANTS = str.maketrans("ıёأإآٱىیک", "iе\u0627\u0627\u0627\u0627\u064a\u064a\u0643")
+_DOTTED_I = "i\u0307"
+
+
+def clean(text: str) -> str:
+    """Return ``text`` in NFKC, without invisible characters and optional marks."""
+    if text.isascii():
+        return text
+    text = _OPTIONAL_MARKS.sub("", _INVISIBLE.sub("", text))
+    if unicodedata.is_normalized("NFKC", text):
+        return text
+    text = _FRACTION.sub(r" \1", _RAISED_DIGIT.sub(r"^\1", text))
+    return unicodedata.normalize("NFKC", text).replace("\u2044", "/")
+
+
+@lru_cache(maxsize=1 << 15)
+def fold(word: str) -> str:
+    """Return the form in which writings of one word are equal: case, width, composition.
+
+    Diacritics stay, but for those that capitals go without (Greek) and that are optional (ё, أ).
+    """
+    if word.isascii():
+        return word.lower()
+    folded = word.casefold().replace(_DOTTED_I, "i").translate(_VARIANTS)
+    if _GREEK.search(folded):
+        folded = _GREEK_ACCENTS.sub("", unicodedata.normalize("NFD", folded)).casefold()
+    return unicodedata.normalize("NFKC", folded)

@@ -1,0 +1,53 @@
+"""How a text is split: words, numbers, dates, times, and runs of scripts without spaces."""
+
+import re
+import unicodedata
+from typing import NamedTuple
+
+# Han, kana, Hangul, Thai, Lao, Khmer, Burmese: no spaces, or particles joined to words.
+UNSPACED = (
+    "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\uac00-\ud7af\U00020000-\U0003ffff\u0e00-\u0eff\u1000-\u109f\u1780-\u17d2"
+)
+# Vowel signs and accents that Python does not count as parts of words.
+_MARKS = "".join(
+    chr(code)
+    for code in (*range(0x300, 0x370), *range(0x483, 0x488), *range(0x900, 0xE00))
+    if unicodedata.category(chr(code)).startswith("M")
+)
+_LETTERS = rf"[^\W_{UNSPACED}]+(?:[{_MARKS}]+[^\W_{UNSPACED}]*)*"
+
+_TOKEN = re.compile(
+    rf"""
+      (?P<date>(?<!\d)(?:\d{{4}}([-/.])\d{{1,2}}\2\d{{1,2}}(?:T(?=\d\d:))?
+        | \d{{1,2}}([-/.])\d{{1,2}}\3(?:\d{{4}}|\d{{2}}))(?![-/.]?\d))
+    | (?P<eastern>(?:\d{{4}}\s?[年년]\s?)?\d{{1,2}}\s?[月월](?:\s?\d{{1,2}}\s?[日号號일])?)
+    | (?P<time>(?<![\d.])(?:[01]?\d|2[0-4])(?:[:h][0-5]\d(?::[0-5]\d)?(?:\s?[ap]\.?m\b)?
+        | (?:\.[0-5]\d)?\s?[ap]\.?m\b
+        | (?:\.[0-5]\d)?\s?(?:uhr|o['’]clock)\b)(?!\d))
+    | (?P<phone>(?:\+|\b00)\d[\d\ ()./-]{{5,18}}\d|\(?\b\d{{3,5}}\)?[-\ ]\d{{3}}-\d{{4}}\b
+        | \b\d{{3}}-\d{{4}}\b)
+    | (?P<number>(?:(?<![\w)\]])[-−](?=\d))?
+        (?:\d{{1,3}}(?:\ \d{{3}}(?!\d))+(?:[.,]\d+)?|\d+(?:[.,'’٫٬/]\d+)*))
+    | (?P<word>{_LETTERS}(?:['’ʼ`]{_LETTERS})*)
+    | (?P<unspaced>[{UNSPACED}]+)
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+class Token(NamedTuple):
+    """A piece of a text: its kind (a group of the pattern), its characters, where it stands."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+def tokens_of(text: str) -> list[Token]:
+    """Return the tokens of a clean text, in order."""
+    return [
+        Token(found.lastgroup or "", found.group(), found.start(), found.end())
+        for found in _TOKEN.finditer(text)
+    ]
