@@ -83,12 +83,14 @@ def consolidate(
     The sources are discarded. May trip the breaker. ``reading`` spares reading the ledger again.
     """
     at = at or clock.now()
-    _refuse_number(len(set(ids)))
+    if len(set(ids)) < 2:
+        raise EditRefused("consolidate requires at least 2 memory IDs")
     _refuse_over_cap(session)
     content = memory_content(content)
     sources = _editable(session, ids, "consolidate")
+    _refuse_many(sources)
     _refuse_copy(session, content, except_for=ids)
-    _refuse_longer(content, sum(source.token_estimate for source in sources), "these memories")
+    _refuse_longer(content, sum(source.token_estimate for source in sources), "A merge of these memories")
     _refuse_loss(session, sources, content, reading)
     merged = _add_merged(session, sources, content, at)
     _edit(session, "consolidate", [*_discards(sources, at), merged], merged.memory_id, at)
@@ -118,7 +120,7 @@ def update(
         raise EditRefused(f"Memory #{memory_id} already has this content; nothing to update")
     _refuse_copy(session, content, except_for=[memory_id])
     entry = SessionEntry.of(session.id, [memory_id])[memory_id]
-    _refuse_longer(content, longest_update(entry.ceiling_tokens), f"an update of #{memory_id}")
+    _refuse_longer(content, longest_update(entry.ceiling_tokens), f"Memory #{memory_id}")
     _refuse_loss(session, [memory], content, reading)
     change = Change(memory_id, memory.image(), memory.image_with(content))
     _edit(session, "update", [change], memory_id, at)
@@ -181,12 +183,10 @@ def _refuse_over_cap(session: RefinementSession) -> None:
         )
 
 
-def _refuse_number(sources: int) -> None:
-    if sources < 2:
-        raise EditRefused("consolidate requires at least 2 memory IDs")
-    if sources > MAX_MERGED:
+def _refuse_many(sources: Collection[AgentMemory]) -> None:
+    if len(sources) > MAX_MERGED:
         raise EditRefused(
-            f"consolidate takes at most {MAX_MERGED} memory IDs; merge fewer that say the same"
+            f"consolidate takes at most {MAX_MERGED} memory IDs; merge only those that say the same"
         )
 
 
@@ -194,8 +194,8 @@ def _refuse_longer(content: str, limit_tokens: int, subject: str) -> None:
     tokens = token_estimate(content)
     if tokens > limit_tokens:
         raise EditRefused(
-            f"The text of {subject} may have at most {limit_tokens} tokens, and this one has "
-            f"{tokens}; nothing was changed. Leave out what is said twice"
+            f"{subject} may have at most {limit_tokens} tokens, and this text has {tokens}; "
+            "nothing was changed. Leave out what is said twice"
         )
 
 

@@ -268,7 +268,7 @@ def test_a_memory_that_changed_since_it_was_shown_is_refused_once_with_its_new_c
     app, subtests
 ):
     session, ids = begin(10, 10, 400)
-    changes = [{"tags": ["relational"]}, {"content": "other words"}, {"created_at": NOW}]
+    changes = [{"tags": ["relational"]}, {"content": text_of(9)}, {"created_at": NOW}]
     for change in changes:
         for verb, edit in edits_of(session, ids[:2], text_of(15)).items():
             with case(subtests, change=change, verb=verb):
