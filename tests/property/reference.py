@@ -155,9 +155,7 @@ class Reference:
 
     def _untouched(self, ids: Iterable[int]) -> list[str]:
         session = len(self.sessions)
-        return [
-            self.memories[id_]["content"] for id_ in ids if (session, id_) not in self.touched
-        ]
+        return [self.memories[id_]["content"] for id_ in ids if (session, id_) not in self.touched]
 
     def update(self, id_: int, content: str) -> None:
         self._touch([id_])

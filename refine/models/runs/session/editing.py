@@ -90,7 +90,9 @@ def consolidate(
     sources = _editable(session, ids, "consolidate")
     _refuse_many(sources)
     _refuse_copy(session, content, except_for=ids)
-    _refuse_longer(content, sum(source.token_estimate for source in sources), "A merge of these memories")
+    _refuse_longer(
+        content, sum(source.token_estimate for source in sources), "A merge of these memories"
+    )
     _refuse_loss(session, sources, content, reading)
     merged = _add_merged(session, sources, content, at)
     _edit(session, "consolidate", [*_discards(sources, at), merged], merged.memory_id, at)

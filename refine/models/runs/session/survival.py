@@ -80,7 +80,9 @@ class LedgerReading:
         }
         unread = [id_ for id_ in digests if id_ not in self._kept]
         unread_ids = literal(unread, ARRAY(BigInteger))
-        for memory in db.session.scalars(select(AgentMemory).where(AgentMemory.id == any_(unread_ids))):
+        for memory in db.session.scalars(
+            select(AgentMemory).where(AgentMemory.id == any_(unread_ids))
+        ):
             if memory.is_genuine:
                 self._kept[memory.id] = memory.row_digest, read(memory.content)
 

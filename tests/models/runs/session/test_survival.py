@@ -1,0 +1,299 @@
+import dataclasses
+from datetime import timedelta
+
+import pytest
+
+from refine import clock
+from refine.extensions import db
+from refine.models import EditRefused
+from refine.models.runs.session import editing
+from refine.models.runs.session.survival import LedgerReading
+from refine.tools import RefinementTool
+from tests import factories, sql
+from tests.models.runs.session.ledgers import memory, state_of
+
+TOWER = "The tower at Kastell has 17 steps and a green door"
+SAME_TOWER = "Green is the door of the tower at Kastell, and it has seventeen steps"
+LONG = "I like to walk along the river when the evening light turns the water into copper and gold"
+
+
+def begin(*contents, padding=400):
+    """A session over these memories, and one that leaves room to remove them; and their ids."""
+    agent = factories.agent(*contents)
+    ids = [each.id for each in db.session.scalars(agent.ledger.core())]
+    factories.ledger(agent, padding)
+    return factories.session(agent), ids
+
+
+def next_session(session, at=None):
+    session.finish("completed", "the agent completed it", at=at)
+    db.session.commit()
+    return factories.session(session.agent)
+
+
+def refused(edit, *expected):
+    """The edit is refused, says this, and changes and counts nothing."""
+    before = sql.snapshot()
+    with pytest.raises(EditRefused) as refusal:
+        edit()
+    db.session.flush()
+    assert sql.snapshot() == before
+    for words in expected:
+        assert words in str(refusal.value)
+
+
+def ruled(app, monkeypatch, **settings):
+    """Other settings than the default, for this test."""
+    known = app.extensions
+    changed = dataclasses.replace(known["refine.settings"], **settings)
+    monkeypatch.setitem(known, "refine.settings", changed)
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+def test_an_edit_that_would_lose_a_detail_is_refused_and_names_it_and_its_memory(app):
+    session, (tower, tea) = begin(TOWER, "Mira drinks green tea in the morning")
+    named = f'"Kastell", "17" from #{tower}'
+
+    refused(lambda: editing.delete(session, tower), named)
+    refused(lambda: editing.update(session, tower, "The tower has steps and a green door"), named)
+    refused(
+        lambda: editing.consolidate(session, [tower, tea], "Mira drinks green tea at the tower"),
+        named,
+    )
+
+
+def test_a_memory_whose_details_and_words_another_carries_may_go(app):
+    session, (tower, same) = begin(TOWER, SAME_TOWER)
+
+    editing.delete(session, tower)
+
+    assert memory(tower).discarded
+    refused(lambda: editing.delete(session, same), f"from #{same}")
+
+
+def test_the_same_name_and_number_elsewhere_do_not_carry_a_memory(app):
+    session, (tower, _) = begin(TOWER, "Kastell is a village; Mira moved there when she was 17")
+
+    refused(lambda: editing.delete(session, tower), f'"17" from #{tower}')
+
+
+def test_filler_of_the_same_length_does_not_stand_in_for_a_memory(app):
+    session, (walk,) = begin(LONG)
+    filler = "There is nothing more to be said about this, and so it goes on and on and on here"
+
+    refused(lambda: editing.update(session, walk, filler), f"50 % of the words of #{walk}")
+
+
+def test_only_kept_core_memories_of_the_agent_carry_what_goes(app):
+    session, (tower,) = begin(TOWER)
+    factories.agent(SAME_TOWER)
+    factories.entry(session.agent, SAME_TOWER)
+    factories.memory(session.agent, f"{SAME_TOWER}!").discard()
+
+    refused(lambda: editing.delete(session, tower), f"from #{tower}")
+
+
+def test_a_locked_memory_and_one_saved_meanwhile_carry_what_goes(app, subtests):
+    for fields in ({"constitutional": True}, {"tags": ["voice"]}, {}):
+        with subtests.test(**fields):
+            session, (tower,) = begin(TOWER)
+            factories.memory(session.agent, SAME_TOWER, **fields)
+
+            editing.delete(session, tower)
+
+            assert memory(tower).discarded
+
+
+def test_a_row_that_was_changed_outside_the_application_carries_nothing(app):
+    session, (tower, same) = begin(TOWER, SAME_TOWER)
+    memory(same).discard()
+    db.session.commit()
+    sql.tamper(f"UPDATE agent_memories SET discarded_at = NULL WHERE id = {same}")
+    db.session.expire_all()
+
+    refused(lambda: editing.delete(session, tower), f"from #{tower}")
+
+
+def test_what_carried_a_memory_is_looked_at_again_for_each_call(app):
+    session, (tower, same, third) = begin(TOWER, SAME_TOWER, SAME_TOWER + "!")
+    tool = RefinementTool(session)
+    assert tool.execute(action="delete", id=same)["type"] == "deleted"
+    memory(third).discard()
+    db.session.commit()
+
+    result = tool.execute(action="delete", id=tower)
+
+    assert result["type"] == "error"
+    assert f"from #{tower}" in result["error"]
+    assert (result["operations_left"], tool.stats["deleted"]) == (9, 1)
+
+
+# -- small steps -----------------------------------------------------------------------------------
+
+
+def test_a_memory_is_not_worn_away_over_several_sessions_however_far_apart(app):
+    session, (walk,) = begin(LONG)
+    words = LONG.split()
+    editing.update(session, walk, " ".join(words[:11]))
+    later = next_session(session, clock.now() - timedelta(days=300))
+
+    refused(
+        lambda: editing.update(later, walk, " ".join(words[:7])), f"50 % of the words of #{walk}"
+    )
+
+
+def test_what_stood_in_for_a_deleted_memory_goes_on_saying_what_that_said(app):
+    session, (walk, carrier) = begin(
+        LONG,
+        "the river when evening light turns the water into copper and gold, cold wind, "
+        "grey stones, old boats, tired gulls, wet sand, slow clouds",
+    )
+    editing.delete(session, walk)
+    later = next_session(session)
+
+    refused(
+        lambda: editing.update(
+            later,
+            carrier,
+            "the river when cold wind, grey stones, old boats, tired gulls, wet sand, slow clouds",
+        ),
+        f"50 % of the words of #{walk}",
+    )
+
+
+def test_a_session_may_take_back_what_it_wrote_itself(app):
+    session, (tower,) = begin(TOWER)
+    editing.update(session, tower, f"{TOWER}, says Mira")
+
+    editing.update(session, tower, f"{TOWER}!")
+
+    assert memory(tower).content == f"{TOWER}!"
+
+
+def test_a_session_may_take_back_what_it_wrote_into_a_merge(app):
+    session, (tower, walk) = begin(TOWER, LONG)
+    merged = editing.consolidate(session, [tower, walk], f"{TOWER}, Mira. {LONG}"[:160])
+
+    editing.update(session, merged.id, f"{TOWER}. {LONG}"[:160])
+
+    refused(lambda: editing.update(session, merged.id, LONG), f"from #{tower}")
+
+
+def test_the_originals_are_read_once_and_then_kept_up_with(app):
+    session, (walk,) = begin(LONG)
+    reading, words = LedgerReading(), LONG.split()
+    editing.update(session, walk, " ".join(words[:14]), reading=reading)
+    editing.update(session, walk, " ".join(words[:11]), reading=reading)
+
+    refused(
+        lambda: editing.update(session, walk, " ".join(words[:7]), reading=reading),
+        f"50 % of the words of #{walk}",
+    )
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+
+def test_with_the_setting_count_nothing_is_refused_and_what_went_is_counted_and_told(
+    app, monkeypatch
+):
+    ruled(app, monkeypatch, details="count")
+    session, (tower, walk) = begin(TOWER, LONG)
+
+    editing.delete(session, tower)
+    editing.update(session, walk, "a walk")
+    editing.complete(session, "Done.")
+
+    (told,) = factories.journal(session.agent)
+    assert session.details_lost == 2
+    assert "1 updated, 1 deleted, 2 details lost" in told.content
+    assert factories.records(session.agent)[-1].data["details_lost"] == 2
+
+
+def test_a_rollback_brings_back_the_details_that_went(app, monkeypatch):
+    ruled(app, monkeypatch, details="count")
+    session, (tower,) = begin(TOWER, padding=10)
+    before = state_of(session.agent)
+
+    editing.delete(session, tower)
+
+    assert (session.status, session.details_lost) == ("rolled_back", 0)
+    assert state_of(session.agent) == before
+
+
+def test_the_share_of_words_is_the_operators_choice(app, monkeypatch):
+    session, (walk,) = begin(LONG)
+    most = " ".join(LONG.split()[:14])
+    ruled(app, monkeypatch, likeness=1)
+    refused(lambda: editing.update(session, walk, most), f"less than 100 % of the words of #{walk}")
+
+    ruled(app, monkeypatch, likeness=0)
+    editing.update(session, walk, "a walk")
+
+    assert memory(walk).content == "a walk"
+
+
+# -- how far one edit may go -----------------------------------------------------------------------
+
+
+def test_a_merge_takes_two_to_eight_memories(app):
+    session, _ = begin()
+    ids = [each.id for each in factories.ledger(session.agent, *[10] * 9)]
+    session = next_session(session)
+
+    refused(lambda: editing.consolidate(session, ids, "new"), "at most 8 memory IDs")
+    merged = editing.consolidate(session, ids[:8], factories.text_of(80))
+
+    assert [memory(id_).discarded for id_ in ids] == [True] * 8 + [False]
+    assert not merged.discarded
+
+
+def test_a_merge_is_no_longer_than_its_sources_were_together(app):
+    session, _ = begin()
+    ids = [each.id for each in factories.ledger(session.agent, 10, 20)]
+    session = next_session(session)
+
+    refused(
+        lambda: editing.consolidate(session, ids, factories.text_of(31)),
+        "at most 30 tokens, and this text has 31",
+    )
+    assert editing.consolidate(session, ids, factories.text_of(30)).token_estimate == 30
+
+
+def test_an_update_lengthens_by_a_tenth_at_most_counted_from_the_snapshot(app):
+    session, _ = begin()
+    (long, short) = [each.id for each in factories.ledger(session.agent, 100, 10)]
+    session = next_session(session)
+
+    refused(
+        lambda: editing.update(session, long, factories.text_of(111)),
+        f"Memory #{long} may have at most 110 tokens, and this text has 111",
+    )
+    editing.update(session, long, factories.text_of(110))
+    refused(lambda: editing.update(session, long, factories.text_of(111)), "at most 110 tokens")
+    editing.update(session, short, factories.text_of(18))
+    refused(lambda: editing.update(session, short, factories.text_of(19)), "at most 18 tokens")
+
+
+def test_every_result_tells_how_much_the_session_may_still_do(app):
+    session, (tower, _) = begin(TOWER, SAME_TOWER)
+    tool, tokens = RefinementTool(session), session.removable_tokens
+    size = memory(tower).token_estimate
+    db.session.commit()
+
+    left = [
+        (result["operations_left"], result["tokens_left"])
+        for result in [
+            tool.execute(action="forget"),
+            tool.execute(action="delete", id=tower),
+            tool.execute(action="delete", id="seven"),
+            tool.execute(action="delete", id=tower),
+            tool.execute(action="search", query="tower"),
+            tool.execute(action="complete", summary="Done."),
+            tool.execute(action="search", query="tower"),
+        ]
+    ]
+
+    assert left == [(10, tokens), *[(9, tokens - size)] * 4, *[(0, 0)] * 2]
