@@ -51,6 +51,15 @@ def _share(name: str, text: str) -> Decimal:
     return share
 
 
+def _one_of(*words: str) -> _Parse:
+    def parse(name: str, text: str) -> str:
+        if text not in words:
+            raise SettingsError(f"{name} must be one of {', '.join(words)}")
+        return text
+
+    return parse
+
+
 def _switch(name: str, text: str) -> bool:
     if text not in ("0", "1"):
         raise SettingsError(f"{name} must be 0 or 1")
@@ -148,6 +157,8 @@ class Settings:
     schedule: str = _variable("REFINE_SCHEDULE", _schedule, default="0 4 * * 1")
     cooldown_hours: int = _variable("REFINE_COOLDOWN_HOURS", _whole_number(1, 168), default=24)
     rolling_floor: Decimal = _variable("REFINE_ROLLING_FLOOR", _share, default=Decimal("0.5"))
+    details: str = _variable("REFINE_DETAILS", _one_of("keep", "count"), default="keep")
+    likeness: Decimal = _variable("REFINE_LIKENESS", _share, default=Decimal("0.5"))
     max_turns: int = _variable("REFINE_MAX_TURNS", _whole_number(1, 1_000), default=30)
     max_seconds: int = _variable("REFINE_MAX_SECONDS", _whole_number(1, 86_400), default=900)
     context_tokens: int = _variable(
