@@ -38,6 +38,8 @@ def test_variables_have_defaults() -> None:
         "schedule": "0 4 * * 1",
         "cooldown_hours": 24,
         "rolling_floor": Decimal("0.5"),
+        "details": "keep",
+        "likeness": Decimal("0.5"),
         "max_turns": 30,
         "max_seconds": 900,
         "context_tokens": 128_000,
@@ -66,7 +68,7 @@ def test_migrations_may_connect_as_another_role() -> None:
 
 def test_a_blank_variable_counts_as_not_set() -> None:
     names = {each.metadata["name"] for each in fields(Settings) if each.metadata} - NEEDED.keys()
-    assert len(names) == 19
+    assert len(names) == 21
 
     for name in names:
         for blank in ("", "  ", "\n"):
@@ -91,6 +93,10 @@ def test_variables_are_parsed() -> None:
         ("REFINE_ROLLING_FLOOR", "0", "rolling_floor", Decimal(0)),
         ("REFINE_ROLLING_FLOOR", "0.07", "rolling_floor", Decimal("0.07")),
         ("REFINE_ROLLING_FLOOR", "1", "rolling_floor", Decimal(1)),
+        ("REFINE_DETAILS", "keep", "details", "keep"),
+        ("REFINE_DETAILS", "count", "details", "count"),
+        ("REFINE_LIKENESS", "0", "likeness", Decimal(0)),
+        ("REFINE_LIKENESS", "1", "likeness", Decimal(1)),
         ("REFINE_MAX_TURNS", "1", "max_turns", 1),
         ("REFINE_MAX_TURNS", "1000", "max_turns", 1_000),
         ("REFINE_MAX_SECONDS", "1", "max_seconds", 1),
@@ -137,6 +143,8 @@ BAD_VALUES = {
     ],
     "REFINE_SCHEDULE": ["weekly", "0 4 * *", "0 4 30 2 *", "61 4 * * 1"],
     "REFINE_COOLDOWN_HOURS": ["0", "169", "-1", "1.5", "x", "２", "1_0", "+1"],
+    "REFINE_DETAILS": ["Keep", "keep,count", "1", "x"],
+    "REFINE_LIKENESS": ["-0.1", "1.01", "50%", "nan", "x"],
     "REFINE_ROLLING_FLOOR": ["-0.1", "1.01", "50%", "nan", "inf", "snan", "x"],
     "REFINE_MAX_TURNS": ["0", "1001", "9" * 5_000],
     "REFINE_MAX_SECONDS": ["0", "86401", "15m"],

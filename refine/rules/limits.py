@@ -1,4 +1,4 @@
-"""How far one edit of a session may go."""
+"""How far one edit of a session may go; how much all of them may remove is in ``retention``."""
 
 from decimal import Decimal
 
