@@ -66,15 +66,6 @@ def _switch(name: str, text: str) -> bool:
     return text == "1"
 
 
-def _one_of(*words: str) -> _Parse:
-    def parse(name: str, text: str) -> str:
-        if text not in words:
-            raise SettingsError(f"{name} must be {' or '.join(words)}")
-        return text
-
-    return parse
-
-
 def _log_level(name: str, text: str) -> str:
     levels = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
     if text.upper() not in levels:

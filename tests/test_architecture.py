@@ -25,7 +25,7 @@ FLOORS = (
     *("api", "tools"),
     *("models/runs", "models/clients", "models/agent", "models/ledger", "models/people"),
     *("models/audit", "models"),
-    *("faults.py", "headers.py", "extensions.py", "sealing.py", "rules", "clock.py"),
+    *("faults.py", "headers.py", "extensions.py", "sealing.py", "settings.py", "rules", "clock.py"),
 )
 
 MAX_ROOMS = 7

@@ -224,7 +224,7 @@ def test_only_loam_is_paused_with_work_for_a_manual_run() -> None:
     assert 0 < removed_by_merges("Loam") <= removable("Loam")
 
 
-def test_petrel_asks_for_wholesale_deletion_and_trips_the_breaker_before_the_cap() -> None:
+def test_petrel_asks_for_wholesale_deletion_and_may_delete_more_than_one_memory() -> None:
     unlocked = [memory for memory in core("Petrel") if not locked(memory)]
     sizes = sorted(tokens(memory["content"]) for memory in unlocked)
 
@@ -233,7 +233,6 @@ def test_petrel_asks_for_wholesale_deletion_and_trips_the_breaker_before_the_cap
     assert {call["action"] for call in deletions} == {"delete"}
     assert len(deletions) == len(unlocked)
     assert sizes[-1] + sizes[-2] <= removable("Petrel")
-    assert sum(sizes[:9]) > removable("Petrel")
 
 
 def test_crumb_has_a_journal_and_no_core_memory() -> None:

@@ -10,7 +10,7 @@ from refine import clock, demo, settings
 from refine.extensions import db
 from refine.models import Account, Agent, AgentMemory, AuditLog, RefinementSession
 from refine.models.integrity import verify_all
-from refine.refinement.loop import refine
+from refine.refinement.loop import Event, Observer, refine
 from tests import factories
 
 FILE = json.loads((Path(demo.__file__).parent / "agents.json").read_text(encoding="utf-8"))
@@ -34,10 +34,10 @@ def loaded(app: Flask) -> Account:
     return account
 
 
-def refined(name: str) -> RefinementSession:
+def refined(name: str, observe: Observer = lambda _: None) -> RefinementSession:
     session = RefinementSession.queue(Agent.named(name), "cli")
     db.session.commit()
-    ended = refine(session.id, settings.current())
+    ended = refine(session.id, settings.current(), observe=observe)
     assert ended is not None
     return ended
 
@@ -134,12 +134,18 @@ def test_trema_is_asked_and_cairn_is_not(loaded: Account) -> None:
     assert (declined.llm_calls, skipped.llm_calls) == (1, 0)
 
 
-def test_petrel_keeps_every_memory(loaded: Account) -> None:
+def test_petrel_is_refused_what_nothing_else_says_and_keeps_every_memory(loaded: Account) -> None:
     petrel = Agent.named("Petrel")
     before = [memory.state_digest for memory in db.session.scalars(petrel.ledger.core())]
 
-    session = refined("Petrel")
+    events: list[Event] = []
+    session = refined("Petrel", events.append)
 
+    results = [event.facts["result"] for event in events if event.kind == "tool_call"]
     after = [memory.state_digest for memory in db.session.scalars(petrel.ledger.core())]
     assert session.status == "rolled_back"
     assert after == before
+    # what says something of its own is refused; what others carry goes, until it is too much
+    assert results.count("error") >= 3
+    assert results.count("deleted") >= 3
+    assert results[-1] == "refinement_rolled_back"

@@ -90,7 +90,7 @@ def updates_and_deletes(session: RefinementSession, ids: list[int]) -> None:
 
 
 def merges(session: RefinementSession, ids: list[int]) -> None:
-    editing.consolidate(session, [ids[0], ids[-1]], text_of(50))
+    editing.consolidate(session, [ids[0], ids[-1]], text_of(48))
 
 
 def merges_a_merge(session: RefinementSession, ids: list[int]) -> None:
@@ -174,7 +174,7 @@ def refined(agent: Agent, *works: Work) -> RefinementSession:
 
 def duplicated(agent: Agent, *tags: str) -> tuple[AgentMemory, AgentMemory]:
     """A plain memory, and an exact duplicate of it with these tags, committed."""
-    original = factories.memory(agent, f"It rained {text_of(20)}")
+    original = factories.memory(agent, f"abcdefg {text_of(20)}, raining")
     duplicate = factories.memory(agent, original.content.upper(), tags=list(tags))
     db.session.commit()
     return original, duplicate
@@ -494,7 +494,7 @@ def test_a_later_merge_of_a_merge_is_undone_first(agent: Agent) -> None:
     (merged,) = db.session.scalars(agent.ledger.core().filter_by(session_id=earlier.id)).all()
     merged_id = merged.id
     later = begun(agent)
-    editing.consolidate(later, [merged_id, changeable(agent)[1]], text_of(75))
+    editing.consolidate(later, [merged_id, changeable(agent)[1]], text_of(73))
     editing.complete(later, "Done.")
 
     obstacles = conflict(earlier).obstacles
@@ -595,7 +595,7 @@ def test_later_changes_of_other_memories_are_kept(agent: Agent) -> None:
     toggled, discarded = changeable(agent)[9:11]
     toggles(toggled)
     discards(discarded)
-    saved, _ = agent.ledger.remember("a new memory", "core")
+    saved, _ = agent.ledger.remember("abcdefg anew", "core")
     others = (toggled, discarded, saved.id)
     before = [memory(id_).image() for id_ in others]
 
@@ -763,13 +763,13 @@ def test_and_after_keeps_what_came_before_the_session(agent: Agent) -> None:
 
 def test_and_after_keeps_memories_saved_since_and_undoes_their_edits(agent: Agent) -> None:
     session = refined(agent, updates)
-    merged, _ = agent.ledger.remember("a new memory", "core", ["relational"])
+    merged, _ = agent.ledger.remember("abcdefg anew", "core", ["relational"])
     note, _ = agent.ledger.remember("a new note", "journal")
     toggled, _ = agent.ledger.remember("another memory", "core")
     discarded, _ = agent.ledger.remember("a third memory", "core")
     saved = [each.id for each in (merged, note, toggled, discarded)]
     before = [memory(id_).image() for id_ in saved]
-    refined(agent, lambda later, ids: editing.consolidate(later, [saved[0], ids[1]], text_of(30)))
+    refined(agent, lambda later, ids: editing.consolidate(later, [saved[0], ids[1]], text_of(28)))
     toggles(toggled.id)
     discards(discarded.id)
 
@@ -983,7 +983,7 @@ def test_an_undo_writes_one_record_with_its_author_and_figures(agent: Agent) -> 
 
 def test_the_record_seals_the_content_of_memories_before_and_after(agent: Agent) -> None:
     id_ = changeable(agent)[0]
-    memory(id_).content = "the canary sings at dawn, and at dusk it sings again"
+    memory(id_).content = f"abcdefg abcdefg canary {text_of(10)}"
     db.session.commit()
     tokens = memory(id_).token_estimate
     session = refined(agent, updates)
@@ -1091,7 +1091,7 @@ def test_a_preview_changes_nothing_and_tells_the_effect_of_the_undo(
         does_nothing: "no memory changes; 15 → 15 memories, 1,350 → 1,350 tokens",
         updates: "1 rewritten to what they were; 15 → 15 memories, 1,349 → 1,350 tokens",
         deletes: "1 brought back; 14 → 15 memories, 1,325 → 1,350 tokens",
-        merges: "2 brought back, 1 discarded; 14 → 15 memories, 1,350 → 1,350 tokens",
+        merges: "2 brought back, 1 discarded; 14 → 15 memories, 1,348 → 1,350 tokens",
         protects: "1 no longer constitutional; 15 → 15 memories, 1,350 → 1,350 tokens",
         does_everything: None,
     }

@@ -109,7 +109,7 @@ class MemoryRow:
     @property
     def content(self) -> str:
         """The text, decrypted."""
-        return self.data_key().open(self.sealed_content, self._place_of_content)
+        return self.content_under(self.data_key())
 
     @content.setter
     def content(self, value: object) -> None:
@@ -120,6 +120,10 @@ class MemoryRow:
         self.sealed_content = key.seal(content, place)
         self.content_hash = content_hash(content, key)
         self.token_estimate = token_estimate(content)
+
+    def content_under(self, key: DataKey) -> str:
+        """Return the text, decrypted with the agent's key."""
+        return key.open(self.sealed_content, self._place_of_content)
 
     @property
     def _place_of_content(self) -> Place:
@@ -176,14 +180,15 @@ class MemoryRow:
     @property
     def is_genuine(self) -> bool:
         """Whether the row is as the application left it; changes to be flushed do not count."""
-        return self._is_genuine(self.data_key())
+        return self.is_genuine_under(self.data_key())
 
     def require_genuine(self, key: DataKey) -> None:
         """Raise RowAltered unless ``is_genuine``; ``key`` is the agent's."""
-        if not self._is_genuine(key):
+        if not self.is_genuine_under(key):
             raise RowAltered(f"memory {self.id}")
 
-    def _is_genuine(self, key: DataKey) -> bool:
+    def is_genuine_under(self, key: DataKey) -> bool:
+        """Tell whether ``is_genuine``; ``key`` is the agent's."""
         return inspect(self).modified or self.row_digest == self.digest_of_row(key)
 
     def digest_of_row(self, key: DataKey | None = None) -> str:

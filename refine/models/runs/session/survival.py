@@ -78,13 +78,14 @@ class LedgerReading:
         self._kept = {
             id_: known for id_, known in self._kept.items() if digests.get(id_) == known[0]
         }
-        unread = [id_ for id_ in digests if id_ not in self._kept]
-        unread_ids = literal(unread, ARRAY(BigInteger))
-        for memory in db.session.scalars(
-            select(AgentMemory).where(AgentMemory.id == any_(unread_ids))
-        ):
-            if memory.is_genuine:
-                self._kept[memory.id] = memory.row_digest, read(memory.content)
+        unread_ids = [id_ for id_ in digests if id_ not in self._kept]
+        unread = select(AgentMemory).where(
+            AgentMemory.id == any_(literal(unread_ids, ARRAY(BigInteger)))
+        )
+        key = agent.data_key()
+        for memory in db.session.scalars(unread.execution_options(populate_existing=True)):
+            if memory.is_genuine_under(key):
+                self._kept[memory.id] = memory.row_digest, read(memory.content_under(key))
 
     def _read_originals(self, agent: Agent) -> None:
         """Read the texts that sessions changed since they were last read.
