@@ -1,0 +1,99 @@
+"""Whatever a session is allowed to do, every detail of its snapshot goes on standing."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from flask import Flask
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from refine.extensions import db
+from refine.models import Agent, RefinementSession
+from refine.rules.details import Reading, likeness, mentions, read
+from refine.tools import RefinementTool
+from tests import factories
+
+pytestmark = pytest.mark.no_cover
+
+PEOPLE = ("Mira", "Tomasz", "Ines", "Олег", "Ελένη")
+PLACES = ("Kastell", "Lagos", "https://example.org/map", "@harbour", "the “Blue Cup”")
+FACTS = (
+    "{} has {} brown hens near {}",
+    "in {} {} boats were counted, says {}",
+    "{} promised {} letters to the people of {}",
+)
+FILLER = ("nothing", "of", "it", "was", "ever", "said", "twice")
+
+numbers = st.integers(2, 40)
+facts = st.builds(
+    lambda form, who, number, where: form.format(who, number, where),
+    *(st.sampled_from(FACTS), st.sampled_from(PEOPLE), numbers, st.sampled_from(PLACES)),
+)
+ledgers = st.lists(facts, min_size=3, max_size=7, unique=True)
+picks = st.lists(st.integers(0, 6), min_size=1, max_size=3)
+# how a model writes: all of it, some words of it, filler, or a list of its details
+ways = st.sampled_from(["join", "longest", "some", "filler", "details", "reversed"])
+edits = st.lists(st.tuples(st.sampled_from(["delete", "update", "merge"]), picks, ways))
+
+
+def written(texts: Sequence[str], way: str) -> str:
+    words = " ".join(texts).split()
+    return {
+        "join": " and ".join(texts),
+        "longest": max(texts, key=len),
+        "some": " ".join(words[::2]) or words[0],
+        "filler": " ".join((FILLER * len(words))[: len(words)]),
+        "details": " ".join(read(" ".join(texts)).details.values()) or "none",
+        "reversed": " ".join(reversed(words)),
+    }[way]
+
+
+def kept(agent: Agent) -> dict[int, str]:
+    return {each.id: each.content for each in db.session.scalars(agent.ledger.core())}
+
+
+def call(agent: Agent, verb: str, chosen: list[int], way: str) -> dict[str, Any]:
+    ledger = kept(agent)
+    ids = list(dict.fromkeys(list(ledger)[pick % len(ledger)] for pick in chosen))
+    if verb == "merge":
+        content = written([ledger[id_] for id_ in ids], way)
+        return {"action": "consolidate", "ids": ids, "content": content}
+    if verb == "update":
+        return {"action": "update", "id": ids[0], "content": written([ledger[ids[0]]], way)}
+    return {"action": "delete", "id": ids[0]}
+
+
+def lost_details(snapshot: Sequence[Reading], ledger: Sequence[Reading]) -> list[str]:
+    return [
+        detail
+        for original in snapshot
+        for detail in original.details
+        if not any(mentions(reading, detail) for reading in ledger)
+    ]
+
+
+@pytest.mark.parametrize("examples", [15, pytest.param(150, marks=pytest.mark.slow)])
+def test_no_sequence_of_edits_that_is_not_refused_loses_a_detail_or_half_the_words(
+    app: Flask, examples: int
+) -> None:
+    @settings(
+        max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck)
+    )
+    @given(contents=ledgers, sessions=st.lists(edits, min_size=1, max_size=3))
+    def holds(contents: list[str], sessions: list[list[tuple[str, list[int], str]]]) -> None:
+        agent = factories.agent(*contents, refinement_threshold=0.05)
+        snapshot = [read(text) for text in contents]
+        for edits_of_session in sessions:
+            tool = RefinementTool(RefinementSession.start(agent))
+            db.session.commit()
+            for verb, chosen, way in edits_of_session:
+                tool.execute(**call(agent, verb, chosen, way))
+                ledger = [read(text) for text in kept(agent).values()]
+                assert lost_details(snapshot, ledger) == []
+                for original in snapshot:
+                    assert max(likeness(original, reading) for reading in ledger) >= 0.5
+            tool.execute(action="complete", summary="Done.")
+        db.session.rollback()
+
+    holds()
