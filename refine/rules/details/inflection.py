@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from refine.rules.details.folding import fold
+from refine.rules.details.uncased_names import is_joined_form_of
 
 _SLAVIC_LATIN = """
 - a owi em iem u ie owie
@@ -87,6 +88,8 @@ _MAX_ENDING = 5
 
 _CYRILLIC = re.compile("[\u0400-\u052f]")
 _GREEK = re.compile("[\u0370-\u03ff]")
+# Hebrew and Arabic join short words to the front of a name.
+_PREFIXING = re.compile("[\u05d0-\u05ea\u0600-\u06ff]")
 
 
 def _ending_pairs(lines: str) -> frozenset[tuple[str, str]]:
@@ -108,6 +111,8 @@ def is_form_of(name: str, words: Iterable[str], language: str) -> bool:
 
     ``language`` is the code of the words' language: it matters in Latin script only.
     """
+    if _PREFIXING.match(name):
+        return any(is_joined_form_of(name, word) for word in words)
     pairs, min_stem = _rules_for(name, language)
     if not pairs:
         return False

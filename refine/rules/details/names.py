@@ -13,11 +13,64 @@ _LANGUAGES = (
 )  # fmt: skip
 # Given names that are on lists of stop words or among the openings.
 _NAMES = frozenset(
-    ["ed", "bill", "bo", "al", "jo", "li", "sean", "mia", "ella", "dan", "mila", "otto", "sara", "sue", "ben", "mai", "ali", "ela", "sam", "tom", "jen", "tim", "kim", "sana", "hans", "mina", "kai", "asia", "gene", "june", "may", "mark", "will"]
+    [
+        "ed",
+        "bill",
+        "bo",
+        "al",
+        "jo",
+        "li",
+        "sean",
+        "mia",
+        "ella",
+        "dan",
+        "mila",
+        "otto",
+        "sara",
+        "sue",
+        "ben",
+        "mai",
+        "ali",
+        "ela",
+        "sam",
+        "tom",
+        "jen",
+        "tim",
+        "kim",
+        "sana",
+        "hans",
+        "mina",
+        "kai",
+        "asia",
+        "gene",
+        "june",
+        "may",
+        "mark",
+        "will",
+    ]
 )
 # Written with a capital within sentences, too, but no names.
 _NEVER = frozenset(
-    ["i", "sie", "ihr", "ihnen", "ihre", "ihren", "ihrem", "ihrer", "ihres", "user", "users", "assistant", "human", "вы", "вас", "вам", "ваш", "ok"]
+    [
+        "i",
+        "sie",
+        "ihr",
+        "ihnen",
+        "ihre",
+        "ihren",
+        "ihrem",
+        "ihrer",
+        "ihres",
+        "user",
+        "users",
+        "assistant",
+        "human",
+        "вы",
+        "вас",
+        "вам",
+        "ваш",
+        "ok",
+    ]
 )
 # Names at the head of a sentence only if a verb of the third person follows.
 _NAME_OR_VERB = frozenset({"will", "may", "mark"})
@@ -25,7 +78,34 @@ _THIRD_PERSON = re.compile(r"is|was|has|had|and|who|.{2,}(?:s|ed)")
 
 _SENTENCE_END = re.compile(r"[.!?…:;\n\r*•–—|>\"“”„«»(¿¡\[‘。！？।؟#]|(?:^|\s)-\s|\s-\s")
 _TITLES = frozenset(
-    ["mr", "mrs", "ms", "dr", "prof", "st", "sr", "jr", "mme", "mlle", "mgr", "fr", "rev", "hr", "fr", "dott", "sra", "sig", "bzw", "vs", "no", "nr", "fig", "св", "г", "ул"]
+    [
+        "mr",
+        "mrs",
+        "ms",
+        "dr",
+        "prof",
+        "st",
+        "sr",
+        "jr",
+        "mme",
+        "mlle",
+        "mgr",
+        "fr",
+        "rev",
+        "hr",
+        "fr",
+        "dott",
+        "sra",
+        "sig",
+        "bzw",
+        "vs",
+        "no",
+        "nr",
+        "fig",
+        "св",
+        "г",
+        "ул",
+    ]
 )
 
 FUNCTION_WORDS = frozenset(
@@ -48,20 +128,18 @@ def begins_sentence(gap: str, before: str) -> bool:
     return _SENTENCE_END.search(gap) is not None
 
 
-def name_key(word: str, folded: str, following: str, *, at_head: bool, shouted: bool) -> str | None:
+def name_key(word: str, folded: str, following: str, *, at_head: bool) -> str | None:
     """Return the key of a word of a script with capitals if it is a name, or None.
 
     ``name:tomasz``; ``head:allergic`` where the capital may be that of the sentence alone.
-    ``following``: the next word, folded. ``shouted``: the whole text is in capitals.
+    ``following``: the next word, folded. ``at_head``: the word would have a capital in any case.
     """
-    inner = word[1:]
     if not word[0].isalpha():
         return None
+    inner = word[1:]
     if any(map(str.isdecimal, inner)):
         return f"name:{folded}"
-    if inner.islower() or not inner or shouted:
-        return _capitalised(word, folded, following, at_head=at_head or shouted)
-    if inner != inner.lower() and folded not in _NEVER:
+    if inner != inner.lower() and not at_head and folded not in _NEVER:
         return f"name:{folded}"
     return _capitalised(word, folded, following, at_head=at_head)
 

@@ -13,6 +13,7 @@ from refine.rules.details.languages import guess_language
 from refine.rules.details.names import FUNCTION_WORDS, begins_sentence, name_key
 from refine.rules.details.phrases import join_phrases
 from refine.rules.details.quotations import quotations
+from refine.rules.details.uncased_names import uncased_name
 
 _ENOUGH_WORDS = 2
 
@@ -111,28 +112,47 @@ class _Draft:
         end, before = 0, ""
         for at, item in enumerate(items):
             if item.kind == "word":
-                gap = text[end : item.start]
-                following = items[at + 1].folded if at + 1 < len(items) else ""
-                at_head = begins_sentence(gap, before)
-                self._add_word(text, item, following, at_head=at_head, shouted=shouted)
+                self.words.add(item.folded)
+                written = text[item.start : item.end]
+                if written.islower() and written.isalpha():
+                    self.lower_case.add(item.folded)
+                else:
+                    at_head = begins_sentence(text[end : item.start], before) or shouted
+                    following = items[at + 1].folded if at + 1 < len(items) else ""
+                    self._add_name(written, item.folded, following, at_head=at_head)
             elif item.kind == "unspaced":
                 self._add_run(item.folded)
             else:
                 self.words.add(item.folded)
                 self._add(item.key, text[item.start : item.end])
-            self.mentioned.update(item.hints)
+            if item.hints:
+                self.mentioned.update(item.hints)
             end, before = item.end, item.folded
-        if any(item.kind == "unspaced" for item in items):
-            self._add_marked(text)
+        if not text.isascii():
+            self._add_uncased(text, items)
 
-    def _add_word(
-        self, text: str, item: Item, following: str, *, at_head: bool, shouted: bool
-    ) -> None:
-        self.words.add(item.folded)
-        written = text[item.start : item.end]
-        if written.islower():
-            self.lower_case.add(item.folded)
-        key = name_key(written, item.folded, following, at_head=at_head, shouted=shouted)
+    def _add_uncased(self, text: str, items: list[Item]) -> None:
+        """Add the names of scripts without capitals, and the words of a text's other script."""
+        words = [item.folded if item.kind == "word" else "" for item in items]
+        scripts = [_script(item, text) for item in items]
+        if "unspaced" in scripts:
+            self._add_marked(text)
+        uncased = len(items) - scripts.count("cased") - scripts.count("")
+        if not uncased:
+            return
+        foreign = "cased" if uncased >= scripts.count("cased") else "uncased"
+        for at, item in enumerate(items):
+            written = text[item.start : item.end]
+            if scripts[at] == "uncased" and (name := uncased_name(words, at)) is not None:
+                self.details.setdefault(f"name:{name}", written)
+            elif scripts[at] == foreign and len(item.folded) > 1:
+                if not at or items[at - 1].kind != "number":
+                    self.details.setdefault(f"name:{item.folded}", written)
+            elif scripts[at] == "unspaced" and foreign == "uncased":
+                self.details.setdefault(f"text:{item.folded}", written)
+
+    def _add_name(self, written: str, folded: str, following: str, *, at_head: bool) -> None:
+        key = name_key(written, folded, following, at_head=at_head)
         if key is not None:
             self.details.setdefault(key, written)
 
@@ -171,6 +191,14 @@ class _Draft:
         """Tell whether a capital was that of a sentence: the word is in lower case elsewhere."""
         kind, _, value = key.partition(":")
         return kind == "head" and (value in self.lower_case or f"name:{value}" in self.details)
+
+
+def _script(item: Item, text: str) -> str:
+    """Return ``cased``, ``uncased`` or ``unspaced`` for a word, "" for a number or date."""
+    if item.kind == "word":
+        first = text[item.start]
+        return "cased" if first.lower() != first.upper() else "uncased"
+    return item.kind if item.kind == "unspaced" else ""
 
 
 def _stands_in_row(words: str, row: str) -> bool:

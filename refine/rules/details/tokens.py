@@ -17,24 +17,28 @@ _MARKS = "".join(
 )
 _LETTERS = rf"[^\W_{UNSPACED}]+(?:[{_MARKS}]+[^\W_{UNSPACED}]*)*"
 
+_AFTERNOON = "午前|午後|上午|下午|早上|晚上|오전|오후"
+# The lookahead spares most characters of a text the search for numbers.
 _TOKEN = re.compile(
     rf"""
-      (?P<date>(?<!\d)(?:\d{{4}}([-/.])\d{{1,2}}\2\d{{1,2}}(?:T(?=\d\d:))?
-        | \d{{1,2}}([-/.])\d{{1,2}}\3(?:\d{{4}}|\d{{2}}))(?![-/.]?\d))
-    | (?P<eastern_date>(?:\d{{4}}\s?[年년]\s?)?\d{{1,2}}\s?[月월](?:\s?\d{{1,2}}\s?[日号號일])?)
-    | (?P<eastern_time>(?:(?:午前|午後|上午|下午|早上|晚上|오전|오후)\s?)?(?<!\d)\d{{1,2}}\s?
-        [時时點点시](?:\s?\d{{1,2}}\s?[分분]|\s?半)?)
-    | (?P<time>(?<![\d.])(?:[01]?\d|2[0-4])(?:[:h][0-5]\d(?::[0-5]\d)?(?:\s?[ap]\.?m\b)?
-        | (?:\.[0-5]\d)?\s?[ap]\.?m\b
-        | (?:\.[0-5]\d)?\s?(?:uhr|o['’]clock)\b)(?!\d))
-    | (?P<phone>(?:\+|\b00)\d[\d\ ()./-]{{5,18}}\d|\(?\b\d{{3,5}}\)?[-\ ]\d{{3}}-\d{{4}}\b
-        | \b\d{{3}}-\d{{4}}\b)
-    | (?P<number>(?:(?<![\w)\]])[-−](?=\d))?(?:(?<!\w)v(?=\d))?
-        (?:\d{{1,3}}(?:\ \d{{3}}(?!\d))+(?:[.,]\d+)?|\d+(?:[.,'’٫٬/]\d+)*))
+    (?=[\d+(\-−vV午上下早晚오])(?:
+        (?P<date>(?<!\d)(?:\d{{4}}([-/.])\d{{1,2}}\2\d{{1,2}}(?:T(?=\d\d:))?
+            | \d{{1,2}}([-/.])\d{{1,2}}\3(?:\d{{4}}|\d{{2}}))(?![-/.]?\d))
+        | (?P<eastern_date>(?:\d{{4}}\s?[年년]\s?)?\d{{1,2}}\s?[月월](?:\s?\d{{1,2}}\s?[日号號일])?)
+        | (?P<eastern_time>(?:(?:{_AFTERNOON})\s?)?(?<!\d)\d{{1,2}}\s?
+            [时時点點시](?:\s?\d{{1,2}}\s?[分분]|\s?半)?)
+        | (?P<time>(?<![\d.])(?:[01]?\d|2[0-4])(?:
+              [:h][0-5]\d(?::[0-5]\d)?(?:\s?[aApP]\.?[mM]\b)?
+            | (?:\.[0-5]\d)?\s?[aApP]\.?[mM]\b
+            | (?:\.[0-5]\d)?\s?(?i:uhr|o['’]clock)\b)(?!\d))
+        | (?P<phone>(?:\+|\b00)\d[\d\ ()./-]{{5,18}}\d|\(?\b\d{{3,5}}\)?[-\ ]\d{{3}}-\d{{4}}\b
+            | \b\d{{3}}-\d{{4}}\b)
+        | (?P<number>(?:(?<![\w)\]])[-−](?=\d))?(?:(?<!\w)[vV](?=\d))?
+            (?:\d{{1,3}}(?:\ \d{{3}}(?!\d))+(?:[.,]\d+)?|\d+(?:[.,'’٫٬/]\d+)*)))
     | (?P<word>{_LETTERS}(?:(?:['’ʼ`]|(?<=[א-ת])["״](?=[א-ת])){_LETTERS})*)
     | (?P<unspaced>[{UNSPACED}]+)
     """,
-    re.VERBOSE | re.IGNORECASE,
+    re.VERBOSE,
 )
 
 
@@ -56,11 +60,18 @@ def tokens_of(text: str) -> list[Token]:
 
 
 _INNER_MARKS = re.compile("['’ʼ`\"״]")
+_CONTRACTIONS = frozenset({"ve", "ll", "re", "d", "m", "t", "s", "nt", "em"})
 
 
 def longest_part(word: str) -> str:
     """Return what is left of a word without possessives, elisions and endings after apostrophes.
 
-    ``Anna's`` gives ``Anna``, ``d'Anna`` and ``Anna'ya`` as well, ``O'Brien`` gives ``Brien``.
+    ``Anna's`` gives ``Anna``, ``d'Anna`` and ``Su'nun`` as well, ``O'Brien`` gives ``Brien``.
     """
-    return word if word.isalnum() else max(_INNER_MARKS.split(word), key=len)
+    if word.isalnum():
+        return word
+    parts = _INNER_MARKS.split(word)
+    if len(parts[0]) > 1 and parts[0][0].isupper() and parts[-1].islower():
+        return parts[0]
+    whole = [part for part in parts if part.lower() not in _CONTRACTIONS]
+    return max(whole or parts, key=len)

@@ -36,9 +36,10 @@ _JAPANESE_NAME = re.compile(
     rf"([{_HAN}]{{1,12}}|(?<![ぁ-ゖ])[ぁ-ゖ]{{2,3}})"
     "(?:さん|様|ちゃん|くん|君|先生|殿|教授|部長|課長|社長|先輩|氏)"
 )
-_JAPANESE_SURNAME = re.compile(
+_KNOWN_JAPANESE_NAME = re.compile(
     "佐藤|鈴木|高橋|田中|渡辺|伊藤|山本|中村|小林|加藤|吉田|山田|佐々木|山口|松本|井上|木村|清水|斎藤|斉藤|山崎|森田"
     "|池田|橋本|阿部|石川|山下|中島|石井|小川|前田|岡田|長谷川|藤田|後藤|近藤|村上|遠藤|青木|坂本|福田|太田|西村|藤井"
+    "|太郎|花子|健太|美咲|翔太|陽子|由美|裕子|恵子|直樹|健一"
 )
 _SURNAMES = (
     "王李张張刘劉陈陳杨楊黄赵趙吴吳周徐孙孫马馬朱胡郭何林高罗羅郑鄭梁谢謝宋唐许許韩韓冯馮邓鄧曹彭曾萧蕭田"
@@ -48,7 +49,7 @@ _SURNAMES = (
 _CHINESE_TITLES = "先生|女士|小姐|太太|老师|老師|医生|醫生|教授|经理|經理|阿姨|叔叔|总|師傅|师傅"
 _CHINESE_TITLED = re.compile(rf"([{_HAN}]{{1,3}}?)({_CHINESE_TITLES})")
 _CHINESE_NAME = re.compile(
-    rf"(?:(?<![{_HAN}])|(?<=[和与跟同叫是给对问见]))([{_SURNAMES}][{_HAN}]{{1,2}}?|[小阿老][{_HAN}])"
+    rf"(?:(?<![{_HAN}\\d])|(?<=[和与跟同叫是给对问见]))([{_SURNAMES}][{_HAN}]{{1,2}}?|[小阿老][{_HAN}])"
     "(?=喜欢|喜歡|住|在|是|有|的|说|說|今年|对|對|和|与|跟|会|會|想|爱|愛|每|去|来|不|讨厌|用|从|養|养|送|给|要"
     "|也|刚|曾|最|出生|工作|告|答|把|教|买|買|吃|喝"
     rf"|(?![{_HAN}]))"
@@ -74,13 +75,19 @@ _KOREAN_COUNT = re.compile(
     " ?(?:살|명|개|번|마리|시|권|장|잔|병|달|대|채)"
 )
 _KOREAN_TENS = dict(
-    zip(["열", "스물", "서른", "마흔", "쉰", "예순", "일흔", "여든", "아흔"], range(10, 100, 10), strict=True)
+    zip(
+        ["열", "스물", "서른", "마흔", "쉰", "예순", "일흔", "여든", "아흔"],
+        range(10, 100, 10),
+        strict=True,
+    )
 )
 _KOREAN_UNITS = {
     "하나": 1, "한": 1, "두": 2, "둘": 2, "세": 3, "셋": 3, "네": 4, "넷": 4, "다섯": 5, "여섯": 6,
     "일곱": 7, "여덟": 8, "아홉": 9,
 }  # fmt: skip
-_THAI_NAME = re.compile("(?:คุณ|นาย|นาง(?:สาว)?|พี่|น้อง|ครู|หมอ)([ก-๙]{2,4})")
+_THAI_NAME = re.compile(
+    "(?:คุณ|นาย|นาง(?:สาว)?|พี่|น้อง|ครู|หมอ)([ก-๙]{2,4})|(สมชาย|สมหญิง|สมศรี|มานี|มานะ)"
+)
 
 
 def pairs(run: str) -> set[str]:
@@ -140,11 +147,11 @@ def marked(text: str) -> Iterator[str]:
     yield from _PLACES.findall(text)
     yield from _japanese_names(text) if _KANA.search(text) else _chinese_names(text)
     for pattern in (*_KOREAN_NAMES, _THAI_NAME):
-        yield from pattern.findall(text)
+        yield from (found[1] or found.group() for found in pattern.finditer(text))
 
 
 def _japanese_names(text: str) -> Iterator[str]:
-    yield from _JAPANESE_SURNAME.findall(text)
+    yield from _KNOWN_JAPANESE_NAME.findall(text)
     for found in _JAPANESE_NAME.finditer(text):
         name = found[1] if len(found[1]) <= _MAX_SURNAME else found[1][-2:]
         yield name if len(name) > 1 else found.group()
