@@ -12,7 +12,7 @@ from refine.rules.details.numbers import ascii_digits
 _FIELDS = re.compile(r"\d+")
 _LATEST_SHORT_YEAR = 69
 _TIME = re.compile(r"(\d{1,2})(?:[:h.](\d{2}))?(?::(\d{2}))?\s?([ap]?)")
-_EASTERN_TIME = re.compile(r"(\D*)(\d{1,2})\D*(\d{1,2})?")
+_EASTERN_TIME = re.compile(r"(\d{1,2})\D*(\d{1,2})?")
 _AFTERNOON = ("午後", "下午", "오후", "晚上")
 
 
@@ -75,13 +75,13 @@ def clock_time(written: str) -> Moment:
     return _time(int(found[1]), found[2] or "00", found[3], found[4])
 
 
-def eastern_time(written: str) -> Moment:
-    """Read 15時30分, 下午3点 or 오후 3시."""
+def eastern_time(written: str, before: str) -> Moment:
+    """Read 15時30分, 3点 or 3시; ``before``: the text before it, such as 下午 (afternoon)."""
     found = _EASTERN_TIME.match(ascii_digits(written))
     assert found is not None  # noqa: S101 - the token's pattern is narrower
-    minute = "30" if written.endswith("半") else f"{int(found[3] or 0):02}"
-    part = "p" if found[1].startswith(_AFTERNOON) else ""
-    return _time(int(found[2]), minute, None, part)
+    minute = "30" if written.endswith("半") else f"{int(found[2] or 0):02}"
+    part = "p" if before.rstrip().endswith(_AFTERNOON) else ""
+    return _time(int(found[1]), minute, None, part)
 
 
 def _time(hour: int, minute: str, second: str | None, part: str) -> Moment:

@@ -82,7 +82,8 @@ _PARADIGMS = {
     "fi": "- n a ä ssa ssä sta stä lla llä lle lta ltä ksi na nä in an en ta tä ttä",
 }
 # A memory often begins with a verb: Bakes, baked, baking.
-_VERB = re.compile(r"(?:(?<=[^s])s|es|ed|ing|e|d)$")
+_VERB_ENDING = re.compile(r"(?:es|(?<!s)s|ed|ing|e|d)$")
+_CONJUGATED = re.compile(r"(?:(?<!s)s|ed|ing)$")
 _MIN_STEM, _MIN_CYRILLIC_STEM, _MIN_GERMAN_STEM = 3, 2, 4
 _MAX_ENDING = 5
 
@@ -121,15 +122,19 @@ def is_form_of(name: str, words: Iterable[str], language: str) -> bool:
 
 
 def is_verb_form_of(verb: str, words: Iterable[str]) -> bool:
-    """Tell whether one of the folded ``words`` is another form of an English verb."""
-    stem = verb_stem(verb)
-    start = stem[:_MIN_STEM]
-    return any(verb_stem(word) == stem for word in words if word.startswith(start))
+    """Tell whether one of the folded ``words`` is another form of an English verb.
+
+    ``verb`` itself must end like one (bakes, baking, baked): Simone is no form of Simon.
+    """
+    if _CONJUGATED.search(verb) is None:
+        return False
+    stem = _verb_stem(verb)
+    return any(_verb_stem(word) == stem for word in words if word.startswith(stem[:_MIN_STEM]))
 
 
-def verb_stem(verb: str) -> str:
+def _verb_stem(verb: str) -> str:
     """Return a folded word without the endings of English verbs: ``baking`` gives ``bak``."""
-    stem = _VERB.sub("", verb)
+    stem = _VERB_ENDING.sub("", verb)
     if len(stem) < _MIN_STEM:
         return verb
     if stem[-1] == stem[-2] and stem != verb:

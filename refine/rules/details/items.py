@@ -9,6 +9,9 @@ from refine.rules.details.dates import Moment
 from refine.rules.details.folding import fold
 from refine.rules.details.tokens import Token, longest_part, tokens_of
 
+# As many characters as 午後 has, and a blank.
+_MAX_DAY_PART = 3
+
 
 class Item(NamedTuple):
     """A part of a clean text: its folded form, where it stands, and what it means.
@@ -29,7 +32,7 @@ def items_of(text: str) -> list[Item]:
     """Return the items of a clean text, each number and numeric date as one."""
     items: list[Item] = []
     for token in tokens_of(text):
-        item = _item(token)
+        item = _item(text, token)
         if items and item.folded in ORDINAL_ENDINGS and _is_ordinal(items[-1], item):
             items[-1] = items[-1]._replace(end=item.end)
         else:
@@ -56,11 +59,14 @@ def _is_ordinal(number: Item, ending: Item) -> bool:
     return number.kind == "number" and number.end == ending.start
 
 
-def _item(token: Token) -> Item:
+def _item(text: str, token: Token) -> Item:
     if token.kind == "word":
         return Item("word", fold(longest_part(token.text)), token.start, token.end)
     if token.kind == "unspaced":
         return Item("unspaced", fold(token.text), token.start, token.end)
+    if token.kind == "eastern_time":
+        before = text[max(0, token.start - _MAX_DAY_PART) : token.start]
+        return date_item(dates.eastern_time(token.text, before), token.start, token.end)
     if token.kind in _MOMENTS:
         moment = _MOMENTS[token.kind](token.text)
         if moment is not None:
@@ -75,5 +81,4 @@ _MOMENTS: Mapping[str, Callable[[str], Moment | None]] = {
     "date": dates.numeric_date,
     "eastern_date": dates.eastern_date,
     "time": dates.clock_time,
-    "eastern_time": dates.eastern_time,
 }

@@ -6,6 +6,7 @@ import unicodedata
 from stopwordsiso import stopwords
 
 from refine.rules.details.folding import fold
+from refine.rules.details.function_words import FUNCTION_WORDS
 from refine.rules.details.openings import OPENINGS
 
 _LANGUAGES = (
@@ -108,13 +109,13 @@ _TITLES = frozenset(
     ]
 )
 
-FUNCTION_WORDS = frozenset(
+_STOP_WORDS = frozenset(
     part
     for word in stopwords(_LANGUAGES)
     for part in re.split(r"['’\s]", fold(unicodedata.normalize("NFKC", word)))
     if part
 )
-_ORDINARY = (FUNCTION_WORDS | OPENINGS) - _NAMES
+_ORDINARY = (_STOP_WORDS | FUNCTION_WORDS | OPENINGS) - _NAMES
 
 
 def begins_sentence(gap: str, before: str) -> bool:

@@ -55,4 +55,4 @@ def _goes_on(current: int | None, value: int) -> bool:
     tens = current % 100
     if tens == 0:
         return value < 100
-    return value < (20 if tens in _LONG_TENS else 10) and tens >= 20 and tens % 10 == 0
+    return value < (20 if tens in _LONG_TENS else 10) and tens % 10 == 0

@@ -31,7 +31,7 @@ _UNITS = {
         тринадцять чотирнадцять п’ятнадцять шістнадцять сімнадцять вісімнадцять дев’ятнадцять""",
     "el": """μηδέν ένα δύο τρία τέσσερα πέντε έξι επτά οκτώ εννέα δέκα έντεκα δώδεκα δεκατρία
         δεκατέσσερα δεκαπέντε δεκαέξι δεκαεπτά δεκαοκτώ δεκαεννέα""",
-    "tr": "sıfır bir iki üç dört beş altı yedi sekiz dokuz",
+    "tr": "sıfır bir iki üç dört beş altı yedi sekiz dokuz on",
     "fi": """nolla yksi kaksi kolme neljä viisi kuusi seitsemän kahdeksan yhdeksän kymmenen
         yksitoista kaksitoista kolmetoista neljätoista viisitoista kuusitoista seitsemäntoista
         kahdeksantoista yhdeksäntoista""",

@@ -3,8 +3,6 @@
 import re
 from decimal import Decimal
 
-from refine.rules.details.number_words import MULTIPLIERS
-
 # Longer numbers are not multiplied: "5 million" is 5000000.
 _MAX_MULTIPLIED_CHARACTERS = 15
 
@@ -43,11 +41,6 @@ def multiplied(number: str, by: int) -> str:
     if len(number) > _MAX_MULTIPLIED_CHARACTERS or not _plain(number):
         return number
     return f"{(Decimal(number) * by).normalize():f}"
-
-
-def multiplier(word: str) -> int | None:
-    """Return what a word behind a number multiplies it by: 1000 for ``thousand``."""
-    return MULTIPLIERS.get(word)
 
 
 def phone_digits(written: str) -> str:

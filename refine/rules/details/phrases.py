@@ -18,7 +18,7 @@ def join_phrases(text: str, items: list[Item], language: str) -> list[Item]:
     if not STARTS.isdisjoint(folded):
         items = _join_number_words(text, items, language)
     if any(item.kind == "number" for item in items):
-        items = _join_scaled_numbers(text, items)
+        items = _join_scaled_numbers(text, items, language)
     if not folded.isdisjoint(MONTHS):
         items = _join_dates(text, items)
     if not folded.isdisjoint(WEEKDAYS):
@@ -31,14 +31,14 @@ def _join_number_words(text: str, items: list[Item], language: str) -> list[Item
     at = 0
     while at < len(items):
         words = _words_from(text, items, at) if _begins_number(joined, items[at]) else []
-        found = number_phrase(words)
+        found = number_phrase(words if _is_number_in(language, words) else words[:1])
         if found is None:
             joined.append(items[at])
             at += 1
             continue
         value, count = found
         first, last = items[at], items[at + count - 1]
-        if count == 1 and (value == 1 or language not in AMBIGUOUS.get(words[0], language)):
+        if count == 1 and (value == 1 or not _is_number_in(language, words)):
             joined.append(first._replace(hints=(f"number:{value}",)))
         else:
             joined.append(number_item(str(value), first.start, last.end))
@@ -50,6 +50,11 @@ def _begins_number(before: list[Item], item: Item) -> bool:
     """Tell whether an item may begin a number; ``thousand`` behind digits only multiplies them."""
     follows_digits = bool(before) and before[-1].kind == "number"
     return item.folded in STARTS and not (follows_digits and item.folded in MULTIPLIERS)
+
+
+def _is_number_in(language: str, words: list[str]) -> bool:
+    """Tell whether the first of ``words`` is no ordinary word in this language."""
+    return bool(words) and language in AMBIGUOUS.get(words[0], (language,))
 
 
 def _words_from(text: str, items: list[Item], at: int) -> list[str]:
@@ -64,12 +69,12 @@ def _words_from(text: str, items: list[Item], at: int) -> list[str]:
     return words
 
 
-def _join_scaled_numbers(text: str, items: list[Item]) -> list[Item]:
+def _join_scaled_numbers(text: str, items: list[Item], language: str) -> list[Item]:
     joined: list[Item] = []
     for item in items:
         before = joined[-1] if joined else None
         if before is not None and before.kind == "number":
-            if (by := _scale(text[before.end : item.start], item)) is not None:
+            if (by := _scale(text[before.end : item.start], item, language)) is not None:
                 number = numbers.multiplied(before.folded, by)
                 end = item.end if item.kind == "word" else item.start + 1
                 joined[-1] = number_item(number, before.start, end, before.key)
@@ -83,12 +88,14 @@ def _join_scaled_numbers(text: str, items: list[Item]) -> list[Item]:
     return joined
 
 
-def _scale(gap: str, item: Item) -> int | None:
+def _scale(gap: str, item: Item, language: str) -> int | None:
     if item.kind == "unspaced" and not gap:
         return great_power(item.folded)
     if item.kind == "word" and item.folded == "k" and not gap:
         return 1_000
-    return numbers.multiplier(item.folded) if gap in ("", " ") else None
+    if gap not in ("", " ") or not _is_number_in(language, [item.folded]):
+        return None
+    return MULTIPLIERS.get(item.folded)
 
 
 def _join_dates(text: str, items: list[Item]) -> list[Item]:

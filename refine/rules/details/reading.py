@@ -7,15 +7,17 @@ from sys import intern
 
 from refine.rules.details import addresses, unspaced
 from refine.rules.details.folding import clean, fold
+from refine.rules.details.function_words import FUNCTION_WORDS
 from refine.rules.details.inflection import is_form_of, is_verb_form_of
 from refine.rules.details.items import Item, flat, items_of
 from refine.rules.details.languages import guess_language
-from refine.rules.details.names import FUNCTION_WORDS, begins_sentence, name_key
+from refine.rules.details.names import begins_sentence, name_key
 from refine.rules.details.phrases import join_phrases
 from refine.rules.details.quotations import quotations
 from refine.rules.details.uncased_names import uncased_name
 
 _ENOUGH_WORDS = 2
+_SHORT_QUOTATION_WORDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ def read(text: str) -> Reading:
         draft.add_address(address)
     items = items_of(rest)
     row = " ".join(item.folded for item in items)
-    language = guess_language(item.folded for item in items)
+    language = guess_language(rest, (item.folded for item in items))
     draft.add_items(rest, join_phrases(rest, items, language))
     for written, inner in quotations(rest):
         if quoted := flat(inner):
@@ -58,9 +60,11 @@ def mentions(reading: Reading, key: str) -> bool:
         case "name":
             return value in reading.words or is_form_of(value, reading.words, reading._language)
         case "head":
-            return mentions(reading, f"name:{value}") or is_verb_form_of(value, reading.words)
+            return mentions(reading, f"name:{value}") or (
+                reading._language == "en" and is_verb_form_of(value, reading.words)
+            )
         case "text":
-            return value in reading._row.replace(" ", "")
+            return unspaced.stands_in(value, reading._row.replace(" ", ""))
         case "quote":
             return _stands_in_row(value, reading._row)
     return any(reading_of_it in reading._mentioned for reading_of_it in key.split("|"))
@@ -211,5 +215,7 @@ def _words_of(key: str) -> Iterable[str]:
     """Return the words that a detail consists of."""
     kind, _, value = key.partition(":")
     if kind == "quote":
-        return {*value.split(), *unspaced.pairs(value)}
+        words = value.split()
+        # A long quotation speaks for itself.
+        return {*words, *unspaced.pairs(value)} if len(words) <= _SHORT_QUOTATION_WORDS else ()
     return unspaced.pairs(value) if kind == "text" else (value,)

@@ -17,15 +17,14 @@ _MARKS = "".join(
 )
 _LETTERS = rf"[^\W_{UNSPACED}]+(?:[{_MARKS}]+[^\W_{UNSPACED}]*)*"
 
-_AFTERNOON = "午前|午後|上午|下午|早上|晚上|오전|오후"
 # The lookahead spares most characters of a text the search for numbers.
 _TOKEN = re.compile(
     rf"""
-    (?=[\d+(\-−vV午上下早晚오])(?:
+    (?=[\d+(\-−vV])(?:
         (?P<date>(?<!\d)(?:\d{{4}}([-/.])\d{{1,2}}\2\d{{1,2}}(?:T(?=\d\d:))?
             | \d{{1,2}}([-/.])\d{{1,2}}\3(?:\d{{4}}|\d{{2}}))(?![-/.]?\d))
         | (?P<eastern_date>(?:\d{{4}}\s?[年년]\s?)?\d{{1,2}}\s?[月월](?:\s?\d{{1,2}}\s?[日号號일])?)
-        | (?P<eastern_time>(?:(?:{_AFTERNOON})\s?)?(?<!\d)\d{{1,2}}\s?
+        | (?P<eastern_time>(?<!\d)\d{{1,2}}\s?
             [时時点點시](?:\s?\d{{1,2}}\s?[分분]|\s?半)?)
         | (?P<time>(?<![\d.])(?:[01]?\d|2[0-4])(?:
               [:h][0-5]\d(?::[0-5]\d)?(?:\s?[aApP]\.?[mM]\b)?
@@ -59,7 +58,7 @@ def tokens_of(text: str) -> list[Token]:
     ]
 
 
-_INNER_MARKS = re.compile("['’ʼ`\"״]")
+_APOSTROPHES = re.compile("['’ʼ`]")
 _CONTRACTIONS = frozenset({"ve", "ll", "re", "d", "m", "t", "s", "nt", "em"})
 
 
@@ -70,7 +69,7 @@ def longest_part(word: str) -> str:
     """
     if word.isalnum():
         return word
-    parts = _INNER_MARKS.split(word)
+    parts = _APOSTROPHES.split(word)
     if len(parts[0]) > 1 and parts[0][0].isupper() and parts[-1].islower():
         return parts[0]
     whole = [part for part in parts if part.lower() not in _CONTRACTIONS]

@@ -180,3 +180,10 @@ def _korean_value(written: str) -> int:
 def is_unspaced(character: str) -> bool:
     """Tell whether a character belongs to a script without spaces."""
     return _UNSPACED.match(character) is not None
+
+
+def stands_in(written: str, row: str) -> bool:
+    """Tell whether what was marked stands in a row of characters; katakana as a whole word."""
+    if _KATAKANA.fullmatch(written):
+        return written in _KATAKANA.findall(row)
+    return written in row
