@@ -9,105 +9,28 @@ from refine.rules.details.folding import fold
 from refine.rules.details.function_words import FUNCTION_WORDS
 from refine.rules.details.openings import OPENINGS
 
-_LANGUAGES = (
-    ["en", "de", "fr", "es", "it", "pt", "nl", "pl", "ru", "uk", "cs", "el", "tr", "sv", "fi", "da", "no", "ar", "he", "hi", "zh", "ja", "ko", "th"]
-)  # fmt: skip
+_LANGUAGES = """
+en de fr es it pt nl pl ru uk cs el tr sv fi da no ar he hi zh ja ko th
+""".split()
 # Given names that are on lists of stop words or among the openings.
-_NAMES = frozenset(
-    [
-        "ed",
-        "bill",
-        "bo",
-        "al",
-        "jo",
-        "li",
-        "sean",
-        "mia",
-        "ella",
-        "dan",
-        "mila",
-        "otto",
-        "sara",
-        "sue",
-        "ben",
-        "mai",
-        "ali",
-        "ela",
-        "sam",
-        "tom",
-        "jen",
-        "tim",
-        "kim",
-        "sana",
-        "hans",
-        "mina",
-        "kai",
-        "asia",
-        "gene",
-        "june",
-        "may",
-        "mark",
-        "will",
-    ]
-)
+_NAMES = """
+ed bill bo al jo li sean mia ella dan mila otto sara sue ben mai ali ela sam tom jen tim kim sana
+hans mina kai asia gene june may mark will rich joy
+"""
+# Titles that do not end a sentence in spite of their full stop.
+_TITLES = """
+mr mrs ms dr prof st sr jr mme mlle mgr fr rev hr dott sra sig bzw vs no nr fig св г ул
+"""
 # Written with a capital within sentences, too, but no names.
-_NEVER = frozenset(
-    [
-        "i",
-        "sie",
-        "ihr",
-        "ihnen",
-        "ihre",
-        "ihren",
-        "ihrem",
-        "ihrer",
-        "ihres",
-        "user",
-        "users",
-        "assistant",
-        "human",
-        "вы",
-        "вас",
-        "вам",
-        "ваш",
-        "ok",
-    ]
-)
+_NEVER = """
+i sie ihr ihnen ihre ihren ihrem ihrer ihres user users assistant human вы вас вам ваш ok
+mr mrs ms dr prof herr herrn frau monsieur madame señor señora pan pani
+"""
 # Names at the head of a sentence only if a verb of the third person follows.
 _NAME_OR_VERB = frozenset({"will", "may", "mark"})
 _THIRD_PERSON = re.compile(r"is|was|has|had|and|who|.{2,}(?:s|ed)")
 
 _SENTENCE_END = re.compile(r"[.!?…:;\n\r*•–—|>\"“”„«»(¿¡\[‘。！？।؟#]|(?:^|\s)-\s|\s-\s")
-_TITLES = frozenset(
-    [
-        "mr",
-        "mrs",
-        "ms",
-        "dr",
-        "prof",
-        "st",
-        "sr",
-        "jr",
-        "mme",
-        "mlle",
-        "mgr",
-        "fr",
-        "rev",
-        "hr",
-        "fr",
-        "dott",
-        "sra",
-        "sig",
-        "bzw",
-        "vs",
-        "no",
-        "nr",
-        "fig",
-        "св",
-        "г",
-        "ул",
-    ]
-)
 
 _STOP_WORDS = frozenset(
     part
@@ -115,7 +38,8 @@ _STOP_WORDS = frozenset(
     for part in re.split(r"['’\s]", fold(unicodedata.normalize("NFKC", word)))
     if part
 )
-_ORDINARY = (_STOP_WORDS | FUNCTION_WORDS | OPENINGS) - _NAMES
+_ORDINARY = (_STOP_WORDS | FUNCTION_WORDS | OPENINGS).difference(_NAMES.split())
+_TITLE_WORDS, _NEVER_NAMES = frozenset(_TITLES.split()), frozenset(_NEVER.split())
 
 
 def begins_sentence(gap: str, before: str) -> bool:
@@ -124,7 +48,7 @@ def begins_sentence(gap: str, before: str) -> bool:
         return True
     if gap == " ":
         return False
-    if gap.strip() == "." and (len(before) == 1 or before in _TITLES):
+    if gap.strip() == "." and (len(before) == 1 or before in _TITLE_WORDS):
         return False
     return _SENTENCE_END.search(gap) is not None
 
@@ -140,13 +64,13 @@ def name_key(word: str, folded: str, following: str, *, at_head: bool) -> str | 
     inner = word[1:]
     if any(map(str.isdecimal, inner)):
         return f"name:{folded}"
-    if inner != inner.lower() and not at_head and folded not in _NEVER:
+    if inner != inner.lower() and not at_head and folded not in _NEVER_NAMES:
         return f"name:{folded}"
     return _capitalised(word, folded, following, at_head=at_head)
 
 
 def _capitalised(word: str, folded: str, following: str, *, at_head: bool) -> str | None:
-    if not word[0].isupper() or folded in _NEVER or (len(folded) == 1 and at_head):
+    if not word[0].isupper() or folded in _NEVER_NAMES or (len(folded) == 1 and at_head):
         return None
     if not at_head:
         return f"name:{folded}"

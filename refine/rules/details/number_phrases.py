@@ -32,6 +32,8 @@ def number_phrase(words: Sequence[str]) -> tuple[int, int] | None:
             taken = at + 1
         elif (part := _simple(words[at : at + _MAX_PHRASE_WORDS])) and _goes_on(current, part[0]):
             current, taken = (current or 0) + part[0], at + part[1]
+        elif current and (value := _glued(word)) and (_goes_on(current, value) or current < 10):
+            current, taken = current + value, at + 1
         else:
             break
     return (total + (current or 0), taken) if taken else None
@@ -41,9 +43,12 @@ def _simple(words: Sequence[str]) -> tuple[int, int] | None:
     for count in range(len(words), 0, -1):
         if (value := VALUES.get(" ".join(words[:count]))) is not None:
             return value, count
-    if words and words[0].startswith(_GLUED_AND) and words[0][1:] in VALUES:
-        return VALUES[words[0][1:]], 1
     return None
+
+
+def _glued(word: str) -> int | None:
+    """Return the value of a number behind "and": the tens follow the units in Arabic."""
+    return VALUES.get(word[1:]) if word.startswith(_GLUED_AND) else None
 
 
 def _goes_on(current: int | None, value: int) -> bool:

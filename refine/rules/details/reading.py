@@ -1,5 +1,6 @@
 """What a text says, and whether another text says it too."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -18,6 +19,7 @@ from refine.rules.details.uncased_names import uncased_name
 
 _ENOUGH_WORDS = 2
 _SHORT_QUOTATION_WORDS = 3
+_HEBREW_ABBREVIATION = re.compile('["״]')
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,9 @@ class _Draft:
         foreign = "cased" if uncased >= scripts.count("cased") else "uncased"
         for at, item in enumerate(items):
             written = text[item.start : item.end]
-            if scripts[at] == "uncased" and (name := uncased_name(words, at)) is not None:
+            if scripts[at] == "uncased" and _HEBREW_ABBREVIATION.search(written):
+                self.details.setdefault(f"name:{item.folded}", written)
+            elif scripts[at] == "uncased" and (name := uncased_name(words, at)) is not None:
                 self.details.setdefault(f"name:{name}", written)
             elif scripts[at] == foreign and len(item.folded) > 1:
                 if not at or items[at - 1].kind != "number":

@@ -21,7 +21,7 @@ _LETTERS = rf"[^\W_{UNSPACED}]+(?:[{_MARKS}]+[^\W_{UNSPACED}]*)*"
 _TOKEN = re.compile(
     rf"""
     (?=[\d+(\-−vV])(?:
-        (?P<date>(?<!\d)(?:\d{{4}}([-/.])\d{{1,2}}\2\d{{1,2}}(?:T(?=\d\d:))?
+        (?P<date>(?<!\d)(?:\d{{4}}([-/.])\d{{1,2}}\2\d{{1,2}}
             | \d{{1,2}}([-/.])\d{{1,2}}\3(?:\d{{4}}|\d{{2}}))(?![-/.]?\d))
         | (?P<eastern_date>(?:\d{{4}}\s?[年년]\s?)?\d{{1,2}}\s?[月월](?:\s?\d{{1,2}}\s?[日号號일])?)
         | (?P<eastern_time>(?<!\d)\d{{1,2}}\s?
@@ -41,6 +41,10 @@ _TOKEN = re.compile(
 )
 
 
+# The T of 2026-03-03T15:30.
+_DATE_AND_TIME = re.compile(r"(?<=\d)T(?=\d\d:\d\d)")
+
+
 class Token(NamedTuple):
     """A piece of a text: its kind (a group of the pattern), its characters, where it stands."""
 
@@ -52,6 +56,7 @@ class Token(NamedTuple):
 
 def tokens_of(text: str) -> list[Token]:
     """Return the tokens of a clean text, in order."""
+    text = _DATE_AND_TIME.sub(" ", text)
     return [
         Token(found.lastgroup or "", found.group(), found.start(), found.end())
         for found in _TOKEN.finditer(text)

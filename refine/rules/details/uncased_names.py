@@ -73,8 +73,9 @@ def uncased_name(words: Sequence[str], at: int) -> str | None:
 
 
 def is_joined_form_of(name: str, word: str) -> bool:
-    """Tell whether ``word`` is a name with a conjunction, preposition or article joined to it."""
-    return word.endswith(name) and word[: -len(name)] in _joined_to(name)
+    """Tell whether one of two words is the other with a preposition or article joined to it."""
+    longer, shorter = (word, name) if len(word) > len(name) else (name, word)
+    return longer.endswith(shorter) and longer[: -len(shorter)] in _joined_to(longer)
 
 
 def _joined_to(word: str) -> Sequence[str]:
