@@ -40,6 +40,8 @@ def take_addresses(text: str) -> tuple[list[str], str]:
 
     def take(match: re.Match[str]) -> str:
         address = match.group().rstrip(_TRAILING)
+        if not address:
+            return match.group()
         found.append(address)
         return _PLACE + match.group()[len(address) :]
 

@@ -11,8 +11,10 @@ from refine.rules.details.numbers import ascii_digits
 
 _FIELDS = re.compile(r"\d+")
 _LATEST_SHORT_YEAR = 69
+_SHORT_DATE = re.compile(r"(\d{1,2})(?:/(\d{1,2})|\.(\d{1,2})\.)")
 _TIME = re.compile(r"(\d{1,2})(?:[:h.](\d{2}))?(?::(\d{2}))?\s?([ap]?)")
-_EASTERN_TIME = re.compile(r"(\d{1,2})\D*(\d{1,2})?")
+_EASTERN_SHORT_DATE = re.compile(r"(\d{1,2})(?:/(\d{1,2})|\.(\d{1,2})\.)")
+_TIME = re.compile(r"(\d{1,2})\D*(\d{1,2})?")
 _AFTERNOON = ("午後", "下午", "오후", "晚上")
 
 
@@ -50,13 +52,16 @@ def numeric_date(written: str) -> Moment | None:
     return _either(year, first, second)
 
 
-def slash_date(number: str) -> tuple[str, ...]:
-    """Return the dates that a number such as ``3/4`` may mean."""
-    fields = number.split("/")
-    if len(fields) != 2 or not all(field.isdecimal() and len(field) <= 2 for field in fields):
+def short_dates(number: str, after: str) -> tuple[str, ...]:
+    """Return the keys of the dates that ``3/4`` may mean, or ``24.12.`` with its full stop.
+
+    ``after``: the character behind the number.
+    """
+    found = _SHORT_DATE.fullmatch(number + after) or _SHORT_DATE.fullmatch(number)
+    if found is None:
         return ()
-    first, second = int(fields[0]), int(fields[1])
-    dates = [(first, second), (second, first)]
+    first, second = int(found[1]), int(found[2] or found[3])
+    dates = [(second, first)] if found[3] else [(second, first), (first, second)]
     return tuple(moment("", month, day).key for month, day in dates if _fits(month, day))
 
 

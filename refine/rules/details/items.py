@@ -74,7 +74,9 @@ def _item(text: str, token: Token) -> Item:
     if token.kind == "phone":
         return number_item(numbers.phone_digits(token.text), token.start, token.end)
     number = numbers.canonical(token.text)
-    return number_item(number, token.start, token.end, *dates.slash_date(number))
+    readings = dates.short_dates(number, text[token.end : token.end + 1])
+    item = number_item(number, token.start, token.end, *readings)
+    return item._replace(key="|".join((item.key, *readings)))
 
 
 _MOMENTS: Mapping[str, Callable[[str], Moment | None]] = {

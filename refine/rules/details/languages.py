@@ -17,7 +17,7 @@ _MARKERS = {
     "pl": "i w z na się jest nie do to ma dla jej jego od po ze we lubi mieszka u",
     "cs": "a v s na se je není do to má pro její jeho od po ve u rád ráda bydlí",
     "tr": "ve bir bu da de ile için çok ben o onun yaşında doğdu seviyor oturuyor var yok sever gider",
-    "fi": "ja ei se hän että minä oli kanssa asuu hänen mutta myös",
+    "fi": "sai joka vuotta vuonna vuotias kun nyt niin ja ei se hän että minä oli kanssa asuu hänen mutta myös",
 }
 # Letters of few languages.
 _LETTERS = {

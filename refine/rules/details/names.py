@@ -15,7 +15,7 @@ en de fr es it pt nl pl ru uk cs el tr sv fi da no ar he hi zh ja ko th
 # Given names that are on lists of stop words or among the openings.
 _NAMES = """
 ed bill bo al jo li sean mia ella dan mila otto sara sue ben mai ali ela sam tom jen tim kim sana
-hans mina kai asia gene june may mark will rich joy
+hans mina kai asia gene june may mark will hope rich joy
 """
 # Titles that do not end a sentence in spite of their full stop.
 _TITLES = """
@@ -27,7 +27,7 @@ i sie ihr ihnen ihre ihren ihrem ihrer ihres user users assistant human вы в�
 mr mrs ms dr prof herr herrn frau monsieur madame señor señora pan pani
 """
 # Names at the head of a sentence only if a verb of the third person follows.
-_NAME_OR_VERB = frozenset({"will", "may", "mark"})
+_NAME_OR_VERB = frozenset({"will", "may", "mark", "hope"})
 _THIRD_PERSON = re.compile(r"is|was|has|had|and|who|.{2,}(?:s|ed)")
 
 _SENTENCE_END = re.compile(r"[.!?…:;\n\r*•–—|>\"“”„«»(¿¡\[‘。！？।؟#]|(?:^|\s)-\s|\s-\s")
@@ -59,8 +59,6 @@ def name_key(word: str, folded: str, following: str, *, at_head: bool) -> str | 
     ``name:tomasz``; ``head:allergic`` where the capital may be that of the sentence alone.
     ``following``: the next word, folded. ``at_head``: the word would have a capital in any case.
     """
-    if not word[0].isalpha():
-        return None
     inner = word[1:]
     if any(map(str.isdecimal, inner)):
         return f"name:{folded}"

@@ -105,8 +105,6 @@ class _Draft:
 
     def add_address(self, written: str) -> None:
         canonical = addresses.canonical(written)
-        if not canonical:
-            return
         key = f"address:{canonical}"
         self.details.setdefault(key, written)
         self.words.add(canonical)
@@ -169,6 +167,7 @@ class _Draft:
         for written, value, is_detail in unspaced.numerals(run):
             self.mentioned.add(f"number:{value}")
             if is_detail:
+                self.words.add(str(value))
                 self._add(f"number:{value}", written)
         for written, number in unspaced.weekdays(run):
             self._add(f"weekday:{number}", written)
