@@ -13,8 +13,7 @@ _FIELDS = re.compile(r"\d+")
 _LATEST_SHORT_YEAR = 69
 _SHORT_DATE = re.compile(r"(\d{1,2})(?:/(\d{1,2})|\.(\d{1,2})\.)")
 _TIME = re.compile(r"(\d{1,2})(?:[:h.](\d{2}))?(?::(\d{2}))?\s?([ap]?)")
-_EASTERN_SHORT_DATE = re.compile(r"(\d{1,2})(?:/(\d{1,2})|\.(\d{1,2})\.)")
-_TIME = re.compile(r"(\d{1,2})\D*(\d{1,2})?")
+_EASTERN_TIME = re.compile(r"(\d{1,2})\D*(\d{1,2})?")
 _AFTERNOON = ("午後", "下午", "오후", "晚上")
 
 

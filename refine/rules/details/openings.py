@@ -97,7 +97,21 @@ ponieważ dzięki niech szuka pracowała pracował kupił kupiła родился
 думает считает мечтает боится учила учил раньше позже сейчас γεννήθηκε ήταν όταν μετά πριν συχνά
 σπάνια μερικές τώρα ίσως doğdu dedi söyledi bazen sık sonra önce şimdi belki çünkü ancak fakat
 kendisi hafta akşam sabah syntyi sanoi joskus usein harvoin nyt sitten kun koska föddes sade
-ibland ofta sällan nu sedan när eftersom
+ibland ofta sällan nu sedan när eftersom owner manager member lover fan player singer writer
+driver runner speaker worker leader nurse engineer developer designer artist lawyer scientist
+programmer baker chef collector founder volunteer resident native graduate survivor veteran widow
+widower single divorced engaged pregnant retired unemployed introvert extrovert introverted
+painter gardener dancer hiker reader swimmer cyclist musician mechanic plumber atheist believer
+christian muslim jewish catholic buddhist diabetic lactose allergy allergies fond passionate
+curious skeptical optimistic pessimistic shares sharing insists insisted suggested suggests
+struggles struggled mentions noted feared dreamed dreamt smells smelled nearly wakes woke learnt
+raised graduated served survived witnessed earned owed owes lent borrowed sold stole broke fell
+hurt burned burnt cooked cleaned drew sang danced ran jumped climbed hiked biked skied flew sailed
+rescued fed trained cared nursed buried mourned grieved prayed hoped dated kissed hugged held
+forgave apologized apologised argued fought reconciled agreed disagreed refused declined rejected
+resigned hired fired promoted inherited won missed skipped cancelled canceled postponed delayed
+rescheduled booked reserved signed sealed renewed expired ends begins opens closes arrives departs
+lasts costs contains includes requires allows equals remains becomes seems appears sounds tastes
 """
 
 OPENINGS = frozenset(fold(part) for word in _WORDS.split() for part in word.split("'")[:1])
