@@ -19,8 +19,9 @@ _FRACTION = re.compile("([¼-¾⅐-⅞↉])")
 
 _GREEK = re.compile("[\u0370-\u03ff\u1f00-\u1fff]")
 _GREEK_ACCENTS = re.compile("[\u0300\u0301\u0313\u0314\u0342]")
-# Turkish i, Russian yo, and letters that Arabic and Persian keyboards write differently.
-_VARIANTS = str.maketrans("ıёأإآٱىیک", "iе\u0627\u0627\u0627\u0627\u064a\u064a\u0643")
+# Turkish i, Russian yo, letters that Arabic and Persian keyboards write differently; marks of
+# Hebrew abbreviations.
+_VARIANTS = str.maketrans("ıёأإآٱیک", "iе\u0627\u0627\u0627\u0627\u064a\u0643", '"״')
 _DOTTED_I = "i\u0307"
 
 

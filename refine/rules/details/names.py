@@ -1,70 +1,79 @@
 """Which words are proper names."""
 
 import re
+import unicodedata
 
 from stopwordsiso import stopwords
 
 from refine.rules.details.folding import fold
+from refine.rules.details.function_words import FUNCTION_WORDS
+from refine.rules.details.openings import OPENINGS
 
-_LANGUAGES = (
-    "en",
-    "de",
-    "fr",
-    "es",
-    "it",
-    "pt",
-    "nl",
-    "pl",
-    "ru",
-    "uk",
-    "cs",
-    "el",
-    "tr",
-    "sv",
-    "fi",
-    "ar",
-    "he",
-    "hi",
-    "zh",
-    "ja",
-    "ko",
-)
-# Given names that are on the lists of stop words.
-_NAMES = frozenset(
-    "ed bill bo al jo li sean mia ella dan mila otto sara sue ben mai ali ela sam tom jen tim kim "
-    "sana hans mina kai asia gene uma".split()
-)
-# Words with which memories begin, and which name nobody.
-_OPENINGS = """
-likes loves enjoys prefers wants wishes works lives has hates dislikes owns plays studies plans hopes
-user users assistant human met moved started stopped bought visited learned talked asked told
-favorite favourite allergic married born remember note today yesterday tomorrow tonight
+_LANGUAGES = """
+en de fr es it pt nl pl ru uk cs el tr sv fi da no ar he hi zh ja ko th
+""".split()
+# Given names that are on lists of stop words or among the openings.
+_NAMES = """
+ed bill bo al jo li sean mia ella dan mila otto sara sue ben mai ali ela sam tom jen tim kim sana
+hans mina kai asia gene june may mark will hope rich joy
 """
+# Titles that do not end a sentence in spite of their full stop.
+_TITLES = """
+mr mrs ms dr prof st sr jr mme mlle mgr fr rev hr dott sra sig bzw vs no nr fig св г ул
+"""
+# Written with a capital within sentences, too, but no names.
+_NEVER = """
+i sie ihr ihnen ihre ihren ihrem ihrer ihres user users assistant human вы вас вам ваш ok
+mr mrs ms dr prof herr herrn frau monsieur madame señor señora pan pani
+"""
+# Names at the head of a sentence only if a verb of the third person follows.
+_NAME_OR_VERB = frozenset({"will", "may", "mark", "hope"})
+_THIRD_PERSON = re.compile(r"is|was|has|had|and|who|.{2,}(?:s|ed)")
 
-FUNCTION_WORDS = frozenset(
-    fold(part) for word in stopwords(_LANGUAGES) for part in re.split(r"['’\s]", word) if part
+_SENTENCE_END = re.compile(r"[.!?…:;\n\r*•–—|>\"“”„«»(¿¡\[‘。！？।؟#]|(?:^|\s)-\s|\s-\s")
+
+_STOP_WORDS = frozenset(
+    part
+    for word in stopwords(_LANGUAGES)
+    for part in re.split(r"['’\s]", fold(unicodedata.normalize("NFKC", word)))
+    if part
 )
-_ORDINARY = (FUNCTION_WORDS | frozenset(_OPENINGS.split())) - _NAMES
-_NEVER = frozenset("i sie ihr ihnen ihre ihren user assistant".split())
-
-_HEAD = re.compile(r"[.!?…:;\n•*–—|>\"“„«(¿¡\[‘。！？]")
-_TITLES = frozenset("mr mrs ms dr prof st sr jr mme mlle herr frau don".split())
+_ORDINARY = (_STOP_WORDS | FUNCTION_WORDS | OPENINGS).difference(_NAMES.split())
+_TITLE_WORDS, _NEVER_NAMES = frozenset(_TITLES.split()), frozenset(_NEVER.split())
 
 
 def begins_sentence(gap: str, before: str) -> bool:
-    """Tell whether a word stands at the head of a sentence; ``before``: the word before it."""
+    """Tell whether a word begins a sentence; ``gap`` stands between it and ``before``, if any."""
     if not before:
         return True
-    if gap.strip() == "." and (len(before) == 1 or before in _TITLES):
+    if gap == " ":
         return False
-    return _HEAD.search(gap) is not None
+    if gap.strip() == "." and (len(before) == 1 or before in _TITLE_WORDS):
+        return False
+    return _SENTENCE_END.search(gap) is not None
 
 
-def is_name(word: str, folded: str, *, at_head: bool) -> bool:
-    """Tell whether a word of a script with capitals is a name."""
+def name_key(word: str, folded: str, following: str, *, at_head: bool) -> str | None:
+    """Return the key of a word of a script with capitals if it is a name, or None.
+
+    ``name:tomasz``; ``head:allergic`` where the capital may be that of the sentence alone.
+    ``following``: the next word, folded. ``at_head``: the word would have a capital in any case.
+    """
     inner = word[1:]
-    if any(map(str.isdigit, word)) or (inner != inner.lower() and folded not in _ORDINARY):
-        return True
-    if not word[0].isupper() or folded in _NEVER or len(word) == 1:
-        return False
-    return not at_head or folded not in _ORDINARY
+    if any(map(str.isdecimal, inner)):
+        return f"name:{folded}"
+    if inner != inner.lower() and not at_head and folded not in _NEVER_NAMES:
+        return f"name:{folded}"
+    return _capitalised(word, folded, following, at_head=at_head)
+
+
+def _capitalised(word: str, folded: str, following: str, *, at_head: bool) -> str | None:
+    if not word[0].isupper() or folded in _NEVER_NAMES or (len(folded) == 1 and at_head):
+        return None
+    if not at_head:
+        return f"name:{folded}"
+    if folded in _ORDINARY:
+        return None
+    if folded in _NAME_OR_VERB and _THIRD_PERSON.fullmatch(following) is None:
+        return None
+    return f"head:{folded}"

@@ -31,7 +31,7 @@ _UNITS = {
         тринадцять чотирнадцять п’ятнадцять шістнадцять сімнадцять вісімнадцять дев’ятнадцять""",
     "el": """μηδέν ένα δύο τρία τέσσερα πέντε έξι επτά οκτώ εννέα δέκα έντεκα δώδεκα δεκατρία
         δεκατέσσερα δεκαπέντε δεκαέξι δεκαεπτά δεκαοκτώ δεκαεννέα""",
-    "tr": "sıfır bir iki üç dört beş altı yedi sekiz dokuz",
+    "tr": "sıfır bir iki üç dört beş altı yedi sekiz dokuz on",
     "fi": """nolla yksi kaksi kolme neljä viisi kuusi seitsemän kahdeksan yhdeksän kymmenen
         yksitoista kaksitoista kolmetoista neljätoista viisitoista kuusitoista seitsemäntoista
         kahdeksantoista yhdeksäntoista""",
@@ -96,14 +96,25 @@ _MULTIPLIERS = {
     100_000: "lakh lakhs लाख",
     1_000_000_000: "billion billions milliarde milliarden mrd milliard миллиард milyar",
 }
-# Also ordinary words of another language (or the word for one): they carry a number, but are none.
-_AMBIGUOUS = """
-zero null nul one once first second twice dozen un une uno una um ein eine einen einer een ett bir
-eins jeden jedna один одна одно ένα واحد אחת एक bin due sei tre sex sept elf seize cent sto on elli
-cem mil sata fem nove otto דו दो नौ 하나 열 영 세 네 둘 duas on
-"""
+# Also ordinary words elsewhere: numbers only in texts of these languages.
+_AMBIGUOUS = {
+    "": "once first second twice dozen null nul zero bir eins jeden",
+    "de": "elf null",
+    "es": "once mil",
+    "fr": "cent seize sept onze",
+    "it": "due sei tre cento otto nove",
+    "nl": "een elf onze",
+    "pt": "cem mil nove",
+    "sv": "tre sex fem",
+    "tr": "bin on elli",
+    "pl": "sto",
+    "cs": "sto",
+    "fi": "sata",
+    "he": "דו",
+    "ko": "열 영 세 네 둘 두",
+}
 _EXTRA = """
-once=1 twice=2 first=1 second=2 dozen=12 ein=1 eine=1 einen=1 einer=1 une=1 una=1 un=1 jedna=1
+twice=2 first=1 second=2 dozen=12 ein=1 eine=1 einen=1 einer=1 une=1 una=1 un=1 jedna=1
 одна=1 одно=1 once=11
 """
 
@@ -140,4 +151,8 @@ VALUES: Mapping[str, int] = {_folded(phrase): value for phrase, value in _phrase
 MULTIPLIERS: Mapping[str, int] = {
     fold(word): value for value, words in _MULTIPLIERS.items() for word in words.split()
 }
-AMBIGUOUS = frozenset(fold(word) for word in _AMBIGUOUS.split())
+# Folded word -> the languages in which it is a number, if it is ordinary in others.
+AMBIGUOUS: dict[str, set[str]] = {}
+for _language, _words in _AMBIGUOUS.items():
+    for _word in _words.split():
+        AMBIGUOUS.setdefault(fold(_word), set()).add(_language)

@@ -17,23 +17,33 @@ _MARKS = "".join(
 )
 _LETTERS = rf"[^\W_{UNSPACED}]+(?:[{_MARKS}]+[^\W_{UNSPACED}]*)*"
 
+# The lookahead spares most characters of a text the search for numbers.
 _TOKEN = re.compile(
     rf"""
-      (?P<date>(?<!\d)(?:\d{{4}}([-/.])\d{{1,2}}\2\d{{1,2}}(?:T(?=\d\d:))?
-        | \d{{1,2}}([-/.])\d{{1,2}}\3(?:\d{{4}}|\d{{2}}))(?![-/.]?\d))
-    | (?P<eastern>(?:\d{{4}}\s?[年년]\s?)?\d{{1,2}}\s?[月월](?:\s?\d{{1,2}}\s?[日号號일])?)
-    | (?P<time>(?<![\d.])(?:[01]?\d|2[0-4])(?:[:h][0-5]\d(?::[0-5]\d)?(?:\s?[ap]\.?m\b)?
-        | (?:\.[0-5]\d)?\s?[ap]\.?m\b
-        | (?:\.[0-5]\d)?\s?(?:uhr|o['’]clock)\b)(?!\d))
-    | (?P<phone>(?:\+|\b00)\d[\d\ ()./-]{{5,18}}\d|\(?\b\d{{3,5}}\)?[-\ ]\d{{3}}-\d{{4}}\b
-        | \b\d{{3}}-\d{{4}}\b)
-    | (?P<number>(?:(?<![\w)\]])[-−](?=\d))?
-        (?:\d{{1,3}}(?:\ \d{{3}}(?!\d))+(?:[.,]\d+)?|\d+(?:[.,'’٫٬/]\d+)*))
-    | (?P<word>{_LETTERS}(?:['’ʼ`]{_LETTERS})*)
+    (?=[\d+(\-−vV])(?:
+        (?P<date>(?<!\d)(?:\d{{4}}([-/.])\d{{1,2}}\2\d{{1,2}}
+            | \d{{1,2}}([-/.])\d{{1,2}}\3(?:\d{{4}}|\d{{2}}))(?![-/.]?\d))
+        | (?P<eastern_date>(?:\d{{4}}\s?[年년]\s?)?\d{{1,2}}\s?[月월](?:\s?\d{{1,2}}\s?[日号號일])?)
+        | (?P<eastern_time>(?<!\d)\d{{1,2}}\s?
+            [时時点點시](?:\s?\d{{1,2}}\s?[分분]|\s?半)?)
+        | (?P<time>(?<![\d.])(?:[01]?\d|2[0-4])(?:
+              [:h][0-5]\d(?::[0-5]\d)?(?:\s?[aApP]\.?[mM]\b)?
+            | (?:\.[0-5]\d)?\s?[aApP]\.?[mM]\b
+            | (?:\.[0-5]\d)?\s?(?i:uhr|o['’]clock)\b)(?!\d))
+        | (?P<phone>(?:\+|(?<!\d)00)\d[\d\ ()./-]{{5,18}}\d
+            | (?:\((?=\d{{3,5}}\)))?(?<!\d)\d{{3,5}}\)?[-\ ]\d{{3}}-\d{{4}}(?!\d)
+            | (?<!\d)(?:\d{{2,4}}-)?\d{{3,4}}-\d{{4}}(?!\d))
+        | (?P<number>(?:(?<![\w)\]])[-−](?=\d))?(?:(?<!\w)[vV](?=\d))?
+            (?:\d{{1,3}}(?:\ \d{{3}}(?!\d))+(?:[.,]\d+)?|\d+(?:[.,'’٫٬/]\d+)*)))
+    | (?P<word>{_LETTERS}(?:(?:['’ʼ`]|(?<=[א-ת])["״](?=[א-ת])){_LETTERS})*)
     | (?P<unspaced>[{UNSPACED}]+)
     """,
-    re.VERBOSE | re.IGNORECASE,
+    re.VERBOSE,
 )
+
+
+# The T of 2026-03-03T15:30.
+_DATE_AND_TIME = re.compile(r"(?<=\d)T(?=\d\d:\d\d)")
 
 
 class Token(NamedTuple):
@@ -47,7 +57,26 @@ class Token(NamedTuple):
 
 def tokens_of(text: str) -> list[Token]:
     """Return the tokens of a clean text, in order."""
+    text = _DATE_AND_TIME.sub(" ", text)
     return [
         Token(found.lastgroup or "", found.group(), found.start(), found.end())
         for found in _TOKEN.finditer(text)
     ]
+
+
+_APOSTROPHES = re.compile("['’ʼ`]")
+_CONTRACTIONS = frozenset({"ve", "ll", "re", "d", "m", "t", "s", "nt", "em"})
+
+
+def longest_part(word: str) -> str:
+    """Return what is left of a word without possessives, elisions and endings after apostrophes.
+
+    ``Anna's`` gives ``Anna``, ``d'Anna`` and ``Su'nun`` as well, ``O'Brien`` gives ``Brien``.
+    """
+    if word.isalnum():
+        return word
+    parts = _APOSTROPHES.split(word)
+    if len(parts[0]) > 1 and parts[0][0].isupper() and parts[-1].islower():
+        return parts[0]
+    whole = [part for part in parts if part.lower() not in _CONTRACTIONS]
+    return max(whole or parts, key=len)
