@@ -224,7 +224,8 @@ ENDINGS = [
     Ending(
         trips_the_breaker,
         "rolled_back",
-        "it would have removed 150 of 500 tokens; at most 125 may be removed",
+        "it would have removed 150 of 500 tokens (30%); at most 125 may be removed, because "
+        "refinement_threshold is 0.75",
     ),
     Ending(talks_instead_of_calling, "incomplete", "the agent made no further tool call"),
     Ending(takes_too_many_turns, "incomplete", "the limit of 2 turns was reached"),
@@ -551,6 +552,43 @@ def test_duplicates_are_removed_first_and_stay_removed_without_a_loop(
     assert world.kept() == world.ids
     assert session.duplicates_removed == 1
     assert world.records(session)[1].action == "memory_refinement_dedup"
+
+
+REMOVED = (
+    "Exact duplicates among my core memories, removed unread at the start of the session: 1. "
+    "One copy of each stays."
+)
+
+
+@pytest.mark.parametrize(
+    ("play", "told"),
+    [
+        (completes_without_change, "Refinement session: 20 → 20 memories, 0 tokens saved "),
+        (talks_instead_of_calling, "Refinement session: 20 → 20 memories, 0 tokens saved "),
+        (trips_the_breaker, "My refinement session was rolled back entirely: "),
+        (says_no, "I declined a refinement session."),
+        (says_nothing_twice, f"A refinement session failed: {NO_WORDS}."),
+        (
+            has_a_threshold_that_leaves_no_room,
+            "A refinement session was skipped: nothing may be removed: the threshold of 1.0 ",
+        ),
+    ],
+    ids=lambda each: getattr(each, "__name__", None),
+)
+def test_one_journal_memory_tells_of_removed_duplicates_however_the_session_ended(
+    world: World, play: Callable[[World], None], told: str
+) -> None:
+    factories.memory(world.agent, world.memories[0].content)
+    db.session.commit()
+    play(world)
+
+    world.refine()
+
+    (note,) = world.journal()
+    assert note.startswith(told)
+    assert note.endswith(f" {REMOVED}")
+    db.session.rollback()
+    assert all(chain.problem is None for chain in verify_all())
 
 
 def test_duplicates_stay_removed_after_a_rollback(world: World) -> None:
