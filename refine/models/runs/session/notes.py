@@ -60,19 +60,18 @@ def _outcome(session: SessionState) -> str:
 
 
 def _governing_setting(session: SessionState) -> str:
-    """Tell the agent where the limit comes from, and who can change it."""
-    threshold = _plain(session.threshold)
+    """Say which setting was the limit, and whose it is."""
     if session.is_limited_by_floor:
         floor = in_percent(settings.current().rolling_floor)
         return (
-            f"The limit comes from REFINE_ROLLING_FLOOR, an operator's setting: {floor} of the "
-            f"tokens must remain after all sessions of {in_days(ROLLING_WINDOW)} together. My own "
-            f"refinement_threshold ({threshold}) would have allowed more."
+            f"At least {floor} of the tokens must remain after all sessions of "
+            f"{in_days(ROLLING_WINDOW)} together: that is REFINE_ROLLING_FLOOR, an operator's "
+            f"setting. My own refinement_threshold ({_plain(session.threshold)}) would have "
+            "allowed more."
         )
     return (
-        f"The limit comes from my refinement_threshold ({threshold}): "
-        f"{in_percent(session.threshold)} of the tokens must remain after each session. I can "
-        "change it with self_authoring."
+        f"At least {in_percent(session.threshold)} of the tokens must remain after each session: "
+        "that is my refinement_threshold, which I can change with self_authoring."
     )
 
 

@@ -369,8 +369,8 @@ def test_record_and_note_name_the_share_and_the_threshold_that_was_the_limit(led
     assert session.end_reason == factories.records(session.agent)[-1].data["reason"] == said
     assert told.content.startswith(f"My refinement session was rolled back entirely: {said}. ")
     assert told.content.endswith(
-        "The limit comes from my refinement_threshold (0.75): 75% of the tokens must remain after "
-        "each session. I can change it with self_authoring."
+        "At least 75% of the tokens must remain after each session: that is my "
+        "refinement_threshold, which I can change with self_authoring."
     )
 
 
@@ -392,8 +392,8 @@ def test_record_and_note_name_the_rolling_floor_if_that_was_the_narrower_limit(a
     assert session.end_reason == factories.records(agent)[-1].data["reason"] == said
     assert said in told
     assert told.endswith(
-        "The limit comes from REFINE_ROLLING_FLOOR, an operator's setting: 50% of the tokens must "
-        "remain after all sessions of 30 days together. My own refinement_threshold (0.75) would "
+        "At least 50% of the tokens must remain after all sessions of 30 days together: that is "
+        "REFINE_ROLLING_FLOOR, an operator's setting. My own refinement_threshold (0.75) would "
         "have allowed more."
     )
 
