@@ -118,17 +118,15 @@ def brief(session: RefinementSession) -> str:
 def _figures(session: RefinementSession) -> dict[str, Any]:
     """The limits and figures that the question and the brief both state."""
     agent, mass_tokens = session.agent, session.mass_before or 0
-    budget_tokens = agent.core_token_budget
+    is_over_budget = agent.exceeds_budget(mass_tokens)
     return {
         "max_mutations": MAX_MUTATIONS,
         "removable_tokens": session.removable_tokens,
         "keeps_details": settings.current().details == "keep",
         "memories": session.memories_before,
         "mass_tokens": mass_tokens,
-        "budget_tokens": budget_tokens,
-        "over_budget_tokens": mass_tokens - budget_tokens
-        if agent.exceeds_budget(mass_tokens)
-        else 0,
+        "budget_tokens": agent.core_token_budget,
+        "over_budget_tokens": mass_tokens - agent.core_token_budget if is_over_budget else 0,
         "last_session": _last_session(session),
     }
 

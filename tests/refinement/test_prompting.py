@@ -179,7 +179,7 @@ def test_the_brief_states_the_limits_of_an_edit_as_the_tool_has_them(
     others = texts(agent)[1]
 
     for said, merged, share, tokens in ((rules, 8, "10%", 8), (others, 5, "20%", 3)):
-        assert f"A merge takes 2 to {merged} memories, and its text is no longer than" in said
+        assert f"A merge takes 2 to {merged} memories, and the new text is at most as" in said
         assert f"at most {share} longer than it was when the session began, or {tokens} " in said
 
 
