@@ -8,7 +8,7 @@ SOURCES := app.py gunicorn.conf.py refine tests migrations examples
 WHOLE := refine/rules/*,refine/running/*,refine/sealing.py,refine/tools/*,refine/models/*,refine/llm/replies.py,refine/refinement/*,refine/transfer/*,refine/access/*,refine/remembering/*
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test check tests mutants screenshots fix lock clean
+.PHONY: help install up test check tests mutants prompts screenshots fix lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -37,6 +37,9 @@ endif
 
 mutants: .venv/.developed ## Inject faults one by one and list those that no test notices (SAMPLE=300)
 	$(BIN)/python -m tests.mutation $(if $(SAMPLE),--sample $(SAMPLE))
+
+prompts: .venv/.developed ## Print docs/prompts.md, what agents' models read, from the code
+	$(BIN)/python -m tests.printed_prompts
 
 screenshots: .venv/.developed ## Take screenshots of every page, in build/screenshots/
 	$(BIN)/python -m tests.browser.screenshots

@@ -51,19 +51,19 @@ def _share(name: str, text: str) -> Decimal:
     return share
 
 
-def _one_of(*words: str) -> _Parse:
-    def parse(name: str, text: str) -> str:
-        if text not in words:
-            raise SettingsError(f"{name} must be one of {', '.join(words)}")
-        return text
-
-    return parse
-
-
 def _switch(name: str, text: str) -> bool:
     if text not in ("0", "1"):
         raise SettingsError(f"{name} must be 0 or 1")
     return text == "1"
+
+
+def _one_of(*words: str) -> _Parse:
+    def parse(name: str, text: str) -> str:
+        if text not in words:
+            raise SettingsError(f"{name} must be {' or '.join(words)}")
+        return text
+
+    return parse
 
 
 def _log_level(name: str, text: str) -> str:

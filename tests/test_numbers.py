@@ -24,7 +24,7 @@ from refine.models.runs.task.task import MAX_KEPT, TASK_LAPSES_AFTER
 from refine.refusals import COUNTED_FOR, RECORDED_AT
 from refine.rules import conversation
 from refine.rules.content import MAX_CONTENT_CHARACTERS
-from refine.rules.pacing import LONGEST_COOLDOWN, RETRY_PAUSES
+from refine.rules.pacing import LONGEST_COOLDOWN, MAX_QUIET_SLOTS, RETRY_PAUSES
 from refine.rules.schedules import describe_schedule
 from refine.rules.threshold import DEFAULT_THRESHOLD
 from refine.running.heartbeat import INTERVAL_SECONDS
@@ -162,6 +162,15 @@ SAID: list[tuple[Any, str, list[str]]] = [
         ([DEFAULTS["cooldown_hours"], LONGEST_COOLDOWN], [24, WEEK]),
         "cool-down of 24 hours that doubles, up to a week",
         ["docs/guide.md"],
+    ),
+    (
+        ([MAX_QUIET_SLOTS], 4),
+        "at most four slots|four slots at most",
+        [
+            "docs/guide.md",
+            "CHANGELOG.md",
+            "docs/decisions/0007-what-the-clock-leaves-alone.md",
+        ],
     ),
     (
         ([DEFAULTS["api_reads_per_minute"], DEFAULTS["api_writes_per_minute"]], [600, 120]),

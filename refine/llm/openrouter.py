@@ -87,13 +87,15 @@ class OpenRouter:
         *,
         deadline: float,
         is_cancelled: Callable[[], bool] = lambda: False,
+        max_output_tokens: int = MAX_OUTPUT_TOKENS,
     ) -> Reply:
-        """Ask the model for its next message.
+        """Ask the model for its next message, of at most ``max_output_tokens``.
 
         ``deadline`` is a ``time.monotonic()`` instant that bounds all attempts together. Raises
         ProviderError, or Cancelled as soon as ``is_cancelled`` returns True.
         """
         body = self._body(model_id, messages, tools, privacy)
+        body["max_tokens"] = max_output_tokens
 
         def attempt() -> Reply:
             seconds = deadline - time.monotonic()
@@ -184,7 +186,7 @@ class OpenRouter:
         privacy: Privacy,
     ) -> dict[str, Any]:
         body: dict[str, Any] = {"model": model_id, "messages": list(messages)}
-        body |= {"max_tokens": MAX_OUTPUT_TOKENS, "stream": False}
+        body["stream"] = False
         if tools:  # some servers refuse an empty list
             body |= {"tools": list(tools), "tool_choice": "auto"}
         if self.plain:

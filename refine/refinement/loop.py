@@ -15,6 +15,7 @@ from refine.llm.messages import ToolCall, user_message
 from refine.models import RefinementSession
 from refine.models.runs.session import EndStatus
 from refine.models.runs.session.duplicates import remove_duplicates
+from refine.refinement.consent_question import answer_to_question
 from refine.refinement.prompting import (
     LedgerExcerpt,
     brief,
@@ -135,7 +136,7 @@ class SessionWorker(RunWorker[RefinementSession]):
         raise RunEnded("skipped", f"nothing may be removed: {reason}")
 
     def _ask_for_consent(self) -> None:
-        reply = self._call_model()
+        reply = answer_to_question(self._ask_model, self._messages)
         agreed = has_consented(reply)
         session = self._held()
         session.consent_reply = reply.text

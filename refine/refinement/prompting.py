@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from refine import clock, prompts
+from refine import clock, prompts, settings
 from refine.extensions import db
 from refine.llm.messages import Message
 from refine.llm.openrouter import MAX_OUTPUT_TOKENS
 from refine.models import MAX_MUTATIONS, Agent, AgentMemory, RefinementSession
+from refine.models.runs.session import ROLLING_WINDOW
 from refine.prompts import as_block, as_line
+from refine.rules.limits import LONGER_SHARE, LONGER_TOKENS, MAX_MERGED
+from refine.rules.quantities import in_days, in_percent
 from refine.rules.tokens import CHARACTERS_PER_TOKEN_AT_WORST, half_of_room
 
 # Providers that must be told where the stable part of a prompt ends; others find it themselves.
@@ -77,9 +80,10 @@ def opening(
     )
     question = prompts.render(
         "consent",
-        max_mutations=MAX_MUTATIONS,
-        removable_tokens=session.removable_tokens,
-        mass_tokens=session.mass_before,
+        **_figures(session),
+        trigger=session.trigger,
+        is_swept_by_admin=session.is_automatic and session.user_id is not None,
+        duplicates_removed=session.duplicates_removed,
         journal=_journal(agent, clock.now()),
     )
     return [
@@ -96,19 +100,35 @@ def opening(
 
 
 def brief(session: RefinementSession) -> str:
-    """Return the rules, figures and style of the session."""
-    agent = session.agent
+    """Return what may help, the rules, the figures and the style of the session."""
+    style, is_default = session.agent.effective("refinement_prompt")
     return prompts.render(
         "session",
-        max_mutations=MAX_MUTATIONS,
-        removable_tokens=session.removable_tokens,
-        memories=session.memories_before,
-        mass_tokens=session.mass_before,
-        budget_tokens=agent.core_token_budget,
-        is_over_budget=agent.exceeds_budget(session.mass_before or 0),
-        last_session=_last_session(session),
-        style=as_block(agent.effective_refinement_prompt),
+        **_figures(session),
+        max_merged=MAX_MERGED,
+        longer_share=in_percent(LONGER_SHARE),
+        longer_tokens=LONGER_TOKENS,
+        looking_back=in_days(ROLLING_WINDOW),
+        likeness=in_percent(settings.current().likeness),
+        style=as_block(style),
+        has_own_style=not is_default,
     )
+
+
+def _figures(session: RefinementSession) -> dict[str, Any]:
+    """The limits and figures that the question and the brief both state."""
+    agent, mass_tokens = session.agent, session.mass_before or 0
+    is_over_budget = agent.exceeds_budget(mass_tokens)
+    return {
+        "max_mutations": MAX_MUTATIONS,
+        "removable_tokens": session.removable_tokens,
+        "keeps_details": settings.current().details == "keep",
+        "memories": session.memories_before,
+        "mass_tokens": mass_tokens,
+        "budget_tokens": agent.core_token_budget,
+        "over_budget_tokens": mass_tokens - agent.core_token_budget if is_over_budget else 0,
+        "last_session": _last_session(session),
+    }
 
 
 def _marked(ledger: str, question: str) -> list[dict[str, Any]]:

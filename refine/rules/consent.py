@@ -1,4 +1,4 @@
-"""What counts as consent."""
+"""What counts as an answer, and which answers consent."""
 
 import re
 
@@ -29,6 +29,20 @@ _CANCELLED_AFTER = re.compile(
         | ["'`“”‘’„«»] [^\S\n]+ [^\W\d_]""",
     re.VERBOSE,
 )
+# A tag, or a character reference; a tag that is itself the answer, such as "<NO>", counts as words.
+_MARKUP = re.compile(r"</?(?!(?:yes|no)\b)[a-z][^<>]*>|&#?\w+;", re.IGNORECASE)
+_LETTER = re.compile(r"[^\W\d_]")
+
+
+def has_words(reply: str | None) -> bool:
+    """Tell whether ``reply`` says anything: blanks, digits, marks, emoji and tags alone do not."""
+    return _LETTER.search(_MARKUP.sub("", reply or "")) is not None
+
+
+def refuses(reply: str | None) -> bool:
+    """Tell whether the first word of ``reply`` is NO, whatever its case or decoration."""
+    first = _FIRST_WORD.search((reply or "")[:_READ_CHARACTERS])
+    return first is not None and first.group().lower() == "no"
 
 
 def consents(reply: str | None) -> bool:

@@ -6,6 +6,10 @@ LONGEST_COOLDOWN = timedelta(days=7)
 # After this many doublings even a one-hour pause has reached the maximum.
 MAX_DOUBLINGS = 8
 
+# While nothing changes, this many slots pass without a question after a completed session that
+# removed nothing.
+MAX_QUIET_SLOTS = 4
+
 # Before each retry of a session or task that failed; of a session, only until its next slot.
 RETRY_PAUSES = (timedelta(minutes=5), timedelta(minutes=30), timedelta(hours=2))
 MAX_RETRIES = len(RETRY_PAUSES)

@@ -1,6 +1,7 @@
-"""Counts and spans of time in words."""
+"""Counts, shares and spans of time in words."""
 
 from datetime import timedelta
+from decimal import ROUND_CEILING, Decimal
 
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
@@ -8,6 +9,19 @@ _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 def plural(count: int, noun: str, nouns: str | None = None) -> str:
     """Return a count with its noun: "1 session", "1,200 sessions", "2 memories"."""
     return f"{count:,} {noun if count == 1 else nouns or f'{noun}s'}"
+
+
+def in_percent(share: Decimal) -> str:
+    """Return an exact share in percent: "75%" for 0.75, "0.01%" for 0.0001."""
+    return f"{(share * 100).normalize():f}%"
+
+
+def share_in_percent(part: int, whole: int) -> str:
+    """Return what share ``part`` is, rounded up to a tenth of a percent: "33.4%" for 1 of 3.
+
+    Rounded up, so that a part beyond a limit never reads as one within it. ``whole`` is above 0.
+    """
+    return in_percent((Decimal(part) / whole).quantize(Decimal("0.001"), ROUND_CEILING))
 
 
 def rough_span(span: timedelta) -> str:

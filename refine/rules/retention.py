@@ -18,12 +18,19 @@ def removable_tokens(
 ) -> int:
     """Return how many of ``mass`` tokens one session may remove, 0 to ``mass``.
 
-    The smaller of ``mass - ceil(threshold * mass)`` and ``removable_under_floor``, at least 0, in
-    decimals: 0.9 of 10 is 9.
+    The smaller of ``removable_under_threshold`` and ``removable_under_floor``, at least 0.
     """
-    by_session = mass - _ceil(threshold * mass)
+    by_session = removable_under_threshold(mass, threshold)
     by_floor = removable_under_floor(mass, rolling_floor, removed_recently)
     return max(0, min(by_session, by_floor))
+
+
+def removable_under_threshold(mass: int, threshold: Decimal) -> int:
+    """Return how many tokens the threshold allows one session to remove, in decimals, not floats.
+
+    0.9 of 10 is 9, so one may go.
+    """
+    return mass - _ceil(threshold * mass)
 
 
 def removable_under_floor(mass: int, rolling_floor: Decimal, removed_recently: int) -> int:

@@ -17,7 +17,7 @@ from refine.errors import ProviderError, RowAltered
 from refine.extensions import db, safe_rollback
 from refine.llm.clients import client_for
 from refine.llm.messages import Message, Reply, ToolCall, tool_message
-from refine.llm.openrouter import Cancelled, OpenRouter, Privacy
+from refine.llm.openrouter import MAX_OUTPUT_TOKENS, Cancelled, OpenRouter, Privacy
 from refine.models import (
     AccessGrant,
     Account,
@@ -182,7 +182,16 @@ class RunWorker(Generic[AnyRun]):
         return reply
 
     def _call_model(self) -> Reply:
-        """Ask for the next message, with no transaction open, and count what it cost."""
+        """Ask for the next message, and add it to the conversation."""
+        reply = self._ask_model()
+        self._messages.append(reply.message)
+        return reply
+
+    def _ask_model(self, max_output_tokens: int = MAX_OUTPUT_TOKENS) -> Reply:
+        """Return the model's next message; no transaction is open meanwhile, its cost is counted.
+
+        The caller decides whether the message becomes part of the conversation.
+        """
         self._check_may_continue()
         privacy = self._privacy()
         db.session.commit()
@@ -194,6 +203,7 @@ class RunWorker(Generic[AnyRun]):
                 privacy,
                 deadline=self._deadline,
                 is_cancelled=_once_a_second(self._is_stopping, self._is_unwanted),
+                max_output_tokens=max_output_tokens,
             )
         except Cancelled:
             self._held()
@@ -206,7 +216,6 @@ class RunWorker(Generic[AnyRun]):
         db.session.commit()
         if not is_same_model(self._model_id, reply.model):
             raise ProviderError("a different model answered", kind="other_model")
-        self._messages.append(reply.message)
         return reply
 
     def _begin_tool_call(self, run: RefinementSession | MemoryTask) -> None:

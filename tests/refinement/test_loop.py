@@ -29,6 +29,8 @@ from tests.refinement.conftest import World
 
 CONSENTED_ENDS = ("completed", "rolled_back", "incomplete")
 YES = "YES, gladly."
+NO_WORDS = "the consent question got no answer: the reply was cut off or had no words, twice"
+CALLED = "the consent question got no answer: the model called the tool instead, twice"
 
 # What the audit calls each end.
 ACTIONS = {
@@ -119,21 +121,34 @@ def says_perhaps(world: World) -> None:
     world.model.say("Perhaps. Yes?")
 
 
-def says_nothing(world: World) -> None:
-    world.model.say("")
+def says_nothing_twice(world: World) -> None:
+    world.model.say("").say(None)
 
 
-def says_null(world: World) -> None:
-    world.model.say(None)
+def says_no_words_twice(world: World) -> None:
+    world.model.say("…👍").say("<br/> &nbsp; **42**")
 
 
-def calls_the_tool_at_once(world: World) -> None:
-    world.model.call("delete", id=world.ids[0])
+def is_cut_before_its_answer_twice(world: World) -> None:
+    world.model.say("NO, bec", finish_reason="length").say("YES, be", finish_reason="length")
 
 
-def says_yes_and_calls_the_tool(world: World) -> None:
+def calls_the_tool_twice(world: World) -> None:
+    world.model.call("delete", id=world.ids[0]).call("delete", id=world.ids[0])
+
+
+def says_yes_and_calls_the_tool_twice(world: World) -> None:
+    says_and_calls(world, "YES")
+    says_and_calls(world, "YES")
+
+
+def says_no_and_calls_the_tool(world: World) -> None:
+    says_and_calls(world, "NO.")
+
+
+def says_and_calls(world: World, text: str) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "refinement", "arguments": "{}"}}
-    world.model.reply({"content": "YES", "tool_calls": [call]})
+    world.model.reply({"content": text, "tool_calls": [call]})
 
 
 def says_what_no_database_holds(world: World) -> None:
@@ -209,7 +224,8 @@ ENDINGS = [
     Ending(
         trips_the_breaker,
         "rolled_back",
-        "it would have removed 150 of 500 tokens; at most 125 may be removed",
+        "it would have removed 150 of 500 tokens (30%); at most 125 may be removed, because "
+        "refinement_threshold is 0.75",
     ),
     Ending(talks_instead_of_calling, "incomplete", "the agent made no further tool call"),
     Ending(takes_too_many_turns, "incomplete", "the limit of 2 turns was reached"),
@@ -231,10 +247,7 @@ ENDINGS = [
     ),
     Ending(says_no, "declined", "the agent declined"),
     Ending(says_perhaps, "declined", "the agent declined"),
-    Ending(says_nothing, "declined", "the agent declined"),
-    Ending(says_null, "declined", "the agent declined"),
-    Ending(calls_the_tool_at_once, "declined", "the agent declined"),
-    Ending(says_yes_and_calls_the_tool, "declined", "the agent declined"),
+    Ending(says_no_and_calls_the_tool, "declined", "the agent declined"),
     Ending(says_what_no_database_holds, "declined", "the agent declined"),
     Ending(has_no_memories, "skipped", "no core memory can be changed by a session"),
     Ending(has_locked_memories_alone, "skipped", "no core memory can be changed by a session"),
@@ -267,6 +280,11 @@ ENDINGS = [
         "a different model answered",
         "other_model",
     ),
+    Ending(says_nothing_twice, "failed", NO_WORDS, "no_answer"),
+    Ending(says_no_words_twice, "failed", NO_WORDS, "no_answer"),
+    Ending(is_cut_before_its_answer_twice, "failed", NO_WORDS, "no_answer"),
+    Ending(calls_the_tool_twice, "failed", CALLED, "no_answer"),
+    Ending(says_yes_and_calls_the_tool_twice, "failed", CALLED, "no_answer"),
     Ending(waits_too_long_for_consent, "failed", "the limit of 1 seconds was reached", "timeout"),
     Ending(
         loses_its_worker_before_a_change,
@@ -469,6 +487,54 @@ def test_the_agent_is_reminded_once_and_may_continue(world: World) -> None:
     assert "The session is still open" in reminder["content"]
 
 
+# -- no answer ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reply", "finish_reason"),
+    [(None, "stop"), ("  ", "stop"), ("***", "stop"), ("NO, but", "length"), ("", "length")],
+)
+def test_a_reply_without_an_answer_is_asked_for_again_with_room_for_twice_the_output(
+    world: World, reply: str | None, finish_reason: str
+) -> None:
+    world.model.say(reply, finish_reason=finish_reason)
+    completes_without_change(world)
+
+    session = world.refine()
+
+    first, second = world.model.requests[:2]
+    assert session.status == "completed"
+    assert second["messages"] == first["messages"]
+    assert [request["max_tokens"] for request in world.model.requests] == [8192, 16384, 8192]
+    assert session.consent_reply == YES
+
+
+def test_a_call_instead_of_an_answer_is_asked_back(world: World) -> None:
+    world.model.calls(*deletions(world.ids[:2]))
+    completes_without_change(world)
+
+    session = world.refine()
+
+    *asked, called, first, second = world.asked(1)
+    assert session.status == "completed"
+    assert asked == world.asked(0)
+    assert len(called["tool_calls"]) == 2
+    assert [answer["role"] for answer in (first, second)] == ["tool", "tool"]
+    assert "The session is not open yet" in json.loads(first["content"])["error"]
+    assert (world.kept(), session.tool_calls) == (world.ids, 1)
+
+
+def test_an_agent_that_gave_no_answer_is_asked_again_later(world: World) -> None:
+    says_nothing_twice(world)
+    session = RefinementSession.queue(world.agent, "weekly")
+    db.session.commit()
+
+    world.refine(session)
+
+    assert (session.may_be_retried, session.consent_reply) == (True, None)
+    assert "consent" not in [event.kind for event in world.events]
+
+
 # -- exact duplicates -----------------------------------------------------------------------------
 
 
@@ -486,6 +552,43 @@ def test_duplicates_are_removed_first_and_stay_removed_without_a_loop(
     assert world.kept() == world.ids
     assert session.duplicates_removed == 1
     assert world.records(session)[1].action == "memory_refinement_dedup"
+
+
+REMOVED = (
+    "Exact duplicates among my core memories, removed unread at the start of the session: 1. "
+    "One copy of each stays."
+)
+
+
+@pytest.mark.parametrize(
+    ("play", "told"),
+    [
+        (completes_without_change, "Refinement session: 20 → 20 memories, 0 tokens saved "),
+        (talks_instead_of_calling, "Refinement session: 20 → 20 memories, 0 tokens saved "),
+        (trips_the_breaker, "My refinement session was rolled back entirely: "),
+        (says_no, "I declined a refinement session."),
+        (says_nothing_twice, f"A refinement session failed: {NO_WORDS}."),
+        (
+            has_a_threshold_that_leaves_no_room,
+            "A refinement session was skipped: nothing may be removed: the threshold of 1.0 ",
+        ),
+    ],
+    ids=lambda each: getattr(each, "__name__", None),
+)
+def test_one_journal_memory_tells_of_removed_duplicates_however_the_session_ended(
+    world: World, play: Callable[[World], None], told: str
+) -> None:
+    factories.memory(world.agent, world.memories[0].content)
+    db.session.commit()
+    play(world)
+
+    world.refine()
+
+    (note,) = world.journal()
+    assert note.startswith(told)
+    assert note.endswith(f" {REMOVED}")
+    db.session.rollback()
+    assert all(chain.problem is None for chain in verify_all())
 
 
 def test_duplicates_stay_removed_after_a_rollback(world: World) -> None:

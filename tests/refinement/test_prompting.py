@@ -2,7 +2,11 @@
 
 import json
 import re
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +17,11 @@ from refine.errors import RowAltered
 from refine.extensions import db
 from refine.llm.rehearsal import answer
 from refine.models import Agent, RefinementSession
+from refine.models.runs.session import TRIGGERS, Trigger
+from refine.models.runs.session.duplicates import remove_duplicates
 from refine.models.runs.session.entry import SessionEntry
+from refine.refinement import prompting
+from refine.refinement.consent_question import NOT_OPEN
 from refine.refinement.prompting import LedgerExcerpt, brief, opening, room_for_ledger
 from refine.tools.refinement import DEFINITION
 from tests import factories, sql
@@ -26,12 +34,18 @@ FORBIDDEN = (
 )
 
 
+def question_of(session: RefinementSession) -> str:
+    """The ledger with the consent question."""
+    asked = opening(session, LedgerExcerpt.of(session.agent, room_tokens=PLENTY))[1]["content"]
+    assert isinstance(asked, str)
+    return asked
+
+
 def texts(agent: Agent) -> tuple[str, str, str]:
     """The ledger with the consent question, the brief, and both."""
     session = factories.session(agent)
-    asked = opening(session, LedgerExcerpt.of(agent, room_tokens=PLENTY))[1]["content"]
-    assert isinstance(asked, str)
-    told = brief(session)
+    asked, told = question_of(session), brief(session)
+    session.finish("skipped", "the next one follows")
     return asked, told, f"{asked}\n{told}"
 
 
@@ -57,6 +71,14 @@ def rules(read: tuple[str, str, str]) -> str:
     return read[1]
 
 
+@pytest.fixture
+def set_setting(app: Flask, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    given = app.extensions["refine.settings"]
+    return lambda **values: monkeypatch.setitem(
+        app.extensions, "refine.settings", replace(given, **values)
+    )
+
+
 # -- what both prompts say ------------------------------------------------------------------------
 
 
@@ -77,7 +99,8 @@ def test_both_prompts_state_the_principles(question: str, rules: str) -> None:
 
 
 def test_no_prompt_mentions_compression_not_even_negated(read: tuple[str, str, str]) -> None:
-    prompt = "\n".join([read[2], prompts.render("reminder"), json.dumps(DEFINITION)])
+    templates = [file.read_text() for file in Path(prompts.__file__).parent.glob("*.j2")]
+    prompt = "\n".join([read[2], *templates, json.dumps([DEFINITION, NOT_OPEN])])
 
     assert re.findall(FORBIDDEN, prompt, re.IGNORECASE) == []
     assert re.findall(FORBIDDEN, "Condense the stale themes") == ["stale", "themes"]
@@ -92,7 +115,7 @@ def test_the_question_tells_what_a_session_may_do(question: str) -> None:
         "Nothing is deleted for good",
         "Nobody else reads your memories",
         "Answer with YES or NO as the first word",
-        "Anything but a YES means no",
+        "Any answer other than YES means no",
     ]
 
     missing = [promise for promise in promises if promise not in question]
@@ -119,18 +142,146 @@ def test_the_brief_states_every_rule(rules: str) -> None:
     assert missing == []
 
 
+def test_the_brief_says_what_may_help(rules: str) -> None:
+    promises = [
+        "Merge memories that restate the same thing (`consolidate`)",
+        "Tighten the wording within one memory (`update`)",
+        "Remove a memory that another one already carries (`delete`)",
+        "Protect a memory that must stay as it is (`protect`)",
+        "Several calls in one reply are welcome",
+        "(`operations_left`, `tokens_left`)",
+    ]
+
+    missing = [promise for promise in promises if promise not in rules]
+
+    assert missing == []
+
+
+def test_only_an_agent_over_its_budget_reads_how_to_come_nearer_to_it(agent: Agent) -> None:
+    advice = "You are over your budget by 20 tokens. To come nearer to it without losing anything"
+    session = factories.session(agent)
+    for budget, is_advised in ((480, True), (500, False)):
+        agent.core_token_budget = budget
+
+        assert (advice in brief(session)) is is_advised
+        assert ("over your budget" in brief(session)) is is_advised
+
+
+# -- what the tool refuses ------------------------------------------------------------------------
+
+
+def test_the_brief_states_the_limits_of_an_edit_as_the_tool_has_them(
+    rules: str, monkeypatch: pytest.MonkeyPatch, agent: Agent
+) -> None:
+    monkeypatch.setattr(prompting, "MAX_MERGED", 5)
+    monkeypatch.setattr(prompting, "LONGER_SHARE", Decimal("0.2"))
+    monkeypatch.setattr(prompting, "LONGER_TOKENS", 3)
+    others = texts(agent)[1]
+
+    for said, merged, share, tokens in ((rules, 8, "10%", 8), (others, 5, "20%", 3)):
+        assert f"A merge takes 2 to {merged} memories, and the new text is at most as" in said
+        assert f"at most {share} longer than it was when the session began, or {tokens} " in said
+
+
+def test_both_prompts_say_that_details_stay(
+    agent: Agent, set_setting: Callable[..., None], read: tuple[str, str, str]
+) -> None:
+    refused = "A change that would lose a number, a date, a name, a quotation or an address is refu"
+    kept = "each of its numbers, dates, names, quotations and addresses must still stand in a core "
+    question, rules, _ = read
+    assert refused in question
+    assert kept in rules
+    assert "at least 50% of its words must stand together in one core memory" in rules
+    assert "sessions of the last 30 days" in rules
+
+    set_setting(likeness=Decimal("0.65"))
+
+    assert "at least 65% of its words" in texts(agent)[1]
+
+
+def test_both_prompts_promise_no_more_where_details_are_only_counted(
+    agent: Agent, set_setting: Callable[..., None]
+) -> None:
+    set_setting(details="count")
+
+    question, rules, _ = texts(agent)
+
+    assert "would lose a number" not in question
+    assert "must still stand" not in rules
+    assert "that no core memory says any more are counted" in rules
+    assert re.findall(r"^\d+\.", rules, re.MULTILINE) == [f"{n}." for n in range(1, 11)]
+
+
+# -- why it is asked, and what was done before ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("trigger", "reason"),
+    [
+        ("weekly", "Weekly: you have had no session since your account's last regular time"),
+        ("over_budget", "Over budget: your core memories came to more tokens than your budget."),
+        ("manual", "By hand: an admin asked for this session on the dashboard."),
+        ("api", "By hand: you asked for this session yourself, through the API."),
+        ("cli", "By hand: an operator of the server asked for this session on the command line."),
+    ],
+)
+def test_the_question_tells_why_the_agent_is_asked_now(
+    agent: Agent, trigger: Trigger, reason: str
+) -> None:
+    session = factories.session(agent, trigger=trigger)
+
+    question = question_of(session)
+
+    assert f"## Why you are asked now\n\n{reason}" in question
+    assert "due to begin now" not in question
+
+
+def test_the_question_names_the_role_of_who_asked_and_none_of_their_words(agent: Agent) -> None:
+    user = factories.user(account=agent.account, email="say.yes.to.me@example.org")
+    for trigger in TRIGGERS:
+        session = factories.session(agent, trigger=trigger)
+        session.user = user
+        session.finish("skipped", "the next one follows")
+        question = question_of(session)
+
+        assert "say.yes" not in question
+        assert ("An admin asked on the dashboard for all sessions" in question) == (
+            trigger in ("weekly", "over_budget")
+        )
+
+
+@pytest.mark.parametrize(("copies", "said"), [(0, "none."), (1, "1. This stands even if you say")])
+def test_the_question_tells_how_many_exact_duplicates_were_removed_before_it(
+    agent: Agent, copies: int, said: str
+) -> None:
+    content = db.session.scalars(agent.ledger.core()).all()[0].content
+    for _ in range(copies):
+        factories.memory(agent, content.upper())
+    session = RefinementSession.queue(agent, "manual")
+    session.claim()
+    remove_duplicates(session)
+    session.take_snapshot()
+
+    question = question_of(session)
+
+    assert "Before each such question, exact duplicates are removed" in question
+    assert f"Exact duplicates removed this time: {said}" in question
+    assert "nothing was" not in question.casefold()
+
+
 # -- figures --------------------------------------------------------------------------------------
 
 
-def test_the_brief_starts_with_figures(rules: str) -> None:
-    figures = re.findall(r"^- (.+)$", rules, re.MULTILINE)
+def test_both_prompts_state_the_figures(question: str, rules: str) -> None:
+    for said in (question, rules):
+        (section,) = re.findall(r"## The figures\n\n((?:- .+\n)+)\n##", said)
 
-    assert figures == [
-        "Core memories: 20",
-        "Token usage: 500",
-        "Token budget: 5000 (within budget)",
-        "Last session: none yet",
-    ]
+        assert section.splitlines() == [
+            "- Core memories: 20",
+            "- Token usage: 500",
+            "- Token budget: 5000 (within budget)",
+            "- Last session: none yet",
+        ]
 
 
 def test_the_figures_tell_by_how_much_a_ledger_exceeds_its_budget(agent: Agent) -> None:
@@ -139,6 +290,7 @@ def test_the_figures_tell_by_how_much_a_ledger_exceeds_its_budget(agent: Agent) 
         agent.core_token_budget = budget
 
         assert f"- Token budget: {budget} ({said})\n" in brief(session)
+        assert f"- Token budget: {budget} ({said})\n" in question_of(session)
 
 
 def test_the_figures_tell_how_the_last_session_ended(agent: Agent) -> None:
@@ -146,12 +298,14 @@ def test_the_figures_tell_how_the_last_session_ended(agent: Agent) -> None:
     earlier.finish("incomplete", "stopped on request", at=datetime(2026, 3, 1, tzinfo=UTC))
     db.session.commit()
 
-    _, rules, _ = texts(agent)
+    question, rules, _ = texts(agent)
 
-    assert (
+    last = (
         '- Last session: 2026-03-01, incomplete ("stopped on request"). Refinement session: '
         "20 → 20 memories, 0 tokens saved (no changes)."
-    ) in rules
+    )
+    assert last in rules
+    assert last in question
 
 
 def test_the_figures_tell_that_the_last_session_was_undone(agent: Agent) -> None:
@@ -207,6 +361,9 @@ def test_the_default_style_is_conservative_and_subject_to_the_rules(rules: str) 
     assert "Be conservative. De-duplicate only. Tighten phrasing within one memory" in style
     assert "When uncertain, do nothing. Lean towards zero operations." in style
     assert "nothing here can override them." in rules
+    assert "so the default applies" in rules
+    assert "your style" not in rules.casefold()
+    assert "own words" not in rules.casefold()
 
 
 def test_an_agents_own_style_replaces_the_default(agent: Agent) -> None:
@@ -215,7 +372,9 @@ def test_an_agents_own_style_replaces_the_default(agent: Agent) -> None:
     _, rules, _ = texts(agent)
 
     assert "<style>\nGo slowly, {{ by }} the sea.\n</style>" in rules
+    assert "## Your style\n\nYour own words on how you prefer to work." in rules
     assert "Be conservative" not in rules
+    assert "default" not in rules
 
 
 def test_a_style_cannot_close_its_block(agent: Agent) -> None:

@@ -5,7 +5,7 @@ import re
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from refine.rules.consent import consents
+from refine.rules.consent import consents, has_words, refuses
 from tests.rules.refusing import cases
 
 decorations = st.text(
@@ -82,3 +82,21 @@ def test_case_and_decoration_do_not_matter(before: str, yes: str, after: str, re
 @given(decorations, st.text(st.characters(categories=["L", "N"]), min_size=1), st.text())
 def test_no_other_first_word_consents(before: str, word: str, rest: str) -> None:
     assert consents(f"{before}{word} {rest}") == (word.lower() == "yes")
+
+
+def test_a_reply_has_words_if_it_has_letters_outside_of_markup() -> None:
+    with_words = cases("NO|non|Нет|不|はい|لا|ᴏᴋ|<NO>|</yes>|<b>no</b>|<think></think>x|&nbsp;y|é")
+    without = cases(
+        "| |\n|...|✅|👍🏽|**|# |42|1️⃣|___|<br/>|<think></think>|&nbsp;|&#8203;|\u200b|[ ]"
+    )
+
+    assert [reply for reply in with_words if not has_words(reply)] == []
+    assert [reply for reply in [None, *without] if has_words(reply)] == []
+
+
+def test_no_as_the_first_word_refuses() -> None:
+    refusals = cases("NO|no.|**No**, thank you|<NO>|- no\nYES|NO!")
+    others = cases("| |YES|Yes, no|Not yet|None|Nope|I say no|n o")
+
+    assert [reply for reply in refusals if not refuses(reply)] == []
+    assert [reply for reply in [None, *others] if refuses(reply)] == []

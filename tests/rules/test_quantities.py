@@ -1,10 +1,11 @@
 """Counts and spans of time in words."""
 
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 
-from refine.rules.quantities import ago, plural
+from refine.rules.quantities import ago, in_percent, plural, share_in_percent
 
 
 @pytest.mark.parametrize(
@@ -37,3 +38,19 @@ def test_a_noun_agrees_with_its_count(count: int, nouns: str | None, expected: s
 )
 def test_an_age_is_rounded_down_to_its_largest_unit(age: timedelta, expected: str) -> None:
     assert ago(age) == expected
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [("0", "0%"), ("0.0001", "0.01%"), ("0.7500", "75%"), ("0.9", "90%"), ("1.0000", "100%")],
+)
+def test_a_share_is_exact_in_percent(share: str, expected: str) -> None:
+    assert in_percent(Decimal(share)) == expected
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "expected"),
+    [(150, 500, "30%"), (1, 3, "33.4%"), (251, 1000, "25.1%"), (2501, 10_000, "25.1%")],
+)
+def test_a_part_is_rounded_up_in_percent(part: int, whole: int, expected: str) -> None:
+    assert share_in_percent(part, whole) == expected

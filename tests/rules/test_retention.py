@@ -6,7 +6,12 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refine.rules.retention import removable_tokens, removable_under_floor, retained_tokens
+from refine.rules.retention import (
+    removable_tokens,
+    removable_under_floor,
+    removable_under_threshold,
+    retained_tokens,
+)
 
 masses = st.integers(0, 10_000_000)
 shares = st.integers(0, 10_000).map(lambda n: Decimal(n) / 10_000)
@@ -26,6 +31,7 @@ def test_threshold_share_is_rounded_up_in_favour_of_the_ledger() -> None:
         (100, "0.29", 71),  # 28.999999999999996 in floats
     ):
         assert by_threshold(mass, Decimal(threshold)) == removable, (mass, threshold)
+        assert removable_under_threshold(mass, Decimal(threshold)) == removable, (mass, threshold)
 
 
 def test_floor_is_a_share_of_the_mass_before_recent_sessions() -> None:

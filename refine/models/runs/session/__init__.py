@@ -2,7 +2,8 @@
 
 ``state`` is what the row holds; ``session`` the noun and its life: queue, claim, snapshot, end;
 ``duplicates``, ``editing`` and ``breaker`` are what happens in between; ``entry`` what is counted
-for each memory; ``scheduling`` who is due, and who must wait; ``totals`` sums over many.
+for each memory; ``notes`` what the agent is told at the end; ``scheduling`` who is due, and who
+must wait; ``totals`` sums over many.
 """
 
 from refine.models.runs.session.editing import EditRefused

@@ -11,6 +11,7 @@ from refine.extensions import db
 from refine.models.audit import AuditLog
 from refine.models.ledger import AgentMemory, Change, Image, changes_in
 from refine.models.runs.session.entry import SessionEntry
+from refine.models.runs.session.notes import rollback_note, rollback_reason
 from refine.models.runs.session.session import RefinementSession, Reversal
 
 # The edits that the cap counts, and all edits of the loop. Duplicates are removed before the loop,
@@ -51,14 +52,11 @@ def roll_back(session: RefinementSession, attempted_tokens: int, at: datetime) -
         entry.counting_tokens = 0 if entry.is_merge_result else entry.ceiling_tokens
         entry.merged_into_id = None
     session.removed_tokens = session.details_lost = 0
-    reason = (
-        f"it would have removed {attempted_tokens} of {session.mass_before} tokens; "
-        f"at most {session.removable_tokens} may be removed"
-    )
+    reason = rollback_reason(session, attempted_tokens)
     reversal = Reversal(
         _reversed(session, records, at),
         {"attempted_tokens": attempted_tokens},
-        _rollback_note(edits, reason),
+        rollback_note(session, reason, _operations(edits)),
     )
     session.finish("rolled_back", reason, reversal=reversal, at=at)
 
@@ -119,16 +117,13 @@ def _reversed(
     ]
 
 
-def _rollback_note(edits: Sequence[AuditLog], reason: str) -> str:
-    """Text that tells the agent what the session did, and that it was undone."""
+def _operations(edits: Sequence[AuditLog]) -> str:
+    """What the session did, oldest first: "consolidate #1, #2; delete #3"."""
     operations = [
         f"{edit.data['operation']} {abbreviated([f'#{id_}' for id_ in _touched(edit)], ', ')}"
         for edit in reversed(edits)
     ]
-    return (
-        f"My refinement session was rolled back entirely: {reason}. Its operations were: "
-        f"{abbreviated(operations, '; ')}. All of it was undone; every memory is as it was before."
-    )
+    return abbreviated(operations, "; ")
 
 
 def _touched(edit: AuditLog) -> list[int]:

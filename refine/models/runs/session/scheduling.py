@@ -16,7 +16,14 @@ from refine.models.people import Account
 from refine.models.runs.run import blocked_reason
 from refine.models.runs.session.session import RefinementSession
 from refine.models.runs.session.state import ANSWERED
-from refine.rules.pacing import MAX_DOUBLINGS, MAX_RETRIES, RETRY_PAUSES, cooldown, retry_pause
+from refine.rules.pacing import (
+    MAX_DOUBLINGS,
+    MAX_QUIET_SLOTS,
+    MAX_RETRIES,
+    RETRY_PAUSES,
+    cooldown,
+    retry_pause,
+)
 
 # A retry that is overdue by this much is dropped.
 _RETRIED_WITHIN = timedelta(days=31)
@@ -113,7 +120,7 @@ def automatic_skip_reason(agent: Agent, at: datetime) -> str | None:
     """
     if (reason := forbidden_reason(agent, at)) is not None:
         return reason
-    if _is_unchanged(agent):
+    if _is_unchanged(agent, at):
         return "nothing changed since the last session, which removed nothing"
     return None
 
@@ -173,13 +180,16 @@ def _answered(agent: Agent) -> Sequence[RefinementSession]:
     ).all()
 
 
-def _is_unchanged(agent: Agent) -> bool:
-    """Whether core memories and settings are as the last, fruitless session left them.
+def _is_unchanged(agent: Agent, at: datetime) -> bool:
+    """Whether core memories and settings are as the last session left them, which removed nothing.
 
-    Never true for a ledger that is shown in batches, as the next session shows another one.
+    Only after a session that was completed, and for ``MAX_QUIET_SLOTS`` slots. Never true for a
+    ledger that is shown in batches, as the next session shows another one.
     """
     last = next(iter(_answered(agent)), None)
-    if last is None or last.had_effect or last.undone_at is not None:
+    if last is None or last.status != "completed" or last.had_effect or last.undone_at is not None:
+        return False
+    if _slots_between(agent.account, last.ended_at, at) > MAX_QUIET_SLOTS:
         return False
     if last.batch_through_id is not None:
         return False
@@ -198,3 +208,11 @@ def _is_unchanged(agent: Agent) -> bool:
         AuditLog.created_at > last.ended_at,
     )
     return not db.session.scalar(select(or_(memory_changed, settings_changed)))
+
+
+def _slots_between(account: Account, ended_at: datetime | None, at: datetime) -> int:
+    """How many of the account's slots came since then; counts no further than needed."""
+    slots, slot = 0, account.last_slot(at)
+    while ended_at is not None and slot > ended_at and slots <= MAX_QUIET_SLOTS:
+        slots, slot = slots + 1, account.last_slot(slot - timedelta(microseconds=1))
+    return slots

@@ -19,6 +19,7 @@ from refine.models.people.recording import is_recorded
 from refine.models.runs.log import log_after_commit
 from refine.models.runs.run import LIVE
 from refine.models.runs.session.entry import SessionEntry
+from refine.models.runs.session.notes import closing_note
 from refine.models.runs.session.state import (
     CONSENTED_ENDS,
     ENDED,
@@ -287,7 +288,7 @@ class RefinementSession(SessionState, Attested, Base):
         user: User | None = None,
         at: datetime | None = None,
     ) -> None:
-        """End with a status and a record of measured figures; tell an agent that consented.
+        """End with a status and a record of measured figures, and tell the agent in its journal.
 
         A rollback's ``reversal`` becomes part of the same record; the figures are those after it.
         ``user`` is who asked for the end, if anybody did. For an agent that was erased or altered
@@ -312,17 +313,12 @@ class RefinementSession(SessionState, Attested, Base):
         else:
             changes = list(reversal.changes)
             if status in CONSENTED_ENDS:
-                changes.append(self._end_note(reason, summary, reversal.note, at))
+                self.summary = f"{self.summary_line()} {summary or ''}".strip()
+            if (note := closing_note(self, reversal.note)) is not None:
+                changes.append(self.agent.ledger.add_session_note(self.id, note, at))
             sealed = {"summary": self.summary, "consent_reply": self.consent_reply}
             change_memories(_END_ACTION[status], changes, agent=self.agent, sealed=sealed, **record)
         log_after_commit("session ended", self.facts())
-
-    def _end_note(self, reason: str, summary: str | None, note: str | None, at: datetime) -> Change:
-        """Store the summary, and tell the agent the outcome in a journal memory."""
-        self.summary = f"{self.summary_line()} {summary or ''}".strip()
-        ended_early = f" It ended early: {reason}. What was done stays."
-        told = self.summary if self.status == "completed" else f"{self.summary}{ended_early}"
-        return self.agent.ledger.add_session_note(self.id, note or told, at)
 
     def _measure_end(self, changes: Collection[Change]) -> None:
         """Measure the ledger as it is once ``changes`` are made."""

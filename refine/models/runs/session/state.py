@@ -17,6 +17,7 @@ from refine.models.people import User
 from refine.models.runs.run import CallUsage, Run
 from refine.rules.content import MAX_STORED_SUMMARY_CHARACTERS, bounded_text, reply_text
 from refine.rules.quantities import plural
+from refine.rules.retention import removable_under_threshold
 from refine.rules.threshold import THRESHOLD_DECIMALS
 
 Trigger = Literal["weekly", "over_budget", "manual", "api", "cli"]
@@ -164,6 +165,12 @@ class SessionState(Run):
     def had_effect(self) -> bool:
         """Whether the agent agreed and something was removed, exact duplicates included."""
         return self.status != "declined" and self.removed_tokens + self.duplicates_removed > 0
+
+    @property
+    def is_limited_by_floor(self) -> bool:
+        """Whether the rolling floor, not the threshold, limits what the session may remove."""
+        by_threshold = removable_under_threshold(self.mass_before or 0, self.threshold)
+        return self.removable_tokens < by_threshold
 
     # -- figures ---------------------------------------------------------------------------------
 

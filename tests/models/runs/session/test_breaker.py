@@ -352,9 +352,50 @@ def test_the_agent_is_told_which_edits_were_undone(ledger):
 
     (told,) = factories.journal(session.agent)
     assert f"consolidate #{ids[0]}, #{ids[1]}; delete #{ids[2]}" in told.content
-    assert "30 of 100 tokens; at most 25 may be removed" in told.content
-    assert "All of it was undone" in told.content
+    assert "All of it was undone; every memory is as it was before them." in told.content
     assert session.agent.last_refinement_at == session.ended_at
+
+
+def test_record_and_note_name_the_share_and_the_threshold_that_was_the_limit(ledger):
+    session, ids = ledger
+
+    trip(session, ids[1:])
+
+    (told,) = factories.journal(session.agent)
+    said = (
+        "it would have removed 40 of 100 tokens (40%); at most 25 may be removed, because "
+        "refinement_threshold is 0.75"
+    )
+    assert session.end_reason == factories.records(session.agent)[-1].data["reason"] == said
+    assert told.content.startswith(f"My refinement session was rolled back entirely: {said}. ")
+    assert told.content.endswith(
+        "At least 75% of the tokens must remain after each session: that is my "
+        "refinement_threshold, which I can change with self_authoring."
+    )
+
+
+def test_record_and_note_name_the_rolling_floor_if_that_was_the_narrower_limit(app):
+    agent = factories.agent()
+    small, _ = factories.ledger(agent, 10, 90)
+    earlier = RefinementSession.start(agent)
+    earlier.finish("completed", "the agent completed it")
+    earlier.removable_tokens = earlier.removed_tokens = 90
+    session = factories.session(agent)
+
+    trip(session, [small.id])
+
+    told = factories.journal(agent)[-1].content
+    said = (
+        "it would have removed 10 of 100 tokens (10%); at most 5 may be removed, because "
+        "REFINE_ROLLING_FLOOR is 0.5 for all sessions of 30 days together"
+    )
+    assert session.end_reason == factories.records(agent)[-1].data["reason"] == said
+    assert said in told
+    assert told.endswith(
+        "At least 50% of the tokens must remain after all sessions of 30 days together: that is "
+        "REFINE_ROLLING_FLOOR, an operator's setting. My own refinement_threshold (0.75) would "
+        "have allowed more."
+    )
 
 
 def test_up_to_20_items_are_listed_and_the_rest_is_counted():

@@ -121,3 +121,20 @@ def test_each_removed_duplicate_is_recorded_and_the_survivor_if_it_took_tags(age
     assert [int(record.auditable_id) for record in records] == [memory.id for memory in gone]
     changed = [[entry["id"] for entry in record.data["memories"]] for record in records]
     assert changed == [[gone[0].id], [gone[1].id, kept.id]]
+
+
+def test_an_agent_that_was_erased_or_altered_is_told_of_no_removal(app, subtests):
+    def alter(agent):
+        sql.run(f"UPDATE agents SET model_id = 'evil/reader' WHERE id = {agent.id}")
+
+    for change in (factories.erase, alter):
+        with subtests.test(change=change.__name__):
+            agent = factories.agent("same", "same")
+            session, removed = dedup(agent)
+            change(agent)
+            db.session.expire_all()
+
+            session.finish("failed", "internal error", at=NOW)
+
+            assert removed == 1
+            assert factories.journal(agent) == []

@@ -356,15 +356,29 @@ def test_an_agent_whose_sessions_removed_as_much_as_they_may_is_skipped(agent, s
 
 
 def test_an_agent_is_skipped_while_nothing_changed_since_a_fruitless_session(agent, subtests):
-    for status in ANSWERED:
-        for trigger in ("weekly", "manual"):
-            with case(subtests, status=status, trigger=trigger):
-                past(agent, status, trigger=trigger)
-                assert skip_reason(agent) == UNCHANGED
+    for trigger in ("weekly", "manual"):
+        with case(subtests, trigger=trigger):
+            past(agent, trigger=trigger)
+            assert skip_reason(agent) == UNCHANGED
+
+
+@pytest.mark.parametrize("status", ["declined", "incomplete", "rolled_back"])
+def test_after_a_no_or_an_end_without_completion_an_agent_is_asked_again(agent, status):
+    past(agent, at=NOW - 2 * DAY)
+    past(agent, status)
+
+    assert skip_reason(agent) is None
+
+
+def test_an_agent_is_skipped_for_at_most_four_slots_though_nothing_changes(agent, subtests):
+    past(agent, at=SLOT + MOMENT)
+    for weeks, reason in [(0, UNCHANGED), (1, UNCHANGED), (4, UNCHANGED), (5, None), (50, None)]:
+        with subtests.test(weeks=weeks):
+            assert skip_reason(agent, SLOT + 7 * weeks * DAY + HOUR) == reason
 
 
 def test_sessions_after_which_an_agent_is_asked_again(agent, subtests):
-    past(agent, "declined", at=NOW - 2 * DAY)
+    past(agent, at=NOW - 2 * DAY)
     for name, fields in {
         "removed tokens": removed(5),
         "removed duplicates": {"duplicates_removed": 1},
@@ -380,7 +394,7 @@ def test_sessions_after_which_an_agent_is_asked_again(agent, subtests):
 def test_a_session_without_an_answer_makes_no_difference(agent, status):
     past(agent, status)
     before = skip_reason(agent)
-    past(agent, "declined", at=NOW - 2 * DAY)
+    past(agent, at=NOW - 2 * DAY)
 
     assert (before, skip_reason(agent)) == (None, UNCHANGED)
 
@@ -388,7 +402,7 @@ def test_a_session_without_an_answer_makes_no_difference(agent, status):
 def test_a_change_of_memory_or_settings_ends_the_skipping(agent, subtests):
     first, second, *_ = db.session.scalars(agent.ledger.core()).all()
     second.discarded_at = NOW - 3 * DAY
-    past(agent, "declined")
+    past(agent)
     second.updated_at = NOW - 3 * DAY
     for name, change in {
         "a memory added": lambda: agent.ledger.remember("something new", "core"),
@@ -407,7 +421,7 @@ def test_a_change_of_memory_or_settings_ends_the_skipping(agent, subtests):
 
 
 def test_events_that_the_agent_would_not_see_do_not_end_the_skipping(agent, subtests):
-    past(agent, "declined")
+    past(agent)
     for name, event in {
         "a journal memory": lambda: agent.ledger.remember("it rained", "journal"),
         "another record": lambda: agent.record("memory_access_viewed"),
@@ -421,7 +435,7 @@ def test_events_that_the_agent_would_not_see_do_not_end_the_skipping(agent, subt
 
 
 def test_only_memories_that_others_saved_during_the_session_count_as_a_change(agent):
-    last = past(agent, "declined", at=NOW - DAY, ended_at=NOW)
+    last = past(agent, at=NOW - DAY, ended_at=NOW)
     meanwhile = dict.fromkeys(("recorded_at", "updated_at"), NOW - HOUR)
 
     factories.memory(agent, session_id=last.id, **meanwhile)
@@ -434,7 +448,7 @@ def test_changes_before_the_end_of_the_session_do_not_count(agent):
     agent.record("agent_settings_update", at=NOW - DAY)
     factories.memory(agent, recorded_at=NOW - DAY, updated_at=NOW - DAY)
 
-    past(agent, "declined", at=NOW - DAY)
+    past(agent, at=NOW - DAY)
 
     assert skip_reason(agent) == UNCHANGED
 

@@ -1,0 +1,96 @@
+"""The page: each conversation whole, message by message."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import time_machine
+from flask import Flask
+from sqlalchemy import text
+
+from refine import prompts
+from refine.extensions import db
+from refine.llm.messages import Message
+from refine.models import Agent, MemoryTask, RefinementSession
+from refine.models.runs.session import Trigger
+from refine.models.runs.session.duplicates import remove_duplicates
+from refine.refinement.consent_question import NOT_OPEN
+from refine.refinement.prompting import LedgerExcerpt, brief, opening
+from refine.remembering import prompting as remembering
+from refine.tools.refinement import DEFINITION
+from tests import factories
+from tests.printed_prompts.agents import NOW, by_default, never_refined, over_its_budget
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "prompts.md"
+
+INTRODUCTION = (
+    "# Prompts\n\n"
+    "What agents' models read, word for word, for three agents. `make prompts` prints this page "
+    "from the code, and a test fails if it is out of date. The texts are in `refine/prompts/`.\n\n"
+    "A session is one conversation: the agent's system prompt, its ledger and the question, its "
+    "answer, the brief, then tool calls and their results. Each request repeats the one before."
+)
+
+CONVERSATION = [
+    {"role": "user", "name": "Ines", "content": "The new string is here!"},
+    {"role": "assistant", "content": "Then you can practise again tomorrow."},
+]
+
+PLENTY, THREE_MEMORIES = 100_000, 250
+
+
+def printed(app: Flask) -> str:
+    """Return the page; the database must be empty."""
+    db.session.execute(text("SELECT setval('agent_memories_id_seq', 1, false)"))
+    with time_machine.travel(NOW, tick=False):
+        account = factories.account(name="Harbour", slug="harbour")
+        default = by_default(account)
+        own = over_its_budget(app, account)
+        sections = list(_sections(default, own, never_refined(account)))
+    return "\n\n".join([INTRODUCTION, *sections]) + "\n"
+
+
+def _sections(default: Agent, own: Agent, large: Agent) -> Iterator[str]:
+    yield "## An agent with all defaults, within its budget, asked at its weekly slot"
+    yield from _session(default, "weekly")
+    yield (
+        "## An agent with prompts of its own, over its budget, asked by hand: its last session was "
+        "rolled back, and two exact duplicates were removed"
+    )
+    yield from _session(own, "manual")
+    yield "## An agent that was never refined: locked memories, and a ledger shown in batches"
+    yield from _session(large, "weekly", THREE_MEMORIES)
+    yield "## The rest of a session"
+    yield from _message("a reply without a tool call is reminded", prompts.render("reminder"))
+    yield from _message("a tool call before the answer gets this result", prompts.as_line(NOT_OPEN))
+    yield from _message("the definition of the tool", json.dumps(DEFINITION, indent=2), "json")
+    yield "## The daily reflection of the second agent"
+    yield from _task(MemoryTask.reflect(own, "daily"))
+    yield "## A conversation of the first agent"
+    yield from _task(MemoryTask.extract(default, CONVERSATION))
+
+
+def _session(agent: Agent, trigger: Trigger, room_tokens: int = PLENTY) -> Iterator[str]:
+    session = RefinementSession.queue(agent, trigger)
+    session.claim()
+    remove_duplicates(session)
+    db.session.flush()
+    excerpt = LedgerExcerpt.of(agent, room_tokens=room_tokens)
+    session.take_snapshot(excerpt.shown_ids)
+    yield from _conversation(opening(session, excerpt))
+    yield from _message("assistant, for example", "YES.")
+    yield from _message("user", brief(session))
+
+
+def _task(task: MemoryTask) -> Iterator[str]:
+    yield from _conversation(remembering.opening(task, remembering.lines_of(task)))
+
+
+def _conversation(messages: list[Message]) -> Iterator[str]:
+    for message in messages:
+        yield from _message(message["role"], message["content"])
+
+
+def _message(title: str, content: str, language: str = "text") -> Iterator[str]:
+    yield f"**{title}**"
+    yield f"````{language}\n{content}\n````"
