@@ -18,10 +18,9 @@ from refine.extensions import db
 from refine.llm.messages import Message
 from refine.llm.openrouter import MAX_OUTPUT_TOKENS
 from refine.models import MAX_MUTATIONS, Agent, AgentMemory, RefinementSession
-from refine.models.runs.session import ROLLING_WINDOW
 from refine.prompts import as_block, as_line
 from refine.rules.limits import LONGER_SHARE, LONGER_TOKENS, MAX_MERGED
-from refine.rules.quantities import in_days, in_percent
+from refine.rules.quantities import in_percent
 from refine.rules.tokens import CHARACTERS_PER_TOKEN_AT_WORST, half_of_room
 
 # Providers that must be told where the stable part of a prompt ends; others find it themselves.
@@ -108,7 +107,6 @@ def brief(session: RefinementSession) -> str:
         max_merged=MAX_MERGED,
         longer_share=in_percent(LONGER_SHARE),
         longer_tokens=LONGER_TOKENS,
-        looking_back=in_days(ROLLING_WINDOW),
         likeness=in_percent(settings.current().likeness),
         style=as_block(style),
         has_own_style=not is_default,
