@@ -37,7 +37,7 @@ _EXPORTED_AT_A_TIME = 500
     type=click.Choice(list(READERS)),
     required=True,
     help="letta: an agent file (.af), or passages from its API. mem0: JSON from get_all, all "
-    "pages. "
+    "pages in one list. "
     "mcp: the memory server's JSON Lines. refine: a full export of Refine.",
 )
 @click.option(
@@ -97,7 +97,8 @@ def import_(
                     progress=progress,
                 )
         except AgentUnclear as error:
-            raise InvalidValue(f"{error}. Add --agent NAME_OR_ID") from None
+            hint = "" if file_agent else ". Add --agent NAME_OR_ID"
+            raise InvalidValue(f"{error}{hint}") from None
         except BaseException:
             _print_interrupted(report, dry_run=dry_run)
             raise

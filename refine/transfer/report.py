@@ -69,7 +69,7 @@ class Report:
         if self.one_page is not None:
             total = "" if self.one_page.total is None else f" of {self.one_page.total:,}"
             held = f"the file is one page, with {self.one_page.rows:,}{total} rows"
-            yield "more pages", f"{held}; export and import the other pages, too"
+            yield "more pages", f"{held}; join the rows of all pages in one file, and import that"
 
     def _already_here(self) -> str:
         text = f"{self.already_present:,}"

@@ -150,8 +150,8 @@ class TestImport:
             "  left out       2 deleted at the source",
             "  left out       1 expired at the source",
             "  left out       1 replaced by newer memories at the source",
-            "  more pages     the file is one page, with 7 of 214 rows; export and import the "
-            "other pages, too",
+            "  more pages     the file is one page, with 7 of 214 rows; join the rows of all "
+            "pages in one file, and import that",
         ]
 
     @pytest.mark.parametrize("options", [(), ("--dry-run",), ("--strict",)])
@@ -177,6 +177,17 @@ class TestImport:
             "  left out       1 block that the agent in the file does not have",
             "Ada now has 499 tokens, within its budget of 5,000",
         ]
+
+    def test_lists_the_agents_of_a_file_that_lacks_the_chosen_one(
+        self, run: Run, ledger: Agent
+    ) -> None:
+        done = run("import", "Ada", LETTA, "--format", "letta", "--agent", "Rook")
+
+        assert done.returncode == 1
+        assert done.stderr == (
+            "refine: the file holds no agent with this name or id; it holds "
+            "Wren (agent-0, 3 blocks)\n"
+        )
 
     def test_refuses_to_choose_an_agent_in_other_formats(self, run: Run, ledger: Agent) -> None:
         done = run("import", "Ada", MEM0, "--format", "mem0", "--agent", "Rook")

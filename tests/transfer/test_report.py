@@ -5,7 +5,7 @@ from refine.transfer.report import LEFT_OUT, Report
 from refine.transfer.rows import LeftOut, OnePage
 from tests.transfer.files import FIXTURES, read
 
-MORE = "export and import the other pages, too"
+MORE = "join the rows of all pages in one file, and import that"
 
 
 def words(report: Report) -> list[str]:

@@ -177,7 +177,7 @@ class TestAnImport:
 
         assert "3 memories imported" in said
         assert "Left out 2 deleted at the source" in said
-        assert "More pages the file is one page, with 7 of 214 rows; export and import" in said
+        assert "More pages the file is one page, with 7 of 214 rows; join the rows" in said
 
     def test_is_recorded_and_told_to_the_agent_once(
         self, dashboard: Browser, agent: Agent, admin: User
