@@ -17,8 +17,9 @@ from refine.models import Agent, AgentMemory, User
 from refine.models.ledger import change_memories
 from refine.models.ledger.history import count_changes
 from refine.models.ledger.image import Change
+from refine.transfer.known import Candidate
 from refine.transfer.pieces import Piece, good_rows, refuse_bad_rows
-from refine.transfer.recognizing import Candidate, Recognizer, Sorted
+from refine.transfer.recognizing import Findings, Recognizer
 from refine.transfer.report import Report, memory_count
 from refine.transfer.rows import Row
 
@@ -116,7 +117,7 @@ class _BatchWriter:
         db.session.commit()
         self._note(found, memories)  # after the commit, so that only what is stored is reported
 
-    def _note(self, found: Sorted, memories: int) -> None:
+    def _note(self, found: Findings, memories: int) -> None:
         self._report.already_present += memories - len(found.new)
         self._report.conflicting += found.conflicting
         self._report.without_prefix += found.without_prefix

@@ -1,19 +1,18 @@
 """mem0: the JSON that ``get_all`` or ``search`` returns.
 
 Memories that mem0 itself no longer shows are counted and left out. Where a file is about several
-people, each memory begins with the name of its own: "ada: Likes tea".
+people, each memory begins with the one whom it is about: "ada: Likes tea".
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from typing import Any, BinaryIO
 
-from refine import clock
 from refine.errors import InvalidValue
-from refine.rules.instants import has_passed
 from refine.transfer.json_document import Document, Element, Place
+from refine.transfer.mem0_states import kind_left_out
 from refine.transfer.rows import (
     LeftOut,
     OnePage,
@@ -35,35 +34,6 @@ _PEOPLE = ("actor_id", "user_id")
 _NEXT = ("next", "previous", "has_more", "next_cursor")
 _TOTALS = ("count", "total", "total_count", "total_memories")
 _PAGES = ("pages", "total_pages")
-
-_STATES = {
-    "deleted": "deleted",
-    "archived": "archived",
-    "paused": "paused",
-    "inactive": "paused",
-    "expired": "expired",
-    "replaced": "replaced",
-    "superseded": "replaced",
-    "outdated": "replaced",
-    "invalid": "replaced",
-}
-_MARKS = {
-    "is_deleted": "deleted",
-    "deleted": "deleted",
-    "deleted_at": "deleted",
-    "is_archived": "archived",
-    "archived": "archived",
-    "archived_at": "archived",
-    "is_paused": "paused",
-    "paused": "paused",
-    "superseded_by": "replaced",
-    "replaced_by": "replaced",
-    "superseded_at": "replaced",
-    "invalid_at": "replaced",
-    "is_superseded": "replaced",
-}
-_UNSET = ("", "0", "false", "no", "none", "null")
-_EXPIRATIONS = ("expiration_date", "expires_at")
 
 
 def read(stream: BinaryIO) -> Iterator[Row]:
@@ -127,45 +97,16 @@ def _row(page: _Page, is_of_several: bool, element: Element) -> Row | None:
 
 
 def _memory(place: str, row: dict[str, Any], is_of_several: bool) -> Row:
-    if (kind := _kind_left_out(row)) is not None:
+    if (kind := kind_left_out(row)) is not None:
         return LeftOut(kind)
     if "new_memory" in row and first_text(row, *_TEXTS) is None:
         raise InvalidValue("is a change in a memory's history; export the memories with get_all")
-    person = first_text(row, *_PEOPLE) if is_of_several else None
+    person = (first_text(row, *_PEOPLE) or "").strip() if is_of_several else ""
     return memory_in(
         place,
         row,
         *_TEXTS,
         source_id=plain_id(row),
-        prefix=subject_prefix(f"{person.strip()}:") if person else "",
-        within=person or "",
+        prefix=subject_prefix(f"{person}:") if person else "",
+        within=person,
     )
-
-
-def _kind_left_out(row: Mapping[str, Any]) -> str | None:
-    """Return why mem0 does not show the memory itself any more, or None if it does."""
-    if str(row.get("event")).upper() == "DELETE":
-        return "deleted"
-    states = [str(row.get(name)).strip().lower() for name in ("state", "status")]
-    kinds = [_STATES[state] for state in states if state in _STATES]
-    # mem0 leaves the date when a memory is made active again
-    is_active = "active" in states
-    kinds += [
-        kind
-        for name, kind in _MARKS.items()
-        if _is_set(row.get(name)) and not (is_active and name == "archived_at")
-    ]
-    if any(_has_expired(row, name) for name in _EXPIRATIONS):
-        kinds.append("expired")
-    return kinds[0] if kinds else None
-
-
-def _is_set(value: object) -> bool:
-    return bool(value) and str(value).strip().lower() not in _UNSET
-
-
-def _has_expired(row: Mapping[str, Any], name: str) -> bool:
-    try:
-        return has_passed(row.get(name), now=clock.now())
-    except InvalidValue as error:
-        raise InvalidValue(f"{name} {error}") from None

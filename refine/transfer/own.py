@@ -24,7 +24,7 @@ SOURCE = "refine"
 
 _METADATA = ("id", "memory_type", "constitutional", "tags", "token_estimate", "source")
 _TIMES = ("created_at", "recorded_at", "updated_at", "discarded_at")
-_MAX_ID_DIGITS = 18
+_ID = re.compile(r"[0-9]{1,18}")  # within PostgreSQL's bigint
 _ORIGIN = re.compile(r"[0-9a-f]{16}")
 
 
@@ -65,11 +65,10 @@ def origin_of(agent: Agent) -> str:
     return agent.data_key().mac("", "transfer.origin")[:16]
 
 
-def own_id(agent: Agent, source_id: str | None) -> int | None:
-    """Return which of the agent's own memories a row of a full export is; None: another agent's."""
-    origin, _, id_ = (source_id or "").partition("-")
-    is_own = origin == origin_of(agent) and id_.isdigit() and len(id_) <= _MAX_ID_DIGITS
-    return int(id_) if is_own else None
+def own_id(origin: str, source_id: str | None) -> int | None:
+    """Return the id that a memory of a full export has in the agent with this origin, if any."""
+    of, _, id_ = (source_id or "").partition("-")
+    return int(id_) if of == origin and _ID.fullmatch(id_) else None
 
 
 def _manifest(agent: Agent, *, has_contents: bool) -> dict[str, Any]:
