@@ -22,6 +22,7 @@ from refine.models.ledger import MEMORY_TYPES
 from refine.transfer import own
 from refine.transfer.formats import READERS, rows_of
 from refine.transfer.importing import import_memories
+from refine.transfer.letta_agents import AgentUnclear
 from refine.transfer.report import Report, memory_count
 
 _EXPORTED_AT_A_TIME = 500
@@ -35,7 +36,8 @@ _EXPORTED_AT_A_TIME = 500
     "format_",
     type=click.Choice(list(READERS)),
     required=True,
-    help="letta: an agent file (.af), or passages from its API. mem0: JSON from get_all. "
+    help="letta: an agent file (.af), or passages from its API. mem0: JSON from get_all, all "
+    "pages in one list. "
     "mcp: the memory server's JSON Lines. refine: a full export of Refine.",
 )
 @click.option(
@@ -46,19 +48,37 @@ _EXPORTED_AT_A_TIME = 500
     show_default=True,
     help="Memory type for rows that do not name one; blocks are always core.",
 )
+@click.option(
+    "--agent",
+    "file_agent",
+    metavar="NAME_OR_ID",
+    help="Which agent of a Letta file to import, if it holds several.",
+)
 @click.option("--dry-run", is_flag=True, help="Report what would be imported; write nothing.")
 @click.option("--strict", is_flag=True, help="Import nothing if any row is bad.")
 def import_(
-    agent_reference: str, file: Path, format_: str, memory_type: str, dry_run: bool, strict: bool
+    agent_reference: str,
+    file: Path,
+    format_: str,
+    memory_type: str,
+    file_agent: str | None,
+    dry_run: bool,
+    strict: bool,
 ) -> int:
     """Add the memories of FILE to those of AGENT (id or name).
 
+    Each memory keeps what it is about: "Alice (person): Speaks Welsh" from the MCP memory server,
+    "[human] Keeps bees" from a Letta block.
+
     Memories that were imported earlier are not added again, so an interrupted import can be
-    repeated. Bad rows are listed with position and reason; all others are imported. Memory content
-    is never printed.
+    repeated. Bad rows are listed with position and reason; all others are imported, except for
+    those that are deleted, archived, paused, replaced or expired at the source. Memory content is
+    never printed.
 
     Exit code 1 if no row could be read or, with --strict, if any row is bad; 0 otherwise.
     """
+    if file_agent is not None and format_ != "letta":
+        raise click.UsageError("--agent is only for --format letta")
     with file.open("rb") as stream, application("import"):
         if not stream.seekable():
             raise click.UsageError("FILE is read more than once: use a file, not a pipe")
@@ -68,7 +88,7 @@ def import_(
             with _progress(stream) as progress:
                 import_memories(
                     agent,
-                    partial(rows_of, stream, format_),
+                    partial(rows_of, stream, format_, file_agent=file_agent),
                     source=format_,
                     memory_type=memory_type,
                     strict=strict,
@@ -76,6 +96,9 @@ def import_(
                     report=report,
                     progress=progress,
                 )
+        except AgentUnclear as error:
+            hint = "" if file_agent else ". Add --agent NAME_OR_ID"
+            raise InvalidValue(f"{error}{hint}") from None
         except BaseException:
             _print_interrupted(report, dry_run=dry_run)
             raise

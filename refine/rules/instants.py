@@ -22,6 +22,25 @@ def instant(value: object, *, now: datetime) -> datetime | None:
     A time without a zone is UTC. Raises InvalidValue for other values and for times before 1980 or
     more than a day after ``now``.
     """
+    at = _read(value)
+    if at is not None and at < EARLIEST:
+        raise InvalidValue(f"lies before {EARLIEST.year}")
+    if at is not None and at > now + TOLERANCE:
+        raise InvalidValue("lies in the future")
+    return at
+
+
+def has_passed(value: object, *, now: datetime) -> bool:
+    """Tell whether a time, or all of a day, is over; a blank value never is.
+
+    Reads what ``instant`` reads, at any time. Raises InvalidValue for other values.
+    """
+    at = _read(value)
+    is_day = isinstance(value, str) and len(value.strip()) <= len("2026-01-31")
+    return at is not None and at <= now - timedelta(days=is_day)
+
+
+def _read(value: object) -> datetime | None:
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
     try:
@@ -30,10 +49,6 @@ def instant(value: object, *, now: datetime) -> datetime | None:
         at = None
     if at is None:
         raise InvalidValue("is not a time in ISO 8601 or a number of seconds since 1970")
-    if at < EARLIEST:
-        raise InvalidValue(f"lies before {EARLIEST.year}")
-    if at > now + TOLERANCE:
-        raise InvalidValue("lies in the future")
     return at
 
 

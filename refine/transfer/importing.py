@@ -6,7 +6,7 @@ imported once is recognized by its id at the source, or by its content.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sqlalchemy import func, select
 
@@ -14,10 +14,12 @@ from refine import clock
 from refine.errors import Refused
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, User
-from refine.models.ledger import change_memories, content_hash, is_kept_core
+from refine.models.ledger import change_memories
 from refine.models.ledger.history import count_changes
 from refine.models.ledger.image import Change
+from refine.transfer.known import Candidate
 from refine.transfer.pieces import Piece, good_rows, refuse_bad_rows
+from refine.transfer.recognizing import Findings, Recognizer
 from refine.transfer.report import Report, memory_count
 from refine.transfer.rows import Row
 
@@ -63,7 +65,8 @@ def import_memories(
     db.session.commit()  # no transaction is held open while rows are read
     if strict:
         refuse_bad_rows(read(), memory_type)
-    writer = _BatchWriter(agent, source, user, report, dry_run)
+    recognizer = Recognizer(agent, source, dry_run)
+    writer = _BatchWriter(agent, source, user, report, dry_run, recognizer)
     for batch in _batched(good_rows(read(), memory_type, report)):
         writer.add(batch)
         progress()
@@ -76,43 +79,19 @@ def import_memories(
     return report
 
 
-def _batched(rows: Iterable[list[Piece]]) -> Iterator[list[Piece]]:
-    """Yield pieces in batches; the pieces of one row stay together."""
-    batch: list[Piece] = []
-    characters = 0
+def _batched(rows: Iterable[list[Piece]]) -> Iterator[list[list[Piece]]]:
+    """Yield rows in batches; the pieces of one row stay together."""
+    batch: list[list[Piece]] = []
+    memories = characters = 0
     for pieces in rows:
-        batch += pieces
+        batch.append(pieces)
+        memories += len(pieces)
         characters += sum(len(piece.content) for piece in pieces)
-        if len(batch) >= BATCH_MEMORIES or characters >= BATCH_CHARACTERS:
+        if memories >= BATCH_MEMORIES or characters >= BATCH_CHARACTERS:
             yield batch
-            batch, characters = [], 0
+            batch, memories, characters = [], 0, 0
     if batch:
         yield batch
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    piece: Piece
-    source: str
-    source_id: str
-    content_hash: str
-
-    @property
-    def identity(self) -> tuple[str, str]:
-        return self.source, self.source_id
-
-
-@dataclass(frozen=True)
-class _Protection:
-    constitutional: bool
-    tags: frozenset[str]
-
-    def covers(self, piece: Piece) -> bool:
-        return self.constitutional >= piece.row.constitutional and self.tags.issuperset(piece.tags)
-
-
-_HashByIdentity = dict[tuple[str, str], str]
-_ProtectionsByHash = dict[str, list[_Protection]]
 
 
 @dataclass
@@ -124,25 +103,26 @@ class _BatchWriter:
     _user: User | None
     _report: Report
     _dry_run: bool
-    _counted_ids: _HashByIdentity = field(default_factory=dict)
-    _counted_cores: _ProtectionsByHash = field(default_factory=dict)
+    _recognizer: Recognizer
 
-    def add(self, batch: Sequence[Piece]) -> None:
-        if self._dry_run:
-            new, conflicting = self._new_in(batch, self._counted_ids, self._counted_cores)
-        else:
+    def add(self, batch: Sequence[Sequence[Piece]]) -> None:
+        if not self._dry_run:
             self._agent.lock()
             if self._user is not None:
                 self._require_empty_agent()
-            new, conflicting = self._new_in(batch, {}, {})
-            if new:
-                self._write(new, len(batch) - len(new))
+        memories = sum(map(len, batch))
+        found = self._recognizer.sort(batch)
+        if found.new and not self._dry_run:
+            self._write(found.new, memories - len(found.new))
         db.session.commit()
-        # after the commit, so that only what is stored is reported
-        self._report.already_present += len(batch) - len(new)
-        self._report.conflicting += conflicting
-        self._report.batches += bool(new)
-        for candidate in new:
+        self._note(found, memories)  # after the commit, so that only what is stored is reported
+
+    def _note(self, found: Findings, memories: int) -> None:
+        self._report.already_present += memories - len(found.new)
+        self._report.conflicting += found.conflicting
+        self._report.without_prefix += found.without_prefix
+        self._report.batches += bool(found.new)
+        for candidate in found.new:
             self._report.note_added(candidate.piece.memory_type, candidate.piece.content)
 
     def _require_empty_agent(self) -> None:
@@ -155,74 +135,7 @@ class _BatchWriter:
                 "without memories; to add to existing ones, run `refine import` on the server"
             )
 
-    def _new_in(
-        self,
-        batch: Sequence[Piece],
-        counted_ids: _HashByIdentity,
-        counted_cores: _ProtectionsByHash,
-    ) -> tuple[list[_Candidate], int]:
-        """Return the batch's new memories, and the number of known ids with another text.
-
-        ``counted_ids`` and ``counted_cores`` hold what earlier pieces added, and grow.
-        """
-        key = self._agent.data_key()
-        hashes = [content_hash(piece.content, key) for piece in batch]
-        candidates = [
-            _Candidate(piece, piece.row.source or self._source, piece.source_id(key), hashed)
-            for piece, hashed in zip(batch, hashes, strict=True)
-        ]
-        stored_ids = self._stored_ids(candidates)
-        stored_cores = self._stored_cores(candidates)
-        new, conflicting = [], 0
-        for candidate in candidates:
-            piece, hashed = candidate.piece, candidate.content_hash
-            known_hash = stored_ids.get(candidate.identity) or counted_ids.get(candidate.identity)
-            same_content = [*stored_cores.get(hashed, ()), *counted_cores.get(hashed, ())]
-            is_covered = any(protection.covers(piece) for protection in same_content)
-            is_duplicate = piece.parts == 1 and piece.is_kept_core and is_covered
-            if known_hash is not None or is_duplicate:
-                conflicting += known_hash is not None and known_hash != hashed
-                continue
-            counted_ids[candidate.identity] = hashed
-            if piece.is_kept_core:
-                protection = _Protection(piece.row.constitutional, frozenset(piece.tags))
-                counted_cores.setdefault(hashed, []).append(protection)
-            new.append(candidate)
-        return new, conflicting
-
-    def _stored_ids(self, candidates: Sequence[_Candidate]) -> _HashByIdentity:
-        """Return which ids were imported before, including memories discarded since."""
-        rows = db.session.execute(
-            select(AgentMemory.source, AgentMemory.source_id, AgentMemory.content_hash).where(
-                AgentMemory.agent_id == self._agent.id,
-                AgentMemory.source.in_({candidate.source for candidate in candidates}),
-                AgentMemory.source_id.in_({candidate.source_id for candidate in candidates}),
-                AgentMemory.source_id.is_not(None),
-            )
-        )
-        return {(row.source or "", row.source_id or ""): row.content_hash for row in rows}
-
-    def _stored_cores(self, candidates: Sequence[_Candidate]) -> _ProtectionsByHash:
-        # filtered by hash alone: with type and state in SQL, PostgreSQL scans all core memories
-        same = db.session.execute(
-            select(
-                AgentMemory.content_hash,
-                AgentMemory.constitutional,
-                AgentMemory.tags,
-                AgentMemory.memory_type,
-                AgentMemory.discarded_at,
-            ).where(
-                AgentMemory.agent_id == self._agent.id,
-                AgentMemory.content_hash.in_({each.content_hash for each in candidates}),
-            )
-        )
-        cores: _ProtectionsByHash = {}
-        for hashed, constitutional, tags, memory_type, discarded_at in same:
-            if is_kept_core(memory_type, discarded_at):
-                cores.setdefault(hashed, []).append(_Protection(constitutional, frozenset(tags)))
-        return cores
-
-    def _write(self, new: Sequence[_Candidate], already_present: int) -> None:
+    def _write(self, new: Sequence[Candidate], already_present: int) -> None:
         agent, at = self._agent, clock.now()
         ids = AgentMemory.next_ids(len(new))
         added = [
@@ -239,7 +152,7 @@ class _BatchWriter:
                 discarded_at=candidate.piece.row.discarded_at,
                 source=candidate.source,
                 source_id=candidate.source_id,
-                extra=candidate.piece.extra_fields(candidate.source_id),
+                extra=candidate.piece.extra_fields(candidate.row_id),
             )
             for id_, candidate in zip(ids, new, strict=True)
         ]

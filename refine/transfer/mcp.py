@@ -1,7 +1,7 @@
 """The memory server of the Model Context Protocol: its knowledge graph, as JSON Lines.
 
-Each observation of an entity becomes a memory that keeps the entity's name and type. Relations
-between entities are not memories; they are counted and left out.
+Each observation of an entity becomes a memory that begins with the entity's name and type: "Alice
+(person): Speaks Welsh". Relations between entities are counted and left out.
 """
 
 from collections.abc import Iterator
@@ -19,10 +19,12 @@ from refine.transfer.rows import (
     first_text,
     known_and_other_tags,
     row_at,
+    subject_prefix,
     time_in,
 )
 
 _NAMES = ("name", "entityName", "id")
+_TYPES = ("entityType", "entity_type")
 
 
 def read(stream: BinaryIO) -> Iterator[Row]:
@@ -75,8 +77,14 @@ def _memory(place: str, name: str, entity: dict[str, Any], observation: object) 
     return Incoming(
         place=place,
         content=observation,
+        prefix=_prefix(name, entity),
         tags=tags,
         created_at=time_in(entity),
         within=name,
         extra=extra_of(kept, exclude=("type", "observations")),
     )
+
+
+def _prefix(name: str, entity: dict[str, Any]) -> str:
+    type_ = first_text(entity, *_TYPES)
+    return subject_prefix(f"{name} ({type_.strip()}):" if type_ else f"{name}:")

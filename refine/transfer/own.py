@@ -20,9 +20,11 @@ from refine.transfer.rows import SOURCES, BadRow, Incoming, Row, is_opaque, plai
 
 VERSION = 1
 FORMAT = "refine-memories"
+SOURCE = "refine"
 
 _METADATA = ("id", "memory_type", "constitutional", "tags", "token_estimate", "source")
 _TIMES = ("created_at", "recorded_at", "updated_at", "discarded_at")
+_ID = re.compile(r"[0-9]{1,18}")  # within PostgreSQL's bigint
 _ORIGIN = re.compile(r"[0-9a-f]{16}")
 
 
@@ -58,14 +60,24 @@ def file_lines(manifest: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -
     yield canonical_json({"end": FORMAT, "count": count, "sha256": total_digest.hexdigest()})
 
 
+def origin_of(agent: Agent) -> str:
+    """Return what tells the agent apart from all others, and reveals nothing about it."""
+    return agent.data_key().mac("", "transfer.origin")[:16]
+
+
+def own_id(origin: str, source_id: str | None) -> int | None:
+    """Return the id that a memory of a full export has in the agent with this origin, if any."""
+    of, _, id_ = (source_id or "").partition("-")
+    return int(id_) if of == origin and _ID.fullmatch(id_) else None
+
+
 def _manifest(agent: Agent, *, has_contents: bool) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": VERSION,
         "contents": has_contents,
         "agent_id": agent.id,
-        # tells the agent apart from agents of other installations, and reveals nothing about it
-        "origin": agent.data_key().mac("", "transfer.origin")[:16],
+        "origin": origin_of(agent),
         "exported_at": clock.iso(clock.now()),
     }
 

@@ -8,11 +8,11 @@ from typing import Any
 from refine.errors import InvalidValue
 from refine.extensions import canonical_json
 from refine.models.ledger import MEMORY_TYPES, is_kept_core
-from refine.rules.content import known_tags, memory_content
+from refine.rules.content import MAX_CONTENT_CHARACTERS, known_tags, memory_content
 from refine.rules.splitting import split
 from refine.sealing import DataKey
 from refine.transfer.report import Report
-from refine.transfer.rows import BadRow, Incoming, LeftOut, Row, is_opaque
+from refine.transfer.rows import BadRow, Incoming, LeftOut, OnePage, Row, is_opaque
 
 
 @dataclass(frozen=True)
@@ -30,29 +30,36 @@ class Piece:
     def is_kept_core(self) -> bool:
         return is_kept_core(self.memory_type, self.row.discarded_at)
 
-    def source_id(self, key: DataKey) -> str:
-        """Return its id at the source, hashed if the id could be words or there is none."""
+    @property
+    def text(self) -> str:
+        """The content without the prefix."""
+        return self.content.removeprefix(self.row.prefix)
+
+    def row_id(self, key: DataKey) -> str:
+        """Return the row's id at the source, hashed if it could be words or there is none."""
         row = self.row
         if row.source_id is not None:
-            id_ = row.source_id if is_opaque(row.source_id) else _hashed(key, row.source_id)
-        else:
-            at = row.created_at.isoformat() if row.created_at is not None else None
-            id_ = _hashed(key, row.within, row.content.strip(), at)
-        return id_ if self.parts == 1 else f"{id_}.{self.part}"
+            return row.source_id if is_opaque(row.source_id) else _hashed(key, row.source_id)
+        at = row.created_at.isoformat() if row.created_at is not None else None
+        # without the prefix: it was not part of what earlier versions stored
+        return _hashed(key, row.within, row.content.strip(), at)
 
-    def extra_fields(self, source_id: str) -> str | None:
+    def source_id(self, row_id: str) -> str:
+        return row_id if self.parts == 1 else f"{row_id}.{self.part}"
+
+    def extra_fields(self, row_id: str) -> str | None:
         """Return the row's other fields as JSON; a part adds its number and the id of the whole."""
         if self.parts == 1:
             return self.row.extra
-        part_of = source_id.removesuffix(f".{self.part}")
-        link = {"part": self.part, "parts": self.parts, "part_of": part_of}
+        link = {"part": self.part, "parts": self.parts, "part_of": row_id}
         return json.dumps({**_fields(self.row.extra), **link}, ensure_ascii=False, sort_keys=True)
 
 
 def refuse_bad_rows(rows: Iterable[Row], memory_type: str) -> None:
     for row in rows:
-        if not isinstance(row, LeftOut) and isinstance(bad := _pieces(row, memory_type), BadRow):
-            raise InvalidValue(f"nothing was imported: {bad.place}: {bad.reason}")
+        made = _pieces(row, memory_type) if isinstance(row, Incoming) else row
+        if isinstance(made, BadRow):
+            raise InvalidValue(f"nothing was imported: {made.place}: {made.reason}")
 
 
 def good_rows(rows: Iterable[Row], memory_type: str, report: Report) -> Iterator[list[Piece]]:
@@ -60,6 +67,8 @@ def good_rows(rows: Iterable[Row], memory_type: str, report: Report) -> Iterator
     for row in rows:
         if isinstance(row, LeftOut):
             report.left_out[row.kind] += 1
+        elif isinstance(row, OnePage):
+            report.one_page = row
         elif isinstance(pieces := _pieces(row, memory_type), BadRow):
             report.note_bad(pieces)
         else:
@@ -75,7 +84,8 @@ def _pieces(row: Incoming | BadRow, default_type: str) -> list[Piece] | BadRow:
         return BadRow(row.place, f"memory_type must be one of {', '.join(MEMORY_TYPES)}")
     try:
         tags = known_tags(row.tags)
-        contents = [memory_content(part) for part in split(row.content) or [""]]
+        parts = split(row.content, MAX_CONTENT_CHARACTERS - len(row.prefix))
+        contents = [memory_content(part and row.prefix + part) for part in parts or [""]]
     except InvalidValue as error:
         return BadRow(row.place, str(error))
     return [

@@ -7,10 +7,24 @@ from dataclasses import dataclass, field
 from refine.models.ledger import MEMORY_TYPES
 from refine.rules.quantities import plural
 from refine.rules.tokens import token_estimate
-from refine.transfer.rows import BadRow
+from refine.transfer.rows import BadRow, OnePage
 
 # More bad rows than this are counted, but not listed.
 MAX_NAMED_BAD_ROWS = 20
+
+_REACTIVATE = "; to import them, make them active there and export them again"
+
+# Each kind of row that is left out: for one, for several, and what to do.
+LEFT_OUT = {
+    "blank": ("blank", "blank", ""),
+    "relation": ("relation", "relations", " between entities; only observations are imported"),
+    "other block": ("block", "blocks", " that the agent in the file does not have"),
+    "deleted": ("deleted", "deleted", " at the source"),
+    "archived": ("archived", "archived", f" at the source{_REACTIVATE}"),
+    "paused": ("paused", "paused", f" at the source{_REACTIVATE}"),
+    "replaced": ("replaced", "replaced", " by newer memories at the source"),
+    "expired": ("expired", "expired", " at the source"),
+}
 
 
 @dataclass
@@ -21,9 +35,11 @@ class Report:
     added_tokens: int = 0
     already_present: int = 0
     conflicting: int = 0  # of the present ones, those that have another text here
+    without_prefix: int = 0  # of the present ones, those that lack the name or label of today
     split_rows: int = 0
     batches: int = 0
-    left_out: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)  # by kind, see LEFT_OUT
+    one_page: OnePage | None = None
     bad_rows: int = 0
     named_bad_rows: list[BadRow] = field(default_factory=list)
 
@@ -44,12 +60,27 @@ class Report:
         if self.split_rows:
             yield "split", f"{self.split_rows:,} too long for one memory, stored as linked parts"
         if self.already_present:
-            conflicts = f", {self.conflicting:,} of them with a different text, not stored"
-            yield "already here", f"{self.already_present:,}{conflicts if self.conflicting else ''}"
+            yield "already here", self._already_here()
         for kind, count in sorted(self.left_out.items()):
-            yield "left out", f"{count:,} {kind}"
+            one, several, rest = LEFT_OUT[kind]
+            yield "left out", f"{plural(count, one, several)}{rest}"
         if self.bad_rows:
             yield "bad rows", f"{self.bad_rows:,}"
+        if self.one_page is not None:
+            total = "" if self.one_page.total is None else f" of {self.one_page.total:,}"
+            held = f"the file is one page, with {self.one_page.rows:,}{total} rows"
+            yield "more pages", f"{held}; join the rows of all pages in one file, and import that"
+
+    def _already_here(self) -> str:
+        text = f"{self.already_present:,}"
+        if self.conflicting:
+            text += f", {self.conflicting:,} of them with a different text, not stored"
+        if self.without_prefix:
+            text += (
+                f", {self.without_prefix:,} of them from an earlier version, without the name or "
+                "label that they now begin with; they stay as they are"
+            )
+        return text
 
     def note_added(self, memory_type: str, content: str) -> None:
         self.added[memory_type] += 1

@@ -17,6 +17,7 @@ from refine.transfer.json_document import Document, Element
 SOURCES = ("letta", "mem0", "mcp", "refine")  # as in ``formats.READERS``
 
 MAX_EXTRA_CHARACTERS = 50_000
+MAX_PREFIX_CHARACTERS = 1_000
 
 # Numbers, UUIDs, digests, and ``.2`` for the second part of a text that was split.
 _OPAQUE_ID = re.compile(r"[0-9a-fA-F-]{1,64}(\.[0-9]{1,4})?")
@@ -36,13 +37,15 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 class Incoming:
     """A memory as the file has it; its content may still be too long, and its tags unknown.
 
-    ``source_id`` is its id at the source. A memory without one is identified by its content within
-    ``within`` (the label of its block, the name of its entity). ``memory_type`` None: the importer
-    chooses.
+    The memory, or each part of one that is split, begins with ``prefix``, which says what it is
+    about ("Alice (person): "). ``source_id`` is its id at the source. A memory without one is
+    identified by its content within ``within`` (the label of its block, the name of its entity).
+    ``memory_type`` None: the importer chooses.
     """
 
     place: str
     content: str
+    prefix: str = ""
     memory_type: str | None = None
     tags: tuple[str, ...] = ()
     constitutional: bool = False
@@ -64,12 +67,20 @@ class BadRow:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A well-formed row that is not meant to be a memory; ``kind`` says what it is."""
+    """A well-formed row that is not imported; ``kind`` is a key of ``report.LEFT_OUT``."""
 
     kind: str
 
 
-Row = Incoming | BadRow | LeftOut
+@dataclass(frozen=True)
+class OnePage:
+    """Says that the file is one page of an answer. ``total`` is the number of rows in all pages."""
+
+    rows: int
+    total: int | None
+
+
+Row = Incoming | BadRow | LeftOut | OnePage
 
 
 def row_at(place: str, make: Callable[[], Row]) -> Row:
@@ -80,10 +91,15 @@ def row_at(place: str, make: Callable[[], Row]) -> Row:
         return BadRow(place, str(error))
 
 
-def document_rows(document: Document, row: Callable[[Element], Row], missing: str) -> Iterator[Row]:
-    """Yield the rows of a document, and a BadRow if it is damaged or has no list of rows."""
+def document_rows(
+    document: Document, row: Callable[[Element], Row | None], missing: str
+) -> Iterator[Row]:
+    """Yield the rows of a document, and a BadRow if it is damaged or has no list of rows.
+
+    ``row`` returns None for an element that is none.
+    """
     try:
-        yield from map(row, document.elements())
+        yield from filter(None, map(row, document.elements()))
     except InvalidValue as error:
         yield BadRow("file", str(error))
         return
@@ -126,6 +142,17 @@ def memory_in(
         extra=extra_of({**row, "tags": others}, exclude=(*used, *exclude)),
         **fields,
     )
+
+
+def subject_prefix(subject: str) -> str:
+    """Return ``subject`` on one line, to stand before a content; InvalidValue if it is too long."""
+    line = " ".join(subject.split())
+    if len(line) > MAX_PREFIX_CHARACTERS:
+        raise InvalidValue(
+            f"has {len(line):,} characters in its name, type or label; at most "
+            f"{MAX_PREFIX_CHARACTERS:,} are allowed"
+        )
+    return f"{line} "
 
 
 def plain_id(row: Mapping[str, Any], name: str = "id") -> str | None:

@@ -66,7 +66,8 @@ def _read_upload(agent: Agent, *, only_check: bool) -> Report:
         raise InvalidValue("choose a file")
     format_, memory_type = _one_of(READERS, "format"), _one_of(MEMORY_TYPES, "memory_type")
     stream = cast(BinaryIO, file.stream)
-    read = partial(rows_of, stream, format_)
+    file_agent = request.form.get("file_agent", "").strip() or None
+    read = partial(rows_of, stream, format_, file_agent=file_agent)
     _refuse_too_many(stream, read)
     if only_check:
         return check(read, memory_type=memory_type)

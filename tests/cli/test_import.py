@@ -16,7 +16,7 @@ from sqlalchemy import func, select, text
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AgentMemory
 from refine.transfer import own
-from tests import factories
+from tests import factories, sql
 from tests.chains import verify_agent
 from tests.cli.conftest import Run
 from tests.commands import REFINE, environment, eventually, start
@@ -70,7 +70,7 @@ class TestImport:
             f"0 memories imported into Ada (agent {ledger.id}): 0 core, 0 journal; 0 tokens",
             "  already here   2",
             "  left out       1 blank",
-            "Ada now has 503 tokens, within its budget of 5,000",
+            "Ada now has 508 tokens, within its budget of 5,000",
         ]
 
     def test_prints_splits_and_an_exceeded_budget(
@@ -131,6 +131,69 @@ class TestImport:
         assert "    line 1: must be valid JSON" not in done.stdout
         assert "    line 1: is not the manifest of an export" in done.stdout
         assert done.stderr == "refine: nothing in the file could be read as refine\n"
+
+    def test_keeps_what_each_memory_is_about(self, run: Run, ledger: Agent) -> None:
+        done = run("import", "Ada", FIXTURES / "mcp-people.jsonl", "--format", "mcp")
+
+        assert done.stdout.splitlines() == [
+            f"8 memories imported into Ada (agent {ledger.id}): 8 core, 0 journal; 79 tokens",
+            "  left out       1 relation between entities; only observations are imported",
+            "Ada now has 560 tokens, within its budget of 5,000",
+        ]
+
+    def test_prints_what_is_left_out_and_that_there_are_more_pages(
+        self, run: Run, ledger: Agent
+    ) -> None:
+        done = run("import", "Ada", FIXTURES / "mem0-page.json", "--format", "mem0")
+
+        assert done.stdout.splitlines()[1:-1] == [
+            "  left out       2 deleted at the source",
+            "  left out       1 expired at the source",
+            "  left out       1 replaced by newer memories at the source",
+            "  more pages     the file is one page, with 7 of 214 rows; join the rows of all "
+            "pages in one file, and import that",
+        ]
+
+    @pytest.mark.parametrize("options", [(), ("--dry-run",), ("--strict",)])
+    def test_lists_the_agents_of_a_file_and_imports_nothing(
+        self, run: Run, ledger: Agent, options: tuple[str, ...]
+    ) -> None:
+        done = run("import", "Ada", FIXTURES / "agents.af", "--format", "letta", *options)
+
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == (
+            "refine: the file holds 2 agents; choose one by name or id: Rook (agent-0, 2 blocks), "
+            "Rook-sleeptime (agent-1, 2 blocks). Add --agent NAME_OR_ID\n"
+        )
+        assert stored() == 20
+
+    def test_imports_one_of_the_agents_of_a_file(self, run: Run, ledger: Agent) -> None:
+        file = FIXTURES / "agents.af"
+
+        done = run("import", "Ada", file, "--format", "letta", "--agent", "Rook", "--strict")
+
+        assert done.stdout.splitlines() == [
+            f"2 memories imported into Ada (agent {ledger.id}): 2 core, 0 journal; 18 tokens",
+            "  left out       1 block that the agent in the file does not have",
+            "Ada now has 499 tokens, within its budget of 5,000",
+        ]
+
+    def test_lists_the_agents_of_a_file_that_lacks_the_chosen_one(
+        self, run: Run, ledger: Agent
+    ) -> None:
+        done = run("import", "Ada", LETTA, "--format", "letta", "--agent", "Rook")
+
+        assert done.returncode == 1
+        assert done.stderr == (
+            "refine: the file holds no agent with this name or id; it holds "
+            "Wren (agent-0, 3 blocks)\n"
+        )
+
+    def test_refuses_to_choose_an_agent_in_other_formats(self, run: Run, ledger: Agent) -> None:
+        done = run("import", "Ada", MEM0, "--format", "mem0", "--agent", "Rook")
+
+        assert done.returncode == 2
+        assert "--agent is only for --format letta" in done.stderr
 
     def test_prints_no_memory_content(self, run: Run, ledger: Agent) -> None:
         for file in sorted(FIXTURES.iterdir()):
@@ -323,6 +386,27 @@ class TestExportUnderAGrant:
 
         assert done.returncode == 0
         assert "21 memories imported into Wren" in done.stdout
+
+    def test_changes_nothing_if_it_is_imported_back(
+        self, run: Run, ledger: Agent, grant: AccessGrant, tmp_path: Path
+    ) -> None:
+        factories.memory(ledger, "gone with the canary").discard()
+        factories.memory(ledger, "slept well", memory_type="journal")
+        db.session.commit()
+        run("import", "Ada", MEM0, "--format", "mem0")
+        file = tmp_path / "export.jsonl"
+        file.write_text(run("export", "Ada", "--grant", grant.id).stdout)
+        db.session.rollback()
+        before = sql.snapshot()
+
+        done = run("import", "Ada", file, "--format", "refine")
+
+        db.session.rollback()
+        assert sql.snapshot() == before
+        assert done.stdout.splitlines()[:2] == [
+            f"0 memories imported into Ada (agent {ledger.id}): 0 core, 0 journal; 0 tokens",
+            "  already here   25",
+        ]
 
     @pytest.mark.parametrize("whose", ["ended", "another agent's", "nobody's"])
     def test_prints_nothing_without_a_valid_grant(

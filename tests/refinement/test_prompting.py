@@ -192,7 +192,7 @@ def test_both_prompts_say_that_details_stay(
     assert refused in question
     assert kept in rules
     assert "at least 50% of its words must stand together in one core memory" in rules
-    assert "sessions of the last 30 days" in rules
+    assert "what your memories said before earlier sessions changed or removed them" in rules
 
     set_setting(likeness=Decimal("0.65"))
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refine.rules.instants import EARLIEST, instant
+from refine.rules.instants import EARLIEST, has_passed, instant
 from tests.rules.refusing import not_refused
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -65,6 +65,25 @@ def test_refuses_other_values_and_times_out_of_range() -> None:
     assert not_refused(read, early, "lies before 1980") == []
     later = (tomorrow + timedelta(seconds=1)).isoformat()
     assert not_refused(read, [later], "lies in the future") == []
+
+
+def test_a_time_or_day_has_passed_when_it_is_over() -> None:
+    for written, passed in (
+        ("2026-03-03", True),
+        ("2026-03-04", False),
+        ("20260303", True),
+        ("2026-03-04T12:00:00Z", True),
+        ("2026-03-04T12:00:01Z", False),
+        ("2026-03-04T13:00:00+02:00", True),
+        (1762096530, True),
+        ("1970-01-01", True),
+        ("9999-12-31T23:59:59Z", False),
+        *((blank, False) for blank in (None, "", "  ")),
+    ):
+        assert has_passed(written, now=NOW) == passed, written
+
+    refused = not_refused(lambda written: has_passed(written, now=NOW), ["soon", True], "is not a")
+    assert refused == []
 
 
 @given(

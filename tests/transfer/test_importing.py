@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db
-from refine.models import Agent, AgentMemory, RefinementSession
+from refine.models import Agent, RefinementSession
 from refine.models.ledger.history import effect_tokens
 from refine.models.runs.session import editing
 from refine.rules.content import TAGS
@@ -24,6 +24,7 @@ from refine.transfer.rows import BadRow, Incoming, LeftOut, Row
 from tests import factories
 from tests.chains import verify_agent
 from tests.transfer.files import fixture, own_file, own_row, reading, stream
+from tests.transfer.stored import all_of, contents
 
 AT = datetime(2025, 11, 2, 15, 15, 30, tzinfo=UTC)
 
@@ -41,16 +42,6 @@ def row(content: str = "a memory", place: str = "line 1", **fields: Any) -> Inco
 
 def add(owner: Agent, *rows: Row, **options: Any) -> Report:
     return import_memories(owner, lambda: rows, **{"source": "mem0", **options})
-
-
-def all_of(owner: Agent) -> list[AgentMemory]:
-    db.session.rollback()
-    mine = db.select(AgentMemory).where(AgentMemory.agent_id == owner.id)
-    return list(db.session.scalars(mine.order_by(AgentMemory.id)))
-
-
-def contents(owner: Agent) -> list[str]:
-    return [memory.content for memory in all_of(owner)]
 
 
 class TestImportedMemory:

@@ -83,30 +83,7 @@ class TestLetta:
         assert passage.source_id == "passage-6f0a3c1e-58bd-4ad9-9b8e-0b6a6f2f7d11"
         assert "embedding" not in (passage.extra or "")
         assert fields(passage.extra)["metadata"] == {"page": 12}
-        assert rows[1] == LeftOut("deleted passage")
-
-    def test_reads_a_group_that_shares_its_blocks(self) -> None:
-        blocks = [{"id": "b", "label": "x", "value": "shared"}]
-        agents = [{"block_ids": []}, {"block_ids": ["b"]}, {"block_ids": ["b"]}]
-
-        (row,) = memories(read(json.dumps({"agents": agents, "blocks": blocks}), "letta"))
-
-        assert row.content == "shared"
-
-    def test_refuses_several_agents_with_their_own_blocks_in_either_order(self) -> None:
-        agents = {"agents": [{"block_ids": ["a"]}, {"block_ids": ["b"]}]}
-        blocks = {"blocks": [{"id": "a", "value": "one's"}, {"id": "b", "value": "another's"}]}
-
-        for file in ({**agents, **blocks}, {**blocks, **agents}):
-            rows = read(json.dumps(file), "letta")
-
-            reason = "holds several agents with their own blocks; export a single agent"
-            assert (memories(rows), bad(rows)) == ([], [("file", reason)])
-
-    def test_ignores_block_ids_that_are_not_a_list(self) -> None:
-        file = {"agents": [{"block_ids": "b"}], "blocks": [{"value": "a block"}]}
-
-        assert len(memories(read(json.dumps(file), "letta"))) == 1
+        assert rows[1] == LeftOut("deleted")
 
     def test_names_a_bad_block_and_reads_the_next(self) -> None:
         for block, reason in (
@@ -390,7 +367,7 @@ class TestDocuments:
 
             reason = f"holds a text that {TOO_LONG}"
             assert bad(rows) == [("file", reason)] or opening == b"[1", opening
-            assert stream.reads < 50, opening
+            assert stream.reads < 100, opening  # in two passes
 
     def test_an_abandoned_document_leaves_no_unraisable_error(self) -> None:
         rows = READERS["mem0"](io.BytesIO(b'[{"memory": "good"}, "a", 1 "content of a mem'))

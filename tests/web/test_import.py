@@ -154,6 +154,31 @@ class TestAnImport:
         assert "1 memory imported: 0 core, 1 journal" in words_of(answer.text)
         assert kept(agent, "journal")[0] == "an entry"
 
+    def test_takes_one_agent_of_a_file_of_several(self, dashboard: Browser, agent: Agent) -> None:
+        file = fixture("agents.af")
+
+        refused = bring(dashboard, agent, file, "letta")
+        bring(dashboard, agent, file, "letta", file_agent=" agent-1 ")
+
+        assert refused.status_code == 422
+        assert (
+            "The file holds 2 agents; choose one by name or id: Rook (agent-0, 2 blocks), "
+            "Rook-sleeptime (agent-1, 2 blocks)." in words_of(refused.text)
+        )
+        assert kept(agent) == [
+            "[persona] I am patient with beginners.",
+            "[human] Asks to be reminded of the frost.",
+        ]
+
+    def test_says_what_is_left_out_and_that_there_are_more_pages(
+        self, dashboard: Browser, agent: Agent
+    ) -> None:
+        said = words_of(bring(dashboard, agent, fixture("mem0-page.json")).text)
+
+        assert "3 memories imported" in said
+        assert "Left out 2 deleted at the source" in said
+        assert "More pages the file is one page, with 7 of 214 rows; join the rows" in said
+
     def test_is_recorded_and_told_to_the_agent_once(
         self, dashboard: Browser, agent: Agent, admin: User
     ) -> None:
@@ -300,6 +325,7 @@ class TestWhatIsRefused:
             ({"format": "zep"}, "Format must be one of letta, mem0, mcp, refine."),
             ({"format": ""}, "Format must be one of letta"),
             ({"memory_type": "vow"}, "Memory type must be one of core, journal."),
+            ({"file_agent": "Rook"}, "Files in mem0 format name no agents to choose from."),
         ):
             answer = dashboard.submit(path(agent), {**sent(rows("a")), **fields})
 

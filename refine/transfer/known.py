@@ -1,0 +1,129 @@
+"""What an agent has, as far as the rows of an import may be recognized by it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import select
+
+from refine.extensions import db
+from refine.models import Agent, AgentMemory
+from refine.models.ledger import is_kept_core
+from refine.transfer import own
+from refine.transfer.pieces import Piece
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A piece, with what it is recognized by; ``text_hash`` is that of ``piece.text``."""
+
+    piece: Piece
+    source: str
+    row_id: str
+    content_hash: str
+    text_hash: str
+
+    @property
+    def source_id(self) -> str:
+        return self.piece.source_id(self.row_id)
+
+
+_Identity = tuple[str, str]  # source and source id
+
+
+@dataclass(frozen=True)
+class _Protection:
+    constitutional: bool
+    tags: frozenset[str]
+
+    def covers(self, piece: Piece) -> bool:
+        return self.constitutional >= piece.row.constitutional and self.tags.issuperset(piece.tags)
+
+
+@dataclass
+class Known:
+    """Content hashes by identity, and the protections of kept core memories by content hash."""
+
+    hashes: dict[_Identity, str] = field(default_factory=dict)
+    cores: dict[str, list[_Protection]] = field(default_factory=dict)
+
+    def has_row(self, row: Sequence[Candidate]) -> bool:
+        """Tell whether the row is known, even if it was split differently then."""
+        source, row_id = row[0].source, row[0].row_id
+        ids = (row_id, f"{row_id}.1")
+        return any((source, each) in self.hashes for each in ids)
+
+    def has_content(self, row: Sequence[Candidate]) -> bool:
+        """Tell whether a core memory that stands in one piece is kept with the same content."""
+        first = row[0]
+        same = self.cores.get(first.content_hash, ()) if first.piece.is_kept_core else ()
+        return len(row) == 1 and any(protection.covers(first.piece) for protection in same)
+
+    def add(self, candidate: Candidate) -> None:
+        piece = candidate.piece
+        self.hashes[candidate.source, candidate.source_id] = candidate.content_hash
+        if piece.is_kept_core:
+            protection = _Protection(piece.row.constitutional, frozenset(piece.tags))
+            self.cores.setdefault(candidate.content_hash, []).append(protection)
+
+    # -- what is stored --------------------------------------------------------------------------
+
+    def load(self, agent: Agent, candidates: Sequence[Candidate]) -> None:
+        """Add what the agent has of these."""
+        self._load_ids(agent, candidates)
+        self._load_own(agent, candidates)
+        self._load_cores(agent, candidates)
+
+    def _load_ids(self, agent: Agent, candidates: Sequence[Candidate]) -> None:
+        """Load which ids were imported before, including memories discarded since."""
+        ids = {candidate.source_id for candidate in candidates}
+        ids |= {id_ for each in candidates for id_ in (each.row_id, f"{each.row_id}.1")}
+        rows = db.session.execute(
+            select(AgentMemory.source, AgentMemory.source_id, AgentMemory.content_hash).where(
+                AgentMemory.agent_id == agent.id,
+                AgentMemory.source.in_({candidate.source for candidate in candidates}),
+                AgentMemory.source_id.in_(ids),
+                AgentMemory.source_id.is_not(None),
+            )
+        )
+        for row in rows:
+            self.hashes[row.source or "", row.source_id or ""] = row.content_hash
+
+    def _load_own(self, agent: Agent, candidates: Sequence[Candidate]) -> None:
+        """Load which rows are the agent's own memories, in a full export that came back.
+
+        The time has to match, too: after a restored backup, ids are given out again.
+        """
+        origin = own.origin_of(agent)
+        own_rows = {
+            id_: candidate
+            for candidate in candidates
+            if candidate.source == own.SOURCE
+            and (id_ := own.own_id(origin, candidate.piece.row.source_id)) is not None
+        }
+        rows = db.session.execute(
+            select(AgentMemory.id, AgentMemory.created_at, AgentMemory.content_hash).where(
+                AgentMemory.agent_id == agent.id, AgentMemory.id.in_(own_rows)
+            )
+        )
+        for id_, created_at, hashed in rows:
+            if created_at == own_rows[id_].piece.row.created_at:
+                self.hashes[own.SOURCE, own_rows[id_].row_id] = hashed
+
+    def _load_cores(self, agent: Agent, candidates: Sequence[Candidate]) -> None:
+        # filtered by hash alone: with type and state in SQL, PostgreSQL scans all core memories
+        same = db.session.execute(
+            select(
+                AgentMemory.content_hash,
+                AgentMemory.constitutional,
+                AgentMemory.tags,
+                AgentMemory.memory_type,
+                AgentMemory.discarded_at,
+            ).where(
+                AgentMemory.agent_id == agent.id,
+                AgentMemory.content_hash.in_({each.content_hash for each in candidates}),
+            )
+        )
+        for hashed, constitutional, tags, memory_type, discarded_at in same:
+            if is_kept_core(memory_type, discarded_at):
+                protection = _Protection(constitutional, frozenset(tags))
+                self.cores.setdefault(hashed, []).append(protection)

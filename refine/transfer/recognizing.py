@@ -1,0 +1,70 @@
+"""Which memories of a file an agent already has: by their id at the source, or by their content."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from refine.models import Agent
+from refine.models.ledger import content_hash
+from refine.transfer.known import Candidate, Known
+from refine.transfer.pieces import Piece
+
+
+@dataclass
+class Findings:
+    """What is new of a batch, and how many memories are known by their id with another text."""
+
+    new: list[Candidate] = field(default_factory=list)
+    conflicting: int = 0
+    without_prefix: int = 0  # imported by a version that added none
+
+
+@dataclass
+class Recognizer:
+    """Tells the new memories of an import from those that the agent has.
+
+    A dry run stores nothing, so it ``remembers`` what was new in earlier batches.
+    """
+
+    _agent: Agent
+    _source: str
+    _remembers: bool
+    _known: Known = field(default_factory=Known)
+
+    def sort(self, batch: Iterable[Sequence[Piece]]) -> Findings:
+        """Return which pieces of the batch are new; the pieces of a row stay together."""
+        rows = [self._candidates(pieces) for pieces in batch]
+        if not self._remembers:
+            self._known = Known()
+        self._known.load(self._agent, [candidate for row in rows for candidate in row])
+        findings = Findings()
+        for row in rows:
+            self._sort_row(row, findings)
+        return findings
+
+    def _candidates(self, pieces: Sequence[Piece]) -> list[Candidate]:
+        key = self._agent.data_key()
+        source = pieces[0].row.source or self._source
+        row_id = pieces[0].row_id(key)
+        return [
+            Candidate(
+                piece,
+                source,
+                row_id,
+                content_hash(piece.content, key),
+                content_hash(piece.text, key),
+            )
+            for piece in pieces
+        ]
+
+    def _sort_row(self, row: Sequence[Candidate], into: Findings) -> None:
+        if self._known.has_row(row):
+            for candidate in row:
+                known = self._known.hashes.get((candidate.source, candidate.source_id))
+                if known == candidate.content_hash:
+                    continue
+                into.conflicting += known != candidate.text_hash
+                into.without_prefix += known == candidate.text_hash
+        elif not self._known.has_content(row):
+            into.new += row
+            for candidate in row:
+                self._known.add(candidate)

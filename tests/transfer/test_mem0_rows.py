@@ -1,0 +1,148 @@
+"""Which rows of a mem0 answer are left out, and what it says about further pages."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from refine import clock
+from refine.transfer.rows import LeftOut, OnePage, Row
+from tests.transfer.files import bad, fixture, memories, read
+
+NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def _now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "now", lambda: NOW)
+
+
+def kinds(rows: list[Row]) -> list[str]:
+    return [row.kind for row in rows if isinstance(row, LeftOut)]
+
+
+def read_row(**fields: Any) -> list[Row]:
+    return read(json.dumps([{"id": "1", "memory": "Likes tea", **fields}]), "mem0")
+
+
+class TestLeftOut:
+    def test_is_what_the_platform_no_longer_shows(self) -> None:
+        rows = read(fixture("mem0-page.json"), "mem0")
+
+        assert [row.content for row in memories(rows)] == [
+            "Bakes rye bread on Fridays",
+            "Has a railcard for the summer",
+            "Works at the lighthouse",
+        ]
+        assert kinds(rows) == ["expired", "deleted", "replaced", "deleted"]
+
+    def test_is_what_openmemory_does_not_list_as_active(self) -> None:
+        rows = read(fixture("openmemory.json"), "mem0")
+
+        assert [row.content for row in memories(rows)] == ["Grows tomatoes on the balcony"]
+        assert kinds(rows) == ["paused", "archived", "deleted"]
+
+    @pytest.mark.parametrize(
+        ("fields", "kind"),
+        [
+            ({"state": " Deleted "}, "deleted"),
+            ({"status": "archived"}, "archived"),
+            ({"state": "inactive"}, "paused"),
+            ({"status": "outdated"}, "replaced"),
+            ({"state": "expired"}, "expired"),
+            ({"deleted_at": "2026-01-01"}, "deleted"),
+            ({"archived_at": 1_772_352_000}, "archived"),
+            ({"is_archived": 1}, "archived"),
+            ({"superseded_by": "2"}, "replaced"),
+            ({"event": "delete"}, "deleted"),
+            ({"state": "active", "is_deleted": True}, "deleted"),
+            ({"expires_at": 1_772_352_000}, "expired"),
+        ],
+    )
+    def test_is_a_row_that_says_so(self, fields: dict[str, Any], kind: str) -> None:
+        assert kinds(read_row(**fields)) == [kind]
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"state": "active", "archived_at": "2026-01-01"},
+            {"status": "SUCCEEDED", "event": "ADD"},
+            {"is_deleted": False, "deleted_at": None, "superseded_by": ""},
+            {"is_deleted": "false"},
+            {"metadata": {"state": "deleted"}},
+            {"state": ["deleted"]},
+        ],
+    )
+    def test_is_no_row_that_does_not(self, fields: dict[str, Any]) -> None:
+        assert len(memories(read_row(**fields))) == 1
+
+    @pytest.mark.parametrize(
+        ("day", "count"),
+        [
+            ("2026-05-03", 0),
+            ("2026-05-04", 1),
+            ("2026-05-04T11:59:59Z", 0),
+            ("2026-05-04T12:00:01Z", 1),
+            ("9999-12-31T23:59:59Z", 1),
+            ("", 1),
+        ],
+    )
+    def test_is_a_row_whose_last_day_or_time_is_over(self, day: str, count: int) -> None:
+        assert len(memories(read_row(expiration_date=day))) == count
+
+    def test_is_no_row_with_a_date_that_cannot_be_read(self) -> None:
+        reason = "expiration_date is not a time in ISO 8601 or a number of seconds since 1970"
+
+        assert bad(read_row(expiration_date="soon")) == [("row 1", reason)]
+
+    def test_is_the_deletion_in_a_history_whose_other_changes_are_bad_rows(self) -> None:
+        change = {"id": "h", "memory_id": "1", "old_memory": None, "new_memory": "Likes tea"}
+        file = [{**change, "event": "ADD"}, {**change, "event": "DELETE"}]
+
+        rows = read(json.dumps(file), "mem0")
+
+        reason = "is a change in a memory's history; export the memories with get_all"
+        assert (bad(rows), kinds(rows)) == ([("row 1", reason)], ["deleted"])
+
+
+class TestFurtherPages:
+    def test_are_told_with_the_number_of_rows(self) -> None:
+        rows = read(fixture("mem0-page.json"), "mem0")
+
+        assert rows[-1] == OnePage(rows=7, total=214)
+
+    @pytest.mark.parametrize(
+        ("fields", "total"),
+        [
+            ({"next": "https://mem0.example/?page=2"}, None),
+            ({"previous": "https://mem0.example/?page=1", "next": None}, None),
+            ({"has_more": True}, None),
+            ({"total": 3, "page": 1, "size": 2}, 3),
+            ({"count": 2, "total_memories": 3}, 3),
+            ({"total": 2, "page": 2, "pages": 2}, 2),
+            ({"total_pages": 5}, None),
+        ],
+    )
+    @pytest.mark.parametrize("is_before", [True, False])
+    def test_are_known_from_what_stands_around_the_list(
+        self, fields: dict[str, Any], total: int | None, is_before: bool
+    ) -> None:
+        memories_ = {"results": [{"memory": "a"}, {"memory": "b"}]}
+        file = {**fields, **memories_} if is_before else {**memories_, **fields}
+
+        assert read(json.dumps(file), "mem0")[-1] == OnePage(2, total)
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"count": 2, "next": None, "previous": None},
+            {"total": 2, "page": 1, "pages": 1, "has_more": False},
+            {"total": "many", "next": {}},
+        ],
+    )
+    def test_are_not_told_where_there_are_none(self, fields: dict[str, Any]) -> None:
+        file = {"results": [{"memory": "a"}, {"memory": "b"}], **fields}
+
+        assert len(memories(read(json.dumps(file), "mem0"))) == 2
+        assert not [row for row in read(json.dumps(file), "mem0") if isinstance(row, OnePage)]

@@ -1,0 +1,135 @@
+"""A full export that comes back to the agent that it is of."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from flask import Flask
+
+from refine.extensions import db
+from refine.models import Agent
+from refine.transfer import own
+from refine.transfer.importing import import_memories
+from refine.transfer.report import Report
+from refine.transfer.rows import Incoming
+from tests import factories, sql
+from tests.chains import verify_agent
+from tests.transfer.files import own_file, own_row, reading
+from tests.transfer.stored import all_of, contents
+
+AT = datetime(2025, 11, 2, 15, 15, 30, tzinfo=UTC)
+
+
+@pytest.fixture
+def owner(app: Flask) -> Agent:
+    """An agent with memories of every kind."""
+    made = factories.agent("a core memory", "a core memory", "Speaks Welsh")
+    factories.memory(made, "a vow", constitutional=True, tags=["voice"], created_at=AT)
+    factories.memory(made, "discarded", discarded_at=AT)
+    factories.memory(made, "Speaks Welsh", discarded_at=AT)
+    for day in (0, 0, 1):
+        at = AT + timedelta(days=day)
+        factories.memory(made, "slept well", memory_type="journal", created_at=at)
+    db.session.commit()
+    rows = [
+        Incoming(place="line 1", content="from elsewhere", source_id="17"),
+        Incoming(place="line 2", content="long " * 3_000, prefix="Ada: ", source_id="loves cats"),
+    ]
+    import_memories(made, lambda: rows, source="mem0")
+    return made
+
+
+def exported(owner: Agent) -> str:
+    opened = (
+        (memory, {"content": memory.content, "extra": memory.extra}) for memory in all_of(owner)
+    )
+    return "\n".join(own.full_lines(owner, opened))
+
+
+def bring_back(owner: Agent, file: str, **options: bool) -> Report:
+    return import_memories(owner, reading(file, "refine"), source="refine", **options)
+
+
+class TestAnExportThatComesBack:
+    def test_changes_nothing(self, owner: Agent) -> None:
+        file = exported(owner)
+        db.session.rollback()
+        before = sql.snapshot()
+
+        report = bring_back(owner, file)
+
+        assert sql.snapshot() == before
+        assert (report.added.total(), report.already_present) == (0, 12)
+        assert (report.conflicting, report.without_prefix, report.bad_rows) == (0, 0, 0)
+
+    def test_changes_nothing_in_a_dry_run_either(self, owner: Agent) -> None:
+        report = bring_back(owner, exported(owner), dry_run=True)
+
+        assert (report.added.total(), report.already_present) == (0, 12)
+
+    def test_revives_nothing_that_was_discarded_since(self, owner: Agent) -> None:
+        file = exported(owner)
+        for memory in all_of(owner):
+            if not memory.constitutional:
+                memory.discard()
+        db.session.commit()
+
+        report = bring_back(owner, file)
+
+        assert report.added.total() == 0
+        assert [memory.content for memory in all_of(owner) if not memory.discarded] == ["a vow"]
+
+    def test_counts_what_was_rewritten_since(self, owner: Agent) -> None:
+        file = exported(owner)
+        all_of(owner)[0].content = "a shorter memory"
+        db.session.commit()
+
+        report = bring_back(owner, file)
+
+        assert (report.added.total(), report.conflicting) == (0, 1)
+
+    def test_changes_nothing_on_its_way_back_from_a_copy(self, owner: Agent) -> None:
+        copy = factories.agent()
+        db.session.commit()
+        bring_back(copy, exported(owner))
+        count = len(all_of(owner))
+
+        report = bring_back(owner, exported(copy))
+
+        assert (report.added.total(), len(all_of(owner))) == (0, count)
+
+    def test_restores_all_of_it_into_an_empty_agent(self, owner: Agent) -> None:
+        empty = factories.agent()
+        db.session.commit()
+
+        report = bring_back(empty, exported(owner))
+
+        assert (report.added.total(), report.already_present) == (11, 1)
+        # the exact duplicate of a kept memory is not added
+        assert contents(empty) == [contents(owner)[0], *contents(owner)[2:]]
+        assert verify_agent(empty).problem is None
+
+
+class TestARowOfTheAgentItself:
+    """As in a file that was written before a backup was restored."""
+
+    def bring(self, owner: Agent, **fields: object) -> Report:
+        row = own_row(**{"content": "new", **fields})
+        file = own_file(row, origin=own.origin_of(owner))
+        return bring_back(owner, file)
+
+    def test_is_added_if_its_id_now_belongs_to_another_memory(self, owner: Agent) -> None:
+        report = self.bring(owner, id=all_of(owner)[0].id)
+
+        assert report.added == {"core": 1}
+
+    def test_is_added_if_the_memory_is_gone(self, owner: Agent) -> None:
+        for id_ in (10**9, 10**30):
+            assert self.bring(owner, id=id_, content=f"memory {id_}").added == {"core": 1}
+
+    def test_is_not_confused_with_the_memory_of_another_agent(self, owner: Agent) -> None:
+        other = factories.memory(factories.agent(), "elsewhere", created_at=AT)
+        db.session.commit()
+
+        report = self.bring(owner, id=other.id, created_at=AT.isoformat())
+
+        assert report.added == {"core": 1}

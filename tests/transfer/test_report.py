@@ -1,0 +1,67 @@
+"""What a report says in words."""
+
+from refine.transfer.importing import check
+from refine.transfer.report import LEFT_OUT, Report
+from refine.transfer.rows import LeftOut, OnePage
+from tests.transfer.files import FIXTURES, read
+
+MORE = "join the rows of all pages in one file, and import that"
+
+
+def words(report: Report) -> list[str]:
+    return [f"{label}: {text}" for label, text in report.rows()]
+
+
+def test_every_kind_that_a_reader_leaves_out_has_words() -> None:
+    kinds = set()
+    for file in FIXTURES.iterdir():
+        format_ = {".af": "letta", ".jsonl": "mcp"}.get(file.suffix, "mem0")
+        if file.name != "agents.af":
+            format_ = "letta" if file.name == "passages.json" else format_
+            kinds |= {row.kind for row in read(file.read_bytes(), format_) if type(row) is LeftOut}
+
+    assert kinds == set(LEFT_OUT)
+
+
+def test_what_is_left_out_is_counted_by_kind() -> None:
+    rows = [*map(LeftOut, LEFT_OUT), *map(LeftOut, LEFT_OUT)]
+    active = "; to import them, make them active there and export them again"
+
+    assert words(check(lambda: rows)) == [
+        f"left out: 2 archived at the source{active}",
+        "left out: 2 blank",
+        "left out: 2 deleted at the source",
+        "left out: 2 expired at the source",
+        "left out: 2 blocks that the agent in the file does not have",
+        f"left out: 2 paused at the source{active}",
+        "left out: 2 relations between entities; only observations are imported",
+        "left out: 2 replaced by newer memories at the source",
+    ]
+
+
+def test_a_single_row_is_counted_in_the_singular() -> None:
+    report = check(lambda: [LeftOut("relation"), LeftOut("other block")])
+
+    assert words(report) == [
+        "left out: 1 block that the agent in the file does not have",
+        "left out: 1 relation between entities; only observations are imported",
+    ]
+
+
+def test_further_pages_are_told_with_or_without_a_total() -> None:
+    for page, held in (
+        (OnePage(100, 2_140), "the file is one page, with 100 of 2,140 rows"),
+        (OnePage(1_000, None), "the file is one page, with 1,000 rows"),
+    ):
+        report = check(lambda page=page: [page])
+
+        assert words(report) == [f"more pages: {held}; {MORE}"]
+
+
+def test_texts_that_differ_and_those_without_a_name_are_counted_apart() -> None:
+    report = Report(already_present=5, conflicting=1, without_prefix=2)
+
+    assert words(report) == [
+        "already here: 5, 1 of them with a different text, not stored, 2 of them from an earlier "
+        "version, without the name or label that they now begin with; they stay as they are"
+    ]

@@ -1,0 +1,239 @@
+"""Imported memories say what they are about, and are told apart by it."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from refine.extensions import db
+from refine.models import Agent
+from refine.rules.content import MAX_CONTENT_CHARACTERS
+from refine.transfer.importing import import_memories
+from refine.transfer.report import Report
+from refine.transfer.rows import MAX_PREFIX_CHARACTERS
+from tests import factories
+from tests.transfer.files import bad, fixture, memories, read, reading
+from tests.transfer.stored import all_of, contents
+
+
+@pytest.fixture
+def owner(app: Flask) -> Agent:
+    made = factories.agent()
+    db.session.commit()
+    return made
+
+
+def bring(owner: Agent, file: bytes | str, format_: str, **options: Any) -> Report:
+    return import_memories(owner, reading(file, format_), source=format_, **options)
+
+
+def entity(*observations: str, name: str = "Ada", **fields: Any) -> str:
+    return json.dumps({"type": "entity", "name": name, "observations": observations, **fields})
+
+
+class TestMcp:
+    def test_equal_sentences_about_different_people_are_different_memories(
+        self, owner: Agent
+    ) -> None:
+        report = bring(owner, fixture("mcp-people.jsonl"), "mcp")
+
+        assert contents(owner) == [
+            "Ada_Byrne (person): Is allergic to penicillin",
+            "Ada_Byrne (person): Lives in Cardiff",
+            "Ada_Byrne (person): Plays the cello on Sundays",
+            "Bo Lindqvist (person): Is allergic to penicillin",
+            "Bo Lindqvist (person): Lives in Cardiff",
+            "Ceri: Is allergic to penicillin",
+            "Ceri: Speaks Welsh",
+            "Cardiff (city): Has a library by the river",
+        ]
+        assert (report.already_present, report.left_out) == (0, {"relation": 1})
+
+    def test_a_sentence_is_not_the_same_as_one_here_without_that_subject(
+        self, owner: Agent
+    ) -> None:
+        factories.memory(owner, "Speaks Welsh")
+        factories.memory(owner, "Bo: Speaks Welsh")
+        db.session.commit()
+
+        bring(owner, entity("Speaks Welsh"), "mcp")
+
+        assert contents(owner)[2:] == ["Ada: Speaks Welsh"]
+
+    def test_the_same_sentence_about_the_same_person_is_already_here(self, owner: Agent) -> None:
+        factories.memory(owner, "Ada (person): Speaks Welsh")
+        db.session.commit()
+
+        report = bring(owner, entity("Speaks Welsh", entityType="person"), "mcp")
+
+        assert (report.added.total(), report.already_present) == (0, 1)
+
+    def test_names_and_types_are_written_on_one_line(self) -> None:
+        line = entity("x", name=" Ada\n\tByrne ", entity_type=" a\nfriend ")
+
+        (row,) = memories(read(line, "mcp"))
+
+        assert row.prefix == "Ada Byrne (a friend): "
+
+    def test_a_type_that_is_blank_or_no_text_is_left_out(self) -> None:
+        for type_ in ("", "  ", 7, None):
+            (row,) = memories(read(entity("x", entityType=type_), "mcp"))
+
+            assert row.prefix == "Ada: ", type_
+
+    def test_each_part_of_a_long_observation_begins_with_the_name(self, owner: Agent) -> None:
+        report = bring(owner, entity("word " * 4_000, entityType="person"), "mcp")
+
+        parts = contents(owner)
+        assert (len(parts), report.split_rows) == (3, 1)
+        assert all(part.startswith("Ada (person): word") for part in parts)
+        assert max(map(len, parts)) <= MAX_CONTENT_CHARACTERS
+        assert sum(part.count("word") for part in parts) == 4_000
+
+    def test_a_text_that_the_name_makes_too_long_is_split(self, owner: Agent) -> None:
+        bring(owner, entity("x" * MAX_CONTENT_CHARACTERS), "mcp")
+
+        assert [len(part) for part in contents(owner)] == [MAX_CONTENT_CHARACTERS, 10]
+
+    def test_a_name_that_is_too_long_makes_a_bad_row(self) -> None:
+        rows = read(entity("x", name="A" * MAX_PREFIX_CHARACTERS), "mcp")
+
+        reason = "has 1,001 characters in its name, type or label; at most 1,000 are allowed"
+        assert bad(rows) == [("line 1, observation 1", reason)]
+
+
+class TestLetta:
+    def test_a_block_begins_with_its_label(self, owner: Agent) -> None:
+        bring(owner, fixture("agent-with-other-blocks.af"), "letta")
+
+        assert contents(owner) == [
+            "[system/human/work] Repairs church organs.",
+            "[persona] I am patient with beginners.",
+        ]
+        assert [memory.constitutional for memory in all_of(owner)] == [False, True]
+
+    def test_equal_texts_under_different_labels_are_different_memories(self, owner: Agent) -> None:
+        blocks = [{"label": label, "value": "Repairs organs."} for label in ("human", "persona")]
+
+        bring(owner, json.dumps({"blocks": blocks}), "letta")
+
+        assert contents(owner) == ["[human] Repairs organs.", "[persona] Repairs organs."]
+
+    def test_each_part_of_a_long_block_begins_with_the_label(self, owner: Agent) -> None:
+        block = {"label": "human", "value": "word " * 4_000}
+
+        bring(owner, json.dumps({"core_memory": [block]}), "letta")
+
+        assert len(contents(owner)) == 3
+        assert all(part.startswith("[human] word") for part in contents(owner))
+
+    def test_a_block_without_a_label_is_imported_as_it_is(self, owner: Agent) -> None:
+        blocks = [{"value": "Repairs organs."}, {"label": " ", "value": "Plays the cello."}]
+
+        bring(owner, json.dumps({"blocks": blocks}), "letta")
+
+        assert contents(owner) == ["Repairs organs.", "Plays the cello."]
+
+
+class TestMem0:
+    def test_memories_of_several_users_begin_with_their_names(self, owner: Agent) -> None:
+        report = bring(owner, fixture("mem0-people.json"), "mem0")
+
+        assert contents(owner) == ["ada: Likes tea", "bo: Likes tea", "The meeting is on Mondays"]
+        assert report.already_present == 1
+
+    def test_the_speakers_of_a_group_chat_come_before_its_user(self, owner: Agent) -> None:
+        rows = [
+            {"memory": "Likes tea", "user_id": "team", "actor_id": " ada "},
+            {"memory": "Likes tea", "user_id": "team", "actor_id": "bo"},
+            {"memory": "Meets on Mondays", "user_id": "team"},
+        ]
+
+        bring(owner, json.dumps({"results": rows}), "mem0")
+
+        assert contents(owner) == ["ada: Likes tea", "bo: Likes tea", "team: Meets on Mondays"]
+
+    def test_memories_of_a_single_user_are_imported_as_they_are(self, owner: Agent) -> None:
+        rows = [
+            {"memory": "Likes tea", "user_id": "ada", "metadata": {"user_id": "bo"}},
+            {"memory": "Likes rye bread", "user_id": " ada", "actor_id": 7},
+        ]
+
+        bring(owner, json.dumps(rows), "mem0")
+
+        assert contents(owner) == ["Likes tea", "Likes rye bread"]
+
+
+class TestWhatAnEarlierVersionImported:
+    """It stored the same ids, but neither names nor labels, and equal texts only once."""
+
+    @pytest.mark.parametrize(
+        ("name", "format_", "count"),
+        [("mcp-people.jsonl", "mcp", 5), ("agent-with-other-blocks.af", "letta", 2)],
+    )
+    def test_is_recognized_and_stays_as_it_is(
+        self, owner: Agent, name: str, format_: str, count: int
+    ) -> None:
+        stored = as_before(owner, fixture(name), format_)
+
+        report = bring(owner, fixture(name), format_)
+
+        assert len(stored) == count
+        assert contents(owner)[:count] == stored
+        assert (report.already_present, report.without_prefix) == (count, count)
+        assert report.conflicting == 0
+        assert dict(report.rows())["already here"] == (
+            f"{count}, {count} of them from an earlier version, without the name or label that "
+            "they now begin with; they stay as they are"
+        )
+
+    def test_is_completed_by_the_equal_sentences_about_others(self, owner: Agent) -> None:
+        as_before(owner, fixture("mcp-people.jsonl"), "mcp")
+
+        bring(owner, fixture("mcp-people.jsonl"), "mcp")
+        again = bring(owner, fixture("mcp-people.jsonl"), "mcp")
+
+        assert contents(owner)[5:] == [
+            "Bo Lindqvist (person): Is allergic to penicillin",
+            "Bo Lindqvist (person): Lives in Cardiff",
+            "Ceri: Is allergic to penicillin",
+        ]
+        assert (again.added.total(), again.already_present) == (0, 8)
+
+    def test_is_not_revived_if_it_was_discarded(self, owner: Agent) -> None:
+        as_before(owner, entity("Speaks Welsh"), "mcp")
+        all_of(owner)[0].discard()
+        db.session.commit()
+
+        report = bring(owner, entity("Speaks Welsh"), "mcp")
+
+        assert (report.added.total(), len(all_of(owner))) == (0, 1)
+
+    @pytest.mark.parametrize("length", [9_995, 10_005, 19_995])
+    def test_is_recognized_if_the_name_changes_where_it_is_split(
+        self, owner: Agent, length: int
+    ) -> None:
+        stored = as_before(owner, entity("x" * length), "mcp")
+
+        report = bring(owner, entity("x" * length), "mcp")
+
+        assert contents(owner) == stored
+        assert report.added.total() == 0
+
+    def test_says_so_where_the_agent_rewrote_it(self, owner: Agent) -> None:
+        as_before(owner, entity("Speaks Welsh"), "mcp")
+        all_of(owner)[0].content = "Is fluent in Welsh"
+        db.session.commit()
+
+        report = bring(owner, entity("Speaks Welsh"), "mcp")
+
+        assert (report.conflicting, report.without_prefix) == (1, 0)
+
+
+def as_before(owner: Agent, file: bytes | str, format_: str) -> list[str]:
+    """Import a file as versions without prefixes did; return the contents."""
+    rows = [replace(row, prefix="") for row in memories(read(file, format_))]
+    import_memories(owner, lambda: rows, source=format_)
+    return contents(owner)
