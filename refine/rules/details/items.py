@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from refine.rules.details import dates, numbers
-from refine.rules.details.date_words import ORDINAL_ENDINGS
 from refine.rules.details.dates import Moment
 from refine.rules.details.folding import fold
+from refine.rules.details.lexicon.date_words import ORDINAL_ENDINGS
 from refine.rules.details.tokens import Token, longest_part, tokens_of
 
 # As many characters as 午後 has, and a blank.
