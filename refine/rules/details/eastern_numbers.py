@@ -12,7 +12,7 @@ _NUMERALS = dict(
 )
 _POWERS = {"十": 10, "百": 100, "千": 1_000}
 _GREAT_POWERS = {"万": 10_000, "萬": 10_000, "億": 100_000_000, "亿": 100_000_000}
-_MAX_NUMERALS, _MONTHS = 16, 12
+_MAX_NUMERALS = 16
 _NUMERAL = "〇零一二三四五六七八九两兩十百千万萬億亿"
 # Behind a numeral: what it counts.
 _COUNTED = (
@@ -25,7 +25,8 @@ _NOT_COUNTED = re.compile(
     "十分|千万|万一|八卦|三明治|四川|百货|百貨|九州|四国|三重|千葉|十字|百合|万能|千里|一(?![十百千万億亿二三四五六七八九])"
 )
 _DATE = re.compile(
-    "(?:([〇零一二三四五六七八九]{4})年)?([一二三四五六七八九十]{1,2})月(?:([一二三四五六七八九十]{1,3})[日号號])?"
+    rf"(?:([〇零一二三四五六七八九]{{4}})年|(?<![{_NUMERAL}]))(十[一二]?|[一二三四五六七八九])月"
+    "(?:([一二三四五六七八九十]{1,3})[日号號])?"
 )
 _KOREAN_COUNT = re.compile(
     "(?<![가-힣])((?:열|스물|서른|마흔|쉰|예순|일흔|여든|아흔)?(?:하나|한|두|둘|세|셋|네|넷|다섯|여섯|일곱|여덟|아홉)?|스무)"
@@ -56,8 +57,7 @@ def dates_of(run: str) -> Iterator[tuple[str, Moment]]:
     """Yield the dates that a run has in Han numerals, 三月五日: as written, and what they mean."""
     for found in _DATE.finditer(run):
         year, month, day = (numeral_value(part) if part else 0 for part in found.groups())
-        if month <= _MONTHS:
-            yield found.group(), moment(str(year or ""), month, day)
+        yield found.group(), moment(str(year or ""), month, day)
 
 
 def numerals_of(run: str) -> Iterator[Counted]:

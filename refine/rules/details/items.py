@@ -47,7 +47,12 @@ def number_item(number: str, start: int, end: int, *hints: str) -> Item:
 
 def date_item(moment: Moment, start: int, end: int) -> Item:
     """Return the item of a date or time."""
-    return Item("date", moment.key.partition(":")[2], start, end, moment.key, moment.hints)
+    return Item("date", first_value(moment.key), start, end, moment.key, moment.hints)
+
+
+def first_value(key: str) -> str:
+    """Return what a key is about: ``17`` for ``number:17``, 3/4/2026 for all its readings."""
+    return key.partition(":")[2].partition("|")[0]
 
 
 def flat(text: str) -> str:

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from refine.rules.details.eastern_names import stands_in
 from refine.rules.details.inflection import is_form_of, is_verb_form_of
+from refine.rules.details.items import first_value
 from refine.rules.details.lexicon.function_words import FUNCTION_WORDS
 from refine.rules.details.tokens import has_unspaced, pairs
 
@@ -82,4 +83,4 @@ def _words_of(key: str) -> Iterable[str]:
         words = value.split()
         # A long quotation speaks for itself.
         return {*words, *pairs(value)} if len(words) <= _SHORT_QUOTATION_WORDS else ()
-    return pairs(value) if kind == "text" else (value,)
+    return pairs(value) if kind == "text" else (first_value(key),)
