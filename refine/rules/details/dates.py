@@ -30,7 +30,7 @@ def moment(year: str, month: int, day: int) -> Moment:
     if year:
         hints += [f"number:{year}", f"date:{year}-{month:02}"]
     if day:
-        hints += [f"number:{day}", f"date:{month:02}-{day:02}"]
+        hints.append(f"date:{month:02}-{day:02}")
     if year and day:
         hints.append(f"date:{year}-{month:02}-{day:02}")
     return Moment(hints[-1], tuple(hints))

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from refine.rules.details import dates, numbers
-from refine.rules.details.date_words import ORDINAL_ENDINGS
 from refine.rules.details.dates import Moment
 from refine.rules.details.folding import fold
+from refine.rules.details.lexicon.date_words import ORDINAL_ENDINGS
 from refine.rules.details.tokens import Token, longest_part, tokens_of
 
 # As many characters as 午後 has, and a blank.
@@ -47,7 +47,12 @@ def number_item(number: str, start: int, end: int, *hints: str) -> Item:
 
 def date_item(moment: Moment, start: int, end: int) -> Item:
     """Return the item of a date or time."""
-    return Item("date", moment.key.partition(":")[2], start, end, moment.key, moment.hints)
+    return Item("date", first_value(moment.key), start, end, moment.key, moment.hints)
+
+
+def first_value(key: str) -> str:
+    """Return what a key is about: ``17`` for ``number:17``, 3/4/2026 for all its readings."""
+    return key.partition(":")[2].partition("|")[0]
 
 
 def flat(text: str) -> str:

@@ -7,7 +7,9 @@ from refine.rules.details.folding import fold
 
 _MARKERS = {
     "en": "on for from they in this the and is was her his my she he with at of likes that has to",
-    "de": "der die das und ist nicht ein eine mit auf ich sie er im von zu zum zur den dem des hat mein",
+    "de": """
+        der die das und ist nicht ein eine mit auf ich sie er im von zu zum zur den dem des hat
+        mein""",
     "fr": "le les et est des du une dans elle il je ne pas sur avec chez aux qui",
     "es": "el los las y es del una en con ella su por para se le que mi muy",
     "it": "il gli è della del di che per una con suo sua lei lui nel alla ogni",
@@ -16,8 +18,12 @@ _MARKERS = {
     "sv": "och är det en ett inte med på hon han av för som jag",
     "pl": "i w z na się jest nie do to ma dla jej jego od po ze we lubi mieszka u",
     "cs": "a v s na se je není do to má pro její jeho od po ve u rád ráda bydlí",
-    "tr": "ve bir bu da de ile için çok ben o onun yaşında doğdu seviyor oturuyor var yok sever gider",
-    "fi": "sai joka vuotta vuonna vuotias kun nyt niin ja ei se hän että minä oli kanssa asuu hänen mutta myös",
+    "tr": """
+        ve bir bu da de ile için çok ben o onun yaşında doğdu seviyor oturuyor var yok sever
+        gider""",
+    "fi": """
+        sai joka vuotta vuonna vuotias kun nyt niin ja ei se hän että minä oli kanssa asuu hänen
+        mutta myös""",
 }
 # Letters of few languages.
 _LETTERS = {

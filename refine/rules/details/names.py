@@ -6,12 +6,10 @@ import unicodedata
 from stopwordsiso import stopwords
 
 from refine.rules.details.folding import fold
-from refine.rules.details.function_words import FUNCTION_WORDS
-from refine.rules.details.openings import OPENINGS
+from refine.rules.details.lexicon.function_words import FUNCTION_WORDS
+from refine.rules.details.lexicon.openings import OPENINGS
 
-_LANGUAGES = """
-en de fr es it pt nl pl ru uk cs el tr sv fi da no ar he hi zh ja ko th
-""".split()
+_LANGUAGES = "en de fr es it pt nl pl ru uk cs el tr sv fi da no ar he hi zh ja ko th"
 # Given names that are on lists of stop words or among the openings.
 _NAMES = """
 ed bill bo al jo li sean mia ella dan mila otto sara sue ben mai ali ela sam tom jen tim kim sana
@@ -34,7 +32,7 @@ _SENTENCE_END = re.compile(r"[.!?…:;\n\r*•–—|>\"“”„«»(¿¡\[‘�
 
 _STOP_WORDS = frozenset(
     part
-    for word in stopwords(_LANGUAGES)
+    for word in stopwords(_LANGUAGES.split())
     for part in re.split(r"['’\s]", fold(unicodedata.normalize("NFKC", word)))
     if part
 )
@@ -48,7 +46,7 @@ def begins_sentence(gap: str, before: str) -> bool:
         return True
     if gap == " ":
         return False
-    if gap.strip() == "." and (len(before) == 1 or before in _TITLE_WORDS):
+    if gap.strip() == "." and (before in _TITLE_WORDS or (len(before) == 1 and before.isalpha())):
         return False
     return _SENTENCE_END.search(gap) is not None
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from refine.rules.details.number_words import MULTIPLIERS, VALUES
+from refine.rules.details.lexicon.number_words import MULTIPLIERS, VALUES
 
 _MAX_PHRASE_WORDS = 3
 # Words between the parts of a number.

@@ -1,12 +1,12 @@
 """Numbers and dates of several items: ``two hundred``, ``5 million``, ``March 3rd, 2026``."""
 
 from refine.rules.details import numbers
-from refine.rules.details.date_words import AMBIGUOUS_MONTHS, LINKS, MONTHS, WEEKDAYS
 from refine.rules.details.dates import Moment, moment
+from refine.rules.details.eastern_numbers import great_power
 from refine.rules.details.items import Item, date_item, number_item
+from refine.rules.details.lexicon.date_words import AMBIGUOUS_MONTHS, LINKS, MONTHS, WEEKDAYS
+from refine.rules.details.lexicon.number_words import AMBIGUOUS, MULTIPLIERS
 from refine.rules.details.number_phrases import STARTS, number_phrase
-from refine.rules.details.number_words import AMBIGUOUS, MULTIPLIERS
-from refine.rules.details.unspaced import great_power
 
 _MAX_PHRASE_ITEMS = 10
 _MINUS = frozenset(["minus", "moins", "meno", "menos", "минус", "eksi", "miinus", "μειον"])

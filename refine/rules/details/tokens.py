@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from itertools import pairwise
 from typing import NamedTuple
 
 # Han, kana, Hangul, Thai, Lao, Khmer, Burmese: no spaces, or particles joined to words.
@@ -32,7 +33,7 @@ _TOKEN = re.compile(
             | (?:\.[0-5]\d)?\s?(?i:uhr|o['’]clock)\b)(?!\d))
         | (?P<phone>(?:\+|(?<!\d)00)\d[\d\ ()./-]{{5,18}}\d
             | (?:\((?=\d{{3,5}}\)))?(?<!\d)\d{{3,5}}\)?[-\ ]\d{{3}}-\d{{4}}(?!\d)
-            | (?<!\d)(?:\d{{2,4}}-)?\d{{3,4}}-\d{{4}}(?!\d))
+            | (?<!\d)(?:\d{{2,4}}-\d{{3,4}}|\d{{3}})-\d{{4}}(?!\d))
         | (?P<number>(?:(?<![\w)\]])[-−](?=\d))?(?:(?<!\w)[vV](?=\d))?
             (?:\d{{1,3}}(?:\ \d{{3}}(?!\d))+(?:[.,]\d+)?|\d+(?:[.,'’٫٬/]\d+)*)))
     | (?P<word>{_LETTERS}(?:(?:['’ʼ`]|(?<=[א-ת])["״](?=[א-ת])){_LETTERS})*)
@@ -64,6 +65,7 @@ def tokens_of(text: str) -> list[Token]:
     ]
 
 
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 _APOSTROPHES = re.compile("['’ʼ`]")
 _CONTRACTIONS = frozenset({"ve", "ll", "re", "d", "m", "t", "s", "nt", "em"})
 
@@ -80,3 +82,13 @@ def longest_part(word: str) -> str:
         return parts[0]
     whole = [part for part in parts if part.lower() not in _CONTRACTIONS]
     return max(whole or parts, key=len)
+
+
+def has_unspaced(text: str) -> bool:
+    """Tell whether a text has characters of a script without spaces."""
+    return _UNSPACED.search(text) is not None
+
+
+def pairs(run: str) -> set[str]:
+    """Return the pairs of adjacent characters of a run; the character where it has one alone."""
+    return {first + second for first, second in pairwise(run)} or set(run)

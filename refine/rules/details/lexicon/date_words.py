@@ -60,31 +60,31 @@ mart maja mei maj mai мая nisan آب mayo ocak ekim luty lutego září
 _WEEKDAYS = """
 monday mondays montag lundi lunes lunedì segunda maandag måndag poniedziałek poniedziałku
 poniedziałki понедельник понедельника понедельникам понеділок δευτέρα pazartesi الاثنين الإثنين
-सोमवार maanantai maanantaina 星期一 周一 月曜 월요일 montags
+सोमवार maanantai maanantaina 星期一 周一 週一 礼拜一 禮拜一 月曜 월요일 montags
 
 tuesday tuesdays dienstag mardi martes martedì terça dinsdag tisdag wtorek wtorku wtorki вторник
-вторника вторникам вівторок τρίτη salı الثلاثاء मंगलवार tiistai tiistaina 星期二 周二 火曜 화요일
-dienstags
+вторника вторникам вівторок τρίτη salı الثلاثاء मंगलवार tiistai tiistaina 星期二 周二 週二
+礼拜二 禮拜二 火曜 화요일 dienstags
 
 wednesday wednesdays mittwoch mercredi miércoles mercoledì quarta woensdag onsdag środa środę
 środy среда среду среды средам середа τετάρτη çarşamba الأربعاء बुधवार keskiviikko keskiviikkona
-星期三 周三 水曜 수요일 mittwochs
+星期三 周三 週三 礼拜三 禮拜三 水曜 수요일 mittwochs
 
 thursday thursdays donnerstag jeudi jueves giovedì quinta donderdag torsdag czwartek czwartku
-czwartki четверг четверга четвергам четвер πέμπτη perşembe الخميس गुरुवार torstai torstaina 星期四
-周四 木曜 목요일 donnerstags
+czwartki четверг четверга четвергам четвер πέμπτη perşembe الخميس गुरुवार torstai torstaina
+星期四 周四 木曜 목요일 donnerstags
 
 friday fridays freitag vendredi viernes venerdì sexta vrijdag fredag piątek piątku piątki
 пятница пятницу пятницы пятницам п’ятниця παρασκευή cuma الجمعة शुक्रवार perjantai perjantaina
-星期五 周五 金曜 금요일 freitags
+星期五 周五 週五 礼拜五 禮拜五 金曜 금요일 freitags
 
 saturday saturdays samstag sonnabend samedi sábado sabato zaterdag lördag sobota sobotę soboty
-суббота субботу субботы субботам субота σάββατο cumartesi السبت शनिवार lauantai lauantaina 星期六
-周六 土曜 토요일 samstags
+суббота субботу субботы субботам субота σάββατο cumartesi السبت शनिवार lauantai lauantaina
+星期六 周六 土曜 토요일 samstags
 
 sunday sundays sonntag dimanche domingo domenica zondag söndag niedziela niedzielę niedziele
-воскресенье воскресенья воскресеньям неділя κυριακή pazar الأحد रविवार sunnuntai sunnuntaina 星期日
-星期天 周日 日曜 일요일 sonntags
+воскресенье воскресенья воскресеньям неділя κυριακή pazar الأحد रविवार sunnuntai sunnuntaina
+星期日 星期天 周日 日曜 일요일 sonntags
 """
 _ORDINAL_ENDINGS = "st nd rd th er re e ère ème eme o a º ª го е й te de ste"
 _LINKS = "of de del do da di den der the le el il of ב"

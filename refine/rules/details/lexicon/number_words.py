@@ -12,7 +12,8 @@ _UNITS = {
         fünfzehn sechzehn siebzehn achtzehn neunzehn""",
     "fr": """zéro un deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze quinze
         seize dix_sept dix_huit dix_neuf""",
-    "es": """cero uno dos tres cuatro cinco seis siete ocho nueve diez once doce trece catorce quince
+    "es": """
+        cero uno dos tres cuatro cinco seis siete ocho nueve diez once doce trece catorce quince
         dieciséis diecisiete dieciocho diecinueve""",
     "it": """zero uno due tre quattro cinque sei sette otto nove dieci undici dodici tredici
         quattordici quindici sedici diciassette diciotto diciannove""",

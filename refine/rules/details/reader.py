@@ -1,0 +1,154 @@
+"""Reading a text: its details and words."""
+
+import re
+from dataclasses import dataclass, field
+from sys import intern
+
+from refine.rules.details import addresses, eastern_numbers
+from refine.rules.details.eastern_names import eastern_names
+from refine.rules.details.folding import clean, fold
+from refine.rules.details.items import Item, flat, items_of
+from refine.rules.details.languages import guess_language
+from refine.rules.details.names import begins_sentence, name_key
+from refine.rules.details.phrases import join_phrases
+from refine.rules.details.quotations import quotations
+from refine.rules.details.reading import Reading
+from refine.rules.details.tokens import pairs
+from refine.rules.details.uncased_names import uncased_name
+
+_HEBREW_ABBREVIATION = re.compile('["״]')
+
+
+def read(text: str) -> Reading:
+    """Return what a text says. Takes time in proportion to its length, and raises nothing."""
+    text = clean(text)
+    draft = _Draft()
+    found, rest = addresses.take_addresses(text)
+    for address in found:
+        draft.add_address(address)
+    items = items_of(rest)
+    row = " ".join(item.folded for item in items)
+    language = guess_language(rest, (item.folded for item in items))
+    draft.add_items(rest, join_phrases(rest, items, language))
+    for written, inner in quotations(rest):
+        if quoted := flat(inner):
+            draft.details.setdefault(f"quote:{quoted}", written)
+    return draft.reading(row, language)
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A reading that is being made."""
+
+    details: dict[str, str] = field(default_factory=dict)
+    words: set[str] = field(default_factory=set)
+    mentioned: set[str] = field(default_factory=set)
+    lower_case: set[str] = field(default_factory=set)
+
+    def add_address(self, written: str) -> None:
+        canonical = addresses.canonical(written)
+        key = f"address:{canonical}"
+        self.details.setdefault(key, written)
+        self.words.add(canonical)
+        self.mentioned.add(key)
+        self.mentioned.update(f"address:{part}" for part in addresses.parts(canonical))
+
+    def add_items(self, text: str, items: list[Item]) -> None:
+        shouted = text.isupper()
+        end, before = 0, ""
+        for at, item in enumerate(items):
+            if item.kind == "word":
+                self.words.add(item.folded)
+                written = text[item.start : item.end]
+                if written.islower() and written.isalpha():
+                    self.lower_case.add(item.folded)
+                else:
+                    at_head = begins_sentence(text[end : item.start], before) or shouted
+                    following = items[at + 1].folded if at + 1 < len(items) else ""
+                    self._add_name(written, item.folded, following, at_head=at_head)
+            elif item.kind == "unspaced":
+                self._add_run(item.folded)
+            else:
+                self.words.add(item.folded)
+                self._add(item.key, text[item.start : item.end])
+            if item.hints:
+                self.mentioned.update(item.hints)
+            end, before = item.end, item.folded
+        if not text.isascii():
+            self._add_uncased(text, items)
+
+    def _add_uncased(self, text: str, items: list[Item]) -> None:
+        """Add the names of scripts without capitals, and the words of a text's other script."""
+        words = [item.folded if item.kind == "word" else "" for item in items]
+        scripts = [_script(item, text) for item in items]
+        if "unspaced" in scripts:
+            self._add_eastern(text)
+        uncased = len(items) - scripts.count("cased") - scripts.count("")
+        if not uncased:
+            return
+        foreign = "cased" if uncased >= scripts.count("cased") else "uncased"
+        for at, item in enumerate(items):
+            written = text[item.start : item.end]
+            if scripts[at] == "uncased" and _HEBREW_ABBREVIATION.search(written):
+                self.details.setdefault(f"name:{item.folded}", written)
+            elif scripts[at] == "uncased" and (name := uncased_name(words, at)) is not None:
+                self.details.setdefault(f"name:{name}", written)
+            elif scripts[at] == foreign and len(item.folded) > 1:
+                if not at or items[at - 1].kind != "number":
+                    self.details.setdefault(f"name:{item.folded}", written)
+            elif scripts[at] == "unspaced" and foreign == "uncased":
+                self.details.setdefault(f"text:{item.folded}", written)
+
+    def _add_name(self, written: str, folded: str, following: str, *, at_head: bool) -> None:
+        key = name_key(written, folded, following, at_head=at_head)
+        if key is not None:
+            self.details.setdefault(key, written)
+
+    def _add_run(self, run: str) -> None:
+        self.words.update(pairs(run))
+        for number in eastern_numbers.numerals_of(run):
+            self._add_counted(number)
+        for written, found in eastern_numbers.dates_of(run):
+            self._add(found.key, written)
+            self.mentioned.update(found.hints)
+        for written, weekday in eastern_numbers.weekdays_of(run):
+            self._add(f"weekday:{weekday}", written)
+
+    def _add_eastern(self, text: str) -> None:
+        for name in eastern_names(text):
+            self.details.setdefault(f"text:{fold(name)}", name)
+        for number in eastern_numbers.korean_numbers_of(text):
+            self._add_counted(number)
+
+    def _add_counted(self, number: eastern_numbers.Counted) -> None:
+        self.mentioned.add(f"number:{number.value}")
+        if number.is_detail:
+            self.words.add(str(number.value))
+            self._add(f"number:{number.value}", number.written)
+
+    def _add(self, key: str, written: str) -> None:
+        self.details.setdefault(key, written)
+        self.mentioned.add(key)
+        self.mentioned.update(key.split("|")[:1])
+
+    def reading(self, row: str, language: str) -> Reading:
+        details = {
+            intern(key): written
+            for key, written in self.details.items()
+            if not self._is_ordinary(key)
+        }
+        words = frozenset(map(intern, self.words))
+        return Reading(details, words, frozenset(map(intern, self.mentioned)), row, language)
+
+    def _is_ordinary(self, key: str) -> bool:
+        """Tell whether a capital was that of a sentence: the word is in lower case elsewhere."""
+        kind, _, value = key.partition(":")
+        return kind == "head" and (value in self.lower_case or f"name:{value}" in self.details)
+
+
+def _script(item: Item, text: str) -> str:
+    """Return ``cased``, ``uncased`` or ``unspaced`` for a word, "" for a number or date."""
+    if item.kind == "word":
+        first = text[item.start]
+        return "cased" if first.lower() != first.upper() else "uncased"
+    return item.kind if item.kind == "unspaced" else ""
