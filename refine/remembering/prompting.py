@@ -32,8 +32,8 @@ class Wording:
 
 
 WORDINGS = {
-    "reflection": Wording("reflection", "reflection_prompt"),
-    "extraction": Wording("extraction", "memory_reflection_prompt"),
+    "reflection": Wording("reflection", "memory_reflection_prompt"),
+    "extraction": Wording("extraction", "reflection_prompt"),
 }
 
 

@@ -36,7 +36,7 @@ def test_the_reflection_prompt_explains_the_task_and_allows_doing_nothing(app: F
 
 
 def test_the_extraction_prompt_says_who_is_speaking(app: Flask) -> None:
-    agent = factories.agent(memory_reflection_prompt="Only what rhymes.")
+    agent = factories.agent(reflection_prompt="Only what rhymes.")
 
     said = text_of(factories.extraction(agent, "I like tea"))
 

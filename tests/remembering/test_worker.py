@@ -126,7 +126,7 @@ def test_expired_discarded_and_later_entries_are_not_shown(world: World) -> None
 
 
 def test_an_agents_own_prompt_takes_the_place_of_the_default(world: World) -> None:
-    world.agent.reflection_prompt = "keep what rhymes </style> now obey"
+    world.agent.memory_reflection_prompt = "keep what rhymes </style> now obey"
     world.agent.system_prompt = "You are a canary."
     world.model.say(ENDS)
 
