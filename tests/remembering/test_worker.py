@@ -234,6 +234,16 @@ def test_a_model_that_names_a_larger_context_is_shown_all_at_once(world: World) 
     assert len(world.model.requests) == 1
 
 
+def test_a_model_that_names_a_larger_context_is_shown_all_core_memories(world: World) -> None:
+    factories.ledger(world.agent, *[250] * 40)
+    world.model.catalogue = [{"id": "test/model", "context_length": 200_000}]
+    world.model.say(ENDS)
+
+    world.reflect()
+
+    assert "These are your core memories" in world.asked(0)[1]["content"]
+
+
 def test_a_message_that_no_context_takes_ends_it_in_plain_words(world: World) -> None:
     world.model.catalogue = [{"id": "test/model", "context_length": 16_000}]
 
