@@ -4,8 +4,8 @@
     user        the core memories and the lines, as data; the rules; the agent's own prompt
     assistant   tool calls …, each answered by a tool message
 
-Every memory, entry or message is one line of JSON, so that it cannot pose as another line, a rule or a
-role.
+Every memory, entry or message is one line of JSON, so that it cannot pose as another line, a rule
+or a role.
 """
 
 from collections.abc import Iterable
