@@ -19,6 +19,7 @@ from refine.llm.messages import Message
 from refine.llm.openrouter import MAX_OUTPUT_TOKENS
 from refine.models import MAX_MUTATIONS, Agent, AgentMemory, RefinementSession
 from refine.prompts import as_block, as_line
+from refine.refinement.hints import pairs_to_look_at
 from refine.rules.tokens import CHARACTERS_PER_TOKEN_AT_WORST, half_of_room
 
 # Providers that must be told where the stable part of a prompt ends; others find it themselves.
@@ -107,6 +108,7 @@ def brief(session: RefinementSession) -> str:
         budget_tokens=agent.core_token_budget,
         is_over_budget=agent.exceeds_budget(session.mass_before or 0),
         last_session=_last_session(session),
+        likely_pairs=pairs_to_look_at(session),
         style=as_block(agent.effective_refinement_prompt),
     )
 
