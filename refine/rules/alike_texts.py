@@ -1,13 +1,14 @@
 """Finds texts that are alike by their letters, without comparing every text with every other.
 
 The texts that are compared share one of their rarest features: two neighbouring words in either
-order, the beginning or the end, and in short texts also single words.
+order, the beginning or the end; in short texts also single words, in very short ones two
+neighbouring characters.
 """
 
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from itertools import chain
+from itertools import chain, pairwise
 from operator import xor
 from typing import NamedTuple
 from zlib import crc32
@@ -26,6 +27,7 @@ _ON_EITHER_SIDE = 12
 _COMPARED = 8
 
 _SHORT_WORDS = 12
+_SHORT_CHARACTERS = 30
 _EDGE_CHARACTERS = 10
 
 
@@ -80,6 +82,8 @@ def _text(id_: int, words: list[str]) -> _Text:
     features.add(~crc32(joined[-_EDGE_CHARACTERS:].encode()))
     if len(words) <= _SHORT_WORDS:
         features.update(hashes)
+    if len(joined) <= _SHORT_CHARACTERS:
+        features.update(crc32("".join(two).encode()) for two in pairwise(joined))
     return _Text(id_, joined, " ".join(sorted(words)), frozenset(features))
 
 
