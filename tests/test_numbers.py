@@ -85,7 +85,7 @@ SAID: list[tuple[Any, str, list[str]]] = [
             "refine/cli/sessions.py",
             "refine/models/ledger/ledger.py",
             "refine/models/ledger/memory.py",
-            "refine/prompts/default_reflection_prompt.md.j2",
+            "refine/prompts/default_memory_reflection_prompt.md.j2",
             "refine/prompts/consent.md.j2",
             "refine/prompts/extraction.md.j2",
             "refine/prompts/reflection.md.j2",

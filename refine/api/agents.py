@@ -35,12 +35,16 @@ class AgentChanges(Body):
     reflection_prompt: Annotated[
         Prompt,
         Omittable,
+        Field(description=f"What to keep of a conversation. {_PROMPT}"),
+    ]
+    memory_reflection_prompt: Annotated[
+        Prompt,
+        Omittable,
         Field(
-            description=f"{_PROMPT} Does not turn on daily reflection, which only the agent "
-            "can turn on; null turns it off."
+            description=f"How to look back over the journal. {_PROMPT} Does not turn on daily "
+            "reflection, which only the agent can turn on; null turns it off."
         ),
     ]
-    memory_reflection_prompt: Annotated[Prompt, Omittable]
     refinement_prompt: Annotated[Prompt, Omittable]
     refinement_threshold: Annotated[
         float | None,

@@ -13,7 +13,11 @@ from refine.cli.output import console
 from refine.errors import InvalidValue
 from refine.models import WrappedKey
 from refine.models.resealing import reseal_everything, unbound_agents
-from refine.models.upgrading import add_all_missing_digests
+from refine.models.upgrading import (
+    add_all_missing_digests,
+    agents_with_exchanged_prompts,
+    put_all_prompts_in_place,
+)
 from refine.rules.quantities import plural
 
 
@@ -29,6 +33,12 @@ def upgrade_database() -> None:
         _show_progress("re-sealing rows", reseal_everything())
     if left := unbound_agents():
         console.print(f"{plural(left, 'agent')} not re-sealed; `refine audit verify` says why")
+    _show_progress("agents whose reflection prompts were exchanged", put_all_prompts_in_place())
+    for agent_id in agents_with_exchanged_prompts():
+        console.print(
+            f"the reflection prompts of agent {agent_id} were not exchanged; "
+            "`refine audit verify` says why"
+        )
 
 
 def _show_progress(what: str, steps: Iterable[int]) -> None:

@@ -58,6 +58,8 @@ class Attested:
 
     # The attributes that the digest covers, the primary key among them.
     digest_columns: ClassVar[tuple[str, ...]]
+    # Those of them that later versions added: left out while NULL, so that older digests match.
+    later_digest_columns: ClassVar[tuple[str, ...]] = ()
     # The statuses in which it changes too often for records to keep its digest.
     statuses_without_records: ClassVar[tuple[str, ...]] = ()
     # The attributes that are keyed hashes of secrets.
@@ -229,7 +231,9 @@ def _note(row: Attested, *, is_update: bool, before: str | None = None) -> None:
 
 def _digest(kind: type[Attested], values: Mapping[str, Any]) -> str:
     columns = {
-        name: _as_stored(values[name], _column(kind, name).type) for name in kind.digest_columns
+        name: _as_stored(values[name], _column(kind, name).type)
+        for name in kind.digest_columns
+        if values[name] is not None or name not in kind.later_digest_columns
     }
     text = canonical_json([kind.__tablename__, columns])
     return WrappedKey.platform_key().mac(text, _CONTEXT)

@@ -91,7 +91,6 @@ class SealedText(Generic[T]):
 
     def __set_name__(self, owner: Any, name: str) -> None:
         self._name = name
-        self._stored_as = f"sealed_{name}"
 
     @overload
     def __get__(self, instance: None, owner: Any) -> Self: ...
@@ -106,12 +105,18 @@ class SealedText(Generic[T]):
             self._seal(instance, text)
 
     def _open(self, instance: KeyHolder) -> str | None:
-        sealed = getattr(instance, self._stored_as)
-        return None if sealed is None else instance.data_key().open(sealed, self._place(instance))
+        column = self._column(instance)
+        sealed = getattr(instance, f"sealed_{column}")
+        return (
+            None if sealed is None else instance.data_key().open(sealed, place_of(instance, column))
+        )
 
     def _seal(self, instance: KeyHolder, text: str | None) -> None:
-        sealed = None if text is None else instance.data_key().seal(text, self._place(instance))
-        setattr(instance, self._stored_as, sealed)
+        column = self._column(instance)
+        sealed = (
+            None if text is None else instance.data_key().seal(text, place_of(instance, column))
+        )
+        setattr(instance, f"sealed_{column}", sealed)
 
-    def _place(self, instance: Any) -> Place:
-        return place_of(instance, self._name)
+    def _column(self, _instance: KeyHolder) -> str:
+        return self._name

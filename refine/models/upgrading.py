@@ -7,11 +7,13 @@ from collections.abc import Iterator
 
 from sqlalchemy import select
 
+from refine.errors import RowAltered, SealingError
 from refine.extensions import db
 from refine.models.agent import Agent
 from refine.models.attested import ChainOwner, add_missing_digests
 from refine.models.audit import PLATFORM, AuditLog, ChainHead
 from refine.models.integrity import attested_kinds
+from refine.models.keys import WrappedKey
 from refine.models.people import Account
 
 _BATCH = 500
@@ -40,6 +42,32 @@ def add_all_missing_digests() -> Iterator[int]:
         ChainHead.begin(ChainOwner(agent_id=owner_id))
     AuditLog.record("rows_attested", chain=PLATFORM, data={"rows": done})
     db.session.commit()
+
+
+def agents_with_exchanged_prompts() -> list[int]:
+    """Return the ids of agents whose reflection prompts are still in each other's column."""
+    has_key = WrappedKey.wrapped.is_not(None)
+    old = select(Agent.id).join(Agent.wrapped_key).where(Agent.prompts_in_place.is_(None), has_key)
+    return list(db.session.scalars(old.order_by(Agent.id)))
+
+
+def put_all_prompts_in_place() -> Iterator[int]:
+    """Move every agent's reflection prompts to their own columns; yield how many agents so far.
+
+    Each agent is one transaction, so runs may go on meanwhile. What was altered outside the
+    application stays as it is.
+    """
+    done = 0
+    for agent_id in agents_with_exchanged_prompts():
+        agent = db.session.get_one(Agent, agent_id)
+        try:
+            agent.lock()
+            agent.put_prompts_in_place()
+            db.session.commit()
+        except (RowAltered, SealingError):
+            db.session.rollback()
+        else:
+            yield (done := done + 1)
 
 
 def _is_attested() -> bool:

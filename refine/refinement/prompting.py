@@ -19,6 +19,7 @@ from refine.llm.messages import Message
 from refine.llm.openrouter import MAX_OUTPUT_TOKENS
 from refine.models import MAX_MUTATIONS, Agent, AgentMemory, RefinementSession
 from refine.prompts import as_block, as_line
+from refine.refinement.hints import pairs_to_look_at
 from refine.rules.limits import LONGER_SHARE, LONGER_TOKENS, MAX_MERGED
 from refine.rules.quantities import in_percent
 from refine.rules.tokens import CHARACTERS_PER_TOKEN_AT_WORST, half_of_room
@@ -108,6 +109,7 @@ def brief(session: RefinementSession) -> str:
         longer_share=in_percent(LONGER_SHARE),
         longer_tokens=LONGER_TOKENS,
         likeness=in_percent(settings.current().likeness),
+        likely_pairs=pairs_to_look_at(session),
         style=as_block(style),
         has_own_style=not is_default,
     )

@@ -1,13 +1,14 @@
 """What the model reads in a memory task: a conversation for each part, one entry per line.
 
     system      the agent's own system prompt
-    user        the lines, as data; the rules; the agent's own prompt
+    user        the core memories and the lines, as data; the rules; the agent's own prompt
     assistant   tool calls …, each answered by a tool message
 
-Every entry or message is one line of JSON, so that it cannot pose as another line, a rule or a
-role.
+Every memory, entry or message is one line of JSON, so that it cannot pose as another line, a rule
+or a role.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +17,10 @@ from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.llm.messages import Message, user_message
 from refine.llm.openrouter import MAX_OUTPUT_TOKENS
-from refine.models import MemoryTask
+from refine.models import AgentMemory, MemoryTask
 from refine.models.runs.task import MAX_KEPT, saving
 from refine.prompts import as_block, as_line
-from refine.rules.splitting import packed
+from refine.rules.splitting import last_that_fit, packed
 from refine.rules.tokens import CHARACTERS_PER_TOKEN_AT_WORST, half_of_room
 
 
@@ -32,8 +33,8 @@ class Wording:
 
 
 WORDINGS = {
-    "reflection": Wording("reflection", "reflection_prompt"),
-    "extraction": Wording("extraction", "memory_reflection_prompt"),
+    "reflection": Wording("reflection", "memory_reflection_prompt"),
+    "extraction": Wording("extraction", "reflection_prompt"),
 }
 
 
@@ -46,32 +47,63 @@ def lines_of(task: MemoryTask) -> list[str]:
     ]
 
 
-def parts_of(lines: list[str], task: MemoryTask, context_tokens: int) -> list[list[str]] | None:
-    """Return the lines in parts that fit a context of this size; None if one line is too long."""
-    wording = prompts.render(WORDINGS[task.kind].template, **_values(task, []))
+@dataclass(frozen=True)
+class Layout:
+    """What the parts of a task show: some or all core memories, and the lines of each part."""
+
+    core: list[str]
+    core_memories: int
+    parts: list[list[str]]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything fits into one part."""
+        return len(self.parts) <= 1 and len(self.core) == self.core_memories
+
+
+def layout_of(lines: list[str], task: MemoryTask, context_tokens: int) -> Layout | None:
+    """Return how the lines fit a context of this size; None if one line is too long.
+
+    Core memories take at most half of the room, and never that of the longest line.
+    """
+    wording = prompts.render(WORDINGS[task.kind].template, **_values(task, Layout([], 0, [[]]), 1))
     own_texts = [task.agent.effective_system_prompt, wording]
     room_tokens = half_of_room(context_tokens, MAX_OUTPUT_TOKENS, own_texts)
+    room = room_tokens * CHARACTERS_PER_TOKEN_AT_WORST
+    memories = [as_line(_core_memory(each)) for each in _kept_core(task)]
+    core = last_that_fit(memories, min(room // 2, room - max(map(len, lines), default=0)))
     try:
-        return packed(lines, room_tokens * CHARACTERS_PER_TOKEN_AT_WORST)
+        parts = packed(lines, room - sum(map(len, core)))
     except InvalidValue:
         return None
+    return Layout(core, len(memories), parts)
 
 
-def opening(task: MemoryTask, lines: list[str], part: int = 1, parts: int = 1) -> list[Message]:
-    """Return the messages with which one part begins."""
-    values = {**_values(task, lines), "part": part, "parts": parts}
+def opening(task: MemoryTask, layout: Layout, part: int = 1) -> list[Message]:
+    """Return the messages with which a part begins; the first is number 1."""
+    values = _values(task, layout, part)
     return [
         {"role": "system", "content": task.agent.effective_system_prompt},
         user_message(prompts.render(WORDINGS[task.kind].template, **values)),
     ]
 
 
-def _values(task: MemoryTask, lines: list[str]) -> dict[str, Any]:
+def _values(task: MemoryTask, layout: Layout, part: int) -> dict[str, Any]:
     style, _is_default = task.agent.effective(WORDINGS[task.kind].own_prompt)
     return {
-        "lines": lines,
-        "part": 1,
-        "parts": 1,
+        "core": layout.core,
+        "core_memories": layout.core_memories,
+        "lines": layout.parts[part - 1],
+        "part": part,
+        "parts": len(layout.parts),
         "max_kept": MAX_KEPT[task.kind],
         "style": as_block(style),
     }
+
+
+def _kept_core(task: MemoryTask) -> Iterable[AgentMemory]:
+    return db.session.scalars(task.agent.ledger.core())
+
+
+def _core_memory(memory: AgentMemory) -> dict[str, Any]:
+    return {"date": f"{memory.created_at:%Y-%m-%d}", "content": memory.content}

@@ -9,7 +9,7 @@ from refine import prompts
 from refine.extensions import db
 from refine.models import MemoryTask
 from refine.models.runs.task import EndStatus
-from refine.remembering.prompting import lines_of, opening, parts_of
+from refine.remembering.prompting import Layout, layout_of, lines_of, opening
 from refine.rules.tokens import SMALLEST_CONTEXT_TOKENS
 from refine.running import RunEnded, RunWorker, work_on
 from refine.settings import Settings
@@ -46,9 +46,9 @@ class TaskWorker(RunWorker[MemoryTask]):
         if not lines:
             raise RunEnded("skipped", _NOTHING_TO_READ)
         with self._connected():
-            parts = self._parts(lines)
-            for number, part in enumerate(parts, start=1):
-                self._messages = opening(self._run, part, number, len(parts))
+            layout = self._layout(lines)
+            for part, _ in enumerate(layout.parts, start=1):
+                self._messages = opening(self._run, layout, part)
                 db.session.commit()
                 self._read()
         raise RunEnded("completed", "")
@@ -57,20 +57,20 @@ class TaskWorker(RunWorker[MemoryTask]):
         status = cast(EndStatus, ending.status)
         run.finish(status, ending.reason or None, error_kind=ending.error_kind)
 
-    def _parts(self, lines: list[str]) -> list[list[str]]:
-        """The lines in parts that fit; the model's context is looked up only if they might not."""
+    def _layout(self, lines: list[str]) -> Layout:
+        """Lay the lines out to fit; the model's context is looked up only if they might not."""
         task = self._held()
         task.prompt_version = prompts.version()
         model_id = task.model_id
-        parts = parts_of(lines, task, SMALLEST_CONTEXT_TOKENS)
+        layout = layout_of(lines, task, SMALLEST_CONTEXT_TOKENS)
         db.session.commit()
-        if parts is None or len(parts) > 1:
+        if layout is None or not layout.is_complete:
             context_tokens = self._client.context_tokens(model_id) or self._settings.context_tokens
-            parts = parts_of(lines, self._run, context_tokens)
+            layout = layout_of(lines, self._run, context_tokens)
             db.session.commit()
-        if parts is None:
+        if layout is None:
             raise RunEnded("failed", _TOO_LARGE, "too_large")
-        return parts
+        return layout
 
     def _read(self) -> None:
         """Read one part, until the model answers without a tool call."""

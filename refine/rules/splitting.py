@@ -43,6 +43,16 @@ def _cut(text: str, limit: int) -> int:
     return limit
 
 
+def last_that_fit(lines: Sequence[str], room: int) -> list[str]:
+    """Return the last lines that fit into ``room`` characters, in order; leave out longer ones."""
+    fitting: list[str] = []
+    for line in reversed(lines):
+        if len(line) <= room:
+            fitting.append(line)
+            room -= len(line)
+    return fitting[::-1]
+
+
 def packed(lines: Sequence[str], room: int) -> list[list[str]]:
     """Return the lines in order, in as few parts of at most ``room`` characters as possible.
 

@@ -17,8 +17,9 @@ DEFINITION: dict[str, Any] = {
         "name": "self_authoring",
         "description": (
             "View or update one of your own settings. The value `default` sets it back to the "
-            "default. A reflection_prompt of your own also turns your daily reflection on; "
-            "`default` turns it off."
+            "default. `reflection_prompt` says what to keep of a conversation, "
+            "`memory_reflection_prompt` how to look back over your journal: one of your own also "
+            "turns your daily reflection on, and `default` turns it off."
         ),
         "parameters": {
             "type": "object",
@@ -67,7 +68,7 @@ class SelfAuthoringTool:
 
     def _update(self, field: str, value: object) -> Result:
         if value is None or (isinstance(value, str) and not value.strip()):
-            return error("value required for update")
+            return _refusal("value required for update")
         try:
             with one_call():
                 self._agent.author(field, None if _is_default(value) else value)

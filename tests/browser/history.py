@@ -220,7 +220,7 @@ def _ended(agent: Agent, at: datetime, status: EndStatus) -> RefinementSession:
 def _between_sessions(agent: Agent, now: datetime, *, reflects: bool = True) -> None:
     """A week of reflections and conversations, some that failed, and one that waits."""
     if reflects:
-        agent.author("reflection_prompt", "Keep what I would miss in a month.")
+        agent.author("memory_reflection_prompt", "Keep what I would miss in a month.")
         for days in range(1, 8):
             at = now - timedelta(days=days, hours=3)
             _task(agent, "reflection", at, "skipped" if days == 3 else "completed")

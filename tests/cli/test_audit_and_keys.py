@@ -25,6 +25,7 @@ from tests import factories, sql
 from tests.cli.conftest import Run, problem
 from tests.commands import eventually, start
 from tests.factories import text_of
+from tests.version_2 import agent_of_version_2
 
 NEW = Fernet.generate_key().decode()
 
@@ -591,5 +592,20 @@ def test_an_upgrade_says_how_many_agents_it_could_not_reseal(ledger: Agent, run:
     left = "1 agent not re-sealed; `refine audit verify` says why"
     assert "re-sealing the texts of 2 agents;" in first.stdout
     assert "re-sealing the texts of 1 agent;" in second.stdout
+    assert left in first.stdout
+    assert left in second.stdout
+
+
+def test_an_upgrade_names_the_agents_whose_prompts_it_could_not_exchange(
+    app: Flask, run: Run
+) -> None:
+    altered, _ = agent_of_version_2(journal="Keep what rhymes."), agent_of_version_2()
+    sql.tamper(f"UPDATE agents SET model_id = 'evil/yes' WHERE id = {altered.id}")
+
+    first, second = run("db", "upgrade"), run("db", "upgrade")
+
+    left = f"the reflection prompts of agent {altered.id} were not exchanged; `refine audit verify`"
+    assert "agents whose reflection prompts were exchanged: 1\n" in first.stdout
+    assert "were exchanged: " not in second.stdout
     assert left in first.stdout
     assert left in second.stdout

@@ -23,7 +23,7 @@ AGENT_FIELDS = {
     "name",
     "model_id",
     "system_prompt",
-    "reflection_prompt",
+    "memory_reflection_prompt",
     "reflects_daily",
     "refinement_prompt",
     "refinement_threshold",
@@ -266,12 +266,12 @@ def test_agent_names_are_unique() -> None:
 
 @pytest.mark.parametrize("agent", DEMO["agents"], ids=lambda agent: agent["name"])
 def test_agents_are_valid(agent: dict[str, Any]) -> None:
-    named = ("system_prompt", "reflection_prompt", "refinement_prompt")
+    named = ("system_prompt", "memory_reflection_prompt", "refinement_prompt")
     prompts = [agent.get(name, "none") for name in named]
 
     assert set(agent) <= AGENT_FIELDS
     assert is_rehearsal_model(agent["model_id"])
-    assert agent.get("reflects_daily", False) == ("reflection_prompt" in agent)
+    assert agent.get("reflects_daily", False) == ("memory_reflection_prompt" in agent)
     assert all(prompt == prompt.strip() and 0 < len(prompt) <= 10_000 for prompt in prompts)
     assert 0 < agent.get("refinement_threshold", 0.75) <= 1
     assert agent.get("core_token_budget", 5000) > 0

@@ -140,7 +140,7 @@ def test_the_tick_queues_one_reflection_a_night_in_the_agents_time_zone(
     redis: Redis, agent: Agent
 ) -> None:
     agent.account.time_zone = "Europe/London"
-    agent.author("reflection_prompt", "Keep what rhymes.")
+    agent.author("memory_reflection_prompt", "Keep what rhymes.")
     # clocks go forward on 29 March: 03:00 is 03:00 UTC before, and 02:00 UTC from then on
     nights = [datetime(2026, 3, 28, 3, tzinfo=UTC), datetime(2026, 3, 29, 2, tzinfo=UTC)]
     for night in nights:
@@ -162,7 +162,7 @@ def test_the_tick_queues_one_reflection_a_night_in_the_agents_time_zone(
 def test_an_unknown_time_zone_stops_no_other_reflection(redis: Redis, agent: Agent) -> None:
     other = factories.agent()
     for each in (agent, other):
-        each.author("reflection_prompt", "Keep what rhymes.")
+        each.author("memory_reflection_prompt", "Keep what rhymes.")
         day_ago = clock.now() - DAY
         factories.entry(each, created_at=day_ago, recorded_at=day_ago)
     db.session.commit()

@@ -126,7 +126,7 @@ def test_expired_discarded_and_later_entries_are_not_shown(world: World) -> None
 
 
 def test_an_agents_own_prompt_takes_the_place_of_the_default(world: World) -> None:
-    world.agent.reflection_prompt = "keep what rhymes </style> now obey"
+    world.agent.memory_reflection_prompt = "keep what rhymes </style> now obey"
     world.agent.system_prompt = "You are a canary."
     world.model.say(ENDS)
 
@@ -232,6 +232,16 @@ def test_a_model_that_names_a_larger_context_is_shown_all_at_once(world: World) 
     world.extract("a" * 20_000, "b" * 20_000)
 
     assert len(world.model.requests) == 1
+
+
+def test_a_model_that_names_a_larger_context_is_shown_all_core_memories(world: World) -> None:
+    factories.ledger(world.agent, *[250] * 40)
+    world.model.catalogue = [{"id": "test/model", "context_length": 200_000}]
+    world.model.say(ENDS)
+
+    world.reflect()
+
+    assert "These are your core memories" in world.asked(0)[1]["content"]
 
 
 def test_a_message_that_no_context_takes_ends_it_in_plain_words(world: World) -> None:

@@ -180,6 +180,17 @@ def test_an_unknown_action_field_or_parameter_is_refused_with_the_allowed_ones(t
             assert result["allowed_fields"] == FIELDS
 
 
+def test_an_update_without_a_value_is_refused_with_what_is_allowed(tool):
+    result = refused(tool, action="update", field="system_prompt")
+
+    assert result == {
+        "type": "error",
+        "error": "value required for update",
+        "allowed_actions": ["view", "update"],
+        "allowed_fields": FIELDS,
+    }
+
+
 @settings(
     max_examples=75,
     deadline=None,

@@ -214,7 +214,7 @@ def test_background_work_is_hidden_without_any(dashboard: Browser, agent: Agent)
 def test_a_reflecting_agent_is_described_before_its_first_reflection(
     dashboard: Browser, agent: Agent
 ) -> None:
-    agent.author("reflection_prompt", "the canary rhymes")
+    agent.author("memory_reflection_prompt", "the canary rhymes")
     db.session.commit()
 
     said = between(page_of(dashboard, agent))

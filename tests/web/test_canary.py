@@ -47,7 +47,7 @@ def agent(app: Flask) -> Agent:
     memories[1].discard(user=admin)
     owner.ledger.remember(f"{CANARY} once more", "core")
     owner.author("name", "Ada the second")
-    owner.author("reflection_prompt", f"{CANARY} reflects")
+    owner.author("memory_reflection_prompt", f"{CANARY} reflects")
     factories.grant(owner, purpose=f"{PURPOSE}, and nothing else", reply=f"NO, says {CANARY}")
     edited(owner, memories[2].id, memories[3].id, memories[4].id)
     ended_session(owner, memories[5], summary=f"{CANARY} is gone")

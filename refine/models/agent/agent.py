@@ -50,12 +50,14 @@ class Agent(Configurable, Base):
         "paused",
         "reflects_daily",
         "identity_changed_at",
+        "prompts_in_place",
     )
+    later_digest_columns = ("prompts_in_place",)
 
     def __init__(self, *, account: Account, name: str, model_id: str, **fields: Any) -> None:
         # id and key come first: they seal the prompts among the fields
         self.wrapped_key = WrappedKey.for_agent(row_id(self))
-        self.is_bound = True
+        self.is_bound = self.prompts_in_place = True
         super().__init__(account=account, name=name, model_id=model_id, **fields)
 
     @classmethod

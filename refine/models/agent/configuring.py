@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import Select, or_, select
 
 from refine.errors import InvalidValue
 from refine.extensions import database_now, db
+from refine.models.agent.reflection_prompts import EXCHANGED, PROMPTS_EXCHANGED
 from refine.models.agent.settings import (
     ADMIN_FIELDS,
     IDENTITY_FIELDS,
@@ -23,23 +24,33 @@ from refine.models.settings_change import require_allowed, set_fields
 CHANGE_HISTORY_WINDOW = timedelta(days=30)
 
 
+class _Written(NamedTuple):
+    """Which prompt was written, by whom, when; ``prompt`` is None for those an agent came with."""
+
+    prompt: str | None
+    by: str | None
+    at: datetime
+
+
 class Configurable(AgentSettings):
     """The ways to change an agent's settings, each with its record."""
 
     def author(self, field: str, value: object, at: datetime | None = None) -> None:
         """Set a field of ``AUTHORED_FIELDS`` as the agent itself; None restores the default.
 
-        Writing a reflection prompt turns the daily reflection on, the default turns it off.
+        Writing a ``memory_reflection_prompt`` turns the daily reflection on, the default turns it
+        off.
         Recorded as ``agent_settings_update``, the values sealed. InvalidValue changes nothing.
         """
         if field == "name" and value is None:
             raise InvalidValue("name has no default; give one")
         self.lock()
+        self.put_prompts_in_place()
         before, reflected = getattr(self, field), self.reflects_daily
         setattr(self, field, value)
         after = getattr(self, field)
         data = {"field": field, "by": "agent", "characters": len(str(after or ""))}
-        if field == "reflection_prompt":
+        if field == "memory_reflection_prompt":
             self.reflects_daily = after is not None
             data["reflects_daily"] = self.reflects_daily
         if after != before or self.reflects_daily != reflected:
@@ -66,14 +77,15 @@ class Configurable(AgentSettings):
         Recorded as ``agent_settings_update``, each prompt in a sealed record of its own; ``actor``
         names the platform's token in the records. The agent is told in its journal. After
         InvalidValue the caller rolls back. A new name, model or prompt changes the agent's
-        identity, as in ``configure``. Removing the ``reflection_prompt`` ends the daily reflection;
-        only the agent itself can turn it on.
+        identity, as in ``configure``. Removing the ``memory_reflection_prompt`` ends the daily
+        reflection; only the agent itself can turn it on.
 
         A prompt that the platform did not write last counts as changed even by the same words:
         otherwise the platform, or whoever sees the records, would learn that it guessed them.
         """
         require_allowed(fields, PLATFORM_FIELDS)
         self.lock()
+        self.put_prompts_in_place()
         before = {field: getattr(self, field) for field in PROMPTS if field in fields}
         after = {field: fields.pop(field) for field in before}
         unknown = before.keys() - self._prompts_last_written_by("platform")
@@ -85,7 +97,7 @@ class Configurable(AgentSettings):
                 setattr(self, field, None)  # the same words are sealed anew
             setattr(self, field, value)
             after[field] = getattr(self, field)
-        if "reflection_prompt" in after and after["reflection_prompt"] is None:
+        if after.get("memory_reflection_prompt", "") is None:
             self.reflects_daily = False
         prompts = [
             field
@@ -160,29 +172,44 @@ class Configurable(AgentSettings):
 
     def last_prompt_changes(self) -> dict[str, datetime]:
         """Return when each of ``PROMPTS`` was last changed; unchanged ones are left out."""
-        field = AuditLog.data["field"].as_string()
-        last = (
-            select(field, func.max(AuditLog.created_at))
-            .where(AuditLog.agent_id == self.id, AuditLog.action == "agent_settings_update")
-            .where(field.in_(PROMPTS))
-            .group_by(field)
-        )
-        return dict(db.session.execute(last).all())
+        return {
+            prompt: written.at
+            for prompt, written in self._last_written_prompts().items()
+            if written.prompt is not None
+        }
 
     def _prompts_last_written_by(self, who: str) -> set[str]:
         """Return which of ``PROMPTS`` were last written by ``who``, counting what it came with."""
+        last = self._last_written_prompts()
+        return {prompt for prompt, written in last.items() if written.by == who}
+
+    def _last_written_prompts(self) -> "dict[str, _Written]":
+        """Return who last wrote each of ``PROMPTS``, and when, by its present name."""
+        last: dict[str, _Written] = {}
+        for action, *about in db.session.execute(self._prompt_records()):
+            written = _Written(*about)
+            if action == PROMPTS_EXCHANGED:
+                last = _exchanged(last)
+            else:
+                last.update(dict.fromkeys([written.prompt] if written.prompt else PROMPTS, written))
+        return last if self.prompts_in_place else _exchanged(last)
+
+    def _prompt_records(self) -> Select[Any]:
+        """Return a query for the records that tell who wrote which prompt, oldest first."""
         field, by = AuditLog.data["field"].as_string(), AuditLog.data["by"].as_string()
-        written = select(field, by).where(
-            AuditLog.agent_id == self.id,
-            or_(AuditLog.action == "agent_created", field.in_(PROMPTS)),
+        of_all = AuditLog.action.in_(["agent_created", PROMPTS_EXCHANGED])
+        return (
+            select(AuditLog.action, field, by, AuditLog.created_at)
+            .where(AuditLog.agent_id == self.id, or_(of_all, field.in_(PROMPTS)))
+            .order_by(AuditLog.sequence)
         )
-        last: dict[str, str] = {}
-        for prompt, writer in db.session.execute(written.order_by(AuditLog.sequence)):
-            last.update(dict.fromkeys(PROMPTS if prompt is None else [prompt], writer))
-        return {prompt for prompt, writer in last.items() if writer == who}
 
     def _record_settings(self, **about: Any) -> None:
         self.record("agent_settings_update", subject=("Agent", self.id), **about)
+
+
+def _exchanged(last: dict[str, _Written]) -> dict[str, _Written]:
+    return {EXCHANGED.get(prompt, prompt): written for prompt, written in last.items()}
 
 
 def _label(field: str) -> str:

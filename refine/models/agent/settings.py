@@ -8,7 +8,7 @@ from sqlalchemy import Numeric, Text
 from sqlalchemy.orm import Mapped, mapped_column, validates
 
 from refine.errors import InvalidValue
-from refine.models.agent.eligibility import Eligibility
+from refine.models.agent.reflection_prompts import ReflectionPrompts
 from refine.models.columns import BoolFalse, Sealed, SealedText
 from refine.prompts import default_prompt
 from refine.rules.content import prompt_text, visible_name
@@ -38,18 +38,12 @@ PROMPTS = ("system_prompt", "reflection_prompt", "memory_reflection_prompt", "re
 IDENTITY_FIELDS = ("name", "model_id", *PROMPTS)
 
 
-class AgentSettings(Eligibility):
+class AgentSettings(ReflectionPrompts):
     """The settings of an agent's model, prompts and threshold."""
 
     model_id: Mapped[str] = mapped_column(Text)
     sealed_system_prompt: Mapped[Sealed | None] = mapped_column(
         "system_prompt", deferred=True, deferred_group="prompts"
-    )
-    sealed_reflection_prompt: Mapped[Sealed | None] = mapped_column(
-        "reflection_prompt", deferred=True, deferred_group="prompts"
-    )
-    sealed_memory_reflection_prompt: Mapped[Sealed | None] = mapped_column(
-        "memory_reflection_prompt", deferred=True, deferred_group="prompts"
     )
     sealed_refinement_prompt: Mapped[Sealed | None] = mapped_column(
         "refinement_prompt", deferred=True, deferred_group="prompts"
@@ -61,8 +55,6 @@ class AgentSettings(Eligibility):
     identity_changed_at: Mapped[datetime | None]
 
     system_prompt = SealedText(prompt_text)
-    reflection_prompt = SealedText(prompt_text)
-    memory_reflection_prompt = SealedText(prompt_text)
     refinement_prompt = SealedText(prompt_text)
 
     # -- settings with defaults -----------------------------------------------------------------

@@ -165,15 +165,15 @@ def test_an_agent_cannot_go_without_a_name(app):
     assert agent.name == "Ada"
 
 
-def test_authoring_a_reflection_prompt_turns_daily_reflection_on_and_the_default_off(app):
+def test_authoring_a_memory_reflection_prompt_turns_daily_reflection_on_and_the_default_off(app):
     agent = factories.agent()
-    agent.reflection_prompt = "Keep what rhymes."  # as the platform may write it
+    agent.memory_reflection_prompt = "Keep what rhymes."  # as the platform may write it
     assert not agent.reflects_daily
 
-    agent.author("reflection_prompt", "Keep what rhymes.")
+    agent.author("memory_reflection_prompt", "Keep what rhymes.")
     on = agent.reflects_daily
     agent.author("refinement_prompt", "Be brief.")
-    agent.author("reflection_prompt", None)
+    agent.author("memory_reflection_prompt", None)
 
     assert (on, agent.reflects_daily) == (True, False)
     recorded = [record.data.get("reflects_daily") for record in factories.records(agent)]

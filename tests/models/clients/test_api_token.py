@@ -389,15 +389,15 @@ def test_the_agent_is_told_even_if_it_already_remembers_the_same(app):
     assert told == ["My platform changed my settings: paused."]
 
 
-def test_a_reflection_prompt_that_is_taken_away_ends_the_daily_reflection(app):
+def test_a_memory_reflection_prompt_that_is_taken_away_ends_the_daily_reflection(app):
     platform, _ = ApiToken.mint(account=factories.account())
     agent = factories.agent(account=platform.account)
-    agent.author("reflection_prompt", "I look back.")
+    agent.author("memory_reflection_prompt", "I look back.")
 
-    platform.change_agent(agent, reflection_prompt="Look back.")
+    platform.change_agent(agent, memory_reflection_prompt="Look back.")
     assert agent.reflects_daily
-    platform.change_agent(agent, reflection_prompt=None)
+    platform.change_agent(agent, memory_reflection_prompt=None)
 
     assert not agent.reflects_daily
-    platform.change_agent(agent, reflection_prompt="Look back.")
+    platform.change_agent(agent, memory_reflection_prompt="Look back.")
     assert not agent.reflects_daily

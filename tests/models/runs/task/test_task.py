@@ -431,7 +431,7 @@ def test_nothing_is_claimed_or_queued_for_an_erased_agent(agent: Agent) -> None:
 @pytest.fixture
 def reflecting(agent: Agent) -> Agent:
     """An agent that turned it on, with an entry of the evening before."""
-    agent.author("reflection_prompt", "Keep what rhymes.")
+    agent.author("memory_reflection_prompt", "Keep what rhymes.")
     evening = NIGHT - 6 * HOUR
     factories.entry(agent, "the evening's", created_at=evening, recorded_at=evening)
     return agent
@@ -474,7 +474,7 @@ def test_another_agents_reflection_reads_no_entries_of_this_one(reflecting: Agen
 
 
 def test_entries_of_another_agent_make_none_due(reflecting: Agent) -> None:
-    factories.agent().author("reflection_prompt", "Keep what rhymes.")
+    factories.agent().author("memory_reflection_prompt", "Keep what rhymes.")
 
     assert due() == [reflecting.id]
 
@@ -487,7 +487,7 @@ def test_entries_that_a_failed_reflection_read_are_due_again(reflecting: Agent) 
 
 
 def test_entries_written_after_the_slot_are_for_the_next_one(agent: Agent) -> None:
-    agent.author("reflection_prompt", "Keep what rhymes.")
+    agent.author("memory_reflection_prompt", "Keep what rhymes.")
     factories.entry(agent, created_at=NIGHT + HOUR, recorded_at=NIGHT + HOUR)
 
     assert due() == []
@@ -499,7 +499,7 @@ def test_an_agent_without_reflections_or_a_live_one_is_not_due(
     reflecting: Agent, subtests: Any
 ) -> None:
     changes: dict[str, Callable[[], object]] = {
-        "turned off": lambda: reflecting.author("reflection_prompt", None),
+        "turned off": lambda: reflecting.author("memory_reflection_prompt", None),
         "inactive": lambda: setattr(reflecting, "active", False),
         "paused": lambda: setattr(reflecting, "paused", True),
         "account paused": lambda: setattr(reflecting.account, "paused", True),

@@ -1,0 +1,219 @@
+"""Pairs of memories that are alike by their letters."""
+
+import os
+import subprocess
+import sys
+import tracemalloc
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refine.rules.alike_texts import MIN_LIKENESS, LikelyPair
+from refine.rules.likely_pairs import likely_pairs
+from tests.rules.generated_memories import PHRASES, generated
+
+ALL = 1_000_000
+GEESE = "Mira counts the geese above the frozen lake every morning before school"
+CLOCK = "Tomasz repaired the clock in the kitchen with nothing but a hairpin"
+LOOM = "Delphine sold her bicycle in the spring and bought a loom instead"
+
+
+def pairs_of(*texts: str, limit: int = ALL, locked: tuple[int, ...] = ()) -> list[LikelyPair]:
+    """The pairs among these texts; the first has the id 1."""
+    return likely_pairs(dict(enumerate(texts, start=1)), limit, locked=locked)
+
+
+def ids_of(pairs: list[LikelyPair]) -> list[tuple[int, int]]:
+    return [(pair.id, pair.other_id) for pair in pairs]
+
+
+def long_text(seed: int, words: int = 1_500) -> str:
+    """About 10,000 characters, different for each seed."""
+    random = Random(seed)
+    return " ".join("".join(random.choices("abcdefghijklmn", k=6)) for _ in range(words))
+
+
+# -- what is found --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_finds_most_near_copies_among_two_thousand_texts_in_several_languages(seed: int) -> None:
+    memories = generated(2_000, seed=seed)
+
+    found = set(ids_of(likely_pairs(memories.texts, ALL)))
+
+    assert len(memories.near_copies) > 200
+    share = len(found & memories.near_copies.keys()) / len(memories.near_copies)
+    assert share >= 0.95
+
+
+@pytest.mark.parametrize("language", PHRASES)
+def test_finds_most_near_copies_in_each_language(language: str) -> None:
+    memories = generated(400, languages=(language,))
+
+    found = set(ids_of(likely_pairs(memories.texts, ALL)))
+
+    share = len(found & memories.near_copies.keys()) / len(memories.near_copies)
+    assert share >= 0.9
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "likeness"),
+    [
+        (GEESE, GEESE.upper() + "!", 100),
+        (GEESE, "Every morning before school, Mira counts the geese above the frozen lake", 100),
+        ("Likes green tea.", "Likes green teas", 96),
+        ("Alice is allergic to nuts", "Bob is allergic to nuts", 83),  # alike, and yet no duplicate
+        ("小明每天早上都去湖边数大雁", "小明每天早上都去湖边数一数大雁", 92),
+        ("田中さんは緑茶が好きだ。", "田中さんは緑茶がとても好きだ。", 86),
+        ("คุณยายชอบดื่มชาเขียวไม่ใส่น้ำตาล", "คุณยายชอบดื่มชาเขียวร้อนไม่ใส่น้ำตาล", 92),
+        ("أمينة تحب الشاي الأخضر بدون سكر", "أمينة تحب الشاي الأخضر بلا سكر", 90),
+        ("她喜欢猫", "她很喜欢猫", 88),
+        ("Strawberrys", "strawberries", 84),
+        ("🎉🎉🎉", "🎉🎉", 80),
+    ],
+)
+def test_two_texts_that_are_alike_make_a_pair(one: str, other: str, likeness: int) -> None:
+    (pair,) = pairs_of(one, LOOM, other)
+
+    assert ids_of([pair]) == [(1, 3)]
+    assert pair.likeness == pytest.approx(likeness, abs=3)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [],
+        [GEESE],
+        [GEESE, CLOCK, LOOM],
+        ["", " \n"],
+        ["🎉", "🍐"],
+        ["She drinks tea in the morning", "Every dawn brings her a cup of Darjeeling"],
+    ],
+)
+def test_texts_that_are_not_alike_make_none(texts: list[str]) -> None:
+    assert pairs_of(*texts) == []
+
+
+# -- which are listed -----------------------------------------------------------------------------
+
+
+def test_the_most_alike_come_first_and_no_more_than_the_limit() -> None:
+    texts = [CLOCK, f"{CLOCK} once", LOOM, LOOM.lower(), GEESE, f"{GEESE}, she told me that"]
+
+    found = pairs_of(*texts)
+
+    assert ids_of(found) == [(3, 4), (1, 2), (5, 6)]
+    assert pairs_of(*texts, limit=2) == found[:2]
+    assert pairs_of(*texts, limit=0) == []
+
+
+def test_five_that_are_alike_make_four_pairs_at_most() -> None:
+    found = pairs_of(*(f"{GEESE}, {ending}" for ending in ("yes", "no", "so", "oh", "ah")))
+
+    assert len(found) <= 4
+    assert {id_ for pair in ids_of(found) for id_ in pair} == {1, 2, 3, 4, 5}
+
+
+def test_every_group_is_listed_before_one_is_listed_again() -> None:
+    days = [f"Day {day}: {GEESE}" for day in range(30)]
+
+    found = pairs_of(*days, CLOCK, f"Once {CLOCK}", LOOM, f"{LOOM}, she said", limit=4)
+
+    assert {(31, 32), (33, 34)} < set(ids_of(found))
+    assert [pair.likeness for pair in found] == sorted(
+        (pair.likeness for pair in found), reverse=True
+    )
+
+
+def test_two_locked_texts_make_no_pair_but_one_does_with_its_nearest_that_is_not() -> None:
+    texts = [GEESE, f"{GEESE}!", f"{GEESE} again"]
+
+    assert ids_of(pairs_of(*texts, locked=(1, 2))) == [(1, 3), (2, 3)]
+    assert pairs_of(*texts, locked=(1, 2, 3)) == []
+
+
+# -- how far it goes ------------------------------------------------------------------------------
+
+
+def test_five_thousand_copies_with_another_number_hide_no_other_pair() -> None:
+    texts = {day: f"Day {day}: {GEESE}" for day in range(5_000)}
+    texts |= {5_000: LOOM, 5_001: f"{LOOM}, she said"}
+
+    found = likely_pairs(texts, 20)
+
+    assert len(found) == 20
+    assert (5_000, 5_001) in ids_of(found)
+
+
+def test_long_texts_are_measured_whole() -> None:
+    text, other = long_text(1), long_text(2)
+    changed = text.replace("a", "ä", 200) + " and more"
+    same_beginning = text[:1_500] + other
+
+    found = pairs_of(text, same_beginning, changed, other)
+
+    assert [ids for ids in ids_of(found) if ids != (2, 4)] == [(1, 3)]
+
+
+def test_long_texts_with_the_same_beginning_alone_make_no_pair() -> None:
+    beginning = long_text(0)[:1_200]
+
+    assert pairs_of(*(beginning + long_text(seed) for seed in (1, 2))) == []
+
+
+def test_memory_does_not_grow_with_the_length_of_texts() -> None:
+    texts = {seed: long_text(seed) for seed in range(100)}
+
+    tracemalloc.start()
+    likely_pairs(texts, 20)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak_bytes < 10_000_000
+
+
+def test_every_process_finds_the_same() -> None:
+    program = (
+        "from refine.rules.likely_pairs import likely_pairs\n"
+        "from tests.rules.generated_memories import generated\n"
+        "print(likely_pairs(generated(300).texts, 50))"
+    )
+
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+
+    assert len(said) == 1
+    assert "LikelyPair" in said.pop()
+
+
+WORDS = st.sampled_from(["Mira", "geese", "lake", "the", "湖", "雁", "17", "🎉", "-"])
+
+
+@given(
+    st.dictionaries(st.integers(1, 99), st.lists(WORDS, max_size=12).map(" ".join) | st.text()),
+    st.integers(0, 12),
+    st.sets(st.integers(1, 99)),
+)
+def test_pairs_are_well_formed_whatever_the_texts_say(
+    texts: dict[int, str], limit: int, locked: set[int]
+) -> None:
+    found = likely_pairs(texts, limit, locked=locked)
+
+    assert len(found) <= min(limit, max(0, len(texts) - 1))
+    assert len(set(ids_of(found))) == len(found)
+    for id_, other_id, likeness in found:
+        assert id_ < other_id
+        assert {id_, other_id} <= texts.keys()
+        assert not {id_, other_id} <= locked
+        assert MIN_LIKENESS <= likeness <= 100
