@@ -77,9 +77,7 @@ def lost_details(snapshot: Sequence[Reading], ledger: Sequence[Reading]) -> list
 def test_no_sequence_of_edits_that_is_not_refused_loses_a_detail_or_half_the_words(
     app: Flask, examples: int
 ) -> None:
-    @settings(
-        max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck)
-    )
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
     @given(contents=ledgers, sessions=st.lists(edits, min_size=1, max_size=3))
     def holds(contents: list[str], sessions: list[list[tuple[str, list[int], str]]]) -> None:
         agent = factories.agent(*contents, refinement_threshold=0.05)
