@@ -83,7 +83,9 @@ def _session(agent: Agent, trigger: Trigger, room_tokens: int = PLENTY) -> Itera
 
 
 def _task(task: MemoryTask) -> Iterator[str]:
-    yield from _conversation(remembering.opening(task, remembering.lines_of(task)))
+    layout = remembering.layout_of(remembering.lines_of(task), task, PLENTY)
+    assert layout is not None
+    yield from _conversation(remembering.opening(task, layout))
 
 
 def _conversation(messages: list[Message]) -> Iterator[str]:

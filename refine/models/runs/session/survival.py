@@ -74,7 +74,7 @@ class LedgerReading:
         of_agent = select(AgentMemory.id, AgentMemory.row_digest).where(
             AgentMemory.agent_id == agent.id, AgentMemory.is_kept_core
         )
-        digests = {id_: digest for id_, digest in db.session.execute(of_agent)}
+        digests = {row.id: row.row_digest for row in db.session.execute(of_agent)}
         self._kept = {
             id_: known for id_, known in self._kept.items() if digests.get(id_) == known[0]
         }
