@@ -31,7 +31,7 @@ class _ReflectionPrompt(SealedText[str | None]):
     """One of the two prompts, read and written where the agent's row has it."""
 
     def _column(self, instance: Any) -> str:
-        instance.require_genuine()  # loads the row as it was at one moment
+        _ = instance.is_genuine  # loads the row as it was at one moment
         return self._name if instance.prompts_in_place else EXCHANGED[self._name]
 
 

@@ -8,6 +8,7 @@ from flask import Flask
 from refine.errors import RowAltered
 from refine.extensions import canonical_json, db
 from refine.models import Agent
+from refine.models.agent import PROMPTS
 from refine.models.attested import _as_stored, _column
 from refine.models.integrity import verify_all
 from refine.models.keys import WrappedKey
@@ -161,6 +162,15 @@ def test_an_altered_agent_is_left_alone(app: Flask) -> None:
     assert agents_with_exchanged_prompts() == [altered.id, with_broken_key.id]
     assert sql.value(of_altered) == before
     assert actions_of(other) == [EXCHANGED]
+
+
+def test_of_an_altered_agent_it_is_known_that_it_has_no_prompts_of_its_own(app: Flask) -> None:
+    agent = factories.agent()
+    db.session.commit()
+    sql.tamper(f"UPDATE agents SET model_id = 'evil/yes' WHERE id = {agent.id}")
+    db.session.expire_all()
+
+    assert [agent.characters_of(prompt) for prompt in PROMPTS] == [None] * len(PROMPTS)
 
 
 def test_an_erased_agent_is_skipped(app: Flask) -> None:
