@@ -26,7 +26,11 @@ mr mrs ms dr prof herr herrn frau monsieur madame señor señora pan pani
 """
 # Names at the head of a sentence only if a verb of the third person follows.
 _NAME_OR_VERB = frozenset({"will", "may", "mark", "hope"})
-_THIRD_PERSON = re.compile(r"is|was|has|had|and|who|.{2,}(?:s|ed)")
+_THIRD_PERSON = re.compile(
+    r"is|was|has|had|and|who|can|could|would|did|went|came|said|told|took|gave|got|made|left|saw|met"
+    r"|bought|won|lost|kept|felt|thought|knew|wrote|ran|.{2,}(?:s|ed)"
+)
+_POSSESSIVE = re.compile(r".['’]s$|s['’]$", re.IGNORECASE)
 
 _SENTENCE_END = re.compile(r"[.!?…:;\n\r*•–—|>\"“”„«»(¿¡\[‘。！？।؟#]|(?:^|\s)-\s|\s-\s")
 
@@ -37,6 +41,7 @@ _STOP_WORDS = frozenset(
     if part
 )
 _ORDINARY = (_STOP_WORDS | FUNCTION_WORDS | OPENINGS).difference(_NAMES.split())
+_PRONOUNS = (_STOP_WORDS | FUNCTION_WORDS).difference(_NAMES.split())
 _TITLE_WORDS, _NEVER_NAMES = frozenset(_TITLES.split()), frozenset(_NEVER.split())
 
 
@@ -70,6 +75,8 @@ def _capitalised(word: str, folded: str, following: str, *, at_head: bool) -> st
         return None
     if not at_head:
         return f"name:{folded}"
+    if _POSSESSIVE.search(word) and folded not in _PRONOUNS:
+        return f"head:{folded}"
     if folded in _ORDINARY:
         return None
     if folded in _NAME_OR_VERB and _THIRD_PERSON.fullmatch(following) is None:

@@ -108,7 +108,7 @@ class _Draft:
         self.words.update(pairs(run))
         for number in eastern_numbers.numerals_of(run):
             self._add_counted(number)
-        for written, found in eastern_numbers.dates_of(run):
+        for written, found in (*eastern_numbers.dates_of(run), *eastern_numbers.times_of(run)):
             self._add(found.key, written)
             self.mentioned.update(found.hints)
         for written, weekday in eastern_numbers.weekdays_of(run):
