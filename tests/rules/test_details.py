@@ -101,7 +101,7 @@ def test_the_time_grows_with_the_length_alone(piece: str) -> None:
         ("a 1'000 b", "number:1000", "1'000"),
         ("it cost 5.00", "number:5", "5.00"),
         ("it was 0.5", "number:0.5", "0.5"),
-        ("a 1½ b", "number:1/2|date:02-01|date:01-02", "1/2"),
+        ("a 1½ b", "number:1/2|date:01-02|date:02-01", "1/2"),
         ("twenty zero", "number:20", "twenty"),
         ("2.12.1 million", "number:2.12.1", "2.12.1 million"),
         ("三月五日", "date:03-05", "三月五日"),
@@ -159,6 +159,8 @@ def test_the_time_grows_with_the_length_alone(piece: str) -> None:
         ("今朝田中様が", "text:田中", "田中"),
         ("小明喜欢茶", "text:小明", "小明"),
         ("I love 寿司 a lot", "text:寿司", "寿司"),
+        ("a Greek word, λόγος", "name:λογοσ", "λόγος"),
+        ("он пишет на python каждый день", "name:python", "python"),
         ("他用python写", "name:python", "python"),
     ],
 )

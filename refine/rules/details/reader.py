@@ -16,6 +16,7 @@ from refine.rules.details.reading import Reading
 from refine.rules.details.tokens import pairs
 from refine.rules.details.uncased_names import uncased_name
 
+_LATIN = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
 _HEBREW_ABBREVIATION = re.compile('["״]')
 
 
@@ -83,21 +84,17 @@ class _Draft:
         scripts = [_script(item, text) for item in items]
         if "unspaced" in scripts:
             self._add_eastern(text)
-        uncased = len(items) - scripts.count("cased") - scripts.count("")
-        if not uncased:
+        latin = scripts.count("latin")
+        others = len(scripts) - latin - scripts.count("")
+        if not others:
             return
-        foreign = "cased" if uncased >= scripts.count("cased") else "uncased"
+        foreign = ("latin",) if others >= latin else ("other", "unspaced")
         for at, item in enumerate(items):
-            written = text[item.start : item.end]
-            if scripts[at] == "uncased" and _HEBREW_ABBREVIATION.search(written):
-                self.details.setdefault(f"name:{item.folded}", written)
-            elif scripts[at] == "uncased" and (name := uncased_name(words, at)) is not None:
-                self.details.setdefault(f"name:{name}", written)
-            elif scripts[at] == foreign and len(item.folded) > 1:
-                if not at or items[at - 1].kind != "number":
-                    self.details.setdefault(f"name:{item.folded}", written)
-            elif scripts[at] == "unspaced" and foreign == "uncased":
-                self.details.setdefault(f"text:{item.folded}", written)
+            key = _uncased_key(words, at, text[item.start : item.end])
+            if key is None and scripts[at] in foreign and not _is_unit(items, at):
+                key = f"{'text' if scripts[at] == 'unspaced' else 'name'}:{item.folded}"
+            if key is not None:
+                self.details.setdefault(key, text[item.start : item.end])
 
     def _add_name(self, written: str, folded: str, following: str, *, at_head: bool) -> None:
         key = name_key(written, folded, following, at_head=at_head)
@@ -147,8 +144,19 @@ class _Draft:
 
 
 def _script(item: Item, text: str) -> str:
-    """Return ``cased``, ``uncased`` or ``unspaced`` for a word, "" for a number or date."""
+    """Return ``latin``, ``other`` or ``unspaced`` for a word, "" for a number or date."""
     if item.kind == "word":
-        first = text[item.start]
-        return "cased" if first.lower() != first.upper() else "uncased"
+        return "latin" if _LATIN.match(text, item.start) else "other"
     return item.kind if item.kind == "unspaced" else ""
+
+
+def _uncased_key(words: list[str], at: int, written: str) -> str | None:
+    if not words[at]:
+        return None
+    name = words[at] if _HEBREW_ABBREVIATION.search(written) else uncased_name(words, at)
+    return f"name:{name}" if name is not None else None
+
+
+def _is_unit(items: list[Item], at: int) -> bool:
+    """Tell whether a word of another script may be a unit behind a number, or is but a letter."""
+    return len(items[at].folded) == 1 or (at > 0 and items[at - 1].kind == "number")
