@@ -107,6 +107,7 @@ def test_the_time_grows_with_the_length_alone(piece: str) -> None:
         ("三月五日", "date:03-05", "三月五日"),
         ("二〇二六年三月", "date:2026-03", "二〇二六年三月"),
         ("一百二十人", "number:120", "一百二十"),
+        ("має п’ять книг", "number:5", "п’ять"),
         ("am 24.12. kommt", "number:24.12|date:12-24", "24.12"),
         ("about 20k people", "number:20000", "20k"),
         ("about 1.5 million people", "number:1500000", "1.5 million"),
@@ -245,6 +246,12 @@ def test_a_number_elsewhere_does_not_carry_this_number() -> None:
     assert not carries(read("the bus number is 17"), "number:17", original)
     assert carries(read("17 kittens, one cat"), "number:17", original)
     assert carries(read("Anna and 17"), "number:17", original)
+
+
+def test_a_quotation_is_no_second_detail_beside_the_name_in_it() -> None:
+    original = read("the book of the summer was “Dune”")
+
+    assert not carries(read("a long walk over the dune"), "head:dune", original)
 
 
 def test_where_a_text_says_nothing_else_the_detail_alone_will_do() -> None:

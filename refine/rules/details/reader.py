@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from sys import intern
 
 from refine.rules.details import addresses, eastern_numbers
+from refine.rules.details.date_phrases import join_dates
 from refine.rules.details.eastern_names import eastern_names
 from refine.rules.details.folding import clean, fold
 from refine.rules.details.items import Item, flat, items_of
 from refine.rules.details.languages import guess_language
 from refine.rules.details.names import begins_sentence, name_key
-from refine.rules.details.phrases import join_phrases
+from refine.rules.details.number_phrases import join_numbers
 from refine.rules.details.quotations import quotations
 from refine.rules.details.reading import Reading
 from refine.rules.details.tokens import pairs
@@ -30,7 +31,7 @@ def read(text: str) -> Reading:
     items = items_of(rest)
     row = " ".join(item.folded for item in items)
     language = guess_language(rest, (item.folded for item in items))
-    draft.add_items(rest, join_phrases(rest, items, language))
+    draft.add_items(rest, join_dates(rest, join_numbers(rest, items, language)))
     for written, inner in quotations(rest):
         if quoted := flat(inner):
             draft.details.setdefault(f"quote:{quoted}", written)

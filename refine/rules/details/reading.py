@@ -45,7 +45,7 @@ def mentions(reading: Reading, key: str) -> bool:
             return stands_in(value, reading.row.replace(" ", ""))
         case "quote":
             return _stands_in_row(value, reading.row)
-    return any(reading_of_it in reading.mentioned for reading_of_it in key.split("|"))
+    return any(each in reading.mentioned for each in key.split("|"))
 
 
 def carries(carrier: Reading, key: str, original: Reading) -> bool:
@@ -56,11 +56,16 @@ def carries(carrier: Reading, key: str, original: Reading) -> bool:
     """
     if not mentions(carrier, key):
         return False
-    others = original.words.difference(_words_of(key))
+    own = frozenset(_words_of(key))
+    others = original.words - own
     content = (others - FUNCTION_WORDS) or others
     if len(content & carrier.words) >= min(_ENOUGH_WORDS, len(content)):
         return True
-    return any(mentions(carrier, other) for other in original.details if other != key)
+    return any(
+        mentions(carrier, other)
+        for other in original.details
+        if other != key and own.isdisjoint(_words_of(other))
+    )
 
 
 def likeness(original: Reading, other: Reading) -> Fraction:

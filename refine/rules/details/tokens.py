@@ -41,10 +41,12 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-
-
 # The T of 2026-03-03T15:30.
 _DATE_AND_TIME = re.compile(r"(?<=\d)T(?=\d\d:\d\d)")
+_UNSPACED = re.compile(f"[{UNSPACED}]")
+_APOSTROPHES = re.compile("['’ʼ`]")
+_CYRILLIC = re.compile("[\u0400-\u052f]")
+_CONTRACTIONS = frozenset({"ve", "ll", "re", "d", "m", "t", "s", "nt", "em"})
 
 
 class Token(NamedTuple):
@@ -65,11 +67,6 @@ def tokens_of(text: str) -> list[Token]:
     ]
 
 
-_UNSPACED = re.compile(f"[{UNSPACED}]")
-_APOSTROPHES = re.compile("['’ʼ`]")
-_CONTRACTIONS = frozenset({"ve", "ll", "re", "d", "m", "t", "s", "nt", "em"})
-
-
 def longest_part(word: str) -> str:
     """Return what is left of a word without possessives, elisions and endings after apostrophes.
 
@@ -77,6 +74,8 @@ def longest_part(word: str) -> str:
     """
     if word.isalnum():
         return word
+    if _CYRILLIC.match(word):  # a letter of Ukrainian words
+        return _APOSTROPHES.sub("", word)
     parts = _APOSTROPHES.split(word)
     if len(parts[0]) > 1 and parts[0][0].isupper() and parts[-1].islower():
         return parts[0]
