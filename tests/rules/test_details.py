@@ -96,6 +96,8 @@ def test_the_time_grows_with_the_length_alone(piece: str) -> None:
     [
         ("Call +49 30 1234567", "number:49301234567", "+49 30 1234567"),
         ("Call 0049 (30) 1234567", "number:49301234567", "0049 (30) 1234567"),
+        ("appelle le 06 12 34 56 78", "number:0612345678", "06 12 34 56 78"),
+        ("on Sept. 3 we met", "date:09-03", "Sept. 3"),
         ("a 1.234.567,89 b", "number:1234567.89", "1.234.567,89"),
         ("a 12 500 b", "number:12500", "12 500"),
         ("a 1'000 b", "number:1000", "1'000"),
@@ -186,6 +188,7 @@ def test_a_detail_is_found_as_it_is_written(text: str, key: str, written: str) -
         "お母さんもたくさん",
         "#",
         "体重5kg",
+        "er ist in der Woche jeden Tag und das ganze Jahr",
     ],
 )
 def test_ordinary_words_are_no_names(text: str) -> None:

@@ -6,6 +6,7 @@ from refine.rules.details.lexicon.date_words import AMBIGUOUS_MONTHS, LINKS, MON
 
 # A month, a day, a year, and two words between them.
 _MAX_DATE_ITEMS = 5
+_MAX_ABBREVIATION = 4
 
 
 def join_dates(text: str, items: list[Item]) -> list[Item]:
@@ -62,7 +63,7 @@ def _day_and_year_behind(text: str, items: list[Item], day: int) -> tuple[str, i
         item, gap = items[at], text[items[at - 1].end : items[at].start]
         if gap.strip(" ,.'") or "\n" in gap:
             break
-        if not day and _is_day(item) and not gap.strip():
+        if not day and _is_day(item) and (not gap.strip() or _is_abbreviated(items[0], gap)):
             day, count = int(item.folded), at + 1
         elif item.kind == "number" and item.folded.isdecimal() and len(item.folded) == 4:
             year, count = item.folded, at + 1
@@ -70,6 +71,11 @@ def _day_and_year_behind(text: str, items: list[Item], day: int) -> tuple[str, i
         elif item.folded not in LINKS:
             break
     return year, day, count
+
+
+def _is_abbreviated(month: Item, gap: str) -> bool:
+    """Tell whether the full stop behind a month is that of ``Sept. 3``."""
+    return gap == ". " and len(month.folded) <= _MAX_ABBREVIATION
 
 
 def _is_day(item: Item) -> bool:

@@ -7,6 +7,7 @@ from stopwordsiso import stopwords
 
 from refine.rules.details.folding import fold
 from refine.rules.details.lexicon.function_words import FUNCTION_WORDS
+from refine.rules.details.lexicon.german_nouns import GERMAN_NOUNS
 from refine.rules.details.lexicon.openings import OPENINGS
 
 _LANGUAGES = "en de fr es it pt nl pl ru uk cs el tr sv fi da no ar he hi zh ja ko th"
@@ -56,12 +57,15 @@ def begins_sentence(gap: str, before: str) -> bool:
     return _SENTENCE_END.search(gap) is not None
 
 
-def name_key(word: str, folded: str, following: str, *, at_head: bool) -> str | None:
+def name_key(word: str, folded: str, following: str, *, at_head: bool, language: str) -> str | None:
     """Return the key of a word of a script with capitals if it is a name, or None.
 
     ``name:tomasz``; ``head:allergic`` where the capital may be that of the sentence alone.
     ``following``: the next word, folded. ``at_head``: the word would have a capital in any case.
+    ``language``: a guess at the text's.
     """
+    if language == "de" and folded in GERMAN_NOUNS:
+        return None
     inner = word[1:]
     if any(map(str.isdecimal, inner)):
         return f"name:{folded}"

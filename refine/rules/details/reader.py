@@ -24,24 +24,24 @@ _HEBREW_ABBREVIATION = re.compile('["״]')
 def read(text: str) -> Reading:
     """Return what a text says. Takes time in proportion to its length, and raises nothing."""
     text = clean(text)
-    draft = _Draft()
     found, rest = addresses.take_addresses(text)
+    items = items_of(rest)
+    language = guess_language(rest, (item.folded for item in items))
+    draft = _Draft(language)
     for address in found:
         draft.add_address(address)
-    items = items_of(rest)
-    row = " ".join(item.folded for item in items)
-    language = guess_language(rest, (item.folded for item in items))
     draft.add_items(rest, join_dates(rest, join_numbers(rest, items, language)))
     for written, inner in quotations(rest):
         if quoted := flat(inner):
             draft.details.setdefault(f"quote:{quoted}", written)
-    return draft.reading(row, language)
+    return draft.reading(" ".join(item.folded for item in items))
 
 
 @dataclass(slots=True)
 class _Draft:
     """A reading that is being made."""
 
+    language: str
     details: dict[str, str] = field(default_factory=dict)
     words: set[str] = field(default_factory=set)
     mentioned: set[str] = field(default_factory=set)
@@ -98,7 +98,7 @@ class _Draft:
                 self.details.setdefault(key, text[item.start : item.end])
 
     def _add_name(self, written: str, folded: str, following: str, *, at_head: bool) -> None:
-        key = name_key(written, folded, following, at_head=at_head)
+        key = name_key(written, folded, following, at_head=at_head, language=self.language)
         if key is not None:
             self.details.setdefault(key, written)
 
@@ -129,14 +129,14 @@ class _Draft:
         self.mentioned.add(key)
         self.mentioned.update(key.split("|")[:1])
 
-    def reading(self, row: str, language: str) -> Reading:
+    def reading(self, row: str) -> Reading:
         details = {
             intern(key): written
             for key, written in self.details.items()
             if not self._is_ordinary(key)
         }
         words = frozenset(map(intern, self.words))
-        return Reading(details, words, frozenset(map(intern, self.mentioned)), row, language)
+        return Reading(details, words, frozenset(map(intern, self.mentioned)), row, self.language)
 
     def _is_ordinary(self, key: str) -> bool:
         """Tell whether a capital was that of a sentence: the word is in lower case elsewhere."""

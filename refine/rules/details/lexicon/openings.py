@@ -129,7 +129,14 @@ balla viaggia aspetta crede conosce piange sogna spera escreve lê desenha cozin
 acredita conhece chora sonha tem γράφει διαβάζει κοιμάται φοβάται ζωγραφίζει μαγειρεύει τραγουδά
 χορεύει ταξιδεύει ψάχνει περιμένει πιστεύει ξέρει μπορεί κλαίει ονειρεύεται ελπίζει χρειάζεται
 μαθαίνει yazıyor uyuyor korkuyor çiziyor pişiriyor arıyor bekliyor inanıyor biliyor ağlıyor umuyor
-öğreniyor çocuğu kızı oğlu eşi annesi babası kedisi köpeği
+öğreniyor çocuğu kızı oğlu eşi annesi babası kedisi köpeği встретил встретила позвонил позвонила
+написал написала подарил подарила прочитал прочитала посмотрел посмотрела работал работала жил
+жила любил любила говорил говорила рассказал рассказала обсудили говорили спросил спросила ответил
+ответила вспомнил вспомнила забыл забыла уехал уехала вернулся вернулась помогает звонит
+встречается занимается увлекается интересуется чувствует носит держит ведет растет болеет
+переживает spotkał spotkała zadzwonił zadzwoniła napisał napisała przeczytał opowiedział
+opowiedziała zapytał zapytała zapomniał zapomniała wyjechał wrócił wróciła pomaga dzwoni spotyka
+zajmuje interesuje czuje nosi trzyma
 """
 
 OPENINGS = frozenset(fold(part) for word in _WORDS.split() for part in word.split("'")[:1])
