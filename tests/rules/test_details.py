@@ -232,6 +232,8 @@ def test_other_names_and_dates_are_not_the_same(key: str, text: str) -> None:
         ("time:6:00|number:6", "um sechs Uhr"),
         ("number:6", "um 6 Uhr"),
         ("weekday:2", "on Tue"),
+        ("weekday:1", "from Mon to Fri"),
+        ("weekday:7", "on sun and mon"),
         ("date:04-03", "on 3/4"),
         ("address:example.com", "https://example.com/a/b.html"),
         ("quote:see you", "he said: See  you!"),

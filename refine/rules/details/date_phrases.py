@@ -7,15 +7,19 @@ from refine.rules.details.lexicon.date_words import AMBIGUOUS_MONTHS, LINKS, MON
 # A month, a day, a year, and two words between them.
 _MAX_DATE_ITEMS = 5
 _MAX_ABBREVIATION = 4
+# Other words in other languages, or in lower case.
+_ABBREVIATED_WEEKDAYS = {"mon": 1, "wed": 3, "sat": 6, "sun": 7}
 
 
-def join_dates(text: str, items: list[Item]) -> list[Item]:
+def join_dates(text: str, items: list[Item], language: str) -> list[Item]:
     """Return the items of a clean text with each date as one item, weekdays included."""
     folded = {item.folded for item in items}
     if not folded.isdisjoint(MONTHS):
         items = _join_months(text, items)
     if not folded.isdisjoint(WEEKDAYS):
         items = [_with_weekday(item) for item in items]
+    if language == "en" and not folded.isdisjoint(_ABBREVIATED_WEEKDAYS):
+        items = [_with_abbreviated_weekday(text, item) for item in items]
     return items
 
 
@@ -89,7 +93,17 @@ def _is_day(item: Item) -> bool:
 
 def _with_weekday(item: Item) -> Item:
     number = WEEKDAYS.get(item.folded) if item.kind == "word" else None
+    return _weekday_item(item, number) if number is not None else item
+
+
+def _with_abbreviated_weekday(text: str, item: Item) -> Item:
+    number = _ABBREVIATED_WEEKDAYS.get(item.folded) if item.kind == "word" else None
     if number is None:
         return item
-    found = Moment(f"weekday:{number}", ())
-    return date_item(found, item.start, item.end)
+    if text[item.start].isupper():
+        return _weekday_item(item, number)
+    return item._replace(hints=(f"weekday:{number}",))
+
+
+def _weekday_item(item: Item, number: int) -> Item:
+    return date_item(Moment(f"weekday:{number}", ()), item.start, item.end)

@@ -30,7 +30,8 @@ def read(text: str) -> Reading:
     draft = _Draft(language)
     for address in found:
         draft.add_address(address)
-    draft.add_items(rest, join_dates(rest, join_numbers(rest, items, language)))
+    joined = join_dates(rest, join_numbers(rest, items, language), language)
+    draft.add_items(rest, joined)
     for written, inner in quotations(rest):
         if quoted := flat(inner):
             draft.details.setdefault(f"quote:{quoted}", written)
