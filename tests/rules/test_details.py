@@ -34,6 +34,8 @@ cased = english | st.lists(st.sampled_from(CASED.split())).map(" ".join)
 
 
 @given(texts)
+@example("ア コー")
+@example("コー コー")
 def test_a_text_carries_all_of_its_own_details(text: str) -> None:
     reading = read(text)
 
@@ -41,7 +43,7 @@ def test_a_text_carries_all_of_its_own_details(text: str) -> None:
 
 
 @given(texts)
-@example("ΐ ᾳ ŉ ﬃ ẞ ǰ İ ı ſ K")
+@example("ΐ ᾳ ŉ ﬃ ẞ ǰ İ ı ſ K 𝐘 ㍺")
 def test_folding_twice_changes_nothing_more(text: str) -> None:
     assert clean(clean(text)) == clean(text)
     assert fold(fold(text)) == fold(text)

@@ -74,10 +74,10 @@ def eastern_names(text: str) -> Iterator[str]:
 
 
 def stands_in(name: str, row: str) -> bool:
-    """Tell whether a name stands in a row of characters; katakana as a whole word."""
+    """Tell whether a name stands in a row of words; one in katakana only as a whole word."""
     if _KATAKANA.fullmatch(name):
         return name in _KATAKANA.findall(row)
-    return name in row
+    return name in row.replace(" ", "")
 
 
 def _japanese_names(text: str) -> Iterator[str]:

@@ -44,7 +44,9 @@ def fold(word: str) -> str:
     """
     if word.isascii():
         return word.lower()
-    folded = word.casefold().replace(_DOTTED_I, "i").translate(_VARIANTS)
+    folded = (
+        unicodedata.normalize("NFKC", word).casefold().replace(_DOTTED_I, "i").translate(_VARIANTS)
+    )
     if _GREEK.search(folded):
         folded = _GREEK_ACCENTS.sub("", unicodedata.normalize("NFD", folded)).casefold()
     return unicodedata.normalize("NFKC", folded)

@@ -42,7 +42,7 @@ def mentions(reading: Reading, key: str) -> bool:
                 reading.language == "en" and is_verb_form_of(value, reading.words)
             )
         case "text":
-            return stands_in(value, reading.row.replace(" ", ""))
+            return stands_in(value, reading.row)
         case "quote":
             return _stands_in_row(value, reading.row)
     return any(each in reading.mentioned for each in key.split("|"))
