@@ -29,11 +29,11 @@ def clean(text: str) -> str:
     """Return ``text`` in NFKC, without invisible characters and optional marks."""
     if text.isascii():
         return text
-    text = _OPTIONAL_MARKS.sub("", _INVISIBLE.sub("", text))
-    if unicodedata.is_normalized("NFKC", text):
-        return text
-    text = _FRACTION.sub(r" \1", _RAISED_DIGIT.sub(r"^\1", text))
-    return unicodedata.normalize("NFKC", text).replace("\u2044", "/")
+    text = _INVISIBLE.sub("", text)
+    if not unicodedata.is_normalized("NFKC", text):
+        text = _FRACTION.sub(r" \1", _RAISED_DIGIT.sub(r"^\1", text))
+        text = unicodedata.normalize("NFKC", text).replace("\u2044", "/")
+    return unicodedata.normalize("NFKC", _OPTIONAL_MARKS.sub("", text))
 
 
 @lru_cache(maxsize=1 << 15)

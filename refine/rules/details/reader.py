@@ -34,7 +34,7 @@ def read(text: str) -> Reading:
     draft.add_items(rest, joined)
     for written, inner in quotations(rest):
         if quoted := flat(inner):
-            draft.details.setdefault(f"quote:{quoted}", written)
+            draft.add(f"quote:{quoted}", written)
     return draft.reading(" ".join(item.folded for item in items))
 
 
@@ -73,7 +73,7 @@ class _Draft:
                 self._add_run(item.folded)
             else:
                 self.words.add(item.folded)
-                self._add(item.key, text[item.start : item.end])
+                self.add(item.key, text[item.start : item.end])
             if item.hints:
                 self.mentioned.update(item.hints)
             end, before = item.end, item.folded
@@ -85,7 +85,7 @@ class _Draft:
         words = [item.folded if item.kind == "word" else "" for item in items]
         scripts = [_script(item, text) for item in items]
         if "unspaced" in scripts:
-            self._add_eastern(text)
+            self._add_eastern(_without_numbers(text, items))
         latin = scripts.count("latin")
         others = len(scripts) - latin - scripts.count("")
         if not others:
@@ -108,14 +108,14 @@ class _Draft:
         for number in eastern_numbers.numerals_of(run):
             self._add_counted(number)
         for written, found in (*eastern_numbers.dates_of(run), *eastern_numbers.times_of(run)):
-            self._add(found.key, written)
+            self.add(found.key, written)
             self.mentioned.update(found.hints)
         for written, weekday in eastern_numbers.weekdays_of(run):
-            self._add(f"weekday:{weekday}", written)
+            self.add(f"weekday:{weekday}", written)
 
     def _add_eastern(self, text: str) -> None:
         for name in eastern_names(text):
-            self.details.setdefault(f"text:{fold(name)}", name)
+            self.add(f"text:{fold(name)}", name)
         for number in eastern_numbers.korean_numbers_of(text):
             self._add_counted(number)
 
@@ -123,9 +123,9 @@ class _Draft:
         self.mentioned.add(f"number:{number.value}")
         if number.is_detail:
             self.words.add(str(number.value))
-            self._add(f"number:{number.value}", number.written)
+            self.add(f"number:{number.value}", number.written)
 
-    def _add(self, key: str, written: str) -> None:
+    def add(self, key: str, written: str) -> None:
         self.details.setdefault(key, written)
         self.mentioned.add(key)
         self.mentioned.update(key.split("|")[:1])
@@ -143,6 +143,16 @@ class _Draft:
         """Tell whether a capital was that of a sentence: the word is in lower case elsewhere."""
         kind, _, value = key.partition(":")
         return kind == "head" and (value in self.lower_case or f"name:{value}" in self.details)
+
+
+def _without_numbers(text: str, items: list[Item]) -> str:
+    """Return a text with blanks for numbers and dates: 5月田中さん names no 月田中."""
+    kept, end = [], 0
+    for item in items:
+        if item.kind in ("number", "date"):
+            kept.append(text[end : item.start])
+            end = item.end
+    return " ".join((*kept, text[end:]))
 
 
 def _script(item: Item, text: str) -> str:
