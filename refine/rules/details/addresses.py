@@ -12,17 +12,20 @@ _ENDINGS = (
     "|fi|dk|pt|br|us|xyz|py|js|ts|tsx|jsx|md|txt|pdf|docx?|xlsx?|pptx?|csv|json|ya?ml|toml|ini|html?"
     "|css|png|jpe?g|gif|svg|mp[34]|wav|zip|gz|tar|exe|sh|rs|go|java|cpp|sql|db|log|env"
 )
-_BODY = rf"[^\s<>|\"“”„«»{UNSPACED}]"
-_PART = rf"[^\W{UNSPACED}]"
+_BODY = rf"[^\s<>|\"“”„«»、。،؛؟{UNSPACED}]"
+# Letters and digits, in scripts with spaces: Chinese text may follow without a blank.
+_LETTER = rf"[^\W{UNSPACED}]"
+_LABEL = rf"{_LETTER}(?:{_LETTER}|-){{0,62}}"
 _ADDRESS = re.compile(
     rf"""
-      (?:\b[a-z][a-z0-9+.-]{{1,15}}://|\bmailto:|\bwww\.(?=\w)){_BODY}{{1,2000}}
-    | (?<![\w.+-])[\w.+-]{{1,64}}@{_PART}[\w-]{{0,62}}(?:\.{_PART}[\w-]{{0,62}}){{1,8}}
-    | (?<![\w@])@\w(?:[\w.-]{{0,60}}\w)?
+      (?:(?<![a-z0-9])[a-z][a-z0-9+.-]{{1,15}}://|mailto:|(?<![\w.])www\.(?=\w)){_BODY}{{1,2000}}
+    | (?<!{_LETTER})(?<![.+-])(?:{_LETTER}|[.+-]){{1,64}}@{_LABEL}(?:\.{_LABEL}){{1,8}}
+    | (?<!{_LETTER})(?<!@)@\w(?:[\w.-]{{0,60}}\w)?
     | (?<![\w\#])\#(?=[^\W\d_])[\w-]{{1,100}}
-    | (?<![\w./~\\])(?:[a-z]:[\\/]|~/|\.{{1,2}}/|/(?=[\w.]{{2}})|\\\\)
-      (?:{_PART}|[.@%+~\\/-]){{1,300}}
-    | (?<![\w./@-])(?:{_PART}[\w-]{{0,62}}[./]){{1,8}}(?:{_ENDINGS})\b(?:/{_BODY}{{0,500}})?
+    | (?<!{_LETTER})(?<![./~\\])(?:[a-z]:[\\/]|~/|\.{{1,2}}/|/(?=[\w.]{{2}})|\\\\)
+      (?:{_LETTER}|[.@%+~\\/-]){{1,300}}
+    | (?<!{_LETTER})(?<![./@-])(?:{_LABEL}[./]){{1,8}}(?:{_ENDINGS})(?!{_LETTER})
+      (?:/{_BODY}{{0,500}})?
     """,
     re.VERBOSE | re.IGNORECASE,
 )

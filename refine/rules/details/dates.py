@@ -60,8 +60,8 @@ def short_dates(number: str, after: str) -> tuple[str, ...]:
     if found is None:
         return ()
     first, second = int(found[1]), int(found[2] or found[3])
-    dates = [(second, first)] if found[3] else [(second, first), (first, second)]
-    return tuple(moment("", month, day).key for month, day in dates if _fits(month, day))
+    dates = {(second, first)} if found[3] else {(second, first), (first, second)}
+    return tuple(moment("", month, day).key for month, day in sorted(dates) if _fits(month, day))
 
 
 def eastern_date(written: str) -> Moment | None:
@@ -76,24 +76,30 @@ def clock_time(written: str) -> Moment:
     """Read 15:30, 3:30 pm, 3 p.m., 15h30, 15 Uhr or 3 o'clock."""
     found = _TIME.match(ascii_digits(written.lower()))
     assert found is not None  # noqa: S101 - the token's pattern is narrower
-    return _time(int(found[1]), found[2] or "00", found[3], found[4])
+    return _time(int(found[1]), found[2], found[3], found[4])
 
 
 def eastern_time(written: str, before: str) -> Moment:
     """Read 15時30分, 3点 or 3시; ``before``: the text before it, such as 下午 (afternoon)."""
     found = _EASTERN_TIME.match(ascii_digits(written))
     assert found is not None  # noqa: S101 - the token's pattern is narrower
-    minute = "30" if written.endswith("半") else f"{int(found[2] or 0):02}"
+    minute = "30" if written.endswith(("半", "반")) else found[2] and f"{int(found[2]):02}"
     part = "p" if before.rstrip().endswith(_AFTERNOON) else ""
-    return _time(int(found[1]), minute, None, part)
+    found_time = _time(int(found[1]), minute, None, part)
+    # 点 also counts points, and the hour alone may be a word: 三点, 세 시.
+    return found_time._replace(hints=(*found_time.hints, f"number:{int(found[1])}"))
 
 
-def _time(hour: int, minute: str, second: str | None, part: str) -> Moment:
-    rest = f"{minute}:{second}" if second else minute
-    hints = [f"time:{hour}:{rest}"] + [f"number:{hour}"] * (rest == "00")
+def _time(hour: int, minute: str | None, second: str | None, part: str) -> Moment:
+    rest = ":".join(filter(None, (minute or "00", second)))
+    number = [f"number:{hour}"] if rest == "00" else []
+    hints = [f"time:{hour}:{rest}", *number]
     if part:
         hour = hour % 12 + 12 * (part == "p")
-    return Moment(f"time:{hour}:{rest}", (*hints, f"time:{hour}:{rest}"))
+    key = f"time:{hour}:{rest}"
+    # "6 Uhr" is also "sechs Uhr", but "3 pm" is not "3 am".
+    readings = [key] if part or minute else [key, *number]
+    return Moment("|".join(readings), (*hints, key))
 
 
 def _either(year: str, first: int, second: int) -> Moment:

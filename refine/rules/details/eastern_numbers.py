@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from refine.rules.details.dates import Moment, moment
+from refine.rules.details.dates import Moment, eastern_time, moment
 from refine.rules.details.lexicon.date_words import EASTERN_WEEKDAYS
 
 _NUMERALS = dict(
@@ -26,7 +26,7 @@ _NOT_COUNTED = re.compile(
 )
 _DATE = re.compile(
     rf"(?:([〇零一二三四五六七八九]{{4}})年|(?<![{_NUMERAL}]))(十[一二]?|[一二三四五六七八九])月"
-    "(?:([一二三四五六七八九十]{1,3})[日号號])?"
+    "(?:([一二三四五六七八九十]{1,3})[日号號]?)?"
 )
 _KOREAN_COUNT = re.compile(
     "(?<![가-힣])((?:열|스물|서른|마흔|쉰|예순|일흔|여든|아흔)?(?:하나|한|두|둘|세|셋|네|넷|다섯|여섯|일곱|여덟|아홉)?|스무)"
@@ -43,6 +43,9 @@ _KOREAN_UNITS = {
     "하나": 1, "한": 1, "두": 2, "둘": 2, "세": 3, "셋": 3, "네": 4, "넷": 4, "다섯": 5, "여섯": 6,
     "일곱": 7, "여덟": 8, "아홉": 9,
 }  # fmt: skip
+_TIME = re.compile(
+    f"(?<![{_NUMERAL}])(十[一二]?|二十[一二三四]?|[一二三四五六七八九])([点點時时]半?)"
+)
 
 
 class Counted(NamedTuple):
@@ -60,9 +63,16 @@ def dates_of(run: str) -> Iterator[tuple[str, Moment]]:
         yield found.group(), moment(str(year or ""), month, day)
 
 
+def times_of(run: str) -> Iterator[tuple[str, Moment]]:
+    """Yield the times that a run has in Han numerals, 三点半: as written, and what they mean."""
+    for found in _TIME.finditer(run):
+        written = f"{numeral_value(found[1])}{found[2]}"
+        yield found.group(), eastern_time(written, run[: found.start()])
+
+
 def numerals_of(run: str) -> Iterator[Counted]:
-    """Yield the numbers that a run has in Han numerals, outside of dates."""
-    for found in _NUMBER.finditer(_DATE.sub("", run)):
+    """Yield the numbers that a run has in Han numerals, outside of dates and times."""
+    for found in _NUMBER.finditer(_TIME.sub("", _DATE.sub("", run))):
         written, counted = found.groups()
         if len(written) <= _MAX_NUMERALS:
             counts = bool(counted) or len(written) > 1

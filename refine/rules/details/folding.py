@@ -29,11 +29,11 @@ def clean(text: str) -> str:
     """Return ``text`` in NFKC, without invisible characters and optional marks."""
     if text.isascii():
         return text
-    text = _OPTIONAL_MARKS.sub("", _INVISIBLE.sub("", text))
-    if unicodedata.is_normalized("NFKC", text):
-        return text
-    text = _FRACTION.sub(r" \1", _RAISED_DIGIT.sub(r"^\1", text))
-    return unicodedata.normalize("NFKC", text).replace("\u2044", "/")
+    text = _INVISIBLE.sub("", text)
+    if not unicodedata.is_normalized("NFKC", text):
+        text = _FRACTION.sub(r" \1", _RAISED_DIGIT.sub(r"^\1", text))
+        text = unicodedata.normalize("NFKC", text).replace("\u2044", "/")
+    return unicodedata.normalize("NFKC", _OPTIONAL_MARKS.sub("", text))
 
 
 @lru_cache(maxsize=1 << 15)
@@ -44,7 +44,9 @@ def fold(word: str) -> str:
     """
     if word.isascii():
         return word.lower()
-    folded = word.casefold().replace(_DOTTED_I, "i").translate(_VARIANTS)
+    folded = (
+        unicodedata.normalize("NFKC", word).casefold().replace(_DOTTED_I, "i").translate(_VARIANTS)
+    )
     if _GREEK.search(folded):
         folded = _GREEK_ACCENTS.sub("", unicodedata.normalize("NFD", folded)).casefold()
     return unicodedata.normalize("NFKC", folded)

@@ -28,6 +28,7 @@ ek ka kowi kiem ku
 iek ka kowi kiem ku
 eł ła łowi łem le łu
 ec ca cowi cem cu
+owa owej ową
 ów owa owowi owem owie
 ódź odzi odzią
 dź dzi dzią
@@ -40,6 +41,8 @@ t ta towi tem cie
 _CZECH = """
 - a u ovi em e ě
 a y ě u ou
+ová ové ovou
+á é ou
 """
 _PARADIGMS = {
     "cyrillic": """

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from refine.rules.details.folding import fold
 
 _MARKERS = {
-    "en": "on for from they in this the and is was her his my she he with at of likes that has to",
+    "en": """
+        i a my we me you it but not are were had on for from they in this the and is was
+        her his my she he with at of likes that has to""",
     "de": """
         der die das und ist nicht ein eine mit auf ich sie er im von zu zum zur den dem des hat
         mein""",
@@ -33,10 +35,10 @@ _LETTER_LANGUAGES = {
     letter: language for language, letters in _LETTERS.items() for letter in letters
 }
 _LETTER = re.compile(f"[{''.join(_LETTER_LANGUAGES)}]")
-_LANGUAGES: dict[str, set[str]] = {}
+_LANGUAGES: dict[str, list[str]] = {}
 for _language, _words in _MARKERS.items():
-    for _word in _words.split():
-        _LANGUAGES.setdefault(fold(_word), set()).add(_language)
+    for _word in dict.fromkeys(_words.split()):
+        _LANGUAGES.setdefault(fold(_word), []).append(_language)
 
 
 def guess_language(text: str, words: Iterable[str]) -> str:
@@ -51,4 +53,5 @@ def guess_language(text: str, words: Iterable[str]) -> str:
     for word in words:
         for language in _LANGUAGES.get(word, ()):
             counts[language] = counts.get(language, 0) + 1
-    return max(counts, key=counts.__getitem__, default="")
+    # The first of equals, in the order of the table.
+    return max(_MARKERS, key=lambda language: counts.get(language, 0)) if counts else ""

@@ -7,6 +7,7 @@ from stopwordsiso import stopwords
 
 from refine.rules.details.folding import fold
 from refine.rules.details.lexicon.function_words import FUNCTION_WORDS
+from refine.rules.details.lexicon.german_nouns import GERMAN_NOUNS
 from refine.rules.details.lexicon.openings import OPENINGS
 
 _LANGUAGES = "en de fr es it pt nl pl ru uk cs el tr sv fi da no ar he hi zh ja ko th"
@@ -26,7 +27,11 @@ mr mrs ms dr prof herr herrn frau monsieur madame señor señora pan pani
 """
 # Names at the head of a sentence only if a verb of the third person follows.
 _NAME_OR_VERB = frozenset({"will", "may", "mark", "hope"})
-_THIRD_PERSON = re.compile(r"is|was|has|had|and|who|.{2,}(?:s|ed)")
+_THIRD_PERSON = re.compile(
+    r"is|was|has|had|and|who|can|could|would|did|went|came|said|told|took|gave|got|made|left|saw|met"
+    r"|bought|won|lost|kept|felt|thought|knew|wrote|ran|.{2,}(?:s|ed)"
+)
+_POSSESSIVE = re.compile(r".['’]s$|s['’]$", re.IGNORECASE)
 
 _SENTENCE_END = re.compile(r"[.!?…:;\n\r*•–—|>\"“”„«»(¿¡\[‘。！？।؟#]|(?:^|\s)-\s|\s-\s")
 
@@ -37,6 +42,7 @@ _STOP_WORDS = frozenset(
     if part
 )
 _ORDINARY = (_STOP_WORDS | FUNCTION_WORDS | OPENINGS).difference(_NAMES.split())
+_PRONOUNS = (_STOP_WORDS | FUNCTION_WORDS).difference(_NAMES.split())
 _TITLE_WORDS, _NEVER_NAMES = frozenset(_TITLES.split()), frozenset(_NEVER.split())
 
 
@@ -51,12 +57,15 @@ def begins_sentence(gap: str, before: str) -> bool:
     return _SENTENCE_END.search(gap) is not None
 
 
-def name_key(word: str, folded: str, following: str, *, at_head: bool) -> str | None:
+def name_key(word: str, folded: str, following: str, *, at_head: bool, language: str) -> str | None:
     """Return the key of a word of a script with capitals if it is a name, or None.
 
     ``name:tomasz``; ``head:allergic`` where the capital may be that of the sentence alone.
     ``following``: the next word, folded. ``at_head``: the word would have a capital in any case.
+    ``language``: a guess at the text's.
     """
+    if language == "de" and folded in GERMAN_NOUNS:
+        return None
     inner = word[1:]
     if any(map(str.isdecimal, inner)):
         return f"name:{folded}"
@@ -70,6 +79,8 @@ def _capitalised(word: str, folded: str, following: str, *, at_head: bool) -> st
         return None
     if not at_head:
         return f"name:{folded}"
+    if _POSSESSIVE.search(word) and folded not in _PRONOUNS:
+        return f"head:{folded}"
     if folded in _ORDINARY:
         return None
     if folded in _NAME_OR_VERB and _THIRD_PERSON.fullmatch(following) is None:

@@ -5,41 +5,44 @@ from dataclasses import dataclass, field
 from sys import intern
 
 from refine.rules.details import addresses, eastern_numbers
+from refine.rules.details.date_phrases import join_dates
 from refine.rules.details.eastern_names import eastern_names
 from refine.rules.details.folding import clean, fold
 from refine.rules.details.items import Item, flat, items_of
 from refine.rules.details.languages import guess_language
 from refine.rules.details.names import begins_sentence, name_key
-from refine.rules.details.phrases import join_phrases
+from refine.rules.details.number_phrases import join_numbers
 from refine.rules.details.quotations import quotations
 from refine.rules.details.reading import Reading
 from refine.rules.details.tokens import pairs
 from refine.rules.details.uncased_names import uncased_name
 
+_LATIN = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
 _HEBREW_ABBREVIATION = re.compile('["״]')
 
 
 def read(text: str) -> Reading:
     """Return what a text says. Takes time in proportion to its length, and raises nothing."""
     text = clean(text)
-    draft = _Draft()
     found, rest = addresses.take_addresses(text)
+    items = items_of(rest)
+    language = guess_language(rest, (item.folded for item in items))
+    draft = _Draft(language)
     for address in found:
         draft.add_address(address)
-    items = items_of(rest)
-    row = " ".join(item.folded for item in items)
-    language = guess_language(rest, (item.folded for item in items))
-    draft.add_items(rest, join_phrases(rest, items, language))
+    joined = join_dates(rest, join_numbers(rest, items, language), language)
+    draft.add_items(rest, joined)
     for written, inner in quotations(rest):
         if quoted := flat(inner):
-            draft.details.setdefault(f"quote:{quoted}", written)
-    return draft.reading(row, language)
+            draft.add(f"quote:{quoted}", written)
+    return draft.reading(" ".join(item.folded for item in items))
 
 
 @dataclass(slots=True)
 class _Draft:
     """A reading that is being made."""
 
+    language: str
     details: dict[str, str] = field(default_factory=dict)
     words: set[str] = field(default_factory=set)
     mentioned: set[str] = field(default_factory=set)
@@ -70,7 +73,7 @@ class _Draft:
                 self._add_run(item.folded)
             else:
                 self.words.add(item.folded)
-                self._add(item.key, text[item.start : item.end])
+                self.add(item.key, text[item.start : item.end])
             if item.hints:
                 self.mentioned.update(item.hints)
             end, before = item.end, item.folded
@@ -82,25 +85,21 @@ class _Draft:
         words = [item.folded if item.kind == "word" else "" for item in items]
         scripts = [_script(item, text) for item in items]
         if "unspaced" in scripts:
-            self._add_eastern(text)
-        uncased = len(items) - scripts.count("cased") - scripts.count("")
-        if not uncased:
+            self._add_eastern(_without_numbers(text, items))
+        latin = scripts.count("latin")
+        others = len(scripts) - latin - scripts.count("")
+        if not others:
             return
-        foreign = "cased" if uncased >= scripts.count("cased") else "uncased"
+        foreign = ("latin",) if others >= latin else ("other", "unspaced")
         for at, item in enumerate(items):
-            written = text[item.start : item.end]
-            if scripts[at] == "uncased" and _HEBREW_ABBREVIATION.search(written):
-                self.details.setdefault(f"name:{item.folded}", written)
-            elif scripts[at] == "uncased" and (name := uncased_name(words, at)) is not None:
-                self.details.setdefault(f"name:{name}", written)
-            elif scripts[at] == foreign and len(item.folded) > 1:
-                if not at or items[at - 1].kind != "number":
-                    self.details.setdefault(f"name:{item.folded}", written)
-            elif scripts[at] == "unspaced" and foreign == "uncased":
-                self.details.setdefault(f"text:{item.folded}", written)
+            key = _uncased_key(words, at, text[item.start : item.end])
+            if key is None and scripts[at] in foreign and not _is_unit(items, at):
+                key = f"{'text' if scripts[at] == 'unspaced' else 'name'}:{item.folded}"
+            if key is not None:
+                self.details.setdefault(key, text[item.start : item.end])
 
     def _add_name(self, written: str, folded: str, following: str, *, at_head: bool) -> None:
-        key = name_key(written, folded, following, at_head=at_head)
+        key = name_key(written, folded, following, at_head=at_head, language=self.language)
         if key is not None:
             self.details.setdefault(key, written)
 
@@ -108,15 +107,15 @@ class _Draft:
         self.words.update(pairs(run))
         for number in eastern_numbers.numerals_of(run):
             self._add_counted(number)
-        for written, found in eastern_numbers.dates_of(run):
-            self._add(found.key, written)
+        for written, found in (*eastern_numbers.dates_of(run), *eastern_numbers.times_of(run)):
+            self.add(found.key, written)
             self.mentioned.update(found.hints)
         for written, weekday in eastern_numbers.weekdays_of(run):
-            self._add(f"weekday:{weekday}", written)
+            self.add(f"weekday:{weekday}", written)
 
     def _add_eastern(self, text: str) -> None:
         for name in eastern_names(text):
-            self.details.setdefault(f"text:{fold(name)}", name)
+            self.add(f"text:{fold(name)}", name)
         for number in eastern_numbers.korean_numbers_of(text):
             self._add_counted(number)
 
@@ -124,21 +123,21 @@ class _Draft:
         self.mentioned.add(f"number:{number.value}")
         if number.is_detail:
             self.words.add(str(number.value))
-            self._add(f"number:{number.value}", number.written)
+            self.add(f"number:{number.value}", number.written)
 
-    def _add(self, key: str, written: str) -> None:
+    def add(self, key: str, written: str) -> None:
         self.details.setdefault(key, written)
         self.mentioned.add(key)
         self.mentioned.update(key.split("|")[:1])
 
-    def reading(self, row: str, language: str) -> Reading:
+    def reading(self, row: str) -> Reading:
         details = {
             intern(key): written
             for key, written in self.details.items()
             if not self._is_ordinary(key)
         }
         words = frozenset(map(intern, self.words))
-        return Reading(details, words, frozenset(map(intern, self.mentioned)), row, language)
+        return Reading(details, words, frozenset(map(intern, self.mentioned)), row, self.language)
 
     def _is_ordinary(self, key: str) -> bool:
         """Tell whether a capital was that of a sentence: the word is in lower case elsewhere."""
@@ -146,9 +145,30 @@ class _Draft:
         return kind == "head" and (value in self.lower_case or f"name:{value}" in self.details)
 
 
+def _without_numbers(text: str, items: list[Item]) -> str:
+    """Return a text with blanks for numbers and dates: 5月田中さん names no 月田中."""
+    kept, end = [], 0
+    for item in items:
+        if item.kind in ("number", "date"):
+            kept.append(text[end : item.start])
+            end = item.end
+    return " ".join((*kept, text[end:]))
+
+
 def _script(item: Item, text: str) -> str:
-    """Return ``cased``, ``uncased`` or ``unspaced`` for a word, "" for a number or date."""
+    """Return ``latin``, ``other`` or ``unspaced`` for a word, "" for a number or date."""
     if item.kind == "word":
-        first = text[item.start]
-        return "cased" if first.lower() != first.upper() else "uncased"
+        return "latin" if _LATIN.match(text, item.start) else "other"
     return item.kind if item.kind == "unspaced" else ""
+
+
+def _uncased_key(words: list[str], at: int, written: str) -> str | None:
+    if not words[at]:
+        return None
+    name = words[at] if _HEBREW_ABBREVIATION.search(written) else uncased_name(words, at)
+    return f"name:{name}" if name is not None else None
+
+
+def _is_unit(items: list[Item], at: int) -> bool:
+    """Tell whether a word of another script may be a unit behind a number, or is but a letter."""
+    return len(items[at].folded) == 1 or (at > 0 and items[at - 1].kind == "number")

@@ -20,8 +20,8 @@ class Reading:
 
     ``details``: the key of each detail, and the detail as it is written first. ``words``: the
     distinct words, folded; pairs of characters in scripts without spaces; numbers and dates in
-    their canonical form. ``mentioned``: the keys of numbers, dates and addresses that another
-    text's detail may have. ``row``: all words in order. ``language``: a guess, or "".
+    their canonical form. ``mentioned``: keys that another text's detail may
+    have, apart from names. ``row``: all words in order. ``language``: a guess, or "".
     """
 
     details: Mapping[str, str]
@@ -42,10 +42,10 @@ def mentions(reading: Reading, key: str) -> bool:
                 reading.language == "en" and is_verb_form_of(value, reading.words)
             )
         case "text":
-            return stands_in(value, reading.row.replace(" ", ""))
+            return key in reading.mentioned or stands_in(value, reading.row)
         case "quote":
-            return _stands_in_row(value, reading.row)
-    return any(reading_of_it in reading.mentioned for reading_of_it in key.split("|"))
+            return key in reading.mentioned or _stands_in_row(value, reading.row)
+    return any(each in reading.mentioned for each in key.split("|"))
 
 
 def carries(carrier: Reading, key: str, original: Reading) -> bool:
@@ -56,11 +56,16 @@ def carries(carrier: Reading, key: str, original: Reading) -> bool:
     """
     if not mentions(carrier, key):
         return False
-    others = original.words.difference(_words_of(key))
+    own = frozenset(_words_of(key))
+    others = original.words - own
     content = (others - FUNCTION_WORDS) or others
     if len(content & carrier.words) >= min(_ENOUGH_WORDS, len(content)):
         return True
-    return any(mentions(carrier, other) for other in original.details if other != key)
+    return any(
+        mentions(carrier, other)
+        for other in original.details
+        if other != key and own.isdisjoint(_words_of(other))
+    )
 
 
 def likeness(original: Reading, other: Reading) -> Fraction:

@@ -26,14 +26,15 @@ _TOKEN = re.compile(
             | \d{{1,2}}([-/.])\d{{1,2}}\3(?:\d{{4}}|\d{{2}}))(?![-/.]?\d))
         | (?P<eastern_date>(?:\d{{4}}\s?[年년]\s?)?\d{{1,2}}\s?[月월](?:\s?\d{{1,2}}\s?[日号號일])?)
         | (?P<eastern_time>(?<!\d)\d{{1,2}}\s?
-            [时時点點시](?:\s?\d{{1,2}}\s?[分분]|\s?半)?)
+            [时時点點시](?:\s?\d{{1,2}}\s?[分분]|\s?[半반])?)
         | (?P<time>(?<![\d.])(?:[01]?\d|2[0-4])(?:
               [:h][0-5]\d(?::[0-5]\d)?(?:\s?[aApP]\.?[mM]\b)?
             | (?:\.[0-5]\d)?\s?[aApP]\.?[mM]\b
             | (?:\.[0-5]\d)?\s?(?i:uhr|o['’]clock)\b)(?!\d))
         | (?P<phone>(?:\+|(?<!\d)00)\d[\d\ ()./-]{{5,18}}\d
             | (?:\((?=\d{{3,5}}\)))?(?<!\d)\d{{3,5}}\)?[-\ ]\d{{3}}-\d{{4}}(?!\d)
-            | (?<!\d)(?:\d{{2,4}}-\d{{3,4}}|\d{{3}})-\d{{4}}(?!\d))
+            | (?<!\d)(?:\d{{2,4}}-\d{{3,4}}|\d{{3}})-\d{{4}}(?!\d)
+            | (?<!\d)\d{{3}}\ \d{{4}}\ \d{{4}}(?!\d)|(?<!\d)0\d(?:[\ .]\d\d){{4}}(?![\d.]))
         | (?P<number>(?:(?<![\w)\]])[-−](?=\d))?(?:(?<!\w)[vV](?=\d))?
             (?:\d{{1,3}}(?:\ \d{{3}}(?!\d))+(?:[.,]\d+)?|\d+(?:[.,'’٫٬/]\d+)*)))
     | (?P<word>{_LETTERS}(?:(?:['’ʼ`]|(?<=[א-ת])["״](?=[א-ת])){_LETTERS})*)
@@ -41,10 +42,12 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-
-
 # The T of 2026-03-03T15:30.
 _DATE_AND_TIME = re.compile(r"(?<=\d)T(?=\d\d:\d\d)")
+_UNSPACED = re.compile(f"[{UNSPACED}]")
+_APOSTROPHES = re.compile("['’ʼ`]")
+_CYRILLIC = re.compile("[\u0400-\u052f]")
+_CONTRACTIONS = frozenset({"ve", "ll", "re", "d", "m", "t", "s", "nt", "em"})
 
 
 class Token(NamedTuple):
@@ -65,11 +68,6 @@ def tokens_of(text: str) -> list[Token]:
     ]
 
 
-_UNSPACED = re.compile(f"[{UNSPACED}]")
-_APOSTROPHES = re.compile("['’ʼ`]")
-_CONTRACTIONS = frozenset({"ve", "ll", "re", "d", "m", "t", "s", "nt", "em"})
-
-
 def longest_part(word: str) -> str:
     """Return what is left of a word without possessives, elisions and endings after apostrophes.
 
@@ -77,6 +75,8 @@ def longest_part(word: str) -> str:
     """
     if word.isalnum():
         return word
+    if _CYRILLIC.match(word):  # a letter of Ukrainian words
+        return _APOSTROPHES.sub("", word)
     parts = _APOSTROPHES.split(word)
     if len(parts[0]) > 1 and parts[0][0].isupper() and parts[-1].islower():
         return parts[0]

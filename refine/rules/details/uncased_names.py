@@ -1,7 +1,7 @@
 """Names in scripts that have spaces but no capitals: Arabic, Hebrew, Devanagari.
 
-A title or a word such as "named" marks the word beside it; common given names and places are
-listed. Other names of these scripts are not seen.
+A title or a word such as "named" or "city" marks the word beside it; common given names and places
+are listed. Other names of these scripts are not seen.
 """
 
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from refine.rules.details.folding import fold
 
 # The next word is a name.
 _TITLES = """
+مدينة قرية شارع دولة العاصمة העיר רחוב הכפר המושב הקיבוץ
 السيد السيدة الدكتور الدكتورة دكتور دكتورة الأستاذ الأستاذة أستاذ الشيخ الشيخة
 الأمير الأميرة المهندس المهندسة الحاج الحاجة اسمه اسمها اسمي واسمه واسمها
 يدعى تدعى أبو أم العم الخالة آقای خانم دکتر מר גב

@@ -62,19 +62,19 @@ monday mondays montag lundi lunes lunedì segunda maandag måndag poniedziałek 
 poniedziałki понедельник понедельника понедельникам понеділок δευτέρα pazartesi الاثنين الإثنين
 सोमवार maanantai maanantaina 星期一 周一 週一 礼拜一 禮拜一 月曜 월요일 montags
 
-tuesday tuesdays dienstag mardi martes martedì terça dinsdag tisdag wtorek wtorku wtorki вторник
-вторника вторникам вівторок τρίτη salı الثلاثاء मंगलवार tiistai tiistaina 星期二 周二 週二
-礼拜二 禮拜二 火曜 화요일 dienstags
+tuesday tuesdays tue tues dienstag mardi martes martedì terça dinsdag tisdag wtorek wtorku
+wtorki вторник вторника вторникам вівторок τρίτη salı الثلاثاء मंगलवार tiistai tiistaina 星期二
+周二 週二 礼拜二 禮拜二 火曜 화요일 dienstags
 
 wednesday wednesdays mittwoch mercredi miércoles mercoledì quarta woensdag onsdag środa środę
 środy среда среду среды средам середа τετάρτη çarşamba الأربعاء बुधवार keskiviikko keskiviikkona
 星期三 周三 週三 礼拜三 禮拜三 水曜 수요일 mittwochs
 
-thursday thursdays donnerstag jeudi jueves giovedì quinta donderdag torsdag czwartek czwartku
-czwartki четверг четверга четвергам четвер πέμπτη perşembe الخميس गुरुवार torstai torstaina
-星期四 周四 木曜 목요일 donnerstags
+thursday thursdays thu thur thurs donnerstag jeudi jueves giovedì quinta donderdag torsdag
+czwartek czwartku czwartki четверг четверга четвергам четвер πέμπτη perşembe الخميس गुरुवार
+torstai torstaina 星期四 周四 木曜 목요일 donnerstags
 
-friday fridays freitag vendredi viernes venerdì sexta vrijdag fredag piątek piątku piątki
+friday fridays fri freitag vendredi viernes venerdì sexta vrijdag fredag piątek piątku piątki
 пятница пятницу пятницы пятницам п’ятниця παρασκευή cuma الجمعة शुक्रवार perjantai perjantaina
 星期五 周五 週五 礼拜五 禮拜五 金曜 금요일 freitags
 

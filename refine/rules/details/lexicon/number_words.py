@@ -97,9 +97,9 @@ _MULTIPLIERS = {
     100_000: "lakh lakhs लाख",
     1_000_000_000: "billion billions milliarde milliarden mrd milliard миллиард milyar",
 }
-# Also ordinary words elsewhere: numbers only in texts of these languages.
+# Also ordinary words elsewhere: numbers only in texts of these languages, or in none.
 _AMBIGUOUS = {
-    "": "once first second twice dozen null nul zero bir eins jeden",
+    "none": "once first second twice dozen null nul zero bir eins jeden",
     "de": "elf null",
     "es": "once mil",
     "fr": "cent seize sept onze",

@@ -112,6 +112,31 @@ forgave apologized apologised argued fought reconciled agreed disagreed refused 
 resigned hired fired promoted inherited won missed skipped cancelled canceled postponed delayed
 rescheduled booked reserved signed sealed renewed expired ends begins opens closes arrives departs
 lasts costs contains includes requires allows equals remains becomes seems appears sounds tastes
+пишет читает спит рисует готовит поет танцует путешествует ходит едет ездит бегает ищет ждет верит
+помнит знает умеет может гордится скучает жалеет плачет смеется просит просил просила помог
+помогла хотел хотела нашел нашла начал начала решил решила узнал узнала переехал переехала
+познакомился познакомилась приехал приехала вышла женился потерял потеряла получил получила обещал
+обещала боялся боялась pisze czyta śpi boi rysuje gotuje śpiewa tańczy podróżuje chodzi czeka
+wierzy pamięta zna umie może tęskni płacze prosi poprosił poprosiła pomógł chciał chciała znalazł
+znalazła zaczął zaczęła przeprowadził poznał poznała dostał dostała obiecał obiecała stracił
+straciła schreibt liest schläft fürchtet zeichnet kocht singt tanzt reist sucht wartet glaubt weiß
+kennt kann vermisst weint bat wollte begann zog lernte verlor versprach hofft braucht sammelt
+fühlt freut träumt écrit lit craint dessine cuisine chante danse voyage attend croit sait connaît
+pleure rêve souhaite espère collectionne possède porte vient va a déménagé rencontré escribe lee
+duerme teme dibuja cocina canta baila viaja busca espera sabe conoce puede llora sueña necesita
+tiene compró conoció perdió prometió colecciona quería empezó scrive legge dorme disegna cucina
+balla viaggia aspetta crede conosce piange sogna spera escreve lê desenha cozinha dança procura
+acredita conhece chora sonha tem γράφει διαβάζει κοιμάται φοβάται ζωγραφίζει μαγειρεύει τραγουδά
+χορεύει ταξιδεύει ψάχνει περιμένει πιστεύει ξέρει μπορεί κλαίει ονειρεύεται ελπίζει χρειάζεται
+μαθαίνει yazıyor uyuyor korkuyor çiziyor pişiriyor arıyor bekliyor inanıyor biliyor ağlıyor umuyor
+öğreniyor çocuğu kızı oğlu eşi annesi babası kedisi köpeği встретил встретила позвонил позвонила
+написал написала подарил подарила прочитал прочитала посмотрел посмотрела работал работала жил
+жила любил любила говорил говорила рассказал рассказала обсудили говорили спросил спросила ответил
+ответила вспомнил вспомнила забыл забыла уехал уехала вернулся вернулась помогает звонит
+встречается занимается увлекается интересуется чувствует носит держит ведет растет болеет
+переживает spotkał spotkała zadzwonił zadzwoniła napisał napisała przeczytał opowiedział
+opowiedziała zapytał zapytała zapomniał zapomniała wyjechał wrócił wróciła pomaga dzwoni spotyka
+zajmuje interesuje czuje nosi trzyma
 """
 
 OPENINGS = frozenset(fold(part) for word in _WORDS.split() for part in word.split("'")[:1])
