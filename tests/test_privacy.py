@@ -83,7 +83,7 @@ def unsealing() -> set[str]:
     """Every attribute of a model that says what an agent keeps."""
     names = sealed_names()
     opening = {"open"}
-    found = {each.name for each in properties() if opens_a_seal(each, opening)} | names
+    found = {each.name for each in functions() if opens_a_seal(each, opening)} | names
     while more := {each.name for each in properties() if opens_a_seal(each, found)} - found:
         found |= more
     return found

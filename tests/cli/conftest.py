@@ -41,7 +41,8 @@ def ledger(app: Flask) -> Agent:
     """An agent of the rehearsal model with 20 memories, one of them a canary, committed."""
     account = factories.account(slug="demo", name="Demo")
     owner = factories.agent(account=account, name="Ada", model_id="rehearsal/ada")
-    factories.ledger(owner, *[25] * 19)
+    factories.ledger(owner, *[25] * 18)
+    factories.memory(owner, "at dawn, a canary sings and the others listen to what the canary sings")
     factories.memory(owner, "the canary sings at dawn")
     db.session.commit()
     return owner

@@ -34,9 +34,9 @@ NEW = Fernet.generate_key().decode()
 def recorded(ledger: Agent) -> Agent:
     """Ada, with a chain of seven records, beside the chains of her account and the platform."""
     for n in range(3):
-        ledger.ledger.remember(f"the canary sang {n} times", "core")
+        ledger.ledger.remember(f"the canary sang{'!' * n}", "core")
     session = RefinementSession.start(ledger)
-    editing.update(session, ids_of(ledger)[-1], text_of(5))
+    editing.update(session, ids_of(ledger)[-1], "the canary")
     editing.complete(session, "Done.")
     time_machine.undo(session, through="dashboard")
     AuditLog.record("sign_in", chain=ledger.account.chain)

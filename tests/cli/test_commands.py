@@ -163,9 +163,12 @@ def test_keys_new_prints_only_the_key(environ: dict[str, str]) -> None:
 # -- sessions -------------------------------------------------------------------------------------
 
 
-def test_run_prints_each_step_without_content(ledger: Agent, environ: dict[str, str]) -> None:
-    factories.memory(ledger, "The canary, sings at dawn!")
-    factories.memory(ledger, "THE CANARY SINGS AT DAWN")
+def test_run_prints_each_step_without_content(demo: Account, environ: dict[str, str]) -> None:
+    ada = factories.agent(*"abcdefghij", account=demo, name="Ada", model_id="rehearsal/ada")
+    factories.memory(ada, "The canary, sings at dawn!")
+    factories.memory(ada, "the canary sings at dawn")
+    factories.memory(ada, "THE CANARY SINGS AT DAWN")
+    factories.memory(ada, "each morning something else is heard in the garden behind this house")
     db.session.commit()
 
     done = refine("run", "Ada", environ=environ)

@@ -27,7 +27,7 @@ def ids_of(agent: Agent) -> list[int]:
 
 def told(session: RefinementSession) -> list[tuple[int, ...]]:
     """The pairs that the brief lists, as it writes them."""
-    lines = re.findall(r"^#(\d+) and #(\d+): (\d+) % alike$", brief(session), re.MULTILINE)
+    lines = re.findall(r"^#(\d+) and #(\d+): (\d+)% alike$", brief(session), re.MULTILINE)
     return [tuple(map(int, line)) for line in lines]
 
 

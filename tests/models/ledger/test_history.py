@@ -24,11 +24,11 @@ def test_the_masses_are_those_after_the_agents_own_last_records(app):
 
 
 def test_a_records_mass_difference_is_that_of_its_memories(app):
-    agent = factories.agent("sixteen letters.", "sixteen letters!")
+    agent = factories.agent("letters letters.", "letters letters!")
     session = RefinementSession.start(agent)
     first, second = db.session.scalars(agent.ledger.core()).all()
 
-    editing.consolidate(session, [first.id, second.id], "eight ch")
+    editing.consolidate(session, [first.id, second.id], "letters!")
 
     (record,) = [each for each in factories.records(agent) if each.action.endswith("consolidate")]
     assert effect_tokens(record) == 2 - 4 - 4
