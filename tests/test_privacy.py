@@ -82,8 +82,8 @@ def properties() -> Iterator[ast.FunctionDef]:
 def unsealing() -> set[str]:
     """Every attribute of a model that says what an agent keeps."""
     names = sealed_names()
-    opening = {"open"}
-    found = {each.name for each in functions() if opens_a_seal(each, opening)} | names
+    opening = {"open", "content_under"}
+    found = {each.name for each in properties() if opens_a_seal(each, opening)} | names
     while more := {each.name for each in properties() if opens_a_seal(each, found)} - found:
         found |= more
     return found

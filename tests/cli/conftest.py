@@ -42,7 +42,7 @@ def ledger(app: Flask) -> Agent:
     account = factories.account(slug="demo", name="Demo")
     owner = factories.agent(account=account, name="Ada", model_id="rehearsal/ada")
     factories.ledger(owner, *[25] * 18)
-    factories.memory(owner, "at dawn, a canary sings and the others listen to what the canary sings")
+    factories.memory(owner, "at dawn the canary sings, and the others listen to what it sings")
     factories.memory(owner, "the canary sings at dawn")
     db.session.commit()
     return owner

@@ -24,7 +24,6 @@ from refine.settings import Settings
 from tests import factories, sql
 from tests.cli.conftest import Run, problem
 from tests.commands import eventually, start
-from tests.factories import text_of
 from tests.version_2 import agent_of_version_2
 
 NEW = Fernet.generate_key().decode()
@@ -569,7 +568,7 @@ def test_a_restored_database_is_guarded_usable_and_verifiable(
     saved, _ = owner.ledger.remember("the first words after the restore", "core")
     db.session.commit()
     verified = run("audit", "verify", DATABASE_URL=restored["DATABASE_URL"])
-    assert (memory.content, memory.discarded) == ("the canary sang 0 times", True)
+    assert (memory.content, memory.discarded) == ("the canary sang", True)
     assert saved.id > vow
     assert verified.stdout == "verified: 15 records in 3 chains, 26 memories as recorded\n"
 

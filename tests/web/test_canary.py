@@ -37,10 +37,7 @@ def agent(app: Flask) -> Agent:
             )
         },
     )
-    memories = [
-        factories.memory(owner, f"{CANARY} {factories.text_of(25)}")
-        for _ in range(12)
-    ]
+    memories = [factories.memory(owner, f"{CANARY} {factories.text_of(25)}") for _ in range(12)]
     factories.memory(owner, f"{CANARY} in a journal", memory_type="journal")
     admin = person(account=owner.account)
     memories[0].set_constitutional(True, user=admin)
@@ -67,7 +64,7 @@ def edited(owner: Agent, first: int, second: int, third: int) -> None:
     session = factories.session(owner)
     tool = RefinementTool(session)
     for action, params in (
-        ("consolidate", {"ids": [first, second], "content": f"{CANARY} merged " + factories.text_of(50)}),
+        ("consolidate", {"ids": [first, second], "content": f"{CANARY} {factories.text_of(50)}"}),
         ("update", {"id": third, "content": f"{CANARY} tightened " + factories.text_of(22)}),
         ("protect", {"id": third}),
         ("complete", {"summary": f"{CANARY} was merged"}),
