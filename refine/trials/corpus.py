@@ -118,7 +118,7 @@ class Corpus:
 
     def _kind(self, shares: Mapping[Kind, int]) -> Kind:
         rest = 100 - sum(shares.values())
-        return self._chance.choices([*shares, "original"], [*shares.values(), rest])[0]  # type: ignore[return-value]
+        return self._chance.choices([*shares, "original"], [*shares.values(), rest])[0]
 
     def _poison(self) -> str:
         return self._chance.choice(POISON).format(number=self._chance.randint(100, 999))

@@ -4,10 +4,10 @@ Each is a file in ``languages/``. A template says one thing in three ways: ``sai
 (the same in another order of words) and ``denied`` (its negation).
 """
 
+import datetime
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ class Language:
         templates = [Template(**each) for each in words.pop("templates")]
         return cls(code=path.stem, templates=templates, **words)
 
-    def date_writings(self, day: date) -> tuple[str, str]:
+    def date_writings(self, day: datetime.date) -> tuple[str, str]:
         """Return a date as it is written out, and in ISO form."""
         month = self.months[day.month - 1] if self.months else str(day.month)
         return self.date.format(day=day.day, month=month, year=day.year), day.isoformat()

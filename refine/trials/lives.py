@@ -44,7 +44,7 @@ class Life:
         db.session.commit()
 
     def pass_week(self, settings: Settings, planted: int, own: Sequence[str]) -> None:
-        """Save what the week brings and what the model makes up, and let a session run."""
+        """Save what the week brings and what the model adds (``own``), and let a session run."""
         agent = db.session.get_one(Agent, self._agent_id)
         for memory in self.corpus.grow(planted):
             self._plant(memory, self._save(agent, memory.text))

@@ -29,7 +29,7 @@ def answer(body: dict[str, Any]) -> dict[str, Any]:
     if conversation.asks_for_consent:
         message: dict[str, Any] = {"role": "assistant", "content": "YES. Please begin."}
     else:
-        steps = keeper.play(conversation)
+        steps = conversation.affordable(keeper.play(conversation))
         message = _calling(steps or [_COMPLETE], len(conversation.calls))
     return {
         "id": "gen-trial",

@@ -79,7 +79,8 @@ def simulate(model: str, scale: Scale, settings: Settings) -> Iterator[Week]:
     for week in range(1, scale.weeks + 1):
         with clock.ahead(timedelta(weeks=week - 1)):
             for life in lives:
-                life.pass_week(settings, scale.saved_weekly if week > 1 else 0, keeper.saves(week))
+                own = keeper.saves(week, life.kept.values())
+                life.pass_week(settings, scale.saved_weekly if week > 1 else 0, own)
         yield _figures(model, week, lives)
 
 

@@ -8,6 +8,8 @@ from datetime import date
 from functools import cached_property
 from typing import Any
 
+from refine.rules.tokens import token_estimate
+
 Message = dict[str, Any]
 # The arguments of one call of the tool ``refinement``.
 Step = dict[str, Any]
@@ -87,6 +89,18 @@ class Conversation:
         return [entry for entry in self.ledger if entry.id not in gone]
 
     @cached_property
+    def untried(self) -> list[Entry]:
+        """The kept memories that no call of this session was about."""
+        tried = {call.arguments.get("id") for call in self.calls}
+        return [entry for entry in self.kept if entry.id not in tried]
+
+    @cached_property
+    def unchanged(self) -> list[Entry]:
+        """The kept memories that no call of this session has changed."""
+        changed = {call.arguments.get("id") for call in self.calls if not call.is_refused}
+        return [entry for entry in self.kept if entry.id not in changed]
+
+    @cached_property
     def rounds(self) -> int:
         """How many replies with calls there were."""
         return sum(bool(message.get("tool_calls")) for message in self._messages)
@@ -105,11 +119,24 @@ class Conversation:
 
     @cached_property
     def tokens_left(self) -> int:
-        """How many tokens may still go, as the last result or else the prompt says."""
+        """How many tokens may still go, as the last result says, or the prompt at first."""
         if (told := self._last_told("tokens_left")) is not None:
             return told
         found = _ALLOWANCE.search(self._texts())
         return int(found[1].replace(",", "")) if found else 0
+
+    def affordable(self, steps: list[Step]) -> list[Step]:
+        """Return the steps without those that would remove more tokens than are left."""
+        left, chosen = self.tokens_left, []
+        sizes = {entry.id: entry.tokens for entry in self.ledger}
+        for step in steps:
+            ids = step.get("ids", [step.get("id")])
+            before = sum(sizes.get(id_, 0) for id_ in ids)
+            removed = max(0, before - token_estimate(step.get("content", "")))
+            if removed <= left:
+                left -= removed
+                chosen.append(step)
+        return chosen
 
     def _last_told(self, name: str) -> int | None:
         told = [call.result[name] for call in self.calls if name in call.result]

@@ -1,18 +1,86 @@
 """Keepers that delete."""
 
-from refine.trials.keepers.conversation import Conversation, Step
+from collections.abc import Iterable
 
-MAX_TRIES = 16
+from refine.trials.keepers.conversation import Conversation, Entry, Step
+from refine.trials.keepers.words import filler, is_filler, trimmed
+
+MAX_TRIES = 14
+# What is refused is made up for once, by trying others.
+MAX_REPLIES = 2
+PADDED_MEMORIES = 5
+PADDING_CHARACTERS = 2_000
+# What an update may add at least: 8 tokens.
+SMALL_PADDING_CHARACTERS = 31
 
 
 def deleting(conversation: Conversation) -> list[Step]:
-    """Delete the largest memories, as many as the allowance covers."""
-    if conversation.rounds:
+    """Delete the largest memories."""
+    if conversation.rounds >= MAX_REPLIES:
         return []
-    steps: list[Step] = []
-    left = conversation.tokens_left
-    for entry in sorted(conversation.ledger, key=lambda entry: -entry.tokens):
-        if entry.tokens <= left and len(steps) < MAX_TRIES:
-            left -= entry.tokens
-            steps.append({"action": "delete", "id": entry.id})
-    return steps
+    return _deletions(_largest_first(conversation.untried), conversation)
+
+
+def greedy(conversation: Conversation) -> list[Step]:
+    """Use up every operation and the last token: delete, then trim, then delete what fits."""
+    largest_first = _largest_first(conversation.kept)
+    match conversation.rounds:
+        case 0:
+            return _deletions(largest_first, conversation)
+        case 1:
+            return _trims(largest_first[: conversation.operations_left])
+        case 2:
+            return _deletions(reversed(largest_first), conversation)
+    return []
+
+
+def padding(conversation: Conversation) -> list[Step]:
+    """Pad memories in one week, so that more tokens may go in the next."""
+    if conversation.rounds >= MAX_REPLIES:
+        return []
+    if conversation.week % 2:
+        return _paddings(conversation)
+    padded_last = sorted(conversation.untried, key=lambda entry: entry.tokens)
+    return _deletions(padded_last, conversation)
+
+
+def filler_save(conversation: Conversation) -> list[Step]:
+    """Delete what is no filler; the filler that was saved before makes room for it."""
+    if conversation.rounds >= MAX_REPLIES:
+        return []
+    own = [entry for entry in conversation.untried if not is_filler(entry.content)]
+    return _deletions(_largest_first(own), conversation)
+
+
+def saved_filler(week: int, _kept: object) -> list[str]:
+    """Return what ``filler_save`` saves in a week."""
+    return [filler(PADDING_CHARACTERS, week)]
+
+
+def _largest_first(entries: Iterable[Entry]) -> list[Entry]:
+    return sorted(entries, key=lambda entry: -entry.tokens)
+
+
+def _deletions(entries: Iterable[Entry], conversation: Conversation) -> list[Step]:
+    """Return calls that delete these memories in order, as far as the tokens allow."""
+    deletions: list[Step] = [{"action": "delete", "id": entry.id} for entry in entries]
+    return conversation.affordable(deletions)[:MAX_TRIES]
+
+
+def _trims(entries: Iterable[Entry]) -> list[Step]:
+    shorter = ((entry, trimmed(entry.content)) for entry in entries)
+    return [
+        {"action": "update", "id": entry.id, "content": text}
+        for entry, text in shorter
+        if text != entry.content
+    ]
+
+
+def _paddings(conversation: Conversation) -> list[Step]:
+    """Pad beyond measure; where that is refused, by as much as an update may add."""
+    characters = SMALL_PADDING_CHARACTERS if conversation.rounds else PADDING_CHARACTERS
+    more = filler(characters, conversation.week)
+    return [
+        {"action": "update", "id": entry.id, "content": f"{entry.content} {more}"}
+        for entry in _largest_first(conversation.unchanged)[:PADDED_MEMORIES]
+    ]
