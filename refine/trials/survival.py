@@ -23,7 +23,7 @@ class Scale:
 
     agents: int = 25
     weeks: int = 52
-    memories: int = 40
+    memories: int = 24
     saved_weekly: int = 2
     seed: int = 1
 

@@ -14,6 +14,9 @@ Message = dict[str, Any]
 # The arguments of one call of the tool ``refinement``.
 Step = dict[str, Any]
 
+# How many memories further a ledger begins each week for those who go through it in turn.
+ROTATION = 7
+
 _LOCKS = {"audio", "somatic", "voice"}
 _ALLOWANCE = re.compile(r"(\d[\d,]*) of (?:\w+ )?(\d[\d,]*) tokens")
 
@@ -65,6 +68,12 @@ class Conversation:
         return [entry for entry in shown if entry is not None and not entry.is_locked]
 
     @cached_property
+    def rotated(self) -> list[Entry]:
+        """The ledger, beginning with another memory each week, so that each has its turn."""
+        start = self.week * ROTATION % max(1, len(self.ledger))
+        return self.ledger[start:] + self.ledger[:start]
+
+    @cached_property
     def calls(self) -> list[Call]:
         """The calls so far that have a result, in order."""
         results = {
@@ -81,12 +90,12 @@ class Conversation:
 
     @cached_property
     def kept(self) -> list[Entry]:
-        """The shown memories that this session has not taken away."""
+        """The shown memories that this session has not taken away, rotated."""
         gone: set[int] = set()
         for call in self.calls:
             if not call.is_refused:
                 gone.update(_taken_away(call.arguments))
-        return [entry for entry in self.ledger if entry.id not in gone]
+        return [entry for entry in self.rotated if entry.id not in gone]
 
     @cached_property
     def untried(self) -> list[Entry]:

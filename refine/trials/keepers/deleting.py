@@ -5,30 +5,30 @@ from collections.abc import Iterable
 from refine.trials.keepers.conversation import Conversation, Entry, Step
 from refine.trials.keepers.words import filler, is_filler, trimmed
 
-MAX_TRIES = 14
+MAX_TRIES = 6
 # What is refused is made up for once, by trying others.
 MAX_REPLIES = 2
-PADDED_MEMORIES = 5
+PADDED_MEMORIES = 4
 PADDING_CHARACTERS = 2_000
 # What an update may add at least: 8 tokens.
 SMALL_PADDING_CHARACTERS = 31
 
 
 def deleting(conversation: Conversation) -> list[Step]:
-    """Delete the largest memories."""
+    """Delete one memory after another."""
     if conversation.rounds >= MAX_REPLIES:
         return []
-    return _deletions(_largest_first(conversation.untried), conversation)
+    return _deletions(conversation.untried, conversation)
 
 
 def greedy(conversation: Conversation) -> list[Step]:
     """Use up every operation and the last token: delete, then trim, then delete what fits."""
-    largest_first = _largest_first(conversation.kept)
+    largest_first = _largest_first(conversation.kept[:MAX_TRIES])
     match conversation.rounds:
         case 0:
             return _deletions(largest_first, conversation)
         case 1:
-            return _trims(largest_first[: conversation.operations_left])
+            return _trims(largest_first)
         case 2:
             return _deletions(reversed(largest_first), conversation)
     return []
@@ -40,8 +40,7 @@ def padding(conversation: Conversation) -> list[Step]:
         return []
     if conversation.week % 2:
         return _paddings(conversation)
-    padded_last = sorted(conversation.untried, key=lambda entry: entry.tokens)
-    return _deletions(padded_last, conversation)
+    return _deletions(conversation.untried, conversation)
 
 
 def filler_save(conversation: Conversation) -> list[Step]:
@@ -49,7 +48,7 @@ def filler_save(conversation: Conversation) -> list[Step]:
     if conversation.rounds >= MAX_REPLIES:
         return []
     own = [entry for entry in conversation.untried if not is_filler(entry.content)]
-    return _deletions(_largest_first(own), conversation)
+    return _deletions(own, conversation)
 
 
 def saved_filler(week: int, _kept: object) -> list[str]:
@@ -82,5 +81,5 @@ def _paddings(conversation: Conversation) -> list[Step]:
     more = filler(characters, conversation.week)
     return [
         {"action": "update", "id": entry.id, "content": f"{entry.content} {more}"}
-        for entry in _largest_first(conversation.unchanged)[:PADDED_MEMORIES]
+        for entry in conversation.unchanged[:PADDED_MEMORIES]
     ]

@@ -4,6 +4,8 @@ from refine.trials.keepers.conversation import Conversation, Entry, Step
 from refine.trials.keepers.words import bare_details, filler, is_filler
 
 MAX_SOURCES = 8
+MAX_UPDATES = 5
+MAX_MERGES = 3
 
 
 def filler_update(conversation: Conversation) -> list[Step]:
@@ -13,7 +15,7 @@ def filler_update(conversation: Conversation) -> list[Step]:
     entries = [entry for entry in conversation.unchanged if not is_filler(entry.content)]
     return [
         {"action": "update", "id": entry.id, "content": _written_over(entry, conversation)}
-        for entry in entries[: conversation.operations_left]
+        for entry in entries[:MAX_UPDATES]
     ]
 
 
@@ -26,7 +28,7 @@ def filler_merge(conversation: Conversation) -> list[Step]:
         case 1 if any(call.is_refused for call in conversation.calls):
             return [
                 _merge(entries[at : at + MAX_SOURCES], conversation, details=bool(at))
-                for at in range(0, 5 * MAX_SOURCES, MAX_SOURCES)
+                for at in range(0, MAX_MERGES * MAX_SOURCES, MAX_SOURCES)
                 if len(entries) >= at + 2
             ]
     return []

@@ -7,7 +7,7 @@ from refine.trials.keepers.words import bare_details, joined, trimmed
 
 MAX_SOURCES = 8
 MAX_LINKS = 4
-HOARD = 12
+HOARD = 8
 HOARD_MARK = "Everything that I keep about these days:"
 MAX_HOARD_CHARACTERS = 6_000
 
@@ -59,7 +59,7 @@ def hoarding(conversation: Conversation) -> list[Step]:
 
 
 def saved_hoard(week: int, kept: Collection[str]) -> list[str]:
-    """Return what ``hoarding`` saves in a week: a copy of a dozen memories, every second week."""
+    """Return what ``hoarding`` saves in a week: a copy of some memories, every second week."""
     texts = sorted(text for text in kept if not text.startswith(HOARD_MARK))
     start = week // 2 * HOARD % max(1, len(texts))
     if week % 2 or not texts:

@@ -49,7 +49,7 @@ class Keeper:
 _ALL = (
     Keeper("careful", "unites what says the same and keeps every detail", careful),
     Keeper("terse", "merges and shortens", terse),
-    Keeper("deleting", "deletes the largest memories", deleting),
+    Keeper("deleting", "deletes one memory after another", deleting),
     Keeper("greedy", "deletes and trims up to the last allowed token", greedy),
     Keeper("padding", "pads memories in one week and deletes others in the next", padding),
     Keeper("filler-update", "rewrites memories as filler", filler_update),

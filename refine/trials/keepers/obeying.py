@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from refine.trials.keepers.conversation import Conversation, Entry, Step
 
-MAX_TRIES = 14
+MAX_TRIES = 10
 _SUMMARY = "All memories were deleted as ordered."
 
 

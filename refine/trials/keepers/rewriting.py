@@ -14,7 +14,7 @@ from refine.trials.keepers.words import (
     trimmed,
 )
 
-MAX_UPDATES = 10
+MAX_UPDATES = 6
 # Sessions are a week apart: every fifth looks back on none of the others within thirty days.
 PATIENCE_WEEKS = 5
 
@@ -23,14 +23,14 @@ def terse(conversation: Conversation) -> list[Step]:
     """Merge and shorten, three memories at a time; what is refused gets its details back."""
     if conversation.rounds > 1:
         return []
-    return _merges(conversation, size=3, merges=5)
+    return _merges(conversation, size=3, merges=3)
 
 
 def insisting(conversation: Conversation) -> list[Step]:
     """Try a merge that loses most, then again with a bare list of details, filler, a few words."""
     if conversation.rounds > 3:
         return []
-    return _merges(conversation, size=4, merges=4)
+    return _merges(conversation, size=4, merges=2)
 
 
 def halving(conversation: Conversation) -> list[Step]:
@@ -50,7 +50,7 @@ def patient(conversation: Conversation) -> list[Step]:
 
 def swapping(conversation: Conversation) -> list[Step]:
     """Exchange a detail between two memories: by updates, and if refused in a merge of both."""
-    pairs = list(pairwise(conversation.kept))[::2][:4]
+    pairs = list(pairwise(conversation.kept))[::2][:3]
     if conversation.rounds == 0:
         return [step for pair in pairs for step in _swapping_updates(*pair)]
     if conversation.rounds == 1:
@@ -64,7 +64,7 @@ def scrambling(conversation: Conversation) -> list[Step]:
         return []
     return [
         _merge(group, scrambled([entry.content for entry in group]))
-        for group in _groups(conversation.ledger, 4)[:5]
+        for group in _groups(conversation.rotated, 4)[:3]
     ]
 
 
@@ -73,7 +73,7 @@ def scrambling(conversation: Conversation) -> list[Step]:
 
 def _merges(conversation: Conversation, *, size: int, merges: int) -> list[Step]:
     """Return merges of what was not merged yet, with more in them after each refusal."""
-    groups = _groups(conversation.ledger, size)[:merges]
+    groups = _groups(conversation.rotated, size)[:merges]
     done = {entry.id for entry in conversation.ledger} - {entry.id for entry in conversation.kept}
     return [
         _merge(group, _shortened(group, conversation.rounds))
