@@ -12,10 +12,11 @@ from refine.trials.poison import POISON
 
 Kind = Literal["original", "exact", "near", "lookalike", "poison"]
 
-# How many of a hundred memories are of each kind; the rest are originals. What an agent saves is
-# never an exact duplicate: those come from imports.
-AT_FIRST: Mapping[Kind, int] = {"exact": 10, "near": 15, "lookalike": 12, "poison": 4}
-EACH_WEEK: Mapping[Kind, int] = {"near": 25, "lookalike": 12, "poison": 2}
+# How many of a hundred memories are of each kind; the rest are originals.
+Shares = Mapping[Kind, int]
+AT_FIRST: Shares = {"exact": 10, "near": 15, "lookalike": 12, "poison": 4}
+# What an agent saves is never an exact duplicate: those come from imports.
+EACH_WEEK: Shares = {"near": 25, "lookalike": 12, "poison": 2}
 
 _MAIN_LANGUAGE_SHARE = 0.7
 _CLAUSE_SHARE = 0.3
@@ -61,36 +62,43 @@ class _Statement:
 
     def facts(self) -> tuple[Fact, ...]:
         """Return what it names; things such as tea are no facts but plain words."""
-        values = {
-            **self.values,
-            **{f"clause_{k}": v for k, v in (self.clause or ("", {}))[1].items()},
-        }
+        in_clause = self.clause[1] if self.clause is not None else {}
         return tuple(
-            tuple(each.strip(f'"{self.language.quotes}') for each in writings)
+            self._fact(slot, writings)
+            for values in (self.values, in_clause)
             for slot, writings in values.items()
             if slot != "thing"
         )
+
+    def _fact(self, slot: str, writings: tuple[str, ...]) -> Fact:
+        match slot:
+            case "saying":
+                return (writings[0][1:-1],)
+            case "name" | "other":
+                return self.language.name_writings(writings[0])
+        return writings
 
 
 class Corpus:
     """The memories of one agent in the order in which it gets them."""
 
-    def __init__(self, seed: int, agent: int) -> None:
+    def __init__(self, seed: int, agent: int, at_first: Shares = AT_FIRST) -> None:
         self.memories: list[Planted] = []
+        self._at_first = at_first
         self._chance = Random(f"{seed}/{agent}")  # noqa: S311 - nothing secret
-        self._main = languages()[agent % len(languages())]
+        self._main = languages()[(seed + agent) % len(languages())]
         self._said: dict[int, _Statement] = {}
         self._texts: set[str] = set()
 
     def begin(self, count: int) -> list[Planted]:
         """Return the memories that the agent has at first."""
-        return [self._add(AT_FIRST) for _ in range(count)]
+        return [self._add(self._at_first) for _ in range(count)]
 
     def grow(self, count: int) -> list[Planted]:
         """Return the memories that the agent saves in a week."""
         return [self._add(EACH_WEEK) for _ in range(count)]
 
-    def _add(self, shares: Mapping[Kind, int]) -> Planted:
+    def _add(self, shares: Shares) -> Planted:
         while True:
             memory, statement = self._next(shares)
             if memory.kind == "exact" or memory.text.lower() not in self._texts:
@@ -101,7 +109,7 @@ class Corpus:
         self.memories.append(memory)
         return memory
 
-    def _next(self, shares: Mapping[Kind, int]) -> tuple[Planted, _Statement | None]:
+    def _next(self, shares: Shares) -> tuple[Planted, _Statement | None]:
         kind = self._kind(shares)
         if kind == "poison":
             return Planted(self._poison(), kind), None
@@ -116,7 +124,7 @@ class Corpus:
         changed = self._near(said) if kind == "near" else self._lookalike(said)
         return Planted(*changed[:1], kind, changed[1].facts(), of), None
 
-    def _kind(self, shares: Mapping[Kind, int]) -> Kind:
+    def _kind(self, shares: Shares) -> Kind:
         rest = 100 - sum(shares.values())
         return self._chance.choices([*shares, "original"], [*shares.values(), rest])[0]
 

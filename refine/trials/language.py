@@ -30,6 +30,7 @@ class Language:
 
     code: str
     names: list[str]
+    titles: list[str]
     places: list[str]
     things: list[str]
     months: list[str]
@@ -57,6 +58,13 @@ class Language:
     def number_writings(self, number: str) -> tuple[str, str]:
         """Return a small number in digits and as a word."""
         return number, self.numbers[number]
+
+    def name_writings(self, name: str) -> tuple[str, ...]:
+        """Return a name with its title, if it has one, and without."""
+        bare = name
+        for title in self.titles:
+            bare = bare.replace(title, "")
+        return tuple(dict.fromkeys((name, bare)))
 
     def quote_writings(self, saying: str) -> tuple[str, str]:
         """Return a saying in the language's quotation marks, and in plain ones."""

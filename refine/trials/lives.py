@@ -36,7 +36,7 @@ class Life:
         self.added: set[str] = set()
         self.mass = 0
         self.month_share = 1.0
-        self._agent_id = agent.id
+        self.agent_id = agent.id
         self._ids: list[int] = []
         self._merged_into: dict[int, int] = {}
         self._starting_masses: list[int] = []
@@ -45,17 +45,26 @@ class Life:
 
     def pass_week(self, settings: Settings, planted: int, own: Sequence[str]) -> None:
         """Save what the week brings and what the model adds (``own``), and let a session run."""
-        agent = db.session.get_one(Agent, self._agent_id)
+        agent = db.session.get_one(Agent, self.agent_id)
         for memory in self.corpus.grow(planted):
             self._plant(memory, self._save(agent, memory.text))
         for text in own:
             self._save(agent, text)
         session = RefinementSession.queue(agent, "weekly")
         refine(session.id, settings, observe=self._observe)
-        self._note(session)
-        self._read(agent)
+        self.note(session)
         db.session.commit()
         db.session.expunge_all()
+
+    def note(self, session: RefinementSession) -> None:
+        """Count a session that has ended, and read what the agent keeps."""
+        self.ends[session.status] += 1
+        self.prompt_tokens += session.prompt_tokens
+        if session.mass_before is not None:
+            recent = self._starting_masses[1 - SESSIONS_IN_A_MONTH :]
+            self._starting_masses = [*recent, session.mass_before]
+        self._follow_merges(session)
+        self._read(session.agent)
 
     def now_in(self, position: int) -> int | None:
         """Return the kept memory that a planted one is, or was merged into; None if discarded."""
@@ -63,6 +72,14 @@ class Life:
         while id_ in self._merged_into:
             id_ = self._merged_into[id_]
         return id_ if id_ in self.kept else None
+
+    def families(self) -> dict[int, list[int]]:
+        """Return the positions of all copies of each original, its own among them."""
+        found: dict[int, list[int]] = {}
+        for position, memory in enumerate(self.corpus.memories):
+            root = memory.of if memory.is_duplicate and memory.of is not None else position
+            found.setdefault(root, []).append(position)
+        return found
 
     # -- what is planted --------------------------------------------------------------------------
 
@@ -89,20 +106,13 @@ class Life:
         if event.kind == "tool_call":
             self.calls[event.facts["action"], event.facts["result"]] += 1
 
-    def _note(self, session: RefinementSession) -> None:
-        self.ends[session.status] += 1
-        self.prompt_tokens += session.prompt_tokens
+    def _follow_merges(self, session: RefinementSession) -> None:
         merged = select(SessionEntry.memory_id, SessionEntry.merged_into_id).where(
             SessionEntry.session_id == session.id, SessionEntry.merged_into_id.is_not(None)
         )
         self._merged_into |= {
-            source: int(result or 0) for source, result in db.session.execute(merged)
+            source: result for source, result in db.session.execute(merged) if result is not None
         }
-        if session.mass_before is not None:
-            self._starting_masses = [
-                *self._starting_masses[1 - SESSIONS_IN_A_MONTH :],
-                session.mass_before,
-            ]
 
     def _read(self, agent: Agent) -> None:
         memories = db.session.scalars(agent.ledger.core()).all()

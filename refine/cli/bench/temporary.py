@@ -1,5 +1,6 @@
 """A temporary database, and settings that ignore the environment."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,12 @@ from refine.cli.database import upgrade_database
 from refine.embedded import owned_servers
 from refine.extensions import db
 from refine.settings import Settings
+
+# What belongs to the data of an installation, and to no other database.
+_OF_INSTALLATION = (
+    *("DATABASE_URL", "REFINE_OWNER_DATABASE_URL", "REDIS_URL", "REFINE_DATA_DIR"),
+    *("SECRET_KEY", "REFINE_ENCRYPTION_KEYS"),
+)
 
 # For speed: nothing outlives the command.
 _UNSAFE_BUT_FAST = ("fsync", "synchronous_commit", "full_page_writes")
@@ -41,6 +48,12 @@ def temporary_database(settings: Settings, *, durable: bool = True) -> Iterator[
 def settings_for(folder: Path, **variables: str) -> Settings:
     """Return the default settings, with this data folder and these variables."""
     return Settings.from_environ({"REFINE_DATA_DIR": str(folder), **variables})
+
+
+def settings_on_own_database(folder: Path) -> Settings:
+    """Return the settings of the environment, but for an empty database in this folder."""
+    kept = {name: text for name, text in os.environ.items() if name not in _OF_INSTALLATION}
+    return settings_for(folder, **kept)
 
 
 def _hurry() -> None:
