@@ -7,8 +7,9 @@ from datetime import date, timedelta
 from random import Random
 from typing import Literal
 
-from refine.trials.language import Language, Template, languages
+from refine.trials.language import Language, languages
 from refine.trials.poison import POISON
+from refine.trials.statement import Fact, Statement
 
 Kind = Literal["original", "exact", "near", "lookalike", "poison"]
 
@@ -22,9 +23,6 @@ _MAIN_LANGUAGE_SHARE = 0.7
 _CLAUSE_SHARE = 0.3
 _FIRST_DAY = date(2025, 1, 1)
 _DAYS = 420
-
-# A fact is what a memory names: the ways in which it may be written, one of which must stand.
-Fact = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -42,43 +40,6 @@ class Planted:
         return self.kind in ("exact", "near")
 
 
-@dataclass(frozen=True)
-class _Statement:
-    """What a memory says: a template, and for each slot the ways in which its value is written."""
-
-    language: Language
-    template: Template
-    values: Mapping[str, tuple[str, ...]]
-    clause: tuple[str, Mapping[str, tuple[str, ...]]] | None = None
-    is_denied: bool = False
-
-    def text(self, wording: str | None = None, writing: int = 0) -> str:
-        """Return the statement in one of its wordings, its values in one of their writings."""
-        sentence = getattr(self.template, wording or ("denied" if self.is_denied else "said"))
-        main = _filled(sentence, self.values, writing)
-        if self.clause is None:
-            return main
-        return f"{main} {_filled(*self.clause, writing)}"
-
-    def facts(self) -> tuple[Fact, ...]:
-        """Return what it names; things such as tea are no facts but plain words."""
-        in_clause = self.clause[1] if self.clause is not None else {}
-        return tuple(
-            self._fact(slot, writings)
-            for values in (self.values, in_clause)
-            for slot, writings in values.items()
-            if slot != "thing"
-        )
-
-    def _fact(self, slot: str, writings: tuple[str, ...]) -> Fact:
-        match slot:
-            case "saying":
-                return (writings[0][1:-1],)
-            case "name" | "other":
-                return self.language.name_writings(writings[0])
-        return writings
-
-
 class Corpus:
     """The memories of one agent in the order in which it gets them."""
 
@@ -87,7 +48,7 @@ class Corpus:
         self._at_first = at_first
         self._chance = Random(f"{seed}/{agent}")  # noqa: S311 - nothing secret
         self._main = languages()[(seed + agent) % len(languages())]
-        self._said: dict[int, _Statement] = {}
+        self._originals: dict[int, Statement] = {}
         self._texts: set[str] = set()
 
     def begin(self, count: int) -> list[Planted]:
@@ -99,30 +60,38 @@ class Corpus:
         return [self._add(EACH_WEEK) for _ in range(count)]
 
     def _add(self, shares: Shares) -> Planted:
-        while True:
-            memory, statement = self._next(shares)
-            if memory.kind == "exact" or memory.text.lower() not in self._texts:
-                break
-        if statement is not None:
-            self._said[len(self.memories)] = statement
+        memory, says = self._next(shares)
+        while self._is_repeated(memory, says):
+            memory, says = self._next(shares)
+        if memory.kind == "original" and says is not None:
+            self._originals[len(self.memories)] = says
         self._texts.add(memory.text.lower())
+        self._texts.add(says.main().lower() if says is not None else "")
         self.memories.append(memory)
         return memory
 
-    def _next(self, shares: Shares) -> tuple[Planted, _Statement | None]:
+    def _is_repeated(self, memory: Planted, says: Statement | None) -> bool:
+        """Whether it says by chance what another memory says, or is written like another."""
+        if memory.kind == "exact":
+            return False
+        text = memory.text if memory.kind == "near" or says is None else says.main()
+        return text.lower() in self._texts
+
+    def _next(self, shares: Shares) -> tuple[Planted, Statement | None]:
+        """Return a memory and what it says, which poison does not tell."""
         kind = self._kind(shares)
         if kind == "poison":
             return Planted(self._poison(), kind), None
-        if kind == "original" or not self._said:
-            statement = self._statement()
-            return Planted(statement.text(), "original", statement.facts()), statement
-        of = self._chance.choice(list(self._said))
-        said = self._said[of]
+        if kind == "original" or not self._originals:
+            says = self._statement()
+            return Planted(says.text(), "original", says.facts()), says
+        of = self._chance.choice(list(self._originals))
+        original = self._originals[of]
         if kind == "exact":
-            text = self.memories[of].text
-            return replace(self.memories[of], text=self._exact(text), kind=kind, of=of), None
-        changed = self._near(said) if kind == "near" else self._lookalike(said)
-        return Planted(*changed[:1], kind, changed[1].facts(), of), None
+            text = self._exact(self.memories[of].text)
+            return replace(self.memories[of], text=text, kind=kind, of=of), original
+        text, says = self._near(original) if kind == "near" else self._lookalike(original)
+        return Planted(text, kind, says.facts(), of), says
 
     def _kind(self, shares: Shares) -> Kind:
         rest = 100 - sum(shares.values())
@@ -133,16 +102,16 @@ class Corpus:
 
     # -- statements -------------------------------------------------------------------------------
 
-    def _statement(self) -> _Statement:
+    def _statement(self) -> Statement:
         is_main = self._chance.random() < _MAIN_LANGUAGE_SHARE
         language = self._main if is_main else self._chance.choice(languages())
         template = self._chance.choice(language.templates)
-        statement = _Statement(language, template, self._values(language, template.said))
+        statement = Statement(language, template, self._values(language, template.said))
         if self._chance.random() < _CLAUSE_SHARE:
             return self._with_clause(statement)
         return statement
 
-    def _with_clause(self, statement: _Statement) -> _Statement:
+    def _with_clause(self, statement: Statement) -> Statement:
         language = statement.language
         clause = self._chance.choice(language.clauses)
         return replace(statement, clause=(clause, self._values(language, clause)))
@@ -189,7 +158,7 @@ class Corpus:
     def _exact(self, text: str) -> str:
         return self._chance.choice((text.lower(), f"  {text}\n"))
 
-    def _near(self, said: _Statement) -> tuple[str, _Statement]:
+    def _near(self, said: Statement) -> tuple[str, Statement]:
         """Return the same in another form: a keeper may unite the two without loss."""
         match self._chance.choice(("punctuation", "order", "writing", "clause")):
             case "punctuation":
@@ -201,7 +170,7 @@ class Corpus:
         more = self._with_clause(said)
         return more.text("reordered"), more
 
-    def _lookalike(self, said: _Statement) -> tuple[str, _Statement]:
+    def _lookalike(self, said: Statement) -> tuple[str, Statement]:
         """Return what looks the same and is another memory: one value differs, or it is denied."""
         slots = [slot for slot in said.values if slot != "saying"]
         slot = self._chance.choice([*slots, "denial"])
@@ -213,9 +182,3 @@ class Corpus:
             value = self._value(said.language, slot)
         other = replace(said, values={**said.values, slot: value})
         return other.text(), other
-
-
-def _filled(sentence: str, values: Mapping[str, tuple[str, ...]], writing: int) -> str:
-    return sentence.format(
-        **{slot: writings[writing % len(writings)] for slot, writings in values.items()}
-    )

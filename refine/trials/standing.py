@@ -5,7 +5,8 @@ from collections.abc import Callable, Collection
 from functools import lru_cache, partial
 
 from refine.rules.details import Reading, carries, likeness, read
-from refine.trials.corpus import Fact, Planted
+from refine.trials.corpus import Planted
+from refine.trials.statement import Fact
 
 HALF = 0.5
 
