@@ -15,8 +15,10 @@ from refine.trials.lives import Life
 from refine.trials.watching import watched
 
 MEMORIES = 32
-# As many duplicates as one session may remove, and as many look-alikes.
+# As many look-alikes as duplicates: a model that merges both is no good.
 _SHARES: Shares = {"exact": 5, "near": 18, "lookalike": 18, "poison": 3}
+# Low, so that the allowance does not keep a model from uniting all duplicates.
+_THRESHOLD = 0.5
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ def evaluate(model_id: str, agents: int, seed: int, settings: Settings) -> Itera
     db.session.add(account)
     db.session.commit()
     for number in range(agents):
-        life = Life(account, model_id, Corpus(seed, number, _SHARES), MEMORIES)
+        corpus = Corpus(seed, number, _SHARES)
+        life = Life(account, model_id, corpus, MEMORIES, refinement_threshold=_THRESHOLD)
         yield _score(life, settings)
 
 
@@ -94,14 +97,13 @@ def _kept(life: Life) -> Counter[str]:
     """Return what became of the planted memories."""
     figures: Counter[str] = Counter(duplicates=0, united=0, wrong_merges=0, lost=0)
     originals_in: Counter[int] = Counter()
-    for root, copies in life.families().items():
-        places = {life.now_in(position) for position in copies}
-        near = [position for position in copies if life.corpus.memories[position].kind == "near"]
-        figures["duplicates"] += len(near)
-        figures["united"] += sum(
-            life.now_in(position) in (None, life.now_in(root)) for position in near
-        )
-        figures["lost"] += places == {None}
-        originals_in.update(place for place in places if place is not None)
+    for copies in life.families().values():
+        places = life.places(copies)
+        near = sum(life.corpus.memories[position].kind == "near" for position in copies)
+        figures["duplicates"] += near
+        # exact duplicates are gone already
+        figures["united"] += near - max(0, len(places) - 1)
+        figures["lost"] += not places
+        originals_in.update(places)
     figures["wrong_merges"] = sum(count - 1 for count in originals_in.values())
     return figures

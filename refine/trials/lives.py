@@ -1,8 +1,9 @@
 """The life of one agent, week by week: it saves memories, and a session tidies them."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from typing import Any
 
 from sqlalchemy import select
 
@@ -23,8 +24,10 @@ SESSIONS_IN_A_MONTH = 5
 class Life:
     """One agent, what was planted in its memory, and what became of that."""
 
-    def __init__(self, account: Account, model_id: str, corpus: Corpus, memories: int) -> None:
-        agent = Agent(account=account, name="Keeper", model_id=model_id)
+    def __init__(
+        self, account: Account, model_id: str, corpus: Corpus, memories: int, **settings: Any
+    ) -> None:
+        agent = Agent(account=account, name="Keeper", model_id=model_id, **settings)
         db.session.add(agent)
         db.session.flush()
         self.corpus = corpus
@@ -72,6 +75,10 @@ class Life:
         while id_ in self._merged_into:
             id_ = self._merged_into[id_]
         return id_ if id_ in self.kept else None
+
+    def places(self, positions: Iterable[int]) -> list[int]:
+        """Return the different kept memories in which these planted ones are now."""
+        return sorted({id_ for id_ in map(self.now_in, positions) if id_ is not None})
 
     def families(self) -> dict[int, list[int]]:
         """Return the positions of all copies of each original, its own among them."""

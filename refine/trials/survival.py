@@ -116,14 +116,13 @@ def _left(life: Life) -> Counter[str]:
             figures["originals"] += 1
             figures["originals_left"] += remains.words.look(kept, added)
             figures["originals_exact"] += remains.exact.look(kept, added)
-        if memory.of is not None:
-            here, there = life.now_in(position), life.now_in(memory.of)
-            if memory.is_duplicate:
-                figures["duplicates"] += 1
-                figures["duplicates_gone"] += here is None or there is None or here == there
-            else:
-                figures["lookalikes"] += 1
-                figures["lookalikes_merged"] += here is not None and here == there
+        if memory.kind == "lookalike" and memory.of is not None:
+            here = life.now_in(position)
+            figures["lookalikes"] += 1
+            figures["lookalikes_merged"] += here is not None and here == life.now_in(memory.of)
+    for copies in life.families().values():
+        figures["duplicates"] += len(copies) - 1
+        figures["duplicates_gone"] += len(copies) - max(1, len(life.places(copies)))
     return figures
 
 
