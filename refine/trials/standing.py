@@ -37,7 +37,7 @@ class Remains:
 
     Details are what the rules protect, by their own judgement. Facts are what the corpus knows to
     have put in, so they also measure what the rules overlook: each must stand beside another fact
-    of the same memory.
+    of the same memory. A memory is ``whole`` where one text states all of its facts.
     """
 
     def __init__(self, memory: Planted) -> None:
@@ -48,6 +48,7 @@ class Remains:
             Standing(partial(_carries, original, key), text) for key in original.details
         ]
         self.facts = [Standing(partial(_states, fact, memory.facts), text) for fact in memory.facts]
+        self.whole = Standing(partial(_states_all, memory.facts), text)
         self.words = Standing(partial(_resembles, original), text)
         self.exact = Standing(partial(_equals, text), text)
 
@@ -67,6 +68,10 @@ def _equals(original: str, text: str) -> bool:
 def _states(fact: Fact, facts: tuple[Fact, ...], text: str) -> bool:
     others = [each for each in facts if each != fact]
     return _names(text, fact) and (not others or any(_names(text, each) for each in others))
+
+
+def _states_all(facts: tuple[Fact, ...], text: str) -> bool:
+    return bool(facts) and all(_names(text, fact) for fact in facts)
 
 
 def _names(text: str, fact: Fact) -> bool:

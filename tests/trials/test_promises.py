@@ -19,6 +19,7 @@ GOOD = Week(
     facts_left=90,
     originals=100,
     originals_left=100,
+    originals_whole=80,
     originals_exact=50,
     duplicates=20,
     duplicates_gone=19,

@@ -174,7 +174,14 @@ def _print_weeks(model: str, weeks: Sequence[Week]) -> None:
     console.print(f"\n{model}: {KEEPERS[model].does}")
     columns = (
         *("week", "memories", "tokens", "details left", "facts left", "originals left"),
-        *("word for word", "duplicates gone", "changes", "refused", "prompt tokens"),
+        *(
+            "all facts in one",
+            "word for word",
+            "duplicates gone",
+            "changes",
+            "refused",
+            "prompt tokens",
+        ),
     )
     table(columns, [_week_row(week) for week in shown], empty="")
 
@@ -187,6 +194,7 @@ def _week_row(week: Week) -> tuple[str, ...]:
         f"{week.details_left:,} of {week.details:,}",
         f"{week.facts_left:,} of {week.facts:,}",
         f"{week.originals_left:,} of {week.originals:,}",
+        f"{week.originals_whole:,}",
         f"{week.originals_exact:,}",
         f"{week.duplicates_gone:,} of {week.duplicates:,}",
         f"{week.changes:,}",
@@ -198,8 +206,8 @@ def _week_row(week: Week) -> tuple[str, ...]:
 def _print_summary(lasts: Sequence[Week], broken: Mapping[str, list[str]]) -> None:
     console.print(f"\nAfter week {lasts[0].week}:")
     columns = (
-        *("model", "memories", "details lost", "facts lost", "originals left", "duplicates gone"),
-        *("look-alikes merged", "refused", "lowest month", "promises"),
+        *("model", "memories", "details lost", "facts lost", "originals left", "all facts in one"),
+        *("duplicates gone", "look-alikes merged", "refused", "lowest month", "promises"),
     )
     table(columns, [_summary_row(week, broken[week.model]) for week in lasts], empty="")
 
@@ -211,6 +219,7 @@ def _summary_row(week: Week, broken: list[str]) -> tuple[str, ...]:
         f"{week.details - week.details_left:,}",
         f"{week.facts - week.facts_left:,}",
         _share(week.originals_left, week.originals),
+        _share(week.originals_whole, week.originals),
         _share(week.duplicates_gone, week.duplicates),
         f"{week.lookalikes_merged:,}",
         f"{week.refused:,} of {week.changes:,}",
