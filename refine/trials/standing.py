@@ -10,6 +10,9 @@ from refine.trials.statement import Fact
 
 HALF = 0.5
 
+# A letter or digit; those of scripts without spaces bound no word.
+_OF_WORD = "[^\\W_\u3040-\u30ff\u3400-\u9fff]"
+
 reading = lru_cache(maxsize=200_000)(read)
 
 
@@ -84,16 +87,7 @@ def _occurs(writing: str, text: str) -> bool:
 
 @lru_cache(maxsize=10_000)
 def _whole(writing: str) -> re.Pattern[str]:
-    """Return a pattern for a writing that is no part of a longer number or word.
-
-    Scripts without spaces have no such bounds, but figures in them do.
-    """
-    word = r"[0-9]" if not writing.isascii() and not _HAS_SPACES.search(writing) else r"[^\W_]"
-    if writing.isdigit():
-        word = r"[0-9]"
-    start = rf"(?<!{word})" if re.match(word, writing) else ""
-    end = rf"(?!{word})" if re.match(word, writing[-1]) else ""
+    """Return a pattern for a writing that is no part of a longer number or word."""
+    start = rf"(?<!{_OF_WORD})" if re.match(_OF_WORD, writing[0]) else ""
+    end = rf"(?!{_OF_WORD})" if re.match(_OF_WORD, writing[-1]) else ""
     return re.compile(f"{start}{re.escape(writing)}{end}", re.IGNORECASE)
-
-
-_HAS_SPACES = re.compile("[a-z\u00c0-\u06ff]", re.IGNORECASE)
