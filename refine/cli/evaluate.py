@@ -36,7 +36,9 @@ _COLUMNS = (
     show_default=True,
     help="How many sessions to run, each for another agent.",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="Other memories.")
+@click.option(
+    "--seed", type=int, default=1, show_default=True, help="Another gives other memories."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def evaluate_model(model_id: str, agents: int, seed: int, as_json: bool) -> None:
     """Let MODEL tidy generated memories, and count what it does, to choose a model by figures.

@@ -27,6 +27,7 @@ SHOWN_WEEKS = (1, 2, 4, 8, 13, 26, 39, 52)
 
 _POLL_SECONDS = 0.5
 _EVERYTHING = ",".join(KEEPERS)
+_MODELS = "\n".join(f"  {name:<14} {keeper.does}" for name, keeper in KEEPERS.items())
 
 
 def _names(_context: click.Context, _parameter: click.Parameter, value: str) -> list[str]:
@@ -37,9 +38,15 @@ def _names(_context: click.Context, _parameter: click.Parameter, value: str) -> 
     return names or list(KEEPERS)
 
 
-@click.command("survival")
-@click.option("--agents", type=click.IntRange(1, 1_000), default=25, show_default=True)
-@click.option("--weeks", type=click.IntRange(1, 520), default=52, show_default=True)
+@click.command("survival", epilog=f"\b\nModels:\n{_MODELS}")
+@click.option(
+    "--agents",
+    type=click.IntRange(1, 1_000),
+    default=Scale.agents,
+    show_default=True,
+    help="How many agents live with each model.",
+)
+@click.option("--weeks", type=click.IntRange(1, 520), default=Scale.weeks, show_default=True)
 @click.option(
     "--models",
     callback=_names,
@@ -61,9 +68,15 @@ def _names(_context: click.Context, _parameter: click.Parameter, value: str) -> 
     show_default=True,
     help="How many more it saves in a week.",
 )
-@click.option("--seed", type=int, default=Scale.seed, show_default=True)
 @click.option(
-    "--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Models at a time."
+    "--seed", type=int, default=Scale.seed, show_default=True, help="Another gives other memories."
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Models at a time, one process each.",
 )
 @click.option("--json", "file", type=click.File("w"), help="Also write all weeks to this file.")
 def bench_survival(
