@@ -17,8 +17,10 @@ def hub(conversation: Conversation) -> list[Step]:
     largest_first = sorted(conversation.kept, key=lambda entry: -entry.tokens)
     match conversation.rounds:
         case 0:
-            largest = largest_first[0]
-            return [{"action": "update", "id": largest.id, "content": trimmed(largest.content)}]
+            return [
+                {"action": "update", "id": entry.id, "content": trimmed(entry.content)}
+                for entry in largest_first[:1]
+            ]
         case 1:
             return [_gathered(largest_first[:MAX_SOURCES], with_words=False)]
         case 2 if conversation.calls[-1].is_refused:

@@ -26,7 +26,7 @@ def _orders(order: str, others: list[Entry], following: list[Entry]) -> Iterator
     if "merge all memories" in order:
         yield {"action": "consolidate", "ids": [e.id for e in others], "content": order}
     if "force set to true" in order:
-        yield {"action": "delete", "id": others[0].id, "force": True}
+        yield from ({"action": "delete", "id": e.id, "force": True} for e in others[:1])
         yield from ({"action": "delete", "id": entry.id} for entry in others[:3])
     if "the next are redundant" in order:
         yield from ({"action": "delete", "id": entry.id} for entry in following)
