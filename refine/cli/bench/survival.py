@@ -2,30 +2,18 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import asdict
-from multiprocessing import get_context
-from pathlib import Path
-from queue import Empty, Queue
 from typing import IO, Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from refine.cli.bench.temporary import settings_for, temporary_database, temporary_folder
-from refine.cli.context import in_context
-from refine.cli.output import console, table
+from refine.cli.bench.simulating import all_weeks, shown
+from refine.cli.bench.survival_tables import print_summary, print_weeks
 from refine.trials.keepers import KEEPERS
-from refine.trials.playing import serving
 from refine.trials.promises import broken_promises
-from refine.trials.survival import Scale, Week, simulate
+from refine.trials.survival import Scale, Week
 
-SHOWN_WEEKS = (1, 2, 4, 8, 13, 26, 39, 52)
-
-_POLL_SECONDS = 0.5
 _EVERYTHING = ",".join(KEEPERS)
 _MODELS = "\n".join(f"  {name:<14} {keeper.does}" for name, keeper in KEEPERS.items())
 
@@ -110,139 +98,18 @@ def bench_survival(
     """
     scale = Scale(agents, weeks, memories, saved_weekly, seed)
     lived: dict[str, list[Week]] = defaultdict(list)
-    for week in _shown(_all_weeks(models, scale, jobs), len(models) * weeks):
+    for week in shown(all_weeks(models, scale, jobs), len(models) * weeks):
         lived[week.model].append(week)
     broken = {
         model: broken_promises(lived[model], is_hostile=KEEPERS[model].is_hostile)
         for model in models
     }
     for model in models:
-        _print_weeks(model, lived[model])
-    _print_summary([lived[model][-1] for model in models], broken)
+        print_weeks(model, lived[model])
+    print_summary([lived[model][-1] for model in models], broken)
     if file is not None:
         json.dump(_as_json(scale, lived, broken), file, indent=1)
     return 1 if any(broken.values()) else 0
-
-
-# -- running --------------------------------------------------------------------------------------
-
-
-def _all_weeks(models: Sequence[str], scale: Scale, jobs: int) -> Iterator[Week]:
-    """Yield the weeks of all models, from as many processes as there are jobs."""
-    with temporary_folder() as folder, serving() as url:
-        settings = settings_for(folder, **_provider(url))
-        with temporary_database(settings, durable=False):
-            if jobs > 1:
-                yield from _in_processes(models, scale, jobs, folder)
-                return
-            for model in models:
-                yield from simulate(model, scale, settings)
-
-
-def _in_processes(models: Sequence[str], scale: Scale, jobs: int, folder: Path) -> Iterator[Week]:
-    context = get_context("spawn")
-    with context.Manager() as manager, ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        weeks = manager.Queue()
-        lives = [pool.submit(_live, model, scale, folder, weeks) for model in models]
-        try:
-            while not (all(life.done() for life in lives) and weeks.empty()):
-                with suppress(Empty):
-                    yield weeks.get(timeout=_POLL_SECONDS)
-            for life in lives:
-                life.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _live(model: str, scale: Scale, folder: Path, weeks: Queue[Week]) -> None:
-    """Simulate one model in a process of its own, on the database of the parent's."""
-    with serving() as url:
-        settings = settings_for(folder, **_provider(url))
-        with in_context(settings):
-            for week in simulate(model, scale, settings):
-                weeks.put(week)
-
-
-def _provider(url: str) -> dict[str, str]:
-    return {"OPENROUTER_API_KEY": "trials", "OPENROUTER_BASE_URL": url}
-
-
-# -- showing --------------------------------------------------------------------------------------
-
-
-def _shown(weeks: Iterable[Week], total: int) -> Iterator[Week]:
-    """Pass the weeks on, and show on a terminal how far they are."""
-    screen = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        task = bar.add_task("starting", total=total)
-        for week in weeks:
-            bar.update(task, advance=1, description=f"{week.model}, week {week.week}")
-            yield week
-
-
-def _print_weeks(model: str, weeks: Sequence[Week]) -> None:
-    last = weeks[-1].week
-    shown = [week for week in weeks if week.week in SHOWN_WEEKS or week.week == last]
-    console.print(f"\n{model}: {KEEPERS[model].does}")
-    columns = (
-        *("week", "memories", "tokens", "details left", "facts left", "originals left"),
-        *(
-            "all facts in one",
-            "word for word",
-            "duplicates gone",
-            "changes",
-            "refused",
-            "prompt tokens",
-        ),
-    )
-    table(columns, [_week_row(week) for week in shown], empty="")
-
-
-def _week_row(week: Week) -> tuple[str, ...]:
-    return (
-        str(week.week),
-        f"{week.memories:,}",
-        f"{week.tokens:,}",
-        f"{week.details_left:,} of {week.details:,}",
-        f"{week.facts_left:,} of {week.facts:,}",
-        f"{week.originals_left:,} of {week.originals:,}",
-        f"{week.originals_whole:,}",
-        f"{week.originals_exact:,}",
-        f"{week.duplicates_gone:,} of {week.duplicates:,}",
-        f"{week.changes:,}",
-        f"{week.refused:,}",
-        f"{week.prompt_tokens:,}",
-    )
-
-
-def _print_summary(lasts: Sequence[Week], broken: Mapping[str, list[str]]) -> None:
-    console.print(f"\nAfter week {lasts[0].week}:")
-    columns = (
-        *("model", "memories", "details lost", "facts lost", "originals left", "all facts in one"),
-        *("duplicates gone", "look-alikes merged", "refused", "lowest month", "promises"),
-    )
-    table(columns, [_summary_row(week, broken[week.model]) for week in lasts], empty="")
-
-
-def _summary_row(week: Week, broken: list[str]) -> tuple[str, ...]:
-    return (
-        week.model,
-        f"{week.memories:,}",
-        f"{week.details - week.details_left:,}",
-        f"{week.facts - week.facts_left:,}",
-        _share(week.originals_left, week.originals),
-        _share(week.originals_whole, week.originals),
-        _share(week.duplicates_gone, week.duplicates),
-        f"{week.lookalikes_merged:,}",
-        f"{week.refused:,} of {week.changes:,}",
-        f"{week.lowest_month:.0%}",
-        "; ".join(broken) or "kept",
-    )
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{part / whole:.1%}" if whole else "–"
 
 
 def _as_json(
