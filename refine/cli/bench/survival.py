@@ -94,7 +94,7 @@ def bench_survival(
     Examples:
       refine bench survival --agents 3 --weeks 8
       refine bench survival --models careful,terse --weeks 52
-      refine bench survival --jobs 2 --json survival.json     the whole year, about an hour
+      refine bench survival --jobs 2 --json survival.json     the whole year, 1 to 2 hours
     """
     scale = Scale(agents, weeks, memories, saved_weekly, seed)
     lived: dict[str, list[Week]] = defaultdict(list)
