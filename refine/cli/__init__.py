@@ -12,6 +12,7 @@ from refine.cli.audit import audit
 from refine.cli.bench import bench
 from refine.cli.database import db
 from refine.cli.doctor import doctor
+from refine.cli.evaluate import evaluate_model
 from refine.cli.keys import keys
 from refine.cli.services import clock, tick, worker
 from refine.cli.sessions import reflect, run, sweep
@@ -50,6 +51,7 @@ _COMMANDS = [
     doctor,
     import_,
     export,
+    evaluate_model,
     bench,
     audit,
     account,

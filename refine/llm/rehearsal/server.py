@@ -1,9 +1,9 @@
-"""Serves the rehearsal model over HTTP on loopback."""
+"""Serves the rehearsal model, or another one that is played, over HTTP on loopback."""
 
 import json
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
@@ -14,11 +14,18 @@ from refine.llm.rehearsal.model import answer, error
 _PATH = "/v1/chat/completions"
 _SHUTDOWN_POLL_SECONDS = 0.05
 
+# From the body of a request to a chat completion, or an error in OpenRouter's shape.
+Answer = Callable[[Any], dict[str, Any]]
+
 
 @contextmanager
-def serving() -> Iterator[str]:
-    """Serve the rehearsal model on loopback until the block ends; yield its URL, with ``/v1``."""
+def serving(answer: Answer = answer) -> Iterator[str]:
+    """Serve the rehearsal model on loopback until the block ends; yield its URL, with ``/v1``.
+
+    Another ``answer`` plays another model.
+    """
     server = _Server(("127.0.0.1", 0), _Handler)
+    server.answer = answer
     thread = threading.Thread(
         target=server.serve_forever, args=(_SHUTDOWN_POLL_SECONDS,), name="rehearsal", daemon=True
     )
@@ -33,6 +40,7 @@ def serving() -> Iterator[str]:
 
 class _Server(ThreadingHTTPServer):
     request_queue_size = 128
+    answer: Answer
 
     def server_bind(self) -> None:
         # HTTPServer resolves the machine's name, which can take seconds
@@ -47,12 +55,13 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     timeout = 30
+    server: _Server
 
     def do_POST(self) -> None:
         # read first: closing with unread bytes resets the client's connection
         body = self._body()
         if self._path_is_known():
-            reply = answer(body)
+            reply = self.server.answer(body)
             self._respond(reply.get("error", {}).get("code", 200), reply)
 
     def _refuse_method(self) -> None:

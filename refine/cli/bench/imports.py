@@ -1,13 +1,10 @@
-"""Benchmarks on a temporary database, each compared with a floor measured in the same run."""
+"""The speed of imports, compared with a floor measured in the same run."""
 
 import json
 import random
 import resource
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,13 +12,10 @@ from typing import Any
 import click
 from sqlalchemy import text
 
-from refine.cli.context import in_context
-from refine.cli.database import upgrade_database
+from refine.cli.bench.temporary import settings_for, temporary_database, temporary_folder
 from refine.cli.output import console, table
-from refine.embedded import owned_servers
 from refine.extensions import db
 from refine.models import Account, Agent
-from refine.settings import Settings
 from refine.transfer.formats import rows_of
 from refine.transfer.importing import BATCH_MEMORIES, import_memories
 
@@ -29,12 +23,7 @@ _CHARACTERS = (40, 400)
 _WORDS = ("hive", "library", "train", "window", "Welsh", "frost", "vow", "coffee", "bird", "noon")
 
 
-@click.group()
-def bench() -> None:
-    """Run benchmarks on a temporary database."""
-
-
-@bench.command("import")
+@click.command("import")
 @click.option(
     "--rows",
     "sizes",
@@ -50,22 +39,14 @@ def bench_import(sizes: tuple[int, ...]) -> None:
     The floor is the speed of the database alone: the same rows, already encrypted, inserted 500 at
     a time into a table with the same indexes, without records, digests or duplicate checks.
     """
-    with tempfile.TemporaryDirectory(prefix="refine-bench-") as folder, _database(Path(folder)):
+    with temporary_folder() as folder, temporary_database(settings_for(folder)):
         before = _peak_megabytes()
-        figures = [_measured(Path(folder) / "memories.json", size) for size in sorted(sizes)]
+        figures = [_measured(folder / "memories.json", size) for size in sorted(sizes)]
     columns = ("memories", "file", "per second", "floor", "times slower", "peak memory")
     table(columns, figures, empty="")
     console.print(
         f"peak memory is that of the entire process; before the first import {before:,.0f} MB"
     )
-
-
-@contextmanager
-def _database(folder: Path) -> Iterator[None]:
-    settings = Settings.from_environ({"REFINE_DATA_DIR": str(folder)})
-    with owned_servers(folder, valkey=False, holder="bench"), in_context(settings):
-        upgrade_database()
-        yield
 
 
 def _measured(path: Path, size: int) -> tuple[str, ...]:

@@ -1,0 +1,77 @@
+"""The languages of the generated memories: sentences, names, and how dates and numbers are written.
+
+Each is a file in ``languages/``. A template says one thing in three ways: ``said``, ``reordered``
+(the same in another order of words) and ``denied`` (its negation).
+"""
+
+import datetime
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_FOLDER = Path(__file__).parent / "languages"
+
+
+@dataclass(frozen=True)
+class Template:
+    """One statement with slots such as ``{name}``, in three wordings."""
+
+    said: str
+    reordered: str
+    denied: str
+
+
+@dataclass(frozen=True)
+class Language:
+    """The words of one language."""
+
+    code: str
+    names: list[str]
+    titles: list[str]
+    places: list[str]
+    things: list[str]
+    months: list[str]
+    date: str
+    numbers: Mapping[str, str]
+    quotes: str
+    sayings: list[str]
+    denials: list[str]
+    small_words: list[str]
+    templates: list[Template]
+    clauses: list[str]
+
+    @classmethod
+    def read(cls, path: Path) -> "Language":
+        """Return the language of a file."""
+        words: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        templates = [Template(**each) for each in words.pop("templates")]
+        return cls(code=path.stem, templates=templates, **words)
+
+    def date_writings(self, day: datetime.date) -> tuple[str, str]:
+        """Return a date as it is written out, and in ISO form."""
+        month = self.months[day.month - 1] if self.months else str(day.month)
+        return self.date.format(day=day.day, month=month, year=day.year), day.isoformat()
+
+    def number_writings(self, number: str) -> tuple[str, str]:
+        """Return a small number in digits and as a word."""
+        return number, self.numbers[number]
+
+    def name_writings(self, name: str) -> tuple[str, ...]:
+        """Return a name with its title, if it has one, and without."""
+        bare = name
+        for title in self.titles:
+            bare = bare.replace(title, "")
+        return tuple(dict.fromkeys((name, bare)))
+
+    def quote_writings(self, saying: str) -> tuple[str, str]:
+        """Return a saying in the language's quotation marks, and in plain ones."""
+        return f"{self.quotes[0]}{saying}{self.quotes[1]}", f'"{saying}"'
+
+
+@cache
+def languages() -> tuple[Language, ...]:
+    """Return all languages, by code."""
+    return tuple(Language.read(path) for path in sorted(_FOLDER.glob("*.json")))

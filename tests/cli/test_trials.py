@@ -1,0 +1,106 @@
+"""`refine bench survival` and `refine evaluate`: on a database of their own, models judged."""
+
+import json
+from pathlib import Path
+
+import pytest
+from flask import Flask
+
+from refine.models import Agent
+from refine.trials.playing import serving
+from tests.cli.conftest import Run, problem, row_counts
+from tests.forked import refine
+from tests.scripted_model import ScriptedModel
+
+SMALL = ("--agents", "1", "--weeks", "2", "--memories", "8")
+
+
+# -- refine bench survival ------------------------------------------------------------------------
+
+
+def test_survival_prints_weeks_and_a_summary_and_writes_json(
+    run: Run, ledger: Agent, tmp_path: Path
+) -> None:
+    file, before = tmp_path / "survival.json", row_counts()
+
+    done = run("bench", "survival", *SMALL, "--models", "careful", "--json", file)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "careful: unites what says the same and keeps every detail" in done.stdout
+    assert "After week 2:" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("careful")
+    assert done.stdout.rstrip().endswith("kept")
+    written = json.loads(file.read_text())
+    assert written["scale"]["memories"] == 8
+    assert [week["week"] for week in written["models"]["careful"]["weeks"]] == [1, 2]
+    assert written["models"]["careful"]["broken_promises"] == []
+    assert row_counts() == before
+
+
+@pytest.mark.slow
+def test_survival_runs_models_side_by_side(environ: dict[str, str], app: Flask) -> None:
+    models = "careful,halving"
+
+    done = refine(
+        "bench", "survival", *SMALL, "--models", models, "--jobs", "2", environ=environ, seconds=90
+    )
+
+    *_, careful, halving = done.stdout.splitlines()
+    assert [careful.split()[0], halving.split()[0]] == models.split(",")
+
+
+def test_survival_names_the_models_that_there_are(app: Flask, run: Run) -> None:
+    message = problem(run("bench", "survival", "--models", "careful,kind"), code=2)
+
+    assert "unknown: kind; choose from careful, terse, deleting" in message
+
+
+# -- refine evaluate ------------------------------------------------------------------------------
+
+
+def test_evaluate_prints_a_table_and_keeps_nothing(run: Run, ledger: Agent) -> None:
+    before = row_counts()
+
+    done = run("evaluate", "rehearsal/any", "--agents", "2")
+
+    first, heads, one, two, total = done.stdout.splitlines()
+    assert done.returncode == 0
+    assert first == "rehearsal/any, answered by the rehearsal model:"
+    assert heads.startswith("agent  outcome    duplicates united  wrong merges  lost")
+    assert [row.split()[0] for row in (one, two, total)] == ["1", "2", "all"]
+    assert row_counts() == before
+
+
+def test_evaluate_as_json_asks_the_configured_provider(app: Flask, run: Run) -> None:
+    with serving() as url:
+        done = run("evaluate", "trial/careful", "--agents", 1, "--json", OPENROUTER_BASE_URL=url)
+
+    found = json.loads(done.stdout)
+    assert found["answered_by"] == url
+    assert found["all"]["united"] == found["all"]["duplicates"] > 0
+    assert found["agents"][0]["status"] == "completed"
+
+
+def test_evaluate_without_a_provider_says_what_is_missing(app: Flask, run: Run) -> None:
+    message = problem(run("evaluate", "test/model", OPENROUTER_API_KEY=""))
+
+    assert message.startswith("OPENROUTER_API_KEY is missing")
+
+
+def test_evaluate_says_that_the_provider_does_not_know_the_model(
+    app: Flask, run: Run, model: ScriptedModel
+) -> None:
+    model.catalogue = [{"id": "test/other"}]
+
+    message = problem(run("evaluate", "test/model", OPENROUTER_BASE_URL=model.base_url))
+
+    assert message.startswith(f"{model.base_url} lists no model test/model that takes tools (")
+    assert "HTTP 400" in message
+
+
+def test_evaluate_says_why_a_known_model_cannot_be_asked(
+    app: Flask, run: Run, model: ScriptedModel
+) -> None:
+    message = problem(run("evaluate", "test/model", OPENROUTER_BASE_URL=model.base_url))
+
+    assert message == "the model's server answered HTTP 400 (invalid_request)"

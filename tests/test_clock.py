@@ -1,0 +1,44 @@
+"""The clock, and simulations that live ahead of it."""
+
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from refine import clock
+
+WEEK = timedelta(weeks=1)
+
+
+def lead() -> timedelta:
+    """How far the application's clock is ahead of the machine's, to the minute."""
+    minutes = (clock.now() - datetime.now(UTC)) / timedelta(minutes=1)
+    return timedelta(minutes=round(minutes))
+
+
+def test_time_is_ahead_in_every_thread_until_the_block_ends() -> None:
+    seen: list[timedelta] = []
+
+    with clock.ahead(WEEK):
+        thread = threading.Thread(target=lambda: seen.append(lead()))
+        thread.start()
+        thread.join()
+
+    assert seen == [WEEK]
+    assert lead() == timedelta(0)
+
+
+def test_time_goes_on_while_it_is_ahead() -> None:
+    with clock.ahead(WEEK):
+        first, second = clock.now(), clock.now()
+
+    assert first < second < first + timedelta(minutes=1)
+
+
+def test_the_lead_of_an_outer_block_returns_after_an_inner_one_even_after_an_error() -> None:
+    with clock.ahead(WEEK):
+        with pytest.raises(RuntimeError), clock.ahead(2 * WEEK):
+            raise RuntimeError
+        outer = lead()
+
+    assert outer == WEEK
