@@ -193,6 +193,17 @@ def test_an_ended_session_shows_its_outcome_and_figures(
     assert "Memories 20 → 19 Tokens 500 → 475" in said
 
 
+def test_details_are_counted_only_where_some_went(
+    dashboard: Browser, running: RefinementSession
+) -> None:
+    assert "Details lost" not in words_of(shown(dashboard, running))
+
+    running.details_lost = 3
+    db.session.commit()
+
+    assert "Details lost 3" in words_of(shown(dashboard, running))
+
+
 def test_each_outcome_is_explained(dashboard: Browser, agent: Agent) -> None:
     notes = {
         "declined": "It was so. Nothing was changed.",
