@@ -14,6 +14,7 @@ from refine.llm.clients import is_rehearsed
 from refine.models import MAX_MUTATIONS, Agent, MemoryTask, RefinementSession
 from refine.refinement.loop import Event, refine
 from refine.remembering.task_worker import run_task
+from refine.rules.quantities import plural
 
 
 @click.command()
@@ -150,7 +151,8 @@ class _Progress:
                 f"{session.mutation_count} of {MAX_MUTATIONS} changes"
             )
         self._removed_tokens = session.removed_tokens
-        self._line(action, f"{result.replace('_', ' '):<20} {figures}".rstrip())
+        told = "refused" if result == "error" else result.replace("_", " ")
+        self._line(action, f"{told:<20} {figures}".rstrip())
 
     def _ended(self, session: RefinementSession) -> None:
         colour = {"completed": "green", "failed": "red", "rolled_back": "red"}.get(
@@ -163,7 +165,7 @@ class _Progress:
         if session.llm_calls:
             self._line(
                 "model",
-                f"{session.llm_calls} calls, {session.prompt_tokens:,} prompt tokens "
+                f"{plural(session.llm_calls, 'call')}, {session.prompt_tokens:,} prompt tokens "
                 f"({session.cached_tokens:,} cached), {session.completion_tokens:,} completion "
                 f"tokens, ${session.cost_usd:.4f}",
             )

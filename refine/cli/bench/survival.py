@@ -34,7 +34,13 @@ def _names(_context: click.Context, _parameter: click.Parameter, value: str) -> 
     show_default=True,
     help="How many agents live with each model.",
 )
-@click.option("--weeks", type=click.IntRange(1, 520), default=Scale.weeks, show_default=True)
+@click.option(
+    "--weeks",
+    type=click.IntRange(1, 520),
+    default=Scale.weeks,
+    show_default=True,
+    help="How long each agent lives.",
+)
 @click.option(
     "--models",
     callback=_names,
