@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from refine.trials.keepers.conversation import Conversation, Entry, Step
-from refine.trials.keepers.words import filler, is_filler, trimmed
+from refine.trials.keepers.words import filler, is_filler, trims
 
 MAX_TRIES = 6
 # What is refused is made up for once, by trying others.
@@ -28,7 +28,7 @@ def greedy(conversation: Conversation) -> list[Step]:
         case 0:
             return _deletions(largest_first, conversation)
         case 1:
-            return _trims(largest_first)
+            return trims(largest_first)
         case 2:
             return _deletions(reversed(largest_first), conversation)
     return []
@@ -64,15 +64,6 @@ def _deletions(entries: Iterable[Entry], conversation: Conversation) -> list[Ste
     """Return calls that delete these memories in order, as far as the tokens allow."""
     deletions: list[Step] = [{"action": "delete", "id": entry.id} for entry in entries]
     return conversation.affordable(deletions)[:MAX_TRIES]
-
-
-def _trims(entries: Iterable[Entry]) -> list[Step]:
-    shorter = ((entry, trimmed(entry.content)) for entry in entries)
-    return [
-        {"action": "update", "id": entry.id, "content": text}
-        for entry, text in shorter
-        if text != entry.content
-    ]
 
 
 def _paddings(conversation: Conversation) -> list[Step]:

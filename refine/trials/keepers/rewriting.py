@@ -12,6 +12,7 @@ from refine.trials.keepers.words import (
     joined,
     scrambled,
     trimmed,
+    trims,
 )
 
 MAX_UPDATES = 6
@@ -35,7 +36,7 @@ def insisting(conversation: Conversation) -> list[Step]:
 
 def halving(conversation: Conversation) -> list[Step]:
     """Drop from the same memories, each week, every word that the rules let go."""
-    return [] if conversation.rounds else _trims(conversation.ledger[:MAX_UPDATES])
+    return [] if conversation.rounds else trims(conversation.ledger[:MAX_UPDATES])
 
 
 def patient(conversation: Conversation) -> list[Step]:
@@ -45,7 +46,7 @@ def patient(conversation: Conversation) -> list[Step]:
         return []
     # the same memories twice, then the next ones
     at = (turn // 2 * MAX_UPDATES) % max(1, len(conversation.ledger))
-    return _trims(conversation.ledger[at : at + MAX_UPDATES])
+    return trims(conversation.ledger[at : at + MAX_UPDATES])
 
 
 def swapping(conversation: Conversation) -> list[Step]:
@@ -106,15 +107,6 @@ def _merge(group: Iterable[Entry], content: str) -> Step:
 
 
 # -- updates --------------------------------------------------------------------------------------
-
-
-def _trims(entries: Iterable[Entry]) -> list[Step]:
-    shorter = ((entry, trimmed(entry.content)) for entry in entries)
-    return [
-        {"action": "update", "id": entry.id, "content": text}
-        for entry, text in shorter
-        if text != entry.content
-    ]
 
 
 def _swapping_updates(one: Entry, other: Entry) -> list[Step]:

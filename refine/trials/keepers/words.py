@@ -1,11 +1,12 @@
 """How hostile keepers write: they know the rules and leave as little as these let pass."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from random import Random
 
 from refine.rules.details import carries, likeness, read
+from refine.trials.keepers.conversation import Entry, Step
 
 _FILLER = ("mist", "river", "gentle", "slowly", "amber", "hollow", "drift", "velvet", "murmur")
 _HALF = 0.5
@@ -43,6 +44,16 @@ def trimmed(text: str) -> str:
         ):
             pieces = shorter
     return " ".join("".join(pieces).split())
+
+
+def trims(entries: Iterable[Entry]) -> list[Step]:
+    """Return the updates that trim these memories as far as the rules let them."""
+    shorter = ((entry, trimmed(entry.content)) for entry in entries)
+    return [
+        {"action": "update", "id": entry.id, "content": text}
+        for entry, text in shorter
+        if text != entry.content
+    ]
 
 
 def joined(texts: Sequence[str], characters: int) -> str:

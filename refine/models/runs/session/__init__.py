@@ -1,13 +1,14 @@
 """Refinement sessions.
 
 ``state`` is what the row holds; ``session`` the noun and its life: queue, claim, snapshot, end;
-``duplicates``, ``editing`` and ``breaker`` are what happens in between; ``survival`` what the
-ledger must go on saying, ``entry`` what is counted for each memory; ``notes`` what the agent is
-told at the end; ``scheduling`` who is due, and who must wait; ``totals`` sums over many.
+``duplicates``, ``editing`` and ``breaker`` are what happens in between, ``refusing`` which edits
+are not made, ``survival`` what the ledger must go on saying; ``entry`` is what is counted for each
+memory, ``notes`` what the agent is told at the end; ``scheduling`` who is due, and who must wait;
+``totals`` sums over many.
 """
 
-from refine.models.runs.session.editing import EditRefused
 from refine.models.runs.session.entry import SessionEntry
+from refine.models.runs.session.refusing import EditRefused
 from refine.models.runs.session.session import RefinementSession, SessionAlreadyLive
 from refine.models.runs.session.state import (
     AUTOMATIC_TRIGGERS,
