@@ -58,7 +58,7 @@ class Attested:
 
     # The attributes that the digest covers, the primary key among them.
     digest_columns: ClassVar[tuple[str, ...]]
-    # Those of them that later versions added: left out while NULL, so that older digests match.
+    # Those of them that later versions added: left out while NULL or 0, so that older digests match.
     later_digest_columns: ClassVar[tuple[str, ...]] = ()
     # The statuses in which it changes too often for records to keep its digest.
     statuses_without_records: ClassVar[tuple[str, ...]] = ()
@@ -233,7 +233,7 @@ def _digest(kind: type[Attested], values: Mapping[str, Any]) -> str:
     columns = {
         name: _as_stored(values[name], _column(kind, name).type)
         for name in kind.digest_columns
-        if values[name] is not None or name not in kind.later_digest_columns
+        if values[name] or name not in kind.later_digest_columns
     }
     text = canonical_json([kind.__tablename__, columns])
     return WrappedKey.platform_key().mac(text, _CONTEXT)

@@ -9,10 +9,11 @@ from collections.abc import Collection, Iterable, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
-from refine.rules.details import Reading, carries, likeness
+from refine.rules.details import Reading, carries, likeness, mentions
 
-# At most so many details of one memory are named in a refusal; the rest is counted.
+# At most so many details of one memory, and memories, are named in a refusal; the rest is counted.
 MAX_NAMED = 20
+MAX_NAMED_MEMORIES = 20
 
 
 class Original(NamedTuple):
@@ -43,11 +44,13 @@ def losses(
     fault. ``share``, 0 to 1, is how much of an original's words must stand in one memory.
     """
     found = []
+    mentioning = _Mentioning(remaining)
     for memory_id, original in originals:
         details = tuple(
             written
             for key, written in original.details.items()
-            if _is_carried(removed, key, original) and not _is_carried(remaining, key, original)
+            if _is_carried(removed, key, original)
+            and not _is_carried(mentioning[key], key, original)
         )
         loses_words = _is_alike(removed, original, share) and not _is_alike(
             remaining, original, share
@@ -65,19 +68,38 @@ def refusal(lost: Iterable[Loss], share: Decimal) -> str:
     problems = []
     if details:
         problems.append(
-            f"details would be lost: {'; '.join(details)}. Put them into the text together with "
+            f"details would be lost: {_first(details, '; ')}. Put them into the text together with "
             "what they belong to, or leave the memory as it is"
         )
     if wordless:
         problems.append(
-            f"less than {share * 100:.0f} % of the words of {', '.join(wordless)} would remain in "
+            f"less than {share * 100:.0f} % of the words of {_first(wordless, ', ')} would remain in "
             "one memory. Keep more of the wording, or leave the memory as it is"
         )
     return f"Nothing was changed: {'. Also, '.join(problems)}"
 
 
+def _first(items: Sequence[str], separator: str) -> str:
+    """Return the first ``MAX_NAMED_MEMORIES`` items, and how many more there are."""
+    more = len(items) - MAX_NAMED_MEMORIES
+    listed = separator.join(items[:MAX_NAMED_MEMORIES])
+    return f"{listed} and {more} more memories" if more > 0 else listed
+
+
 def _is_carried(readings: Iterable[Reading], key: str, original: Reading) -> bool:
     return any(carries(reading, key, original) for reading in readings)
+
+
+class _Mentioning(dict[str, list[Reading]]):
+    """Those of the readings that mention a detail, by its key, found once for all originals."""
+
+    def __init__(self, readings: Sequence[Reading]) -> None:
+        self._readings = readings
+        super().__init__()
+
+    def __missing__(self, key: str) -> list[Reading]:
+        self[key] = found = [reading for reading in self._readings if mentions(reading, key)]
+        return found
 
 
 def _is_alike(readings: Iterable[Reading], original: Reading, share: Decimal) -> bool:

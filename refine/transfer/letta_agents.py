@@ -40,7 +40,10 @@ def block_ids_of(stream: BinaryIO, wanted: str | None) -> set[str] | None:
     """
     agents = _agents_in(stream)
     if wanted is not None:
-        agents = [_named(agents, wanted)]
+        chosen = _named(agents, wanted)
+        if chosen.block_ids is None and any(agent.block_ids is not None for agent in agents):
+            return set()  # the file tells the blocks of others alone
+        agents = [chosen]
     known = [agent.block_ids for agent in agents if agent.block_ids is not None]
     if not known:
         return None

@@ -1,6 +1,7 @@
 """Reading a text: its details and words."""
 
 import re
+import unicodedata
 from dataclasses import dataclass, field
 from sys import intern
 
@@ -35,6 +36,7 @@ def read(text: str) -> Reading:
     for written, inner in quotations(rest):
         if quoted := flat(inner):
             draft.add(f"quote:{quoted}", written)
+    draft.words.update(_symbols(rest) if not draft.words else ())
     return draft.reading(" ".join(item.folded for item in items))
 
 
@@ -143,6 +145,11 @@ class _Draft:
         """Tell whether a capital was that of a sentence: the word is in lower case elsewhere."""
         kind, _, value = key.partition(":")
         return kind == "head" and (value in self.lower_case or f"name:{value}" in self.details)
+
+
+def _symbols(text: str) -> set[str]:
+    """Return the emoji and other symbols, which are all that a text without words says."""
+    return {character for character in text if unicodedata.category(character)[0] == "S"}
 
 
 def _without_numbers(text: str, items: list[Item]) -> str:

@@ -111,7 +111,9 @@ def update(
         raise EditRefused(f"Memory #{memory_id} already has this content; nothing to update")
     refuse_copy(session, content, except_for=[memory_id])
     entry = SessionEntry.of(session.id, [memory_id])[memory_id]
-    refuse_longer(content, longest_update(entry.ceiling_tokens), f"Memory #{memory_id}")
+    # the result of a merge may have more tokens than its sources had at the snapshot
+    limit_tokens = max(longest_update(entry.ceiling_tokens), memory.token_estimate)
+    refuse_longer(content, limit_tokens, f"Memory #{memory_id}")
     refuse_loss(session, [memory], content, reading)
     change = Change(memory_id, memory.image(), memory.image_with(content))
     _edit(session, "update", [change], memory_id, at)

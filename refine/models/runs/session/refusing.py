@@ -72,7 +72,7 @@ def refuse_loss(
     lost = (reading or LedgerReading()).losses(session, removed, content, rules.likeness)
     if lost and rules.details == "keep":
         raise EditRefused(refusal(lost, rules.likeness))
-    session.details_lost += sum(len(loss.details) for loss in lost)
+    session.details_lost += len({detail for loss in lost for detail in loss.details})
 
 
 def _require_present_figures(session: RefinementSession) -> None:

@@ -115,7 +115,9 @@ class RefinementSession(SessionState, Attested, Base):
         "undone_at",
         "undone_by_id",
         "undone_through",
+        "details_lost",
     )
+    later_digest_columns = ("details_lost",)
     # it changes with each step, so records keep the digest of its end alone
     statuses_without_records = LIVE
 

@@ -11,6 +11,7 @@ from decimal import Decimal
 
 from sqlalchemy import BigInteger, any_, literal, select
 from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.orm import undefer
 
 from refine.extensions import db
 from refine.models.agent import Agent
@@ -95,6 +96,7 @@ class LedgerReading:
         """
         newer = (
             select(AuditLog)
+            .options(undefer(AuditLog.sealed_text))
             .where(
                 AuditLog.agent_id == agent.id,
                 AuditLog.action.in_(MUTATIONS),
