@@ -15,12 +15,14 @@ from datetime import datetime
 from sqlalchemy import func, select
 from sqlalchemy.orm import undefer
 
-from refine import clock
+from refine import clock, settings
 from refine.errors import Refused
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, RefinementSession, User
 from refine.models.ledger import Change, Image, change_memories, changes_in, state_of
 from refine.models.runs.session import Channel
+from refine.models.runs.session.breaker import MUTATIONS
+from refine.models.runs.session.survival import LedgerReading
 
 # Saved memories stay, whatever is undone around them.
 _SAVES = ("memory_saved", "memory_imported")
@@ -188,12 +190,32 @@ def _planned(session: RefinementSession, and_after: bool, at: datetime) -> Undo:
     if reversal.blocked:
         raise reversal.conflict(since, and_after=and_after)
     changes = reversal.changes()
+    if relying := _relying_on(agent, changes, [record for record in since if record not in ours]):
+        raise UndoConflict(relying, (), and_after=and_after)
     return Undo(
         session,
         _sessions_of(session, reversal.records),
         _effect(agent, changes),
         changes=changes,
         sequences=sorted(record.sequence for record in reversal.records),
+    )
+
+
+def _relying_on(
+    agent: Agent, changes: Sequence[Change], later: Sequence[AuditLog]
+) -> list[Obstacle]:
+    """The later edits that took away what only the ledger before this undo still says."""
+    rules = settings.current()
+    edits = {record.sequence: record for record in later if record.action in MUTATIONS}
+    if not edits or rules.details != "keep":
+        return []
+    unsaid = LedgerReading().unsaid_texts(agent, changes, edits.values(), rules.likeness)
+    return [_obstacle(memory_id, edits[sequence]) for sequence, memory_id in sorted(unsaid)]
+
+
+def _obstacle(memory_id: int, record: AuditLog) -> Obstacle:
+    return Obstacle(
+        memory_id, record.sequence, record.action, record.created_at, record.session_id
     )
 
 
@@ -307,7 +329,7 @@ class _Reversal:
     def conflict(self, since: Sequence[AuditLog], *, and_after: bool) -> UndoConflict:
         """Return the conflict: the records ``since`` the session that are in the way."""
         obstacles = [
-            Obstacle(id_, record.sequence, record.action, record.created_at, record.session_id)
+            _obstacle(id_, record)
             for record in reversed(since)
             if record not in self.records
             for id_ in (memory["id"] for memory in record.data["memories"])

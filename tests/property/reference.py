@@ -21,6 +21,10 @@ def tokens(content: str) -> int:
     return math.ceil(len(content) / 4)
 
 
+def _is_kept(memory: State) -> bool:
+    return memory["type"] == "core" and not memory["discarded"]
+
+
 def _says(original: str) -> Callable[[str], bool]:
     return lambda text: WORD not in original or WORD in text
 
@@ -34,6 +38,8 @@ class Session:
 
     found: dict[int, State] | None = None
     records: list[Record] = field(default_factory=list)
+    # what its edits found, where they changed or removed it
+    taken: list[str] = field(default_factory=list)
     removed: int = 0
     undone_after: int | None = None
 
@@ -78,7 +84,7 @@ class Reference:
         return {
             id_: memory
             for id_, memory in self.memories.items()
-            if memory["type"] == "core" and not memory["discarded"]
+            if _is_kept(memory)
         }
 
     def locked(self, id_: int) -> bool:
@@ -192,6 +198,7 @@ class Reference:
 
     def _touch(self, ids: list[int]) -> None:
         self.originals += self._untouched(ids)
+        self.sessions[-1].taken += [self.memories[id_]["content"] for id_ in ids]
         self.touched |= {(len(self.sessions), id_) for id_ in ids}
 
     def protect(self, id_: int) -> None:
@@ -272,8 +279,9 @@ class Reference:
     # -- the Time Machine -------------------------------------------------------------------------
 
     def stands_as_left(self, number: int) -> bool:
-        """Whether each of the session's records finds every memory as it left it."""
-        return self._gone_back(number) is not None
+        """Whether its records find every memory as they left it, and no later edit relies on it."""
+        back = self._gone_back(number)
+        return back is not None and not self._unsays(number, back)
 
     def undo(self, number: int) -> None:
         """Take back this session alone, which finds every memory as it left it."""
@@ -292,6 +300,19 @@ class Reference:
         for session in self.sessions[number:]:
             if session is self.sessions[number] or any(session.records):
                 session.undone_after = len(self.sessions)
+
+    def _unsays(self, number: int, back: dict[int, State]) -> bool:
+        """Whether nothing would say any more what a later session changed or removed."""
+        kept = self.kept_core()
+        removed = [kept.pop(id_)["content"] for id_ in back if id_ in kept]
+        left = [memory["content"] for memory in kept.values()]
+        left += [state["content"] for state in back.values() if _is_kept(state)]
+        later = [session for session in self.sessions[number + 1 :] if not session.is_undone]
+        return any(
+            any(map(_says(text), removed)) and not any(map(_says(text), left))
+            for session in later
+            for text in session.taken
+        )
 
     def _gone_back(self, number: int) -> dict[int, State] | None:
         target: dict[int, State] = {}

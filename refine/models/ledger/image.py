@@ -56,7 +56,7 @@ class Change:
     @property
     def count_difference(self) -> int:
         """How the change alters the number of kept core memories; 0 for a created one."""
-        return 0 if self.before is None else _is_kept_core(self.after) - _is_kept_core(self.before)
+        return 0 if self.before is None else is_kept(self.after) - is_kept(self.before)
 
 
 def state_digest(image: Mapping[str, Any], key: DataKey) -> str:
@@ -126,7 +126,7 @@ def recorded_digests(data: Mapping[str, Any]) -> dict[int, DigestChange]:
 
 def mass_of(image: Image | None) -> int:
     """Return what a memory in this state contributes to the token mass."""
-    return int(image["token_estimate"]) if image is not None and _is_kept_core(image) else 0
+    return int(image["token_estimate"]) if image is not None and is_kept(image) else 0
 
 
 def _public_part(image: Image | None, key: DataKey) -> Image | None:
@@ -146,5 +146,6 @@ def _joined(public_part: Image | None, sealed_part: Image | None) -> Image | Non
     return {key: value for key, value in {**public_part, **sealed_part}.items() if key != "digest"}
 
 
-def _is_kept_core(image: Image) -> bool:
+def is_kept(image: Image) -> bool:
+    """Tell whether a memory in this state is a kept core memory."""
     return is_kept_core(image["memory_type"], image["discarded_at"])

@@ -6,7 +6,7 @@ against every text that the agent's sessions took away or rewrote before.
 """
 
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from decimal import Decimal
 
 from sqlalchemy import BigInteger, any_, literal, select
@@ -16,7 +16,7 @@ from sqlalchemy.orm import undefer
 from refine.extensions import db
 from refine.models.agent import Agent
 from refine.models.audit import AuditLog
-from refine.models.ledger import AgentMemory, changes_in
+from refine.models.ledger import AgentMemory, Change, changes_in, is_kept
 from refine.models.runs.session.breaker import MUTATIONS
 from refine.models.runs.session.session import RefinementSession
 from refine.rules.details import Reading, read
@@ -60,6 +60,32 @@ class LedgerReading:
             remaining,
             share=share,
         )
+
+    def unsaid_texts(
+        self, agent: Agent, changes: Iterable[Change], later: Iterable[AuditLog], share: Decimal
+    ) -> set[tuple[int, int]]:
+        """Return which texts would no longer be said once ``changes`` are made.
+
+        Looked at are the texts that ``later`` edits took away or rewrote, because the ledger said
+        them as it is now. Each is given by the sequence of its record and the id of its memory.
+        """
+        self._read_kept(agent)
+        after = {change.memory_id: change.after for change in changes}
+        removed = [reading for id_, (_, reading) in self._kept.items() if id_ in after]
+        remaining = [reading for id_, (_, reading) in self._kept.items() if id_ not in after]
+        remaining += [read(image["content"]) for image in after.values() if is_kept(image)]
+        return {
+            (record.sequence, change.memory_id)
+            for record in later
+            for change in changes_in(record.data, record.sealed)
+            if change.before is not None and is_kept(change.before)
+            if losses(
+                [Original(change.memory_id, read(change.before["content"]))],
+                removed,
+                remaining,
+                share=share,
+            )
+        }
 
     def _untouched(self, session: RefinementSession, ids: Collection[int]) -> Iterator[Original]:
         """Those of the memories that the session has not changed yet, as they are."""
