@@ -59,6 +59,12 @@ def test_a_memory_of_emoji_alone_is_not_lost(app):
         editing.delete(session, emoji)
 
 
+def test_a_memory_of_emoji_may_be_merged_into_one_with_words(app):
+    session, (emoji, tea) = begin("🎂❤️ 🎂", "Mira drinks green tea")
+
+    editing.consolidate(session, [emoji, tea], "Mira drinks green tea 🎂❤️")
+
+
 def test_a_refusal_is_short_however_many_memories_one_memory_stands_in_for():
     facts = [f"Person{n} Surname{n} lives at Street{n} {n}, and likes tea no. {1000 + n}" for n in range(200)]
     hub = read("; ".join(facts))
