@@ -161,3 +161,24 @@ def test_a_merge_result_may_be_tightened(app):
 def test_two_memories_joined_by_a_blank_may_be_merged(app):
     session, (one, other) = begin("Anna likes green tea", "Anna likes black tea")
     editing.consolidate(session, [one, other], "Anna likes green tea Anna likes black tea")
+
+
+def test_the_tools_description_promises_no_refusal_where_losses_are_only_counted(
+    app, environ, model, monkeypatch
+):
+    from refine.refinement.loop import refine
+    from refine.settings import Settings
+
+    ruled(app, monkeypatch, details="count")
+    agent = factories.agent(*(factories.text_of(25) for _ in range(20)))
+    queued = RefinementSession.queue(agent, "cli")
+    db.session.commit()
+    model.say("NO")
+
+    settings = Settings.from_environ(
+        {**environ, "OPENROUTER_BASE_URL": model.base_url, "REFINE_DETAILS": "count"}
+    )
+    refine(queued.id, settings)
+
+    described = model.requests[0]["tools"][0]["function"]["description"]
+    assert "No edit may lose" not in described
