@@ -58,7 +58,7 @@ class Attested:
 
     # The attributes that the digest covers, the primary key among them.
     digest_columns: ClassVar[tuple[str, ...]]
-    # Those of them that later versions added: left out while NULL or 0, so that older digests match.
+    # Those of them that later versions added: left out while NULL or 0, as older digests did.
     later_digest_columns: ClassVar[tuple[str, ...]] = ()
     # The statuses in which it changes too often for records to keep its digest.
     statuses_without_records: ClassVar[tuple[str, ...]] = ()

@@ -73,8 +73,8 @@ def refusal(lost: Iterable[Loss], share: Decimal) -> str:
         )
     if wordless:
         problems.append(
-            f"less than {share * 100:.0f} % of the words of {_first(wordless, ', ')} would remain in "
-            "one memory. Keep more of the wording, or leave the memory as it is"
+            f"less than {share * 100:.0f} % of the words of {_first(wordless, ', ')} would remain "
+            "in one memory. Keep more of the wording, or leave the memory as it is"
         )
     return f"Nothing was changed: {'. Also, '.join(problems)}"
 
