@@ -214,9 +214,7 @@ def _relying_on(
 
 
 def _obstacle(memory_id: int, record: AuditLog) -> Obstacle:
-    return Obstacle(
-        memory_id, record.sequence, record.action, record.created_at, record.session_id
-    )
+    return Obstacle(memory_id, record.sequence, record.action, record.created_at, record.session_id)
 
 
 def _records_since(session: RefinementSession) -> Sequence[AuditLog]:

@@ -4,19 +4,19 @@ import time
 from decimal import Decimal
 
 import pytest
-from sqlalchemy import event, select
+from sqlalchemy import event
 
+from refine.errors import RowAltered
 from refine.extensions import db
-from refine.models import AuditLog, RefinementSession
-from refine.models.integrity import verify_all
+from refine.models import RefinementSession
 from refine.models.runs.session import editing
 from refine.models.runs.session.survival import LedgerReading
 from refine.refinement import time_machine
+from refine.refinement.loop import refine
 from refine.rules.details import carries, read
 from refine.rules.survival import Original, losses, refusal
-from refine.tools import RefinementTool
+from refine.settings import Settings
 from tests import factories, sql
-from tests.models.runs.session.ledgers import memory, state_of
 from tests.models.runs.session.test_survival import begin, next_session, ruled
 
 HALF = Decimal("0.5")
@@ -35,7 +35,7 @@ def test_an_undo_does_not_lose_what_a_later_session_deleted_because_the_undone_o
     near = "We walked along the river at Kastell and watched the herons in the evening"
     fact = "Mira found 17 herons at Kastell"
     first, (one, other, third) = begin(f"{near}.", f"{near}!", fact)
-    merged = editing.consolidate(first, [one, other], f"{near}. {fact}")
+    editing.consolidate(first, [one, other], f"{near}. {fact}")
     second = next_session(first)
     editing.delete(second, third)
     second.finish("completed", "the agent completed it")
@@ -59,6 +59,12 @@ def test_a_memory_of_emoji_alone_is_not_lost(app):
         editing.delete(session, emoji)
 
 
+def test_a_memory_of_emoji_may_be_merged_into_one_with_words(app):
+    session, (emoji, tea) = begin("🎂❤️ 🎂", "Mira drinks green tea")
+
+    editing.consolidate(session, [emoji, tea], "Mira drinks green tea 🎂❤️")
+
+
 def test_a_refusal_is_short_however_many_memories_one_memory_stands_in_for():
     facts = [
         f"Person{n} Surname{n} lives at Street{n} {n}, and likes tea no. {1000 + n}"
@@ -71,10 +77,10 @@ def test_a_refusal_is_short_however_many_memories_one_memory_stands_in_for():
 
 
 def test_each_version_of_a_memory_full_of_names_adds_little_time_to_a_comparison():
+    syllables = ["ба", "ко", "ми", "та", "ре", "ло", "ни", "са", "ду", "фе"]
+
     def name(n):
-        return "".join(
-            "ба ко ми та ре ло ни са ду фе".split()[int(digit)] for digit in f"{n:04}"
-        ).capitalize()
+        return "".join(syllables[int(digit)] for digit in f"{n:04}").capitalize()
 
     hub = read("Это " + " ".join(f"и {name(n)}" for n in range(900)))
     others = [
@@ -99,9 +105,7 @@ def test_originals_are_read_with_few_queries(app):
     session, _ = begin("Mira drinks green tea")
     agent = session.agent
     for n in range(8):
-        extra = factories.memory(
-            agent, f"The tower at Kastell has 17 steps and a green door {'!' * n}"
-        )
+        factories.memory(agent, f"The tower at Kastell has 17 steps and a green door {'!' * n}")
     db.session.commit()
     session = next_session(session)
     ids = [each.id for each in db.session.scalars(agent.ledger.core()) if "tower" in each.content]
@@ -110,7 +114,10 @@ def test_originals_are_read_with_few_queries(app):
     session = next_session(session)
     statements = []
     engine = db.engine
-    listener = lambda *args: statements.append(args[2])
+
+    def listener(*args):
+        statements.append(args[2])
+
     event.listen(engine, "before_cursor_execute", listener)
     db.session.expire_all()
 
@@ -134,7 +141,7 @@ def test_a_number_of_lost_details_that_was_changed_in_the_database_is_found(app,
     sql.run("UPDATE refinement_sessions SET details_lost = 0")
     db.session.expire_all()
 
-    with pytest.raises(Exception):
+    with pytest.raises(RowAltered):
         db.session.get_one(RefinementSession, session.id).require_genuine()
 
 
@@ -153,12 +160,11 @@ def test_a_detail_that_stands_in_two_originals_counts_once_when_it_goes(app, mon
 
 def test_a_merge_result_may_be_tightened(app):
     first, (one, other) = begin("Tea is good", "Tea is fine")
-    one_now = editing.update(first, one, "Tea is good and warm in the evening")
+    editing.update(first, one, "Tea is good and warm in the evening")
     editing.update(first, other, "Tea is fine and warm at night here")
     merged = editing.consolidate(
         first, [one, other], "Tea is good and fine and warm in the evening, and also at night here"
     )
-    before = merged.token_estimate
 
     tight = "Tea is good and fine and warm in the evening, also at night here"
     assert len(tight) < len(merged.content)
@@ -168,3 +174,21 @@ def test_a_merge_result_may_be_tightened(app):
 def test_two_memories_joined_by_a_blank_may_be_merged(app):
     session, (one, other) = begin("Anna likes green tea", "Anna likes black tea")
     editing.consolidate(session, [one, other], "Anna likes green tea Anna likes black tea")
+
+
+def test_the_tools_description_promises_no_refusal_where_losses_are_only_counted(
+    app, environ, model, monkeypatch
+):
+    ruled(app, monkeypatch, details="count")
+    agent = factories.agent(*(factories.text_of(25) for _ in range(20)))
+    queued = RefinementSession.queue(agent, "cli")
+    db.session.commit()
+    model.say("NO")
+
+    settings = Settings.from_environ(
+        {**environ, "OPENROUTER_BASE_URL": model.base_url, "REFINE_DETAILS": "count"}
+    )
+    refine(queued.id, settings)
+
+    described = model.requests[0]["tools"][0]["function"]["description"]
+    assert "No edit may lose" not in described

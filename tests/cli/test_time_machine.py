@@ -45,7 +45,7 @@ def test_undo_prints_figures(ledger: Agent, session: RefinementSession, run: Run
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
-        "undid 1 session of Ada: 1 brought back; 19 → 20 memories, 466 → 472 tokens\n"
+        "undid 1 session of Ada: 1 brought back; 19 → 20 memories, 475 → 481 tokens\n"
     )
     assert not canary(ledger).discarded
     record = factories.records(ledger)[-1]
@@ -91,7 +91,7 @@ def test_wider_undo_prints_the_number_of_sessions(
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
         "undid 2 sessions of Ada: 3 brought back, 1 no longer constitutional; 17 → 20 memories, "
-        "416 → 472 tokens\n"
+        "425 → 481 tokens\n"
     )
     assert second.undone_at == session.undone_at is not None
 

@@ -81,11 +81,7 @@ class Reference:
         self.born[id_] = dict(self.memories[id_])
 
     def kept_core(self) -> dict[int, State]:
-        return {
-            id_: memory
-            for id_, memory in self.memories.items()
-            if _is_kept(memory)
-        }
+        return {id_: memory for id_, memory in self.memories.items() if _is_kept(memory)}
 
     def locked(self, id_: int) -> bool:
         memory = self.memories[id_]

@@ -101,7 +101,9 @@ def _with_abbreviated_weekday(text: str, item: Item) -> Item:
     if number is None:
         return item
     if text[item.start].isupper():
-        return _weekday_item(item, number)
+        # in a shorter text, whose language is not plain, it was taken for a name
+        hints = (f"name:{item.folded}",)
+        return date_item(Moment(f"weekday:{number}", hints), item.start, item.end)
     return item._replace(hints=(f"weekday:{number}",))
 
 

@@ -36,7 +36,9 @@ def read(text: str) -> Reading:
     for written, inner in quotations(rest):
         if quoted := flat(inner):
             draft.add(f"quote:{quoted}", written)
-    draft.words.update(_symbols(rest) if not draft.words else ())
+    symbols = _symbols(rest)
+    draft.mentioned |= symbols
+    draft.words = draft.words or symbols
     return draft.reading(" ".join(item.folded for item in items))
 
 

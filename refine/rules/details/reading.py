@@ -20,8 +20,9 @@ class Reading:
 
     ``details``: the key of each detail, and the detail as it is written first. ``words``: the
     distinct words, folded; pairs of characters in scripts without spaces; numbers and dates in
-    their canonical form. ``mentioned``: keys that another text's detail may
-    have, apart from names. ``row``: all words in order. ``language``: a guess, or "".
+    their canonical form; of a text without any, its symbols. ``mentioned``: keys that another
+    text's detail may have, and symbols; few names, as ``words`` has them. ``row``: all words in
+    order. ``language``: a guess, or "".
     """
 
     details: Mapping[str, str]
@@ -36,7 +37,11 @@ def mentions(reading: Reading, key: str) -> bool:
     kind, _, value = key.partition(":")
     match kind:
         case "name":
-            return value in reading.words or is_form_of(value, reading.words, reading.language)
+            return (
+                value in reading.words
+                or key in reading.mentioned
+                or is_form_of(value, reading.words, reading.language)
+            )
         case "head":
             return mentions(reading, f"name:{value}") or (
                 reading.language == "en" and is_verb_form_of(value, reading.words)
@@ -72,7 +77,9 @@ def likeness(original: Reading, other: Reading) -> Fraction:
     """Return the share, 0 to 1, of the original's words that stand in the other; 1 if none."""
     if not original.words:
         return Fraction(1)
-    return Fraction(len(original.words & other.words), len(original.words))
+    # a text of symbols alone may have come into one with words
+    shared = original.words & other.words or original.words & other.mentioned
+    return Fraction(len(shared), len(original.words))
 
 
 def _stands_in_row(words: str, row: str) -> bool:
