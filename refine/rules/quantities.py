@@ -1,7 +1,11 @@
 """Counts, shares and spans of time in words."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from decimal import ROUND_CEILING, Decimal
+
+# At most this many items of a list are named, for example in a note that must fit a memory.
+MAX_LISTED = 20
 
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
@@ -44,3 +48,9 @@ def in_days(span: timedelta) -> str:
 def ago(age: timedelta) -> str:
     """Return how long ago something was: "2 hours ago"; for a negative age "in 2 hours"."""
     return f"in {rough_span(-age)}" if age < timedelta(0) else f"{rough_span(age)} ago"
+
+
+def abbreviated(items: Sequence[str], separator: str) -> str:
+    """Return the first ``MAX_LISTED`` items, and how many more there are."""
+    more = len(items) - MAX_LISTED
+    return separator.join([*items[:MAX_LISTED], *([f"and {more} more"] if more > 0 else [])])

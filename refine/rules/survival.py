@@ -10,10 +10,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from refine.rules.details import Reading, carries, likeness, mentions
-
-# At most so many details of one memory, and memories, are named in a refusal; the rest is counted.
-MAX_NAMED = 20
-MAX_NAMED_MEMORIES = 20
+from refine.rules.quantities import abbreviated
 
 
 class Original(NamedTuple):
@@ -68,22 +65,15 @@ def refusal(lost: Iterable[Loss], share: Decimal) -> str:
     problems = []
     if details:
         problems.append(
-            f"details would be lost: {_first(details, '; ')}. Put them into the text together with "
-            "what they belong to, or leave the memory as it is"
+            f"details would be lost: {abbreviated(details, '; ')}. Put them into the text together "
+            "with what they belong to, or leave the memory as it is"
         )
     if wordless:
         problems.append(
-            f"less than {share * 100:.0f} % of the words of {_first(wordless, ', ')} would remain "
-            "in one memory. Keep more of the wording, or leave the memory as it is"
+            f"less than {share * 100:.0f} % of the words of {abbreviated(wordless, ', ')} would "
+            "remain in one memory. Keep more of the wording, or leave the memory as it is"
         )
     return f"Nothing was changed: {'. Also, '.join(problems)}"
-
-
-def _first(items: Sequence[str], separator: str) -> str:
-    """Return the first ``MAX_NAMED_MEMORIES`` items, and how many more there are."""
-    more = len(items) - MAX_NAMED_MEMORIES
-    listed = separator.join(items[:MAX_NAMED_MEMORIES])
-    return f"{listed} and {more} more memories" if more > 0 else listed
 
 
 def _is_carried(readings: Iterable[Reading], key: str, original: Reading) -> bool:
@@ -107,6 +97,5 @@ def _is_alike(readings: Iterable[Reading], original: Reading, share: Decimal) ->
 
 
 def _named(loss: Loss) -> str:
-    named = ", ".join(f'"{detail}"' for detail in loss.details[:MAX_NAMED])
-    more = len(loss.details) - MAX_NAMED
-    return f"{named}{f' and {more} more' if more > 0 else ''} from #{loss.memory_id}"
+    details = [f'"{detail}"' for detail in loss.details]
+    return f"{abbreviated(details, ', ')} from #{loss.memory_id}"

@@ -39,9 +39,8 @@ DEFINITION: dict[str, Any] = {
             "consolidate: merge ids that carry the same moment into one memory with content, no "
             "longer than they were together. update: tighten the content of the memory id. "
             "delete: discard the memory id, because another one already carries it. protect: make "
-            "the memory id constitutional. complete: end the session with a brief summary. No edit "
-            "may lose a number, date, name, quotation or address that no other memory carries. "
-            "Each result tells operations_left and tokens_left."
+            "the memory id constitutional. complete: end the session with a brief summary. Each "
+            "result tells operations_left and tokens_left."
         ),
         "parameters": {
             "type": "object",

@@ -42,10 +42,8 @@ def ledger(app: Flask) -> Agent:
     account = factories.account(slug="demo", name="Demo")
     owner = factories.agent(account=account, name="Ada", model_id="rehearsal/ada")
     factories.ledger(owner, *[25] * 18)
-    factories.memory(
-        owner,
-        "at dawn the canary sings, and all of the others in the aviary listen quietly to what it sings now",
-    )
+    says_it_too = "at dawn the canary sings, and all of the others in the aviary listen quietly to"
+    factories.memory(owner, f"{says_it_too} what it sings now")
     factories.memory(owner, "the canary sings at dawn")
     db.session.commit()
     return owner

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -486,6 +487,46 @@ def test_overlapping_sessions_are_undone_in_reverse_order_only(agent: Agent) -> 
     undo(earlier)
     assert among(rows(agent), before) == before
     assert problems() == []
+
+
+def test_an_undo_is_refused_that_would_leave_unsaid_what_a_later_session_deleted() -> None:
+    near, fact = "We watched the herons along the river", "Mira found 17 herons at Kastell"
+    agent = factories.agent(f"{near}.", f"{near}!", fact)
+    one, other, third = [memory.id for memory in db.session.scalars(agent.ledger.core())]
+    factories.ledger(agent, 400)
+    earlier = factories.session(agent)
+    editing.consolidate(earlier, [one, other], f"{near}. {fact}")
+    editing.complete(earlier, "Done.")
+    later = factories.session(agent)
+    editing.delete(later, third)
+    editing.complete(later, "Done.")
+    db.session.commit()
+
+    (obstacle,) = conflict(earlier).obstacles
+
+    assert (obstacle.memory_id, obstacle.session_id) == (third, later.id)
+    undo(earlier, and_after=True)
+    kept = {memory.content for memory in db.session.scalars(agent.ledger.core())}
+    assert kept > {f"{near}.", f"{near}!", fact}
+
+
+def test_where_details_are_only_counted_an_undo_looks_at_none(
+    app: Flask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = factories.agent("a walk.", "a walk!", "Mira is 17")
+    one, _, third = [memory.id for memory in db.session.scalars(agent.ledger.core())]
+    factories.ledger(agent, 400)
+    counting = replace(app.extensions["refine.settings"], details="count")
+    monkeypatch.setitem(app.extensions, "refine.settings", counting)
+    earlier = factories.session(agent)
+    editing.delete(earlier, one)
+    editing.complete(earlier, "Done.")
+    later = factories.session(agent)
+    editing.delete(later, third)
+    editing.complete(later, "Done.")
+    db.session.commit()
+
+    assert undo(earlier).sessions == [earlier]
 
 
 def test_a_later_merge_of_a_merge_is_undone_first(agent: Agent) -> None:

@@ -38,6 +38,21 @@ KNOWN_LIMITS = {
     "a name that nothing marks, in a script without capitals": Pair(
         "ar", "يسكن مروان قرب البحر.", "يسكن صديق قرب البحر.", ["مروان"]
     ),
+    "the letter behind a number": Pair(
+        "en", "She lives at Baker Street 5a.", "She lives at Baker Street 5.", ["5a"]
+    ),
+    "a number that stands twice": Pair(
+        "en", "The code of the gate is 3 1 4 1.", "The code of the gate is 3 1 4.", ["1"]
+    ),
+    "words that count without being numbers": Pair(
+        "en", "She wants a dozen eggs twice a week.", "She wants eggs every week.", ["dozen"]
+    ),
+    "handles of single services": Pair(
+        "en", "My skype is live:bob.smith these days.", "My skype is live these days.", ["bob"]
+    ),
+    "a sign behind a letter": Pair(
+        "en", "Her blood type is O+ she said.", "Her blood type is O she said.", ["O+"]
+    ),
 }
 
 

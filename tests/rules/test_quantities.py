@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from refine.rules.quantities import ago, in_percent, plural, share_in_percent
+from refine.rules.quantities import abbreviated, ago, in_percent, plural, share_in_percent
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,9 @@ def test_a_share_is_exact_in_percent(share: str, expected: str) -> None:
 )
 def test_a_part_is_rounded_up_in_percent(part: int, whole: int, expected: str) -> None:
     assert share_in_percent(part, whole) == expected
+
+
+def test_up_to_20_items_are_listed_and_the_rest_is_counted():
+    listed = [abbreviated(["x"] * count, ",") for count in (0, 1, 20, 21)]
+
+    assert listed == ["", "x", ",".join("x" * 20), ",".join("x" * 20) + ",and 1 more"]

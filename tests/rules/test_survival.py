@@ -1,5 +1,7 @@
 from decimal import Decimal
 
+import pytest
+
 from refine.rules.details import read
 from refine.rules.limits import longest_update
 from refine.rules.survival import Loss, Original, losses, refusal
@@ -82,7 +84,7 @@ def test_a_refusal_names_each_detail_its_memory_and_what_to_do():
 def test_a_refusal_names_at_most_20_details_of_a_memory():
     told = refusal([Loss(7, tuple(str(number) for number in range(100, 123)), False)], HALF)
 
-    assert '"119" and 3 more from #7' in told
+    assert '"119", and 3 more from #7' in told
     assert '"120"' not in told
 
 
@@ -95,3 +97,30 @@ def test_an_update_may_lengthen_by_a_tenth_or_eight_tokens():
         99,
         1100,
     ]
+
+
+def test_a_refusal_is_short_however_many_memories_one_memory_stands_in_for():
+    facts = [
+        f"Person{n} Surname{n} lives at Street{n} {n}, and likes tea no. {1000 + n}"
+        for n in range(200)
+    ]
+    hub = read("; ".join(facts))
+    lost = losses([Original(n, read(fact)) for n, fact in enumerate(facts)], [hub], [], share=HALF)
+
+    assert len(refusal(lost, HALF)) < 5_000
+
+
+def is_refused(text, *others, by):
+    originals = [Original(number, read(each)) for number, each in enumerate((text, *others))]
+    return bool(losses(originals, [each.reading for each in originals], [read(by)], share=HALF))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Choir practice Sat morning", "We sing in the choir and the hall is warm"),
+        ("Gym class Mon evening", "I like the gym and my trainer is kind to me"),
+    ],
+)
+def test_texts_with_an_abbreviated_weekday_may_be_joined_word_for_word(one, other):
+    assert not is_refused(one, other, by=f"{one}. {other}")

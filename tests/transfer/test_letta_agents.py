@@ -179,3 +179,17 @@ class TestAFileInAString:
 
         assert place == "file"
         assert reason == ("is a JSON string of more than 1 MB; unwrap it first (jq -r . FILE)")
+
+
+def test_an_agent_whose_blocks_the_file_does_not_name_does_not_get_those_of_another() -> None:
+    file = {
+        "agents": [
+            {"id": "agent-0", "name": "Ada", "block_ids": ["block-0"]},
+            {"id": "agent-1", "name": "Bo"},
+        ],
+        "blocks": [{"id": "block-0", "label": "human", "value": "Keeps bees"}],
+    }
+
+    rows = list(rows_of(stream(json.dumps(file)), "letta", file_agent="Bo"))
+
+    assert not any(isinstance(row, Incoming) for row in rows)

@@ -14,6 +14,8 @@ Not seen:
 - a name that is also an ordinary word, once the other text has that word (Will, Rose);
 - two names of which one looks like a form of the other in its language (Валентин, Валентина);
 - names that nothing marks, in scripts without capitals: see ``uncased_names``, ``eastern_names``;
+- a letter behind a number (5a), a value that stands twice (3 1 4 1), "twice" and "a dozen", a sign
+  behind a letter (O+), handles that only one service writes so (live:bob.smith);
 - number words and months of languages that ``lexicon`` does not know.
 """
 

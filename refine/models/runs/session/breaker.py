@@ -13,6 +13,7 @@ from refine.models.ledger import AgentMemory, Change, Image, changes_in
 from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.notes import rollback_note, rollback_reason
 from refine.models.runs.session.session import RefinementSession, Reversal
+from refine.rules.quantities import abbreviated
 
 # The edits that the cap counts, and all edits of the loop. Duplicates are removed before the loop,
 # and stay removed after a rollback.
@@ -22,9 +23,6 @@ MUTATIONS = (
     "memory_refinement_delete",
 )
 LOOP_EDITS = (*MUTATIONS, "memory_refinement_protect")
-
-# At most this many operations, and memories per operation, are listed: the note must fit a memory.
-MAX_LISTED = 20
 
 
 def check(session: RefinementSession, at: datetime | None = None) -> bool:
@@ -59,12 +57,6 @@ def roll_back(session: RefinementSession, attempted_tokens: int, at: datetime) -
         rollback_note(session, reason, _operations(edits)),
     )
     session.finish("rolled_back", reason, reversal=reversal, at=at)
-
-
-def abbreviated(items: Sequence[str], separator: str) -> str:
-    """Return the first ``MAX_LISTED`` items, and how many more there are."""
-    more = len(items) - MAX_LISTED
-    return separator.join([*items[:MAX_LISTED], *([f"and {more} more"] if more > 0 else [])])
 
 
 def _records_since_first_edit(session: RefinementSession) -> Sequence[AuditLog]:

@@ -12,12 +12,13 @@ from refine.errors import Refused, RowAltered
 from refine.extensions import db
 from refine.models.audit import AuditLog
 from refine.models.ledger import LOCKS, AgentMemory, content_hash, state_digest
-from refine.models.runs.session.breaker import MUTATIONS, abbreviated
+from refine.models.runs.session.breaker import MUTATIONS
 from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.session import RefinementSession
 from refine.models.runs.session.state import MAX_MUTATIONS
 from refine.models.runs.session.survival import LedgerReading
 from refine.rules.limits import MAX_MERGED
+from refine.rules.quantities import abbreviated
 from refine.rules.survival import refusal
 from refine.rules.tokens import token_estimate
 

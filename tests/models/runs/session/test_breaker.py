@@ -398,12 +398,6 @@ def test_record_and_note_name_the_rolling_floor_if_that_was_the_narrower_limit(a
     )
 
 
-def test_up_to_20_items_are_listed_and_the_rest_is_counted():
-    listed = [breaker.abbreviated(["x"] * count, ",") for count in (0, 1, 20, 21)]
-
-    assert listed == ["", "x", ",".join("x" * 20), ",".join("x" * 20) + ",and 1 more"]
-
-
 def test_after_a_rollback_the_entries_count_in_full_again(ledger):
     session, ids = ledger
     editing.consolidate(session, ids[:2], text_of(20))

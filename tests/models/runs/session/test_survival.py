@@ -1,9 +1,12 @@
 import dataclasses
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
+from sqlalchemy import event
 
 from refine import clock
+from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import EditRefused
 from refine.models.runs.session import editing
@@ -299,3 +302,81 @@ def test_every_result_tells_how_much_the_session_may_still_do(app):
     ]
 
     assert left == [(10, tokens), *[(9, tokens - size)] * 4, *[(0, 0)] * 2]
+
+
+def test_a_memory_of_emoji_alone_is_not_lost(app):
+    session, (emoji, _) = begin("🔑🏠➡️🌵 🎂❤️", "Mira drinks green tea in the morning")
+
+    refused(lambda: editing.delete(session, emoji), f"the words of #{emoji}")
+
+
+def test_a_memory_of_emoji_may_be_merged_into_one_with_words(app):
+    session, (emoji, tea) = begin("🎂❤️ 🎂", "Mira drinks green tea")
+
+    editing.consolidate(session, [emoji, tea], "Mira drinks green tea 🎂❤️")
+
+
+def test_originals_are_read_with_few_queries(app):
+    session, _ = begin("Mira drinks green tea")
+    agent = session.agent
+    for n in range(8):
+        factories.memory(agent, f"The tower at Kastell has 17 steps and a green door {'!' * n}")
+    db.session.commit()
+    session = next_session(session)
+    ids = [each.id for each in db.session.scalars(agent.ledger.core()) if "tower" in each.content]
+    for id_ in ids[1:]:
+        editing.delete(session, id_)
+    session = next_session(session)
+    statements = []
+
+    def note(*args):
+        statements.append(args[2])
+
+    event.listen(db.engine, "before_cursor_execute", note)
+    LedgerReading().losses(session, [memory(ids[0])], None, Decimal("0.5"))
+    event.remove(db.engine, "before_cursor_execute", note)
+
+    assert len([each for each in statements if "audit_logs" in each]) == 1
+
+
+def test_a_number_of_lost_details_that_was_changed_in_the_database_is_found(app, monkeypatch):
+    ruled(app, monkeypatch, details="count")
+    session, (tower, _) = begin(
+        "The tower at Kastell has 17 steps and a green door", "Mira drinks green tea"
+    )
+    editing.delete(session, tower)
+    session.finish("completed", "the agent completed it")
+    db.session.commit()
+    assert session.details_lost == 2
+
+    sql.run("UPDATE refinement_sessions SET details_lost = 0")
+    db.session.expire_all()
+
+    with pytest.raises(RowAltered):
+        session.require_genuine()
+
+
+def test_a_detail_that_stands_in_two_originals_counts_once_when_it_goes(app, monkeypatch):
+    first, (tower, _) = begin(
+        "The tower at Kastell has 17 steps and a green door there", "Mira drinks green tea"
+    )
+    editing.update(first, tower, "The tower at Kastell has 17 steps and a green door")
+    second = next_session(first)
+    ruled(app, monkeypatch, details="count")
+
+    editing.delete(second, tower)
+
+    assert second.details_lost == 2
+
+
+def test_a_merge_result_may_be_tightened(app):
+    first, (one, other) = begin("Tea is good", "Tea is fine")
+    editing.update(first, one, "Tea is good and warm in the evening")
+    editing.update(first, other, "Tea is fine and warm at night here")
+    merged = editing.consolidate(
+        first, [one, other], "Tea is good and fine and warm in the evening, and also at night here"
+    )
+
+    tight = "Tea is good and fine and warm in the evening, also at night here"
+    assert len(tight) < len(merged.content)
+    editing.update(first, merged.id, tight)
