@@ -38,19 +38,19 @@ def _reply_with_words(ask: Ask, messages: list[Message]) -> Reply:
     """Return what the model says or calls.
 
     If that is cut off or has no words, the question is repeated once, with room for twice the
-    output. What is no answer does not become part of the conversation: servers refuse empty
+    output. Such a reply is left out of the conversation, because servers refuse empty
     messages.
     """
     reply = ask(MAX_OUTPUT_TOKENS)
-    if _is_void(reply):
+    if _is_unusable(reply):
         reply = ask(2 * MAX_OUTPUT_TOKENS)
-    if _is_void(reply):
+    if _is_unusable(reply):
         raise _no_answer("the reply was cut off or had no words")
     messages.append(reply.message)
     return reply
 
 
-def _is_void(reply: Reply) -> bool:
+def _is_unusable(reply: Reply) -> bool:
     """Whether a reply is neither an answer nor a call: it is cut off, or has no words."""
     return reply.is_cut or not (reply.tool_calls or has_words(reply.text))
 

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from refine.errors import InvalidValue
-from refine.rules.quantities import plural
+from refine.rules.quantities import abbreviated, plural
 from refine.transfer.json_document import Document, Place
 
 # Not whole agents: their messages may be longer than a row may be.
 _PLACES: tuple[Place, ...] = tuple(("agents", None, name) for name in ("id", "name", "block_ids"))
 
-_MAX_LISTED_AGENTS = 20
 _MAX_SHOWN_CHARACTERS = 60
 
 
@@ -88,9 +87,7 @@ def _named(agents: Sequence[FileAgent], wanted: str) -> FileAgent:
 
 
 def _listed(agents: Sequence[FileAgent]) -> str:
-    more = len(agents) - _MAX_LISTED_AGENTS
-    listed = ", ".join(map(str, agents[:_MAX_LISTED_AGENTS]))
-    return f"{listed} and {more:,} more" if more > 0 else listed
+    return abbreviated([str(agent) for agent in agents], ", ")
 
 
 def _shown(text: str) -> str:

@@ -489,7 +489,9 @@ def test_overlapping_sessions_are_undone_in_reverse_order_only(agent: Agent) -> 
     assert problems() == []
 
 
-def test_an_undo_is_refused_that_would_leave_unsaid_what_a_later_session_deleted() -> None:
+def test_an_undo_is_refused_that_would_leave_unsaid_what_a_later_session_deleted(
+    app: Flask,
+) -> None:
     near, fact = "We watched the herons along the river", "Mira found 17 herons at Kastell"
     agent = factories.agent(f"{near}.", f"{near}!", fact)
     one, other, third = [memory.id for memory in db.session.scalars(agent.ledger.core())]

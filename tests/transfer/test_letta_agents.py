@@ -128,7 +128,7 @@ class TestSeveralAgents:
 
         said = str(refusal.value)
         assert f"Rook?[2J? ({'x' * 59}…, 1 block), no name (no id, 1 block)" in said
-        assert said.endswith(" and 11 more")
+        assert said.endswith(", and 11 more")
 
     def test_one_with_long_messages_is_still_listed(self) -> None:
         message = {"content": "x" * 1_500_000}

@@ -117,8 +117,8 @@ class LedgerReading:
     def _read_originals(self, agent: Agent) -> None:
         """Read the texts that sessions changed since they were last read.
 
-        A text that a session itself wrote is no original for that session: the first text before
-        its edits is, and for a merge result none.
+        For each session and memory the text before the session's first edit counts. What the
+        session wrote itself does not, so that it can take back its own words.
         """
         newer = (
             select(AuditLog)
