@@ -121,7 +121,7 @@ ACTIONS = {
     "keys_rotated": "keys rotated",
     "agent_erased": "agent erased",
     "agent_bound": "agent's key bound to it",
-    "agent_prompts_exchanged": "reflection prompts exchanged by an upgrade",
+    "agent_prompts_exchanged": "reflection prompts exchanged",
     "row_updated": "row updated",
     "rows_attested": "row digests added",
     "memories_resealed": "memories sealed anew",

@@ -102,8 +102,7 @@ class Installation:
             **{name: f"{CANARY} in the {name}" for name in ("system_prompt", "refinement_prompt")},
         )
         self.memories = [
-            factories.memory(self.agent, f"{CANARY} {number} {factories.text_of(40)}")
-            for number in range(20)
+            factories.memory(self.agent, f"{CANARY} {factories.text_of(40)}") for _ in range(20)
         ]
         journal = factories.memory(self.agent, f"{CANARY} in a journal", memory_type="journal")
         factories.memory(self.agent, self.memories[0].content)
@@ -275,7 +274,7 @@ def lived(installation: Installation) -> Installation:
 
 
 def merged() -> str:
-    return f"{CANARY} merged " + "and kept " * 35
+    return f"{CANARY} merged {factories.text_of(70)}"
 
 
 def read_under_a_grant(its: Installation) -> None:
