@@ -9,6 +9,7 @@ from werkzeug.routing import IntegerConverter
 from refine import api, headers, logs, models, refusals, web
 from refine.api import problems
 from refine.extensions import db, migrate
+from refine.llm.clients import dialect_of
 from refine.rules.ids import id_in
 from refine.sealing import Keyring
 from refine.settings import Settings
@@ -40,6 +41,7 @@ def build(settings: Settings) -> Flask:
         # each appends the address that called it; anything before that can be forged
         trusted = ProxyFix(app.wsgi_app, x_for=settings.proxies, x_proto=settings.proxies)
         app.wsgi_app = trusted  # type: ignore[method-assign]
+    dialect_of(settings)  # a name that does not exist stops the start
     app.extensions["refine.settings"] = settings
     app.extensions["refine.keyring"] = Keyring(settings.encryption_keys)
     logs.configure(settings.log_level)

@@ -16,6 +16,7 @@ from flask import current_app
 
 from refine import embedded
 from refine.errors import InvalidValue, SettingsError
+from refine.rules.prices import Price, parse_price_file
 from refine.rules.schedules import valid_schedule
 
 DEFAULT_DATA_DIR = ".refine"
@@ -104,6 +105,16 @@ def _redis_url(name: str, text: str) -> str:
     return text
 
 
+def _price_file(name: str, text: str) -> dict[str, Price]:
+    try:
+        return parse_price_file(Path(text).read_text(encoding="utf-8"))
+    except (OSError, UnicodeError) as fault:
+        problem = f"{name}: the file cannot be read ({type(fault).__name__})"
+        raise SettingsError(problem) from None
+    except InvalidValue as fault:
+        raise SettingsError(f"{name}: {fault}") from None
+
+
 def _url_parts(name: str, text: str, schemes: tuple[str, ...], example: str) -> Any:
     try:
         parts = urlsplit(text)
@@ -165,6 +176,8 @@ class Settings:
         "REFINE_CONTEXT_TOKENS", _whole_number(1_000, 100_000_000), default=128_000
     )
     plain_openai: bool = _variable("REFINE_PLAIN_OPENAI", _switch, default=False)
+    dialect: str | None = _variable("REFINE_DIALECT", _text, default=None)
+    prices: Mapping[str, Price] = _variable("REFINE_PRICES", _price_file, default_factory=dict)
     rehearsal: bool = _variable("REFINE_REHEARSAL", _switch, default=False)
     api_reads_per_minute: int = _variable(
         "REFINE_API_READS_PER_MINUTE", _whole_number(1, 1_000_000), default=600

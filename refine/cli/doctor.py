@@ -9,7 +9,7 @@ from rich.markup import escape
 from refine import health
 from refine.cli.context import application
 from refine.cli.output import console
-from refine.llm.openrouter import OpenRouter
+from refine.llm.clients import configured_provider
 from refine.rules.quantities import plural
 from refine.settings import Settings
 
@@ -69,9 +69,8 @@ def _proxies(proxies: int) -> health.Check:
 
 
 def _provider(settings: Settings) -> health.Check:
-    if settings.openrouter_api_key is None:
+    if (provider := configured_provider(settings)) is None:
         detail = "no OPENROUTER_API_KEY: only agents with a rehearsal/ model get answers"
         return health.Check("provider", None, detail)
-    url = settings.openrouter_base_url
-    problem = OpenRouter(url, settings.openrouter_api_key, settings.plain_openai).problem()
-    return health.Check("provider", problem, f"{url} answers")
+    said = f"{provider.base_url} answers, in the dialect {provider.dialect.name}"
+    return health.Check("provider", provider.problem(), said)

@@ -16,7 +16,7 @@ from refine.cli.bench.temporary import (
 )
 from refine.cli.output import console, table
 from refine.errors import ProviderError
-from refine.llm.clients import client_for, is_rehearsed, known_models
+from refine.llm.clients import client_for, is_rehearsed, warning_about
 from refine.settings import Settings
 from refine.trials.evaluation import Score, evaluate
 
@@ -88,10 +88,10 @@ def _shown(scores: Iterable[Score], agents: int) -> Iterator[Score]:
 
 def _explained(fault: ProviderError, model_id: str, settings: Settings) -> ProviderError:
     """Return the fault, saying so if the provider does not know the model."""
-    known = known_models(model_id, settings, is_demo=True)
-    if known is None or model_id in known:
+    warning = warning_about(model_id, settings, is_demo=True)
+    if warning is None:
         return fault
-    message = f"{settings.openrouter_base_url} lists no model {model_id} that takes tools ({fault})"
+    message = f"{warning} ({fault})"
     return ProviderError(message, kind=fault.kind, http_status=fault.http_status)
 
 

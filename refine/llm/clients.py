@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import urlsplit
 
 from refine.errors import ProviderError
-from refine.llm import rehearsal
-from refine.llm.openrouter import OpenRouter
+from refine.llm import dialects, rehearsal
+from refine.llm.dialects import Dialect
+from refine.llm.provider import Provider
 from refine.rules.model_names import is_rehearsal_model
 from refine.settings import Settings
 
@@ -20,36 +22,59 @@ def is_rehearsed(model_id: str, settings: Settings, *, is_demo: bool) -> bool:
     return is_rehearsal_model(model_id) and (is_demo or may_stand_in)
 
 
-def known_models(model_id: str, settings: Settings, *, is_demo: bool) -> frozenset[str] | None:
-    """Return the models of the server that answers for this one; None if it lists none."""
-    if is_rehearsal_model(model_id):
-        is_offered = is_rehearsed(model_id, settings, is_demo=is_demo)
-        return frozenset({model_id} if is_offered else ())
+def dialect_of(settings: Settings) -> Dialect:
+    """Return the dialect that the settings name, or that of the provider's host."""
+    if settings.plain_openai:
+        return dialects.PLAIN
+    if settings.dialect is not None:
+        return dialects.named(settings.dialect)
+    return dialects.of_host(urlsplit(settings.openrouter_base_url).hostname or "")
+
+
+def configured_provider(settings: Settings) -> Provider | None:
+    """Return a client for the configured provider; None if none is configured."""
     if settings.openrouter_api_key is None:
         return None
-    client = OpenRouter(settings.openrouter_base_url, settings.openrouter_api_key)
-    return client.models()
+    base_url, key = settings.openrouter_base_url, settings.openrouter_api_key
+    return Provider(base_url, key, dialect_of(settings))
+
+
+def warning_about(model_id: str, settings: Settings, *, is_demo: bool) -> str | None:
+    """Return why sessions with this model would fail, as far as can be told now, or None.
+
+    Asks the provider for its list of models; without a list, nothing is said.
+    """
+    if is_rehearsal_model(model_id):
+        offered = is_rehearsed(model_id, settings, is_demo=is_demo)
+        return None if offered else _NOT_REHEARSED
+    provider = configured_provider(settings)
+    if provider is None or not provider.catalogue:
+        return None
+    listed = provider.catalogue.find(model_id)
+    if listed is None:
+        return f"the provider lists no model {model_id[:100]!r}"
+    return None if listed.takes_tools else f"the provider lists {model_id!r} without tools"
+
+
+_NOT_REHEARSED = (
+    "the rehearsal model answers only agents of the demo account; give this agent a model of your "
+    "provider (without a provider, REFINE_REHEARSAL=1 rehearses every account)"
+)
 
 
 @contextmanager
-def client_for(model_id: str, settings: Settings, *, is_demo: bool) -> Iterator[OpenRouter]:
+def client_for(model_id: str, settings: Settings, *, is_demo: bool) -> Iterator[Provider]:
     """Yield a client for the model; ProviderError if no server is configured for it."""
     if is_rehearsed(model_id, settings, is_demo=is_demo):
         with rehearsal.serving() as base_url:
-            yield OpenRouter(base_url, api_key="rehearsal")
+            yield Provider(base_url, api_key="rehearsal")
     elif is_rehearsal_model(model_id):
-        raise ProviderError(
-            "the rehearsal model answers only agents of the demo account; give this agent a model "
-            "of your provider (without a provider, REFINE_REHEARSAL=1 rehearses every account)",
-            kind="no_rehearsal",
-        )
-    elif settings.openrouter_api_key is None:
+        raise ProviderError(_NOT_REHEARSED, kind="no_rehearsal")
+    elif (provider := configured_provider(settings)) is None:
         raise ProviderError(
             "OPENROUTER_API_KEY is missing: set it to ask this agent's model (to any value, for a "
             "local server without keys)",
             kind="no_key",
         )
     else:
-        yield OpenRouter(
-            settings.openrouter_base_url, settings.openrouter_api_key, plain=settings.plain_openai
-        )
+        yield provider

@@ -9,13 +9,22 @@ Message = dict[str, Any]
 
 
 @dataclass(frozen=True)
+class Privacy:
+    """What a request carries besides its messages: opaque ids and the account's privacy terms."""
+
+    session_id: str
+    account_ref: str
+    zero_data_retention: bool = True
+
+
+@dataclass(frozen=True)
 class Usage:
-    """What one call cost, as counted by the provider; ``cost_usd`` is 0 if it names no cost."""
+    """What one call took, as counted by the provider; ``cost_usd`` is None if it is not known."""
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
-    cost_usd: Decimal = Decimal(0)
+    cost_usd: Decimal | None = None
 
 
 @dataclass(frozen=True)

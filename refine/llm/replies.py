@@ -1,10 +1,13 @@
 """Parses replies of model servers, in every shape that providers were seen to send."""
 
 import json
+from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
+from itertools import count
 from typing import Any
 
 from refine.errors import InvalidValue, ProviderError
+from refine.llm.dialects import OPENROUTER, Dialect
 from refine.llm.messages import Message, Reply, ToolCall, Usage
 from refine.rules.content import sanitized
 from refine.rules.tool_arguments import parse_arguments
@@ -12,8 +15,15 @@ from refine.rules.tool_arguments import parse_arguments
 # no call is larger; a higher figure is ignored
 _MAX_TOKENS = 10_000_000
 
-# sent back in the next call: some providers refuse it if reasoning is changed or missing
-_KEPT_IN_HISTORY = ("content", "tool_calls", "reasoning", "reasoning_details")
+# Where providers tell how much of the prompt came from a cache.
+_CACHED = (
+    ("prompt_tokens_details", "cached_tokens"),
+    ("prompt_cache_hit_tokens",),  # DeepSeek
+    ("cached_tokens",),  # Moonshot
+)
+
+# Providers that check the ids of calls take nine letters and digits (Mistral).
+_INVENTED_ID = "call{:05}"
 
 
 class Unusable(Exception):
@@ -24,8 +34,10 @@ class Unusable(Exception):
         super().__init__(message)
 
 
-def parse_reply(body: bytes) -> Reply:
-    """Return the model's reply.
+def parse_reply(
+    body: bytes, dialect: Dialect = OPENROUTER, headers: Mapping[str, str] | None = None
+) -> Reply:
+    """Return the model's reply, from an answer in this dialect, with its HTTP headers.
 
     Raises Unusable where another attempt may help (an error inside a 200, no choices, a cut body),
     ProviderError if the provider altered what the model was shown.
@@ -39,12 +51,12 @@ def parse_reply(body: bytes) -> Reply:
     is_cut = choice.get("finish_reason") == "length"
     tool_calls = _tool_calls(message, is_cut=is_cut)
     return Reply(
-        message=_for_history(message, tool_calls),
+        message=_for_history(message, tool_calls, dialect),
         text=_text(message.get("content")),
         tool_calls=tool_calls,
         model=_string(answer.get("model")),
         is_cut=is_cut,
-        usage=_usage(answer.get("usage")),
+        usage=_usage(answer.get("usage"), _cost_in(headers or {}, dialect)),
         generation_id=_string(answer.get("id")),
     )
 
@@ -94,22 +106,28 @@ def _text(content: Any) -> str | None:
 
 
 def _tool_calls(message: dict[str, Any], *, is_cut: bool) -> tuple[ToolCall, ...]:
-    written = message.get("tool_calls")
+    given = message.get("tool_calls")
+    written = given if isinstance(given, list) else []
     calls: list[ToolCall] = []
-    for position, call in enumerate(written if isinstance(written, list) else []):
+    for position, call in enumerate(written):
         taken = [earlier.id for earlier in calls]
-        calls.append(_tool_call(_object(call), position, taken, is_cut))
+        # another call follows the earlier ones, so they are whole
+        may_be_partial = is_cut and position == len(written) - 1
+        calls.append(_tool_call(_object(call), position, taken, may_be_partial))
     return tuple(calls)
 
 
-def _tool_call(call: dict[str, Any], position: int, taken: list[str], is_cut: bool) -> ToolCall:
+def _tool_call(
+    call: dict[str, Any], position: int, taken: list[str], may_be_partial: bool
+) -> ToolCall:
     problems = []
     if call.get("id") in taken:
         problems.append("the id of this tool call was already used in this answer")
-    call_id = _string(call.get("id")) or f"call_{position}"
+    call_id = _string(call.get("id")) or _INVENTED_ID.format(position)
+    invented = (_INVENTED_ID.format(number) for number in count(position))
     while call_id in taken:
-        call_id += f"_{position}"
-    if is_cut:
+        call_id = next(invented)
+    if may_be_partial:
         problems.append("the answer was cut off at the output limit; send a shorter call")
     function = _object(call.get("function"))
     arguments: dict[str, Any] = {}
@@ -131,59 +149,75 @@ def _string(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _for_history(message: dict[str, Any], tool_calls: tuple[ToolCall, ...]) -> Message:
+def _for_history(
+    message: dict[str, Any], tool_calls: tuple[ToolCall, ...], dialect: Dialect
+) -> Message:
     """Return the assistant's message as the next request repeats it.
 
-    Unchanged, except that invalid arguments become ``{}``: providers refuse a request that repeats
-    them. The tool's result says what was wrong.
+    What the provider wants back is unchanged, except that invalid arguments become ``{}``:
+    providers refuse a request that repeats them. The tool's result says what was wrong.
     """
     kept: Message = {"role": "assistant"}
-    kept.update({key: message[key] for key in _KEPT_IN_HISTORY if message.get(key) is not None})
-    kept.pop("tool_calls", None)
+    kept.update({key: message[key] for key in dialect.kept if message.get(key) is not None})
+    if message.get("content") is not None:
+        kept["content"] = message["content"]
     if not tool_calls:
         kept.setdefault("content", "")
         return kept
-    kept.setdefault("content", None)
+    kept.setdefault("content", dialect.no_content)
     written = message["tool_calls"]
     kept["tool_calls"] = [
-        _call_for_history(raw, call) for raw, call in zip(written, tool_calls, strict=True)
+        _call_for_history(_object(raw), call) for raw, call in zip(written, tool_calls, strict=True)
     ]
     return kept
 
 
-def _call_for_history(raw: Any, call: ToolCall) -> dict[str, Any]:
-    arguments = _object(_object(raw).get("function")).get("arguments")
+def _call_for_history(raw: dict[str, Any], call: ToolCall) -> dict[str, Any]:
+    """Return a call as it was written, with its other fields, such as the thought's signature."""
+    arguments = _object(raw.get("function")).get("arguments")
     is_written = isinstance(arguments, str) and arguments.strip() not in ("", "null")
     is_valid = call.problem is None and is_written
     if is_valid and raw.get("id") == call.id:
         return dict(raw)
     return {
+        **raw,
         "id": call.id,
         "type": "function",
         "function": {"name": call.name or "unknown", "arguments": arguments if is_valid else "{}"},
     }
 
 
-def _usage(usage: Any) -> Usage:
+def _usage(usage: Any, named_cost: Decimal | None) -> Usage:
     given = _object(usage)
-    details = _object(given.get("prompt_tokens_details"))
+    cost = _cost(given.get("cost"))
     return Usage(
         prompt_tokens=_count(given.get("prompt_tokens")),
-        cached_tokens=_count(details.get("cached_tokens")),
+        cached_tokens=max(_count(_at(given, path)) for path in _CACHED),
         completion_tokens=_count(given.get("completion_tokens")),
-        cost_usd=_cost(given.get("cost")),
+        cost_usd=named_cost if cost is None else cost,
     )
+
+
+def _at(value: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        value = _object(value).get(name)
+    return value
 
 
 def _count(value: Any) -> int:
     return value if type(value) is int and 0 <= value <= _MAX_TOKENS else 0
 
 
-def _cost(value: Any) -> Decimal:
-    if not isinstance(value, int | float | str):
-        return Decimal(0)
+def _cost_in(headers: Mapping[str, str], dialect: Dialect) -> Decimal | None:
+    """Return the cost that a header tells; 0 stands there where it is not known (LiteLLM)."""
+    return _cost(headers.get(dialect.cost_header)) or None if dialect.cost_header else None
+
+
+def _cost(value: Any) -> Decimal | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
     try:
         cost = Decimal(str(value))
     except InvalidOperation:
-        return Decimal(0)
-    return cost if cost.is_finite() and 0 <= cost < 10**5 else Decimal(0)
+        return None
+    return cost if cost.is_finite() and 0 <= cost < 10**5 else None

@@ -34,6 +34,12 @@ def render(name: str, **values: Any) -> str:
     return _environment.get_template(f"{name}.md.j2").render(**values).strip()
 
 
+@cache
+def source(name: str) -> str:
+    """Return the unfilled text of ``<name>.md.j2``: about as long as the filled one."""
+    return (_FOLDER / f"{name}.md.j2").read_text(encoding="utf-8")
+
+
 def as_line(value: Any) -> str:
     """Return a JSON value in one line, whatever line breaks its texts hold."""
     return json.dumps(value, ensure_ascii=False).translate(_LINE_BREAKS)

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from refine.errors import ProviderError
 from refine.llm.messages import Message, Reply, tool_message
-from refine.llm.openrouter import MAX_OUTPUT_TOKENS
 from refine.prompts import as_line
 from refine.rules.consent import has_words, refuses
 from refine.tools.results import error
@@ -15,7 +14,7 @@ NOT_OPEN = error(
     "call: YES or NO as the first word"
 )
 
-# Asks the model for its next message, of at most so many tokens.
+# Asks the model for its next message, with so many times the usual room for its output.
 Ask = Callable[[int], Reply]
 
 
@@ -41,9 +40,9 @@ def _reply_with_words(ask: Ask, messages: list[Message]) -> Reply:
     output. Such a reply is left out of the conversation, because servers refuse empty
     messages.
     """
-    reply = ask(MAX_OUTPUT_TOKENS)
+    reply = ask(1)
     if _is_unusable(reply):
-        reply = ask(2 * MAX_OUTPUT_TOKENS)
+        reply = ask(2)
     if _is_unusable(reply):
         raise _no_answer("the reply was cut off or had no words")
     messages.append(reply.message)

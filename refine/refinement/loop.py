@@ -22,7 +22,6 @@ from refine.refinement.prompting import (
     opening,
     room_for_ledger,
 )
-from refine.rules.tokens import SMALLEST_CONTEXT_TOKENS
 from refine.running import RunEnded, RunWorker, has_consented, work_on
 from refine.settings import Settings
 from refine.tools import RefinementTool
@@ -110,12 +109,11 @@ class SessionWorker(RunWorker[RefinementSession]):
             raise RunEnded("skipped", "no core memory can be changed by a session")
 
     def _take_snapshot(self) -> None:
-        context_tokens = self._context_tokens()
         session = self._held()
         last = RefinementSession.last_consented_of(session.agent, before=session.created_at)
         excerpt = LedgerExcerpt.of(
             session.agent,
-            room_tokens=room_for_ledger(context_tokens, session.agent),
+            room_tokens=room_for_ledger(self._room, session.agent),
             after_id=last.batch_through_id if last is not None else None,
         )
         session.take_snapshot(excerpt.shown_ids)
@@ -123,7 +121,8 @@ class SessionWorker(RunWorker[RefinementSession]):
         session.prompt_version = prompts.version()
         if session.removable_tokens == 0:
             self._skip(session)
-        self._messages = opening(session, excerpt, plain=self._settings.plain_openai)
+        is_marked = self._client.dialect.needs_ledger_mark(self._model_id)
+        self._messages = opening(session, excerpt, is_marked=is_marked)
         db.session.commit()
         self._report("snapshot", shown_memories=len(excerpt.lines), is_batch=excerpt.is_batch)
 
@@ -179,15 +178,6 @@ class SessionWorker(RunWorker[RefinementSession]):
 
     def _refuse(self, problem: str) -> dict[str, Any]:
         return {**super()._refuse(problem), **self._tool.left}
-
-    def _context_tokens(self) -> int:
-        """The size of the model's context; looked up only if the ledger may need more."""
-        agent = self._run.agent
-        room = room_for_ledger(SMALLEST_CONTEXT_TOKENS, agent)
-        is_small = not LedgerExcerpt.of(agent, room_tokens=room).is_batch
-        db.session.commit()
-        named = None if is_small else self._client.context_tokens(self._model_id)
-        return named or self._settings.context_tokens
 
     # -- the end ----------------------------------------------------------------------------------
 

@@ -16,16 +16,16 @@ from typing import Any
 from refine import clock, prompts, settings
 from refine.extensions import db
 from refine.llm.messages import Message
-from refine.llm.openrouter import MAX_OUTPUT_TOKENS
 from refine.models import MAX_MUTATIONS, Agent, AgentMemory, RefinementSession
 from refine.prompts import as_block, as_line
 from refine.refinement.hints import pairs_to_look_at
+from refine.rules.context import Room, tokens_at_most
 from refine.rules.limits import LONGER_SHARE, LONGER_TOKENS, MAX_MERGED
 from refine.rules.quantities import in_percent
-from refine.rules.tokens import CHARACTERS_PER_TOKEN_AT_WORST, half_of_room
+from refine.tools.refinement import DEFINITION
 
-# Providers that must be told where the stable part of a prompt ends; others find it themselves.
-_NEEDS_CACHE_MARK = ("anthropic/", "qwen/", "alibaba/")
+# What a session's model reads besides its memories and its own words.
+_WORDINGS = ("ledger", "consent", "session")
 
 
 @dataclass(frozen=True)
@@ -47,30 +47,30 @@ class LedgerExcerpt:
         """Return what fits into ``room_tokens``, beginning after the memory ``after_id``."""
         memories = db.session.scalars(agent.ledger.core()).all()
         lines = {memory.id: as_line(memory.ledger_entry()) for memory in memories}
-        room = room_tokens * CHARACTERS_PER_TOKEN_AT_WORST
-        if sum(map(len, lines.values())) <= room:
+        tokens = {id_: tokens_at_most(line) for id_, line in lines.items()}
+        if sum(tokens.values()) <= room_tokens:
             return cls(list(lines.values()), frozenset(lines), None, len(lines))
         shown: list[int] = []
         for memory in _rotated(memories, after_id):
-            room -= len(lines[memory.id])
-            if room < 0 and shown:
+            room_tokens -= tokens[memory.id]
+            if room_tokens < 0 and shown:
                 break
             shown.append(memory.id)
         in_order = [id_ for id_ in lines if id_ in set(shown)]
         return cls([lines[id_] for id_ in in_order], frozenset(shown), shown[-1], len(lines))
 
 
-def room_for_ledger(context_tokens: int, agent: Agent) -> int:
+def room_for_ledger(room: Room, agent: Agent) -> int:
     """Return how many tokens of a model's context the ledger may take."""
     own = [agent.effective_system_prompt, agent.effective_refinement_prompt]
-    own += _journal(agent, clock.now())
-    return half_of_room(context_tokens, MAX_OUTPUT_TOKENS, own)
+    wordings = [prompts.source(name) for name in _WORDINGS]
+    return room.for_content([*own, *_journal(agent, clock.now()), *wordings, as_line(DEFINITION)])
 
 
 def opening(
-    session: RefinementSession, ledger: LedgerExcerpt, *, plain: bool = False
+    session: RefinementSession, ledger: LedgerExcerpt, *, is_marked: bool = False
 ) -> list[Message]:
-    """Return the messages that ask for consent; ``plain``: for servers without cache marks."""
+    """Return the messages that ask for consent; ``is_marked``: with a cache mark at the ledger."""
     agent = session.agent
     shown = prompts.render(
         "ledger",
@@ -90,11 +90,7 @@ def opening(
         {"role": "system", "content": agent.effective_system_prompt},
         {
             "role": "user",
-            "content": (
-                _marked(shown, question)
-                if agent.model_id.casefold().startswith(_NEEDS_CACHE_MARK) and not plain
-                else f"{shown}\n\n{question}"
-            ),
+            "content": (_marked(shown, question) if is_marked else f"{shown}\n\n{question}"),
         },
     ]
 

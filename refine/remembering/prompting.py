@@ -16,12 +16,10 @@ from refine import prompts
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.llm.messages import Message, user_message
-from refine.llm.openrouter import MAX_OUTPUT_TOKENS
 from refine.models import AgentMemory, MemoryTask
 from refine.models.runs.task import MAX_KEPT, saving
 from refine.prompts import as_block, as_line
-from refine.rules.splitting import last_that_fit, packed
-from refine.rules.tokens import CHARACTERS_PER_TOKEN_AT_WORST, half_of_room
+from refine.rules.context import Room, last_that_fit, packed, tokens_at_most
 
 
 @dataclass(frozen=True)
@@ -55,25 +53,20 @@ class Layout:
     core_memories: int
     parts: list[list[str]]
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether everything fits into one part."""
-        return len(self.parts) <= 1 and len(self.core) == self.core_memories
 
-
-def layout_of(lines: list[str], task: MemoryTask, context_tokens: int) -> Layout | None:
-    """Return how the lines fit a context of this size; None if one line is too long.
+def layout_of(lines: list[str], task: MemoryTask, room: Room) -> Layout | None:
+    """Return how the lines fit a model's context; None if one line is too long.
 
     Core memories take at most half of the room, and never that of the longest line.
     """
     wording = prompts.render(WORDINGS[task.kind].template, **_values(task, Layout([], 0, [[]]), 1))
     own_texts = [task.agent.effective_system_prompt, wording]
-    room_tokens = half_of_room(context_tokens, MAX_OUTPUT_TOKENS, own_texts)
-    room = room_tokens * CHARACTERS_PER_TOKEN_AT_WORST
+    room_tokens = room.for_content(own_texts)
     memories = [as_line(_core_memory(each)) for each in _kept_core(task)]
-    core = last_that_fit(memories, min(room // 2, room - max(map(len, lines), default=0)))
+    longest = max(map(tokens_at_most, lines), default=0)
+    core = last_that_fit(memories, min(room_tokens // 2, room_tokens - longest))
     try:
-        parts = packed(lines, room - sum(map(len, core)))
+        parts = packed(lines, room_tokens - sum(map(tokens_at_most, core)))
     except InvalidValue:
         return None
     return Layout(core, len(memories), parts)

@@ -10,7 +10,6 @@ from refine.extensions import db
 from refine.models import MemoryTask
 from refine.models.runs.task import EndStatus
 from refine.remembering.prompting import Layout, layout_of, lines_of, opening
-from refine.rules.tokens import SMALLEST_CONTEXT_TOKENS
 from refine.running import RunEnded, RunWorker, work_on
 from refine.settings import Settings
 from refine.tools import PromoteTool, SaveToJournalTool, promote, save_to_journal
@@ -58,16 +57,11 @@ class TaskWorker(RunWorker[MemoryTask]):
         run.finish(status, ending.reason or None, error_kind=ending.error_kind)
 
     def _layout(self, lines: list[str]) -> Layout:
-        """Lay the lines out to fit; the model's context is looked up only if they might not."""
+        """Lay the lines out to fit the model's context."""
         task = self._held()
         task.prompt_version = prompts.version()
-        model_id = task.model_id
-        layout = layout_of(lines, task, SMALLEST_CONTEXT_TOKENS)
+        layout = layout_of(lines, task, self._room)
         db.session.commit()
-        if layout is None or not layout.is_complete:
-            context_tokens = self._client.context_tokens(model_id) or self._settings.context_tokens
-            layout = layout_of(lines, self._run, context_tokens)
-            db.session.commit()
         if layout is None:
             raise RunEnded("failed", _TOO_LARGE, "too_large")
         return layout

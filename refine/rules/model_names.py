@@ -10,6 +10,8 @@ _MONTH_AND_DAY = r"(?:0[1-9]|1[0-2])-?(?:0[1-9]|[12]\d|3[01])"
 _DATE = re.compile(
     rf"[-@](?:20\d\d-?{_MONTH_AND_DAY}|{_MONTH_AND_DAY}|2\d(?:0[1-9]|1[0-2]))(?![\w.-])"
 )
+# What may come from a provider into messages, logs and pages.
+_SHOWN_NAME = re.compile(r"[A-Za-z0-9~@][A-Za-z0-9._:/@+-]{0,99}")
 _SEPARATORS = re.compile(r"[-_.@/: ]+")
 
 
@@ -20,6 +22,17 @@ REHEARSAL_PREFIX = "rehearsal/"
 def is_rehearsal_model(model_id: str) -> bool:
     """Tell whether this names the rehearsal model, which answers to no provider."""
     return model_id.startswith(REHEARSAL_PREFIX)
+
+
+def without_variant(model_id: str) -> str:
+    """Return the name without the choice among its providers: ``a/b`` for ``a/b:nitro``."""
+    return _VARIANT.sub("", model_id)
+
+
+def in_words(name: str | None) -> str:
+    """Return a model's name from a provider as it may be shown and logged."""
+    is_name = name is not None and _SHOWN_NAME.fullmatch(name) is not None
+    return name if is_name and name is not None else "a model with an unreadable name"
 
 
 class _Name(NamedTuple):

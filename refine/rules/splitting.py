@@ -1,9 +1,8 @@
 """Splits a text that is too long for one memory where a reader would pause."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from refine.errors import InvalidValue
 from refine.rules.content import MAX_CONTENT_CHARACTERS
 
 # From the best place to cut to the worst; a text without any is cut at the limit.
@@ -41,31 +40,3 @@ def _cut(text: str, limit: int) -> int:
         if starts:
             return starts[-1]
     return limit
-
-
-def last_that_fit(lines: Sequence[str], room: int) -> list[str]:
-    """Return the last lines that fit into ``room`` characters, in order; leave out longer ones."""
-    fitting: list[str] = []
-    for line in reversed(lines):
-        if len(line) <= room:
-            fitting.append(line)
-            room -= len(line)
-    return fitting[::-1]
-
-
-def packed(lines: Sequence[str], room: int) -> list[list[str]]:
-    """Return the lines in order, in as few parts of at most ``room`` characters as possible.
-
-    Raises InvalidValue if a single line is longer than that.
-    """
-    parts: list[list[str]] = []
-    left = 0
-    for line in lines:
-        if len(line) > room:
-            raise InvalidValue(f"a line has {len(line):,} characters; at most {room:,} fit")
-        if not parts or len(line) > left:
-            parts.append([])
-            left = room
-        parts[-1].append(line)
-        left -= len(line)
-    return parts

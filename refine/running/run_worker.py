@@ -4,6 +4,7 @@ Every step is committed before the next one begins, no transaction is open while
 and every write checks the lease.
 """
 
+import dataclasses
 import time
 import uuid
 from abc import abstractmethod
@@ -16,8 +17,9 @@ from rq.timeouts import BaseTimeoutException
 from refine.errors import ProviderError, RowAltered
 from refine.extensions import db, safe_rollback
 from refine.llm.clients import client_for
-from refine.llm.messages import Message, Reply, ToolCall, tool_message
-from refine.llm.openrouter import MAX_OUTPUT_TOKENS, Cancelled, OpenRouter, Privacy
+from refine.llm.exchange import Cancelled
+from refine.llm.messages import Message, Privacy, Reply, ToolCall, Usage, tool_message
+from refine.llm.provider import Provider
 from refine.models import (
     AccessGrant,
     Account,
@@ -29,10 +31,12 @@ from refine.models import (
 )
 from refine.prompts import as_line
 from refine.rules.consent import consents
-from refine.rules.model_names import is_same_model
+from refine.rules.context import Room
+from refine.rules.model_names import in_words, is_same_model
+from refine.rules.prices import price_of
 from refine.running.heartbeat import beating
 from refine.settings import Settings
-from refine.tools.results import error, unknown_parameter
+from refine.tools.results import error, unknown_parameter, without_echo
 
 MAX_TOOL_CALLS = 60
 MAX_CUT_REPLIES = 2
@@ -94,7 +98,8 @@ def work_on(
 class RunWorker(Generic[AnyRun]):
     """Works on one run under its lease; each kind defines ``_work``."""
 
-    _client: OpenRouter
+    _client: Provider
+    _room: Room
     _execute: Execute
     _definition: dict[str, Any] | None = None
 
@@ -163,10 +168,16 @@ class RunWorker(Generic[AnyRun]):
 
     @contextmanager
     def _connected(self) -> Iterator[None]:
-        """Open a client for the model that the agent had at the claim."""
+        """Open a client for the model that the agent had at the claim, and learn its room."""
         is_demo = self._account().is_demo
         db.session.commit()
         with client_for(self._model_id, self._settings, is_demo=is_demo) as self._client:
+            listed = self._client.catalogue.find(self._model_id)
+            named = listed.context_tokens if listed is not None else None
+            self._room = Room.of(
+                named or self._settings.context_tokens,
+                listed.max_output_tokens if listed is not None else None,
+            )
             yield
 
     def _turn(self) -> Reply:
@@ -187,10 +198,11 @@ class RunWorker(Generic[AnyRun]):
         self._messages.append(reply.message)
         return reply
 
-    def _ask_model(self, max_output_tokens: int = MAX_OUTPUT_TOKENS) -> Reply:
+    def _ask_model(self, times: int = 1) -> Reply:
         """Return the model's next message; no transaction is open meanwhile, its cost is counted.
 
-        The caller decides whether the message becomes part of the conversation.
+        It has ``times`` the usual room for its output. The caller decides whether the message
+        becomes part of the conversation.
         """
         self._check_may_continue()
         privacy = self._privacy()
@@ -203,7 +215,7 @@ class RunWorker(Generic[AnyRun]):
                 privacy,
                 deadline=self._deadline,
                 is_cancelled=_once_a_second(self._is_stopping, self._is_unwanted),
-                max_output_tokens=max_output_tokens,
+                max_output_tokens=self._room.output(times),
             )
         except Cancelled:
             self._held()
@@ -212,11 +224,41 @@ class RunWorker(Generic[AnyRun]):
             if fault.kind == "deadline" or time.monotonic() >= self._deadline:
                 raise self._out_of_time() from None
             raise
-        self._held().count_call(reply.usage)
+        run = self._held()
+        run.count_call(self._priced(reply.usage))
+        other_model = self._other_model(reply.model)
+        run.answered_model_id = other_model
         db.session.commit()
-        if not is_same_model(self._model_id, reply.model):
-            raise ProviderError("a different model answered", kind="other_model")
+        if other_model is not None:
+            message = f"another model answered: {other_model}, not {self._model_id}"
+            raise ProviderError(message, kind="other_model")
         return reply
+
+    def _priced(self, usage: Usage) -> Usage:
+        """Return the usage with its cost: as the answer names it, else reckoned from a price.
+
+        The cost stays unknown without a price, or where the answer counted no tokens.
+        """
+        if usage.cost_usd is not None or not usage.prompt_tokens:
+            return usage
+        listed = self._client.catalogue.find(self._model_id)
+        price = listed.price if listed is not None else None
+        price = price or price_of(self._model_id, self._settings.prices)
+        if price is None:
+            return usage
+        cost_usd = price.cost_usd(
+            prompt_tokens=usage.prompt_tokens,
+            cached_tokens=usage.cached_tokens,
+            completion_tokens=usage.completion_tokens,
+        )
+        return dataclasses.replace(usage, cost_usd=cost_usd)
+
+    def _other_model(self, answered: str | None) -> str | None:
+        """Return the name of the model that answered, if it is not the agent's own."""
+        if answered is None or is_same_model(self._model_id, answered):
+            return None
+        is_alias = self._client.catalogue.confirms(self._model_id, answered)
+        return None if is_alias else in_words(answered)
 
     def _begin_tool_call(self, run: RefinementSession | MemoryTask) -> None:
         """Count a call before it is carried out; RunEnded at the limit of calls."""
@@ -230,7 +272,7 @@ class RunWorker(Generic[AnyRun]):
         """Carry out a call of the one tool on offer, and add its result to the conversation."""
         problem = _problem_with(call, self._definition or {})
         result = self._execute(**call.arguments) if problem is None else self._refuse(problem)
-        self._messages.append(tool_message(call, as_line(result)))
+        self._messages.append(tool_message(call, as_line(without_echo(result, call.arguments))))
         return result
 
     def _refuse(self, problem: str) -> dict[str, Any]:

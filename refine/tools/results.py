@@ -14,6 +14,15 @@ def error(message: str, **facts: Any) -> Result:
     return {"type": "error", "error": message, **facts}
 
 
+def without_echo(result: Result, arguments: dict[str, Any]) -> Result:
+    """Return the result without the texts that the call itself said: its model need not pay twice.
+
+    Ids stay, and so does what differs from what the model wrote.
+    """
+    said = [value for value in arguments.values() if isinstance(value, str)]
+    return {name: value for name, value in result.items() if name == "type" or value not in said}
+
+
 def invalid(name: str, value: object) -> str:
     """Return the message for a parameter whose value is none of those that it may have."""
     return f"Invalid {name} '{str(value)[:_MAX_QUOTED]}'"

@@ -9,7 +9,7 @@ from flask.typing import ResponseReturnValue
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.faults import status_of
-from refine.llm.clients import known_models
+from refine.llm.clients import warning_about
 from refine.models import Agent
 from refine.models.agent import PROMPTS
 from refine.models.runs.access.asking_rules import IDENTITY_CHANGE_WAIT
@@ -63,7 +63,7 @@ def clear_prompt(agent_id: int) -> ResponseReturnValue:
 def _sent_settings(agent: Agent, form: Mapping[str, str]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if "model_id" in form:
-        fields["model_id"] = _known_model(agent, form["model_id"])
+        fields["model_id"] = _model_id(agent, form["model_id"])
     if "core_token_budget" in form:
         fields["core_token_budget"] = whole_number(form["core_token_budget"], "core_token_budget")
     if "refinement_threshold" in form:
@@ -75,18 +75,16 @@ def _sent_settings(agent: Agent, form: Mapping[str, str]) -> dict[str, Any]:
     return fields
 
 
-def _known_model(agent: Agent, model_id: str) -> str:
-    """The model id, if the provider offers it, or if the provider's list is unavailable."""
+def _model_id(agent: Agent, model_id: str) -> str:
+    """The model id; a new one that the provider does not list is saved with a warning."""
     model_id = model_id.strip()
     if model_id in (agent.model_id, masked_id(agent.model_id)):
         return agent.model_id
     is_demo = agent.account.is_demo
     db.session.rollback()  # no transaction is held open while the provider is asked
-    known = known_models(model_id, current_settings(), is_demo=is_demo)
-    if known is None:
-        flash("The provider's list of models is unavailable; the model was not checked.")
-    elif model_id not in known:
-        raise InvalidValue(f"model_id: the provider has no model {model_id[:100]!r} with tools")
+    warning = warning_about(model_id, current_settings(), is_demo=is_demo)
+    if warning is not None:
+        flash(f"Check the model: {warning}. Its sessions may fail.")
     return model_id
 
 

@@ -8,7 +8,7 @@ from flask import Flask
 
 from refine.access.asking import run_access_request
 from refine.extensions import db
-from refine.llm import openrouter
+from refine.llm import provider
 from refine.models import AccessGrant, Agent, AgentMemory, AuditLog, User
 from refine.models.runs.access import AccessTerms
 from refine.settings import Settings
@@ -81,7 +81,7 @@ class World:
 def world(
     app: Flask, environ: dict[str, str], model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> World:
-    monkeypatch.setattr(openrouter, "_BACKOFF_SECONDS", (0.0,))
+    monkeypatch.setattr(provider, "_BACKOFF_SECONDS", (0.0,))
     made = World(app, environ, model)
     db.session.commit()
     return made

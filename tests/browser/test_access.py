@@ -133,7 +133,9 @@ def test_another_models_answer_grants_nothing(
     ask(desk, agent)
 
     expect(state(desk, "failed")).to_be_visible()
-    expect(rows(desk, "Records of this access").last).to_contain_text("a different model answered")
+    expect(rows(desk, "Records of this access").last).to_contain_text(
+        "another model answered: other/model"
+    )
     desk.goto(f"/agents/{agent.id}/ledger")
     expect(desk.get_by_text(CANARY)).to_have_count(0)
 

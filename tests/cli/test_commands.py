@@ -221,7 +221,7 @@ def test_run_says_that_the_ledger_is_a_batch(ledger: Agent, environ: dict[str, s
     factories.ledger(ledger, *[1000] * 6)
     db.session.commit()
 
-    done = refine("run", "Ada", environ={**environ, "REFINE_CONTEXT_TOKENS": "18000"})
+    done = refine("run", "Ada", environ={**environ, "REFINE_CONTEXT_TOKENS": "14000"})
 
     assert re.search(r"ledger {12}26 memories, \d+ of them shown", done.stdout)
 

@@ -6,10 +6,11 @@ import pytest
 import requests
 from cryptography.fernet import Fernet
 
-from refine.errors import ProviderError
-from refine.llm.clients import client_for, is_rehearsed, known_models
-from refine.llm.messages import user_message
-from refine.llm.openrouter import OpenRouter, Privacy
+from refine.errors import ProviderError, SettingsError
+from refine.llm.clients import client_for, dialect_of, is_rehearsed, warning_about
+from refine.llm.dialects import DIALECTS, OPENROUTER, PLAIN
+from refine.llm.messages import Privacy, user_message
+from refine.llm.provider import Provider
 from refine.settings import Settings
 
 
@@ -28,14 +29,14 @@ def test_the_configured_provider_is_the_default() -> None:
     configured = settings(OPENROUTER_API_KEY="sk-1", OPENROUTER_BASE_URL="https://llm.example/v1")
 
     with client_for("test/model", configured, is_demo=True) as client:
-        assert client == OpenRouter("https://llm.example/v1", "sk-1", plain=False)
+        assert client == Provider("https://llm.example/v1", "sk-1", OPENROUTER)
 
 
 def test_a_plain_server_gets_a_plain_client() -> None:
     configured = settings(OPENROUTER_API_KEY="sk-1", REFINE_PLAIN_OPENAI="1")
 
     with client_for("test/model", configured, is_demo=False) as client:
-        assert client.plain
+        assert client.dialect is PLAIN
 
 
 @pytest.mark.parametrize("model_id", ["test/model", "rehearsal", "my/rehearsal/model"])
@@ -78,8 +79,10 @@ def test_an_agent_that_cannot_be_rehearsed_is_not_asked_elsewhere() -> None:
         pass
 
     assert fault.value.kind == "no_rehearsal"
-    assert known_models("rehearsal/wren", configured, is_demo=False) == frozenset()
-    assert known_models("rehearsal/wren", configured, is_demo=True) == {"rehearsal/wren"}
+    warning = warning_about("rehearsal/wren", configured, is_demo=False)
+    assert warning is not None
+    assert "only agents of the demo account" in warning
+    assert warning_about("rehearsal/wren", configured, is_demo=True) is None
 
 
 @pytest.mark.parametrize("key", ["", "sk-1"])
@@ -106,3 +109,34 @@ def test_the_rehearsal_server_stops_afterwards() -> None:
 
     with pytest.raises(requests.ConnectionError):
         requests.post(f"{base_url}/chat/completions", json={}, timeout=5)
+
+
+@pytest.mark.parametrize(
+    ("variables", "name"),
+    [
+        ({}, "openrouter"),
+        ({"OPENROUTER_BASE_URL": "https://llm.example/v1"}, "openrouter"),
+        ({"OPENROUTER_BASE_URL": "https://api.deepseek.com/v1"}, "deepseek"),
+        ({"OPENROUTER_BASE_URL": "https://me.openai.azure.com/openai/v1"}, "azure"),
+        ({"OPENROUTER_BASE_URL": "https://notapi.deepseek.com.example/v1"}, "openrouter"),
+        ({"OPENROUTER_BASE_URL": "https://api.deepseek.com", "REFINE_DIALECT": "plain"}, "plain"),
+        ({"REFINE_DIALECT": "litellm"}, "litellm"),
+        ({"REFINE_DIALECT": "litellm", "REFINE_PLAIN_OPENAI": "1"}, "plain"),
+    ],
+)
+def test_the_dialect_is_that_of_the_settings_or_of_the_host(
+    variables: dict[str, str], name: str
+) -> None:
+    assert dialect_of(settings(**variables)).name == name
+
+
+def test_an_unknown_dialect_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(SettingsError, match="REFINE_DIALECT must be one of openrouter, openai,"):
+        dialect_of(settings(REFINE_DIALECT="klingon"))
+
+
+def test_every_dialect_names_its_sources_and_no_host_has_two() -> None:
+    hosts = [host for dialect in DIALECTS for host in dialect.hosts]
+
+    assert all(dialect.sources for dialect in DIALECTS)
+    assert len(hosts) == len(set(hosts))

@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from refine.errors import ProviderError
+from refine.llm.dialects import PLAIN, named
 from refine.llm.messages import Reply, ToolCall, Usage
 from refine.llm.replies import Unusable, parse_reply
 
@@ -188,7 +189,7 @@ def test_a_call_without_a_function_name_has_a_problem() -> None:
         assert parsed_call(written) == expected, written
     for malformed in (None, 7, "refinement", [], {}):
         tool_call = parsed_call(malformed)
-        assert (tool_call.id, bool(tool_call.problem)) == ("call_0", True), malformed
+        assert (tool_call.id, bool(tool_call.problem)) == ("call00000", True), malformed
 
 
 def test_an_unknown_tool_is_not_a_problem_here() -> None:
@@ -200,8 +201,11 @@ def test_an_unknown_tool_is_not_a_problem_here() -> None:
 def test_a_call_without_an_id_is_given_a_free_one() -> None:
     for missing in (None, "", 7, ["call-7"], {}):
         calls = parsed({"tool_calls": [call(id="call-7"), call(id=missing)]}).tool_calls
-        assert [(each.id, each.problem) for each in calls] == [("call-7", None), ("call_1", None)]
-    first, second = parsed({"tool_calls": [call(id="call_1"), call(id=None)]}).tool_calls
+        assert [(each.id, each.problem) for each in calls] == [
+            ("call-7", None),
+            ("call00001", None),
+        ]
+    first, second = parsed({"tool_calls": [call(id="call00001"), call(id=None)]}).tool_calls
     assert (first.id != second.id, second.problem) == (True, None)
 
 
@@ -213,7 +217,7 @@ def test_a_repeated_id_is_a_problem_of_the_second_call() -> None:
     assert "already used" in (second.problem or "")
 
 
-@given(st.lists(st.sampled_from([None, "a", "a_1", "a_2", "a_2_2", "call_1", "call_2"])))
+@given(st.lists(st.sampled_from([None, "a", "a_1", "a_2", "a_2_2", "call00001", "call00002"])))
 @example(["a_2", "a", "a"])
 def test_calls_never_share_an_id(ids: list[str | None]) -> None:
     reply = parsed({"tool_calls": [call(id=each) for each in ids]})
@@ -224,10 +228,12 @@ def test_calls_never_share_an_id(ids: list[str | None]) -> None:
     assert [each["id"] for each in reply.message.get("tool_calls", [])] == parsed_ids
 
 
-def test_calls_of_an_answer_that_was_cut_have_a_problem() -> None:
+def test_the_last_call_of_an_answer_that_was_cut_is_never_whole() -> None:
     for arguments in ('{"action": "delete", "id": 7}', '{"action": "del'):
-        tool_call = parsed_call(call(arguments), finish_reason="length")
-        assert "cut off at the output limit" in (tool_call.problem or ""), arguments
+        written = [call('{"n": 1}', id="a"), call('{"n": 2}', id="b"), call(arguments, id="c")]
+        *whole, last = parsed({"tool_calls": written}, finish_reason="length").tool_calls
+        assert [(each.arguments["n"], each.problem) for each in whole] == [(1, None), (2, None)]
+        assert "cut off at the output limit" in (last.problem or ""), arguments
 
 
 # -- the history ----------------------------------------------------------------------------------
@@ -262,6 +268,24 @@ def test_history_keeps_the_form_of_the_content() -> None:
     }
 
 
+def test_history_has_what_the_dialect_wants() -> None:
+    message = {"content": None, "reasoning_content": "Let me see.", "tool_calls": [call()]}
+
+    def kept(name: str) -> dict[str, Any]:
+        return parse_reply(body(message), named(name)).message
+
+    assert kept("deepseek") == {**message, "role": "assistant", "content": ""}
+    assert kept("moonshot") == kept("deepseek")
+    assert kept("openai") == {"role": "assistant", "content": None, "tool_calls": [call()]}
+    assert kept("llama-cpp")["content"] == ""
+
+
+def test_history_keeps_the_signature_of_a_thought_beside_a_call_that_is_mended() -> None:
+    signed = {"extra_content": {"google": {"thought_signature": "s=="}}}
+
+    assert repeated_call(call('{"id": 7', **signed)) == call("{}", **signed)
+
+
 def test_history_drops_other_fields() -> None:
     for field in (
         *({"role": "system"}, {"refusal": "no"}, {"annotations": []}, {"reasoning": None}),
@@ -280,10 +304,10 @@ def test_history_holds_only_valid_calls() -> None:
     for function in (None, {}, {"name": 7}, {"name": ""}):
         assert repeated_call(call(function=function))["function"] == unknown, function
     for malformed in (None, "refinement", 7):
-        expected = {"id": "call_0", "type": "function", "function": unknown}
+        expected = {"id": "call00000", "type": "function", "function": unknown}
         assert repeated_call(malformed) == expected, malformed
     arguments = '{ "action":"search" }'
-    assert repeated_call(call(arguments, id=None)) == call(arguments, id="call_0")
+    assert repeated_call(call(arguments, id=None)) == call(arguments, id="call00000")
 
 
 json_values = st.recursive(
@@ -349,10 +373,43 @@ def test_missing_or_malformed_usage_counts_as_zero() -> None:
         assert parsed(usage=usage).usage == Usage(prompt_tokens=7), malformed
 
 
-def test_the_cost_is_exact_or_zero() -> None:
+def test_the_cost_is_exact_or_unknown() -> None:
     for cost, cost_usd in (
         *((1, "1"), (0.1, "0.1"), ("0.0123", "0.0123"), (1e-7, "0.0000001"), (99_999, "99999")),
-        *((None, "0"), ("", "0"), ("free", "0"), ("NaN", "0"), ("-1", "0"), (-0.1, "0")),
-        *((10**5, "0"), ("Infinity", "0"), (True, "0"), ([], "0"), ({}, "0"), (float("nan"), "0")),
+        *((0, "0"), ("0.0", "0")),
     ):
         assert parsed(usage={"cost": cost}).usage.cost_usd == Decimal(cost_usd), cost
+    for cost in (
+        None,
+        "",
+        "free",
+        "NaN",
+        "-1",
+        -0.1,
+        10**5,
+        "Infinity",
+        True,
+        [],
+        {},
+        float("nan"),
+    ):
+        assert parsed(usage={"cost": cost}).usage.cost_usd is None, cost
+
+
+def test_a_proxys_cost_is_in_a_header_where_0_means_unknown() -> None:
+    litellm = named("litellm")
+    for header, cost in (("0.0125", Decimal("0.0125")), ("0.0", None), ("None", None), ("", None)):
+        headers = {"x-litellm-response-cost": header}
+        assert parse_reply(body(), litellm, headers).usage.cost_usd == cost, header
+        assert parse_reply(body(), PLAIN, headers).usage.cost_usd is None, header
+    both = parse_reply(body(usage={"cost": 1}), litellm, {"x-litellm-response-cost": "2"})
+    assert both.usage.cost_usd == 1
+
+
+def test_cached_tokens_are_found_wherever_a_provider_counts_them() -> None:
+    for usage in (
+        {"prompt_tokens_details": {"cached_tokens": 7}},
+        {"prompt_cache_hit_tokens": 7, "prompt_cache_miss_tokens": 3},
+        {"cached_tokens": 7},
+    ):
+        assert parsed(usage=usage).usage.cached_tokens == 7, usage

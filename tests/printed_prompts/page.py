@@ -17,6 +17,7 @@ from refine.models.runs.session.duplicates import remove_duplicates
 from refine.refinement.consent_question import NOT_OPEN
 from refine.refinement.prompting import LedgerExcerpt, brief, opening
 from refine.remembering import prompting as remembering
+from refine.rules.context import Room
 from refine.tools.refinement import DEFINITION
 from tests import factories
 from tests.printed_prompts.agents import NOW, by_default, never_refined, over_its_budget
@@ -83,7 +84,7 @@ def _session(agent: Agent, trigger: Trigger, room_tokens: int = PLENTY) -> Itera
 
 
 def _task(task: MemoryTask) -> Iterator[str]:
-    layout = remembering.layout_of(remembering.lines_of(task), task, PLENTY)
+    layout = remembering.layout_of(remembering.lines_of(task), task, Room.of(PLENTY))
     assert layout is not None
     yield from _conversation(remembering.opening(task, layout))
 

@@ -277,7 +277,7 @@ ENDINGS = [
     Ending(
         is_answered_by_another_model,
         "failed",
-        "a different model answered",
+        "another model answered: test/another, not test/model",
         "other_model",
     ),
     Ending(says_nothing_twice, "failed", NO_WORDS, "no_answer"),
@@ -503,9 +503,10 @@ def test_a_reply_without_an_answer_is_asked_for_again_with_room_for_twice_the_ou
     session = world.refine()
 
     first, second = world.model.requests[:2]
+    limits = [request["max_completion_tokens"] for request in world.model.requests]
     assert session.status == "completed"
     assert second["messages"] == first["messages"]
-    assert [request["max_tokens"] for request in world.model.requests] == [8192, 16384, 8192]
+    assert limits == [8192, 16384, 8192]
     assert session.consent_reply == YES
 
 

@@ -23,6 +23,7 @@ from refine.models.runs.session.entry import SessionEntry
 from refine.refinement import prompting
 from refine.refinement.consent_question import NOT_OPEN
 from refine.refinement.prompting import LedgerExcerpt, brief, opening, room_for_ledger
+from refine.rules.context import Room, tokens_at_most
 from refine.tools.refinement import DEFINITION
 from tests import factories, sql
 from tests.refinement.conftest import World
@@ -516,7 +517,9 @@ def test_the_end_of_the_ledger_gets_a_cache_mark_if_the_provider_needs_one(world
     assert ledger["text"].endswith("The list is complete. Core memories: 20.")
     assert ledger["cache_control"] == {"type": "ephemeral"}
     assert question["text"].startswith("# May a refinement session run?")
-    assert json.dumps(world.model.requests[-1]).count("cache_control") == 1
+    last = world.model.requests[-1]
+    assert json.dumps(last["messages"]).count("cache_control") == 1
+    assert last["cache_control"] == {"type": "ephemeral"}  # moves on with the conversation
 
 
 def test_other_models_and_plain_servers_get_no_cache_mark(world: World) -> None:
@@ -531,6 +534,7 @@ def test_other_models_and_plain_servers_get_no_cache_mark(world: World) -> None:
         world.refine()
 
         assert isinstance(world.asked(-1)[1]["content"], str), model_id
+        assert "cache_control" not in world.model.requests[-1], model_id
         assert "cache_control" not in json.dumps(world.model.requests[-1]), model_id
 
 
@@ -547,8 +551,8 @@ def crowded(world: World) -> World:
     """A ledger three times as large as what its model takes."""
     world.use(factories.agent())
     world.memories = factories.ledger(world.agent, *[1000] * 6)
-    # half of what is left of it, at two characters a token, holds two of them
-    world.variables = {"REFINE_CONTEXT_TOKENS": "18000"}
+    # half of what output and prompts leave of it holds two of them
+    world.variables = {"REFINE_CONTEXT_TOKENS": "14000"}
     db.session.commit()
     return world
 
@@ -560,12 +564,13 @@ def test_a_ledger_that_is_too_large_is_shown_in_batches(crowded: World) -> None:
 
     asked = crowded.asked(0)[1]
     ledger = LedgerExcerpt.of(
-        crowded.agent, room_tokens=room_for_ledger(18_000, crowded.agent), after_id=None
+        crowded.agent, room_tokens=room_for_ledger(Room.of(14_000), crowded.agent), after_id=None
     )
     assert session.status == "completed"
     assert entries_in(asked) == crowded.ids[:2]
     assert ledger.is_batch
-    assert sum(map(len, ledger.lines)) <= 2 * room_for_ledger(18_000, crowded.agent)
+    room_tokens = room_for_ledger(Room.of(14_000), crowded.agent)
+    assert sum(map(tokens_at_most, ledger.lines)) <= room_tokens
     assert "This is a batch: 2 of your 6 core memories" in asked["content"]
     assert crowded.events[1].facts == {"shown_memories": 2, "is_batch": True}
 
@@ -662,12 +667,12 @@ def test_a_long_journal_leaves_less_room_for_the_ledger(crowded: World) -> None:
 
 def test_long_prompts_leave_less_room_for_the_ledger(app: Flask) -> None:
     agent = factories.agent()
-    short = room_for_ledger(18_000, agent)
+    short = room_for_ledger(Room.of(18_000), agent)
     agent.system_prompt = agent.refinement_prompt = "p" * 4_000
 
-    long = room_for_ledger(18_000, agent)
+    long = room_for_ledger(Room.of(18_000), agent)
 
-    assert short - long > 1_900
+    assert short - long > 1_200
 
 
 def test_a_memory_larger_than_the_room_is_shown_alone(app: Flask) -> None:

@@ -9,11 +9,14 @@ from flask import Flask
 from refine import clock
 from refine.models import Agent, MemoryTask
 from refine.remembering.prompting import layout_of, lines_of, opening
+from refine.rules.context import Room
 from tests import factories
+
+SMALL = Room.of(8_192)
 
 
 def text_of(task: MemoryTask) -> str:
-    layout = layout_of(lines_of(task), task, 128_000)
+    layout = layout_of(lines_of(task), task, Room.of(128_000))
     assert layout is not None
     system, user = opening(task, layout)
     assert (system["role"], user["role"]) == ("system", "user")
@@ -59,11 +62,11 @@ def test_the_extraction_prompt_says_who_is_speaking(app: Flask) -> None:
 def test_a_message_too_long_for_the_model_has_no_layout(app: Flask) -> None:
     task = factories.extraction(factories.agent())
 
-    fitting = layout_of(["x" * 1_000], task, 16_000)
+    fitting = layout_of(["x" * 1_000], task, SMALL)
     assert fitting is not None
-    assert (fitting.parts, fitting.is_complete) == ([["x" * 1_000]], True)
-    assert layout_of(["x" * 10_000], task, 16_000) is None
-    assert layout_of(["x"], task, 0) is None
+    assert fitting.parts == [["x" * 1_000]]
+    assert layout_of(["x" * 10_000], task, SMALL) is None
+    assert layout_of(["x"], task, Room.of(0)) is None
 
 
 # -- the core memories ----------------------------------------------------------------------------
@@ -106,24 +109,24 @@ def test_of_too_many_core_memories_the_newest_that_fit_are_shown(app: Flask, sub
     for task in tasks_of(agent):
         with subtests.test(kind=task.kind):
             lines = lines_of(task)
-            layout = layout_of(lines, task, 20_000)
+            layout = layout_of(lines, task, Room.of(12_000))
             assert layout is not None
             said = str(opening(task, layout)[1]["content"])
             shown = [content.split(" x")[0] for content in core_lines(said)]
             assert 0 < len(shown) < 20
             assert shown == [f"day {day}" for day in range(21 - len(shown), 21)]
             assert f"These are {len(shown)} of your 20 core memories, the newest that fit" in said
-            assert (layout.parts, layout.is_complete) == ([lines], False)
+            assert layout.parts == [lines]
 
 
 def test_core_memories_leave_room_for_the_longest_message(app: Flask) -> None:
     agent = factories.agent("a core memory " + "x" * 3_000)
     task = factories.extraction(agent)
-    alone = layout_of(["m"], task, 16_000)
+    alone = layout_of(["m"], task, SMALL)
     assert alone is not None
     assert len(alone.core) == 1
 
-    layout = layout_of(["m" * 5_000], task, 16_000)
+    layout = layout_of(["m" * 6_000], task, SMALL)
 
     assert layout is not None
     assert (layout.core, layout.core_memories, len(layout.parts)) == ([], 1, 1)

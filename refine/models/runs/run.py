@@ -59,7 +59,7 @@ class CallUsage(Protocol):
     @property
     def completion_tokens(self) -> int: ...
     @property
-    def cost_usd(self) -> Decimal: ...
+    def cost_usd(self) -> Decimal | None: ...
 
 
 class Run:
@@ -80,6 +80,10 @@ class Run:
     cached_tokens: Mapped[Count]
     completion_tokens: Mapped[Count]
     cost_usd: Mapped[Usd] = mapped_column(default=Decimal(0), server_default=text("0"))
+    # calls whose cost is not part of cost_usd, because nobody named a price
+    unpriced_calls: Mapped[Count]
+    # the name of a model that answered in place of the agent's own
+    answered_model_id: Mapped[str | None] = mapped_column(Text)
 
     lease_token: Mapped[uuid.UUID | None]
     heartbeat_at: Mapped[datetime | None]
@@ -232,7 +236,10 @@ class Run:
         self.prompt_tokens += usage.prompt_tokens
         self.cached_tokens += usage.cached_tokens
         self.completion_tokens += usage.completion_tokens
-        self.cost_usd += usage.cost_usd
+        if usage.cost_usd is None:
+            self.unpriced_calls += 1
+        else:
+            self.cost_usd += usage.cost_usd
 
     # -- lost workers ----------------------------------------------------------------------------
 
@@ -308,6 +315,7 @@ class Run:
             "cached_tokens": self.cached_tokens,
             "completion_tokens": self.completion_tokens,
             "cost_usd": str(self.cost_usd),
+            "unpriced_calls": self.unpriced_calls,
         }
 
 

@@ -3,27 +3,33 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
     Select,
     Subquery,
     Text,
+    and_,
+    case,
     func,
     literal,
     literal_column,
+    null,
+    or_,
     select,
     union_all,
 )
 
+from refine import settings
 from refine.extensions import Base, UtcDateTime, db
 from refine.models.agent import Agent
 from refine.models.people import Account
+from refine.rules.prices import ANY_MODEL, Price
 
 # By name, because the models of these tables import this module.
 _SESSIONS, _TASKS, _GRANTS = "refinement_sessions", "memory_tasks", "access_grants"
-_SUMMED = ("prompt_tokens", "cached_tokens", "completion_tokens", "cost_usd")
+_SUMMED = ("prompt_tokens", "cached_tokens", "completion_tokens", "cost_usd", "unpriced_calls")
 # No month is longer in any time zone, so older runs need not be read.
 _LONGEST_MONTH = timedelta(days=32)
 
@@ -41,27 +47,45 @@ class AgentMonth(NamedTuple):
     cached_tokens: int
     completion_tokens: int
     cost_usd: Decimal
+    unpriced_calls: int
 
 
 class PeriodSpending(NamedTuple):
-    """The memory tasks of some accounts in a period, and what all their runs cost."""
+    """The memory tasks of some accounts in a period, and what all their runs cost.
+
+    ``unpriced_calls`` are the calls whose cost is unknown, and not part of ``cost_usd``.
+    """
 
     reflections: int
     conversations: int
     cost_usd: Decimal
+    unpriced_calls: int
 
 
 def cost_cap_reason(account: Account, at: datetime) -> str | None:
-    """Return why the account's cost cap forbids automatic runs; None if it does not."""
+    """Return why the account's cost cap forbids automatic runs; None if it does not.
+
+    A cap that cannot be checked, because nobody knows what a run of this month cost, forbids them
+    too.
+    """
     cap = account.monthly_cost_cap_usd
-    if cap is None or cost_usd_of_month(account, at) < cap:
+    if cap is None:
         return None
-    return f"the account's monthly cost cap of ${cap} is reached"
+    if cost_usd_of_month(account, at) >= cap:
+        return f"the account's monthly cost cap of ${cap} is reached"
+    unpriced = select(has_unpriced_runs_in_month(at)).where(Account.id == account.id)
+    if db.session.scalar(unpriced):
+        return (
+            f"the account's monthly cost cap of ${cap} cannot be checked, because the cost of some "
+            "runs is unknown: name prices in REFINE_PRICES, or remove the cap"
+        )
+    return None
 
 
 def cost_cap_reached(at: datetime) -> ColumnElement[bool]:
-    """Return the SQL condition that the account's cost cap is reached."""
-    return spent_usd_of_month(at) >= Account.monthly_cost_cap_usd
+    """Return the SQL condition that the account's cost cap forbids automatic runs."""
+    is_unknown = and_(Account.monthly_cost_cap_usd.is_not(None), has_unpriced_runs_in_month(at))
+    return or_(spent_usd_of_month(at) >= Account.monthly_cost_cap_usd, is_unknown)
 
 
 def cost_usd_of_month(account: Account, at: datetime) -> Decimal:
@@ -73,9 +97,20 @@ def cost_usd_of_month(account: Account, at: datetime) -> Decimal:
 def spent_usd_of_month(at: datetime) -> ColumnElement[Decimal]:
     """Return ``cost_usd_of_month`` as a column, for a query over many accounts."""
     runs = _runs()
+    return _of_month(runs, func.coalesce(func.sum(_known_usd(runs)), 0), at)
+
+
+def has_unpriced_runs_in_month(at: datetime) -> ColumnElement[bool]:
+    """Return the SQL condition that the account has a run this month whose cost is unknown."""
+    runs = _runs()
+    return _of_month(runs, func.coalesce(func.bool_or(_known_usd(runs).is_(None)), False), at)
+
+
+def _of_month(runs: Subquery, summed: ColumnElement[Any], at: datetime) -> ColumnElement[Any]:
+    """Return what is summed over the account's runs of this month."""
     began_at = func.date_trunc("month", _local(Account.time_zone, literal(at, UtcDateTime())))
     return (
-        select(func.coalesce(func.sum(runs.c.cost_usd), 0))
+        select(summed)
         .join(Agent, Agent.id == runs.c.agent_id)
         .where(
             Agent.account_id == Account.id,
@@ -96,6 +131,7 @@ def spent_since(account_ids: Select[int], since: datetime) -> PeriodSpending:
             _counted(runs, "reflection"),
             _counted(runs, "extraction"),
             func.coalesce(func.sum(runs.c.cost_usd), 0),
+            func.coalesce(func.sum(runs.c.unpriced_calls), 0),
         )
         .join(Agent, Agent.id == runs.c.agent_id)
         .where(Agent.account_id.in_(account_ids), runs.c.created_at >= since)
@@ -138,12 +174,33 @@ def _runs() -> Subquery:
     sessions, tasks, grants = (
         Base.metadata.tables[name].c for name in (_SESSIONS, _TASKS, _GRANTS)
     )
-    names = ("agent_id", "created_at", *_SUMMED)
+    names = ("agent_id", "created_at", "model_id", *_SUMMED)
     return union_all(
         select(literal_column("'session'", Text).label("kind"), *(sessions[n] for n in names)),
         select(tasks.kind, *(tasks[n] for n in names)),
         select(literal_column("'access'", Text), *(grants[n] for n in names)),
     ).subquery("runs")
+
+
+def _known_usd(runs: Subquery) -> ColumnElement[Decimal]:
+    """Return what a run cost; where calls were unpriced, all of it by today's price file, or NULL.
+
+    Prices that were named since then count, so that a cap can be checked again.
+    """
+    prices = settings.current().prices
+    reckoned = {model_id: _reckoned(runs, price) for model_id, price in prices.items()}
+    otherwise: Any = reckoned.pop(ANY_MODEL, null())
+    by_model = case(reckoned, value=runs.c.model_id, else_=otherwise) if reckoned else otherwise
+    return case((runs.c.unpriced_calls == 0, runs.c.cost_usd), else_=by_model)
+
+
+def _reckoned(runs: Subquery, price: Price) -> ColumnElement[Decimal]:
+    cached = func.least(runs.c.cached_tokens, runs.c.prompt_tokens)
+    return (
+        (runs.c.prompt_tokens - cached) * literal(price.prompt)
+        + cached * literal(price.cached)
+        + runs.c.completion_tokens * literal(price.completion)
+    )
 
 
 def _counted(runs: Subquery, kind: str) -> ColumnElement[int]:

@@ -116,8 +116,10 @@ class RefinementSession(SessionState, Attested, Base):
         "undone_by_id",
         "undone_through",
         "details_lost",
+        "unpriced_calls",
+        "answered_model_id",
     )
-    later_digest_columns = ("details_lost",)
+    later_digest_columns = ("details_lost", "unpriced_calls", "answered_model_id")
     # it changes with each step, so records keep the digest of its end alone
     statuses_without_records = LIVE
 

@@ -1,4 +1,4 @@
-"""OpenRouter over plain HTTP, against a real server: requests, retries, deadlines, secrecy."""
+"""A provider over plain HTTP, against a real server: requests, retries, deadlines, secrecy."""
 
 import json
 import socket
@@ -16,9 +16,12 @@ from typing import Any
 import pytest
 
 from refine.errors import ProviderError
-from refine.llm import openrouter
-from refine.llm.messages import Reply, Usage, user_message
-from refine.llm.openrouter import Cancelled, OpenRouter, Privacy
+from refine.llm import exchange, provider
+from refine.llm.catalogue import Catalogue
+from refine.llm.dialects import OPENROUTER, PLAIN
+from refine.llm.exchange import Cancelled
+from refine.llm.messages import Privacy, Reply, Usage, user_message
+from refine.llm.provider import Provider
 from tests.scripted_model import Answer, ScriptedModel, send
 
 KEY = "sk-or-of-the-tests"
@@ -63,7 +66,7 @@ FAULTS_INSIDE_200 = {
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(openrouter, "_BACKOFF_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(provider, "_BACKOFF_SECONDS", (0.0, 0.0))
 
 
 @pytest.fixture
@@ -84,7 +87,7 @@ def ask(
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Reply:
     base_url = model if isinstance(model, str) else model.base_url
-    return OpenRouter(base_url, KEY, plain=plain).generate(
+    return Provider(base_url, KEY, PLAIN if plain else OPENROUTER).generate(
         MODEL,
         MESSAGES if messages is None else messages,
         TOOLS,
@@ -156,12 +159,11 @@ def closed_port() -> int:
 
 # -- requests -------------------------------------------------------------------------------------
 
-PLAIN_BODY = {
+COMMON_BODY = {
     "model": "test/model",
     "messages": MESSAGES,
     "tools": TOOLS,
     "tool_choice": "auto",
-    "max_tokens": 8_192,
     "stream": False,
 }
 
@@ -175,7 +177,8 @@ def test_the_body_is_exactly_this(model: ScriptedModel, zero_data_retention: boo
     privacy = {"data_collection": "deny", "require_parameters": True, "zdr": zero_data_retention}
     assert model.requests == [
         {
-            **PLAIN_BODY,
+            **COMMON_BODY,
+            "max_completion_tokens": 8_192,
             "provider": privacy,
             "plugins": [{"id": "context-compression", "enabled": False}],
             "session_id": "session-1",
@@ -189,7 +192,7 @@ def test_a_plain_server_gets_none_of_openrouters_fields(model: ScriptedModel) ->
 
     ask(model, plain=True)
 
-    assert model.requests == [PLAIN_BODY]
+    assert model.requests == [{**COMMON_BODY, "max_tokens": 8_192}]
     assert not [name for name in model.headers[0] if name.lower().startswith("x-")]
 
 
@@ -398,7 +401,7 @@ def test_a_reply_has_a_maximum_size(model: ScriptedModel, monkeypatch: pytest.Mo
     answer = json.dumps({"choices": [{"message": {"content": "YES"}}]}).encode()
     model.answer(lambda handler: send(handler, 200, answer))
     model.answer(lambda handler: send(handler, 200, answer + b" "))
-    monkeypatch.setattr(openrouter, "MAX_REPLY_BYTES", len(answer))
+    monkeypatch.setattr(exchange, "MAX_REPLY_BYTES", len(answer))
 
     assert ask(model).text == "YES"
     assert fault_of(model).kind == "too_large"
@@ -420,8 +423,8 @@ def test_a_request_that_was_altered_on_its_way_is_not_retried(model: ScriptedMod
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses between attempts, noted instead of waited for."""
     noted: list[float] = []
-    monkeypatch.setattr(openrouter, "_BACKOFF_SECONDS", (0.5, 2.0))
-    monkeypatch.setattr(openrouter, "_sleep", lambda seconds, _cancelled: noted.append(seconds))
+    monkeypatch.setattr(provider, "_BACKOFF_SECONDS", (0.5, 2.0))
+    monkeypatch.setattr(provider, "_sleep", lambda seconds, _cancelled: noted.append(seconds))
     return noted
 
 
@@ -460,7 +463,7 @@ def test_a_retry_after_that_is_not_a_number_of_seconds_is_ignored(
 def test_a_pause_is_really_waited_for(
     model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(openrouter, "_BACKOFF_SECONDS", (0.1, 0.3))
+    monkeypatch.setattr(provider, "_BACKOFF_SECONDS", (0.1, 0.3))
     arrived: list[float] = []
     for status in (500, 500, 500):
         model.http(status).meanwhile(lambda: arrived.append(time.monotonic()))
@@ -492,7 +495,7 @@ def test_a_slow_server_is_waited_for_until_the_deadline(
 def test_the_deadline_covers_all_attempts_together(
     model: ScriptedModel, monkeypatch: pytest.MonkeyPatch, released: threading.Event
 ) -> None:
-    monkeypatch.setattr(openrouter, "_ATTEMPT_SECONDS", 0.4)
+    monkeypatch.setattr(provider, "_ATTEMPT_SECONDS", 0.4)
     for _ in range(3):
         model.answer(silence(released))
 
@@ -505,7 +508,7 @@ def test_the_deadline_covers_all_attempts_together(
 def test_a_hanging_attempt_leaves_time_for_another(
     model: ScriptedModel, monkeypatch: pytest.MonkeyPatch, released: threading.Event
 ) -> None:
-    monkeypatch.setattr(openrouter, "_ATTEMPT_SECONDS", 0.4)
+    monkeypatch.setattr(provider, "_ATTEMPT_SECONDS", 0.4)
     model.answer(drip(released)).say("YES")
 
     assert ask(model).text == "YES"
@@ -513,7 +516,7 @@ def test_a_hanging_attempt_leaves_time_for_another(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a full backlog may refuse at once")
 def test_connecting_has_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(openrouter, "_CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(exchange, "_CONNECT_SECONDS", 0.2)
     began = time.monotonic()
 
     with ExitStack() as sockets:
@@ -614,7 +617,7 @@ def test_no_error_quotes_the_request_or_the_answer(model: ScriptedModel) -> None
 
 
 def test_a_key_that_does_not_fit_into_a_header_is_not_shown() -> None:
-    client = OpenRouter(f"http://127.0.0.1:{closed_port()}/v1", "sk-\ncanary")
+    client = Provider(f"http://127.0.0.1:{closed_port()}/v1", "sk-\ncanary")
 
     with pytest.raises(ProviderError) as fault:
         client.generate(MODEL, MESSAGES, TOOLS, PRIVACY, deadline=time.monotonic() + 30)
@@ -625,41 +628,54 @@ def test_a_key_that_does_not_fit_into_a_header_is_not_shown() -> None:
 # -- the catalogue --------------------------------------------------------------------------------
 
 
-def context_tokens(model: ScriptedModel) -> int | None:
-    return OpenRouter(model.base_url, KEY).context_tokens("test/model")
+def listed(model: ScriptedModel) -> Catalogue:
+    return Provider(model.base_url, KEY).catalogue
 
 
-def test_the_context_length_comes_from_the_catalogue(model: ScriptedModel) -> None:
-    model.catalogue = [
-        {"id": "test/other"},
-        {"id": "test/model", "context_length": 200_000},
-        {"id": "test/model:free", "context_length": 8_000},
-    ]
-    assert context_tokens(model) == 200_000
+def test_the_catalogue_is_asked_for_once(model: ScriptedModel) -> None:
+    asked: list[str] = []
 
-    for length in (None, 0, -1, "200000", 200_000.0, True, [200_000]):
-        model.catalogue = [{"id": "test/model", "context_length": length}]
-        assert context_tokens(model) is None, length
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        asked.append(handler.path)
+        send(handler, 200, {"data": [{"id": "test/model"}]})
+
+    model.catalogue = answer
+    client = Provider(model.base_url, KEY)
+
+    assert client.catalogue.find("test/model") is client.catalogue.find("test/model:nitro")
+    assert asked == ["/v1/models"]
 
 
-def test_a_missing_or_broken_catalogue_gives_no_context_length(model: ScriptedModel) -> None:
-    assert context_tokens(model) is None
-    model.catalogue = [{"id": "test/other", "context_length": 200_000}]
-    assert context_tokens(model) is None
-    for body in (
-        *(b"", b"<html>", b"[]", b"null", b"{}", b"[" * 100_000, b'{"data": null}', b'{"data": 7}'),
-        *(b'{"data": ["test/model"]}', b'{"data": [null]}', b'{"data": [{}]}'),
-        b'{"data": [{"id": "test/model"}]}',
-    ):
-        model.catalogue = lambda handler, body=body: send(handler, 200, body)
-        assert context_tokens(model) is None, body[:30]
-    listed = {"data": [{"id": "test/model", "context_length": 200_000}]}
+def test_a_catalogue_that_cannot_be_had_is_empty(model: ScriptedModel) -> None:
+    assert listed(model) == Catalogue(())
+    full = {"data": [{"id": "test/model", "context_length": 200_000}]}
     location = {"Location": f"{model.base_url}/models"}
     for status in (301, 307, 401, 404, 429, 500):
-        model.catalogue = lambda handler, status=status: send(handler, status, listed, location)
-        assert context_tokens(model) is None, status
-    unreachable = OpenRouter(f"http://127.0.0.1:{closed_port()}/v1", KEY)
-    assert unreachable.context_tokens("test/model") is None
+        model.catalogue = lambda handler, status=status: send(handler, status, full, location)
+        assert listed(model) == Catalogue(()), status
+    unreachable = Provider(f"http://127.0.0.1:{closed_port()}/v1", KEY)
+    assert unreachable.catalogue == Catalogue(())
+
+
+@pytest.mark.parametrize(
+    ("parameters", "limit"),
+    [
+        (["tools", "max_tokens", "max_completion_tokens"], "max_completion_tokens"),
+        (["tools", "max_tokens"], "max_tokens"),
+        (["tools"], "max_completion_tokens"),
+        (None, "max_completion_tokens"),
+    ],
+)
+def test_the_output_limit_is_one_that_the_model_takes(
+    model: ScriptedModel, parameters: list[str] | None, limit: str
+) -> None:
+    model.catalogue = [{"id": MODEL, "supported_parameters": parameters}]
+    model.say("YES")
+
+    ask(model)
+
+    limits = [name for name in ("max_tokens", "max_completion_tokens") if name in model.requests[0]]
+    assert limits == [limit]
 
 
 @pytest.mark.parametrize("slow", [silence, drip])
@@ -669,9 +685,9 @@ def test_a_slow_catalogue_is_not_waited_for(
     released: threading.Event,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(openrouter, "_CATALOGUE_SECONDS", 0.3)
+    monkeypatch.setattr(provider, "_CATALOGUE_SECONDS", 0.3)
     model.catalogue = slow(released)
     began = time.monotonic()
 
-    assert context_tokens(model) is None
+    assert listed(model) == Catalogue(())
     assert seconds_since(began) < 15

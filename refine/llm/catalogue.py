@@ -1,0 +1,143 @@
+"""A provider's list of its models: names, room, prices."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from refine.rules.model_names import is_same_model, without_variant
+from refine.rules.prices import Price, listed_price
+
+# Where the lists of providers keep what is looked for; a path leads into an entry.
+_CONTEXT = (
+    ("context_length",),  # OpenRouter, Together, Moonshot
+    ("top_provider", "context_length"),  # OpenRouter: of the provider that serves it
+    ("max_context_length",),  # Mistral
+    ("context_window",),  # Groq
+    ("max_model_len",),  # vLLM
+    ("meta", "n_ctx"),  # llama.cpp
+    ("model_info", "max_input_tokens"),  # LiteLLM
+)
+_OUTPUT = (
+    ("top_provider", "max_completion_tokens"),
+    ("max_completion_tokens",),
+    ("model_info", "max_output_tokens"),
+)
+_ID = (("id",), ("model_name",))
+_OTHER_NAMES = (
+    ("canonical_slug",),
+    ("aliases",),
+    ("litellm_params", "model"),
+)
+_ALIAS_TARGETS = (("alias_target", "slug"), ("alias_target",))
+
+
+@dataclass(frozen=True)
+class ListedModel:
+    """A model as its provider lists it.
+
+    ``names`` are all names that the entry gives it; ``parameters`` what it takes, empty if that is
+    not listed.
+    """
+
+    id: str
+    names: frozenset[str]
+    context_tokens: int | None = None
+    max_output_tokens: int | None = None
+    parameters: frozenset[str] = frozenset()
+    price: Price | None = None
+
+    @property
+    def takes_tools(self) -> bool:
+        """Whether it takes tools; assumed where its parameters are not listed."""
+        return not self.parameters or "tools" in self.parameters
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """All models that a provider lists; empty where it has no list."""
+
+    models: tuple[ListedModel, ...]
+
+    def find(self, model_id: str) -> ListedModel | None:
+        """Return the entry of a model, by its id or another of its names, or None."""
+        for name in (model_id, without_variant(model_id)):
+            by_id = (model for model in self.models if model.id == name)
+            by_name = (model for model in self.models if name in model.names)
+            if (found := next(by_id, None) or next(by_name, None)) is not None:
+                return found
+        return None
+
+    def confirms(self, pinned: str, answered: str) -> bool:
+        """Tell whether the list gives one model both names."""
+        listed = self.find(pinned)
+        return listed is not None and any(is_same_model(each, answered) for each in listed.names)
+
+    def __bool__(self) -> bool:
+        return bool(self.models)
+
+
+def parse_catalogue(body: bytes) -> Catalogue:
+    """Return what a list says; entries without a name are left out, a broken list is empty."""
+    try:
+        listed = json.loads(body)
+    except (ValueError, RecursionError):
+        return Catalogue(())
+    if isinstance(listed, Mapping):
+        listed = listed.get("data") or listed.get("models")
+    entries = listed if isinstance(listed, list) else []
+    models = (_model(entry) for entry in entries if isinstance(entry, Mapping))
+    return Catalogue(tuple(model for model in models if model is not None))
+
+
+def _model(entry: Mapping[str, Any]) -> ListedModel | None:
+    model_id = next(_strings(entry, _ID), None)
+    if model_id is None:
+        return None
+    parameters = entry.get("supported_parameters")
+    # an alias that always leads to the latest model names none for good
+    targets = () if model_id.startswith("~") else _ALIAS_TARGETS
+    return ListedModel(
+        id=model_id,
+        names=frozenset({model_id, *_strings(entry, (*_OTHER_NAMES, *targets))}),
+        context_tokens=min(_counts(entry, _CONTEXT), default=None),
+        max_output_tokens=min(_counts(entry, _OUTPUT), default=None),
+        parameters=frozenset(_texts(parameters)),
+        price=listed_price(entry.get("pricing")) or _litellm_price(entry),
+    )
+
+
+def _litellm_price(entry: Mapping[str, Any]) -> Price | None:
+    """Return the price as LiteLLM lists it."""
+    info = _at(entry, ("model_info",))
+    if not isinstance(info, Mapping):
+        return None
+    return listed_price(
+        {
+            "prompt": info.get("input_cost_per_token"),
+            "completion": info.get("output_cost_per_token"),
+            "input_cache_read": info.get("cache_read_input_token_cost"),
+        }
+    )
+
+
+def _at(entry: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        entry = entry.get(name) if isinstance(entry, Mapping) else None
+    return entry
+
+
+def _counts(entry: Any, paths: tuple[tuple[str, ...], ...]) -> list[int]:
+    values = (_at(entry, path) for path in paths)
+    return [value for value in values if type(value) is int and value > 0]
+
+
+def _strings(entry: Any, paths: tuple[tuple[str, ...], ...]) -> Iterator[str]:
+    for path in paths:
+        yield from _texts(_at(entry, path))
+
+
+def _texts(value: Any) -> list[str]:
+    """The texts in a value: itself, or those of a list."""
+    given = value if isinstance(value, list) else [value]
+    return [each for each in given if isinstance(each, str) and each]

@@ -1,0 +1,221 @@
+"""How providers differ, as data: what each takes in a request, and gives in an answer.
+
+All of them speak OpenAI's chat completions, each with rules of its own. What is the same for all
+stands in ``provider`` and ``replies``. Every entry names its sources.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from refine.errors import SettingsError
+from refine.llm.messages import Privacy
+
+_EPHEMERAL = {"type": "ephemeral"}
+
+# What a reply may carry besides its text and calls; a provider that sent it takes it back.
+_REASONING = ("reasoning", "reasoning_details", "reasoning_content")
+
+
+def _no_fields(_privacy: Privacy) -> dict[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What one provider takes and gives.
+
+    hosts           its servers, or domains of them: these have it by default
+    output_limit    the name of the limit of an answer; a model's entry in the provider's list may
+                    name another (``limits_in_list``)
+    no_content      what stands beside tool calls in place of content
+    kept            fields of an answer that the next request repeats, besides text and calls
+    marks_ledger    beginnings of model ids whose caches must be told where the stable part ends
+    marks_request   those whose caches follow the conversation, by one mark for the whole request
+    fields          fields of its own in the body of each request
+    headers         headers of its own
+    cost_header     the header that tells what an answer cost
+    list_path       where it lists its models
+    """
+
+    name: str
+    sources: tuple[str, ...]
+    hosts: tuple[str, ...] = ()
+    output_limit: str = "max_tokens"
+    limits_in_list: bool = False
+    no_content: str | None = None
+    kept: tuple[str, ...] = _REASONING
+    marks_ledger: tuple[str, ...] = ()
+    marks_request: tuple[str, ...] = ()
+    fields: Callable[[Privacy], dict[str, Any]] = _no_fields
+    headers: tuple[tuple[str, str], ...] = ()
+    cost_header: str | None = None
+    list_path: str = "/models"
+
+    def needs_ledger_mark(self, model_id: str) -> bool:
+        """Tell whether the model's cache must be told where the ledger ends."""
+        return model_id.casefold().startswith(self.marks_ledger) if self.marks_ledger else False
+
+    def own_fields(self, model_id: str, privacy: Privacy) -> dict[str, Any]:
+        """Return what a request to this provider carries besides the common fields."""
+        is_marked = bool(self.marks_request) and model_id.casefold().startswith(self.marks_request)
+        mark = {"cache_control": _EPHEMERAL} if is_marked else {}
+        return {**self.fields(privacy), **mark}
+
+
+def _openrouter_fields(privacy: Privacy) -> dict[str, Any]:
+    return {
+        "provider": {
+            "data_collection": "deny",
+            "require_parameters": True,
+            "zdr": privacy.zero_data_retention,
+        },
+        "plugins": [{"id": "context-compression", "enabled": False}],
+        "session_id": privacy.session_id,
+        "user": privacy.account_ref,
+    }
+
+
+OPENROUTER = Dialect(
+    "openrouter",
+    sources=(
+        "https://openrouter.ai/docs/api/reference/parameters",
+        "https://openrouter.ai/docs/guides/best-practices/prompt-caching",
+        "https://openrouter.ai/docs/guides/routing/provider-selection",
+    ),
+    hosts=("openrouter.ai",),
+    output_limit="max_completion_tokens",
+    limits_in_list=True,
+    marks_ledger=("anthropic/", "qwen/", "alibaba/"),
+    marks_request=("anthropic/",),
+    fields=_openrouter_fields,
+    headers=(("X-OpenRouter-Metadata", "enabled"),),
+)
+
+PLAIN = Dialect(
+    "plain",
+    sources=("https://platform.openai.com/docs/api-reference/chat/create",),
+    no_content="",
+)
+
+DIALECTS = (
+    OPENROUTER,
+    Dialect(
+        "openai",
+        sources=(
+            "https://platform.openai.com/docs/api-reference/chat/create",
+            "https://github.com/openai/openai-python/issues/2046",
+        ),
+        hosts=("api.openai.com",),
+        output_limit="max_completion_tokens",
+        kept=(),
+    ),
+    Dialect(
+        "azure",
+        sources=("https://learn.microsoft.com/azure/ai-foundry/openai/latest",),
+        hosts=("openai.azure.com", "services.ai.azure.com"),
+        output_limit="max_completion_tokens",
+        kept=(),
+    ),
+    Dialect(
+        "anthropic",
+        sources=("https://platform.claude.com/docs/en/api/openai-sdk",),
+        hosts=("api.anthropic.com",),
+        output_limit="max_completion_tokens",
+        no_content="",
+        kept=(),
+    ),
+    Dialect(
+        "gemini",
+        sources=(
+            "https://ai.google.dev/gemini-api/docs/openai",
+            "https://ai.google.dev/gemini-api/docs/thought-signatures",
+        ),
+        hosts=("generativelanguage.googleapis.com", "aiplatform.googleapis.com"),
+        kept=(),
+    ),
+    Dialect(
+        "deepseek",
+        sources=("https://api-docs.deepseek.com/guides/thinking_mode",),
+        hosts=("api.deepseek.com",),
+        no_content="",
+        kept=("reasoning_content",),
+    ),
+    Dialect(
+        "moonshot",
+        sources=("https://platform.moonshot.ai/docs/guide/use-kimi-k2-thinking-model",),
+        hosts=("api.moonshot.ai", "api.moonshot.cn"),
+        no_content="",
+        kept=("reasoning_content",),
+    ),
+    Dialect(
+        "mistral",
+        sources=("https://docs.mistral.ai/api/endpoint/chat",),
+        hosts=("api.mistral.ai",),
+        no_content="",
+        kept=(),
+    ),
+    Dialect(
+        "xai",
+        sources=("https://docs.x.ai/docs/api-reference",),
+        hosts=("api.x.ai",),
+        output_limit="max_completion_tokens",
+        no_content="",
+        kept=("reasoning_content",),
+        list_path="/language-models",
+    ),
+    Dialect(
+        "groq",
+        sources=("https://console.groq.com/docs/api-reference",),
+        hosts=("api.groq.com",),
+        output_limit="max_completion_tokens",
+        no_content="",
+        kept=(),
+    ),
+    Dialect(
+        "zai",
+        sources=("https://docs.z.ai/guides/capabilities/thinking-mode",),
+        hosts=("api.z.ai", "open.bigmodel.cn"),
+        no_content="",
+        kept=("reasoning_content",),
+    ),
+    Dialect(
+        "alibaba",
+        sources=("https://www.alibabacloud.com/help/en/model-studio/context-cache",),
+        hosts=("dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com"),
+        no_content="",
+        kept=("reasoning_content",),
+        marks_ledger=("qwen",),
+    ),
+    Dialect(
+        "litellm",
+        sources=("https://docs.litellm.ai/docs/proxy/response_headers",),
+        no_content="",
+        cost_header="x-litellm-response-cost",
+        list_path="/model/info",
+    ),
+    Dialect(
+        "llama-cpp",
+        sources=("https://github.com/abetlen/llama-cpp-python",),
+        no_content="",
+    ),
+    PLAIN,
+)
+
+NAMES = tuple(dialect.name for dialect in DIALECTS)
+
+
+def named(name: str) -> Dialect:
+    """Return the dialect of this name; SettingsError if there is none."""
+    for dialect in DIALECTS:
+        if dialect.name == name:
+            return dialect
+    raise SettingsError(f"REFINE_DIALECT must be one of {', '.join(NAMES)}")
+
+
+def of_host(host: str) -> Dialect:
+    """Return the dialect of a server: OpenRouter's, unless the host is another provider's."""
+    for dialect in DIALECTS:
+        if any(host == known or host.endswith(f".{known}") for known in dialect.hosts):
+            return dialect
+    return OPENROUTER

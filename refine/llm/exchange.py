@@ -1,0 +1,171 @@
+"""One HTTP exchange with a model's server, bounded in time and size, that can be cancelled."""
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import requests
+
+from refine.errors import ProviderError
+from refine.llm.refusals import said_about_refusal
+
+MAX_REPLY_BYTES = 16 * 1024 * 1024
+
+_CONNECT_SECONDS = 10.0
+_POLL_SECONDS = 0.2
+_MAX_REFUSAL_BYTES = 64 * 1024
+_RETRIED_STATUS = frozenset({408, 429, *range(500, 600)})
+
+# The kind of error of a status, and what to do about it.
+_STATUSES = {
+    400: ("invalid_request", None),
+    401: ("unauthorized", "check OPENROUTER_API_KEY"),
+    402: ("out_of_credit", "the key has no credit left"),
+    403: ("forbidden", "the key may not use this model, or a filter refused the request"),
+    404: (
+        "no_endpoint",
+        "no provider serves this model with tools under the account's privacy settings",
+    ),
+    408: ("timeout", None),
+    413: ("too_large", "the request is larger than the provider accepts"),
+    422: ("invalid_request", None),
+    429: ("rate_limited", None),
+}
+
+
+class Cancelled(Exception):
+    """The caller was asked to stop and no longer wants the answer."""
+
+
+class Transient(ProviderError):
+    """A fault that may be gone at the next attempt."""
+
+    retry_after_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is sent to which address; ``body`` is None for a GET."""
+
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    body: Any = field(default=None, repr=False)
+
+    @property
+    def server(self) -> str:
+        """The address without the path of the call, as messages name it."""
+        return self.url.rpartition("/chat/completions")[0] or self.url
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The body of an answer with HTTP 200, and its headers."""
+
+    body: bytes = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+
+
+def exchange(
+    request: Request, seconds: float, is_cancelled: Callable[[], bool] = lambda: False
+) -> Answer:
+    """Return the answer, within ``seconds`` in all.
+
+    Raises ProviderError if the server refused (Transient where another attempt may help), or
+    Cancelled as soon as ``is_cancelled`` returns True.
+    """
+    return _within(seconds, is_cancelled, partial(_send, request, seconds))
+
+
+def _send(request: Request, seconds: float) -> Answer:
+    http = requests.Session()
+    # a .netrc would replace the bearer token, a proxy would see the ledger
+    http.trust_env = False
+    try:
+        with http.request(
+            "GET" if request.body is None else "POST",
+            request.url,
+            json=request.body,
+            headers=dict(request.headers),
+            timeout=(min(_CONNECT_SECONDS, seconds), seconds),
+            allow_redirects=False,
+            stream=True,
+        ) as response:
+            _check_status(response, request.body)
+            return Answer(_read(response), response.headers)
+    except requests.Timeout:
+        raise Transient("the model's server did not answer in time", kind="timeout") from None
+    except requests.RequestException as fault:
+        message = f"the connection to {request.server} failed ({type(fault).__name__})"
+        raise Transient(message, kind="connection") from None
+
+
+def _check_status(response: requests.Response, asked: Any) -> None:
+    status = response.status_code
+    if status == requests.codes.ok:
+        return
+    unlisted = "provider_error" if status >= 500 else "refused"
+    kind, advice = _STATUSES.get(status, (unlisted, None))
+    said = said_about_refusal(_first_bytes(response), asked)
+    reasons = "; ".join(part for part in (advice or kind, said) if part)
+    message = f"the model's server answered HTTP {status} ({reasons})"
+    if status not in _RETRIED_STATUS:
+        raise ProviderError(message, kind=kind, http_status=status)
+    fault = Transient(message, kind=kind, http_status=status)
+    fault.retry_after_seconds = _retry_after(response)
+    raise fault
+
+
+def _retry_after(response: requests.Response) -> float | None:
+    given = response.headers.get("Retry-After", "").strip()
+    return float(given) if given.isascii() and given.isdigit() and len(given) < 9 else None
+
+
+def _first_bytes(response: requests.Response) -> bytes:
+    """Return the beginning of a refusal; nothing if it breaks off: the status says enough."""
+    try:
+        return next(response.iter_content(_MAX_REFUSAL_BYTES), b"")
+    except requests.RequestException:
+        return b""
+
+
+def _read(response: requests.Response) -> bytes:
+    body = bytearray()
+    for chunk in response.iter_content(64 * 1024):
+        body += chunk
+        if len(body) > MAX_REPLY_BYTES:
+            raise ProviderError("the model's answer is too large", kind="too_large")
+    return bytes(body)
+
+
+def _within(seconds: float, is_cancelled: Callable[[], bool], work: Callable[[], Answer]) -> Answer:
+    """Run ``work`` in its own thread, for at most ``seconds``.
+
+    A socket's timeout starts again with every byte, so a slow drip would never end, and a session
+    that waits for its model could not be stopped. An abandoned thread ends with its socket.
+    """
+    done: queue.SimpleQueue[Answer | BaseException] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            done.put(work())
+        except BaseException as error:
+            done.put(error)
+
+    threading.Thread(target=run, name="refine-llm-call", daemon=True).start()
+    deadline = time.monotonic() + seconds
+    while not is_cancelled():
+        left = deadline - time.monotonic()
+        try:
+            outcome = done.get(timeout=max(0.0, min(left, _POLL_SECONDS)))
+        except queue.Empty:
+            if left <= 0:
+                raise Transient("the model did not answer in time", kind="timeout") from None
+            continue
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+    raise Cancelled

@@ -1,0 +1,146 @@
+"""A provider of models: one call to one of them, or a ProviderError; and its list of models.
+
+A failed HTTP call is retried here, because nothing was executed yet: at most three attempts within
+the caller's deadline. Callers only see a Reply or an error.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
+
+from refine.errors import ProviderError
+from refine.llm.catalogue import Catalogue, parse_catalogue
+from refine.llm.dialects import OPENROUTER, Dialect
+from refine.llm.exchange import Cancelled, Request, Transient, exchange
+from refine.llm.messages import Message, Privacy, Reply
+from refine.llm.replies import Unusable, parse_reply
+from refine.rules.context import MAX_OUTPUT_TOKENS
+
+MAX_ATTEMPTS = 3
+MAX_RETRY_AFTER_SECONDS = 60.0
+
+# so that one attempt never uses up the time of a session
+_ATTEMPT_SECONDS = 300.0
+_CATALOGUE_SECONDS = 5.0
+_BACKOFF_SECONDS = (0.5, 2.0)
+_CANCEL_POLL_SECONDS = 0.2
+
+
+@dataclass
+class Provider:
+    """A client for one server, which speaks one dialect."""
+
+    base_url: str
+    api_key: str
+    dialect: Dialect = OPENROUTER
+
+    def generate(
+        self,
+        model_id: str,
+        messages: Sequence[Message],
+        tools: Sequence[dict[str, Any]],
+        privacy: Privacy,
+        *,
+        deadline: float,
+        is_cancelled: Callable[[], bool] = lambda: False,
+        max_output_tokens: int = MAX_OUTPUT_TOKENS,
+    ) -> Reply:
+        """Ask the model for its next message, of at most ``max_output_tokens``.
+
+        ``deadline`` is a ``time.monotonic()`` instant that bounds all attempts together. Raises
+        ProviderError, or Cancelled as soon as ``is_cancelled`` returns True.
+        """
+        body = self._body(model_id, messages, tools, privacy)
+        body[self._output_limit(model_id)] = max_output_tokens
+
+        def attempt() -> Reply:
+            seconds = deadline - time.monotonic()
+            if seconds <= 0:
+                raise ProviderError("the time limit was reached", kind="deadline")
+            return self._ask(body, min(seconds, _ATTEMPT_SECONDS), is_cancelled)
+
+        retrying = Retrying(
+            stop=stop_after_attempt(MAX_ATTEMPTS),
+            retry=retry_if_exception_type(Transient),
+            wait=lambda state: _pause_seconds(state, deadline),
+            sleep=lambda seconds: _sleep(seconds, is_cancelled),
+            reraise=True,
+        )
+        return retrying(attempt)
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """The provider's list of models, asked for once; empty where it cannot be had."""
+        try:
+            return parse_catalogue(self._listed())
+        except ProviderError:
+            return Catalogue(())
+
+    def problem(self) -> str | None:
+        """Return why the server cannot be used, or None; it need not have a list of models."""
+        try:
+            self._listed()
+        except ProviderError as fault:
+            is_problem = fault.http_status is None or fault.http_status in (401, 402, 403)
+            return str(fault) if is_problem else None
+        return None
+
+    def _listed(self) -> bytes:
+        request = Request(f"{self.base_url}{self.dialect.list_path}", self._headers())
+        return exchange(request, _CATALOGUE_SECONDS).body
+
+    # -- one attempt ------------------------------------------------------------------------------
+
+    def _ask(self, body: Any, seconds: float, is_cancelled: Callable[[], bool]) -> Reply:
+        request = Request(f"{self.base_url}/chat/completions", self._headers(), body)
+        try:
+            answer = exchange(request, seconds, is_cancelled)
+            return parse_reply(answer.body, self.dialect, answer.headers)
+        except Unusable as fault:
+            raise Transient(str(fault), kind=fault.kind) from None
+
+    def _headers(self) -> dict[str, str]:
+        common = {"Authorization": f"Bearer {self.api_key}", "User-Agent": "refine"}
+        return common | dict(self.dialect.headers)
+
+    def _output_limit(self, model_id: str) -> str:
+        """Return the name of the output limit: as the model's entry in the list has it, if any."""
+        listed = self.catalogue.find(model_id) if self.dialect.limits_in_list else None
+        names = (self.dialect.output_limit, "max_tokens")
+        return next((name for name in names if listed and name in listed.parameters), names[0])
+
+    def _body(
+        self,
+        model_id: str,
+        messages: Sequence[Message],
+        tools: Sequence[dict[str, Any]],
+        privacy: Privacy,
+    ) -> dict[str, Any]:
+        body: dict[str, Any] = {"model": model_id, "messages": list(messages), "stream": False}
+        if tools:  # some servers refuse an empty list
+            body |= {"tools": list(tools), "tool_choice": "auto"}
+        return body | self.dialect.own_fields(model_id, privacy)
+
+
+def _pause_seconds(state: RetryCallState, deadline: float) -> float:
+    """Return the pause before the next attempt; raise the fault if there is no time for it."""
+    fault = state.outcome.exception() if state.outcome is not None else None
+    seconds = _BACKOFF_SECONDS[min(state.attempt_number, len(_BACKOFF_SECONDS)) - 1]
+    if isinstance(fault, Transient) and fault.retry_after_seconds is not None:
+        seconds = fault.retry_after_seconds
+    is_too_long = seconds > MAX_RETRY_AFTER_SECONDS or time.monotonic() + seconds >= deadline
+    if fault is not None and is_too_long:
+        raise fault
+    return seconds
+
+
+def _sleep(seconds: float, is_cancelled: Callable[[], bool]) -> None:
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        if is_cancelled():
+            raise Cancelled
+        time.sleep(min(left, _CANCEL_POLL_SECONDS))

@@ -1,0 +1,80 @@
+"""How the context of a model is divided: output, prompts, content and turns."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from refine.errors import InvalidValue
+
+MAX_OUTPUT_TOKENS = 8_192
+
+# The output takes at most this share of a small context.
+_OUTPUT_DIVISOR = 4
+# ASCII text has some four characters a token; tokenizers split dense JSON and code more finely.
+_ASCII_CHARACTERS_PER_TOKEN = 3
+
+
+def tokens_at_most(text: str) -> int:
+    """Return a token count that hardly any tokenizer exceeds, for what must fit a context.
+
+    Three ASCII characters a token, and one of any other script, where ``token_estimate`` is the
+    average of English.
+    """
+    ascii_characters = len(text.encode("ascii", "ignore"))
+    return -(-ascii_characters // _ASCII_CHARACTERS_PER_TOKEN) + len(text) - ascii_characters
+
+
+@dataclass(frozen=True)
+class Room:
+    """A model's context, and how many tokens of it are kept for one output."""
+
+    context_tokens: int
+    output_tokens: int
+
+    @classmethod
+    def of(cls, context_tokens: int, max_output_tokens: int | None = None) -> "Room":
+        """Return the division of a context; ``max_output_tokens`` is the model's own limit."""
+        limits = [MAX_OUTPUT_TOKENS, context_tokens // _OUTPUT_DIVISOR]
+        if max_output_tokens is not None:
+            limits.append(max_output_tokens)
+        return cls(context_tokens, max(1, min(limits)))
+
+    def output(self, times: int = 1) -> int:
+        """Return the tokens of one output, or of one with ``times`` the usual room."""
+        return max(self.output_tokens, min(times * self.output_tokens, self.context_tokens // 2))
+
+    def for_content(self, texts: Iterable[str]) -> int:
+        """Return half of the tokens that the output and these texts leave: the turns get the rest.
+
+        ``texts`` are the prompts and the agent's own words.
+        """
+        taken = self.output_tokens + sum(map(tokens_at_most, texts))
+        return max(0, self.context_tokens - taken) // 2
+
+
+def last_that_fit(lines: Sequence[str], room_tokens: int) -> list[str]:
+    """Return the last lines that fit, in order; leave out longer ones."""
+    fitting: list[str] = []
+    for line in reversed(lines):
+        if (tokens := tokens_at_most(line)) <= room_tokens:
+            fitting.append(line)
+            room_tokens -= tokens
+    return fitting[::-1]
+
+
+def packed(lines: Sequence[str], room_tokens: int) -> list[list[str]]:
+    """Return the lines in order, in as few parts that fit as possible.
+
+    Raises InvalidValue if a single line does not fit.
+    """
+    parts: list[list[str]] = []
+    left = 0
+    for line in lines:
+        tokens = tokens_at_most(line)
+        if tokens > room_tokens:
+            raise InvalidValue(f"a line takes {tokens:,} tokens; at most {room_tokens:,} fit")
+        if not parts or tokens > left:
+            parts.append([])
+            left = room_tokens
+        parts[-1].append(line)
+        left -= tokens
+    return parts

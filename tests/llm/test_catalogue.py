@@ -1,0 +1,141 @@
+"""A provider's list of its models, in the shapes of several providers."""
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from refine.llm.catalogue import Catalogue, ListedModel, parse_catalogue
+from refine.rules.prices import Price
+
+
+def catalogue(*entries: Any) -> Catalogue:
+    return parse_catalogue(json.dumps({"data": entries}).encode())
+
+
+def listed(**entry: Any) -> ListedModel:
+    (model,) = catalogue({"id": "test/model", **entry}).models
+    return model
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"context_length": 8_000},
+        {"context_length": 9_000, "top_provider": {"context_length": 8_000}},
+        {"max_context_length": 8_000},
+        {"context_window": 8_000},
+        {"max_model_len": 8_000},
+        {"meta": {"n_ctx": 8_000}},
+        {"model_info": {"max_input_tokens": 8_000}},
+    ],
+)
+def test_the_context_is_found_wherever_a_provider_keeps_it(entry: dict[str, Any]) -> None:
+    assert listed(**entry).context_tokens == 8_000
+
+
+@pytest.mark.parametrize("length", [None, 0, -1, "200000", 200_000.0, True, [200_000]])
+def test_a_context_that_is_no_count_is_not_known(length: object) -> None:
+    assert listed(context_length=length).context_tokens is None
+
+
+def test_the_models_own_output_limit_is_read() -> None:
+    assert listed(top_provider={"max_completion_tokens": 4_096}).max_output_tokens == 4_096
+    assert listed(model_info={"max_output_tokens": 4_096}).max_output_tokens == 4_096
+    assert listed().max_output_tokens is None
+
+
+def test_prices_are_read_from_openrouters_list_and_from_litellms() -> None:
+    price = Price(Decimal("0.000003"), Decimal("0.000015"), Decimal("0.0000003"))
+    pricing = {"prompt": "0.000003", "completion": "0.000015", "input_cache_read": "0.0000003"}
+    info = {
+        "input_cost_per_token": 3e-06,
+        "output_cost_per_token": 1.5e-05,
+        "cache_read_input_token_cost": 3e-07,
+    }
+
+    assert listed(pricing=pricing).price == price
+    assert listed(model_info=info).price == price
+    assert listed(pricing={"prompt": "free"}).price is None
+    assert listed(model_info={"input_cost_per_token": None}).price is None
+
+
+def test_a_model_takes_tools_unless_its_parameters_say_otherwise() -> None:
+    assert listed().takes_tools
+    assert listed(supported_parameters=["tools", "max_tokens"]).takes_tools
+    assert not listed(supported_parameters=["max_tokens"]).takes_tools
+
+
+def test_a_model_is_found_by_each_of_its_names_and_without_its_variant() -> None:
+    models = catalogue(
+        {"id": "a/b-2026", "canonical_slug": "a/b"},
+        {"id": "a/b"},
+        {"id": "a/c", "aliases": ["a/c-latest"]},
+        {"model_name": "mine", "litellm_params": {"model": "openai/gpt-5"}},
+    )
+
+    def id_of(name: str) -> str | None:
+        model = models.find(name)
+        return model.id if model is not None else None
+
+    assert [id_of(each) for each in ("a/b", "a/b:nitro", "a/b-2026", "a/c-latest")] == [
+        *("a/b", "a/b", "a/b-2026", "a/c")
+    ]
+    assert (id_of("openai/gpt-5"), id_of("a/d")) == ("mine", None)
+
+
+@pytest.mark.parametrize(
+    ("entry", "pinned", "answered"),
+    [
+        (
+            {"id": "google/gemini-2.5-pro", "aliases": ["google/gemini-2.5-pro-preview-03-25"]},
+            "google/gemini-2.5-pro-preview-03-25",
+            "google/gemini-2.5-pro",
+        ),
+        (
+            {"id": "x-ai/grok-3-beta", "canonical_slug": "x-ai/grok-3"},
+            "x-ai/grok-3-beta",
+            "x-ai/grok-3",
+        ),
+        (
+            {"id": "x-ai/grok-3-mini-beta", "alias_target": {"slug": "x-ai/grok-3-mini"}},
+            "x-ai/grok-3-mini-beta",
+            "x-ai/grok-3-mini",
+        ),
+        (
+            {"id": "grok-4-fast-reasoning", "aliases": ["grok-4-fast"]},
+            "grok-4-fast",
+            "grok-4-fast-reasoning",
+        ),
+        ({"id": "a/b", "canonical_slug": "a/c"}, "a/b", "a/c-20260101"),
+    ],
+)
+def test_an_alias_that_the_list_names_is_confirmed(
+    entry: dict[str, Any], pinned: str, answered: str
+) -> None:
+    assert catalogue({"id": "other/model"}, entry).confirms(pinned, answered)
+    assert not catalogue({"id": "other/model"}).confirms(pinned, answered)
+    assert not catalogue(entry).confirms(pinned, "other/model")
+
+
+def test_an_alias_of_the_latest_model_confirms_none() -> None:
+    moving = {"id": "~a/b-latest", "alias_target": {"slug": "a/b-7", "name": "B 7"}}
+
+    assert not catalogue(moving).confirms("~a/b-latest", "a/b-7")
+
+
+def test_lists_come_under_several_names_or_bare() -> None:
+    entry = {"id": "test/model"}
+    for listed_models in ({"data": [entry]}, {"models": [entry]}, [entry]):
+        assert parse_catalogue(json.dumps(listed_models).encode()).find("test/model") is not None
+
+
+def test_what_is_no_list_is_empty_and_what_is_no_entry_is_left_out() -> None:
+    for body in (
+        *(b"", b"<html>", b"[]", b"null", b"{}", b"[" * 100_000, b'{"data": null}', b'{"data": 7}'),
+        *(b'{"data": ["test/model"]}', b'{"data": [null]}', b'{"data": [{}]}'),
+        *(b'{"data": [{"id": 7}]}', b'{"data": [{"id": ""}]}', b'{"models": "test/model"}'),
+    ):
+        assert not parse_catalogue(body), body[:30]
+    assert [each.id for each in catalogue(None, {"id": "a/b"}, 7).models] == ["a/b"]

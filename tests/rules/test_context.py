@@ -1,0 +1,77 @@
+"""How the context of a model is divided."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refine.errors import InvalidValue
+from refine.rules.context import Room, last_that_fit, packed, tokens_at_most
+
+
+def test_what_must_fit_is_counted_by_script() -> None:
+    assert [tokens_at_most("x" * length) for length in (0, 1, 3, 4)] == [0, 1, 1, 2]
+    assert (tokens_at_most("記憶"), tokens_at_most("🦉 tea")) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("context_tokens", "own_limit", "output_tokens"),
+    [
+        (128_000, None, 8_192),
+        (32_768, None, 8_192),
+        (8_192, None, 2_048),
+        (4_096, None, 1_024),
+        (128_000, 4_096, 4_096),
+        (8_192, 65_536, 2_048),
+        (1, None, 1),
+    ],
+)
+def test_a_small_context_keeps_a_quarter_for_the_output(
+    context_tokens: int, own_limit: int | None, output_tokens: int
+) -> None:
+    assert Room.of(context_tokens, own_limit).output_tokens == output_tokens
+
+
+def test_twice_the_room_stays_within_half_of_the_context() -> None:
+    assert [Room.of(128_000).output(times) for times in (1, 2)] == [8_192, 16_384]
+    assert [Room.of(4_096).output(times) for times in (1, 2, 3)] == [1_024, 2_048, 2_048]
+
+
+def test_content_gets_half_of_what_output_and_texts_leave() -> None:
+    assert Room.of(8_192).for_content([]) == (8_192 - 2_048) // 2
+    assert Room.of(8_192).for_content(["x" * 300, "記" * 100]) == (8_192 - 2_048 - 200) // 2
+    assert Room.of(8_192).for_content(["x" * 30_000]) == 0
+
+
+TEXTS = st.lists(st.text(st.sampled_from("ab記 "), max_size=12), max_size=20)
+
+
+def total(lines: list[str]) -> int:
+    return sum(map(tokens_at_most, lines))
+
+
+@given(TEXTS, st.integers(12, 40))
+def test_packed_lines_keep_their_order_and_fit(lines: list[str], room_tokens: int) -> None:
+    parts = packed(lines, room_tokens)
+
+    assert [line for part in parts for line in part] == lines
+    assert all(total(part) <= room_tokens for part in parts)
+    assert all(
+        total(part) + tokens_at_most(after[0]) > room_tokens
+        for part, after in itertools.pairwise(parts)
+    )
+
+
+def test_a_line_that_does_not_fit_is_refused_without_quoting_it() -> None:
+    with pytest.raises(InvalidValue, match="a line takes 4 tokens; at most 3 fit"):
+        packed(["ok", "x" * 12], 3)
+
+
+@given(TEXTS, st.integers(-5, 100))
+def test_the_last_lines_that_fit_keep_their_order(lines: list[str], room_tokens: int) -> None:
+    fitting = last_that_fit(lines, room_tokens)
+
+    left = iter(lines)
+    assert all(line in left for line in fitting)
+    assert total(fitting) <= max(0, room_tokens)

@@ -1,0 +1,79 @@
+"""What tokens cost: prices in OpenRouter's form, and files of them."""
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from refine.errors import InvalidValue
+from refine.rules.prices import Price, listed_price, parse_price_file, price_of
+
+PRICE = Price(prompt=Decimal("0.000003"), completion=Decimal("0.000015"), cached=Decimal("3E-7"))
+LISTED = {"prompt": "0.000003", "completion": "0.000015", "input_cache_read": "0.0000003"}
+
+
+def test_cached_tokens_are_a_part_of_the_prompt_at_a_price_of_their_own() -> None:
+    cost = PRICE.cost_usd(prompt_tokens=1_000, cached_tokens=600, completion_tokens=100)
+
+    assert cost == Decimal("0.0012") + Decimal("0.00018") + Decimal("0.0015")
+
+
+def test_more_cached_tokens_than_the_prompt_has_cost_no_more_than_the_prompt() -> None:
+    cost = PRICE.cost_usd(prompt_tokens=10, cached_tokens=99, completion_tokens=0)
+
+    assert cost == Decimal("0.000003")
+
+
+def test_a_price_is_text_or_a_number_and_cached_tokens_cost_the_same_unless_named() -> None:
+    assert listed_price(LISTED) == PRICE
+    assert listed_price({"prompt": 0.000003, "completion": 0.000015}) == Price(
+        PRICE.prompt, PRICE.completion, PRICE.prompt
+    )
+    assert listed_price({"prompt": 0, "completion": "0"}) == Price(*[Decimal(0)] * 3)
+
+
+def test_the_highest_of_conditional_prices_counts() -> None:
+    overrides = [{"min_prompt_tokens": 200_000, "prompt": "0.000006"}, {"completion": "0.00001"}]
+
+    assert listed_price({**LISTED, "overrides": overrides}) == Price(
+        Decimal("0.000006"), PRICE.completion, PRICE.cached
+    )
+
+
+@pytest.mark.parametrize(
+    "pricing",
+    [
+        *(None, [], "0.1", {}, {"prompt": "0.1"}, {"prompt": "-1", "completion": "0"}),
+        {"prompt": "NaN", "completion": "0"},
+        {"prompt": True, "completion": "0"},
+        {"prompt": "3", "completion": "15"},  # for a million tokens
+        {"prompt": None, "completion": None},
+    ],
+)
+def test_what_is_no_price_for_a_token_is_none(pricing: Any) -> None:
+    assert listed_price(pricing) is None
+
+
+def test_a_file_names_models_and_may_name_all_others() -> None:
+    free = {"prompt": 0, "completion": 0}
+    prices = parse_price_file(json.dumps({"a/b": LISTED, "*": free}))
+
+    assert price_of("a/b", prices) == PRICE
+    assert price_of("c/d", prices) == listed_price(free)
+    assert price_of("c/d", {"a/b": PRICE}) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "the price file must be valid JSON"),
+        ("[]", "must be a JSON object"),
+        ("{}", "must be a JSON object"),
+        ('{"a/b": {"prompt": "3", "completion": "15"}}', "the price of 'a/b' is not one"),
+        ('{"a/b": 1, "a/b": 2}', "the price file"),
+    ],
+)
+def test_a_wrong_file_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(InvalidValue, match=problem):
+        parse_price_file(text)
