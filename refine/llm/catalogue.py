@@ -17,6 +17,7 @@ _CONTEXT = (
     ("max_model_len",),  # vLLM
     ("meta", "n_ctx"),  # llama.cpp
     ("model_info", "max_input_tokens"),  # LiteLLM
+    ("max_input_tokens",),  # Anthropic
 )
 _OUTPUT = (
     ("top_provider", "max_completion_tokens"),
@@ -99,7 +100,14 @@ def _model(entry: Mapping[str, Any]) -> ListedModel | None:
     targets = () if model_id.startswith("~") else _ALIAS_TARGETS
     return ListedModel(
         id=model_id,
-        names=frozenset({model_id, *_strings(entry, (*_OTHER_NAMES, *targets))}),
+        # Gemini lists models/x and answers as x
+        names=frozenset(
+            {
+                model_id,
+                model_id.removeprefix("models/"),
+                *_strings(entry, (*_OTHER_NAMES, *targets)),
+            }
+        ),
         context_tokens=min(_counts(entry, _CONTEXT), default=None),
         max_output_tokens=min(_counts(entry, _OUTPUT), default=None),
         parameters=frozenset(_texts(parameters)),

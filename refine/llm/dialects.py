@@ -30,6 +30,7 @@ class Dialect:
                     name another (``limits_in_list``)
     no_content      what stands beside tool calls in place of content
     kept            fields of an answer that the next request repeats, besides text and calls
+    always_kept     those that must be there, if only empty, beside tool calls
     marks_ledger    beginnings of model ids whose caches must be told where the stable part ends
     marks_request   those whose caches follow the conversation, by one mark for the whole request
     fields          fields of its own in the body of each request
@@ -45,6 +46,7 @@ class Dialect:
     limits_in_list: bool = False
     no_content: str | None = None
     kept: tuple[str, ...] = _REASONING
+    always_kept: tuple[str, ...] = ()
     marks_ledger: tuple[str, ...] = ()
     marks_request: tuple[str, ...] = ()
     fields: Callable[[Privacy], dict[str, Any]] = _no_fields
@@ -103,7 +105,7 @@ DIALECTS = (
     Dialect(
         "openai",
         sources=(
-            "https://platform.openai.com/docs/api-reference/chat/create",
+            "https://github.com/openai/openai-openapi",
             "https://github.com/openai/openai-python/issues/2046",
         ),
         hosts=("api.openai.com",),
@@ -112,7 +114,10 @@ DIALECTS = (
     ),
     Dialect(
         "azure",
-        sources=("https://learn.microsoft.com/azure/ai-foundry/openai/latest",),
+        sources=(
+            "https://learn.microsoft.com/azure/ai-services/openai/api-version-deprecation",
+            "https://github.com/openinterpreter/openinterpreter/issues/115",
+        ),
         hosts=("openai.azure.com", "services.ai.azure.com"),
         output_limit="max_completion_tokens",
         kept=(),
@@ -121,76 +126,95 @@ DIALECTS = (
         "anthropic",
         sources=("https://platform.claude.com/docs/en/api/openai-sdk",),
         hosts=("api.anthropic.com",),
-        output_limit="max_completion_tokens",
-        no_content="",
         kept=(),
     ),
     Dialect(
         "gemini",
         sources=(
             "https://ai.google.dev/gemini-api/docs/openai",
-            "https://ai.google.dev/gemini-api/docs/thought-signatures",
+            "https://github.com/openai/codex/issues/7586",  # signatures of thoughts
         ),
         hosts=("generativelanguage.googleapis.com", "aiplatform.googleapis.com"),
         kept=(),
     ),
     Dialect(
         "deepseek",
-        sources=("https://api-docs.deepseek.com/guides/thinking_mode",),
+        sources=(
+            "https://api-docs.deepseek.com/guides/thinking_mode.md",
+            "https://github.com/anomalyco/opencode/issues/24083",
+        ),
         hosts=("api.deepseek.com",),
         no_content="",
-        kept=("reasoning_content",),
+        kept=(),
+        always_kept=("reasoning_content",),
     ),
     Dialect(
         "moonshot",
-        sources=("https://platform.moonshot.ai/docs/guide/use-kimi-k2-thinking-model",),
+        sources=(
+            "https://github.com/MoonshotAI/kimi-cli",
+            "https://github.com/continuedev/continue/issues/11600",
+        ),
         hosts=("api.moonshot.ai", "api.moonshot.cn"),
-        no_content="",
+        output_limit="max_completion_tokens",
         kept=("reasoning_content",),
     ),
     Dialect(
         "mistral",
-        sources=("https://docs.mistral.ai/api/endpoint/chat",),
+        sources=(
+            "https://github.com/mistralai/platform-docs-public",
+            "https://github.com/BerriAI/litellm/issues/30835",
+        ),
         hosts=("api.mistral.ai",),
         no_content="",
         kept=(),
+        fields=lambda privacy: {"prompt_cache_key": privacy.session_id},
     ),
     Dialect(
         "xai",
-        sources=("https://docs.x.ai/docs/api-reference",),
+        sources=(
+            "https://docs.x.ai/developers/cost-tracking.md",
+            "https://github.com/badlogic/pi-mono",
+        ),
         hosts=("api.x.ai",),
         output_limit="max_completion_tokens",
         no_content="",
-        kept=("reasoning_content",),
+        kept=(),
         list_path="/language-models",
     ),
     Dialect(
         "groq",
-        sources=("https://console.groq.com/docs/api-reference",),
+        sources=(
+            "https://github.com/groq/groq-python",
+            "https://github.com/NousResearch/hermes-agent/issues/11089",
+        ),
         hosts=("api.groq.com",),
         output_limit="max_completion_tokens",
         no_content="",
-        kept=(),
+        kept=("reasoning",),
     ),
     Dialect(
         "zai",
-        sources=("https://docs.z.ai/guides/capabilities/thinking-mode",),
+        sources=("https://docs.z.ai/guides/capabilities/thinking-mode.md",),
         hosts=("api.z.ai", "open.bigmodel.cn"),
         no_content="",
         kept=("reasoning_content",),
     ),
     Dialect(
         "alibaba",
-        sources=("https://www.alibabacloud.com/help/en/model-studio/context-cache",),
+        # cache marks need content in parts, which some of its models refuse
+        sources=(
+            "https://github.com/QwenLM/qwen-code/issues/5265",
+            "https://github.com/can1357/oh-my-pi/issues/1859",
+        ),
         hosts=("dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com"),
         no_content="",
-        kept=("reasoning_content",),
-        marks_ledger=("qwen",),
+        kept=(),
     ),
     Dialect(
         "litellm",
         sources=("https://docs.litellm.ai/docs/proxy/response_headers",),
         no_content="",
+        kept=("reasoning_content", "thinking_blocks"),
         cost_header="x-litellm-response-cost",
         list_path="/model/info",
     ),
@@ -198,6 +222,7 @@ DIALECTS = (
         "llama-cpp",
         sources=("https://github.com/abetlen/llama-cpp-python",),
         no_content="",
+        kept=("reasoning_content",),
     ),
     PLAIN,
 )

@@ -11,7 +11,7 @@ from typing import Any
 import requests
 
 from refine.errors import ProviderError
-from refine.llm.refusals import said_about_refusal
+from refine.llm.refusals import parse_refusal
 
 MAX_REPLY_BYTES = 16 * 1024 * 1024
 
@@ -109,10 +109,10 @@ def _check_status(response: requests.Response, asked: Any) -> None:
         return
     unlisted = "provider_error" if status >= 500 else "refused"
     kind, advice = _STATUSES.get(status, (unlisted, None))
-    said = said_about_refusal(_first_bytes(response), asked)
-    reasons = "; ".join(part for part in (advice or kind, said) if part)
+    refusal = parse_refusal(_first_bytes(response), asked)
+    reasons = "; ".join(part for part in (advice or kind, str(refusal)) if part)
     message = f"the model's server answered HTTP {status} ({reasons})"
-    if status not in _RETRIED_STATUS:
+    if status not in _RETRIED_STATUS and not refusal.may_be_retried:
         raise ProviderError(message, kind=kind, http_status=status)
     fault = Transient(message, kind=kind, http_status=status)
     fault.retry_after_seconds = _retry_after(response)

@@ -8,73 +8,105 @@ fields of these names.
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-# invalid_request_error, INVALID_ARGUMENT, context-length-exceeded: words, joined
-_CODE = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_-][A-Za-z0-9]+){1,8}")
+# invalid_request_error, INVALID_ARGUMENT, invalid-argument; RateLimitReached; 3280
+_CODE = re.compile(
+    r"[A-Za-z][A-Za-z0-9]*(?:[_-][A-Za-z0-9]+){1,8}|(?:[A-Z]+[a-z]+){2,6}|[1-9]\d{3,5}"
+)
 _MAX_CODE_CHARACTERS = 60
 # Codes of one word.
 _WORDS = frozenset({"refusal", "timeout", "overloaded", "moderation"})
 
-_PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:(?:\.[A-Za-z0-9_]+)|(?:\[\d{1,4}\])){0,12}")
-_NAME_IN_PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_PARAMETER = re.compile(rf"{_NAME}(?:\.(?:{_NAME}|\d{{1,4}})|\[\d{{1,4}}\]){{0,12}}")
 _MAX_PARAMETER_CHARACTERS = 120
 
-# Where providers put them: OpenAI, Anthropic, Mistral; Gemini's ``status``; OpenRouter's metadata.
+# Where providers put codes: OpenAI, Anthropic, Mistral; Gemini; OpenRouter's metadata.
 _CODE_NAMES = ("code", "type", "status", "error_type")
 
+# A refusal that another attempt may avoid: the model wrote a call that the provider refused (Groq).
+_RETRIED_CODES = frozenset({"tool_use_failed"})
 
-def said_about_refusal(body: bytes, asked: Any) -> str:
-    """Return the codes and the parameter that a refusal names, such as ``code unsupported_value``.
 
-    Empty if it names none that can be shown. ``asked`` is the refused request.
-    """
+@dataclass(frozen=True)
+class Refusal:
+    """The codes of a refusal and the parameter that it names, by the names they stand under."""
+
+    codes: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in self.codes.items())
+
+    @property
+    def may_be_retried(self) -> bool:
+        """Whether its codes, not its status, tell that another attempt may help."""
+        return not _RETRIED_CODES.isdisjoint(self.codes.values())
+
+
+def parse_refusal(body: bytes, asked: Any) -> Refusal:
+    """Return what can be repeated of a refusal of the request ``asked``, which may be nothing."""
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
-        return ""
+        return Refusal({})
     shown: dict[str, str] = {}
     for error in _errors_in(answer):
         for name in _CODE_NAMES:
-            if _is_code(error.get(name), asked) and error[name] not in shown.values():
-                shown.setdefault(name, error[name])
-        if _is_parameter(error.get("param"), asked):
-            shown.setdefault("param", error["param"])
-    return ", ".join(f"{name} {value}" for name, value in shown.items())
+            code = _code(error.get(name), asked)
+            if code is not None and code not in shown.values():
+                shown.setdefault(name, code)
+        parameter = _parameter(error.get("param", error.get("loc")), asked)
+        if parameter is not None:
+            shown.setdefault("param", parameter)
+    return Refusal(shown)
 
 
 def _errors_in(answer: Any) -> Iterator[Mapping[str, Any]]:
-    """The objects in which providers describe an error, the innermost first."""
+    """The objects in which providers describe an error."""
     if isinstance(answer, list):  # Gemini wraps it in a list
         answer = answer[0] if answer else None
     if not isinstance(answer, Mapping):
         return
-    error = answer.get("error")
+    error, message = answer.get("error"), answer.get("message")
     if isinstance(error, Mapping):
         yield error
-        if isinstance(error.get("metadata"), Mapping):
-            yield error["metadata"]
+        yield from _mapping(error.get("metadata"))
+    # validation errors of FastAPI, bare or inside a message (Mistral)
+    for detail in (answer, message):
+        if isinstance(detail, Mapping) and isinstance(detail.get("detail"), list):
+            yield from _mapping(next(iter(detail["detail"]), None))
     yield answer
 
 
-def _is_code(value: Any, asked: Any) -> bool:
+def _mapping(value: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(value, Mapping):
+        yield value
+
+
+def _code(value: Any, asked: Any) -> str | None:
+    if type(value) is int:
+        value = str(value)
     if not isinstance(value, str) or len(value) > _MAX_CODE_CHARACTERS:
-        return False
+        return None
     has_form = value in _WORDS or _CODE.fullmatch(value) is not None
-    return has_form and not any(value.casefold() in text.casefold() for text in _texts(asked))
+    return value if has_form and value.casefold() not in _shown_to_model(asked) else None
 
 
-def _is_parameter(value: Any, asked: Any) -> bool:
+def _parameter(value: Any, asked: Any) -> str | None:
+    if isinstance(value, list):  # a path of FastAPI, beginning with the part of the request
+        value = ".".join(str(part) for part in value[value[:1] == ["body"] :])
     if not isinstance(value, str) or len(value) > _MAX_PARAMETER_CHARACTERS:
-        return False
-    names = set(_NAME_IN_PARAMETER.findall(value))
-    return _PARAMETER.fullmatch(value) is not None and names <= set(_field_names(asked))
+        return None
+    names = set(re.findall(_NAME, value))
+    is_known = _PARAMETER.fullmatch(value) is not None and names <= set(_field_names(asked))
+    return value if is_known else None
 
 
-def _texts(asked: Any) -> Iterator[str]:
-    """All that the model was shown."""
+def _shown_to_model(asked: Any) -> str:
     messages = asked.get("messages") if isinstance(asked, Mapping) else None
-    yield json.dumps(messages, ensure_ascii=False)
+    return json.dumps(messages, ensure_ascii=False).casefold()
 
 
 def _field_names(value: Any) -> Iterator[str]:

@@ -15,12 +15,22 @@ from refine.rules.tool_arguments import parse_arguments
 # no call is larger; a higher figure is ignored
 _MAX_TOKENS = 10_000_000
 
+# Reasons to finish: at the output limit or the context's end; by a failure of the provider.
+_CUT = ("length", "model_length")
+_FAILED = ("error", "network_error", "insufficient_system_resource")
+
+# Where providers tell what an answer cost, and the unit in US dollars.
+_COSTS = (("cost", Decimal(1)), ("cost_in_usd_ticks", Decimal("1e-10")))  # OpenRouter; xAI
+
 # Where providers tell how much of the prompt came from a cache.
 _CACHED = (
     ("prompt_tokens_details", "cached_tokens"),
     ("prompt_cache_hit_tokens",),  # DeepSeek
     ("cached_tokens",),  # Moonshot
 )
+
+# No call costs more; a higher figure is ignored.
+_MAX_USD = 10**5
 
 # Providers that check the ids of calls take nine letters and digits (Mistral).
 _INVENTED_ID = "call{:05}"
@@ -48,7 +58,7 @@ def parse_reply(
     message = choice.get("message")
     if not isinstance(message, dict):
         raise Unusable("the model's server sent a choice without a message", "empty_reply")
-    is_cut = choice.get("finish_reason") == "length"
+    is_cut = choice.get("finish_reason") in _CUT
     tool_calls = _tool_calls(message, is_cut=is_cut)
     return Reply(
         message=_for_history(message, tool_calls, dialect),
@@ -79,7 +89,7 @@ def _choice(answer: dict[str, Any]) -> dict[str, Any]:
     choice = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(choice, dict):
         raise Unusable("the model's server sent no choices", "empty_reply")
-    if choice.get("error") or choice.get("finish_reason") == "error":
+    if choice.get("error") or choice.get("finish_reason") in _FAILED:
         raise Unusable("the provider failed in the middle of its answer", "provider_error")
     return choice
 
@@ -158,12 +168,15 @@ def _for_history(
     providers refuse a request that repeats them. The tool's result says what was wrong.
     """
     kept: Message = {"role": "assistant"}
-    kept.update({key: message[key] for key in dialect.kept if message.get(key) is not None})
+    wanted = (*dialect.kept, *dialect.always_kept)
+    kept.update({key: message[key] for key in wanted if message.get(key) is not None})
     if message.get("content") is not None:
         kept["content"] = message["content"]
     if not tool_calls:
         kept.setdefault("content", "")
         return kept
+    for name in dialect.always_kept:
+        kept.setdefault(name, "")
     kept.setdefault("content", dialect.no_content)
     written = message["tool_calls"]
     kept["tool_calls"] = [
@@ -189,7 +202,8 @@ def _call_for_history(raw: dict[str, Any], call: ToolCall) -> dict[str, Any]:
 
 def _usage(usage: Any, named_cost: Decimal | None) -> Usage:
     given = _object(usage)
-    cost = _cost(given.get("cost"))
+    named = (_cost(given.get(name), unit) for name, unit in _COSTS)
+    cost = next((usd for usd in named if usd is not None), None)
     return Usage(
         prompt_tokens=_count(given.get("prompt_tokens")),
         cached_tokens=max(_count(_at(given, path)) for path in _CACHED),
@@ -213,11 +227,11 @@ def _cost_in(headers: Mapping[str, str], dialect: Dialect) -> Decimal | None:
     return _cost(headers.get(dialect.cost_header)) or None if dialect.cost_header else None
 
 
-def _cost(value: Any) -> Decimal | None:
+def _cost(value: Any, unit: Decimal = Decimal(1)) -> Decimal | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
-        cost = Decimal(str(value))
+        cost_usd = Decimal(str(value)) * unit
     except InvalidOperation:
         return None
-    return cost if cost.is_finite() and 0 <= cost < 10**5 else None
+    return cost_usd if cost_usd.is_finite() and 0 <= cost_usd < _MAX_USD else None

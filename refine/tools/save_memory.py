@@ -12,10 +12,20 @@ from refine.tools.results import Result, error, unknown_parameter
 from refine.tools.transaction import one_call
 
 
-def definition(
-    description: str, *, memory_types: Sequence[str], required: Sequence[str]
-) -> dict[str, Any]:
-    """Return the definition of a tool ``save_memory`` for these types of memories."""
+def definition(description: str, *, memory_types: Sequence[str]) -> dict[str, Any]:
+    """Return the definition of a tool ``save_memory`` for these types of memories.
+
+    All parameters are required, as OpenAI's strict mode demands; the tool does without the others.
+    """
+    properties: dict[str, Any] = {
+        "content": {"type": "string", "description": "The memory, in your own words."},
+        "memory_type": {"type": "string", "enum": list(memory_types)},
+        "tags": {
+            "type": "array",
+            "items": {"type": "string", "enum": list(TAGS)},
+            "description": "Often none.",
+        },
+    }
     return {
         "type": "function",
         "function": {
@@ -23,12 +33,8 @@ def definition(
             "description": description,
             "parameters": {
                 "type": "object",
-                "properties": {
-                    "content": {"type": "string", "description": "The memory, in your own words."},
-                    "memory_type": {"type": "string", "enum": list(memory_types)},
-                    "tags": {"type": "array", "items": {"type": "string", "enum": list(TAGS)}},
-                },
-                "required": list(required),
+                "properties": properties,
+                "required": list(properties),
                 "additionalProperties": False,
             },
         },
@@ -39,7 +45,6 @@ DEFINITION = definition(
     "Keep something in your own memory. core: permanent, part of every prompt of yours. "
     "journal: shown to you for one week.",
     memory_types=MEMORY_TYPES,
-    required=["content", "memory_type"],
 )
 
 _PARAMETERS = tuple(DEFINITION["function"]["parameters"]["properties"])

@@ -10,7 +10,6 @@ from refine.tools.save_memory import SavingTool, definition
 DEFINITION = definition(
     "Keep something in your journal, where it is shown to you for one week.",
     memory_types=["journal"],
-    required=["content"],
 )
 
 

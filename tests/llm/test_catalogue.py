@@ -29,6 +29,7 @@ def listed(**entry: Any) -> ListedModel:
         {"max_model_len": 8_000},
         {"meta": {"n_ctx": 8_000}},
         {"model_info": {"max_input_tokens": 8_000}},
+        {"max_input_tokens": 8_000},
     ],
 )
 def test_the_context_is_found_wherever_a_provider_keeps_it(entry: dict[str, Any]) -> None:
@@ -73,6 +74,7 @@ def test_a_model_is_found_by_each_of_its_names_and_without_its_variant() -> None
         {"id": "a/b"},
         {"id": "a/c", "aliases": ["a/c-latest"]},
         {"model_name": "mine", "litellm_params": {"model": "openai/gpt-5"}},
+        {"id": "models/d"},
     )
 
     def id_of(name: str) -> str | None:
@@ -82,7 +84,7 @@ def test_a_model_is_found_by_each_of_its_names_and_without_its_variant() -> None
     assert [id_of(each) for each in ("a/b", "a/b:nitro", "a/b-2026", "a/c-latest")] == [
         *("a/b", "a/b", "a/b-2026", "a/c")
     ]
-    assert (id_of("openai/gpt-5"), id_of("a/d")) == ("mine", None)
+    assert (id_of("openai/gpt-5"), id_of("d"), id_of("a/d")) == ("mine", "models/d", None)
 
 
 @pytest.mark.parametrize(

@@ -7,19 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refine.llm.refusals import said_about_refusal
+from refine.llm.refusals import Refusal, parse_refusal
 
 ASKED = {
     "model": "test/model",
     "max_tokens": 8_192,
-    "messages": [{"role": "user", "content": "Anna lives at canary_street_9, order_canary."}],
+    "messages": [{"role": "user", "content": "Anna lives at canary_street_9, order_canary. 4711."}],
     "tools": [{"type": "function", "function": {"name": "refinement"}}],
 }
 
 
 def said(answer: Any, asked: Any = ASKED) -> str:
     body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-    return said_about_refusal(body, asked)
+    return str(parse_refusal(body, asked))
 
 
 @pytest.mark.parametrize(
@@ -54,6 +54,29 @@ def said(answer: Any, asked: Any = ASKED) -> str:
         ),
         ({"error": {"param": "messages[0].content"}}, "param messages[0].content"),
         ({"error": {"param": "tools.0.function.name"}}, "param tools.0.function.name"),
+        ({"error": {"code": "1211", "message": "canary"}}, "code 1211"),
+        (
+            {"object": "error", "type": "invalid_request", "code": 3280},
+            "code 3280, type invalid_request",
+        ),
+        ({"error": {"code": "RateLimitReached"}}, "code RateLimitReached"),
+        ({"code": "invalid-argument", "error": "canary"}, "code invalid-argument"),
+        (
+            {
+                "detail": [
+                    {"type": "extra_forbidden", "loc": ["body", "max_tokens"], "input": "canary"}
+                ]
+            },
+            "type extra_forbidden, param max_tokens",
+        ),
+        (
+            {
+                "object": "error",
+                "message": {"detail": [{"type": "extra_forbidden", "loc": ["body", "canary"]}]},
+                "type": "invalid_request_error",
+            },
+            "type extra_forbidden",
+        ),
     ],
 )
 def test_the_codes_of_each_provider_are_said(answer: Any, expected: str) -> None:
@@ -73,6 +96,10 @@ def test_the_codes_of_each_provider_are_said(answer: Any, expected: str) -> None
         {"code": "a_" * 40},
         {"code": "_"},
         {"type": "https://canary"},
+        {"code": "Canary"},
+        {"code": 400},
+        {"code": "4711"},
+        {"code": True},
         {"type": ["invalid_request_error"]},
         {"param": "messages[0].canary"},
         {"param": "Anna"},
@@ -87,6 +114,11 @@ def test_nothing_that_could_be_a_quotation_is_said(error: dict[str, Any]) -> Non
 @pytest.mark.parametrize("body", [b"", b"canary", b"null", b"[]", b"[" * 100_000, b"7", b"[[]]"])
 def test_what_is_no_error_object_says_nothing(body: bytes) -> None:
     assert said(body) == ""
+
+
+def test_a_call_that_the_provider_refused_to_the_model_may_be_retried() -> None:
+    assert Refusal({"code": "tool_use_failed"}).may_be_retried
+    assert not Refusal({"code": "invalid_request_error"}).may_be_retried
 
 
 def test_a_refusal_of_a_request_without_a_body_is_read_too() -> None:

@@ -103,17 +103,25 @@ def test_an_answer_without_a_message_is_unusable() -> None:
     assert fault_of(b"{}") == "empty_reply"
 
 
+FAILURES = ("error", "network_error", "insufficient_system_resource")
+
+
 def test_an_error_inside_the_answer_comes_first() -> None:
     for error in ({"code": 502, "message": "canary"}, "canary", 502, True):
         assert fault_of(body(error=error)) == "provider_error", error
-    for failed in ({"error": {"message": "canary"}}, {"error": "c"}, {"finish_reason": "error"}):
+    for failed in (
+        {"error": {"message": "canary"}},
+        {"error": "c"},
+        *({"finish_reason": r} for r in FAILURES),
+    ):
         choice = {"message": {"content": "canary", "tool_calls": [call()]}, **failed}
         assert fault_of(json.dumps({"choices": [choice]}).encode()) == "provider_error", failed
     for empty in (None, {}, ""):
         assert parsed(error=empty).text == "YES", empty
 
 
-def test_only_the_reason_length_means_cut() -> None:
+def test_only_a_limit_of_length_means_cut() -> None:
+    assert parsed(finish_reason="model_length").is_cut
     for reason in ("stop", "tool_calls", "content_filter", None, 7, "new"):
         assert not parsed(finish_reason=reason).is_cut, reason
     reply = parsed({"content": "YES, bec"}, finish_reason="length")
@@ -275,7 +283,9 @@ def test_history_has_what_the_dialect_wants() -> None:
         return parse_reply(body(message), named(name)).message
 
     assert kept("deepseek") == {**message, "role": "assistant", "content": ""}
-    assert kept("moonshot") == kept("deepseek")
+    assert kept("moonshot") == {**message, "role": "assistant"}
+    del message["reasoning_content"]
+    assert kept("deepseek")["reasoning_content"] == ""
     assert kept("openai") == {"role": "assistant", "content": None, "tool_calls": [call()]}
     assert kept("llama-cpp")["content"] == ""
 
@@ -404,6 +414,12 @@ def test_a_proxys_cost_is_in_a_header_where_0_means_unknown() -> None:
         assert parse_reply(body(), PLAIN, headers).usage.cost_usd is None, header
     both = parse_reply(body(usage={"cost": 1}), litellm, {"x-litellm-response-cost": "2"})
     assert both.usage.cost_usd == 1
+
+
+def test_a_cost_in_ticks_of_a_dollar_is_exact() -> None:
+    usage = {"cost_in_usd_ticks": 37_756_000}
+
+    assert parsed(usage=usage).usage.cost_usd == Decimal("0.0037756")
 
 
 def test_cached_tokens_are_found_wherever_a_provider_counts_them() -> None:

@@ -1,0 +1,64 @@
+"""The definitions of all tools, in what OpenAI, Anthropic and Gemini all take.
+
+Keywords: https://platform.openai.com/docs/guides/structured-outputs (strict mode) and
+https://ai.google.dev/gemini-api/docs/function-calling (a subset of OpenAPI 3.0).
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from refine.tools import promote, refinement, save_memory, save_to_journal, self_authoring
+
+TOOLS = (promote, refinement, save_memory, save_to_journal, self_authoring)
+KEYWORDS = {"type", "description", "enum", "items", "properties", "required"}
+
+
+@pytest.fixture(params=TOOLS, ids=lambda tool: tool.__name__.rpartition(".")[2])
+def function(request: pytest.FixtureRequest) -> dict[str, Any]:
+    definition: dict[str, Any] = request.param.DEFINITION
+    assert definition.keys() == {"type", "function"}
+    assert definition["type"] == "function"
+    return dict(definition["function"])
+
+
+def schemas(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The schema and all that stand in it."""
+    yield schema
+    for inner in (*schema.get("properties", {}).values(), *filter(None, [schema.get("items")])):
+        yield from schemas(inner)
+
+
+def test_a_function_has_a_name_words_and_parameters(function: dict[str, Any]) -> None:
+    assert function.keys() == {"name", "description", "parameters"}
+    assert re.fullmatch("[a-zA-Z0-9_-]{1,64}", function["name"])
+
+
+def test_no_keyword_is_used_that_a_provider_does_not_know(function: dict[str, Any]) -> None:
+    parameters = function["parameters"]
+    assert parameters["additionalProperties"] is False
+
+    for schema in schemas(parameters):
+        assert schema.keys() - {"additionalProperties"} <= KEYWORDS
+
+
+def test_every_value_has_one_type(function: dict[str, Any]) -> None:
+    kinds = {schema["type"] for schema in schemas(function["parameters"])}
+
+    assert kinds <= {"object", "array", "string", "integer"}
+
+
+def test_enums_are_of_text_and_arrays_say_of_what(function: dict[str, Any]) -> None:
+    for schema in schemas(function["parameters"]):
+        assert all(isinstance(value, str) for value in schema.get("enum", []))
+        assert ("items" in schema) == (schema["type"] == "array")
+
+
+def test_all_parameters_are_required_where_calls_have_one_form(function: dict[str, Any]) -> None:
+    parameters = function["parameters"]
+
+    # a call of refinement names what its action takes: docs/decisions/0019
+    of_every_call = ["action"] if function["name"] == "refinement" else [*parameters["properties"]]
+    assert parameters["required"] == of_every_call
