@@ -177,7 +177,9 @@ class Settings:
     )
     plain_openai: bool = _variable("REFINE_PLAIN_OPENAI", _switch, default=False)
     dialect: str | None = _variable("REFINE_DIALECT", _text, default=None)
-    prices: Mapping[str, Price] = _variable("REFINE_PRICES", _price_file, default_factory=dict)
+    prices: Mapping[str, Price] = _variable(
+        "REFINE_PRICES", _price_file, default_factory=dict, hash=False
+    )
     rehearsal: bool = _variable("REFINE_REHEARSAL", _switch, default=False)
     api_reads_per_minute: int = _variable(
         "REFINE_API_READS_PER_MINUTE", _whole_number(1, 1_000_000), default=600

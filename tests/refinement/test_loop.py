@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -783,6 +784,133 @@ def test_usage_is_summed_over_all_calls(world: World) -> None:
     assert counted == (3000, 1200, 60)
     assert session.cost_usd == Decimal("0.0375")
     assert world.records(session)[-1].data["prompt_tokens"] == 3000
+
+
+PRICING = {"prompt": "0.000003", "completion": "0.000015"}
+PRICES = {"test/model": PRICING}
+# 300 tokens of prompts and 30 of completions, in three calls
+RECKONED = Decimal("0.00135")
+
+
+@pytest.mark.parametrize(
+    ("listed", "in_file", "cost_usd", "unpriced_calls"),
+    [
+        (PRICING, {}, RECKONED, 0),
+        (None, PRICES, RECKONED, 0),
+        (PRICING, {"test/model": {"prompt": 1e-3, "completion": 1e-3}}, RECKONED, 0),
+        (None, {"other/model": PRICING}, Decimal(0), 3),
+        (None, {}, Decimal(0), 3),
+    ],
+    ids=["listed", "in the file", "listed first", "of another model", "nowhere"],
+)
+def test_a_cost_that_no_answer_names_is_reckoned_or_unknown(
+    world: World,
+    tmp_path: Path,
+    listed: Any,
+    in_file: Any,
+    cost_usd: Decimal,
+    unpriced_calls: int,
+) -> None:
+    world.model.catalogue = [{"id": "test/model", "pricing": listed}]
+    if in_file:
+        prices = tmp_path / "prices.json"
+        prices.write_text(json.dumps(in_file))
+        world.variables = {"REFINE_PRICES": str(prices)}
+    world.model.say(YES).call("search", query="a").call("complete", summary="All is well.")
+
+    session = world.refine()
+
+    assert (session.cost_usd, session.unpriced_calls) == (cost_usd, unpriced_calls)
+    assert world.records(session)[-1].data["unpriced_calls"] == unpriced_calls
+
+
+def test_without_counted_tokens_nothing_is_reckoned(world: World) -> None:
+    world.model.catalogue = [{"id": "test/model", "pricing": PRICING}]
+    world.model.say("NO", usage={"total_tokens": 0})
+
+    assert world.refine().unpriced_calls == 1
+
+
+def test_an_alias_that_the_providers_list_confirms_is_the_agents_model(world: World) -> None:
+    world.model.catalogue = [{"id": "test/model", "aliases": ["test/renamed"]}]
+    world.model.say(YES, model="test/renamed")
+    world.model.calls({"action": "complete", "summary": "All is well."}, model="test/renamed")
+
+    session = world.refine()
+
+    assert (session.status, session.answered_model_id) == ("completed", None)
+
+
+def test_another_models_name_is_kept_with_the_session(world: World) -> None:
+    world.model.catalogue = [{"id": "test/model"}, {"id": "test/other"}]
+    world.model.say(YES, model="test/other")
+
+    session = world.refine()
+
+    assert (session.status, session.error_kind) == ("failed", "other_model")
+    assert session.end_reason == "another model answered: test/other, not test/model"
+    assert session.answered_model_id == "test/other"
+
+
+def test_a_name_that_could_hold_anything_is_not_repeated(world: World) -> None:
+    world.model.say(YES, model="canary <b>\n")
+
+    session = world.refine()
+
+    assert session.answered_model_id == "a model with an unreadable name"
+    assert "canary" not in (session.end_reason or "")
+
+
+def test_of_a_reply_that_was_cut_all_calls_but_the_last_are_carried_out(world: World) -> None:
+    cut = [{"action": "protect", "id": id_} for id_ in world.ids[:3]]
+    world.model.say(YES).calls(*cut, finish_reason="length")
+    world.model.call("complete", summary="All is well.")
+
+    session = world.refine()
+
+    results = [json.loads(result)["type"] for result in world.results()]
+    assert results[:3] == ["protected", "protected", "error"]
+    assert (session.status, session.stats["protected"]) == ("completed", 2)
+
+
+def test_a_result_does_not_repeat_what_the_call_said(world: World) -> None:
+    text = world.memories[0].content
+    world.model.say(YES).call("update", id=world.ids[0], content=f"{text}!")
+    world.model.call("search", query=text[:9]).call("complete", summary="All is well.")
+
+    world.refine()
+
+    updated, searched, *_ = [json.loads(result) for result in world.results()]
+    assert updated.keys() == {"type", "id", "operations_left", "tokens_left"}
+    assert "query" not in searched
+    assert searched["results"]
+
+
+@pytest.mark.parametrize(
+    ("context_tokens", "limits"), [("8192", [2048, 4096, 2048]), ("4096", [1024, 2048, 1024])]
+)
+def test_the_room_for_output_fits_a_small_context(
+    world: World, context_tokens: str, limits: list[int]
+) -> None:
+    world.variables = {"REFINE_CONTEXT_TOKENS": context_tokens}
+    world.model.say("", finish_reason="length").say(YES)
+    world.model.call("complete", summary="All is well.")
+
+    world.refine()
+
+    assert [each["max_completion_tokens"] for each in world.model.requests] == limits
+
+
+def test_a_refusal_is_explained_by_its_codes(world: World) -> None:
+    error = {"type": "invalid_request_error", "code": "unsupported_value", "param": "tools"}
+    world.model.http(400, {"error": {**error, "message": "canary"}})
+
+    session = world.refine()
+
+    assert session.end_reason == (
+        "the model's server answered HTTP 400 (invalid_request; code unsupported_value, "
+        "type invalid_request_error, param tools)"
+    )
 
 
 def test_a_failed_session_counts_its_calls(world: World) -> None:

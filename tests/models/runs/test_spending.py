@@ -1,5 +1,6 @@
 """What agents cost: the same sums for the cap, the front page and the platform."""
 
+import dataclasses
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -9,7 +10,15 @@ from sqlalchemy import select
 
 from refine.extensions import db
 from refine.models import Account, Agent, RefinementSession
-from refine.models.runs.spending import by_month, cost_usd_of_month, spent_since, spent_usd_of_month
+from refine.models.runs.spending import (
+    by_month,
+    cost_cap_reached,
+    cost_cap_reason,
+    cost_usd_of_month,
+    spent_since,
+    spent_usd_of_month,
+)
+from refine.rules.prices import parse_price_file
 from tests import factories
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -102,8 +111,8 @@ def test_spending_since_an_instant_covers_only_these_accounts(agent: Agent) -> N
 
     of_account = select(Account.id).where(Account.id == agent.account_id)
 
-    assert spent_since(of_account, NOW) == (1, 1, Decimal("1.75"))
-    assert spent_since(of_account, NOW + MOMENT) == (0, 0, 0)
+    assert spent_since(of_account, NOW) == (1, 1, Decimal("1.75"), 0)
+    assert spent_since(of_account, NOW + MOMENT) == (0, 0, 0, 0)
 
 
 def test_month_by_month_all_three_are_in_one_row(agent: Agent) -> None:
@@ -114,8 +123,92 @@ def test_month_by_month_all_three_are_in_one_row(agent: Agent) -> None:
     rows = by_month(agent.account)
 
     assert rows == [
-        ("2026-02", agent.id, "Ada", 0, 0, 1, 0, 0, 0, 0),
-        ("2026-03", agent.id, "Ada", 1, 1, 1, 120, 10, 2, Decimal("1.75")),
+        ("2026-02", agent.id, "Ada", 0, 0, 1, 0, 0, 0, 0, 0),
+        ("2026-03", agent.id, "Ada", 1, 1, 1, 120, 10, 2, Decimal("1.75"), 0),
     ]
     assert by_month(agent.account, since=NOW) == rows[1:]
     assert by_month(agent.account, until=NOW) == rows[:1]
+
+
+# -- unknown costs --------------------------------------------------------------------------------
+
+
+def unpriced(owner: Agent, at: datetime = NOW) -> None:
+    """A session of three calls, two of which named their cost."""
+    session = RefinementSession.queue(owner, "manual", at=at)
+    session.llm_calls, session.unpriced_calls, session.cost_usd = 3, 1, Decimal("0.5")
+    session.prompt_tokens, session.cached_tokens, session.completion_tokens = 1_000, 400, 100
+    session.finish("completed", "so it ended", at=at)
+    db.session.flush()
+
+
+def with_prices(app: Flask, text: str) -> None:
+    known = app.extensions["refine.settings"]
+    app.extensions["refine.settings"] = dataclasses.replace(known, prices=parse_price_file(text))
+
+
+def is_capped(account: Account) -> tuple[str | None, bool]:
+    """Whether the cap stops automatic runs: the reason in Python, and the condition in SQL."""
+    db.session.flush()
+    by_sql = db.session.scalar(select(cost_cap_reached(NOW)).where(Account.id == account.id))
+    return cost_cap_reason(account, NOW), bool(by_sql)
+
+
+def test_a_cap_that_cannot_be_checked_stops_automatic_runs(agent: Agent) -> None:
+    unpriced(agent)
+    assert is_capped(agent.account) == (None, False)  # it has no cap
+
+    agent.account.monthly_cost_cap_usd = Decimal(100)
+
+    reason, by_sql = is_capped(agent.account)
+    assert reason == (
+        "the account's monthly cost cap of $100 cannot be checked, because the cost of some runs "
+        "is unknown: name prices in REFINE_PRICES, or remove the cap"
+    )
+    assert by_sql
+
+
+def test_unknown_costs_of_other_months_and_accounts_stop_nothing(agent: Agent) -> None:
+    unpriced(agent, NOW - timedelta(days=20))
+    unpriced(factories.agent("one"))
+    agent.account.monthly_cost_cap_usd = Decimal(100)
+
+    assert is_capped(agent.account) == (None, False)
+
+
+@pytest.mark.parametrize("name", ["test/model", "*"])
+def test_prices_that_are_named_later_count_for_the_runs_of_the_month(
+    app: Flask, agent: Agent, name: str
+) -> None:
+    unpriced(agent)
+    costly(agent, "1")
+    agent.account.monthly_cost_cap_usd = Decimal(100)
+    prices = '{"prompt": "0.001", "completion": "0.01", "input_cache_read": "0.0005"}'
+
+    with_prices(app, f'{{"{name}": {prices}}}')
+
+    # 600 x 0.001 + 400 x 0.0005 + 100 x 0.01, and the session whose cost is known
+    assert cost_usd_of_month(agent.account, NOW) == Decimal("2.8")
+    assert is_capped(agent.account) == (None, False)
+    agent.account.monthly_cost_cap_usd = Decimal("2.8")
+    assert is_capped(agent.account) == ("the account's monthly cost cap of $2.8 is reached", True)
+
+
+def test_prices_of_other_models_leave_a_cost_unknown(app: Flask, agent: Agent) -> None:
+    unpriced(agent)
+    agent.account.monthly_cost_cap_usd = Decimal(100)
+
+    with_prices(app, '{"other/model": {"prompt": "0.001", "completion": "0.01"}}')
+
+    assert is_capped(agent.account)[1]
+
+
+def test_the_sums_tell_how_many_calls_are_unpriced(agent: Agent) -> None:
+    unpriced(agent)
+    costly(agent, "1")
+
+    (month,) = by_month(agent.account)
+    period = spent_since(select(Account.id), NOW - MOMENT)
+
+    assert (month.cost_usd, month.unpriced_calls) == (Decimal("1.5"), 1)
+    assert (period.cost_usd, period.unpriced_calls) == (Decimal("1.5"), 1)
