@@ -57,31 +57,38 @@ class Session:
 
 
 def measure(memories: int, settings: Settings, calls_per_reply: int = CALLS_PER_REPLY) -> Session:
-    """Run a session on a generated ledger, over HTTP, and return what it came to.
+    """Run a session on a generated ledger, and return what it came to in each layout.
 
     Needs an application context on a temporary database. The memories are always the same.
     """
-    exchanges: list[Exchange] = []
-    play = partial(tidying, calls_per_reply=calls_per_reply)
-
-    def answer(body: dict[str, Any]) -> dict[str, Any]:
-        said = reply(body, play)
-        exchanges.append(Exchange(body, said["choices"][0]["message"]))
-        return said
-
-    with rehearsal.serving(answer) as url:
-        asking = replace(settings, openrouter_base_url=url, openrouter_api_key="trials")
-        session = _run(memories, asking)
-    bills = {name: Bill.of(replayed(exchanges, **layout)) for name, layout in _OTHERS.items()}
+    session, exchanges = record(memories, settings, calls_per_reply)
+    others = {name: Bill.of(replayed(exchanges, **layout)) for name, layout in _OTHERS.items()}
     measured = Session(
         memories=session.memories_before or 0,
         ledger_tokens=session.mass_before or 0,
         changes=session.mutation_count,
         ledger_share_after_consent=ledger_share_after_consent(exchanges),
-        bills={REFINE: Bill.of(exchanges), **bills},
+        bills={REFINE: Bill.of(exchanges), **others},
     )
     db.session.commit()
     return measured
+
+
+def record(
+    memories: int, settings: Settings, calls_per_reply: int
+) -> tuple[RefinementSession, list[Exchange]]:
+    """Run such a session over HTTP; return it, and every request with its reply."""
+    exchanges: list[Exchange] = []
+    play = partial(tidying, calls_per_reply=calls_per_reply)
+
+    def answer(body: dict[str, Any]) -> dict[str, Any]:
+        answered = reply(body, play)
+        exchanges.append(Exchange(body, answered["choices"][0]["message"]))
+        return answered
+
+    with rehearsal.serving(answer) as url:
+        asking = replace(settings, openrouter_base_url=url, openrouter_api_key="trials")
+        return _run(memories, asking), exchanges
 
 
 def _run(memories: int, settings: Settings) -> RefinementSession:

@@ -7,7 +7,6 @@ the role and the text of each message.
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from os.path import commonprefix
 from typing import Any, NamedTuple
 
@@ -52,6 +51,11 @@ class Bill:
             unchanged_tokens=sum(_unchanged(texts)),
             prompt_tokens_after_consent=sum(prompts[1:]),
         )
+
+    @property
+    def new_tokens(self) -> int:
+        """The prompt tokens that no cache can serve."""
+        return self.prompt_tokens - self.unchanged_tokens
 
     @property
     def unchanged_share(self) -> float:
@@ -129,15 +133,12 @@ def _ledger(opening: Message) -> str:
     return ledger
 
 
-def _turns(
-    exchanges: Sequence[Exchange], *, one_call: bool
-) -> Iterator[tuple[Message, list[Message]]]:
+def _turns(turns: Sequence[Exchange], *, one_call: bool) -> Iterator[tuple[Message, list[Message]]]:
     """Yield each reply with the messages that answered it; nothing answers the last."""
-    for this, following in pairwise([*exchanges, None]):
-        assert this is not None  # noqa: S101
-        made = len(this.request["messages"]) + 1
-        results = following.request["messages"][made:] if following is not None else []
-        yield from _apart(this.reply, results) if one_call else [(this.reply, results)]
+    later = [turn.request["messages"] for turn in turns[1:]]
+    for (request, reply), messages in zip(turns, [*later, []], strict=True):
+        results = messages[len(request["messages"]) + 1 :]
+        yield from _apart(reply, results) if one_call else [(reply, results)]
 
 
 def _apart(reply: Message, results: list[Message]) -> Iterator[tuple[Message, list[Message]]]:

@@ -23,7 +23,7 @@ _SMALLEST, _LARGEST = 50, 2_000
 
 _COLUMNS = (
     *("memories", "layout", "requests", "prompt tokens", "completion tokens"),
-    *("unchanged prefix", "after consent", "of naive"),
+    *("of naive", "unchanged prefix", "after consent", "new tokens"),
 )
 
 
@@ -41,7 +41,7 @@ def _sizes(_context: click.Context, _parameter: click.Parameter, value: str) -> 
     callback=_sizes,
     default="100,500",
     show_default=True,
-    help="Sizes of the ledgers, separated by commas.",
+    help="Sizes of the ledgers, separated by commas; of over 650 memories a part is shown.",
 )
 @click.option(
     "--calls",
@@ -54,25 +54,26 @@ def _sizes(_context: click.Context, _parameter: click.Parameter, value: str) -> 
 def bench_bill(sizes: list[int], calls: int, file: IO[str] | None) -> int:
     """Count the tokens of a session with ten changes, and compare them with a naive layout.
 
-    For each size of ledger a real session runs on a temporary database. A played model answers over
-    HTTP: it agrees, makes four merges, three deletions and three updates, a few calls in a reply,
-    and completes. What it was sent is counted. The same calls and results are then laid out as
-    other programs send them:
+    For each size of ledger, a real session runs on a temporary database. A played model answers
+    over HTTP: it agrees, makes four merges, three deletions and three updates, several in a reply,
+    and completes. Every request is recorded. The same calls and results are then laid out in other
+    ways:
 
     \b
     Refine            what was sent: one conversation, several calls a reply
     one call a reply  the same conversation, but each reply makes one call
     fresh prompt      a new prompt after consent (system prompt, ledger, brief)
-    naive             both: a new prompt after consent, and one call a reply
+    naive             a new prompt after consent, and one call a reply
 
-    Prints a row for each: its requests; the tokens of all prompts and replies; the share of the
-    prompts that repeats the beginning of an earlier request word for word, which is what a
-    provider's prompt cache can serve; the same for the requests after consent; and the prompt
-    tokens compared with the naive layout. Tokens are estimated, as four characters each.
+    Prints, for each layout: the requests; the tokens of all prompts and replies; the prompt tokens
+    compared with the naive layout; the share of the prompts that repeats the beginning of an
+    earlier request word for word, so that a provider's prompt cache can serve it; the same for the
+    requests after consent; and the rest of the prompts, which no cache can serve. Tokens are
+    estimated as a quarter of the characters.
 
-    Exit code 1 if a promise is broken: a session sends more than half of the naive prompt tokens,
-    or less than 90 % of what follows consent is an unchanged prefix. With one or two calls in a
-    reply the first one is.
+    Exit code 1 if a promise is broken: the session has more than half of the prompt tokens of the
+    naive layout, or less than 90 % of the prompts after consent is such a repetition. Fewer than
+    four calls in a reply break the first one.
 
     \b
     Examples:
@@ -100,9 +101,10 @@ def _rows(session: Session) -> Iterator[tuple[str, ...]]:
             f"{bill.requests:,}",
             f"{bill.prompt_tokens:,}",
             f"{bill.completion_tokens:,}",
+            f"{session.of_naive_in(layout):.1%}",
             f"{bill.unchanged_share:.1%}",
             f"{bill.unchanged_share_after_consent:.1%}",
-            f"{session.of_naive_in(layout):.1%}",
+            f"{bill.new_tokens:,}",
         )
 
 
@@ -112,8 +114,8 @@ def _print_promises(sessions: Sequence[Session], broken: Sequence[str]) -> None:
     ledger = min(session.ledger_share_after_consent for session in sessions)
     console.print(
         f"\nAt most {NAIVE_SHARE:.0%} of the naive prompt tokens: {of_naive:.1%}"
-        f"\nAt least {UNCHANGED_SHARE:.0%} unchanged after consent: {unchanged:.1%}"
-        f" (up to the end of the ledger, where the cache mark is: {ledger:.1%})"
+        f"\nAt least {UNCHANGED_SHARE:.0%} an unchanged prefix after consent: {unchanged:.1%}"
+        f" ({ledger:.1%} for providers that cache up to the mark at the end of the ledger)"
         f"\nPromises: {'; '.join(broken) or 'kept'}"
     )
 
