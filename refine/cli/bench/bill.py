@@ -34,7 +34,16 @@ def _sizes(_context: click.Context, _parameter: click.Parameter, value: str) -> 
     return sorted({int(size) for size in sizes})
 
 
-@click.command("bill")
+_LAYOUTS = """\b
+Layouts:
+  Refine            what was sent: one conversation, several calls a reply
+  one call a reply  the same conversation, but each reply makes one call
+  fresh prompt      a new prompt after consent (system prompt, ledger, brief)
+  naive             a new prompt after consent, and one call a reply
+"""
+
+
+@click.command("bill", epilog=_LAYOUTS)
 @click.option(
     "--memories",
     "sizes",
@@ -56,14 +65,8 @@ def bench_bill(sizes: list[int], calls: int, file: IO[str] | None) -> int:
 
     For each size of ledger, a real session runs on a temporary database. A played model answers
     over HTTP: it agrees, makes four merges, three deletions and three updates, several in a reply,
-    and completes. Every request is recorded. The same calls and results are then laid out in other
-    ways:
-
-    \b
-    Refine            what was sent: one conversation, several calls a reply
-    one call a reply  the same conversation, but each reply makes one call
-    fresh prompt      a new prompt after consent (system prompt, ledger, brief)
-    naive             a new prompt after consent, and one call a reply
+    and completes. Every request is recorded. The same calls and results are then laid out in the
+    ways that are listed below.
 
     Prints, for each layout: the requests; the tokens of all prompts and replies; the prompt tokens
     compared with the naive layout; the share of the prompts that repeats the beginning of an
