@@ -50,7 +50,7 @@ Layouts:
     callback=_sizes,
     default="100,500",
     show_default=True,
-    help="Sizes of the ledgers, separated by commas; of over 650 memories a part is shown.",
+    help="Sizes of the ledgers, separated by commas. If one exceeds the context, a part is shown.",
 )
 @click.option(
     "--calls",
