@@ -8,6 +8,7 @@ from typing import Any
 from refine.llm import rehearsal
 from refine.rules.tokens import token_estimate
 from refine.trials.keepers import KEEPERS, Conversation, Step
+from refine.trials.keepers.keepers import Play
 
 MODEL_PREFIX = "trial/"
 
@@ -24,12 +25,17 @@ def serving() -> Iterator[str]:
 def answer(body: dict[str, Any]) -> dict[str, Any]:
     """Return the reply of the keeper that the model's name says."""
     keeper = KEEPERS[body["model"].removeprefix(MODEL_PREFIX)]
+    return reply(body, keeper.play)
+
+
+def reply(body: dict[str, Any], play: Play) -> dict[str, Any]:
+    """Return the reply of a model that consents, and then makes the calls that ``play`` returns."""
     messages = body["messages"]
     conversation = Conversation(messages)
     if conversation.asks_for_consent:
         message: dict[str, Any] = {"role": "assistant", "content": "YES. Please begin."}
     else:
-        steps = conversation.affordable(keeper.play(conversation))
+        steps = conversation.affordable(play(conversation))
         message = _calling(steps or [_COMPLETE], len(conversation.calls))
     return {
         "id": "gen-trial",

@@ -2,6 +2,7 @@
 
 import click
 
+from refine.cli.bench.bill import bench_bill
 from refine.cli.bench.imports import bench_import
 from refine.cli.bench.survival import bench_survival
 
@@ -11,5 +12,6 @@ def bench() -> None:
     """Run benchmarks on a temporary database."""
 
 
+bench.add_command(bench_bill)
 bench.add_command(bench_import)
 bench.add_command(bench_survival)

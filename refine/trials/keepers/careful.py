@@ -15,11 +15,11 @@ def careful(conversation: Conversation) -> list[Step]:
     """Return all steps of a session; none after it."""
     if conversation.rounds:
         return []
-    steps = [step for group in _same(conversation.ledger) for step in _united(group)]
+    steps = [step for group in in_groups(conversation.ledger) for step in united(group)]
     return steps[: conversation.operations_left]
 
 
-def _same(ledger: list[Entry]) -> list[list[Entry]]:
+def in_groups(ledger: list[Entry]) -> list[list[Entry]]:
     """Return the groups of memories whose first sentences say the same."""
     groups: dict[frozenset[str], list[Entry]] = defaultdict(list)
     for entry in ledger:
@@ -29,8 +29,8 @@ def _same(ledger: list[Entry]) -> list[list[Entry]]:
     return [group[:MAX_SOURCES] for group in groups.values() if len(group) > 1]
 
 
-def _united(group: list[Entry]) -> Iterator[Step]:
-    text = _united_text(group)
+def united(group: list[Entry]) -> Iterator[Step]:
+    text = united_text(group)
     same = [entry for entry in group if entry.content == text]
     if same:
         yield from ({"action": "delete", "id": entry.id} for entry in group if entry is not same[0])
@@ -38,7 +38,7 @@ def _united(group: list[Entry]) -> Iterator[Step]:
         yield {"action": "consolidate", "ids": [entry.id for entry in group], "content": text}
 
 
-def _united_text(group: list[Entry]) -> str:
+def united_text(group: list[Entry]) -> str:
     """Return the longest text, and the sentences of the others that it does not say."""
     longest = max(group, key=lambda entry: len(entry.content))
     said = set(map(meaning, sentences(longest.content)))
