@@ -6,6 +6,7 @@ No HTML escaping; a value that is missing raises. Memory text is always a value,
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,13 @@ def source(name: str) -> str:
 
 def as_line(value: Any) -> str:
     """Return a JSON value in one line, whatever line breaks its texts hold."""
-    return json.dumps(value, ensure_ascii=False).translate(_LINE_BREAKS)
+    line = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return line.translate(_LINE_BREAKS)
+
+
+def as_entry(entry: Mapping[str, Any]) -> str:
+    """Return a ledger entry in one line, without flags and tags that it does not have."""
+    return as_line({name: value for name, value in entry.items() if value not in (False, [])})
 
 
 def as_block(words: str) -> str:

@@ -17,7 +17,7 @@ from refine import clock, prompts, settings
 from refine.extensions import db
 from refine.llm.messages import Message
 from refine.models import MAX_MUTATIONS, Agent, AgentMemory, RefinementSession
-from refine.prompts import as_block, as_line
+from refine.prompts import as_block, as_entry, as_line
 from refine.refinement.hints import pairs_to_look_at
 from refine.rules.context import Room, tokens_at_most
 from refine.rules.limits import LONGER_SHARE, LONGER_TOKENS, MAX_MERGED
@@ -46,7 +46,7 @@ class LedgerExcerpt:
     def of(cls, agent: Agent, *, room_tokens: int, after_id: int | None = None) -> "LedgerExcerpt":
         """Return what fits into ``room_tokens``, beginning after the memory ``after_id``."""
         memories = db.session.scalars(agent.ledger.core()).all()
-        lines = {memory.id: as_line(memory.ledger_entry()) for memory in memories}
+        lines = {memory.id: as_entry(memory.ledger_entry()) for memory in memories}
         tokens = {id_: tokens_at_most(line) for id_, line in lines.items()}
         if sum(tokens.values()) <= room_tokens:
             return cls(list(lines.values()), frozenset(lines), None, len(lines))

@@ -18,7 +18,7 @@ from refine.extensions import db
 from refine.llm.messages import Message, user_message
 from refine.models import AgentMemory, MemoryTask
 from refine.models.runs.task import MAX_KEPT, saving
-from refine.prompts import as_block, as_line
+from refine.prompts import as_block, as_entry, as_line
 from refine.rules.context import Room, last_that_fit, packed, tokens_at_most
 
 
@@ -41,7 +41,7 @@ def lines_of(task: MemoryTask) -> list[str]:
     if task.kind == "extraction":
         return [as_line(message) for message in task.messages()]
     return [
-        as_line(entry.ledger_entry()) for entry in db.session.scalars(saving.journal_entries(task))
+        as_entry(entry.ledger_entry()) for entry in db.session.scalars(saving.journal_entries(task))
     ]
 
 

@@ -613,7 +613,7 @@ def test_duplicates_are_neither_shown_nor_part_of_the_snapshot(world: World) -> 
     session = world.refine()
 
     assert (session.memories_before, session.mass_before) == (20, 500)
-    assert f'{{"id": {twin.id},' not in world.asked(0)[1]["content"]
+    assert f'{{"id":{twin.id},' not in world.asked(0)[1]["content"]
 
 
 def test_a_session_is_told_step_by_step_and_without_content(world: World) -> None:

@@ -39,7 +39,7 @@ def test_the_reflection_prompt_explains_the_task_and_allows_doing_nothing(app: F
     ):
         assert promise in said
     shown = [json.loads(line) for line in said.splitlines() if line.startswith('{"id"')]
-    assert shown == [entry.ledger_entry()]
+    assert [(each["id"], each["content"]) for each in shown] == [(entry.id, "two\nlines")]
     assert "This is part" not in said
 
 

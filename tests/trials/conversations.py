@@ -3,7 +3,7 @@
 from datetime import date
 from typing import Any
 
-from refine.prompts import as_line
+from refine.prompts import as_entry, as_line
 from refine.rules.tokens import token_estimate
 from refine.trials.keepers import Conversation
 
@@ -26,7 +26,7 @@ def conversation(*contents: str, exchanges: tuple[Exchange, ...] = ()) -> Conver
 
 
 def _line(id_: int, content: str) -> str:
-    return as_line(
+    return as_entry(
         {
             "id": id_,
             "date": date(2026, 3, id_ % 28 + 1).isoformat(),

@@ -170,13 +170,13 @@ def _outcome(result: str) -> str:
 
 
 def _next_message(messages: list[Message], offered: set[str]) -> Message:
-    ledger = _entries(messages, '{"id": ')
+    ledger = _entries(messages, '{"id":')
     if "promote" in offered:
         longest = max(ledger, key=lambda entry: len(entry["content"]), default=None)
         promotions = [{"ids": [longest["id"]]}] if longest else []
         return _next_step(promotions, _calls_made(messages), "promote", _REFLECTED)
     if "save_memory" in offered:
-        conversation = _entries(messages, '{"role": ')
+        conversation = _entries(messages, '{"role":')
         if not conversation:
             return _reply_in_conversation(messages)
         saves = _saves(conversation)

@@ -64,7 +64,7 @@ class Conversation:
     @cached_property
     def ledger(self) -> list[Entry]:
         """The unlocked memories that the session showed at first."""
-        shown = (_entry(line) for line in self._texts().split("\n") if line.startswith('{"id": '))
+        shown = (_entry(line) for line in self._texts().split("\n") if line.startswith('{"id":'))
         return [entry for entry in shown if entry is not None and not entry.is_locked]
 
     @cached_property
@@ -167,7 +167,7 @@ def _entry(line: str) -> Entry | None:
         shown = json.loads(line)
     except ValueError:
         return None
-    is_locked = shown["constitutional"] or bool(_LOCKS & set(shown["tags"]))
+    is_locked = shown.get("constitutional", False) or bool(_LOCKS & set(shown.get("tags", ())))
     day = date.fromisoformat(shown["date"])
     return Entry(shown["id"], day, shown["tokens"], shown["content"], is_locked)
 

@@ -37,8 +37,8 @@ def chain(conversation: Conversation) -> list[Step]:
     if not merged:
         at = conversation.rounds
         return [_link([(entry.id, entry.content) for entry in kept[at : at + 2]])]
-    last = merged[-1].result
-    return [_link([(last["id"], last["new_content"]), (kept[0].id, kept[0].content)])]
+    last = merged[-1]
+    return [_link([(last.result["id"], last.arguments["content"]), (kept[0].id, kept[0].content)])]
 
 
 def hoarding(conversation: Conversation) -> list[Step]:
