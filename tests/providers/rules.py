@@ -75,26 +75,31 @@ LLAMA_ERRORS = (
 )
 INVALID_HISTORY = "https://github.com/NorthlandPositronics/Cogtrix/issues/2289"
 
-OPENROUTER_BODY = frozenset(
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+OPENROUTER_BODY = _words(
     "cache_control debug frequency_penalty image_config logit_bias logprobs max_completion_tokens "
     "max_tokens messages metadata min_p modalities model models parallel_tool_calls plugins "
     "prediction presence_penalty prompt_cache_key prompt_cache_options provider reasoning "
     "reasoning_effort repetition_penalty response_format route seed service_tier session_id stop "
     "stop_server_tools_when stream stream_options temperature tool_choice tools top_a top_k "
-    "top_logprobs top_p trace user".split()
+    "top_logprobs top_p trace user"
 )
-OPENROUTER_TERMS = frozenset(
+OPENROUTER_TERMS = _words(
     "allow_fallbacks data_collection enforce_distillable_text ignore max_price only order "
     "preferred_max_latency preferred_min_throughput quantizations require_parameters sort "
-    "zdr".split()
+    "zdr"
 )
-OPENAI_BODY = frozenset(
+OPENAI_BODY = _words(
     "audio frequency_penalty function_call functions logit_bias logprobs max_completion_tokens "
     "max_tokens messages metadata modalities model moderation n parallel_tool_calls prediction "
     "presence_penalty prompt_cache_key prompt_cache_options prompt_cache_retention "
     "reasoning_effort response_format safety_identifier seed service_tier stop store stream "
     "stream_options temperature tool_choice tools top_logprobs top_p user verbosity "
-    "web_search_options".split()
+    "web_search_options"
 )
 OPENAI_MESSAGES = {
     "system": frozenset({"role", "content", "name"}),
@@ -104,15 +109,15 @@ OPENAI_MESSAGES = {
     ),
     "tool": frozenset({"role", "content", "tool_call_id"}),
 }
-GEMINI_BODY = frozenset(
+GEMINI_BODY = _words(
     "extra_body frequency_penalty logit_bias logprobs max_completion_tokens max_tokens messages "
     "model n parallel_tool_calls presence_penalty reasoning_effort response_format seed stop "
-    "stream stream_options temperature tool_choice tools top_logprobs top_p".split()
+    "stream stream_options temperature tool_choice tools top_logprobs top_p"
 )
-MISTRAL_BODY = frozenset(
+MISTRAL_BODY = _words(
     "frequency_penalty guardrails max_tokens messages metadata model n parallel_tool_calls "
     "prediction presence_penalty prompt_cache_key prompt_mode random_seed reasoning_effort "
-    "response_format safe_prompt stop stream temperature tool_choice tools top_p".split()
+    "response_format safe_prompt stop stream temperature tool_choice tools top_p"
 )
 MISTRAL_MESSAGES = {
     "system": frozenset({"role", "content"}),
@@ -120,12 +125,12 @@ MISTRAL_MESSAGES = {
     "assistant": frozenset({"role", "content", "tool_calls", "prefix"}),
     "tool": frozenset({"role", "content", "tool_call_id", "name"}),
 }
-GROQ_BODY = frozenset(
+GROQ_BODY = _words(
     "citation_options compound_custom disable_tool_validation documents exclude_domains "
     "frequency_penalty function_call functions include_domains include_reasoning logit_bias "
     "logprobs max_completion_tokens max_tokens messages metadata model n parallel_tool_calls "
     "presence_penalty reasoning_effort reasoning_format response_format search_settings seed "
-    "service_tier stop store stream temperature tool_choice tools top_logprobs top_p user".split()
+    "service_tier stop store stream temperature tool_choice tools top_logprobs top_p user"
 )
 GROQ_MESSAGES = {
     **OPENAI_MESSAGES,
