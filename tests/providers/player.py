@@ -68,9 +68,11 @@ class Player:
     def _reply(self, asked: Asked) -> dict[str, Any]:
         number = len(self.said) + 1
         shape = self.provider.shape
-        message = shape.message(self._play(asked.messages), number)
+        step = self._play(asked.messages)
+        tools = asked.body.get("tools") or [{"function": {"name": "none"}}]
+        message = shape.message(step, number, tools[0]["function"]["name"])
         self.said.append(message)
-        return shape.answer(message, number, self.provider.answers_as)
+        return shape.answer(message, number, self.provider.answers_as, is_cut=step.is_cut)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         player = self

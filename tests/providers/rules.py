@@ -40,6 +40,7 @@ KIMI_CLIENT = (
     "https://github.com/MoonshotAI/kimi-cli/blob/4a550eff/packages/kosong/src/kosong/"
     "chat_provider/kimi.py"
 )
+KIMI_FIELDS = "https://java.agentscope.io/v2/en/integration/model/kimi"
 KIMI_MISSING = "https://github.com/continuedev/continue/issues/11600"
 MISTRAL_SCHEMA = "https://github.com/mistralai/platform-docs-public/blob/222f4ba9/openapi.yaml"
 MISTRAL_LIMIT = "https://github.com/editor-code-assistant/eca/issues/231"
@@ -136,6 +137,8 @@ GROQ_MESSAGES = {
     **OPENAI_MESSAGES,
     "assistant": frozenset({"role", "content", "name", "reasoning", "tool_calls", "function_call"}),
 }
+ZAI_BODY = OPENAI_BODY | _words("do_sample request_id thinking tool_stream user_id")
+ALIBABA_BODY = OPENAI_BODY | _words("enable_search enable_thinking thinking_budget top_k")
 CALL = frozenset({"id", "type", "function"})
 
 
@@ -374,6 +377,7 @@ def _moonshot() -> Provider:
         model,
         (
             *_common(KIMI_CLIENT, model, type="invalid_authentication_error"),
+            rule(KIMI_FIELDS, checks.has_only(OPENAI_BODY | {"thinking"})),
             rule(KIMI_CLIENT, checks.limits_output(*checks.LIMITS)),
             rule(KIMI_MISSING, checks.repeats("reasoning_content")),
             rule(KIMI_CLIENT, checks.has_no_cache_marks()),
@@ -449,6 +453,7 @@ def _xai() -> Provider:
         "grok-3-mini",
         (
             *_common(XAI_LISTS, model, status=400, code="invalid-argument"),
+            rule(XAI_CLIENT, checks.has_only(OPENAI_BODY | {"search_parameters"}), refused),
             rule(XAI_CLIENT, checks.limits_output(*checks.LIMITS), refused),
             rule(XAI_CLIENT, checks.has_no_cache_marks(), refused),
             rule(XAI_CLIENT, checks.writes_beside_calls("empty"), refused),
@@ -516,6 +521,7 @@ def _zai() -> Provider:
         model,
         (
             *_common(ZAI_SDK, model, code="1000"),
+            rule(ZAI_SDK, checks.has_only(ZAI_BODY), code="1214"),
             rule(ZAI_SDK, checks.limits_output("max_tokens"), code="1214"),
             rule(ZAI_THINKING, checks.repeats("reasoning_content"), code="1214"),
             rule(ZAI_SDK, checks.has_no_cache_marks(), code="1214"),
@@ -540,6 +546,7 @@ def _alibaba() -> Provider:
         model,
         (
             *_common(ALIBABA_CLIENT, model),
+            rule(ALIBABA_CLIENT, checks.has_only(ALIBABA_BODY), refused),
             rule(ALIBABA_CLIENT, checks.limits_output("max_tokens"), refused),
             rule(ALIBABA_CONTENT, checks.writes_beside_calls("null", "empty"), refused),
             rule(ALIBABA_PARTS, checks.has_text_content("tool", "assistant"), refused),

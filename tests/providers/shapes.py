@@ -19,11 +19,13 @@ Envelope = Callable[[Refusal, str], Any]
 class Step:
     """What a model says in one reply: words, calls of the tool, or both.
 
-    A call is given by its arguments: a dict, or a string that is sent as it is.
+    A call is given by its arguments: a dict, or a string that is sent as it is. ``is_cut``: the
+    reply ends at the output limit.
     """
 
     words: str | None = None
     calls: tuple[dict[str, Any] | str, ...] = ()
+    is_cut: bool = False
 
 
 def says(words: str) -> Step:
@@ -219,9 +221,9 @@ def text_content(words: str | None, _number: int) -> Any:
 
 
 def thinking_chunks(words: str | None, number: int) -> Any:
-    """Mistral's reasoning models think within the content."""
-    if words is None:
-        return None
+    """Mistral's reasoning models think within the content; here, in every second answer."""
+    if words is None or number % 2:
+        return words
     thought = [{"type": "text", "text": f"canary {number}"}]
     thinking = {"type": "thinking", "thinking": thought, "closed": True}
     return [thinking, {"type": "text", "text": words}]
@@ -249,7 +251,7 @@ class Shape:
     extra: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
 
-    def message(self, step: Step, number: int) -> Message:
+    def message(self, step: Step, number: int, tool: str) -> Message:
         """Return the assistant's message for a step; ``number`` counts answers from 1."""
         message: Message = {"role": "assistant", **self.thoughts(number)}
         content = self.content(step.words, number)
@@ -259,12 +261,13 @@ class Shape:
             message["content"] = content
         if step.calls:
             message["tool_calls"] = [
-                self._call(given, place, number) for place, given in enumerate(step.calls)
+                self._call(given, tool, place, number) for place, given in enumerate(step.calls)
             ]
         return message
 
-    def answer(self, message: Message, number: int, model: str) -> dict[str, Any]:
+    def answer(self, message: Message, number: int, model: str, *, is_cut: bool) -> dict[str, Any]:
         reason = "tool_calls" if message.get("tool_calls") else "stop"
+        reason = "length" if is_cut else reason
         return {
             "id": f"gen-{number}",
             "object": "chat.completion",
@@ -275,12 +278,14 @@ class Shape:
             **self.extra,
         }
 
-    def _call(self, given: dict[str, Any] | str, place: int, number: int) -> dict[str, Any]:
+    def _call(
+        self, given: dict[str, Any] | str, tool: str, place: int, number: int
+    ) -> dict[str, Any]:
         arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
         return {
             "id": self.call_id(10 * number + place),
             "type": "function",
-            "function": {"name": "refinement", "arguments": arguments},
+            "function": {"name": tool, "arguments": arguments},
             **self.on_call(place, number),
         }
 

@@ -10,10 +10,13 @@ from decimal import Decimal
 import pytest
 from flask import Flask
 
+from refine.access.asking import run_access_request
 from refine.extensions import db
 from refine.llm.clients import configured_provider
-from refine.models import Agent, RefinementSession
+from refine.models import AccessGrant, Agent, MemoryTask, RefinementSession
+from refine.models.runs.access import AccessTerms
 from refine.refinement.loop import refine
+from refine.remembering.task_worker import run_task
 from refine.settings import Settings
 from tests import factories
 from tests.providers.checks import Message
@@ -29,12 +32,17 @@ BROKEN = '{"action": "delete", "id": 7'
 class Session:
     """A session of an agent with twenty memories, whose model is played by ``player``."""
 
-    def __init__(self, player: Player, environ: dict[str, str]) -> None:
+    def __init__(self, player: "ScriptedPlayer", environ: dict[str, str]) -> None:
         self.player = player
         self.agent: Agent = factories.agent(model_id=player.provider.model)
         self.ids = [memory.id for memory in factories.ledger(self.agent, *[25] * 20)]
-        own = {"OPENROUTER_BASE_URL": player.base_url, "REFINE_DIALECT": player.provider.name}
-        self.settings = Settings.from_environ({**environ, **own})
+        self._environ = environ
+        self.speak(player.provider.name)
+
+    def speak(self, dialect: str) -> None:
+        """Let Refine take the player for a provider of this dialect."""
+        own = {"OPENROUTER_BASE_URL": self.player.base_url, "REFINE_DIALECT": dialect}
+        self.settings = Settings.from_environ({**self._environ, **own})
 
     def run(self, *steps: Step) -> RefinementSession:
         """Play these steps one after the other, from the consent to the end."""
@@ -110,6 +118,56 @@ def test_whatever_the_model_does_the_next_request_keeps_the_rules(session: Sessi
     assert broken_rules(session) == []
     assert (ended.status, ended.error_kind) == ("completed", None)
     assert ended.stats["consolidated"] == 2
+
+
+def test_an_answer_without_words_or_cut_short_does_not_break_the_next_request(
+    session: Session,
+) -> None:
+    ended = session.run(
+        Step("YES, bec", is_cut=True),
+        says("YES."),
+        Step(None, (session.merging, BROKEN), is_cut=True),
+        says(""),
+        calls(SEARCH),
+        Step("I will", is_cut=True),
+    )
+
+    assert broken_rules(session) == []
+    assert (ended.status, ended.error_kind) == ("incomplete", None)
+    assert ended.stats["consolidated"] == 2
+
+
+def test_the_dialect_of_another_provider_is_refused_where_the_rules_differ(
+    session: Session,
+) -> None:
+    session.speak("openrouter")
+
+    ended = session.run(says("YES."), calls(SEARCH), calls(session.merging), calls(COMPLETE))
+
+    takes_it = session.player.provider.name in ("openrouter", "anthropic")
+    assert (ended.status == "completed") == takes_it, broken_rules(session)
+
+
+def test_memory_tasks_and_access_requests_keep_the_rules_too(session: Session) -> None:
+    entry = factories.entry(session.agent, "Tomasz bakes bread on Sundays.")
+    reader = factories.user(account=session.agent.account)
+    terms = {"reason": "agent_asked", "purpose": "to see why it declined", "duration_minutes": 30}
+    grant = AccessGrant.request(session.agent, reader, AccessTerms.checked(**terms))
+    tasks = [MemoryTask.reflect(session.agent, "daily"), factories.extraction(session.agent)]
+    db.session.commit()
+
+    session.player.script = [calls({"ids": [entry.id]}), says("Done.")]
+    run_task(tasks[0].id, session.settings)
+    saved = {"content": "A new song.", "memory_type": "journal", "tags": []}
+    session.player.script = [calls(saved, BROKEN), says("Done.")]
+    run_task(tasks[1].id, session.settings)
+    session.player.script = [says("YES.")]
+    run_access_request(grant.id, session.settings)
+    db.session.expire_all()
+
+    assert broken_rules(session) == []
+    assert [task.status for task in tasks] == ["completed", "completed"]
+    assert grant.status == "granted"
 
 
 def test_the_list_of_models_tells_the_context_where_it_names_one(session: Session) -> None:
