@@ -23,6 +23,8 @@ AZURE_CONTENT = "https://github.com/openinterpreter/openinterpreter/issues/115"
 AZURE_LIMIT = "https://github.com/anomalyco/opencode/issues/37964"
 CLAUDE_COMPATIBILITY = "https://platform.claude.com/docs/en/api/openai-sdk"
 CLAUDE_MODELS = "https://platform.claude.com/docs/en/api/models/retrieve"
+CLAUDE_EMPTY = "https://github.com/glowingjade/obsidian-smart-composer/pull/156"
+CLAUDE_EMPTY_TEXT = "https://github.com/anthropics/anthropic-sdk-python/issues/461"
 GEMINI_OPENAI = "https://ai.google.dev/gemini-api/docs/openai"
 GEMINI_SIGNATURE = (
     "https://discuss.ai.google.dev/t/openai-api-compatibility-broken-due-to-thought-signature-on-"
@@ -40,6 +42,7 @@ KIMI_CLIENT = (
     "https://github.com/MoonshotAI/kimi-cli/blob/4a550eff/packages/kosong/src/kosong/"
     "chat_provider/kimi.py"
 )
+KIMI_EMPTY = "https://github.com/AstrBotDevs/AstrBot/pull/7202"
 KIMI_FIELDS = "https://java.agentscope.io/v2/en/integration/model/kimi"
 KIMI_MISSING = "https://github.com/continuedev/continue/issues/11600"
 MISTRAL_SCHEMA = "https://github.com/mistralai/platform-docs-public/blob/222f4ba9/openapi.yaml"
@@ -137,6 +140,7 @@ GROQ_MESSAGES = {
     **OPENAI_MESSAGES,
     "assistant": frozenset({"role", "content", "name", "reasoning", "tool_calls", "function_call"}),
 }
+WRONG_KEY = Refusal(401, code="invalid_api_key")
 ZAI_BODY = OPENAI_BODY | _words("do_sample request_id thinking tool_stream user_id")
 ALIBABA_BODY = OPENAI_BODY | _words("enable_search enable_thinking thinking_budget top_k")
 CALL = frozenset({"id", "type", "function"})
@@ -166,16 +170,24 @@ class Provider:
     cached_tokens: int = shapes.CACHED_TOKENS
 
 
-def _common(source: str, model: str | None, **unauthorized: Any) -> tuple[Rule, ...]:
-    """What every provider checks, with the provider's own document; None: any model's name."""
-    wrong_key = Refusal(**{"status": 401, "code": "invalid_api_key", **unauthorized})
-    known = Refusal(404, code="model_not_found")
+def _common(
+    source: str,
+    model: str | None,
+    wrong_key: Refusal,
+    refused: Refusal | None = None,
+    no_model: Refusal | None = None,
+) -> tuple[Rule, ...]:
+    """What every provider checks, with the provider's own document; None: any model's name.
+
+    ``refused`` is how it refuses what has no words of its own.
+    """
+    unknown = no_model or Refusal(404, code="model_not_found")
     return (
         rule(source, checks.has_key(), wrong_key),
-        *([rule(source, checks.names_model(model), known)] if model is not None else []),
-        rule(source, checks.has_valid_tools(), code="invalid_function_parameters"),
-        rule(source, checks.answers_every_call()),
-        rule(INVALID_HISTORY, checks.has_valid_arguments()),
+        *([rule(source, checks.names_model(model), unknown)] if model is not None else []),
+        rule(source, checks.has_valid_tools(), refused),
+        rule(source, checks.answers_every_call(), refused),
+        rule(INVALID_HISTORY, checks.has_valid_arguments(), refused),
     )
 
 
@@ -187,7 +199,7 @@ def _openrouter() -> Provider:
         model,
         "anthropic/claude-4.5-sonnet-20250929",
         (
-            *_common(source, model),
+            *_common(source, model, Refusal(401)),
             rule(source, checks.has_only(OPENROUTER_BODY | {"usage"})),
             rule(source, checks.has_only_in("provider", OPENROUTER_TERMS)),
             rule(source, checks.limits_output(*checks.LIMITS)),
@@ -227,7 +239,7 @@ def _openai() -> Provider:
         model,
         "gpt-5.1-2025-11-13",
         (
-            *_common(OPENAI_SCHEMA, model),
+            *_common(OPENAI_SCHEMA, model, WRONG_KEY),
             rule(
                 OPENAI_LIMIT,
                 checks.has_no_limit_named("max_tokens"),
@@ -253,7 +265,7 @@ def _azure() -> Provider:
         model,
         "gpt-4.1-2025-04-14",
         (
-            *_common(AZURE_V1, model, type=None, code="401"),
+            *_common(AZURE_V1, model, Refusal(401, type=None, code="401")),
             rule(
                 AZURE_LIMIT,
                 checks.has_no_limit_named("max_tokens"),
@@ -281,13 +293,20 @@ def _anthropic() -> Provider:
         model,
         "claude-sonnet-4-5-20250929",
         (
-            *_common(source, model, type="authentication_error"),
+            *_common(
+                source,
+                model,
+                Refusal(401, "authentication_error"),
+                no_model=Refusal(404, "not_found_error"),
+            ),
             rule(source, checks.limits_output(*checks.LIMITS)),
             rule(source, checks.has_no_cache_marks()),
-            rule(source, checks.says_something()),
+            rule(CLAUDE_EMPTY, checks.says_something()),
+            rule(CLAUDE_EMPTY_TEXT, checks.writes_beside_calls("null", "absent")),
         ),
         shapes.anthropic_error,
         Shape(
+            no_content="",
             call_id="toolu_{:024}".format,
             usage=shapes.anthropic_usage,
             headers={"x-should-retry": "false"},
@@ -314,13 +333,13 @@ def _anthropic() -> Provider:
 def _gemini() -> Provider:
     model = "gemini-3-pro-preview"
     refused = Refusal(type="INVALID_ARGUMENT")
-    wrong_key = {"status": 400, "type": "INVALID_ARGUMENT"}
+    no_model = Refusal(404, "NOT_FOUND")
     return Provider(
         "gemini",
         model,
         model,
         (
-            *_common(GEMINI_OPENAI, model, **wrong_key),
+            *_common(GEMINI_OPENAI, model, refused, refused, no_model),
             rule(GEMINI_UNKNOWN, checks.has_only(GEMINI_BODY), refused),
             rule(GEMINI_OPENAI, checks.limits_output(*checks.LIMITS), refused),
             rule(GEMINI_SIGNATURE, checks.repeats_in_calls("extra_content"), refused),
@@ -350,7 +369,13 @@ def _deepseek() -> Provider:
         model,
         model,
         (
-            *_common(source, model, type="authentication_error", code="invalid_request_error"),
+            *_common(
+                source,
+                model,
+                Refusal(401, "authentication_error", "invalid_request_error"),
+                thinking,
+                no_model=thinking,
+            ),
             rule(DEEPSEEK_LIMIT, checks.limits_output("max_tokens")),
             rule(DEEPSEEK_EMPTY, checks.repeats("reasoning_content"), thinking),
             rule(source, checks.has_no_cache_marks(), thinking),
@@ -376,12 +401,12 @@ def _moonshot() -> Provider:
         model,
         model,
         (
-            *_common(KIMI_CLIENT, model, type="invalid_authentication_error"),
+            *_common(KIMI_CLIENT, model, Refusal(401, "invalid_authentication_error")),
             rule(KIMI_FIELDS, checks.has_only(OPENAI_BODY | {"thinking"})),
             rule(KIMI_CLIENT, checks.limits_output(*checks.LIMITS)),
             rule(KIMI_MISSING, checks.repeats("reasoning_content")),
             rule(KIMI_CLIENT, checks.has_no_cache_marks()),
-            rule(KIMI_CLIENT, checks.says_something()),
+            rule(KIMI_EMPTY, checks.says_something()),
         ),
         shapes.moonshot_error,
         Shape(
@@ -405,7 +430,7 @@ def _mistral() -> Provider:
         model,
         model,
         (
-            *_common(MISTRAL_SCHEMA, model),
+            *_common(MISTRAL_SCHEMA, model, Refusal(401), no_model=Refusal(404)),
             rule(MISTRAL_LIMIT, checks.has_only(MISTRAL_BODY), extra),
             rule(MISTRAL_SCHEMA, checks.limits_output("max_tokens")),
             rule(MISTRAL_REASONING, checks.has_only_in_messages(MISTRAL_MESSAGES), extra),
@@ -452,7 +477,7 @@ def _xai() -> Provider:
         model,
         "grok-3-mini",
         (
-            *_common(XAI_LISTS, model, status=400, code="invalid-argument"),
+            *_common(XAI_LISTS, model, refused, refused, no_model=refused),
             rule(XAI_CLIENT, checks.has_only(OPENAI_BODY | {"search_parameters"}), refused),
             rule(XAI_CLIENT, checks.limits_output(*checks.LIMITS), refused),
             rule(XAI_CLIENT, checks.has_no_cache_marks(), refused),
@@ -491,7 +516,7 @@ def _groq() -> Provider:
         model,
         model,
         (
-            *_common(GROQ_SDK, model),
+            *_common(GROQ_SDK, model, WRONG_KEY),
             rule(GROQ_SDK, checks.has_only(GROQ_BODY)),
             rule(GROQ_REASONING, checks.has_only_in_messages(GROQ_MESSAGES)),
             rule(GROQ_SDK, checks.has_only_in_calls(CALL)),
@@ -515,16 +540,17 @@ def _groq() -> Provider:
 
 def _zai() -> Provider:
     model = "glm-5.1"
+    refused = Refusal(code="1214")
     return Provider(
         "zai",
         model,
         model,
         (
-            *_common(ZAI_SDK, model, code="1000"),
-            rule(ZAI_SDK, checks.has_only(ZAI_BODY), code="1214"),
-            rule(ZAI_SDK, checks.limits_output("max_tokens"), code="1214"),
-            rule(ZAI_THINKING, checks.repeats("reasoning_content"), code="1214"),
-            rule(ZAI_SDK, checks.has_no_cache_marks(), code="1214"),
+            *_common(ZAI_SDK, model, Refusal(401, code="1000"), refused, no_model=refused),
+            rule(ZAI_SDK, checks.has_only(ZAI_BODY), refused),
+            rule(ZAI_SDK, checks.limits_output("max_tokens"), refused),
+            rule(ZAI_THINKING, checks.repeats("reasoning_content"), refused),
+            rule(ZAI_SDK, checks.has_no_cache_marks(), refused),
         ),
         shapes.zai_error,
         Shape(
@@ -545,7 +571,7 @@ def _alibaba() -> Provider:
         model,
         model,
         (
-            *_common(ALIBABA_CLIENT, model),
+            *_common(ALIBABA_CLIENT, model, WRONG_KEY, refused),
             rule(ALIBABA_CLIENT, checks.has_only(ALIBABA_BODY), refused),
             rule(ALIBABA_CLIENT, checks.limits_output("max_tokens"), refused),
             rule(ALIBABA_CONTENT, checks.writes_beside_calls("null", "empty"), refused),
@@ -574,7 +600,7 @@ def _litellm() -> Provider:
         model,
         model,
         (
-            *_common(LITELLM_UNKNOWN, model, type="auth_error", code="401"),
+            *_common(LITELLM_UNKNOWN, model, Refusal(401), no_model=Refusal(400)),
             rule(LITELLM_UNKNOWN, checks.has_only(OPENAI_BODY)),
             rule(LITELLM_UNKNOWN, checks.limits_output(*checks.LIMITS)),
         ),
@@ -606,7 +632,7 @@ def _llama_cpp() -> Provider:
         model,
         model,
         (
-            *_common(LLAMA_SERVER, None),
+            *_common(LLAMA_SERVER, None, Refusal(401)),
             rule(LLAMA_TYPES, checks.writes_beside_calls("empty", "absent"), unprocessable),
             rule(LLAMA_TYPES, checks.has_text_content("tool", "assistant"), unprocessable),
             rule(LLAMA_SERVER, checks.limits_output("max_tokens"), unprocessable),
@@ -630,7 +656,7 @@ def _plain() -> Provider:
         model,
         model,
         (
-            *_common(OPENAI_SCHEMA, model),
+            *_common(OPENAI_SCHEMA, model, WRONG_KEY),
             rule(OPENAI_UNKNOWN, checks.has_only(body)),
             rule(OPENAI_SCHEMA, checks.limits_output("max_tokens")),
             rule(OPENAI_SCHEMA, checks.has_only_in_calls(CALL)),

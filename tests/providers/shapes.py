@@ -86,7 +86,9 @@ def gemini_error(refusal: Refusal, where: str) -> Any:
 
 
 def mistral_error(refusal: Refusal, where: str) -> Any:
-    """A field that is refused is told in FastAPI's form, the rest in Mistral's own."""
+    """A wrong key and a refused field are told in FastAPI's form, the rest in Mistral's own."""
+    if refusal.status == 401:
+        return {"detail": "canary"}
     message: Any = f"canary at {where}"
     if refusal.status == 422:
         location = ["body", *where.replace("]", "").replace("[", ".").split(".")]
@@ -222,7 +224,7 @@ def text_content(words: str | None, _number: int) -> Any:
 
 def thinking_chunks(words: str | None, number: int) -> Any:
     """Mistral's reasoning models think within the content; here, in every second answer."""
-    if words is None or number % 2:
+    if not words or number % 2:
         return words
     thought = [{"type": "text", "text": f"canary {number}"}]
     thinking = {"type": "thinking", "thinking": thought, "closed": True}

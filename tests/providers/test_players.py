@@ -21,8 +21,8 @@ EVERY_RULE = [
     pytest.param(provider, rule, id=f"{name}: {rule.name}")
     for name, provider in PROVIDERS.items()
     for rule in provider.rules
-]  # They answer null beside tool calls, and do not take it back.
-WANTS_TEXT = ("llama-cpp", "plain")
+]  # What stands beside tool calls where a provider does not take back what it answers there.
+NO_CONTENT = {"llama-cpp": "", "plain": "", "anthropic": None}
 
 
 def play(messages: list[Message]) -> Step:
@@ -76,8 +76,8 @@ def talk(player: Player, turns: int = 3) -> Body:
         response = post(player, body)
         assert response.status_code == 200, response.text
         message = response.json()["choices"][0]["message"]
-        if player.provider.name in WANTS_TEXT:
-            message["content"] = message["content"] or ""
+        if player.provider.name in NO_CONTENT:
+            message["content"] = message["content"] or NO_CONTENT[player.provider.name]
         results = [
             {"role": "tool", "tool_call_id": call["id"], "content": "{}"}
             for call in message["tool_calls"]
