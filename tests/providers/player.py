@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Self
 
 from tests.providers.checks import Asked, Message, Rule
 from tests.providers.rules import Provider
@@ -42,7 +42,7 @@ class Player:
             target=self._server.serve_forever, args=(0.005,), daemon=True
         )
 
-    def __enter__(self) -> "Player":
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

@@ -150,9 +150,11 @@ CALL = frozenset({"id", "type", "function"})
 class Provider:
     """One provider: the model that is asked, its rules in their order, and how it answers.
 
-    answers_as    the name of the model in its answers
-    path          its part of the base URL
-    lists         what it serves besides completions, by path
+    answers_as       the name of the model in its answers
+    path             its part of the base URL
+    lists            what it serves besides completions, by path
+    context_tokens   the model's context, if a list names it
+    cost_usd         what one answer costs, if it tells
     """
 
     name: str
@@ -164,7 +166,6 @@ class Provider:
     path: str = "/v1"
     lists: Mapping[str, Any] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
-    # how long a context its lists name, and what one answer costs, where it tells
     context_tokens: int | None = None
     cost_usd: str | None = None
     cached_tokens: int = shapes.CACHED_TOKENS

@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from refine.tools.refinement import DEFINITION
-from tests.providers.checks import Asked, Body, Message, Rule
+from tests.providers.checks import LIMITS, Asked, Body, Message, Rule
 from tests.providers.player import Player
 from tests.providers.rules import PROVIDERS, Provider
 from tests.providers.shapes import Step, calls
@@ -21,7 +21,9 @@ EVERY_RULE = [
     pytest.param(provider, rule, id=f"{name}: {rule.name}")
     for name, provider in PROVIDERS.items()
     for rule in provider.rules
-]  # What stands beside tool calls where a provider does not take back what it answers there.
+]
+
+# What stands beside tool calls where a provider does not take back what it answers there.
 NO_CONTENT = {"llama-cpp": "", "plain": "", "anthropic": None}
 
 
@@ -40,7 +42,6 @@ def player(request: pytest.FixtureRequest) -> Iterator[Player]:
 
 def opening(provider: Provider) -> Body:
     """A first request as this provider takes it."""
-    limits = ("max_tokens", "max_completion_tokens")
     body: Body = {
         "model": provider.model,
         "messages": [
@@ -50,7 +51,7 @@ def opening(provider: Provider) -> Body:
         "tools": [copy.deepcopy(DEFINITION)],
         "stream": False,
     }
-    for limit in limits:
+    for limit in LIMITS:
         limited = {**body, limit: 8_192}
         if not any(rule.check(asked(limited)) for rule in provider.rules):
             return limited
