@@ -1,0 +1,182 @@
+"""Whole sessions with each strict player: consent, several turns, and the end.
+
+The model thinks, searches, merges, writes broken arguments, talks where it should call, and ends;
+whatever it did, no later request may break a rule of its provider.
+"""
+
+from collections.abc import Iterator
+from decimal import Decimal
+
+import pytest
+from flask import Flask
+
+from refine.access.asking import run_access_request
+from refine.extensions import db
+from refine.llm.clients import configured_provider
+from refine.models import AccessGrant, Agent, MemoryTask, RefinementSession
+from refine.models.runs.access import AccessTerms
+from refine.refinement.loop import refine
+from refine.remembering.task_worker import run_task
+from refine.settings import Settings
+from tests import factories
+from tests.providers.checks import Message
+from tests.providers.player import Player
+from tests.providers.rules import PROVIDERS
+from tests.providers.shapes import Step, calls, says
+
+SEARCH = {"action": "search", "query": "abc"}
+COMPLETE = {"action": "complete", "summary": "I merged two."}
+BROKEN = '{"action": "delete", "id": 7'
+
+
+class Session:
+    """A session of an agent with twenty memories, whose model is played by ``player``."""
+
+    def __init__(self, player: "ScriptedPlayer", environ: dict[str, str]) -> None:
+        self.player = player
+        self.agent: Agent = factories.agent(model_id=player.provider.model)
+        self.ids = [memory.id for memory in factories.ledger(self.agent, *[25] * 20)]
+        self._environ = environ
+        self.speak(player.provider.name)
+
+    def speak(self, dialect: str) -> None:
+        """Let Refine take the player for a provider of this dialect."""
+        own = {"OPENROUTER_BASE_URL": self.player.base_url, "REFINE_DIALECT": dialect}
+        self.settings = Settings.from_environ({**self._environ, **own})
+
+    def run(self, *steps: Step) -> RefinementSession:
+        """Play these steps one after the other, from the consent to the end."""
+        self.player.script = list(steps)
+        session = RefinementSession.queue(self.agent, "cli")
+        db.session.commit()
+        refine(session.id, self.settings)
+        db.session.expire_all()
+        return session
+
+    @property
+    def merging(self) -> dict[str, object]:
+        return {"action": "consolidate", "ids": self.ids[:2], "content": factories.text_of(48)}
+
+    @property
+    def deleting(self) -> dict[str, object]:
+        return {"action": "delete", "id": self.ids[2]}
+
+
+class ScriptedPlayer(Player):
+    """A player that goes through a list of steps."""
+
+    script: list[Step]
+
+    def __init__(self, name: str) -> None:
+        super().__init__(PROVIDERS[name], self._next)
+
+    def _next(self, _messages: list[Message]) -> Step:
+        return self.script.pop(0)
+
+
+@pytest.fixture(params=PROVIDERS)
+def session(
+    request: pytest.FixtureRequest, app: Flask, environ: dict[str, str]
+) -> Iterator[Session]:
+    with ScriptedPlayer(request.param) as player:
+        yield Session(player, environ)
+
+
+def broken_rules(session: Session) -> list[tuple[str, str]]:
+    return [(rule.name, where) for rule, where in session.player.refused]
+
+
+def test_a_session_is_completed_and_no_request_is_refused(session: Session) -> None:
+    ended = session.run(
+        says("YES, gladly."),
+        calls(SEARCH, SEARCH, words="I will look first."),
+        calls(session.merging),
+        calls(session.deleting, SEARCH),
+        calls(COMPLETE),
+    )
+
+    assert broken_rules(session) == []
+    assert (ended.status, ended.error_kind) == ("completed", None)
+    assert (ended.stats["consolidated"], ended.stats["deleted"]) == (2, 1)
+    provider, answers = session.player.provider, len(session.player.said)
+    assert ended.cached_tokens == answers * provider.cached_tokens
+    if provider.cost_usd is not None:
+        assert ended.cost_usd == answers * Decimal(provider.cost_usd)
+
+
+def test_whatever_the_model_does_the_next_request_keeps_the_rules(session: Session) -> None:
+    ended = session.run(
+        calls(SEARCH),
+        says("YES, after all."),
+        calls(session.merging, BROKEN),
+        says("Let me think."),
+        calls("", "null", "[]"),
+        calls(BROKEN, words="Again."),
+        calls(COMPLETE),
+    )
+
+    assert broken_rules(session) == []
+    assert (ended.status, ended.error_kind) == ("completed", None)
+    assert ended.stats["consolidated"] == 2
+
+
+def test_an_answer_without_words_or_cut_short_does_not_break_the_next_request(
+    session: Session,
+) -> None:
+    ended = session.run(
+        Step("YES, bec", is_cut=True),
+        says("YES."),
+        Step(None, (session.merging, BROKEN), is_cut=True),
+        says(""),
+        calls(SEARCH),
+        Step("I will", is_cut=True),
+    )
+
+    assert broken_rules(session) == []
+    assert (ended.status, ended.error_kind) == ("incomplete", None)
+    assert ended.stats["consolidated"] == 2
+
+
+def test_the_dialect_of_another_provider_is_refused_where_the_rules_differ(
+    session: Session,
+) -> None:
+    session.speak("openrouter")
+
+    ended = session.run(says("YES."), calls(SEARCH), calls(session.merging), calls(COMPLETE))
+
+    takes_it = session.player.provider.name in ("openrouter", "anthropic")
+    assert (ended.status == "completed") == takes_it, broken_rules(session)
+
+
+def test_memory_tasks_and_access_requests_keep_the_rules_too(session: Session) -> None:
+    entry = factories.entry(session.agent, "Tomasz bakes bread on Sundays.")
+    reader = factories.user(account=session.agent.account)
+    terms = {"reason": "agent_asked", "purpose": "to see why it declined", "duration_minutes": 30}
+    grant = AccessGrant.request(session.agent, reader, AccessTerms.checked(**terms))
+    tasks = [MemoryTask.reflect(session.agent, "daily"), factories.extraction(session.agent)]
+    db.session.commit()
+
+    session.player.script = [calls({"ids": [entry.id]}), says("Done.")]
+    run_task(tasks[0].id, session.settings)
+    saved = {"content": "A new song.", "memory_type": "journal", "tags": []}
+    session.player.script = [calls(saved, BROKEN), says("Done.")]
+    run_task(tasks[1].id, session.settings)
+    session.player.script = [says("YES.")]
+    run_access_request(grant.id, session.settings)
+    db.session.expire_all()
+
+    assert broken_rules(session) == []
+    assert [task.status for task in tasks] == ["completed", "completed"]
+    assert grant.status == "granted"
+
+
+def test_the_list_of_models_tells_the_context_where_it_names_one(session: Session) -> None:
+    client = configured_provider(session.settings)
+    assert client is not None
+
+    listed = client.catalogue.find(session.player.provider.model)
+
+    named = listed.context_tokens if listed is not None else None
+    assert named == session.player.provider.context_tokens
+    if session.player.provider.lists:
+        assert session.player.unknown_paths == []
