@@ -26,7 +26,9 @@ from refine.trials.asking import (
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fix": "red", "ask": "cyan"}
 
-_REQUESTS = "about made-up memories, which costs what it takes: three requests or more,"
+_CAN_WORK = "Sessions can work with it; `refine evaluate {}` shows how well."
+_CANNOT_WORK = "Sessions cannot work like this. Fix what is marked, then ask again."
+_REQUESTS = "three requests or more of some {:,} tokens each, {}"
 
 
 @click.command()
@@ -71,15 +73,13 @@ def _ask(model_id: str) -> int:
             for found in _findings(provider, model_id, settings):
                 _print_line(found.mark, found.name, found.text)
                 is_well &= found.mark != "fix"
-    if is_well:
-        console.print(f"Sessions can work. Next: `refine evaluate {model_id}` shows how well.")
-        return 0
-    console.print("Sessions cannot work like this: fix the above, then ask again.")
-    return 1
+    console.print(_CAN_WORK.format(model_id) if is_well else _CANNOT_WORK)
+    return 0 if is_well else 1
 
 
 def _findings(provider: Provider, model_id: str, settings: Settings) -> Iterator[Finding]:
-    if is_rehearsed(model_id, settings, is_demo=True):
+    is_free = is_rehearsed(model_id, settings, is_demo=True)
+    if is_free:
         yield Finding("provider", "ok", "the rehearsal model answers, without a provider")
     elif (problem := provider.problem()) is not None:
         yield Finding("provider", "fix", problem)
@@ -87,12 +87,16 @@ def _findings(provider: Provider, model_id: str, settings: Settings) -> Iterator
     else:
         yield Finding("provider", "ok", _said_of(provider))
         yield from about_provider(provider, model_id, settings)
-    tokens = prompt_tokens_of_one_request(provider, model_id)
-    _print_line("ask", "model", f"{model_id}, {_REQUESTS} of some {tokens:,} tokens each")
+        if (warning := health.https_check(settings).warning) is not None:
+            yield Finding("https", "warn", warning)
+    tokens = round(prompt_tokens_of_one_request(provider, model_id), -2)
+    price = "free of charge" if is_free else "which the provider charges"
+    _print_line(
+        "ask", "model", f"{model_id}, about made-up memories: {_REQUESTS.format(tokens, price)}"
+    )
+    room = room_of(provider, model_id, settings)
     with Console(stderr=True).status("waiting for the model"):
-        trial = Trial(
-            provider, model_id, room_of(provider, model_id, settings), settings.max_seconds
-        ).run()
+        trial = Trial(provider, model_id, room, settings.max_seconds).run()
     yield from about_answers(trial, settings)
 
 

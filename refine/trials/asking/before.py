@@ -17,8 +17,9 @@ from refine.settings import Settings
 from refine.trials.asking.finding import Finding
 from refine.trials.asking.other_dialects import dialect_of_host
 
-# With less room for memories, a session sees too little of them to find what repeats.
-_FEW_LEDGER_TOKENS: Final = 1_000
+# Below, not even a search or two fits; or a session shows few memories, and finds few that repeat.
+_TOO_FEW_TOKENS: Final = 500
+_FEW_TOKENS: Final = 2_000
 
 
 def room_of(provider: Provider, model_id: str, settings: Settings) -> Room:
@@ -44,7 +45,7 @@ def _about_entry(provider: Provider, model_id: str, listed: ListedModel | None) 
         return Finding("list", "ok", text)
     if listed is None:
         said = f"the provider lists no model {model_id[:100]!r}{_similar(provider, model_id)}"
-        return Finding("list", "warn", f"{said}; if it is refused below, use an id of the list")
+        return Finding("list", "warn", f"{said}; if it is refused, choose one of the list")
     name = in_words(listed.id)
     if not listed.takes_tools:
         text = f"listed as {name}, but without tools, which sessions need; choose another model"
@@ -55,49 +56,48 @@ def _about_entry(provider: Provider, model_id: str, listed: ListedModel | None) 
 def _similar(provider: Provider, model_id: str) -> str:
     ids = [model.id for model in provider.catalogue.models]
     close = [in_words(each) for each in difflib.get_close_matches(model_id, ids)]
-    return f", but {', '.join(close)}" if close else ""
+    return f"; it lists {', '.join(close)}" if close else ""
 
 
 def _about_context(listed: ListedModel | None, room: Room, settings: Settings) -> Finding:
-    is_listed = listed is not None and listed.context_tokens is not None
-    source = "as listed" if is_listed else "as REFINE_CONTEXT_TOKENS says"
     own = [prompts.default_prompt(f"{name}_prompt") for name in ("system", "refinement")]
     left = room.for_content([*own, *texts_of_every_session()])
-    said = (
-        f"{room.context_tokens:,} tokens, {source}: at most {room.output_tokens:,} for an answer, "
-        f"some {left:,} for the memories that a session shows"
-    )
-    if not left:
-        advice = "too few for a session; choose a model with a larger context"
-        if not is_listed:
-            advice += ", or set REFINE_CONTEXT_TOKENS if it has more"
-        return Finding("context", "fix", f"{said}; {advice}")
-    if left < _FEW_LEDGER_TOKENS:
-        return Finding("context", "warn", f"{said}; long ledgers will take many sessions")
+    is_listed = listed is not None and listed.context_tokens is not None
     if not is_listed and room.context_tokens == Settings.context_tokens:
-        advice = (
-            "this is assumed, because the provider lists no context: if the model (or its server) "
-            "has less, set REFINE_CONTEXT_TOKENS"
+        text = (
+            f"{room.context_tokens:,} tokens are assumed, because the provider lists no context; "
+            "set REFINE_CONTEXT_TOKENS if the model, or its server, has less"
         )
+        return Finding("context", "warn", text)
+    source = "as listed" if is_listed else "as REFINE_CONTEXT_TOKENS says"
+    said = (
+        f"{room.context_tokens:,} tokens, {source}: {room.output_tokens:,} for an answer, about "
+        f"{left // 100 * 100:,} for the memories that a session shows"
+    )
+    if left < _TOO_FEW_TOKENS:
+        advice = "too few; start the server with a larger context, or choose another model"
+        return Finding("context", "fix", f"{said}: {advice}")
+    if left < _FEW_TOKENS:
+        advice = "a longer ledger is shown in batches, one each session"
         return Finding("context", "warn", f"{said}; {advice}")
     return Finding("context", "ok", said)
 
 
 def _about_privacy(provider: Provider) -> Finding:
     known = dialect_of_host(provider)
-    if provider.dialect is OPENROUTER and known is OPENROUTER:
-        text = "requests demand zero data retention, as accounts do by default"
-        return Finding("privacy", "ok", text)
     if known is OPENROUTER:
+        if provider.dialect is OPENROUTER:
+            text = "requests demand zero data retention, as accounts do by default"
+            return Finding("privacy", "ok", text)
         text = (
-            "this dialect leaves out zero data retention, which OpenRouter takes; remove "
-            "REFINE_DIALECT and REFINE_PLAIN_OPENAI"
+            f"requests in the dialect {provider.dialect.name} do not demand zero data retention; "
+            "remove REFINE_DIALECT and REFINE_PLAIN_OPENAI"
         )
-        return Finding("privacy", "fix", text)
+        return Finding("privacy", "warn", text)
     if is_this_machine(urlsplit(provider.base_url).hostname or ""):
         return Finding("privacy", "ok", "the server is on this machine")
     text = (
-        "accounts ask for zero data retention, but only OpenRouter takes that in a request; see "
-        "to it in your contract with this provider"
+        "zero data retention, which accounts demand by default, can be demanded in requests to "
+        "OpenRouter only; agree on it with this provider"
     )
     return Finding("privacy", "warn", text)

@@ -1,4 +1,4 @@
-"""Finds the dialect in which a server takes what it refused."""
+"""Finds out what a server refused: the dialect, or tools at all."""
 
 import re
 from collections.abc import Iterator
@@ -45,11 +45,20 @@ def may_help(trial: Trial) -> bool:
 def accepted_dialect(trial: Trial) -> Dialect | None:
     """Ask again in other dialects; return the first in which nothing is refused, or None."""
     for dialect in _candidates(trial):
-        provider = replace(trial.provider, dialect=dialect)
-        again = Trial(provider, trial.model_id, trial.room, trial.seconds).run()
+        again = _again(trial, dialect)
         if again.fault is None or again.fault.kind == "no_answer":
             return dialect
     return None
+
+
+def refuses_tools(trial: Trial) -> bool:
+    """Ask the consent question again without a tool; tell whether that is accepted."""
+    return bool(_again(trial, trial.provider.dialect, offers_tool=False).replies)
+
+
+def _again(trial: Trial, dialect: Dialect, *, offers_tool: bool = True) -> Trial:
+    provider = replace(trial.provider, dialect=dialect)
+    return Trial(provider, trial.model_id, trial.room, trial.seconds, offers_tool).run()
 
 
 def _candidates(trial: Trial) -> Iterator[Dialect]:

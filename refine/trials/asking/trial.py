@@ -16,7 +16,7 @@ from refine.llm.provider import Provider
 from refine.models import MAX_MUTATIONS
 from refine.models.agent.eligibility import DEFAULT_CORE_TOKEN_BUDGET
 from refine.prompts import as_line
-from refine.refinement.consent_question import answer_to_question
+from refine.refinement.consent_question import Ask, answer_to_question
 from refine.refinement.prompting import first_messages
 from refine.rules.context import Room
 from refine.rules.tokens import token_estimate
@@ -69,13 +69,15 @@ def _entries() -> list[dict[str, Any]]:
 class Trial:
     """What a model replied, step by step; ``fault`` ended the last step, if there is one.
 
-    The consent question can have several replies: it is asked again as in sessions.
+    The consent question can have several replies: it is asked again as in sessions. Without
+    ``offers_tool`` only that question is asked.
     """
 
     provider: Provider
     model_id: str
     room: Room
     seconds: float
+    offers_tool: bool = True
     step: Step = "consent"
     fault: ProviderError | None = None
     replies: dict[Step, list[Reply]] = field(default_factory=dict)
@@ -87,11 +89,11 @@ class Trial:
         privacy = Privacy(session_id=str(uuid.uuid4()), account_ref="trial")
         self._messages = opening(self.provider, self.model_id)
 
-        def ask(times: int = 1) -> Reply:
+        def ask(times: int) -> Reply:
             reply = self.provider.generate(
                 self.model_id,
                 self._messages,
-                [DEFINITION],
+                [DEFINITION] if self.offers_tool else [],
                 privacy,
                 deadline=deadline,
                 max_output_tokens=self.room.output(times),
@@ -101,16 +103,20 @@ class Trial:
 
         try:
             answer_to_question(ask, self._messages)
-            self.step = "tool call"
-            self._messages.append(user_message(_REQUEST))
-            called = ask()
-            if called.tool_calls:
-                self.step = "result"
-                self._messages += [called.message, *map(_result_of, called.tool_calls)]
-                ask()
+            if self.offers_tool:
+                self._let_call(ask)
         except ProviderError as fault:
             self.fault = fault
         return self
+
+    def _let_call(self, ask: Ask) -> None:
+        self.step = "tool call"
+        self._messages.append(user_message(_REQUEST))
+        called = ask(1)
+        if called.tool_calls:
+            self.step = "result"
+            self._messages += [called.message, *map(_result_of, called.tool_calls)]
+            ask(1)
 
     def last(self, step: Step) -> Reply | None:
         """Return the last reply of a step, or None if there is none."""
