@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from alembic.migration import MigrationContext
@@ -19,6 +18,7 @@ from refine.models import Account, ClockMark, Verification, WrappedKey
 from refine.models.resealing import unbound_agents
 from refine.models.runs.session import totals as session_totals
 from refine.models.runs.task import totals as task_totals
+from refine.rules.hosts import is_this_machine
 from refine.rules.quantities import ago, plural, rough_span
 from refine.settings import Settings
 
@@ -161,12 +161,7 @@ def role_check(settings: Settings) -> Check:
 
 def _is_readable_on_the_way(url: str) -> bool:
     parts = urlsplit(url)
-    host = parts.hostname or ""
-    try:
-        is_here = ip_address(host).is_loopback
-    except ValueError:
-        is_here = host == "localhost" or host.endswith(".localhost")
-    return parts.scheme == "http" and not is_here
+    return parts.scheme == "http" and not is_this_machine(parts.hostname or "")
 
 
 def _database() -> str | None:

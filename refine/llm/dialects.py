@@ -240,7 +240,12 @@ def named(name: str) -> Dialect:
 
 def of_host(host: str) -> Dialect:
     """Return the dialect of a server: OpenRouter's, unless the host is another provider's."""
+    return of_known_host(host) or OPENROUTER
+
+
+def of_known_host(host: str) -> Dialect | None:
+    """Return the dialect of a provider's own host, or None if the host is nobody's."""
     for dialect in DIALECTS:
         if any(host == known or host.endswith(f".{known}") for known in dialect.hosts):
             return dialect
-    return OPENROUTER
+    return None

@@ -19,12 +19,16 @@ class Privacy:
 
 @dataclass(frozen=True)
 class Usage:
-    """What one call took, as counted by the provider; ``cost_usd`` is None if it is not known."""
+    """What one call took, as counted by the provider; ``cost_usd`` is None if it is not known.
+
+    Most providers count ``reasoning_tokens`` as a part of ``completion_tokens``.
+    """
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
     cost_usd: Decimal | None = None
+    reasoning_tokens: int = 0
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ _CACHED = (
     ("cached_tokens",),  # Moonshot
 )
 
+_REASONING = ("completion_tokens_details", "reasoning_tokens")
+
 # No call costs more; a higher figure is ignored.
 _MAX_USD = 10**5
 
@@ -209,6 +211,7 @@ def _usage(usage: Any, named_cost: Decimal | None) -> Usage:
         cached_tokens=max(_count(_at(given, path)) for path in _CACHED),
         completion_tokens=_count(given.get("completion_tokens")),
         cost_usd=named_cost if cost is None else cost,
+        reasoning_tokens=_count(_at(given, _REASONING)),
     )
 
 

@@ -24,7 +24,6 @@ from refine.rules.limits import LONGER_SHARE, LONGER_TOKENS, MAX_MERGED
 from refine.rules.quantities import in_percent
 from refine.tools.refinement import DEFINITION
 
-# What a session's model reads besides its memories and its own words.
 _WORDINGS = ("ledger", "consent", "session")
 
 
@@ -63,8 +62,12 @@ class LedgerExcerpt:
 def room_for_ledger(room: Room, agent: Agent) -> int:
     """Return how many tokens of a model's context the ledger may take."""
     own = [agent.effective_system_prompt, agent.effective_refinement_prompt]
-    wordings = [prompts.source(name) for name in _WORDINGS]
-    return room.for_content([*own, *_journal(agent, clock.now()), *wordings, as_line(DEFINITION)])
+    return room.for_content([*own, *_journal(agent, clock.now()), *texts_of_every_session()])
+
+
+def texts_of_every_session() -> list[str]:
+    """Return what a session's model reads besides its memories and its agent's own words."""
+    return [*(prompts.source(name) for name in _WORDINGS), as_line(DEFINITION)]
 
 
 def opening(
@@ -86,13 +89,15 @@ def opening(
         duplicates_removed=session.duplicates_removed,
         journal=_journal(agent, clock.now()),
     )
-    return [
-        {"role": "system", "content": agent.effective_system_prompt},
-        {
-            "role": "user",
-            "content": (_marked(shown, question) if is_marked else f"{shown}\n\n{question}"),
-        },
-    ]
+    return first_messages(agent.effective_system_prompt, shown, question, is_marked=is_marked)
+
+
+def first_messages(
+    system_prompt: str, ledger: str, question: str, *, is_marked: bool
+) -> list[Message]:
+    """Return the messages that show a ledger and ask; ``is_marked`` as in ``opening``."""
+    content = _marked(ledger, question) if is_marked else f"{ledger}\n\n{question}"
+    return [{"role": "system", "content": system_prompt}, {"role": "user", "content": content}]
 
 
 def brief(session: RefinementSession) -> str:

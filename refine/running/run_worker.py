@@ -270,7 +270,7 @@ class RunWorker(Generic[AnyRun]):
 
     def _carry_out(self, call: ToolCall) -> dict[str, Any]:
         """Carry out a call of the one tool on offer, and add its result to the conversation."""
-        problem = _problem_with(call, self._definition or {})
+        problem = problem_with(call, self._definition or {})
         result = self._execute(**call.arguments) if problem is None else self._refuse(problem)
         self._messages.append(tool_message(call, as_line(without_echo(result, call.arguments))))
         return result
@@ -350,7 +350,7 @@ def _ending_of(fault: BaseException) -> RunEnded:
     return RunEnded(None, f"internal error ({type(fault).__name__})", "internal")
 
 
-def _problem_with(call: ToolCall, definition: dict[str, Any]) -> str | None:
+def problem_with(call: ToolCall, definition: dict[str, Any]) -> str | None:
     """Return why a call cannot be carried out by the one tool on offer; None if it can."""
     name = definition["function"]["name"]
     if call.problem is not None:

@@ -127,7 +127,7 @@ class RefinementTool:
         try:
             session = RefinementSession.held(self._session_id, self._lease_token)
             self._note_figures(session)
-            params = _checked(action, params)
+            params = checked(action, params)
             result = self._actions[str(action)](session, **params)
             self._note_figures(session)
         except LeaseLost as lost:
@@ -200,8 +200,8 @@ class _UnknownAction(InvalidValue):
     """The action is missing or unknown."""
 
 
-def _checked(action: object, params: dict[str, Any]) -> dict[str, Any]:
-    """The parameters of a known action, complete and without others.
+def checked(action: object, params: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a known action, complete and without others; else InvalidValue.
 
     Models fill unused parameters with null or blanks, which count as missing.
     """

@@ -1,0 +1,19 @@
+"""A short trial of a model over the configured provider, for ``refine doctor --ask``.
+
+``before`` says what the provider's list tells, ``trial`` asks, ``after`` says what came and what to
+set; ``other_dialects`` finds the dialect in which a server takes what it refused.
+"""
+
+from refine.trials.asking.after import about_answers
+from refine.trials.asking.before import about_provider, room_of
+from refine.trials.asking.finding import Finding
+from refine.trials.asking.trial import Trial, prompt_tokens_of_one_request
+
+__all__ = [
+    "Finding",
+    "Trial",
+    "about_answers",
+    "about_provider",
+    "prompt_tokens_of_one_request",
+    "room_of",
+]

@@ -1,0 +1,192 @@
+"""A short trial of a model: a consent question and a tool call in two turns.
+
+Asked as sessions ask, with their prompts, tool and client, but about made-up memories. No database
+is needed, nothing is stored, and no tool is carried out.
+"""
+
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from refine import prompts
+from refine.errors import InvalidValue, ProviderError
+from refine.llm.messages import Message, Privacy, Reply, ToolCall, tool_message, user_message
+from refine.llm.provider import Provider
+from refine.models import MAX_MUTATIONS
+from refine.models.agent.eligibility import DEFAULT_CORE_TOKEN_BUDGET
+from refine.prompts import as_line
+from refine.refinement.consent_question import Ask, answer_to_question
+from refine.refinement.prompting import first_messages
+from refine.rules.context import Room
+from refine.rules.tokens import token_estimate
+from refine.running.run_worker import problem_with
+from refine.tools.refinement import DEFINITION, checked
+from refine.tools.results import error, without_echo
+
+Step = Literal["consent", "tool call", "result"]
+
+SEARCHED_WORD: Final = "harbour"
+
+_SYSTEM_PROMPT = (
+    "You are taking part in a trial of the connection to you. The memories that you are shown are "
+    "made up, and nothing that you answer changes anything."
+)
+_REQUEST = (
+    "Thank you. Whatever you answered, nothing will be changed in this trial. Call the tool "
+    f'`refinement` now, with the action search and the query "{SEARCHED_WORD}". When you have its '
+    "result, call it once more, with the action complete and a summary of a few words."
+)
+_ONLY_A_TRIAL = "this trial only takes search and complete; nothing was done"
+
+_CONTENTS = (
+    "The harbour office opens at seven, and its letters go into the blue folder.",
+    "Mira prefers short answers in the morning and longer ones after lunch.",
+    "The ferry to the island leaves at 8:40 on weekdays.",
+    "We agreed to call the second draft of the map the grey one.",
+    "Otto asked for the tide tables of the harbour, and printed them twice.",
+)
+_FIRST_ID = 101
+_REMOVABLE_TOKENS = 20
+
+
+def _entries() -> list[dict[str, Any]]:
+    """The made-up memories, as a session shows memories."""
+    return [
+        {
+            "id": _FIRST_ID + position,
+            "date": f"2026-01-{12 + position}",
+            "tokens": token_estimate(content),
+            "constitutional": False,
+            "tags": [],
+            "content": content,
+        }
+        for position, content in enumerate(_CONTENTS)
+    ]
+
+
+@dataclass
+class Trial:
+    """What a model replied, step by step; ``fault`` ended the last step, if there is one.
+
+    The consent question can have several replies: it is asked again as in sessions. Without
+    ``offers_tool`` only that question is asked.
+    """
+
+    provider: Provider
+    model_id: str
+    room: Room
+    seconds: float
+    offers_tool: bool = True
+    step: Step = "consent"
+    fault: ProviderError | None = None
+    replies: dict[Step, list[Reply]] = field(default_factory=dict)
+    _messages: list[Message] = field(default_factory=list, repr=False)
+
+    def run(self) -> "Trial":
+        """Ask, until the end or the first fault, and return this trial."""
+        deadline = time.monotonic() + self.seconds
+        privacy = Privacy(session_id=str(uuid.uuid4()), account_ref="trial")
+        self._messages = opening(self.provider, self.model_id)
+
+        def ask(times: int) -> Reply:
+            reply = self.provider.generate(
+                self.model_id,
+                self._messages,
+                [DEFINITION] if self.offers_tool else [],
+                privacy,
+                deadline=deadline,
+                max_output_tokens=self.room.output(times),
+            )
+            self.replies.setdefault(self.step, []).append(reply)
+            return reply
+
+        try:
+            answer_to_question(ask, self._messages)
+            if self.offers_tool:
+                self._let_call(ask)
+        except ProviderError as fault:
+            self.fault = fault
+        return self
+
+    def _let_call(self, ask: Ask) -> None:
+        self.step = "tool call"
+        self._messages.append(user_message(_REQUEST))
+        called = ask(1)
+        if called.tool_calls:
+            self.step = "result"
+            self._messages += [called.message, *map(_result_of, called.tool_calls)]
+            ask(1)
+
+    def last(self, step: Step) -> Reply | None:
+        """Return the last reply of a step, or None if there is none."""
+        return self.replies[step][-1] if self.replies.get(step) else None
+
+    @property
+    def all_replies(self) -> list[Reply]:
+        """Every reply, in order."""
+        return [reply for replies in self.replies.values() for reply in replies]
+
+
+def opening(provider: Provider, model_id: str) -> list[Message]:
+    """Return the made-up ledger and the consent question."""
+    entries = _entries()
+    mass_tokens = sum(entry["tokens"] for entry in entries)
+    ledger = prompts.render(
+        "ledger",
+        entries=[as_line(entry) for entry in entries],
+        shown_memories=len(entries),
+        all_memories=len(entries),
+    )
+    question = prompts.render(
+        "consent",
+        max_mutations=MAX_MUTATIONS,
+        removable_tokens=_REMOVABLE_TOKENS,
+        keeps_details=True,
+        memories=len(entries),
+        mass_tokens=mass_tokens,
+        budget_tokens=DEFAULT_CORE_TOKEN_BUDGET,
+        over_budget_tokens=0,
+        last_session="none yet",
+        trigger="cli",
+        is_swept_by_admin=False,
+        duplicates_removed=0,
+        journal=[],
+    )
+    is_marked = provider.dialect.needs_ledger_mark(model_id)
+    return first_messages(_SYSTEM_PROMPT, ledger, question, is_marked=is_marked)
+
+
+def prompt_tokens_of_one_request(provider: Provider, model_id: str) -> int:
+    """Return about how many tokens the model reads in each request."""
+    return token_estimate(as_line([*opening(provider, model_id), DEFINITION]))
+
+
+def problem_of(call: ToolCall) -> str | None:
+    """Return why a session would refuse the call as it is written; None if it would not."""
+    if (problem := problem_with(call, DEFINITION)) is not None:
+        return problem
+    params = {name: value for name, value in call.arguments.items() if name != "action"}
+    try:
+        checked(call.arguments.get("action"), params)
+    except InvalidValue as fault:
+        return str(fault)
+    return None
+
+
+def _result_of(call: ToolCall) -> Message:
+    return tool_message(call, as_line(without_echo(_outcome(call), call.arguments)))
+
+
+def _outcome(call: ToolCall) -> dict[str, Any]:
+    """Return a result as the tool gives it, made up."""
+    left = {"operations_left": MAX_MUTATIONS, "tokens_left": _REMOVABLE_TOKENS}
+    if (problem := problem_of(call)) is not None:
+        return {**error(problem), **left}
+    if call.arguments["action"] == "complete":
+        return {"type": "refinement_complete", "stats": {}, **left}
+    if call.arguments["action"] != "search":
+        return {**error(_ONLY_A_TRIAL), **left}
+    found = [entry for entry in _entries() if SEARCHED_WORD in entry["content"]]
+    listed = {"count": len(found), "results": found}
+    return {"type": "search_results", "query": call.arguments.get("query"), **listed, **left}
