@@ -703,19 +703,6 @@ def test_nothing_is_said_of_a_model_where_the_provider_has_no_list(
     assert agent.model_id == "test/other"
 
 
-def test_a_rehearsal_model_that_nobody_rehearses_is_set_with_a_warning(
-    admin: User, agent: Agent, model: ScriptedModel, with_settings: WithSettings
-) -> None:
-    browser = browser_of(with_settings(OPENROUTER_BASE_URL=model.base_url))
-    browser.sign_in(admin.email)
-
-    answer = browser.submit(
-        f"/agents/{agent.id}/settings", settings(model_id="rehearsal/eve"), follow_redirects=True
-    )
-
-    assert "sessions may fail: the rehearsal model answers only agents of" in words_of(answer.text)
-
-
 @pytest.fixture
 def answered_by_another(agent: Agent) -> None:
     """The agent's last session was answered by another model."""

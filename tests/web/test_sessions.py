@@ -266,7 +266,7 @@ def test_a_ledger_that_was_shown_in_part_is_a_warning(
     for part in ("", "/_live"):
         said = words_of(shown(dashboard, running, part))
         assert "! Of 20 memories, only 7 were shown, because the model's context" in said
-        assert "raise REFINE_CONTEXT_TOKENS (now 32,000)." in said
+        assert "raise REFINE_CONTEXT_TOKENS (now 128,000)." in said
     assert "were shown" not in in_full
 
 

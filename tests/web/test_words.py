@@ -28,23 +28,6 @@ def test_a_missing_time_is_never() -> None:
 
 
 @pytest.mark.parametrize(
-    ("amount", "said"),
-    [
-        (Decimal(0), "$0.00"),
-        (Decimal("0.00004"), "$0.0000"),
-        (Decimal("0.0123"), "$0.0123"),
-        (Decimal(1), "$1.00"),
-        (Decimal("1234.5"), "$1,234.50"),
-        (0.5, "$0.5000"),
-    ],
-)
-def test_amounts_have_cents_and_small_amounts_four_places(
-    amount: Decimal | float, said: str
-) -> None:
-    assert words.usd(amount) == said
-
-
-@pytest.mark.parametrize(
     ("value", "said"), [(None, "–"), (0, "0"), (1234, "1,234"), (-1234567, "-1,234,567")]
 )
 def test_numbers_have_separators(value: int | None, said: str) -> None:

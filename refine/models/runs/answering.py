@@ -35,6 +35,7 @@ def _last_answered_session(agent: Agent) -> RefinementSession | None:
 
 def _has_own_answered_since(session: RefinementSession) -> bool:
     """Tell whether the model that the session asked for has answered another run since."""
+    since = session.started_at or session.created_at
     return any(
         db.session.scalar(
             select(kind.id)
@@ -43,7 +44,7 @@ def _has_own_answered_since(session: RefinementSession) -> bool:
                 kind.model_id == session.model_id,
                 kind.answered_model_id.is_(None),
                 kind.llm_calls > 0,
-                kind.started_at > session.started_at,
+                kind.started_at > since,
             )
             .limit(1)
         )

@@ -266,7 +266,7 @@ def test_a_session_that_showed_a_part_of_the_ledger_says_so(app):
 
     assert (shown_in_full, session.memories_before) == (None, 3)
     assert said.startswith("Of 3 memories, only 2 were shown, because the model's context is too")
-    assert "`REFINE_CONTEXT_TOKENS` (now 32,000)" in said
+    assert "`REFINE_CONTEXT_TOKENS` (now 128,000)" in said
 
 
 def test_a_session_of_an_earlier_version_does_not_know_how_many_it_showed(app):
