@@ -16,8 +16,8 @@ from refine.models.agent_list import State, count_in_states
 from refine.models.runs.session import totals as session_totals
 from refine.models.runs.spending import (
     cap_in_words,
-    cost_cap_forbids,
     cost_cap_reached,
+    cap_is_spent,
     spent_since,
 )
 from refine.models.runs.task import totals as task_totals
@@ -141,9 +141,9 @@ def _accounts() -> list[Attention]:
     at = clock.now()
     found = []
     is_late = Account.has_late_slot(at)
-    is_capped = cost_cap_forbids(at)
+    is_capped = cost_cap_reached(at)
     for account, late, capped, reached in db.session.execute(
-        select(Account, is_late, is_capped, cost_cap_reached(at))
+        select(Account, is_late, is_capped, cap_is_spent(at))
         .where(Account.id.in_(scope.account_ids()), is_late | is_capped)
         .order_by(Account.slug)
         .limit(_ROWS_SHOWN)

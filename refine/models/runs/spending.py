@@ -87,13 +87,13 @@ def cap_in_words(cap_usd: Decimal, *, is_reached: bool) -> str:
     )
 
 
-def cost_cap_forbids(at: datetime) -> ColumnElement[bool]:
+def cost_cap_reached(at: datetime) -> ColumnElement[bool]:
     """Return the SQL condition that the account's cost cap forbids automatic runs."""
     is_unknown = and_(Account.monthly_cost_cap_usd.is_not(None), has_unpriced_runs_in_month(at))
-    return or_(cost_cap_reached(at), is_unknown)
+    return or_(cap_is_spent(at), is_unknown)
 
 
-def cost_cap_reached(at: datetime) -> ColumnElement[bool]:
+def cap_is_spent(at: datetime) -> ColumnElement[bool]:
     """Return the SQL condition that this month's runs cost as much as the account's cap."""
     return spent_usd_of_month(at) >= Account.monthly_cost_cap_usd
 
