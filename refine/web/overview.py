@@ -16,8 +16,8 @@ from refine.models.agent_list import State, count_in_states
 from refine.models.runs.session import totals as session_totals
 from refine.models.runs.spending import (
     cap_in_words,
-    cost_cap_reached,
     cap_is_spent,
+    cost_cap_reached,
     spent_since,
 )
 from refine.models.runs.task import totals as task_totals

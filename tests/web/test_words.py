@@ -1,7 +1,6 @@
 """How pages say things."""
 
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 
 import pytest
 import time_machine
