@@ -20,6 +20,7 @@ from refine.embedded import database_url, owned_servers, redis_url
 from refine.extensions import db
 from refine.models.upgrading import add_all_missing_digests
 from refine.settings import Settings
+from tests.commands import UNUSED_PORT
 from tests.scripted_model import ScriptedModel
 
 # A machine that is busy with other tests is no failure.
@@ -79,6 +80,8 @@ def environ(servers: Path) -> dict[str, str]:
         "SECRET_KEY": "a secret of the tests, of 32 bytes or more",
         "REFINE_ENCRYPTION_KEYS": Fernet.generate_key().decode(),
         "OPENROUTER_API_KEY": "a key of the tests",
+        # no test asks a real provider
+        "OPENROUTER_BASE_URL": f"http://127.0.0.1:{UNUSED_PORT}/v1",
     }
 
 

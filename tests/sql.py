@@ -83,6 +83,15 @@ def is_anybody_waiting() -> bool:
     return bool(value(waits + "AND datname = current_database()"))
 
 
+def open_transactions() -> int:
+    """Return how many other connections have a transaction open."""
+    count = value(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+        "AND pid <> pg_backend_pid() AND xact_start IS NOT NULL"
+    )
+    return int(count)
+
+
 def snapshot() -> dict[str, list[str]]:
     """Return all that is committed, table by table."""
     tables: dict[str, list[str]] = {table: [] for table in db.metadata.tables}

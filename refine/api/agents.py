@@ -5,11 +5,14 @@ from typing import Annotated
 from flask import Response
 from pydantic import Field
 
+from refine import settings
 from refine.api.paging import Page, PageQuery, page_response
 from refine.api.routing import ResponseSpec, json_response, operation
 from refine.api.schemas import Body, Omittable, Resource, Time
 from refine.api.scope import account_row_or_404, rows_of_account
 from refine.extensions import db
+from refine.faults import as_sentence
+from refine.llm.clients import warning_about
 from refine.models import Agent, ApiToken
 from refine.models.agent import MAX_CORE_TOKEN_BUDGET
 from refine.rules.content import MAX_PROMPT_CHARACTERS
@@ -85,6 +88,14 @@ class AgentSummary(Resource):
     created_at: Time
 
 
+class SavedAgent(AgentSummary):
+    """An agent that was just added or changed."""
+
+    warnings: list[str]
+    """Why sessions with its new model may fail, as far as the provider's list of models tells.
+    Empty if there is nothing to say."""
+
+
 class Agents(Page):
     """A page of agents."""
 
@@ -104,13 +115,12 @@ def agents(token: ApiToken, query: PageQuery) -> Response:
     "POST",
     "/agents",
     bearer="platform",
-    responses={201: ResponseSpec("Agent created.", AgentSummary)},
+    responses={201: ResponseSpec("Agent created.", SavedAgent)},
 )
 def add(token: ApiToken, body: NewAgent) -> Response:
     """Add an agent to the account."""
     agent = token.add_agent(**body.model_dump(exclude_unset=True))
-    db.session.commit()
-    return json_response(_summary(agent), 201)
+    return _saved(agent, is_new_model=True, status=201)
 
 
 @operation(
@@ -118,7 +128,7 @@ def add(token: ApiToken, body: NewAgent) -> Response:
     "/agents/<int:agent_id>",
     bearer="platform",
     responses={
-        200: ResponseSpec("The changed agent.", AgentSummary),
+        200: ResponseSpec("The changed agent.", SavedAgent),
         404: ResponseSpec("The account has no such agent."),
         409: ResponseSpec("The agent's content was permanently erased."),
     },
@@ -131,11 +141,24 @@ def change(token: ApiToken, agent_id: int, body: AgentChanges) -> Response:
     the same words.
     """
     agent = account_row_or_404(token, Agent, agent_id, "agent")
-    token.change_agent(agent, **body.model_dump(exclude_unset=True))
+    changed = token.change_agent(agent, **body.model_dump(exclude_unset=True))
+    return _saved(agent, is_new_model="model_id" in changed)
+
+
+def _saved(agent: Agent, *, is_new_model: bool, status: int = 200) -> Response:
+    """Commit and answer; the provider is asked about a new model, with no transaction open."""
+    saved, is_demo = SavedAgent.of(agent, **_totals(agent), warnings=[]), agent.account.is_demo
     db.session.commit()
-    return json_response(_summary(agent))
+    if is_new_model:
+        warning = warning_about(saved.model_id, settings.current(), is_demo=is_demo)
+        saved.warnings = [as_sentence(warning)] if warning is not None else []
+    return json_response(saved, status)
 
 
 def _summary(agent: Agent) -> AgentSummary:
+    return AgentSummary.of(agent, **_totals(agent))
+
+
+def _totals(agent: Agent) -> dict[str, int]:
     memories, tokens = agent.ledger.core_totals()
-    return AgentSummary.of(agent, core_memories=memories, core_tokens=tokens)
+    return {"core_memories": memories, "core_tokens": tokens}

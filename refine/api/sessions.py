@@ -59,6 +59,8 @@ class Session(Resource):
     cached_tokens: int
     completion_tokens: int
     cost_usd: Usd
+    unpriced_calls: int
+    """Calls of the model whose cost is unknown, and not part of `cost_usd`."""
     summary: str | None
     created_at: Time
     started_at: Time | None

@@ -37,6 +37,8 @@ class UsageOfMonth(Resource):
     cached_tokens: int
     completion_tokens: int
     cost_usd: Usd
+    unpriced_calls: int
+    """Calls of models whose cost is unknown, and not part of `cost_usd`."""
 
 
 class Usage(Resource):

@@ -6,10 +6,12 @@ import click
 from sqlalchemy import func, select
 from sqlalchemy.orm import joinedload
 
+from refine import settings
 from refine.cli.context import application
 from refine.cli.output import LONGEST_LIST, console, table
 from refine.errors import InvalidValue
 from refine.extensions import db
+from refine.llm.clients import warning_about
 from refine.models import Account, Agent, ApiToken, User
 from refine.models.agent_list import STATES, State
 from refine.models.people.user import ROLES
@@ -94,13 +96,20 @@ def agent() -> None:
 @click.option("--account", "slug", required=True, help="The slug of the agent's account.")
 @click.option("--model", "model_id", required=True, help="The provider's name for its model.")
 def agent_add(name: str, slug: str, model_id: str) -> None:
-    """Add the agent NAME and print its id."""
+    """Add the agent NAME and print its id.
+
+    Warns if the provider does not list its model, or lists it without tools.
+    """
     with application("agent add"):
-        made = Agent.create(
-            Account.by_slug(slug), name=name, model_id=model_id, actor={"by": "command line"}
-        )
+        owner = Account.by_slug(slug)
+        made = Agent.create(owner, name=name, model_id=model_id, actor={"by": "command line"})
+        agent_id, model_id, is_demo = made.id, made.model_id, owner.is_demo
         db.session.commit()
-        console.print(str(made.id))
+        console.print(str(agent_id))
+        # no transaction is open while the provider is asked
+        warning = warning_about(model_id, settings.current(), is_demo=is_demo)
+        if warning is not None:
+            click.echo(f"refine: warning: sessions may fail: {warning}", err=True)
 
 
 @agent.command("erase")

@@ -17,6 +17,7 @@ from refine.cli.bench.temporary import (
 from refine.cli.output import console, table
 from refine.errors import ProviderError
 from refine.llm.clients import client_for, is_rehearsed, warning_about
+from refine.rules.quantities import cost_in_words
 from refine.settings import Settings
 from refine.trials.evaluation import Score, evaluate
 
@@ -108,7 +109,7 @@ def _cells(figures: dict[str, Any]) -> tuple[str, ...]:
     return (
         f"{figures['united']:,} of {figures['duplicates']:,}",
         *(f"{figures[name]:,}" for name in (*counts, *tokens)),
-        f"${figures['cost_usd']:.4f}",
+        cost_in_words(figures["cost_usd"], figures["unpriced_calls"]),
         f"{figures['seconds']:.0f}",
     )
 

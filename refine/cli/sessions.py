@@ -14,7 +14,7 @@ from refine.llm.clients import is_rehearsed
 from refine.models import MAX_MUTATIONS, Agent, MemoryTask, RefinementSession
 from refine.refinement.loop import Event, refine
 from refine.remembering.task_worker import run_task
-from refine.rules.quantities import plural
+from refine.rules.quantities import cost_in_words, plural
 
 
 @click.command()
@@ -75,7 +75,8 @@ def reflect(agent_reference: str) -> None:
         console.print(
             f"{agent.name} (agent {agent.id}): reflection {task.status}{reason}, "
             f"{task.memories_kept} promoted; {task.llm_calls} calls, {task.prompt_tokens:,} prompt "
-            f"tokens, {task.completion_tokens:,} completion tokens, ${task.cost_usd:.4f}"
+            f"tokens, {task.completion_tokens:,} completion tokens, "
+            f"cost {cost_in_words(task.cost_usd, task.unpriced_calls)}"
         )
 
 
@@ -133,6 +134,8 @@ class _Progress:
                     f"{session.memories_before} memories{batch}, {session.mass_before:,} tokens; "
                     f"at most {session.removable_tokens:,} may be removed",
                 )
+                if session.part_shown is not None:
+                    self._line("warning", f"[yellow]{session.part_shown}[/]")
                 self._status.update("asking for consent")
             case "consent":
                 self._line("consent", "yes" if facts["agreed"] else "no")
@@ -167,7 +170,7 @@ class _Progress:
                 "model",
                 f"{plural(session.llm_calls, 'call')}, {session.prompt_tokens:,} prompt tokens "
                 f"({session.cached_tokens:,} cached), {session.completion_tokens:,} completion "
-                f"tokens, ${session.cost_usd:.4f}",
+                f"tokens, cost {cost_in_words(session.cost_usd, session.unpriced_calls)}",
             )
 
     @staticmethod

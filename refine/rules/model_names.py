@@ -29,9 +29,14 @@ def without_variant(model_id: str) -> str:
     return _VARIANT.sub("", model_id)
 
 
+def is_readable(name: str) -> bool:
+    """Tell whether a name from a provider is one that may be shown, logged and set."""
+    return _SHOWN_NAME.fullmatch(name) is not None
+
+
 def in_words(name: str | None) -> str:
     """Return a model's name from a provider as it may be shown and logged."""
-    is_name = name is not None and _SHOWN_NAME.fullmatch(name) is not None
+    is_name = name is not None and is_readable(name)
     return name if is_name and name is not None else "a model with an unreadable name"
 
 

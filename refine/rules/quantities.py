@@ -1,4 +1,4 @@
-"""Counts, shares and spans of time in words."""
+"""Counts, shares, costs and spans of time in words."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -26,6 +26,24 @@ def share_in_percent(part: int, whole: int) -> str:
     Rounded up, so that a part beyond a limit never reads as one within it. ``whole`` is above 0.
     """
     return in_percent((Decimal(part) / whole).quantize(Decimal("0.001"), ROUND_CEILING))
+
+
+def cost_in_words(cost_usd: Decimal, unpriced_calls: int) -> str:
+    """Return what calls of models cost: "$0.0123", "$12.35"; below one dollar to four places.
+
+    ``unpriced_calls`` are not part of ``cost_usd``: "at least $0.0123", or "unknown" if nothing
+    else is known.
+    """
+    if not unpriced_calls:
+        return _in_dollars(cost_usd)
+    return f"at least {_in_dollars(cost_usd)}" if cost_usd else "unknown"
+
+
+def _in_dollars(usd: Decimal) -> str:
+    if usd == 0 or usd >= 1:
+        return f"${usd:,.2f}"
+    # the columns have six places
+    return f"${usd:.4f}" if usd >= Decimal("0.0001") else f"${usd:.6f}"
 
 
 def rough_span(span: timedelta) -> str:

@@ -48,6 +48,7 @@ class Score:
     prompt_tokens: int
     completion_tokens: int
     cost_usd: Decimal
+    unpriced_calls: int
     seconds: float
 
 
@@ -85,6 +86,7 @@ def _score(life: Life, settings: Settings) -> Score:
         prompt_tokens=session.prompt_tokens,
         completion_tokens=session.completion_tokens,
         cost_usd=session.cost_usd,
+        unpriced_calls=session.unpriced_calls,
         seconds=time.monotonic() - began,
         **{name: seen[name] for name in ("calls", "malformed", "changes", "refused", "losing")},
         **_kept(life),

@@ -13,6 +13,7 @@ from refine.llm.clients import warning_about
 from refine.models import Agent
 from refine.models.agent import PROMPTS
 from refine.models.runs.access.asking_rules import IDENTITY_CHANGE_WAIT
+from refine.models.runs.answering import other_model_of
 from refine.rules.content import MAX_NAME_CHARACTERS
 from refine.rules.personal import masked_id
 from refine.rules.quantities import in_hours
@@ -43,8 +44,11 @@ def configure(agent_id: int) -> ResponseReturnValue:
     except InvalidValue as error:
         db.session.rollback()
         return _page(scope.agent_or_404(agent_id), error=str(error)), status_of(error)
+    model_id, is_demo = agent.model_id, agent.account.is_demo
     db.session.commit()
     flash("Saved." if changed else "Nothing was changed.")
+    if "model_id" in changed:
+        _warn_about(model_id, is_demo=is_demo)
     return redirect(url_for("agent_settings.page", agent_id=agent_id), 303)
 
 
@@ -63,7 +67,7 @@ def clear_prompt(agent_id: int) -> ResponseReturnValue:
 def _sent_settings(agent: Agent, form: Mapping[str, str]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if "model_id" in form:
-        fields["model_id"] = _model_id(agent, form["model_id"])
+        fields["model_id"] = _model_id(agent, form["model_id"].strip())
     if "core_token_budget" in form:
         fields["core_token_budget"] = whole_number(form["core_token_budget"], "core_token_budget")
     if "refinement_threshold" in form:
@@ -76,16 +80,15 @@ def _sent_settings(agent: Agent, form: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _model_id(agent: Agent, model_id: str) -> str:
-    """The model id; a new one that the provider does not list is saved with a warning."""
-    model_id = model_id.strip()
-    if model_id in (agent.model_id, masked_id(agent.model_id)):
-        return agent.model_id
-    is_demo = agent.account.is_demo
-    db.session.rollback()  # no transaction is held open while the provider is asked
+    """Return the model id that a form sends; pages hide one that looks personal."""
+    return agent.model_id if model_id == masked_id(agent.model_id) else model_id
+
+
+def _warn_about(model_id: str, *, is_demo: bool) -> None:
+    """Flash why sessions with a new model would fail; no transaction is open meanwhile."""
     warning = warning_about(model_id, current_settings(), is_demo=is_demo)
     if warning is not None:
-        flash(f"Check the model: {warning}. Its sessions may fail.")
-    return model_id
+        flash(f"Check the model, because sessions may fail: {warning}.", "warn")
 
 
 def _page(agent: Agent, error: str | None = None, opened: Any = None) -> str:
@@ -106,6 +109,7 @@ def _page(agent: Agent, error: str | None = None, opened: Any = None) -> str:
         max_name=MAX_NAME_CHARACTERS,
         identity_change_wait=in_hours(IDENTITY_CHANGE_WAIT),
         opened=opened,
+        other_model=other_model_of(agent) if scope.user().may_act else None,
         prompts={name: agent.characters_of(name) for name in PROMPTS},
         last_changes=agent.last_prompt_changes(),
     )

@@ -86,20 +86,26 @@ def _sessions(sums: Sequence[SessionSums]) -> Iterator[Metric]:
     yield _counter("session_tokens", "Tokens of all sessions, by kind", tokens, by_kind)
     cost = float(sum(each.cost_usd for each in sums))
     yield _counter("session_cost_usd", "Cost of all sessions", {(): cost})
+    unpriced = sum(each.unpriced_calls for each in sums)
+    of_sessions = "Model calls of sessions whose cost is unknown"
+    yield _counter("session_unpriced_calls", of_sessions, {(): unpriced})
     lost = faults[WORKER_LOST,]
     yield _counter("sessions_lost", "Sessions whose worker was lost", {(): lost})
 
 
 def _tasks(sums: Sequence[TaskSums]) -> Iterator[Metric]:
     ended: dict[_Labels, int] = {(each.kind, each.status): each.tasks for each in sums}
-    kept, cost = dict.fromkeys(_TASKS, 0.0), dict.fromkeys(_TASKS, 0.0)
+    kept, cost, unpriced = (dict.fromkeys(_TASKS, 0.0) for _ in range(3))
     for each in sums:
         kept[each.kind,] += each.memories_kept
         cost[each.kind,] += float(each.cost_usd)
+        unpriced[each.kind,] += each.unpriced_calls
     of = "reflections and extractions"
     yield _counter("memory_tasks", f"Ended {of} by kind and status", ended, ("kind", "status"))
     yield _counter("memory_task_memories", f"Memories promoted or saved by {of}", kept, ("kind",))
     yield _counter("memory_task_cost_usd", f"Cost of {of}", cost, ("kind",))
+    of_tasks = f"Model calls of {of} whose cost is unknown"
+    yield _counter("memory_task_unpriced_calls", of_tasks, unpriced, ("kind",))
 
 
 def _waiting(at: datetime) -> Iterator[Metric]:

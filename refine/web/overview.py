@@ -14,7 +14,12 @@ from refine.health import clock_check, queue_check
 from refine.models import Account, Agent, RefinementSession
 from refine.models.agent_list import State, count_in_states
 from refine.models.runs.session import totals as session_totals
-from refine.models.runs.spending import cost_cap_reached, spent_since
+from refine.models.runs.spending import (
+    cap_in_words,
+    cap_is_spent,
+    cost_cap_reached,
+    spent_since,
+)
 from refine.models.runs.task import totals as task_totals
 from refine.rules.quantities import in_hours, plural
 from refine.web import scope
@@ -137,8 +142,8 @@ def _accounts() -> list[Attention]:
     found = []
     is_late = Account.has_late_slot(at)
     is_capped = cost_cap_reached(at)
-    for account, late, capped in db.session.execute(
-        select(Account, is_late, is_capped)
+    for account, late, capped, reached in db.session.execute(
+        select(Account, is_late, is_capped, cap_is_spent(at))
         .where(Account.id.in_(scope.account_ids()), is_late | is_capped)
         .order_by(Account.slug)
         .limit(_ROWS_SHOWN)
@@ -146,8 +151,7 @@ def _accounts() -> list[Attention]:
         where = url_for("schedule.page", account=account.slug)
         if late:
             found.append(Attention("bad", f"{account.name}: a slot was missed", where))
-        if capped:
-            found.append(
-                Attention("warn", f"{account.name}: the monthly cost cap is reached", where)
-            )
+        if capped and (cap := account.monthly_cost_cap_usd) is not None:
+            why = cap_in_words(cap, is_reached=reached)
+            found.append(Attention("warn", f"{account.name}: the {why}", where))
     return found

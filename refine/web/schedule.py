@@ -16,8 +16,12 @@ from refine.extensions import db
 from refine.faults import status_of
 from refine.jobs.runs import sweep
 from refine.models import Account, Agent, RefinementSession
-from refine.models.runs.spending import cost_usd_of_month
-from refine.rules.quantities import plural
+from refine.models.runs.spending import (
+    cost_cap_reason,
+    cost_usd_of_month,
+    is_unpriced_in_month,
+)
+from refine.rules.quantities import cost_in_words, plural
 from refine.web import scope
 from refine.web.words import url_in_account
 
@@ -98,7 +102,8 @@ def _page(account: Account, error: str | None = None) -> str:
         slots=_next_slots(account, at),
         time_zones=_time_zones(),
         outcomes=_recent_sessions(account),
-        spent_usd=cost_usd_of_month(account, at),
+        spent=cost_in_words(cost_usd_of_month(account, at), is_unpriced_in_month(account, at)),
+        why_capped=cost_cap_reason(account, at),
     )
 
 

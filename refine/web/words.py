@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
-from decimal import Decimal
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
@@ -20,7 +19,7 @@ from refine.models.people.user import MIN_PASSWORD_CHARACTERS
 from refine.models.runs.access import REASONS
 from refine.rules import quantities
 from refine.rules.personal import masked_id
-from refine.rules.quantities import in_days, plural, rough_span
+from refine.rules.quantities import cost_in_words, in_days, plural, rough_span
 from refine.rules.schedules import describe_schedule
 from refine.web import presenting, scope
 from refine.web.charts import DAYS_SHOWN
@@ -214,12 +213,6 @@ def number(value: int | None) -> str:
     return "–" if value is None else f"{value:,}"
 
 
-def usd(value: Decimal | float) -> str:
-    """Format dollars to the cent; below one dollar, to four places."""
-    amount = Decimal(value)
-    return f"${amount:,.2f}" if amount >= 1 or amount == 0 else f"${amount:.4f}"
-
-
 def first_upper(text: str) -> str:
     return text[:1].upper() + text[1:]
 
@@ -254,7 +247,7 @@ _FILTERS: list[Callable[..., str]] = [
     day,
     ago,
     number,
-    usd,
+    cost_in_words,
     plural,
     in_days,
     rough_span,

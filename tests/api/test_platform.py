@@ -339,6 +339,7 @@ def spent(world: World) -> World:
         session = ended_session(agent)
         session.created_at, session.cost_usd = at, Decimal(cost)
         session.prompt_tokens, session.completion_tokens = 100, 10
+        session.unpriced_calls = 3
         cost_of_task = Decimal("0.01")
         factories.ended_task(agent, "reflection", at=at, cost_usd=cost_of_task, cached_tokens=7)
         factories.ended_task(agent, "extraction", at=at, cost_usd=cost_of_task, prompt_tokens=5)
@@ -364,6 +365,7 @@ def test_sums_usage_by_agent_and_month_in_the_time_zone_of_the_account(spent: Wo
                 "cached_tokens": 14,
                 "completion_tokens": 20,
                 "cost_usd": "0.790000",
+                "unpriced_calls": 6,
             }
         ],
     }

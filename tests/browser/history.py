@@ -58,6 +58,8 @@ class History:
     declined: RefinementSession
     failed: RefinementSession
     undone: RefinementSession
+    in_part: RefinementSession
+    misnamed: RefinementSession
     live: RefinementSession
     queued: RefinementSession
     invitation: str
@@ -111,6 +113,7 @@ def lived(admin: User, *, weeks: int = 3, saves_a_week: int = 3, others: int = 4
         declined=declined,
         failed=failed,
         undone=undone,
+        **_with_models_of_others(account, now - timedelta(hours=3)),
         **_now(account, now),
         **_access(admin, petrel, crowd[0], wren),
     )
@@ -140,6 +143,24 @@ def _people(account: Account) -> None:
     factories.account(name="Harbour Lights", slug="harbour-lights")
     account.next_due_at = account.next_slot(clock.now())
     account.monthly_cost_cap_usd = Decimal("25.00")
+
+
+def _with_models_of_others(account: Account, at: datetime) -> dict[str, RefinementSession]:
+    """A model with a small context and no price, and a name that leads to another model."""
+    with time_machine.travel(at, tick=False):
+        in_part = _claimed(_agent(account, "Godwit", 9), "manual")
+        in_part.batch_through_id, in_part.shown_memories = _ids(in_part.agent)[5], 6
+        in_part.unpriced_calls = 2
+        in_part.finish("completed", "the agent called complete")
+        old, new = "x-ai/grok-3-beta", "x-ai/grok-3"
+        misnamed = _claimed(_agent(account, "Avocet", 7), "manual")
+        misnamed.agent.model_id = misnamed.model_id = old
+        misnamed.answered_model_id, misnamed.llm_calls = new, 1
+        misnamed.cost_usd, misnamed.unpriced_calls = Decimal(0), 1
+        reason = f"another model answered: {new}, not {old}"
+        misnamed.finish("failed", reason, error_kind="other_model")
+        db.session.commit()
+    return {"in_part": in_part, "misnamed": misnamed}
 
 
 def _now(account: Account, now: datetime) -> dict[str, Any]:

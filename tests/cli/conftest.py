@@ -21,14 +21,15 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 @pytest.fixture(scope="package", autouse=True)
 def _built_once(environ: dict[str, str]) -> Iterator[None]:
     """Let commands with the same settings share an application: building one compiles every URL."""
-    built: dict[Settings, Flask] = {}
+    built: list[tuple[Settings, Flask]] = []
 
     def build(settings: Settings) -> Flask:
-        if settings in built:
-            logs.configure(settings.log_level)
-        else:
-            built[settings] = create_app(settings)
-        return built[settings]
+        for known, app in built:
+            if known == settings:
+                logs.configure(settings.log_level)
+                return app
+        built.append((settings, create_app(settings)))
+        return built[-1][1]
 
     build(Settings.from_environ(environ))  # before commands are forked
     with pytest.MonkeyPatch.context() as patch:

@@ -73,6 +73,40 @@ def test_agent_add_prints_the_id(demo: Account, environ: dict[str, str]) -> None
     assert actions() == ["agent_created"]
 
 
+def test_agent_add_warns_of_a_model_that_cannot_be_used(
+    demo: Account, environ: dict[str, str], model: ScriptedModel
+) -> None:
+    model.catalogue = [
+        {"id": "test/listed", "supported_parameters": ["tools"]},
+        {"id": "test/mute", "supported_parameters": ["temperature"]},
+    ]
+    warning = "refine: warning: sessions may fail: the provider lists"
+
+    for model_id, said in {
+        "test/listed": "",
+        "test/none": f"{warning} no model 'test/none'\n",
+        "test/mute": f"{warning} 'test/mute' without tools\n",
+    }.items():
+        added = refine(
+            *("agent", "add", "Ada", "--account", "demo", "--model", model_id),
+            environ={**environ, "OPENROUTER_BASE_URL": model.base_url},
+        )
+
+        assert (added.returncode, added.stderr) == (0, said)
+        assert db.session.get_one(Agent, int(added.stdout)).model_id == model_id
+
+
+def test_agent_add_says_nothing_where_the_list_cannot_be_had(
+    demo: Account, environ: dict[str, str], model: ScriptedModel
+) -> None:
+    added = refine(
+        *("agent", "add", "Ada", "--account", "demo", "--model", "test/none"),
+        environ={**environ, "OPENROUTER_BASE_URL": model.base_url},
+    )
+
+    assert (added.returncode, added.stderr) == (0, "")
+
+
 def test_agent_erase_destroys_the_content_and_keeps_the_records(
     ledger: Agent, environ: dict[str, str]
 ) -> None:
@@ -223,7 +257,25 @@ def test_run_says_that_the_ledger_is_a_batch(ledger: Agent, environ: dict[str, s
 
     done = refine("run", "Ada", environ={**environ, "REFINE_CONTEXT_TOKENS": "14000"})
 
-    assert re.search(r"ledger {12}26 memories, \d+ of them shown", done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+    shown = re.search(r"ledger {12}26 memories, (\d+) of them shown", done.stdout)
+    assert shown is not None
+    warning = f"warning           Of 26 memories, only {shown[1]} were shown, because the model's"
+    assert warning in done.stdout
+    assert "raise `REFINE_CONTEXT_TOKENS` (now 14,000)" in done.stdout
+
+
+def test_run_says_that_the_cost_is_unknown(
+    ledger: Agent, environ: dict[str, str], model: ScriptedModel
+) -> None:
+    ledger.model_id = "test/model"
+    db.session.commit()
+    usage = {"prompt_tokens": 100, "completion_tokens": 10}
+    model.say("YES", usage={**usage, "cost": 0.0123}).say("canary").say("canary")
+
+    done = refine("run", "Ada", environ={**environ, "OPENROUTER_BASE_URL": model.base_url})
+
+    assert "30 completion tokens, cost at least $0.0123" in done.stdout
 
 
 def test_run_exits_with_1_after_a_failed_session(ledger: Agent, environ: dict[str, str]) -> None:

@@ -1,11 +1,18 @@
-"""Counts and spans of time in words."""
+"""Counts, costs and spans of time in words."""
 
 from datetime import timedelta
 from decimal import Decimal
 
 import pytest
 
-from refine.rules.quantities import abbreviated, ago, in_percent, plural, share_in_percent
+from refine.rules.quantities import (
+    abbreviated,
+    ago,
+    cost_in_words,
+    in_percent,
+    plural,
+    share_in_percent,
+)
 
 
 @pytest.mark.parametrize(
@@ -60,3 +67,22 @@ def test_up_to_20_items_are_listed_and_the_rest_is_counted():
     listed = [abbreviated(["x"] * count, ",") for count in (0, 1, 20, 21)]
 
     assert listed == ["", "x", ",".join("x" * 20), ",".join("x" * 20) + ",and 1 more"]
+
+
+@pytest.mark.parametrize(
+    ("cost_usd", "unpriced_calls", "expected"),
+    [
+        ("0", 0, "$0.00"),
+        ("0.000012", 0, "$0.000012"),
+        ("0.0123", 0, "$0.0123"),
+        ("0.999", 0, "$0.9990"),
+        ("1", 0, "$1.00"),
+        ("1234.567", 0, "$1,234.57"),
+        ("0", 1, "unknown"),
+        ("0.000000", 7, "unknown"),
+        ("0.0123", 1, "at least $0.0123"),
+        ("12.345", 2, "at least $12.35"),
+    ],
+)
+def test_a_cost_says_what_is_unknown(cost_usd: str, unpriced_calls: int, expected: str) -> None:
+    assert cost_in_words(Decimal(cost_usd), unpriced_calls) == expected

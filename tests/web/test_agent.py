@@ -642,10 +642,10 @@ def test_a_model_of_the_provider_is_accepted(
     assert agent.model_id == "test/other"
     assert agent.identity_changed_at is not None
     assert "Saved." in words_of(answer.text)
-    assert "was not checked" not in answer.text
+    assert "Check the model" not in answer.text
 
 
-def test_a_model_that_is_unknown_or_without_tools_is_refused(
+def test_a_model_that_is_unknown_or_without_tools_is_set_with_a_warning(
     admin: User, agent: Agent, model: ScriptedModel, with_settings: WithSettings
 ) -> None:
     model.catalogue = [
@@ -655,16 +655,39 @@ def test_a_model_that_is_unknown_or_without_tools_is_refused(
     browser = browser_of(with_settings(OPENROUTER_BASE_URL=model.base_url))
     browser.sign_in(admin.email)
 
-    for wanted in ("test/unknown", "test/mute"):
-        answer = browser.submit(f"/agents/{agent.id}/settings", settings(model_id=wanted))
+    for wanted, why in {
+        "test/unknown": "the provider lists no model 'test/unknown'",
+        "test/mute": "the provider lists 'test/mute' without tools",
+    }.items():
+        answer = browser.submit(
+            f"/agents/{agent.id}/settings", settings(model_id=wanted), follow_redirects=True
+        )
 
-        assert answer.status_code == 422
-        assert f"the provider has no model '{wanted}' with tools" in words_of(answer.text)
-    db.session.refresh(agent)
-    assert agent.model_id == "rehearsal/ada"
+        warning = f"Saved. Check the model, because sessions may fail: {why}."
+        assert warning in words_of(answer.text)
+        db.session.refresh(agent)
+        assert agent.model_id == wanted
 
 
-def test_an_unverifiable_model_is_accepted_with_a_warning(
+def test_settings_that_are_refused_or_leave_the_model_warn_of_no_model(
+    admin: User, agent: Agent, model: ScriptedModel, with_settings: WithSettings
+) -> None:
+    model.catalogue = [{"id": "test/other"}]
+    agent.model_id = "test/unknown"
+    db.session.commit()
+    browser = browser_of(with_settings(OPENROUTER_BASE_URL=model.base_url))
+    browser.sign_in(admin.email)
+
+    for sent in (
+        settings(model_id="test/unknown", core_token_budget="7"),
+        settings(model_id="test/unknown-too", core_token_budget="none"),
+    ):
+        answer = browser.submit(f"/agents/{agent.id}/settings", sent, follow_redirects=True)
+
+        assert "Check the model" not in answer.text
+
+
+def test_nothing_is_said_of_a_model_where_the_provider_has_no_list(
     admin: User, agent: Agent, model: ScriptedModel, with_settings: WithSettings
 ) -> None:
     browser = browser_of(with_settings(OPENROUTER_BASE_URL=model.base_url))
@@ -674,9 +697,47 @@ def test_an_unverifiable_model_is_accepted_with_a_warning(
         f"/agents/{agent.id}/settings", settings(model_id="test/other"), follow_redirects=True
     )
 
-    assert "is unavailable; the model was not checked." in words_of(answer.text)
+    assert "Saved." in words_of(answer.text)
+    assert "Check the model" not in answer.text
     db.session.refresh(agent)
     assert agent.model_id == "test/other"
+
+
+@pytest.fixture
+def answered_by_another(agent: Agent) -> None:
+    """The agent's last session was answered by another model."""
+    session = RefinementSession.queue(agent, "manual")
+    session.llm_calls, session.answered_model_id = 1, "test/other"
+    session.finish("failed", "another model answered: test/other, not rehearsal/ada")
+    db.session.commit()
+
+
+OFFER = "test/other answered in place of rehearsal/ada"
+
+
+@pytest.mark.usefixtures("answered_by_another")
+def test_a_model_that_answered_in_place_of_the_agents_own_can_be_set(
+    dashboard: Browser, agent: Agent
+) -> None:
+    path = f"/agents/{agent.id}/settings"
+    page = dashboard.get(path).text
+    assert f"Another model answered {OFFER}" in words_of(page)
+    assert "nobody can request access for 24 hours" in words_of(page)
+    assert '<input type="hidden" name="model_id" value="test/other">' in page
+
+    answer = dashboard.submit(path, {"model_id": "test/other"}, follow_redirects=True)
+
+    db.session.refresh(agent)
+    assert (agent.model_id, agent.paused, agent.active) == ("test/other", False, True)
+    assert agent.identity_changed_at is not None
+    assert OFFER not in words_of(answer.text)
+
+
+@pytest.mark.usefixtures("answered_by_another")
+def test_a_viewer_is_offered_no_other_model(agent: Agent, admin: User, signed_in: SignedIn) -> None:
+    viewer = signed_in(person(account=admin.account, role="viewer"))
+
+    assert OFFER not in words_of(viewer.get(f"/agents/{agent.id}/settings").text)
 
 
 def test_any_rehearsal_model_is_accepted(dashboard: Browser, agent: Agent) -> None:

@@ -379,7 +379,7 @@ def test_no_transaction_is_open_during_the_upload(dashboard: Browser, agent: Age
 
     class Slow(BytesIO):
         def readinto(self, buffer: Any, /) -> int:
-            open_meanwhile.append(open_transactions())
+            open_meanwhile.append(sql.open_transactions())
             return super().readinto(buffer)
 
     url = path(agent)
@@ -394,18 +394,6 @@ def test_no_transaction_is_open_during_the_upload(dashboard: Browser, agent: Age
     assert answer.status_code == 200
     assert open_meanwhile
     assert set(open_meanwhile) == {0}
-
-
-def open_transactions() -> int:
-    """How many other connections have a transaction open."""
-    with db.engine.connect() as connection:
-        found = connection.execute(
-            db.text(
-                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
-                "AND pid <> pg_backend_pid() AND xact_start IS NOT NULL"
-            )
-        )
-        return int(found.scalar_one())
 
 
 def test_an_imported_memory_is_stored_as_in_the_file(dashboard: Browser, agent: Agent) -> None:

@@ -60,6 +60,7 @@ def test_tokens_and_cost_are_summed(client: FlaskClient) -> None:
             completion_tokens=10,
             removed_tokens=7,
             cost_usd=Decimal("0.25"),
+            unpriced_calls=3,
         )
 
     told = figures(client)
@@ -67,6 +68,7 @@ def test_tokens_and_cost_are_summed(client: FlaskClient) -> None:
     kinds = ("prompt", "cached", "completion", "removed")
     assert [told["refine_session_tokens_total", kind] for kind in kinds] == [200, 120, 20, 14]
     assert told["refine_session_cost_usd_total",] == 0.5
+    assert told["refine_session_unpriced_calls_total",] == 6
 
 
 def test_errors_are_counted_by_kind_and_lost_workers_separately(client: FlaskClient) -> None:
@@ -184,7 +186,7 @@ def test_reflections_and_extractions_are_counted_by_kind_and_outcome(client: Fla
     task = factories.extraction(factories.agent(), "the canary sings")
     task.claim()
     saving.save(task, "a canary")
-    task.cost_usd = Decimal("0.25")
+    task.cost_usd, task.unpriced_calls = Decimal("0.25"), 2
     task.finish("completed")
     db.session.commit()
 
@@ -194,6 +196,8 @@ def test_reflections_and_extractions_are_counted_by_kind_and_outcome(client: Fla
     assert told["refine_memory_task_memories_total", "extraction"] == 1
     assert told["refine_memory_task_memories_total", "reflection"] == 0
     assert told["refine_memory_task_cost_usd_total", "extraction"] == 0.25
+    assert told["refine_memory_task_unpriced_calls_total", "extraction"] == 2
+    assert told["refine_memory_task_unpriced_calls_total", "reflection"] == 0
 
 
 def test_queued_and_running_memory_tasks_are_reported(client: FlaskClient) -> None:

@@ -159,7 +159,19 @@ def test_a_reached_cost_cap_needs_attention(dashboard: Browser, account: Account
     db.session.commit()
 
     assert below == "✓ Nothing needs attention."
-    assert "Own account: the monthly cost cap is reached" in attention(dashboard)
+    assert "Own account: the monthly cost cap of $10.00 is reached" in attention(dashboard)
+
+
+def test_a_cost_cap_that_cannot_be_checked_says_so(dashboard: Browser, account: Account) -> None:
+    account.monthly_cost_cap_usd = Decimal(10)
+    agent = factories.agent("one", account=account)
+    ended(agent, "completed", cost_usd=Decimal("0.01"), unpriced_calls=1)
+    db.session.commit()
+
+    said = attention(dashboard)
+
+    assert "Own account: the monthly cost cap of $10.00 cannot be checked, because" in said
+    assert "reached" not in said
 
 
 def test_the_caps_month_begins_in_the_accounts_time_zone(
@@ -181,7 +193,7 @@ def test_the_caps_month_begins_in_the_accounts_time_zone(
         after = attention(browser)
 
     assert before == "✓ Nothing needs attention."
-    assert "the monthly cost cap is reached" in after
+    assert "the monthly cost cap of $1.00 is reached" in after
 
 
 def test_an_abandoned_conversation_needs_attention(dashboard: Browser, account: Account) -> None:

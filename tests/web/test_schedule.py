@@ -144,6 +144,27 @@ def test_this_months_cost_is_shown_beside_the_cap(dashboard: Browser, account: A
     db.session.commit()
 
     assert "Spent this month: $12.34" in said(dashboard)
+    assert "No automatic sessions for now" not in said(dashboard)
+
+
+def test_an_unknown_cost_is_shown_as_unknown_and_stops_sessions_under_a_cap(
+    dashboard: Browser, account: Account
+) -> None:
+    agent = factories.agent("one", account=account)
+    factories.ended_task(agent, unpriced_calls=1)
+    db.session.commit()
+    without_cap = said(dashboard)
+    factories.ended_task(agent, cost_usd=Decimal("0.0123"))
+    account.monthly_cost_cap_usd = Decimal(25)
+    db.session.commit()
+
+    with_cap = said(dashboard)
+
+    assert "Spent this month: unknown" in without_cap
+    assert "No automatic sessions" not in without_cap
+    assert "Spent this month: at least $0.0123" in with_cap
+    assert "! No automatic sessions for now: the account's monthly cost cap of $25.00" in with_cap
+    assert "cannot be checked, because the cost of some runs is unknown" in with_cap
 
 
 def test_automatic_sessions_are_listed_with_their_reasons(

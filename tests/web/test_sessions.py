@@ -249,6 +249,43 @@ def test_cost_and_cached_share_are_shown(dashboard: Browser, ended: RefinementSe
     assert "Cost $0.0123" in said
 
 
+def test_an_unknown_cost_is_shown_as_unknown(dashboard: Browser, ended: RefinementSession) -> None:
+    ended.unpriced_calls = 1
+    db.session.commit()
+
+    assert "Cost unknown Threshold" in words_of(shown(dashboard, ended))
+
+
+def test_a_ledger_that_was_shown_in_part_is_a_warning(
+    dashboard: Browser, running: RefinementSession
+) -> None:
+    in_full = words_of(shown(dashboard, running))
+    running.batch_through_id, running.shown_memories = 17, 7
+    db.session.commit()
+
+    for part in ("", "/_live"):
+        said = words_of(shown(dashboard, running, part))
+        assert "! Of 20 memories, only 7 were shown, because the model's context" in said
+        assert "raise REFINE_CONTEXT_TOKENS (now 128,000)." in said
+    assert "were shown" not in in_full
+
+
+def test_a_session_that_another_model_answered_names_it_and_leads_to_the_settings(
+    dashboard: Browser, admin: User, agent: Agent, signed_in: SignedIn
+) -> None:
+    session = RefinementSession.queue(agent, "manual")
+    session.answered_model_id = "test/other"
+    session.finish("failed", "another model answered: test/other, not rehearsal/ada")
+    db.session.commit()
+    viewer = signed_in(person(account=admin.account, role="viewer"))
+
+    page, seen_by_viewer = (words_of(shown(each, session)) for each in (dashboard, viewer))
+
+    assert "Another model answered: test/other, not rehearsal/ada." in page
+    assert "If that is the model you mean, set it in the settings of Ada ." in page
+    assert "set it" not in seen_by_viewer
+
+
 # -- undo ------------------------------------------------------------------------------------------
 
 

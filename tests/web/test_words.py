@@ -1,7 +1,6 @@
 """How pages say things."""
 
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 
 import pytest
 import time_machine
@@ -25,23 +24,6 @@ def test_an_age_counts_from_now() -> None:
 
 def test_a_missing_time_is_never() -> None:
     assert (words.ago(None), words.when(None)) == ("", "never")
-
-
-@pytest.mark.parametrize(
-    ("amount", "said"),
-    [
-        (Decimal(0), "$0.00"),
-        (Decimal("0.00004"), "$0.0000"),
-        (Decimal("0.0123"), "$0.0123"),
-        (Decimal(1), "$1.00"),
-        (Decimal("1234.5"), "$1,234.50"),
-        (0.5, "$0.5000"),
-    ],
-)
-def test_amounts_have_cents_and_small_amounts_four_places(
-    amount: Decimal | float, said: str
-) -> None:
-    assert words.usd(amount) == said
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 ``run`` is what all kinds share: waiting, the lease, the cost, lost workers. ``session`` refines
 core memories, ``task`` adds to memory between sessions, ``access`` asks the agent to let a human
-read. ``spending`` adds up what all of them cost; ``clock_mark`` remembers the clock's rounds.
+read. ``spending`` adds up what all of them cost; ``answering`` tells which model answers;
+``clock_mark`` remembers the clock's rounds.
 """
 
 from refine.models.runs.access import AccessAlreadyRequested, AccessGrant

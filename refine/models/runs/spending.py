@@ -71,21 +71,37 @@ def cost_cap_reason(account: Account, at: datetime) -> str | None:
     cap = account.monthly_cost_cap_usd
     if cap is None:
         return None
-    if cost_usd_of_month(account, at) >= cap:
-        return f"the account's monthly cost cap of ${cap} is reached"
-    unpriced = select(has_unpriced_runs_in_month(at)).where(Account.id == account.id)
-    if db.session.scalar(unpriced):
-        return (
-            f"the account's monthly cost cap of ${cap} cannot be checked, because the cost of some "
-            "runs is unknown: name prices in REFINE_PRICES, or remove the cap"
-        )
+    if (is_reached := cost_usd_of_month(account, at) >= cap) or is_unpriced_in_month(account, at):
+        return f"the account's {cap_in_words(cap, is_reached=is_reached)}"
     return None
+
+
+def cap_in_words(cap_usd: Decimal, *, is_reached: bool) -> str:
+    """Return what is the matter with a cost cap: it is reached, or cannot be checked."""
+    cap = f"monthly cost cap of ${cap_usd}"
+    if is_reached:
+        return f"{cap} is reached"
+    return (
+        f"{cap} cannot be checked, because the cost of some runs is unknown: name prices in "
+        "REFINE_PRICES, or remove the cap"
+    )
 
 
 def cost_cap_reached(at: datetime) -> ColumnElement[bool]:
     """Return the SQL condition that the account's cost cap forbids automatic runs."""
     is_unknown = and_(Account.monthly_cost_cap_usd.is_not(None), has_unpriced_runs_in_month(at))
-    return or_(spent_usd_of_month(at) >= Account.monthly_cost_cap_usd, is_unknown)
+    return or_(cap_is_spent(at), is_unknown)
+
+
+def cap_is_spent(at: datetime) -> ColumnElement[bool]:
+    """Return the SQL condition that this month's runs cost as much as the account's cap."""
+    return spent_usd_of_month(at) >= Account.monthly_cost_cap_usd
+
+
+def is_unpriced_in_month(account: Account, at: datetime) -> bool:
+    """Tell whether the cost of one of the account's runs of this month is unknown."""
+    unpriced = select(has_unpriced_runs_in_month(at)).where(Account.id == account.id)
+    return bool(db.session.scalar(unpriced))
 
 
 def cost_usd_of_month(account: Account, at: datetime) -> Decimal:

@@ -1,6 +1,7 @@
 """What agents cost: the same sums for the cap, the front page and the platform."""
 
 import dataclasses
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -12,9 +13,11 @@ from refine.extensions import db
 from refine.models import Account, Agent, RefinementSession
 from refine.models.runs.spending import (
     by_month,
+    cap_is_spent,
     cost_cap_reached,
     cost_cap_reason,
     cost_usd_of_month,
+    is_unpriced_in_month,
     spent_since,
     spent_usd_of_month,
 )
@@ -142,9 +145,16 @@ def unpriced(owner: Agent, at: datetime = NOW) -> None:
     db.session.flush()
 
 
-def with_prices(app: Flask, text: str) -> None:
-    known = app.extensions["refine.settings"]
-    app.extensions["refine.settings"] = dataclasses.replace(known, prices=parse_price_file(text))
+@pytest.fixture
+def with_prices(app: Flask, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Name prices for the rest of the test."""
+
+    def name(text: str) -> None:
+        known = app.extensions["refine.settings"]
+        priced = dataclasses.replace(known, prices=parse_price_file(text))
+        monkeypatch.setitem(app.extensions, "refine.settings", priced)
+
+    return name
 
 
 def is_capped(account: Account) -> tuple[str | None, bool]:
@@ -168,24 +178,39 @@ def test_a_cap_that_cannot_be_checked_stops_automatic_runs(agent: Agent) -> None
     assert by_sql
 
 
+def test_a_cap_that_is_spent_says_so_even_if_some_costs_are_unknown(agent: Agent) -> None:
+    unpriced(agent)
+    costly(agent, "100")
+    agent.account.monthly_cost_cap_usd = Decimal(100)
+
+    reason, by_sql = is_capped(agent.account)
+
+    spent = select(cap_is_spent(NOW)).where(Account.id == agent.account_id)
+    assert reason == "the account's monthly cost cap of $100 is reached"
+    assert (by_sql, db.session.scalar(spent)) == (True, True)
+
+
 def test_unknown_costs_of_other_months_and_accounts_stop_nothing(agent: Agent) -> None:
     unpriced(agent, NOW - timedelta(days=20))
     unpriced(factories.agent("one"))
     agent.account.monthly_cost_cap_usd = Decimal(100)
 
     assert is_capped(agent.account) == (None, False)
+    assert not is_unpriced_in_month(agent.account, NOW)
+    unpriced(agent)
+    assert is_unpriced_in_month(agent.account, NOW)
 
 
 @pytest.mark.parametrize("name", ["test/model", "*"])
 def test_prices_that_are_named_later_count_for_the_runs_of_the_month(
-    app: Flask, agent: Agent, name: str
+    with_prices: Callable[[str], None], agent: Agent, name: str
 ) -> None:
     unpriced(agent)
     costly(agent, "1")
     agent.account.monthly_cost_cap_usd = Decimal(100)
     prices = '{"prompt": "0.001", "completion": "0.01", "input_cache_read": "0.0005"}'
 
-    with_prices(app, f'{{"{name}": {prices}}}')
+    with_prices(f'{{"{name}": {prices}}}')
 
     # 600 x 0.001 + 400 x 0.0005 + 100 x 0.01, and the session whose cost is known
     assert cost_usd_of_month(agent.account, NOW) == Decimal("2.8")
@@ -194,11 +219,13 @@ def test_prices_that_are_named_later_count_for_the_runs_of_the_month(
     assert is_capped(agent.account) == ("the account's monthly cost cap of $2.8 is reached", True)
 
 
-def test_prices_of_other_models_leave_a_cost_unknown(app: Flask, agent: Agent) -> None:
+def test_prices_of_other_models_leave_a_cost_unknown(
+    with_prices: Callable[[str], None], agent: Agent
+) -> None:
     unpriced(agent)
     agent.account.monthly_cost_cap_usd = Decimal(100)
 
-    with_prices(app, '{"other/model": {"prompt": "0.001", "completion": "0.01"}}')
+    with_prices('{"other/model": {"prompt": "0.001", "completion": "0.01"}}')
 
     assert is_capped(agent.account)[1]
 

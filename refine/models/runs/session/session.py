@@ -118,8 +118,14 @@ class RefinementSession(SessionState, Attested, Base):
         "details_lost",
         "unpriced_calls",
         "answered_model_id",
+        "shown_memories",
     )
-    later_digest_columns = ("details_lost", "unpriced_calls", "answered_model_id")
+    later_digest_columns = (
+        "details_lost",
+        "unpriced_calls",
+        "answered_model_id",
+        "shown_memories",
+    )
     # it changes with each step, so records keep the digest of its end alone
     statuses_without_records = LIVE
 
@@ -214,6 +220,7 @@ class RefinementSession(SessionState, Attested, Base):
         ledger = db.session.scalars(current).all()
         SessionEntry.add_all(self.id, ledger, shown)
         self.memories_before = len(ledger)
+        self.shown_memories = len(ledger) if shown is None else len(shown)
         self.mass_before = sum(memory.token_estimate for memory in ledger)
         self.threshold = self.agent.threshold
         self.removable_tokens = self.removable_now(self.agent)

@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship
 
-from refine import clock
+from refine import clock, settings
 from refine.models.agent.eligibility import AutomaticTrigger
 from refine.models.columns import Count, Sealed, SealedText
 from refine.models.people import User
@@ -66,6 +66,8 @@ class SessionState(Run):
     mass_after: Mapped[int | None]
     memories_before: Mapped[int | None]
     memories_after: Mapped[int | None]
+    # how many of them the agent was shown; NULL before the snapshot, and in earlier versions
+    shown_memories: Mapped[int | None]
     duplicates_removed: Mapped[Count]
     removable_tokens: Mapped[Count]
     removed_tokens: Mapped[Count]
@@ -171,6 +173,20 @@ class SessionState(Run):
         """Whether the rolling floor, not the threshold, limits what the session may remove."""
         by_threshold = removable_under_threshold(self.mass_before or 0, self.threshold)
         return self.removable_tokens < by_threshold
+
+    @property
+    def part_shown(self) -> str | None:
+        """Which part of its ledger the agent was shown, why, and what to do; None for all of it."""
+        if self.batch_through_id is None or self.status == "skipped":
+            return None
+        shown = "some" if self.shown_memories is None else f"{self.shown_memories:,}"
+        return (
+            f"Of {self.memories_before:,} memories, only {shown} were shown, because the model's "
+            "context is too small for all of them. Once the agent has agreed to a session, its "
+            "next one goes on where that one ended. To show more at once, give the agent a model "
+            "with a larger context or, if the provider's list names no context for its model, "
+            f"raise `REFINE_CONTEXT_TOKENS` (now {settings.current().context_tokens:,})."
+        )
 
     # -- figures ---------------------------------------------------------------------------------
 

@@ -14,6 +14,8 @@ from refine.models.runs.session.session import RefinementSession
 from refine.models.runs.session.state import ENDED
 
 _Session = RefinementSession
+_TOKENS = ("prompt_tokens", "cached_tokens", "completion_tokens", "removed_tokens")
+_SUMMED = (*_TOKENS, "cost_usd", "unpriced_calls")
 
 
 class SessionSums(NamedTuple):
@@ -28,6 +30,7 @@ class SessionSums(NamedTuple):
     completion_tokens: int
     removed_tokens: int
     cost_usd: Decimal
+    unpriced_calls: int
 
 
 class PeriodTotals(NamedTuple):
@@ -82,11 +85,7 @@ def sums() -> Sequence[SessionSums]:
         select(
             *keys,
             func.count(),
-            func.sum(_Session.prompt_tokens),
-            func.sum(_Session.cached_tokens),
-            func.sum(_Session.completion_tokens),
-            func.sum(_Session.removed_tokens),
-            func.sum(_Session.cost_usd),
+            *(func.sum(getattr(_Session, name)) for name in _SUMMED),
         )
         .where(_Session.status.in_(ENDED))
         .group_by(*keys)

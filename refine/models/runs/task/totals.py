@@ -20,6 +20,7 @@ class TaskSums(NamedTuple):
     tasks: int
     memories_kept: int
     cost_usd: Decimal
+    unpriced_calls: int
 
 
 class Backlog(NamedTuple):
@@ -63,7 +64,11 @@ def sums() -> Sequence[TaskSums]:
     keys = (MemoryTask.kind, MemoryTask.status)
     grouped = (
         select(
-            *keys, func.count(), func.sum(MemoryTask.memories_kept), func.sum(MemoryTask.cost_usd)
+            *keys,
+            func.count(),
+            func.sum(MemoryTask.memories_kept),
+            func.sum(MemoryTask.cost_usd),
+            func.sum(MemoryTask.unpriced_calls),
         )
         .where(MemoryTask.status.in_(ENDED))
         .group_by(*keys)

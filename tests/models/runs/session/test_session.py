@@ -254,6 +254,35 @@ def test_the_snapshot_of_a_batch_covers_the_entire_ledger_and_shows_the_batch(ap
     assert entries[shown.id].shown_digest == shown.state_digest
     assert entries[unseen.id].shown_digest is None
     assert session.mass_before == 40
+    assert (session.shown_memories, session.memories_before) == (1, 2)
+
+
+def test_a_session_that_showed_a_part_of_the_ledger_says_so(app):
+    session = factories.session(factories.agent("one", "two", "three"))
+    shown_in_full = session.part_shown
+    session.batch_through_id, session.shown_memories = 17, 2
+
+    said = session.part_shown
+
+    assert (shown_in_full, session.memories_before) == (None, 3)
+    assert said.startswith("Of 3 memories, only 2 were shown, because the model's context is too")
+    assert "`REFINE_CONTEXT_TOKENS` (now 128,000)" in said
+
+
+def test_a_session_of_an_earlier_version_does_not_know_how_many_it_showed(app):
+    session = factories.session(factories.agent("one", "two", "three"))
+    session.batch_through_id, session.shown_memories = 17, None
+
+    assert session.part_shown.startswith("Of 3 memories, only some were shown, ")
+
+
+def test_a_session_that_was_skipped_showed_nothing(app):
+    session = factories.session(factories.agent("one", "two", "three"))
+    session.batch_through_id, session.shown_memories = 17, 2
+
+    session.finish("skipped", "nothing may be removed")
+
+    assert session.part_shown is None
 
 
 def test_the_snapshot_reads_the_database_and_the_agents_present_threshold(app):
