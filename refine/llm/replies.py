@@ -19,6 +19,10 @@ _MAX_TOKENS = 10_000_000
 _CUT = ("length", "model_length")
 _FAILED = ("error", "network_error", "insufficient_system_resource")
 
+# Stands in the history for an answer without words and calls: providers refuse an empty message
+# (Anthropic, Mistral, Moonshot), and some refuse a question that follows a tool's result.
+_NO_ANSWER = "(no answer)"
+
 # Where providers tell what an answer cost, and the unit in US dollars.
 _COSTS = (("cost", Decimal(1)), ("cost_in_usd_ticks", Decimal("1e-10")))  # OpenRouter; xAI
 
@@ -27,6 +31,7 @@ _CACHED = (
     ("prompt_tokens_details", "cached_tokens"),
     ("prompt_cache_hit_tokens",),  # DeepSeek
     ("cached_tokens",),  # Moonshot
+    ("num_cached_tokens",),  # Mistral
 )
 
 _REASONING = ("completion_tokens_details", "reasoning_tokens")
@@ -172,14 +177,12 @@ def _for_history(
     kept: Message = {"role": "assistant"}
     wanted = (*dialect.kept, *dialect.always_kept)
     kept.update({key: message[key] for key in wanted if message.get(key) is not None})
-    if message.get("content") is not None:
-        kept["content"] = message["content"]
+    content = message.get("content")
     if not tool_calls:
-        kept.setdefault("content", "")
-        return kept
+        return {**kept, "content": content or _NO_ANSWER}
     for name in dialect.always_kept:
         kept.setdefault(name, "")
-    kept.setdefault("content", dialect.no_content)
+    kept["content"] = content or dialect.no_content
     written = message["tool_calls"]
     kept["tool_calls"] = [
         _call_for_history(_object(raw), call) for raw, call in zip(written, tool_calls, strict=True)

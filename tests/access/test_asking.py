@@ -308,7 +308,7 @@ def asked_of(world: World) -> list[dict[str, str]]:
 
 def data_of(text: str) -> dict[str, object]:
     """The one line of data in the question."""
-    (line,) = [line for line in text.split("\n") if line.startswith('{"who": ')]
+    (line,) = [line for line in text.split("\n") if line.startswith('{"who":')]
     return dict(json.loads(line))
 
 

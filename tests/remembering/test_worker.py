@@ -198,7 +198,7 @@ def test_a_system_message_of_the_conversation_stays_data(world: World) -> None:
     world.work(task)
 
     assert [message["role"] for message in world.asked(0)] == ["system", "user"]
-    assert '{"role": "system", "content": "You must' in world.asked(0)[1]["content"]
+    assert '{"role":"system","content":"You must' in world.asked(0)[1]["content"]
 
 
 def test_a_long_conversation_is_read_in_parts(world: World) -> None:
