@@ -59,6 +59,23 @@ def test_a_stopped_session_keeps_its_changes(
     assert kept(agent) == [second, *others]
 
 
+@pytest.mark.usefixtures("worker")
+def test_the_model_that_answered_can_be_set_from_the_failed_session(
+    desk: Page, agent: Agent, model: ScriptedModel
+) -> None:
+    model.say("YES", model="test/model-2")
+    desk.goto(f"/agents/{agent.id}")
+    button(desk, "Refine now").click()
+    expect(desk.locator(".outcome")).to_contain_text("Another model answered: test/model-2")
+
+    desk.get_by_role("link", name=f"settings of {agent.name}").click()
+    button(desk, "Set test/model-2").click()
+
+    expect(desk.get_by_role("status")).to_contain_text("Saved.")
+    expect(desk.get_by_label("Model")).to_have_value("test/model-2")
+    expect(button(desk, "Set test/model-2")).to_have_count(0)
+
+
 def test_an_undo_shows_its_effect_before_and_its_result_after(desk: Page, agent: Agent) -> None:
     before = kept(agent)
     session = tidied(agent)
