@@ -8,7 +8,7 @@ SOURCES := app.py gunicorn.conf.py refine tests migrations examples
 WHOLE := refine/rules/*,refine/running/*,refine/sealing.py,refine/tools/*,refine/models/*,refine/llm/replies.py,refine/refinement/*,refine/transfer/*,refine/access/*,refine/remembering/*
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test check tests mutants prompts screenshots fix lock clean
+.PHONY: help install up test check tests mutants providers prompts screenshots fix lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -38,6 +38,9 @@ endif
 mutants: .venv/.developed ## Inject faults one by one and list those that no test notices (SAMPLE=300)
 	$(BIN)/python -m tests.mutation $(if $(SAMPLE),--sample $(SAMPLE))
 
+providers: .venv/.developed .providers/.installed ## Run sessions through LiteLLM and llama.cpp (a long build first)
+	$(BIN)/python -m tests.real_providers $(ONLY)
+
 prompts: .venv/.developed ## Print docs/prompts.md, what agents' models read, from the code
 	$(BIN)/python -m tests.printed_prompts
 
@@ -54,8 +57,8 @@ lock: ## Pin the requirements of pyproject.toml, with hashes (needs uv)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  --group dev pyproject.toml -o requirements-dev.txt
 
-clean: ## Remove the virtual environment and the tools' caches
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* .import_linter_cache
+clean: ## Remove the virtual environments and the tools' caches
+	rm -rf .venv .providers .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* .import_linter_cache
 
 .venv/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -70,4 +73,8 @@ clean: ## Remove the virtual environment and the tools' caches
 
 .venv/.developed: .venv/.installed requirements-dev.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	@touch $@
+
+.providers/.installed: tests/real_providers/requirements.txt tests/real_providers/install.sh
+	PYTHON=$(PYTHON) tests/real_providers/install.sh
 	@touch $@

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
 
@@ -29,6 +29,8 @@ _CATALOGUE_SECONDS = 5.0
 _BACKOFF_SECONDS = (0.5, 2.0)
 _CANCEL_POLL_SECONDS = 0.2
 
+ToolChoice = Literal["auto", "none"]
+
 
 @dataclass
 class Provider:
@@ -48,13 +50,14 @@ class Provider:
         deadline: float,
         is_cancelled: Callable[[], bool] = lambda: False,
         max_output_tokens: int = MAX_OUTPUT_TOKENS,
+        tool_choice: ToolChoice = "auto",
     ) -> Reply:
         """Ask the model for its next message, of at most ``max_output_tokens``.
 
         ``deadline`` is a ``time.monotonic()`` instant that bounds all attempts together. Raises
         ProviderError, or Cancelled as soon as ``is_cancelled`` returns True.
         """
-        body = self._body(model_id, messages, tools, privacy)
+        body = self._body(model_id, messages, tools, privacy, tool_choice)
         body[self._output_limit(model_id)] = max_output_tokens
 
         def attempt() -> Reply:
@@ -119,10 +122,11 @@ class Provider:
         messages: Sequence[Message],
         tools: Sequence[dict[str, Any]],
         privacy: Privacy,
+        tool_choice: ToolChoice,
     ) -> dict[str, Any]:
         body: dict[str, Any] = {"model": model_id, "messages": list(messages), "stream": False}
         if tools:  # some servers refuse an empty list
-            body |= {"tools": list(tools), "tool_choice": "auto"}
+            body |= {"tools": list(tools), "tool_choice": tool_choice}
         return body | self.dialect.own_fields(model_id, privacy)
 
 

@@ -14,35 +14,37 @@ NOT_OPEN = error(
     "call: YES or NO as the first word"
 )
 
-# Asks the model for its next message, with so many times the usual room for its output.
-Ask = Callable[[int], Reply]
+# Asks the model for its next message: how many times the usual room its output has, and whether it
+# may only answer in words.
+Ask = Callable[[int, bool], Reply]
 
 
 def answer_to_question(ask: Ask, messages: list[Message]) -> Reply:
     """Return the agent's answer, and add it to ``messages``, which end with the question.
 
-    A tool call in place of an answer is asked back once. ProviderError, of the kind ``no_answer``,
-    if there is none: that is no "no".
+    A tool call in place of an answer is asked back once, and then the model may not call. (Formats
+    of llama-cpp-python let it do nothing else as long as it may.) ProviderError, of the kind
+    ``no_answer``, if there is none: that is no "no".
     """
     reply = _reply_with_words(ask, messages)
     if _is_call(reply):
         messages += [tool_message(call, as_line(NOT_OPEN)) for call in reply.tool_calls]
-        reply = _reply_with_words(ask, messages)
+        reply = _reply_with_words(ask, messages, only_words=True)
     if _is_call(reply):
         raise _no_answer("the model called the tool instead")
     return reply
 
 
-def _reply_with_words(ask: Ask, messages: list[Message]) -> Reply:
+def _reply_with_words(ask: Ask, messages: list[Message], *, only_words: bool = False) -> Reply:
     """Return what the model says or calls.
 
     If that is cut off or has no words, the question is repeated once, with room for twice the
     output. Such a reply is left out of the conversation, because servers refuse empty
     messages.
     """
-    reply = ask(1)
+    reply = ask(1, only_words)
     if _is_unusable(reply):
-        reply = ask(2)
+        reply = ask(2, only_words)
     if _is_unusable(reply):
         raise _no_answer("the reply was cut off or had no words")
     messages.append(reply.message)

@@ -198,11 +198,11 @@ class RunWorker(Generic[AnyRun]):
         self._messages.append(reply.message)
         return reply
 
-    def _ask_model(self, times: int = 1) -> Reply:
+    def _ask_model(self, times: int = 1, only_words: bool = False) -> Reply:
         """Return the model's next message; no transaction is open meanwhile, its cost is counted.
 
-        It has ``times`` the usual room for its output. The caller decides whether the message
-        becomes part of the conversation.
+        It has ``times`` the usual room for its output, and may call the tool unless it is to be
+        ``only_words``. The caller decides whether the message becomes part of the conversation.
         """
         self._check_may_continue()
         privacy = self._privacy()
@@ -216,6 +216,7 @@ class RunWorker(Generic[AnyRun]):
                 deadline=self._deadline,
                 is_cancelled=_once_a_second(self._is_stopping, self._is_unwanted),
                 max_output_tokens=self._room.output(times),
+                tool_choice="none" if only_words else "auto",
             )
         except Cancelled:
             self._held()

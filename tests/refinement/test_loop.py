@@ -526,6 +526,16 @@ def test_a_call_instead_of_an_answer_is_asked_back(world: World) -> None:
     assert (world.kept(), session.tool_calls) == (world.ids, 1)
 
 
+def test_the_answer_that_is_asked_back_for_may_not_be_a_call(world: World) -> None:
+    world.model.calls(*deletions(world.ids[:1]))
+    completes_without_change(world)
+
+    world.refine()
+
+    choices = [request["tool_choice"] for request in world.model.requests]
+    assert choices == ["auto", "none", "auto"]
+
+
 def test_an_agent_that_gave_no_answer_is_asked_again_later(world: World) -> None:
     says_nothing_twice(world)
     session = RefinementSession.queue(world.agent, "weekly")

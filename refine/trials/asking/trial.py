@@ -89,7 +89,7 @@ class Trial:
         privacy = Privacy(session_id=str(uuid.uuid4()), account_ref="trial")
         self._messages = opening(self.provider, self.model_id)
 
-        def ask(times: int) -> Reply:
+        def ask(times: int, only_words: bool) -> Reply:
             reply = self.provider.generate(
                 self.model_id,
                 self._messages,
@@ -97,6 +97,7 @@ class Trial:
                 privacy,
                 deadline=deadline,
                 max_output_tokens=self.room.output(times),
+                tool_choice="none" if only_words else "auto",
             )
             self.replies.setdefault(self.step, []).append(reply)
             return reply
@@ -112,11 +113,11 @@ class Trial:
     def _let_call(self, ask: Ask) -> None:
         self.step = "tool call"
         self._messages.append(user_message(_REQUEST))
-        called = ask(1)
+        called = ask(1, False)
         if called.tool_calls:
             self.step = "result"
             self._messages += [called.message, *map(_result_of, called.tool_calls)]
-            ask(1)
+            ask(1, False)
 
     def last(self, step: Step) -> Reply | None:
         """Return the last reply of a step, or None if there is none."""

@@ -1,0 +1,1 @@
+"""Whole sessions through servers that others wrote, run by hand: ``make providers``."""
