@@ -109,7 +109,7 @@ def test_it_says_whom_it_asks_and_that_this_costs_before_it_asks(
     assert model.base_url in lines["provider"][1]
     assert lines["model"] == (
         "ask",
-        "test/model, about made-up memories: three requests or more of some 1,200 tokens each, "
+        "test/model, about made-up memories: three requests or more of some 1,100 tokens each, "
         "which the provider charges",
     )
 

@@ -314,7 +314,11 @@ def test_reasoning_is_sent_back_in_the_next_call(model: ScriptedModel) -> None:
     ask(model, messages=[*MESSAGES, first.message])
 
     sent = model.requests[1]["messages"][-1]
-    assert sent == {"role": "assistant", "content": "", "reasoning_details": details}
+    assert sent == {
+        "role": "assistant",
+        "content": "(no answer)",
+        "reasoning_details": details,
+    }
 
 
 def test_blank_lines_before_the_answer_are_skipped(model: ScriptedModel) -> None:

@@ -565,7 +565,7 @@ def test_calls_that_cannot_be_carried_out_are_answered_and_change_nothing(world:
     task = world.extract("I like tea")
 
     assert (task.status, task.memories_kept, task.tool_calls) == ("completed", 0, 3)
-    assert all('"type": "error"' in result for result in world.results())
+    assert all('"type":"error"' in result for result in world.results())
 
 
 def test_the_rehearsal_model_promotes_the_longest_entry(world: World) -> None:
