@@ -329,12 +329,12 @@ def repeats_thoughts(asked: dict[str, Any]) -> bool:
         (lambda asked: "plugins" in asked, {"message": "extra fields"}, "consent", "plain"),
         (has_null_content, {"param": "messages[3].content"}, "result", "plain"),
         (has_null_content, {"type": "invalid_request_error"}, "result", "plain"),
-        (repeats_thoughts, {"type": "invalid_request_error"}, "result", "mistral"),
+        (repeats_thoughts, {"type": "invalid_request_error"}, "result", "alibaba"),
         (
             lambda asked: "max_tokens" in asked or "provider" in asked,
             {"message": "no"},
             "consent",
-            "groq",
+            "openai",
         ),
     ],
 )

@@ -6,6 +6,7 @@ from typing import Final
 
 from refine.errors import ProviderError
 from refine.llm.catalogue import Catalogue
+from refine.llm.dialects import Dialect
 from refine.llm.messages import Reply, Usage
 from refine.prompts import as_line
 from refine.rules.consent import consents, refuses
@@ -149,8 +150,7 @@ def _advice(trial: Trial, fault: ProviderError, settings: Settings) -> str | Non
     if known := next(by_code, None) or _BY_KIND.get(fault.kind):
         return known
     if may_help(trial) and (dialect := accepted_dialect(trial)) is not None:
-        removing = "remove REFINE_PLAIN_OPENAI and " if settings.plain_openai else ""
-        return f"{removing}set REFINE_DIALECT={dialect.name}, in which all was accepted"
+        return _setting(dialect, settings)
     if fault.http_status in _MAY_REFUSE_TOOLS and trial.step == "consent" and refuses_tools(trial):
         return f"without a tool the same was accepted; {_TOOLS_OF_SERVERS}"
     if fault.http_status == 404:
@@ -158,6 +158,12 @@ def _advice(trial: Trial, fault: ProviderError, settings: Settings) -> str | Non
     if may_help(trial):
         return "other dialects were refused too; check the model id, and the server's log"
     return None
+
+
+def _setting(dialect: Dialect, settings: Settings) -> str:
+    """Return what to set for a dialect in which the trial went well."""
+    removing = "remove REFINE_PLAIN_OPENAI and " if settings.plain_openai else ""
+    return f"{removing}set REFINE_DIALECT={dialect.name}, in which all was accepted"
 
 
 def _about_no_answer(trial: Trial) -> str:

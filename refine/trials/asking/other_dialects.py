@@ -13,16 +13,16 @@ from refine.trials.asking.trial import Trial
 
 # Tried first where a refusal names one of these fields of the request.
 _POINTED_TO_BY: Final[dict[str, tuple[str, ...]]] = {
-    "max_completion_tokens": ("plain", "mistral"),
+    "max_completion_tokens": ("plain", "alibaba"),
     "max_tokens": ("openai", "groq"),
-    "content": ("plain", "mistral", "groq"),
-    "reasoning": ("mistral", "groq", "deepseek"),
-    "reasoning_details": ("mistral", "groq", "deepseek"),
-    "reasoning_content": ("mistral", "groq"),
+    "content": ("plain", "alibaba", "groq"),
+    **dict.fromkeys(("reasoning", "reasoning_details"), ("alibaba", "openai")),
+    "reasoning_content": ("deepseek", "alibaba", "openai"),
     **dict.fromkeys(("provider", "plugins", "session_id", "user", "cache_control"), ("plain",)),
 }
-# Tried then: each name of the output limit, with the provider's own fields repeated and without.
-_COMMON: Final = ("plain", "mistral", "groq", "openai")
+# Tried then: both names of the output limit, with and without "" beside tool calls, with and
+# without the reasoning of earlier answers; none has fields of its own.
+_COMMON: Final = ("plain", "alibaba", "openai", "groq")
 
 # The statuses of a server that did not like how a request was written.
 _REFUSALS: Final = (400, 422)

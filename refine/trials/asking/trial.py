@@ -50,8 +50,8 @@ _FIRST_ID = 101
 _REMOVABLE_TOKENS = 20
 
 
-def _entries() -> list[dict[str, Any]]:
-    """The made-up memories, as a session shows memories."""
+def made_up_entries() -> list[dict[str, Any]]:
+    """Return the made-up memories, as a session shows memories."""
     return [
         {
             "id": _FIRST_ID + position,
@@ -131,7 +131,7 @@ class Trial:
 
 def opening(provider: Provider, model_id: str) -> list[Message]:
     """Return the made-up ledger and the consent question."""
-    entries = _entries()
+    entries = made_up_entries()
     mass_tokens = sum(entry["tokens"] for entry in entries)
     ledger = prompts.render(
         "ledger",
@@ -188,6 +188,6 @@ def _outcome(call: ToolCall) -> dict[str, Any]:
         return {"type": "refinement_complete", "stats": {}, **left}
     if call.arguments["action"] != "search":
         return {**error(_ONLY_A_TRIAL), **left}
-    found = [entry for entry in _entries() if SEARCHED_WORD in entry["content"]]
+    found = [entry for entry in made_up_entries() if SEARCHED_WORD in entry["content"]]
     listed = {"count": len(found), "results": found}
     return {"type": "search_results", "query": call.arguments.get("query"), **listed, **left}
