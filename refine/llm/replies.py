@@ -213,7 +213,8 @@ def _usage(usage: Any, named_cost: Decimal | None) -> Usage:
         prompt_tokens=_count(given.get("prompt_tokens")),
         cached_tokens=max(_count(_at(given, path)) for path in _CACHED),
         completion_tokens=_count(given.get("completion_tokens")),
-        cost_usd=named_cost if cost is None else cost,
+        # a proxy passes an upstream's 0 on, and knows better
+        cost_usd=cost if named_cost is None else cost or named_cost,
         reasoning_tokens=_count(_at(given, _REASONING)),
     )
 

@@ -415,6 +415,8 @@ def test_a_proxys_cost_is_in_a_header_where_0_means_unknown() -> None:
         assert parse_reply(body(), PLAIN, headers).usage.cost_usd is None, header
     both = parse_reply(body(usage={"cost": 1}), litellm, {"x-litellm-response-cost": "2"})
     assert both.usage.cost_usd == 1
+    free_upstream = parse_reply(body(usage={"cost": 0}), litellm, {"x-litellm-response-cost": "2"})
+    assert free_upstream.usage.cost_usd == 2
 
 
 def test_a_cost_in_ticks_of_a_dollar_is_exact() -> None:
