@@ -51,14 +51,10 @@ class Transient(ProviderError):
 class Request:
     """What is sent to which address; ``body`` is None for a GET."""
 
-    url: str
+    base_url: str
+    path: str
     headers: Mapping[str, str] = field(repr=False)
     body: Any = field(default=None, repr=False)
-
-    @property
-    def server(self) -> str:
-        """The address without the path of the call, as messages name it."""
-        return self.url.rpartition("/chat/completions")[0] or self.url
 
 
 @dataclass(frozen=True)
@@ -87,7 +83,7 @@ def _send(request: Request, seconds: float) -> Answer:
     try:
         with http.request(
             "GET" if request.body is None else "POST",
-            request.url,
+            f"{request.base_url}{request.path}",
             json=request.body,
             headers=dict(request.headers),
             timeout=(min(_CONNECT_SECONDS, seconds), seconds),
@@ -99,7 +95,7 @@ def _send(request: Request, seconds: float) -> Answer:
     except requests.Timeout:
         raise Transient("the model's server did not answer in time", kind="timeout") from None
     except requests.RequestException as fault:
-        message = f"the connection to {request.server} failed ({type(fault).__name__})"
+        message = f"the connection to {request.base_url} failed ({type(fault).__name__})"
         raise Transient(message, kind="connection") from None
 
 

@@ -93,13 +93,13 @@ class Provider:
         return None
 
     def _listed(self) -> bytes:
-        request = Request(f"{self.base_url}{self.dialect.list_path}", self._headers())
+        request = Request(self.base_url, self.dialect.list_path, self._headers())
         return exchange(request, _CATALOGUE_SECONDS).body
 
     # -- one attempt ------------------------------------------------------------------------------
 
     def _ask(self, body: Any, seconds: float, is_cancelled: Callable[[], bool]) -> Reply:
-        request = Request(f"{self.base_url}/chat/completions", self._headers(), body)
+        request = Request(self.base_url, "/chat/completions", self._headers(), body)
         try:
             answer = exchange(request, seconds, is_cancelled)
             return parse_reply(answer.body, self.dialect, answer.headers)

