@@ -34,10 +34,20 @@ def is_readable(name: str) -> bool:
     return _SHOWN_NAME.fullmatch(name) is not None
 
 
-def in_words(name: str | None) -> str:
-    """Return a model's name from a provider as it may be shown and logged."""
-    is_name = name is not None and is_readable(name)
-    return name if is_name and name is not None else "a model with an unreadable name"
+def in_words(name: str | None, *, sent: str = "") -> str:
+    """Return a model's name from a provider as it may be shown and logged.
+
+    A name with a word of what was ``sent`` may quote a memory and is not shown.
+    """
+    if name is None or not is_readable(name):
+        return "a model with an unreadable name"
+    if _long_words(name) & _long_words(sent):
+        return "a model whose name has a word of what was sent"
+    return name
+
+
+def _long_words(text: str) -> set[str]:
+    return set(re.findall(r"[^\W\d_]{4,}", text.lower()))
 
 
 class _Name(NamedTuple):

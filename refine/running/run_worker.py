@@ -5,6 +5,7 @@ and every write checks the lease.
 """
 
 import dataclasses
+import json
 import time
 import uuid
 from abc import abstractmethod
@@ -258,8 +259,11 @@ class RunWorker(Generic[AnyRun]):
         """Return the name of the model that answered, if it is not the agent's own."""
         if answered is None or is_same_model(self._model_id, answered):
             return None
-        is_alias = self._client.catalogue.confirms(self._model_id, answered)
-        return None if is_alias else in_words(answered)
+        catalogue = self._client.catalogue
+        if catalogue.confirms(self._model_id, answered):
+            return None
+        sent = "" if catalogue.find(answered) else json.dumps(self._messages, ensure_ascii=False)
+        return in_words(answered, sent=sent)
 
     def _begin_tool_call(self, run: RefinementSession | MemoryTask) -> None:
         """Count a call before it is carried out; RunEnded at the limit of calls."""

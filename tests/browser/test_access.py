@@ -128,13 +128,13 @@ def test_a_no_shows_nothing(desk: Page, agent: Agent, model: ScriptedModel) -> N
 def test_another_models_answer_grants_nothing(
     desk: Page, agent: Agent, model: ScriptedModel
 ) -> None:
-    model.say("YES", model="other/model")
+    model.say("YES", model="usurper/one")
 
     ask(desk, agent)
 
     expect(state(desk, "failed")).to_be_visible()
     expect(rows(desk, "Records of this access").last).to_contain_text(
-        "another model answered: other/model"
+        "another model answered: usurper/one"
     )
     desk.goto(f"/agents/{agent.id}/ledger")
     expect(desk.get_by_text(CANARY)).to_have_count(0)
@@ -206,8 +206,8 @@ def test_the_preview_shows_the_question_without_asking(desk: Page, agent: Agent)
     desk.get_by_label("Purpose").fill(PURPOSE)
     button(desk, "Preview").click()
 
-    expect(desk.locator("pre.asked")).to_contain_text(f'"purpose": "{PURPOSE}"')
-    expect(desk.locator("pre.asked")).to_contain_text('"why": "the law requires it"')
+    expect(desk.locator("pre.asked")).to_contain_text(f'"purpose":"{PURPOSE}"')
+    expect(desk.locator("pre.asked")).to_contain_text('"why":"the law requires it"')
     expect(desk.get_by_label("Purpose")).to_have_value(PURPOSE)
     assert PURPOSE.replace(" ", "+") not in desk.evaluate("location.href")
     assert db.session.scalars(db.select(AccessGrant)).all() == []

@@ -193,7 +193,7 @@ def has_no_key(world: World) -> None:
 
 
 def is_answered_by_another_model(world: World) -> None:
-    world.model.say(YES, model="test/another")
+    world.model.say(YES, model="test/usurper")
 
 
 def waits_too_long_for_consent(world: World) -> None:
@@ -278,7 +278,7 @@ ENDINGS = [
     Ending(
         is_answered_by_another_model,
         "failed",
-        "another model answered: test/another, not test/model",
+        "another model answered: test/usurper, not test/model",
         "other_model",
     ),
     Ending(says_nothing_twice, "failed", NO_WORDS, "no_answer"),
@@ -368,7 +368,7 @@ def test_incomplete_keeps_what_was_done(world: World) -> None:
 
 def test_another_model_in_the_middle_changes_nothing_more(world: World) -> None:
     world.model.say(YES).call("delete", id=world.ids[0])
-    world.model.calls({"action": "delete", "id": world.ids[1]}, model="test/another")
+    world.model.calls({"action": "delete", "id": world.ids[1]}, model="test/usurper")
 
     session = world.refine()
 
@@ -852,14 +852,14 @@ def test_an_alias_that_the_providers_list_confirms_is_the_agents_model(world: Wo
 
 
 def test_another_models_name_is_kept_with_the_session(world: World) -> None:
-    world.model.catalogue = [{"id": "test/model"}, {"id": "test/other"}]
-    world.model.say(YES, model="test/other")
+    world.model.catalogue = [{"id": "test/model"}, {"id": "test/usurper"}]
+    world.model.say(YES, model="test/usurper")
 
     session = world.refine()
 
     assert (session.status, session.error_kind) == ("failed", "other_model")
-    assert session.end_reason == "another model answered: test/other, not test/model"
-    assert session.answered_model_id == "test/other"
+    assert session.end_reason == "another model answered: test/usurper, not test/model"
+    assert session.answered_model_id == "test/usurper"
 
 
 def test_a_name_that_could_hold_anything_is_not_repeated(world: World) -> None:
@@ -869,6 +869,26 @@ def test_a_name_that_could_hold_anything_is_not_repeated(world: World) -> None:
 
     assert session.answered_model_id == "a model with an unreadable name"
     assert "canary" not in (session.end_reason or "")
+
+
+def test_a_name_that_may_quote_a_memory_is_not_repeated(world: World) -> None:
+    factories.memory(world.agent, "The canary sings at dawn")
+    db.session.commit()
+    world.model.say(YES, model="other/canary")
+
+    session = world.refine()
+
+    assert session.answered_model_id == "a model whose name has a word of what was sent"
+    assert "canary" not in (session.end_reason or "")
+
+
+def test_a_name_from_the_providers_list_is_repeated_whatever_was_sent(world: World) -> None:
+    factories.memory(world.agent, "The canary sings at dawn")
+    db.session.commit()
+    world.model.catalogue = [{"id": "test/model"}, {"id": "other/canary"}]
+    world.model.say(YES, model="other/canary")
+
+    assert world.refine().answered_model_id == "other/canary"
 
 
 def test_of_a_reply_that_was_cut_all_calls_but_the_last_are_carried_out(world: World) -> None:
