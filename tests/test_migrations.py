@@ -108,4 +108,7 @@ def test_the_guards_are_in_place(app):
             "audit_logs_append_only",
             "agent_memories_nothing_purged",
             "agent_memories_constitutional",
+            "agent_memories_added",
+            "agent_memories_changed",
+            "refinement_sessions_last",
         }

@@ -149,8 +149,7 @@ def agent_list(slug: str | None, after: int) -> None:
 
 
 def _agent_row(one: Agent) -> tuple[object, ...]:
-    count, mass = one.ledger.core_totals()
-    is_over = one.exceeds_budget(mass)
+    is_over = one.exceeds_budget(one.core_tokens)
     applies: dict[State, bool] = {
         "inactive": not one.active,
         "paused": one.paused,
@@ -158,7 +157,7 @@ def _agent_row(one: Agent) -> tuple[object, ...]:
     }
     state = ", ".join(STATES[each] for each in applies if applies[each]) or "within budget"
     identity = (one.id, one.name, one.account.slug, one.model_id)
-    return (*identity, count, f"{mass:,}", f"{one.core_token_budget:,}", state)
+    return (*identity, one.core_count, f"{one.core_tokens:,}", f"{one.core_token_budget:,}", state)
 
 
 @click.group()

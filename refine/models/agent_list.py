@@ -1,16 +1,14 @@
-"""Many agents with their figures in one query, for lists and overviews."""
+"""Many agents in one query, for lists and overviews: found, sorted and counted."""
 
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Select, func, select, true
+from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import contains_eager
 
 from refine.models.agent import Agent
-from refine.models.ledger import AgentMemory
 from refine.models.people import Account
-from refine.models.runs import WORKER_LOST, RefinementSession
+from refine.models.runs import WORKER_LOST
+from refine.models.runs.run import LIVE
 
 State = Literal[
     "over_budget", "running", "paused", "inactive", "failed", "lost", "declined", "never"
@@ -33,63 +31,12 @@ ORDERS: dict[Order, str] = {
     "last": "last session",
 }
 
-_last = (
-    select(
-        RefinementSession.id,
-        RefinementSession.status,
-        RefinementSession.created_at,
-        RefinementSession.undone_at,
-        RefinementSession.error_kind,
-        RefinementSession.is_live.label("is_live"),
-    )
-    .where(RefinementSession.agent_id == Agent.id)
-    .order_by(RefinementSession.created_at.desc())
-    .limit(1)
-    .lateral("last_session")
-)
-_kept = AgentMemory.select_core_totals().where(AgentMemory.agent_id == Agent.id).lateral("kept")
-_share = _kept.c.tokens * 1.0 / Agent.core_token_budget
 
-
-@dataclass(frozen=True)
-class ListedAgent:
-    """An agent, its kept core memories and their tokens, and its latest session."""
-
-    agent: Agent
-    memories: int
-    tokens: int
-    last_id: Any
-    last_status: str | None
-    last_at: datetime | None
-    last_undone_at: datetime | None
-
-    @property
-    def is_over_budget(self) -> bool:
-        """Whether the tokens exceed the budget."""
-        return self.agent.exceeds_budget(self.tokens)
-
-    @property
-    def percent(self) -> int:
-        """The tokens in percent of the budget."""
-        return round(100 * self.tokens / self.agent.core_token_budget)
-
-
-def listed_agents(account_ids: Select[int]) -> Select[Any]:
-    """Return a query for the agents of these accounts: the columns of ``ListedAgent``."""
+def listed_agents(account_ids: Select[int]) -> Select[Agent]:
+    """Return a query for the agents of these accounts."""
     return (
-        select(
-            Agent,
-            _kept.c.memories,
-            _kept.c.tokens,
-            _last.c.id,
-            _last.c.status,
-            _last.c.created_at,
-            _last.c.undone_at,
-        )
-        .select_from(Agent)
+        select(Agent)
         .join(Account, Account.id == Agent.account_id)
-        .join(_kept, true())
-        .outerjoin(_last, true())
         .options(contains_eager(Agent.account))
         .where(Agent.account_id.in_(account_ids))
     )
@@ -97,23 +44,19 @@ def listed_agents(account_ids: Select[int]) -> Select[Any]:
 
 def count_in_states(account_ids: Select[int], *states: State) -> Select[*tuple[Any, ...]]:
     """Return a query for the number of these accounts' agents in each of the states."""
-    rows = listed_agents(account_ids).with_only_columns(
-        *(is_in(state).label(state) for state in states)
-    )
-    listed = rows.subquery()
-    columns: list[Any] = [func.count().filter(listed.c[state]) for state in states]
-    return select(*columns)
+    counts: list[Any] = [func.count().filter(is_in(state)) for state in states]
+    return select(*counts).select_from(Agent).where(Agent.account_id.in_(account_ids))
 
 
 def is_in(state: State) -> ColumnElement[bool]:
-    """Return the SQL condition that a row of ``listed_agents`` is in this state."""
+    """Return the SQL condition that an agent is in this state."""
     conditions: dict[State, ColumnElement[bool]] = {
-        "over_budget": Agent.budget_exceeded_by(_kept.c.tokens) & Agent.active,
-        "running": _last.c.is_live,
-        "failed": _last.c.status == "failed",
-        "lost": _last.c.error_kind == WORKER_LOST,
-        "declined": _last.c.status == "declined",
-        "never": _last.c.id.is_(None),
+        "over_budget": Agent.is_over_budget & Agent.active,
+        "running": Agent.last_session_status.in_(LIVE),
+        "failed": Agent.last_session_status == "failed",
+        "lost": Agent.last_session_error_kind == WORKER_LOST,
+        "declined": Agent.last_session_status == "declined",
+        "never": Agent.last_session_id.is_(None),
         "paused": Agent.paused.is_(True),
         "inactive": ~Agent.active,
     }
@@ -128,12 +71,12 @@ def name_or_model_contains(text: str) -> ColumnElement[bool]:
 
 
 def in_order(order: Order) -> list[Any]:
-    """Return the columns to sort ``listed_agents`` by; ties go by id."""
-    long_ago = func.coalesce(_last.c.created_at, func.to_timestamp(0))
+    """Return the columns to sort agents by; ties go by id."""
+    long_ago = func.coalesce(Agent.last_session_at, func.to_timestamp(0))
     by: dict[Order, Any] = {
         "name": func.lower(Agent.name).asc(),
-        "share": _share.desc(),
-        "tokens": _kept.c.tokens.desc(),
+        "share": Agent.budget_share.desc(),
+        "tokens": Agent.core_tokens.desc(),
         "last": long_ago.desc(),
     }
     return [by[order], Agent.id.asc()]

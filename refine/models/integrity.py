@@ -146,6 +146,7 @@ def _verify_memories(head: ChainHead, digests: Digests, *, was_erased: bool) -> 
     if not agent.is_genuine:
         raise ChainBroken(f"{agent.row_name} was changed outside the application")
     checked = 0
+    kept: list[int] = []
     with db.session.scalars(
         select(AgentMemory)
         .where(AgentMemory.agent_id == agent.id)
@@ -154,6 +155,8 @@ def _verify_memories(head: ChainHead, digests: Digests, *, was_erased: bool) -> 
     ) as memories:
         for memory in memories:
             checked += 1
+            if memory.is_kept_core:
+                kept.append(memory.token_estimate)
             if not memory.is_genuine:
                 raise ChainBroken(f"memory {memory.id} was changed outside the application")
             recorded = digests.pop(memory.id, None)
@@ -164,7 +167,16 @@ def _verify_memories(head: ChainHead, digests: Digests, *, was_erased: bool) -> 
     if checked < head.verified_memories:
         missing = head.verified_memories - checked
         raise ChainBroken(f"{missing} of {head.verified_memories} verified memories are gone")
+    _verify_figures(agent, kept)
     return checked
+
+
+def _verify_figures(agent: Agent, kept_tokens: list[int]) -> None:
+    if agent.core_totals() != (len(kept_tokens), sum(kept_tokens)):
+        raise ChainBroken("the figures on the agent's row are not those of its memories")
+    last = RefinementSession.newest_of(agent)
+    if agent.last_session_at != (last.created_at if last is not None else None):
+        raise ChainBroken("the last session on the agent's row is another")
 
 
 def _verify_rows(head: ChainHead, recorded: RowDigests) -> None:

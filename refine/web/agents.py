@@ -7,7 +7,6 @@ from flask import Blueprint, render_template, request
 from refine.models.agent_list import (
     ORDERS,
     STATES,
-    ListedAgent,
     Order,
     in_order,
     is_in,
@@ -35,7 +34,7 @@ def listing() -> str:
     return render_template(
         "agents/page.html",
         page=page,
-        agents=[ListedAgent(*row) for row in page.rows],
+        agents=[row.Agent for row in page.rows],
         text=text,
         state=state if state in STATES else "",
         order=order,

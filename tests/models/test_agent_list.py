@@ -8,7 +8,6 @@ from refine.extensions import db
 from refine.models import Account, RefinementSession
 from refine.models.agent_list import (
     STATES,
-    ListedAgent,
     count_in_states,
     in_order,
     is_in,
@@ -31,7 +30,9 @@ def ids_of(account):
 
 def listed(account, *conditions, order="name"):
     query = listed_agents(ids_of(account)).where(*conditions).order_by(*in_order(order))
-    return [ListedAgent(*row) for row in db.session.execute(query)]
+    db.session.flush()
+    db.session.expire_all()
+    return list(db.session.scalars(query))
 
 
 def ended(agent, status, at=AT, error_kind=None, **fields):
@@ -50,8 +51,8 @@ def test_only_kept_core_memories_are_counted(account):
 
     (row,) = listed(account)
 
-    assert (row.memories, row.tokens, row.percent) == (2, 30, 75)
-    assert (row.memories, row.tokens) == agent.ledger.core_totals()
+    assert (row.core_count, row.core_tokens, row.budget_share) == (2, 30, 0.75)
+    assert agent.ledger.core_totals() == (2, 30)
 
 
 def test_an_agent_without_memories_or_sessions_is_listed_too(account):
@@ -59,7 +60,8 @@ def test_an_agent_without_memories_or_sessions_is_listed_too(account):
 
     (row,) = listed(account)
 
-    assert row == ListedAgent(agent, 0, 0, None, None, None, None)
+    assert (row, row.core_count, row.core_tokens) == (agent, 0, 0)
+    assert (row.last_session_id, row.last_session_status) == (None, None)
 
 
 @pytest.mark.parametrize(("tokens", "is_over"), [(10, False), (11, True)])
@@ -69,7 +71,7 @@ def test_an_agent_at_its_budget_is_not_over_it(account, tokens, is_over):
 
     (row,) = listed(account)
 
-    assert row.is_over_budget is is_over is agent.is_over_budget
+    assert agent.is_over_budget is is_over
     assert bool(listed(account, is_in("over_budget"))) is is_over
 
 
@@ -80,8 +82,8 @@ def test_the_latest_session_is_told(account):
 
     (row,) = listed(account)
 
-    assert (row.last_id, row.last_status) == (last.id, "declined")
-    assert (row.last_at, row.last_undone_at) == (AT, AT)
+    assert (row.last_session_id, row.last_session_status) == (last.id, "declined")
+    assert (row.last_session_at, row.last_session_undone_at) == (AT, AT)
     assert listed(account, is_in("failed")) == []
 
 
@@ -126,7 +128,7 @@ def test_agents_are_found_by_a_part_of_name_or_model(account, text, names):
     factories.agent(account=account, name="Lovelace", model_id="other/m")
     factories.agent(account=account, name="100%", model_id="test/m")
 
-    assert [row.agent.name for row in listed(account, name_or_model_contains(text))] == names
+    assert [row.name for row in listed(account, name_or_model_contains(text))] == names
 
 
 @pytest.mark.parametrize(
@@ -145,11 +147,11 @@ def test_agents_are_sorted(account, order, names):
         if name != "c":
             ended(agent, "declined", AT if name == "a" else AT - timedelta(hours=1))
 
-    assert [row.agent.name for row in listed(account, order=order)] == names
+    assert [row.name for row in listed(account, order=order)] == names
 
 
 def test_equal_rows_are_sorted_by_id(account):
     made = [factories.agent(account=account, name="same") for _ in range(5)]
 
     for order in ("name", "tokens", "share", "last"):
-        assert [row.agent for row in listed(account, order=order)] == made
+        assert listed(account, order=order) == made

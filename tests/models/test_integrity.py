@@ -60,6 +60,22 @@ def altered(sequence, record_id):
     return f"record {sequence} (id {record_id}) was altered, added or moved"
 
 
+@pytest.mark.parametrize(
+    ("figures", "found"),
+    [
+        ("core_tokens = core_tokens + 1", "the figures on the agent's row are not those"),
+        ("core_count = 0", "the figures on the agent's row are not those"),
+        ("last_session_at = NULL", "the last session on the agent's row is another"),
+    ],
+)
+def test_figures_of_lists_that_were_changed_are_found(agent, figures, found):
+    sql.run(f"UPDATE agents SET {figures}")
+
+    (problem,) = problems()
+
+    assert found in problem
+
+
 # -- records ---------------------------------------------------------------------------------------
 
 

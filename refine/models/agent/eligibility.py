@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Literal
 
-from sqlalchemy import ColumnElement, and_, exists, select, text
+from sqlalchemy import ColumnElement, and_, exists, text
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -115,15 +115,13 @@ class Eligibility(LedgerOwner):
     @is_over_budget.inplace.expression
     @classmethod
     def _is_over_budget(cls) -> ColumnElement[bool]:
-        totals = AgentMemory.select_core_totals().where(AgentMemory.agent_id == cls.id)
-        mass = select(totals.correlate(cls).subquery().c.tokens).scalar_subquery()
-        return cls.budget_exceeded_by(mass)
+        return cls.core_tokens > cls.core_token_budget
 
     def exceeds_budget(self, tokens: int) -> bool:
         """Tell whether a ledger of so many tokens is over the budget."""
         return tokens > self.core_token_budget
 
-    @classmethod
-    def budget_exceeded_by(cls, tokens: ColumnElement[int]) -> ColumnElement[bool]:
-        """Return ``exceeds_budget`` as an SQL condition."""
-        return tokens > cls.core_token_budget
+    @hybrid_property
+    def budget_share(self) -> float:
+        """The token mass as a share of the budget, as the row tells it."""
+        return self.core_tokens * 1.0 / self.core_token_budget

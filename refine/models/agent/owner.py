@@ -8,6 +8,7 @@ from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship
 
 from refine import clock
 from refine.extensions import db
+from refine.models.agent.figures import Figures
 from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog, Chain
 from refine.models.columns import BigId, BoolFalse, Name
@@ -20,7 +21,7 @@ from refine.sealing import DataKey
 _BOUND = "agent_bound"
 
 
-class LedgerOwner(Attested):
+class LedgerOwner(Figures, Attested):
     """What an agent owns: key, ledger, chain."""
 
     id: Mapped[BigId]
@@ -120,5 +121,5 @@ class LedgerOwner(Attested):
     @property
     def core_token_usage(self) -> int:
         """The token mass: the estimated tokens of all kept core memories."""
-        _, mass = self.ledger.core_totals()
+        _, mass = self.core_totals()
         return mass

@@ -54,7 +54,7 @@ class Ledger:
 
     def core_totals(self) -> tuple[int, int]:
         """Return how many core memories are kept, and their token mass."""
-        return AgentMemory.core_totals(self._agent.id)
+        return self._agent.core_totals()
 
     def composition(self, at: datetime) -> Composition:
         """Return how many memories there are of each kind at ``at``."""

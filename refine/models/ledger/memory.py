@@ -9,7 +9,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Index,
-    Select,
     and_,
     event,
     func,
@@ -196,19 +195,6 @@ class AgentMemory(MemoryRow, Base):
         numbers = select(ID_SEQUENCE.next_value()).select_from(func.generate_series(1, count))
         return list(db.session.scalars(numbers))
 
-    @classmethod
-    def core_totals(cls, agent_id: int) -> tuple[int, int]:
-        """Return how many core memories an agent keeps, and their token mass."""
-        totals = cls.select_core_totals().where(cls.agent_id == agent_id)
-        row = db.session.execute(totals).one()
-        return row[0], int(row[1])
-
-    @classmethod
-    def select_core_totals(cls) -> Select[int, int]:
-        """Return a query for the number of kept core memories and their token mass."""
-        mass = func.coalesce(func.sum(cls.token_estimate), 0)
-        return select(func.count().label("memories"), mass.label("tokens")).where(cls.is_kept_core)
-
     def _lock(self) -> None:
         db.session.flush()
         if not inspect(self).persistent:
@@ -248,7 +234,7 @@ def change_memories(
     """
     existing = [change for change in changes if change.before is not None]
     memories = AgentMemory.lock_rows(agent, [change.memory_id for change in existing])
-    _, mass = AgentMemory.core_totals(agent.id)
+    _, mass = agent.core_totals()
     chain = agent.chain
     image_data, image_sealed = recorded(changes, chain.key or agent.data_key())
     log = recording.record(

@@ -66,6 +66,9 @@ def cut(agent, head):
         f"UPDATE chain_heads SET (sequence, hash, digest) = {head} WHERE agent_id = {id_}",
         f"""DELETE FROM agent_memories m WHERE agent_id = {id_} AND NOT EXISTS
               (SELECT FROM audit_logs l WHERE l.auditable_id = m.id::text)""",
+        f"""UPDATE agents SET (core_count, core_tokens) =
+              (SELECT count(*), coalesce(sum(token_estimate), 0) FROM agent_memories
+               WHERE agent_id = {id_}) WHERE id = {id_}""",
     )
 
 

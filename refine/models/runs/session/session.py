@@ -223,7 +223,7 @@ class RefinementSession(SessionState, Attested, Base):
         self.shown_memories = len(ledger) if shown is None else len(shown)
         self.mass_before = sum(memory.token_estimate for memory in ledger)
         self.threshold = self.agent.threshold
-        self.removable_tokens = self.removable_now(self.agent)
+        self.removable_tokens = self.removable_of(self.mass_before, self.agent)
         db.session.flush()
 
     @classmethod
@@ -251,8 +251,13 @@ class RefinementSession(SessionState, Attested, Base):
     @classmethod
     def removable_now(cls, agent: Agent, at: datetime | None = None) -> int:
         """Return how many tokens a session of the agent could remove if it began now."""
+        return cls.removable_of(agent.core_token_usage, agent, at)
+
+    @classmethod
+    def removable_of(cls, mass: int, agent: Agent, at: datetime | None = None) -> int:
+        """Return how many of ``mass`` tokens a session of the agent may remove."""
         return removable_tokens(
-            agent.core_token_usage,
+            mass,
             threshold=agent.threshold,
             rolling_floor=settings.current().rolling_floor,
             removed_recently=cls.removed_recently(agent, at),

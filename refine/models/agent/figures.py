@@ -1,0 +1,41 @@
+"""Figures on an agent's row: what lists show of its ledger and its sessions.
+
+Triggers of the database keep them, in the transaction of what they count (migration 0019), so they
+hold whoever writes; ``refine audit verify`` compares them with the rows. They decide nothing that a
+session may remove: that is measured on the memories themselves.
+"""
+
+import uuid
+from datetime import datetime
+
+from sqlalchemy import BigInteger, Text, select, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from refine.extensions import db
+from refine.models.columns import BigId
+
+
+class Figures:
+    """The columns, which only triggers write, and how to read them as they are now."""
+
+    id: Mapped[BigId]
+
+    # the token mass, and how many kept core memories have it
+    core_tokens: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    core_count: Mapped[int] = mapped_column(server_default=text("0"))
+    # rises with every change of a memory
+    ledger_version: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+
+    # the latest session, whatever its status
+    last_session_id: Mapped[uuid.UUID | None]
+    last_session_at: Mapped[datetime | None]
+    last_session_status: Mapped[str | None] = mapped_column(Text)
+    last_session_error_kind: Mapped[str | None] = mapped_column(Text)
+    last_session_undone_at: Mapped[datetime | None]
+
+    def core_totals(self) -> tuple[int, int]:
+        """Return how many core memories are kept, and their token mass, after a flush."""
+        kind = type(self)
+        totals = select(kind.core_count, kind.core_tokens).where(kind.id == self.id)
+        count, tokens = db.session.execute(totals).one()
+        return count, tokens

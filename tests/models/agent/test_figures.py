@@ -1,0 +1,81 @@
+"""The figures on an agent's row are those of its memories and sessions, whoever writes them."""
+
+import pytest
+from sqlalchemy import text
+
+from refine.extensions import db
+from refine.models import RefinementSession
+from tests import factories
+
+
+@pytest.fixture
+def agent(app):
+    agent = factories.agent()
+    factories.ledger(agent, 10, 20, 30)
+    return agent
+
+
+def figures(agent):
+    db.session.flush()
+    db.session.refresh(agent)
+    return agent.core_count, agent.core_tokens
+
+
+def test_they_count_kept_core_memories(agent):
+    factories.ledger(agent, 40, memory_type="journal")
+
+    assert figures(agent) == (3, 60)
+
+
+def test_they_follow_what_is_discarded_and_restored(agent):
+    memory = db.session.scalars(agent.ledger.core()).first()
+    memory.discard()
+    assert figures(agent) == (2, 50)
+    memory.restore()
+    assert figures(agent) == (3, 60)
+
+
+def test_they_follow_rows_that_are_changed_by_hand(agent):
+    db.session.execute(text("UPDATE agent_memories SET token_estimate = 1"))
+
+    assert figures(agent) == (3, 3)
+
+
+def test_they_go_back_with_the_transaction(agent):
+    db.session.commit()
+    factories.ledger(agent, 40)
+    assert figures(agent) == (4, 100)
+
+    db.session.rollback()
+
+    assert figures(agent) == (3, 60)
+
+
+def test_one_statement_may_change_memories_of_many_agents(agent):
+    other = factories.agent()
+    factories.ledger(other, 5)
+    db.session.execute(text("UPDATE agent_memories SET discarded_at = now()"))
+
+    assert (figures(agent), figures(other)) == ((0, 0), (0, 0))
+
+
+def test_each_change_of_a_memory_is_a_new_version_of_the_ledger(agent):
+    figures(agent)
+    before = agent.ledger_version
+    db.session.execute(text("UPDATE agent_memories SET updated_at = now()"))
+    db.session.refresh(agent)
+
+    assert agent.ledger_version == before + 1
+
+
+def test_they_tell_the_latest_session(agent):
+    first = RefinementSession.queue(agent, "manual")
+    first.finish("failed", "so it ended", error_kind="timeout")
+    figures(agent)
+    assert agent.last_session_id == first.id
+    assert (agent.last_session_status, agent.last_session_error_kind) == ("failed", "timeout")
+
+    second = RefinementSession.queue(agent, "manual")
+    figures(agent)
+    assert (agent.last_session_id, agent.last_session_status) == (second.id, "queued")
+    assert agent.last_session_at == second.created_at
