@@ -39,6 +39,7 @@ _CONTEXT = "row"
 _CHANGED = "refine.attested.changed"
 _BEFORE_SAVEPOINT = "refine.attested.before_savepoint"
 _IS_GENUINE = "refine.attested.is_genuine"
+_IS_LOCKED = "refine.attested.is_locked"
 _RELOADING = "refine.attested.reloading"
 _RELIED_ON = "refine.attested.relied_on"
 
@@ -137,6 +138,16 @@ class Attested:
         """Lock and reload this row until the transaction ends."""
         db.session.flush()  # a refresh drops what was not written yet
         db.session.refresh(self, with_for_update={"key_share": True})
+
+    def note_lock(self) -> None:
+        """Note that the row is locked as it was just loaded, until the transaction ends.
+
+        A change of it then need not read it again. Not inside a savepoint, which may let go of the
+        lock before.
+        """
+        state = inspect(self)
+        if state.session is not None and not state.session.in_nested_transaction():
+            state.info[_IS_LOCKED] = True
 
     def digest_of_row(self) -> str:
         """Return the digest that the row must carry."""
@@ -281,12 +292,27 @@ def _digest_changed_row(_mapper: Mapper[Any], connection: Connection, row: Attes
     changed = [name for name in row.digest_columns if state.attrs[name].history.has_changes()]
     if not changed:
         return
-    stored = _stored(connection, row)
+    stored = _committed(row) or _stored(connection, row)
     before = stored.pop("row_digest")
     if before != _digest(type(row), stored):
         raise RowAltered(row.row_name)
     row.row_digest = _digest(type(row), stored | {name: getattr(row, name) for name in changed})
     _note(row, is_update=True, before=before)
+
+
+def _committed(row: Attested) -> dict[str, Any] | None:
+    """Return a locked row as it was loaded or last flushed; None unless all of it is known."""
+    state = inspect(row)
+    if _IS_LOCKED not in state.info or not row._is_loaded:
+        return None
+    known = {}
+    for name in row._checked:
+        history = state.attrs[name].history
+        stored = history.deleted or history.unchanged
+        if not stored:
+            return None
+        known[name] = stored[0]
+    return known
 
 
 def _stored(connection: Connection, row: Attested) -> dict[str, Any]:
@@ -312,8 +338,10 @@ def _check_loaded(state: InstanceState[Any], _context: Any, _attributes: Any = N
 
 
 @event.listens_for(Attested, "expire", propagate=True, raw=True)
-def _check_expired(state: InstanceState[Any], _attributes: Any) -> None:
+def _check_expired(state: InstanceState[Any], attributes: Any) -> None:
     state.info.pop(_IS_GENUINE, None)
+    if attributes is None:  # all of them: the transaction has ended
+        state.info.pop(_IS_LOCKED, None)
 
 
 @event.listens_for(Session, "after_transaction_create")

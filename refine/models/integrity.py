@@ -172,7 +172,7 @@ def _verify_memories(head: ChainHead, digests: Digests, *, was_erased: bool) -> 
 
 
 def _verify_figures(agent: Agent, kept_tokens: list[int]) -> None:
-    if agent.core_totals() != (len(kept_tokens), sum(kept_tokens)):
+    if agent.ledger.core_totals() != (len(kept_tokens), sum(kept_tokens)):
         raise ChainBroken("the figures on the agent's row are not those of its memories")
     last = RefinementSession.newest_of(agent)
     if agent.last_session_at != (last.created_at if last is not None else None):

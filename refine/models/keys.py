@@ -83,7 +83,7 @@ class WrappedKey(Base):
 
     @classmethod
     def platform_key(cls) -> DataKey:
-        """Return the platform's key, opened; looked up once in each transaction."""
+        """Return the platform's key, opened; looked up once for each database session."""
         kept = db.session().info
         if _PLATFORM_KEY not in kept:
             kept[_PLATFORM_KEY] = cls.platform().open(_PLATFORM, allow_unbound=True)
@@ -165,7 +165,6 @@ class WrappedKey(Base):
         return db.session.execute(select(cls).where(cls.purpose == "platform")).scalar_one_or_none()
 
 
-@event.listens_for(Session, "after_commit")
 @event.listens_for(Session, "after_rollback")
 def _forget_platform_key(session: Session) -> None:
     """The transaction that made the key may be rolled back."""

@@ -113,6 +113,9 @@ class RefinementTool:
             result = error(str(fault), allowed_actions=list(ACTIONS))
         except InvalidValue as fault:
             result = error(str(fault))
+        except BaseException:
+            self._reading = LedgerReading()  # it may have followed an edit that is undone now
+            raise
         return {**result, **self._left}
 
     def _note_figures(self, session: RefinementSession) -> None:

@@ -3,23 +3,18 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from refine.errors import InvalidValue
 from refine.extensions import db
 
 
 @contextmanager
 def one_call() -> Iterator[None]:
-    """Commit what a tool call did; if it raises InvalidValue, undo the call alone.
+    """Commit what a tool call did; undo it if it raises, and let the exception go on.
 
-    A savepoint keeps the caller's own uncommitted changes, which are committed either way. Any
-    other fault rolls back everything. Exceptions go on to the caller.
+    What the caller left uncommitted is committed before.
     """
+    db.session.commit()
     try:
-        with db.session.begin_nested():
-            yield
-    except InvalidValue:
-        db.session.commit()
-        raise
+        yield
     except BaseException:
         db.session.rollback()
         raise

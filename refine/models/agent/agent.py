@@ -30,6 +30,9 @@ class Agent(Configurable, Base):
         ),
     )
 
+    # the figures are read when they are needed: triggers count what is added with the agent
+    __mapper_args__ = {"eager_defaults": False}
+
     created_at: Mapped[Created]
     updated_at: Mapped[Updated]
 

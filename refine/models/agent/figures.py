@@ -8,15 +8,14 @@ session may remove: that is measured on the memories themselves.
 import uuid
 from datetime import datetime
 
-from sqlalchemy import BigInteger, Text, select, text
+from sqlalchemy import BigInteger, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from refine.extensions import db
 from refine.models.columns import BigId
 
 
 class Figures:
-    """The columns, which only triggers write, and how to read them as they are now."""
+    """The columns, which only triggers write."""
 
     id: Mapped[BigId]
 
@@ -32,10 +31,3 @@ class Figures:
     last_session_status: Mapped[str | None] = mapped_column(Text)
     last_session_error_kind: Mapped[str | None] = mapped_column(Text)
     last_session_undone_at: Mapped[datetime | None]
-
-    def core_totals(self) -> tuple[int, int]:
-        """Return how many core memories are kept, and their token mass, after a flush."""
-        kind = type(self)
-        totals = select(kind.core_count, kind.core_tokens).where(kind.id == self.id)
-        count, tokens = db.session.execute(totals).one()
-        return count, tokens

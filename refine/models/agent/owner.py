@@ -121,5 +121,4 @@ class LedgerOwner(Figures, Attested):
     @property
     def core_token_usage(self) -> int:
         """The token mass: the estimated tokens of all kept core memories."""
-        _, mass = self.core_totals()
-        return mass
+        return self.ledger.core_totals()[1]

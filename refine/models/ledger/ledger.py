@@ -54,7 +54,8 @@ class Ledger:
 
     def core_totals(self) -> tuple[int, int]:
         """Return how many core memories are kept, and their token mass."""
-        return self._agent.core_totals()
+        db.session.flush()
+        return self._agent.core_count, self._agent.core_tokens
 
     def composition(self, at: datetime) -> Composition:
         """Return how many memories there are of each kind at ``at``."""

@@ -224,17 +224,21 @@ def change_memories(
     agent: MemoryOwner,
     data: Mapping[str, Any] | None = None,
     sealed: Mapping[str, Any] | None = None,
+    locked: Mapping[int, AgentMemory] | None = None,
     **record: Any,
 ) -> AuditLog:
     """Lock the memories, write the record, then change them; return the record.
 
-    The record comes first because it is what permits a change to a constitutional memory. A change
-    without ``before`` is about a memory that was just added, and stays as it is. ``record`` goes to
+    ``locked`` are those that the caller has locked already, by ``lock_rows``. The record comes
+    first because it is what permits a change to a constitutional memory. A change without
+    ``before`` is about a memory that was just added, and stays as it is. ``record`` goes to
     ``recording.record``.
     """
     existing = [change for change in changes if change.before is not None]
-    memories = AgentMemory.lock_rows(agent, [change.memory_id for change in existing])
-    _, mass = agent.core_totals()
+    memories = dict(locked or {})
+    unlocked_ids = {change.memory_id for change in existing} - set(memories)
+    memories |= AgentMemory.lock_rows(agent, unlocked_ids) if unlocked_ids else {}
+    db.session.flush()
     chain = agent.chain
     image_data, image_sealed = recorded(changes, chain.key or agent.data_key())
     log = recording.record(
@@ -243,7 +247,7 @@ def change_memories(
         data={
             **(data or {}),
             **image_data,
-            "mass_after": mass + sum(change.mass_difference for change in changes),
+            "mass_after": agent.core_tokens + sum(change.mass_difference for change in changes),
         },
         sealed={**(sealed or {}), **image_sealed},
         **record,
@@ -264,6 +268,14 @@ def is_of_kind(kind: str, at: datetime) -> ColumnElement[bool]:
         "discarded": and_(AgentMemory.discarded),
     }
     return conditions[kind]
+
+
+@event.listens_for(AgentMemory, "after_insert")
+@event.listens_for(AgentMemory, "after_update")
+def _forget_figures(_mapper: Mapper[Any], _connection: Connection, memory: AgentMemory) -> None:
+    """A trigger has counted what was written: the agent's figures are read again when needed."""
+    if inspect(memory.agent).persistent:
+        db.session.expire(memory.agent, ("core_tokens", "core_count", "ledger_version"))
 
 
 @event.listens_for(AgentMemory, "before_insert")

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 from sqlalchemy import ColumnElement, ForeignKey, Select, Text, and_, func, or_, select, text
 from sqlalchemy.ext.hybrid import hybrid_property
-from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship
+from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship, undefer_group
 
 from refine import clock
 from refine.errors import Refused
@@ -212,6 +212,7 @@ class Run:
         db.session.scalars(
             select(Agent)
             .where(Agent.id == owner_id)
+            .options(undefer_group("prompts"))  # the digest covers them
             .with_for_update(key_share=True, of=Agent)
             .execution_options(populate_existing=True)
         ).one()
@@ -228,6 +229,8 @@ class Run:
         if held is None:
             raise LeaseLost(db.session.scalars(select(cls.status).where(cls.id == run_id)).one())
         _require_genuine(held)
+        if isinstance(held, Attested):
+            held.note_lock()
         return held
 
     def count_call(self, usage: CallUsage) -> None:

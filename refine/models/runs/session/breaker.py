@@ -25,13 +25,11 @@ MUTATIONS = (
 LOOP_EDITS = (*MUTATIONS, "memory_refinement_protect")
 
 
-def check(session: RefinementSession, at: datetime | None = None) -> bool:
-    """Measure what the session removed, and roll it back if that is more than allowed.
+def check(session: RefinementSession, removed: int, at: datetime | None = None) -> bool:
+    """Roll the session back if it has ``removed`` more tokens than allowed; tell whether it did.
 
-    Tells whether it was rolled back. A session with an empty ledger is never rolled back.
+    A session with an empty ledger is never rolled back.
     """
-    db.session.flush()
-    removed = SessionEntry.removed_tokens(session)
     if not session.memories_before or removed <= session.removable_tokens:
         session.removed_tokens = max(0, removed)
         return False

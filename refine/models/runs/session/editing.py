@@ -19,13 +19,13 @@ from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.refusing import (
     EditRefused,
     editable_memories,
+    entries_of_seen,
     kept_memories,
     refuse_copy,
     refuse_longer,
     refuse_loss,
     refuse_many,
     refuse_over_cap,
-    refuse_unseen,
 )
 from refine.models.runs.session.session import RefinementSession
 from refine.models.runs.session.survival import LedgerReading
@@ -76,7 +76,7 @@ def consolidate(
         raise EditRefused("consolidate requires at least 2 memory IDs")
     refuse_over_cap(session)
     content = memory_content(content)
-    sources = editable_memories(session, ids, "consolidate")
+    sources, entries = editable_memories(session, ids, "consolidate")
     refuse_many(sources)
     refuse_copy(session, content, except_for=ids)
     refuse_longer(
@@ -84,14 +84,14 @@ def consolidate(
     )
     refuse_loss(session, sources, content, reading)
     merged = _add_merged(session, sources, content, at)
-    _edit(session, "consolidate", [*_discards(sources, at), merged], merged.memory_id, at)
-    entries = SessionEntry.of(session.id, [source.id for source in sources])
-    ceiling = sum(entry.counting_tokens for entry in entries.values())
-    for entry in entries.values():
+    changes = [*_discards(sources, at), merged]
+    _edit(session, "consolidate", changes, merged.memory_id, at, sources, reading)
+    ceiling = sum(entry.counting_tokens for entry in entries)
+    for entry in entries:
         entry.counting_tokens, entry.merged_into_id = 0, merged.memory_id
     result = db.session.get_one(AgentMemory, merged.memory_id)
-    _add_merge_entry(session, result, ceiling)
-    _count_and_check(session, "consolidated", len(sources), at)
+    added = _add_merge_entry(session, result, ceiling)
+    _count_and_check(session, "consolidated", len(sources), ceiling - added.counting_tokens, at)
     return result
 
 
@@ -106,20 +106,20 @@ def update(
     at = at or clock.now()
     refuse_over_cap(session)
     content = memory_content(content)
-    (memory,) = editable_memories(session, [memory_id], "update")
+    (memory,), (entry,) = editable_memories(session, [memory_id], "update")
     if memory.content == content:
         raise EditRefused(f"Memory #{memory_id} already has this content; nothing to update")
     refuse_copy(session, content, except_for=[memory_id])
-    entry = SessionEntry.of(session.id, [memory_id])[memory_id]
     # the result of a merge may have more tokens than its sources had at the snapshot
     limit_tokens = max(longest_update(entry.ceiling_tokens), memory.token_estimate)
     refuse_longer(content, limit_tokens, f"Memory #{memory_id}")
     refuse_loss(session, [memory], content, reading)
     change = Change(memory_id, memory.image(), memory.image_with(content))
-    _edit(session, "update", [change], memory_id, at)
+    _edit(session, "update", [change], memory_id, at, [memory], reading)
+    before = entry.counting_tokens
     entry.counting_tokens = retained_tokens(entry.ceiling_tokens, memory.token_estimate)
-    SessionEntry.show(session.id, [memory])
-    _count_and_check(session, "updated", 1, at)
+    entry.shown_digest = memory.state_digest
+    _count_and_check(session, "updated", 1, before - entry.counting_tokens, at)
     return memory
 
 
@@ -132,11 +132,11 @@ def delete(
     """Discard one memory. May trip the breaker. ``reading``: see ``consolidate``."""
     at = at or clock.now()
     refuse_over_cap(session)
-    (memory,) = editable_memories(session, [memory_id], "delete")
+    (memory,), (entry,) = editable_memories(session, [memory_id], "delete")
     refuse_loss(session, [memory], None, reading)
-    _edit(session, "delete", _discards([memory], at), memory_id, at)
-    SessionEntry.of(session.id, [memory_id])[memory_id].counting_tokens = 0
-    _count_and_check(session, "deleted", 1, at)
+    _edit(session, "delete", _discards([memory], at), memory_id, at, [memory], reading)
+    removed, entry.counting_tokens = entry.counting_tokens, 0
+    _count_and_check(session, "deleted", 1, removed, at)
     return memory
 
 
@@ -145,11 +145,11 @@ def protect(session: RefinementSession, memory_id: int, at: datetime | None = No
     memory = kept_memories(session, [memory_id])[0]
     if memory.constitutional:
         return memory
-    refuse_unseen(session, [memory])
+    (entry,) = entries_of_seen(session, [memory])
     image = memory.image()
     change = Change(memory_id, image, {**image, "constitutional": True})
-    _edit(session, "protect", [change], memory_id, at or clock.now())
-    SessionEntry.show(session.id, [memory])
+    _edit(session, "protect", [change], memory_id, at or clock.now(), [memory])
+    entry.shown_digest = memory.state_digest
     _count(session, "protected", 1)
     return memory
 
@@ -160,7 +160,7 @@ def complete(session: RefinementSession, summary: str, at: datetime | None = Non
     Checks the breaker once more: the session is rolled back instead if that trips.
     """
     summary = bounded_text(summary, field="summary", limit=MAX_SUMMARY_CHARACTERS)
-    if not breaker.check(session, at):
+    if not breaker.check(session, SessionEntry.removed_tokens(session), at):
         session.finish("completed", "the agent completed it", summary=summary, at=at)
 
 
@@ -168,17 +168,26 @@ def complete(session: RefinementSession, summary: str, at: datetime | None = Non
 
 
 def _edit(
-    session: RefinementSession, operation: str, changes: list[Change], subject: int, at: datetime
+    session: RefinementSession,
+    operation: str,
+    changes: list[Change],
+    subject: int,
+    at: datetime,
+    locked: Iterable[AgentMemory],
+    reading: LedgerReading | None = None,
 ) -> None:
-    change_memories(
+    record = change_memories(
         f"memory_refinement_{operation}",
         changes,
         agent=session.agent,
         session_id=session.id,
         subject=("AgentMemory", subject),
         data={"operation": operation},
+        locked={memory.id: memory for memory in locked},
         at=at,
     )
+    if reading is not None:
+        reading.follow(record, changes, session.agent)
 
 
 def _add_merged(
@@ -197,23 +206,28 @@ def _add_merged(
     return Change(merged.id, None, merged.image())
 
 
-def _add_merge_entry(session: RefinementSession, result: AgentMemory, ceiling_tokens: int) -> None:
-    db.session.add(
-        SessionEntry(
-            session_id=session.id,
-            memory_id=result.id,
-            ceiling_tokens=ceiling_tokens,
-            counting_tokens=retained_tokens(ceiling_tokens, result.token_estimate),
-            shown_digest=result.state_digest,
-            is_merge_result=True,
-        )
+def _add_merge_entry(
+    session: RefinementSession, result: AgentMemory, ceiling_tokens: int
+) -> SessionEntry:
+    entry = SessionEntry(
+        session_id=session.id,
+        memory_id=result.id,
+        ceiling_tokens=ceiling_tokens,
+        counting_tokens=retained_tokens(ceiling_tokens, result.token_estimate),
+        shown_digest=result.state_digest,
+        is_merge_result=True,
     )
+    db.session.add(entry)
+    return entry
 
 
-def _count_and_check(session: RefinementSession, figure: str, amount: int, at: datetime) -> None:
+def _count_and_check(
+    session: RefinementSession, figure: str, amount: int, removed_tokens: int, at: datetime
+) -> None:
+    """Count a mutation that removed so many tokens; ``refuse_over_cap`` checked those before."""
     session.mutation_count += 1
     _count(session, figure, amount)
-    breaker.check(session, at)
+    breaker.check(session, session.removed_tokens + removed_tokens, at)
 
 
 def _count(session: RefinementSession, figure: str, amount: int) -> None:

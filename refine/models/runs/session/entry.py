@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Collection, Iterable
 
-from sqlalchemy import CheckConstraint, ForeignKey, Text, func, select
+from sqlalchemy import CheckConstraint, ForeignKey, Select, Text, func, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from refine.extensions import Base, db
@@ -64,11 +64,16 @@ class SessionEntry(Base):
         return {entry.memory_id: entry for entry in db.session.scalars(wanted)}
 
     @classmethod
+    def select_counting_tokens(cls, session: SessionState) -> Select[int]:
+        """Return a query for how many tokens of the snapshot still count."""
+        total = select(func.coalesce(func.sum(cls.counting_tokens), 0))
+        return total.where(cls.session_id == session.id)
+
+    @classmethod
     def removed_tokens(cls, session: SessionState) -> int:
         """Return how many tokens of the snapshot no longer count."""
-        counting = select(func.coalesce(func.sum(cls.counting_tokens), 0))
-        total = db.session.scalar(counting.where(cls.session_id == session.id))
-        return int(session.mass_before or 0) - int(total or 0)
+        counting = db.session.scalars(cls.select_counting_tokens(session)).one()
+        return int(session.mass_before or 0) - int(counting)
 
     @classmethod
     def show(cls, session_id: uuid.UUID, memories: Iterable[AgentMemory]) -> None:

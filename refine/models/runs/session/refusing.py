@@ -78,26 +78,28 @@ def refuse_loss(
 
 def _require_present_figures(session: RefinementSession) -> None:
     """Refuse an older version of the session's row, or other entries than it was measured by."""
-    made = db.session.scalar(
-        select(func.count()).where(
-            AuditLog.session_id == session.id, AuditLog.action.in_(MUTATIONS)
-        )
+    made = select(func.count()).where(
+        AuditLog.session_id == session.id, AuditLog.action.in_(MUTATIONS)
     )
-    removed = SessionEntry.removed_tokens(session)
-    if (made, removed) != (session.mutation_count, session.removed_tokens):
+    counting = SessionEntry.select_counting_tokens(session)
+    figures = db.session.execute(select(made.scalar_subquery(), counting.scalar_subquery())).one()
+    present = (session.mutation_count, (session.mass_before or 0) - session.removed_tokens)
+    if tuple(figures) != present:
         raise RowAltered(session.row_name)
 
 
 def editable_memories(
     session: RefinementSession, ids: Collection[int], verb: str
-) -> list[AgentMemory]:
-    """Return the kept, unlocked, shown and unchanged memories of these ids, or EditRefused."""
+) -> tuple[list[AgentMemory], list[SessionEntry]]:
+    """Return the kept, unlocked, shown and unchanged memories of these ids, or EditRefused.
+
+    With their entries, in the same order.
+    """
     memories = kept_memories(session, ids)
     for lock in LOCKS:
         if locked := [memory.id for memory in memories if memory.edit_lock == lock]:
             raise EditRefused(f"Cannot {verb} {lock} {_named(locked, verb)}")
-    refuse_unseen(session, memories)
-    return memories
+    return memories, entries_of_seen(session, memories)
 
 
 def kept_memories(session: RefinementSession, ids: Collection[int]) -> list[AgentMemory]:
@@ -122,8 +124,13 @@ def refuse_copy(session: RefinementSession, content: str, *, except_for: Collect
         )
 
 
-def refuse_unseen(session: RefinementSession, memories: Collection[AgentMemory]) -> None:
-    """Refuse to change what the agent was not shown in its present state."""
+def entries_of_seen(
+    session: RefinementSession, memories: Sequence[AgentMemory]
+) -> list[SessionEntry]:
+    """Return the entries of memories that the agent was shown in their present state.
+
+    Else EditRefused: nothing else may be changed.
+    """
     entries = SessionEntry.of(session.id, [memory.id for memory in memories])
     for memory in memories:
         entry = entries.get(memory.id)
@@ -137,12 +144,13 @@ def refuse_unseen(session: RefinementSession, memories: Collection[AgentMemory])
                 f"Memory #{memory.id} was not shown in this session; search for it first"
             )
         if entry.shown_digest != state_digest(memory.image(), session.data_key()):
-            SessionEntry.show(session.id, [memory])
+            entry.shown_digest = memory.state_digest
             raise EditRefused(
                 f"Memory #{memory.id} has changed since you last saw it; nothing was changed. "
                 "Its current state is included",
                 memory,
             )
+    return [entries[memory.id] for memory in memories]
 
 
 def _named(ids: Sequence[int], verb: str) -> str:

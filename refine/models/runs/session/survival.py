@@ -26,11 +26,13 @@ from refine.rules.survival import Loss, Original, losses
 class LedgerReading:
     """The kept core memories of an agent, and the originals before them, read for comparing.
 
-    Reading a ledger takes time, so a tool keeps one of these for all of its calls. Each use reads
-    again what changed meanwhile: the database decides, not the memory of this process.
+    Reading a ledger takes time, so a tool keeps one of these for all of its calls. What changed
+    meanwhile is read again, unless the version of the ledger on the agent's row, which is locked,
+    tells that nothing did: a trigger counts every change, whoever makes it.
     """
 
     def __init__(self) -> None:
+        self._version: int | None = None
         self._kept: dict[int, tuple[str, Reading]] = {}
         self._originals: list[Original] = []
         # the memories of each session whose text before that session is known, or that it made
@@ -48,8 +50,7 @@ class LedgerReading:
 
         ``content`` is the text of a merge or an update; None for a deletion.
         """
-        self._read_kept(session.agent)
-        self._read_originals(session.agent)
+        self._read_changes(session.agent)
         ids = {memory.id for memory in removed}
         remaining = [reading for id_, (_, reading) in self._kept.items() if id_ not in ids]
         if content is not None:
@@ -86,6 +87,26 @@ class LedgerReading:
                 share=share,
             )
         }
+
+    def follow(self, record: AuditLog, changes: Iterable[Change], agent: Agent) -> None:
+        """Take over an edit that was just flushed, with its record.
+
+        Forget this reading if the edit is not committed.
+        """
+        self._take_over(record, changes)
+        for change in changes:
+            memory = db.session.get_one(AgentMemory, change.memory_id)
+            if memory.is_kept_core:
+                self._kept[memory.id] = memory.row_digest, read(change.after["content"])
+            else:
+                self._kept.pop(memory.id, None)
+        self._version = agent.ledger_version
+
+    def _read_changes(self, agent: Agent) -> None:
+        if self._version != agent.ledger_version:
+            self._read_kept(agent)
+            self._read_originals(agent)
+            self._version = agent.ledger_version
 
     def _untouched(self, session: RefinementSession, ids: Collection[int]) -> Iterator[Original]:
         """Those of the memories that the session has not changed yet, as they are."""
@@ -131,10 +152,13 @@ class LedgerReading:
             .order_by(AuditLog.sequence)
         )
         for record in db.session.scalars(newer):
-            for change in changes_in(record.data, record.sealed):
-                touched = (record.session_id, change.memory_id)
-                if change.before is not None and touched not in self._known:
-                    reading = read(change.before["content"])
-                    self._originals.append(Original(change.memory_id, reading))
-                self._known.add(touched)
-            self._last_sequence = record.sequence
+            self._take_over(record, changes_in(record.data, record.sealed))
+
+    def _take_over(self, record: AuditLog, changes: Iterable[Change]) -> None:
+        for change in changes:
+            touched = (record.session_id, change.memory_id)
+            if change.before is not None and touched not in self._known:
+                reading = read(change.before["content"])
+                self._originals.append(Original(change.memory_id, reading))
+            self._known.add(touched)
+        self._last_sequence = record.sequence

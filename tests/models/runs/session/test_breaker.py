@@ -136,7 +136,7 @@ def test_a_session_of_an_empty_ledger_is_never_rolled_back(app):
     session, _ = begin()
     factories.ledger(session.agent, 10)
 
-    assert not breaker.check(session)
+    assert not breaker.check(session, 0)
     editing.complete(session, "Nothing to do.")
 
     assert session.status == "completed"
