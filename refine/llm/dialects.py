@@ -37,6 +37,7 @@ class Dialect:
     headers         headers of its own
     cost_header     the header that tells what an answer cost
     list_path       where it lists its models
+    not_found       what HTTP 404 means, and what to do about it
     """
 
     name: str
@@ -53,6 +54,10 @@ class Dialect:
     headers: tuple[tuple[str, str], ...] = ()
     cost_header: str | None = None
     list_path: str = "/models"
+    not_found: str = (
+        "the model is not known or not offered at this address; check its name and "
+        "OPENROUTER_BASE_URL"
+    )
 
     def needs_ledger_mark(self, model_id: str) -> bool:
         """Tell whether the model's cache must be told where the ledger ends."""
@@ -92,6 +97,7 @@ OPENROUTER = Dialect(
     marks_request=("anthropic/",),
     fields=_openrouter_fields,
     headers=(("X-OpenRouter-Metadata", "enabled"),),
+    not_found="no provider serves this model with tools under the account's privacy settings",
 )
 
 PLAIN = Dialect(

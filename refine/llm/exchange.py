@@ -11,6 +11,7 @@ from typing import Any
 import requests
 
 from refine.errors import ProviderError
+from refine.llm.dialects import Dialect
 from refine.llm.refusals import parse_refusal
 
 MAX_REPLY_BYTES = 16 * 1024 * 1024
@@ -26,10 +27,7 @@ _STATUSES = {
     401: ("unauthorized", "check OPENROUTER_API_KEY"),
     402: ("out_of_credit", "the key has no credit left"),
     403: ("forbidden", "the key may not use this model, or a filter refused the request"),
-    404: (
-        "no_endpoint",
-        "no provider serves this model with tools under the account's privacy settings",
-    ),
+    404: ("no_endpoint", None),  # the dialect says what to do
     408: ("timeout", None),
     413: ("too_large", "the request is larger than the provider accepts"),
     422: ("invalid_request", None),
@@ -49,10 +47,11 @@ class Transient(ProviderError):
 
 @dataclass(frozen=True)
 class Request:
-    """What is sent to which address; ``body`` is None for a GET."""
+    """What is sent to which address, in which dialect; ``body`` is None for a GET."""
 
     base_url: str
     path: str
+    dialect: Dialect
     headers: Mapping[str, str] = field(repr=False)
     body: Any = field(default=None, repr=False)
 
@@ -90,7 +89,7 @@ def _send(request: Request, seconds: float) -> Answer:
             allow_redirects=False,
             stream=True,
         ) as response:
-            _check_status(response, request.body)
+            _check_status(response, request)
             return Answer(_read(response), response.headers)
     except requests.Timeout:
         raise Transient("the model's server did not answer in time", kind="timeout") from None
@@ -99,13 +98,15 @@ def _send(request: Request, seconds: float) -> Answer:
         raise Transient(message, kind="connection") from None
 
 
-def _check_status(response: requests.Response, asked: Any) -> None:
+def _check_status(response: requests.Response, request: Request) -> None:
     status = response.status_code
     if status == requests.codes.ok:
         return
     unlisted = "provider_error" if status >= 500 else "refused"
     kind, advice = _STATUSES.get(status, (unlisted, None))
-    refusal = parse_refusal(_first_bytes(response), asked)
+    if status == requests.codes.not_found:
+        advice = request.dialect.not_found
+    refusal = parse_refusal(_first_bytes(response), request.body)
     reasons = "; ".join(part for part in (advice or kind, str(refusal)) if part)
     message = f"the model's server answered HTTP {status} ({reasons})"
     if status not in _RETRIED_STATUS and not refusal.may_be_retried:

@@ -18,7 +18,7 @@ import pytest
 from refine.errors import ProviderError
 from refine.llm import exchange, provider
 from refine.llm.catalogue import Catalogue
-from refine.llm.dialects import OPENROUTER, PLAIN
+from refine.llm.dialects import DIALECTS, OPENROUTER, PLAIN, Dialect
 from refine.llm.exchange import Cancelled
 from refine.llm.messages import Privacy, Reply, Usage, user_message
 from refine.llm.provider import Provider
@@ -81,13 +81,13 @@ def ask(
     model: ScriptedModel | str,
     *,
     seconds: float = 30,
-    plain: bool = False,
+    dialect: Dialect = OPENROUTER,
     messages: list[dict[str, Any]] | None = None,
     privacy: Privacy = PRIVACY,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Reply:
     base_url = model if isinstance(model, str) else model.base_url
-    return Provider(base_url, KEY, PLAIN if plain else OPENROUTER).generate(
+    return Provider(base_url, KEY, dialect).generate(
         MODEL,
         MESSAGES if messages is None else messages,
         TOOLS,
@@ -190,7 +190,7 @@ def test_the_body_is_exactly_this(model: ScriptedModel, zero_data_retention: boo
 def test_a_plain_server_gets_none_of_openrouters_fields(model: ScriptedModel) -> None:
     model.say("YES")
 
-    ask(model, plain=True)
+    ask(model, dialect=PLAIN)
 
     assert model.requests == [{**COMMON_BODY, "max_tokens": 8_192}]
     assert not [name for name in model.headers[0] if name.lower().startswith("x-")]
@@ -356,6 +356,19 @@ def test_any_other_status_is_final_and_says_what_to_do(model: ScriptedModel) -> 
         assert (fault.kind, fault.http_status) == (kind, status)
         assert f"HTTP {status}" in str(fault)
         assert advice in str(fault)
+
+
+def test_only_openrouter_speaks_of_privacy_settings_where_a_model_is_not_found(
+    model: ScriptedModel,
+) -> None:
+    for dialect in DIALECTS:
+        model.http(404)
+
+        said = str(fault_of(model, dialect=dialect))
+
+        is_openrouters = dialect is OPENROUTER
+        assert ("privacy settings" in said) == is_openrouters, dialect.name
+        assert ("check its name and OPENROUTER_BASE_URL" in said) != is_openrouters, dialect.name
 
 
 def test_a_fault_inside_a_200_is_retried_and_named_if_it_stays(model: ScriptedModel) -> None:
