@@ -12,7 +12,7 @@ import requests
 
 from refine.errors import ProviderError
 from refine.llm.dialects import Dialect
-from refine.llm.refusals import parse_refusal
+from refine.llm.refusals import Refusal, parse_refusal
 
 MAX_REPLY_BYTES = 16 * 1024 * 1024
 
@@ -21,10 +21,12 @@ _POLL_SECONDS = 0.2
 _MAX_REFUSAL_BYTES = 64 * 1024
 _RETRIED_STATUS = frozenset({408, 429, *range(500, 600)})
 
+_WRONG_KEY = ("unauthorized", "check OPENROUTER_API_KEY")
+
 # The kind of error of a status, and what to do about it.
-_STATUSES = {
+_STATUSES: dict[int, tuple[str, str | None]] = {
     400: ("invalid_request", None),
-    401: ("unauthorized", "check OPENROUTER_API_KEY"),
+    401: _WRONG_KEY,
     402: ("out_of_credit", "the key has no credit left"),
     403: ("forbidden", "the key may not use this model, or a filter refused the request"),
     404: ("no_endpoint", None),  # the dialect says what to do
@@ -33,6 +35,20 @@ _STATUSES = {
     422: ("invalid_request", None),
     429: ("rate_limited", None),
 }
+# The same of codes that come with HTTP 400, and tell more than it does.
+_CODES = {
+    "invalid_api_key": _WRONG_KEY,
+    "API_KEY_INVALID": _WRONG_KEY,  # Gemini
+    # LiteLLM without a database knows one key: https://github.com/BerriAI/litellm/issues/12273
+    "no_db_connection": _WRONG_KEY,
+    # xAI, for a wrong key and for any wrong argument: https://docs.x.ai/developers/debugging
+    "invalid-argument": (
+        "invalid_request",
+        "check OPENROUTER_API_KEY; if it is right, the request is not accepted as it is",
+    ),
+}
+# A request without a body has no arguments.
+_CODES_WITHOUT_BODY = {**_CODES, "invalid-argument": _WRONG_KEY}
 
 
 class Cancelled(Exception):
@@ -102,11 +118,8 @@ def _check_status(response: requests.Response, request: Request) -> None:
     status = response.status_code
     if status == requests.codes.ok:
         return
-    unlisted = "provider_error" if status >= 500 else "refused"
-    kind, advice = _STATUSES.get(status, (unlisted, None))
-    if status == requests.codes.not_found:
-        advice = request.dialect.not_found
     refusal = parse_refusal(_first_bytes(response), request.body)
+    kind, advice = _meaning(status, refusal, request)
     reasons = "; ".join(part for part in (advice or kind, str(refusal)) if part)
     message = f"the model's server answered HTTP {status} ({reasons})"
     if status not in _RETRIED_STATUS and not refusal.may_be_retried:
@@ -114,6 +127,19 @@ def _check_status(response: requests.Response, request: Request) -> None:
     fault = Transient(message, kind=kind, http_status=status)
     fault.retry_after_seconds = _retry_after(response)
     raise fault
+
+
+def _meaning(status: int, refusal: Refusal, request: Request) -> tuple[str, str | None]:
+    """Return the kind of error, and what to do about it."""
+    unlisted = "provider_error" if status >= 500 else "refused"
+    kind, advice = _STATUSES.get(status, (unlisted, None))
+    if status == requests.codes.not_found:
+        return kind, request.dialect.not_found
+    if status == requests.codes.bad_request:
+        known = _CODES if request.body is not None else _CODES_WITHOUT_BODY
+        by_code = (known[code] for code in refusal.codes.values() if code in known)
+        return next(by_code, (kind, advice))
+    return kind, advice
 
 
 def _retry_after(response: requests.Response) -> float | None:

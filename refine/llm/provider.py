@@ -28,6 +28,8 @@ _ATTEMPT_SECONDS = 300.0
 _CATALOGUE_SECONDS = 5.0
 _BACKOFF_SECONDS = (0.5, 2.0)
 _CANCEL_POLL_SECONDS = 0.2
+# The kinds of error that another key would avoid.
+_KINDS_OF_KEY = ("unauthorized", "out_of_credit", "forbidden")
 
 ToolChoice = Literal["auto", "none"]
 
@@ -88,7 +90,7 @@ class Provider:
         try:
             self._listed()
         except ProviderError as fault:
-            is_problem = fault.http_status is None or fault.http_status in (401, 402, 403)
+            is_problem = fault.http_status is None or fault.kind in _KINDS_OF_KEY
             return str(fault) if is_problem else None
         return None
 

@@ -432,6 +432,17 @@ def test_a_wrong_key_is_told_without_asking_the_model(ask: Ask, model: ScriptedM
     assert found(done)["provider"][1].endswith("HTTP 401 (check OPENROUTER_API_KEY)")
 
 
+def test_a_wrong_key_that_a_request_shows_is_no_question_of_dialect(
+    ask: Ask, model: ScriptedModel
+) -> None:
+    refusing(model, lambda _: True, {"type": "no_db_connection"})
+
+    done = ask()
+
+    assert found(done)["consent"][1].endswith("(check OPENROUTER_API_KEY; type no_db_connection)")
+    assert len(model.requests) == 1
+
+
 def test_a_server_that_is_not_there_is_told(ask: Ask) -> None:
     done = ask(OPENROUTER_BASE_URL=NOWHERE)
 

@@ -371,6 +371,15 @@ def test_only_openrouter_speaks_of_privacy_settings_where_a_model_is_not_found(
         assert ("check its name and OPENROUTER_BASE_URL" in said) != is_openrouters, dialect.name
 
 
+def test_a_memory_that_names_a_code_of_a_wrong_key_accuses_no_key(model: ScriptedModel) -> None:
+    model.http(400, {"error": {"type": "no_db_connection"}})
+
+    fault = fault_of(model, messages=[user_message("The log said no_db_connection.")])
+
+    assert fault.kind == "invalid_request"
+    assert "OPENROUTER_API_KEY" not in str(fault)
+
+
 def test_a_fault_inside_a_200_is_retried_and_named_if_it_stays(model: ScriptedModel) -> None:
     for name, (body, kind) in FAULTS_INSIDE_200.items():
 
@@ -672,6 +681,25 @@ def test_a_catalogue_that_cannot_be_had_is_empty(model: ScriptedModel) -> None:
         assert listed(model) == Catalogue(()), status
     unreachable = Provider(f"http://127.0.0.1:{closed_port()}/v1", KEY)
     assert unreachable.catalogue == Catalogue(())
+
+
+@pytest.mark.parametrize(
+    ("error", "is_of_key"),
+    [
+        ([{"error": {"details": [{"reason": "API_KEY_INVALID"}]}}], True),
+        ({"error": {"type": "no_db_connection"}}, True),
+        ({"code": "invalid-argument"}, True),
+        ({"error": {"type": "invalid_request_error"}}, False),
+    ],
+)
+def test_a_wrong_key_shows_in_the_refusal_of_the_list(
+    model: ScriptedModel, error: Any, is_of_key: bool
+) -> None:
+    model.catalogue = lambda handler: send(handler, 400, error)
+
+    said = Provider(model.base_url, KEY).problem()
+
+    assert ("(check OPENROUTER_API_KEY; " in (said or "")) == is_of_key
 
 
 @pytest.mark.parametrize(
