@@ -125,7 +125,7 @@ def _check_status(response: requests.Response, request: Request) -> None:
     if status not in _RETRIED_STATUS and not refusal.may_be_retried:
         raise ProviderError(message, kind=kind, http_status=status)
     fault = Transient(message, kind=kind, http_status=status)
-    fault.retry_after_seconds = _retry_after(response)
+    fault.retry_after_seconds = _retry_after(response.headers, request.dialect)
     raise fault
 
 
@@ -142,8 +142,8 @@ def _meaning(status: int, refusal: Refusal, request: Request) -> tuple[str, str 
     return kind, advice
 
 
-def _retry_after(response: requests.Response) -> float | None:
-    given = response.headers.get("Retry-After", "").strip()
+def _retry_after(headers: Mapping[str, str], dialect: Dialect) -> float | None:
+    given = headers.get("Retry-After", headers.get(dialect.retry_header, "")).strip()
     return float(given) if given.isascii() and given.isdigit() and len(given) < 9 else None
 
 
