@@ -110,7 +110,7 @@ def test_it_says_whom_it_asks_and_that_this_costs_before_it_asks(
     assert lines["model"] == (
         "ask",
         "test/model, about made-up memories: three requests or more of some 1,100 tokens each, "
-        "which the provider charges",
+        "a dozen or more if the server refuses some, which the provider charges",
     )
 
 
@@ -356,6 +356,17 @@ def test_a_refusal_leads_to_the_dialect_in_which_all_is_accepted(
     assert "HTTP 400" in said
     assert said.endswith(f"; set REFINE_DIALECT={dialect}, in which all was accepted")
     assert then.returncode == 0
+
+
+def test_a_dozen_requests_or_more_may_find_out_what_a_server_refuses(
+    ask: Ask, model: ScriptedModel
+) -> None:
+    refusing(model, lambda asked: any(m["role"] == "tool" for m in asked["messages"]), {})
+
+    done = ask()
+
+    assert "a dozen or more if the server refuses some" in found(done)["model"][1]
+    assert len(model.requests) == 15
 
 
 def test_a_hint_in_the_refusal_saves_requests(ask: Ask, model: ScriptedModel) -> None:
