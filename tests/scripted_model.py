@@ -101,7 +101,8 @@ class ScriptedModel:
 
     def http(self, status: int, body: Any = None, **headers: str) -> "ScriptedModel":
         """A bare HTTP answer."""
-        return self.answer(lambda handler: send(handler, status, body or {}, headers))
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.answer(lambda handler: send(handler, status, body or {}, named))
 
     def answer(self, answer: Answer) -> "ScriptedModel":
         self._script.append(answer)
@@ -168,7 +169,7 @@ def send(
     payload = body if isinstance(body, bytes) else json.dumps(body).encode()
     handler.send_response(status)
     for name, value in (headers or {}).items():
-        handler.send_header(name.replace("_", "-"), value)
+        handler.send_header(name, value)
     handler.send_header("Content-Type", "application/json")
     handler.send_header("Content-Length", str(len(payload)))
     handler.end_headers()

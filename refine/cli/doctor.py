@@ -28,7 +28,10 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fix": "red", "ask": "cyan"}
 
 _CAN_WORK = "Sessions can work with it; `refine evaluate {}` shows how well."
 _CANNOT_WORK = "Sessions cannot work like this. Fix what is marked, then ask again."
-_REQUESTS = "three requests or more of some {:,} tokens each, {}"
+_REQUESTS = (
+    "three requests or more of some {:,} tokens each, "
+    "a dozen or more if the server refuses some, {}"
+)
 
 
 @click.command()
@@ -43,8 +46,8 @@ def doctor(model_id: str | None) -> int:
     With --ask, checks whether sessions can work with MODEL, and what to set if not: asks it for
     consent and lets it call a tool, over the provider and settings of the environment
     (OPENROUTER_API_KEY, OPENROUTER_BASE_URL, REFINE_DIALECT, ...). It works before anything is
-    installed, uses made-up memories, and costs a few short requests. Exit code 1 if sessions cannot
-    work.
+    installed, uses made-up memories, and costs a few short requests; a dozen or more if the server
+    refuses some, because other dialects are tried then. Exit code 1 if sessions cannot work.
 
     \b
     Examples:

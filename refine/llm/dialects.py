@@ -36,7 +36,9 @@ class Dialect:
     fields          fields of its own in the body of each request
     headers         headers of its own
     cost_header     the header that tells what an answer cost
+    retry_header    the header that stands in where Retry-After is missing
     list_path       where it lists its models
+    not_found       what HTTP 404 means, and what to do about it
     """
 
     name: str
@@ -52,7 +54,12 @@ class Dialect:
     fields: Callable[[Privacy], dict[str, Any]] = _no_fields
     headers: tuple[tuple[str, str], ...] = ()
     cost_header: str | None = None
+    retry_header: str = "Retry-After"
     list_path: str = "/models"
+    not_found: str = (
+        "the model is not known or not offered at this address; check its name and "
+        "OPENROUTER_BASE_URL"
+    )
 
     def needs_ledger_mark(self, model_id: str) -> bool:
         """Tell whether the model's cache must be told where the ledger ends."""
@@ -92,6 +99,7 @@ OPENROUTER = Dialect(
     marks_request=("anthropic/",),
     fields=_openrouter_fields,
     headers=(("X-OpenRouter-Metadata", "enabled"),),
+    not_found="no provider serves this model with tools under the account's privacy settings",
 )
 
 PLAIN = Dialect(
@@ -212,10 +220,14 @@ DIALECTS = (
     ),
     Dialect(
         "litellm",
-        sources=("https://docs.litellm.ai/docs/proxy/response_headers",),
+        sources=(
+            "https://docs.litellm.ai/docs/proxy/response_headers",
+            "https://github.com/BerriAI/litellm/issues/21553",  # the upstream's Retry-After
+        ),
         no_content="",
         kept=("reasoning_content", "thinking_blocks"),
         cost_header="x-litellm-response-cost",
+        retry_header="llm_provider-retry-after",
         list_path="/model/info",
     ),
     Dialect(

@@ -11,7 +11,8 @@ from typing import Any
 import requests
 
 from refine.errors import ProviderError
-from refine.llm.refusals import parse_refusal
+from refine.llm.dialects import Dialect
+from refine.llm.refusals import Refusal, parse_refusal
 
 MAX_REPLY_BYTES = 16 * 1024 * 1024
 
@@ -20,21 +21,34 @@ _POLL_SECONDS = 0.2
 _MAX_REFUSAL_BYTES = 64 * 1024
 _RETRIED_STATUS = frozenset({408, 429, *range(500, 600)})
 
+_WRONG_KEY = ("unauthorized", "check OPENROUTER_API_KEY")
+
 # The kind of error of a status, and what to do about it.
-_STATUSES = {
+_STATUSES: dict[int, tuple[str, str | None]] = {
     400: ("invalid_request", None),
-    401: ("unauthorized", "check OPENROUTER_API_KEY"),
+    401: _WRONG_KEY,
     402: ("out_of_credit", "the key has no credit left"),
     403: ("forbidden", "the key may not use this model, or a filter refused the request"),
-    404: (
-        "no_endpoint",
-        "no provider serves this model with tools under the account's privacy settings",
-    ),
+    404: ("no_endpoint", None),  # the dialect says what to do
     408: ("timeout", None),
     413: ("too_large", "the request is larger than the provider accepts"),
     422: ("invalid_request", None),
     429: ("rate_limited", None),
 }
+# The same of codes that come with HTTP 400, and tell more than it does.
+_CODES = {
+    "invalid_api_key": _WRONG_KEY,
+    "API_KEY_INVALID": _WRONG_KEY,  # Gemini
+    # LiteLLM without a database knows one key: https://github.com/BerriAI/litellm/issues/12273
+    "no_db_connection": _WRONG_KEY,
+    # xAI, for a wrong key and for any wrong argument: https://docs.x.ai/developers/debugging
+    "invalid-argument": (
+        "invalid_request",
+        "check OPENROUTER_API_KEY; if it is right, the request is not accepted as it is",
+    ),
+}
+# A request without a body has no arguments.
+_CODES_WITHOUT_BODY = {**_CODES, "invalid-argument": _WRONG_KEY}
 
 
 class Cancelled(Exception):
@@ -49,10 +63,11 @@ class Transient(ProviderError):
 
 @dataclass(frozen=True)
 class Request:
-    """What is sent to which address; ``body`` is None for a GET."""
+    """What is sent to which address, in which dialect; ``body`` is None for a GET."""
 
     base_url: str
     path: str
+    dialect: Dialect
     headers: Mapping[str, str] = field(repr=False)
     body: Any = field(default=None, repr=False)
 
@@ -90,7 +105,7 @@ def _send(request: Request, seconds: float) -> Answer:
             allow_redirects=False,
             stream=True,
         ) as response:
-            _check_status(response, request.body)
+            _check_status(response, request)
             return Answer(_read(response), response.headers)
     except requests.Timeout:
         raise Transient("the model's server did not answer in time", kind="timeout") from None
@@ -99,24 +114,36 @@ def _send(request: Request, seconds: float) -> Answer:
         raise Transient(message, kind="connection") from None
 
 
-def _check_status(response: requests.Response, asked: Any) -> None:
+def _check_status(response: requests.Response, request: Request) -> None:
     status = response.status_code
     if status == requests.codes.ok:
         return
-    unlisted = "provider_error" if status >= 500 else "refused"
-    kind, advice = _STATUSES.get(status, (unlisted, None))
-    refusal = parse_refusal(_first_bytes(response), asked)
+    refusal = parse_refusal(_first_bytes(response), request.body)
+    kind, advice = _meaning(status, refusal, request)
     reasons = "; ".join(part for part in (advice or kind, str(refusal)) if part)
     message = f"the model's server answered HTTP {status} ({reasons})"
     if status not in _RETRIED_STATUS and not refusal.may_be_retried:
         raise ProviderError(message, kind=kind, http_status=status)
     fault = Transient(message, kind=kind, http_status=status)
-    fault.retry_after_seconds = _retry_after(response)
+    fault.retry_after_seconds = _retry_after(response.headers, request.dialect)
     raise fault
 
 
-def _retry_after(response: requests.Response) -> float | None:
-    given = response.headers.get("Retry-After", "").strip()
+def _meaning(status: int, refusal: Refusal, request: Request) -> tuple[str, str | None]:
+    """Return the kind of error, and what to do about it."""
+    unlisted = "provider_error" if status >= 500 else "refused"
+    kind, advice = _STATUSES.get(status, (unlisted, None))
+    if status == requests.codes.not_found:
+        return kind, request.dialect.not_found
+    if status == requests.codes.bad_request:
+        known = _CODES if request.body is not None else _CODES_WITHOUT_BODY
+        by_code = (known[code] for code in refusal.codes.values() if code in known)
+        return next(by_code, (kind, advice))
+    return kind, advice
+
+
+def _retry_after(headers: Mapping[str, str], dialect: Dialect) -> float | None:
+    given = headers.get("Retry-After", headers.get(dialect.retry_header, "")).strip()
     return float(given) if given.isascii() and given.isdigit() and len(given) < 9 else None
 
 

@@ -28,6 +28,8 @@ _ATTEMPT_SECONDS = 300.0
 _CATALOGUE_SECONDS = 5.0
 _BACKOFF_SECONDS = (0.5, 2.0)
 _CANCEL_POLL_SECONDS = 0.2
+# The kinds of error that another key would avoid.
+_KINDS_OF_KEY = ("unauthorized", "out_of_credit", "forbidden")
 
 ToolChoice = Literal["auto", "none"]
 
@@ -88,27 +90,26 @@ class Provider:
         try:
             self._listed()
         except ProviderError as fault:
-            is_problem = fault.http_status is None or fault.http_status in (401, 402, 403)
+            is_problem = fault.http_status is None or fault.kind in _KINDS_OF_KEY
             return str(fault) if is_problem else None
         return None
 
     def _listed(self) -> bytes:
-        request = Request(self.base_url, self.dialect.list_path, self._headers())
-        return exchange(request, _CATALOGUE_SECONDS).body
+        return exchange(self._request(self.dialect.list_path), _CATALOGUE_SECONDS).body
 
     # -- one attempt ------------------------------------------------------------------------------
 
     def _ask(self, body: Any, seconds: float, is_cancelled: Callable[[], bool]) -> Reply:
-        request = Request(self.base_url, "/chat/completions", self._headers(), body)
         try:
-            answer = exchange(request, seconds, is_cancelled)
+            answer = exchange(self._request("/chat/completions", body), seconds, is_cancelled)
             return parse_reply(answer.body, self.dialect, answer.headers)
         except Unusable as fault:
             raise Transient(str(fault), kind=fault.kind) from None
 
-    def _headers(self) -> dict[str, str]:
+    def _request(self, path: str, body: Any = None) -> Request:
         common = {"Authorization": f"Bearer {self.api_key}", "User-Agent": "refine"}
-        return common | dict(self.dialect.headers)
+        headers = common | dict(self.dialect.headers)
+        return Request(self.base_url, path, self.dialect, headers, body)
 
     def _output_limit(self, model_id: str) -> str:
         """Return the name of the output limit: as the model's entry in the list has it, if any."""

@@ -23,8 +23,9 @@ _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _PARAMETER = re.compile(rf"{_NAME}(?:\.(?:{_NAME}|\d{{1,4}})|\[\d{{1,4}}\]){{0,12}}")
 _MAX_PARAMETER_CHARACTERS = 120
 
-# Where providers put codes: OpenAI, Anthropic, Mistral; Gemini; OpenRouter's metadata.
-_CODE_NAMES = ("code", "type", "status", "error_type")
+# Where providers put codes: OpenAI, Anthropic, Mistral; Gemini; OpenRouter's metadata; Gemini's
+# details.
+_CODE_NAMES = ("code", "type", "status", "error_type", "reason")
 
 # A refusal that another attempt may avoid: the model wrote a call that the provider refused (Groq).
 _RETRIED_CODES = frozenset({"tool_use_failed"})
@@ -73,6 +74,9 @@ def _errors_in(answer: Any) -> Iterator[Mapping[str, Any]]:
     if isinstance(error, Mapping):
         yield error
         yield from _mapping(error.get("metadata"))
+        if isinstance(error.get("details"), list):
+            for detail in error["details"]:
+                yield from _mapping(detail)
     # validation errors of FastAPI, bare or inside a message (Mistral)
     for detail in (answer, message):
         if isinstance(detail, Mapping) and isinstance(detail.get("detail"), list):

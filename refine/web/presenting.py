@@ -5,6 +5,7 @@ Templates reach these functions as ``view``, so that none of them compares a sta
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
@@ -17,7 +18,7 @@ from refine.models.people.recording import CLIENT_KEY
 from refine.models.runs import WORKER_LOST
 from refine.models.runs.access.grant import REQUEST_LAPSES_AFTER
 from refine.rules.personal import mask_ids
-from refine.rules.quantities import in_hours
+from refine.rules.quantities import cost_in_words, in_hours
 
 _NEARLY_FULL_PERCENT = 80
 
@@ -279,5 +280,7 @@ def marked(part: Part) -> Markup:
 
 def public_figures(record: AuditLog) -> list[tuple[str, Any]]:
     data = mask_ids(record.shown_data)
+    if "cost_usd" in data:
+        data["cost"] = cost_in_words(Decimal(data.pop("cost_usd")), data.get("unpriced_calls", 0))
     elsewhere = {"memories", "image_version", CLIENT_KEY}
     return sorted((name, data[name]) for name in data.keys() - elsewhere)

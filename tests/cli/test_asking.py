@@ -110,7 +110,7 @@ def test_it_says_whom_it_asks_and_that_this_costs_before_it_asks(
     assert lines["model"] == (
         "ask",
         "test/model, about made-up memories: three requests or more of some 1,100 tokens each, "
-        "which the provider charges",
+        "a dozen or more if the server refuses some, which the provider charges",
     )
 
 
@@ -358,6 +358,17 @@ def test_a_refusal_leads_to_the_dialect_in_which_all_is_accepted(
     assert then.returncode == 0
 
 
+def test_a_dozen_requests_or_more_may_find_out_what_a_server_refuses(
+    ask: Ask, model: ScriptedModel
+) -> None:
+    refusing(model, lambda asked: any(m["role"] == "tool" for m in asked["messages"]), {})
+
+    done = ask()
+
+    assert "a dozen or more if the server refuses some" in found(done)["model"][1]
+    assert len(model.requests) == 15
+
+
 def test_a_hint_in_the_refusal_saves_requests(ask: Ask, model: ScriptedModel) -> None:
     refusing(model, lambda asked: "max_tokens" in asked, {"param": "max_tokens"})
 
@@ -430,6 +441,17 @@ def test_a_wrong_key_is_told_without_asking_the_model(ask: Ask, model: ScriptedM
     assert (done.returncode, model.requests) == (1, [])
     assert list(found(done)) == ["provider"]
     assert found(done)["provider"][1].endswith("HTTP 401 (check OPENROUTER_API_KEY)")
+
+
+def test_a_wrong_key_that_a_request_shows_is_no_question_of_dialect(
+    ask: Ask, model: ScriptedModel
+) -> None:
+    refusing(model, lambda _: True, {"type": "no_db_connection"})
+
+    done = ask()
+
+    assert found(done)["consent"][1].endswith("(check OPENROUTER_API_KEY; type no_db_connection)")
+    assert len(model.requests) == 1
 
 
 def test_a_server_that_is_not_there_is_told(ask: Ask) -> None:

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from refine.errors import ProviderError
-from refine.llm import exchange, provider
+from refine.llm import dialects, exchange, provider
 from refine.llm.catalogue import Catalogue
-from refine.llm.dialects import OPENROUTER, PLAIN
+from refine.llm.dialects import DIALECTS, OPENROUTER, PLAIN, Dialect
 from refine.llm.exchange import Cancelled
 from refine.llm.messages import Privacy, Reply, Usage, user_message
 from refine.llm.provider import Provider
@@ -81,13 +81,13 @@ def ask(
     model: ScriptedModel | str,
     *,
     seconds: float = 30,
-    plain: bool = False,
+    dialect: Dialect = OPENROUTER,
     messages: list[dict[str, Any]] | None = None,
     privacy: Privacy = PRIVACY,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Reply:
     base_url = model if isinstance(model, str) else model.base_url
-    return Provider(base_url, KEY, PLAIN if plain else OPENROUTER).generate(
+    return Provider(base_url, KEY, dialect).generate(
         MODEL,
         MESSAGES if messages is None else messages,
         TOOLS,
@@ -190,7 +190,7 @@ def test_the_body_is_exactly_this(model: ScriptedModel, zero_data_retention: boo
 def test_a_plain_server_gets_none_of_openrouters_fields(model: ScriptedModel) -> None:
     model.say("YES")
 
-    ask(model, plain=True)
+    ask(model, dialect=PLAIN)
 
     assert model.requests == [{**COMMON_BODY, "max_tokens": 8_192}]
     assert not [name for name in model.headers[0] if name.lower().startswith("x-")]
@@ -358,6 +358,28 @@ def test_any_other_status_is_final_and_says_what_to_do(model: ScriptedModel) -> 
         assert advice in str(fault)
 
 
+def test_only_openrouter_speaks_of_privacy_settings_where_a_model_is_not_found(
+    model: ScriptedModel,
+) -> None:
+    for dialect in DIALECTS:
+        model.http(404)
+
+        said = str(fault_of(model, dialect=dialect))
+
+        is_openrouters = dialect is OPENROUTER
+        assert ("privacy settings" in said) == is_openrouters, dialect.name
+        assert ("check its name and OPENROUTER_BASE_URL" in said) != is_openrouters, dialect.name
+
+
+def test_a_memory_that_names_a_code_of_a_wrong_key_accuses_no_key(model: ScriptedModel) -> None:
+    model.http(400, {"error": {"type": "no_db_connection"}})
+
+    fault = fault_of(model, messages=[user_message("The log said no_db_connection.")])
+
+    assert fault.kind == "invalid_request"
+    assert "OPENROUTER_API_KEY" not in str(fault)
+
+
 def test_a_fault_inside_a_200_is_retried_and_named_if_it_stays(model: ScriptedModel) -> None:
     for name, (body, kind) in FAULTS_INSIDE_200.items():
 
@@ -440,6 +462,21 @@ def test_pauses_grow_or_follow_retry_after(model: ScriptedModel, pauses: list[fl
         assert ask(model, seconds=1_000).text == "YES"
 
     assert pauses == [0.5, 2.0, 60, 0, 60, 0]
+
+
+def test_litellm_passes_on_how_long_the_upstream_wants_to_be_left_alone(
+    model: ScriptedModel, pauses: list[float]
+) -> None:
+    passed_on = {"llm_provider-retry-after": "7"}
+    for name, headers in (
+        ("litellm", passed_on),
+        ("litellm", {**passed_on, "Retry-After": "9"}),
+        ("plain", passed_on),
+    ):
+        model.answer(lambda handler, sent=headers: send(handler, 429, {}, sent)).say("YES")
+        ask(model, seconds=1_000, dialect=dialects.named(name))
+
+    assert pauses == [7, 9, 0.5]
 
 
 def test_retry_after_beyond_a_minute_or_the_deadline_ends_the_attempts(
@@ -659,6 +696,25 @@ def test_a_catalogue_that_cannot_be_had_is_empty(model: ScriptedModel) -> None:
         assert listed(model) == Catalogue(()), status
     unreachable = Provider(f"http://127.0.0.1:{closed_port()}/v1", KEY)
     assert unreachable.catalogue == Catalogue(())
+
+
+@pytest.mark.parametrize(
+    ("error", "is_of_key"),
+    [
+        ([{"error": {"details": [{"reason": "API_KEY_INVALID"}]}}], True),
+        ({"error": {"type": "no_db_connection"}}, True),
+        ({"code": "invalid-argument"}, True),
+        ({"error": {"type": "invalid_request_error"}}, False),
+    ],
+)
+def test_a_wrong_key_shows_in_the_refusal_of_the_list(
+    model: ScriptedModel, error: Any, is_of_key: bool
+) -> None:
+    model.catalogue = lambda handler: send(handler, 400, error)
+
+    said = Provider(model.base_url, KEY).problem()
+
+    assert ("(check OPENROUTER_API_KEY; " in (said or "")) == is_of_key
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,10 @@ def said(answer: Any, asked: Any = ASKED) -> str:
             "status INVALID_ARGUMENT",
         ),
         (
+            [{"error": {"details": [{"@type": "canary"}, {"reason": "API_KEY_INVALID"}]}}],
+            "reason API_KEY_INVALID",
+        ),
+        (
             {"error": {"code": 400, "metadata": {"error_type": "context_length_exceeded"}}},
             "error_type context_length_exceeded",
         ),
@@ -105,6 +109,8 @@ def test_the_codes_of_each_provider_are_said(answer: Any, expected: str) -> None
         {"param": "Anna"},
         {"param": "messages canary"},
         {"message": "invalid_request_error"},
+        {"details": "invalid_request_error"},
+        {"details": ["invalid_request_error", {"reason": "order_canary"}]},
     ],
 )
 def test_nothing_that_could_be_a_quotation_is_said(error: dict[str, Any]) -> None:

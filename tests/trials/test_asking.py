@@ -1,5 +1,8 @@
 """The trial of `refine doctor --ask`: what is asked, and which advice is never given."""
 
+import json
+from typing import Any
+
 import pytest
 from cryptography.fernet import Fernet
 from flask import Flask
@@ -8,6 +11,7 @@ from refine.errors import ProviderError
 from refine.llm import dialects
 from refine.llm.catalogue import Catalogue
 from refine.llm.provider import Provider
+from refine.refinement.prompting import LedgerExcerpt
 from refine.rules.context import Room
 from refine.settings import Settings
 from refine.trials.asking import Trial, about_answers, about_provider
@@ -40,6 +44,22 @@ def test_made_up_memories_look_like_real_ones(app: Flask) -> None:
     real = factories.memory(factories.agent(), "a memory").ledger_entry()
 
     assert [list(entry) for entry in made_up_entries()] == [list(real)] * len(made_up_entries())
+
+
+def test_made_up_memories_are_shown_as_sessions_show_memories(app: Flask) -> None:
+    own = factories.agent(*(entry["content"] for entry in made_up_entries()))
+    excerpt = LedgerExcerpt.of(own, room_tokens=10_000)
+
+    _, user = opening(provider("https://llm.example.org/v1", "plain"), MODEL)
+
+    assert [list(line) for line in entries_in(user["content"])] == [
+        list(json.loads(line)) for line in excerpt.lines
+    ]
+
+
+def entries_in(text: str) -> list[dict[str, Any]]:
+    """The entries of the ledger that a message shows."""
+    return [json.loads(line) for line in text.splitlines() if line.startswith('{"id":')]
 
 
 def test_the_cache_is_marked_as_in_sessions() -> None:

@@ -316,6 +316,31 @@ def test_an_import_record_counts_memories_without_their_content(
     assert "canary" not in said
 
 
+@pytest.mark.parametrize(
+    ("cost_usd", "unpriced", "said"),
+    [
+        ("0.000000", {"unpriced_calls": 3}, "Cost unknown"),
+        ("0.012300", {"unpriced_calls": 1}, "Cost at least $0.0123"),
+        ("0.012300", {"unpriced_calls": 0}, "Cost $0.0123"),
+        ("0.012300", {}, "Cost $0.0123"),
+    ],
+)
+def test_a_record_tells_a_cost_in_words_and_exports_it_as_it_is(
+    dashboard: Browser, agent: Agent, cost_usd: str, unpriced: dict[str, int], said: str
+) -> None:
+    usage = {"cost_usd": cost_usd, **unpriced}
+    action = "memory_refinement_complete"
+    id_ = agent.record(action, data=usage).id
+    db.session.commit()
+
+    page = words_of(dashboard.get(f"/audit/{id_}").text)
+
+    assert f"{said} " in page
+    assert cost_usd not in page
+    exported = dashboard.get(f"/audit/export.jsonl?action={action}").text.splitlines()
+    assert [json.loads(line)["data"] for line in exported] == [usage]
+
+
 def test_a_session_and_its_records_link_to_each_other(dashboard: Browser, agent: Agent) -> None:
     memories = factories.ledger(agent, *[25] * 8)
     session = ended_session(agent, memories[0])

@@ -48,7 +48,6 @@ _BY_CODE: Final = {
     "context_length": "the server's context is too small for a session; give it a larger one",
     "context_size": "the server's context is too small for a session; give it a larger one",
     "model_not_found": "choose an id of the provider's list",
-    "invalid_api_key": "check OPENROUTER_API_KEY",
 }
 
 
@@ -146,6 +145,8 @@ def _explained(trial: Trial, fault: ProviderError, settings: Settings) -> str:
 def _advice(trial: Trial, fault: ProviderError, settings: Settings) -> str | None:
     if fault.kind == "no_answer":
         return _about_no_answer(trial)
+    if fault.kind == "unauthorized":
+        return None  # the fault itself says what to check
     by_code = (advice for code, advice in _BY_CODE.items() if code in str(fault))
     if known := next(by_code, None) or _BY_KIND.get(fault.kind):
         return known

@@ -24,9 +24,6 @@ _POINTED_TO_BY: Final[dict[str, tuple[str, ...]]] = {
 # without the reasoning of earlier answers; none has fields of its own.
 _COMMON: Final = ("plain", "alibaba", "openai", "groq")
 
-# The statuses of a server that did not like how a request was written.
-_REFUSALS: Final = (400, 422)
-
 _PARAMETER = re.compile(r"\bparam ([\w.\[\]]+)")
 _NAME = re.compile(r"[A-Za-z_]+")
 
@@ -38,7 +35,7 @@ def dialect_of_host(provider: Provider) -> Dialect | None:
 
 def may_help(trial: Trial) -> bool:
     """Tell whether another dialect could help after the trial's fault."""
-    was_refused = trial.fault is not None and trial.fault.http_status in _REFUSALS
+    was_refused = trial.fault is not None and trial.fault.kind == "invalid_request"
     return was_refused and dialect_of_host(trial.provider) is not trial.provider.dialect
 
 

@@ -15,7 +15,7 @@ from refine.llm.messages import Message, Privacy, Reply, ToolCall, tool_message,
 from refine.llm.provider import Provider
 from refine.models import MAX_MUTATIONS
 from refine.models.agent.eligibility import DEFAULT_CORE_TOKEN_BUDGET
-from refine.prompts import as_line
+from refine.prompts import as_entry, as_line
 from refine.refinement.consent_question import Ask, answer_to_question
 from refine.refinement.prompting import first_messages
 from refine.rules.context import Room
@@ -135,7 +135,7 @@ def opening(provider: Provider, model_id: str) -> list[Message]:
     mass_tokens = sum(entry["tokens"] for entry in entries)
     ledger = prompts.render(
         "ledger",
-        entries=[as_line(entry) for entry in entries],
+        entries=[as_entry(entry) for entry in entries],
         shown_memories=len(entries),
         all_memories=len(entries),
     )
