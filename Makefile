@@ -2,13 +2,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Each process imports all tests: let it use compiled ones, whatever the environment says.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
-SOURCES := app.py gunicorn.conf.py refine tests migrations examples
+SOURCES := app.py gunicorn.conf.py refine bench tests migrations examples
 
 # The guarantees depend on these, so every branch must be covered.
 WHOLE := refine/rules/*,refine/running/*,refine/sealing.py,refine/tools/*,refine/models/*,refine/llm/replies.py,refine/refinement/*,refine/transfer/*,refine/access/*,refine/remembering/*
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test check tests mutants providers prompts screenshots fix lock clean
+.PHONY: help install up test check tests bench mutants providers prompts screenshots fix lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -34,6 +34,9 @@ ifdef EVERYTHING
 else
 	$(PYTEST) -m "not slow" --hypothesis-profile=quick
 endif
+
+bench: .venv/.installed ## Measure speed against floors, in under ten minutes (SIZE=large: also ten times the data)
+	$(BIN)/python -m bench $(if $(SIZE),--size $(SIZE))
 
 mutants: .venv/.developed ## Inject faults one by one and list those that no test notices (SAMPLE=300)
 	$(BIN)/python -m tests.mutation $(if $(SAMPLE),--sample $(SAMPLE))

@@ -4,6 +4,7 @@ import click
 
 from refine.cli.bench.bill import bench_bill
 from refine.cli.bench.imports import bench_import
+from refine.cli.bench.pages import bench_pages
 from refine.cli.bench.survival import bench_survival
 
 
@@ -14,4 +15,5 @@ def bench() -> None:
 
 bench.add_command(bench_bill)
 bench.add_command(bench_import)
+bench.add_command(bench_pages)
 bench.add_command(bench_survival)

@@ -50,7 +50,7 @@ def bench_import(sizes: tuple[int, ...]) -> None:
 
 
 def _measured(path: Path, size: int) -> tuple[str, ...]:
-    _write_file(path, size)
+    write_file(path, size)
     agent = _agent(size)
     with path.open("rb") as file:
         began = time.monotonic()
@@ -77,7 +77,7 @@ def _agent(size: int) -> Agent:
     return agent
 
 
-def _write_file(path: Path, size: int) -> None:
+def write_file(path: Path, size: int) -> None:
     """Write a file like the result of ``get_all``, the same in every run."""
     chance = random.Random(size)  # noqa: S311
     with path.open("w", encoding="utf-8") as file:

@@ -32,12 +32,15 @@ def temporary_folder() -> Iterator[Path]:
 
 
 @contextmanager
-def temporary_database(settings: Settings, *, durable: bool = True) -> Iterator[None]:
+def temporary_database(
+    settings: Settings, *, durable: bool = True, valkey: bool = False
+) -> Iterator[None]:
     """Run an empty database in the data folder of the settings, with an application's context.
 
     One that is not ``durable`` is faster: it would not survive a crash of the machine.
+    ``valkey``: with an empty Valkey beside it.
     """
-    with owned_servers(settings.data_dir, valkey=False, holder="bench"), in_context(settings):
+    with owned_servers(settings.data_dir, valkey=valkey, holder="bench"), in_context(settings):
         if not durable:
             _hurry()
         upgrade_database()

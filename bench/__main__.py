@@ -1,0 +1,42 @@
+"""`make bench`: one table of what was promised about speed."""
+
+import click
+
+from bench import beginnings, edits, imports, sweeps, verifying
+from refine.cli.bench.measuring import Benchmark, Broken, Figure, print_goals, run
+from refine.cli.bench.pages import Pages
+from refine.cli.bench.world import DEFAULT, LARGER, TINY, World, grow, seeded
+
+_SIZES = {"default": DEFAULT, "large": DEFAULT, "tiny": TINY}
+
+
+@click.command()
+@click.option(
+    "--size",
+    type=click.Choice(list(_SIZES)),
+    default="default",
+    show_default=True,
+    help="large: then also with ten times as many agents and records; tiny: only a try.",
+)
+def main(size: str) -> None:
+    """Measure, print one table, and how many goals are met."""
+    with seeded(_SIZES[size]) as world:
+        print_goals([*run_all(world, is_grown=size != "default")])
+
+
+def run_all(world: World, *, is_grown: bool) -> list[Figure | Broken]:
+    """Run every benchmark; those of pages again once the world has grown."""
+    pages = Pages(world)
+    areas = (edits, beginnings, verifying, imports)
+    lines = [*run(pages.benchmarks())]
+    for area in areas:
+        lines += run(area.benchmarks(world))
+    if is_grown:
+        agents = world.size.agents * LARGER
+        lines += run([Benchmark("growth", lambda: grow(world, agents))])
+        lines += run(pages.benchmarks(f", {agents:,} agents"))
+    return [*lines, *run(sweeps.benchmarks(world))]  # last, as they queue sessions
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""Many rows at once: what lists, sums and counts look at, without content that anybody opens.
+
+These rows are as many, as large and as spread over two years as an installation's. Memories and
+records are fillers: their digests and hashes are not genuine. Sessions and chain heads are genuine,
+as new sessions of their agents rely on them.
+"""
+
+from sqlalchemy import select, text
+
+from refine.extensions import db
+from refine.models import Account, Agent, ChainHead, RefinementSession
+from refine.models.attested import add_missing_digests
+
+SESSIONS_EACH = 5
+MEMORIES_EACH = 10
+
+_ADDED_AT_ONCE = 250
+_DIGESTS_AT_ONCE = 5_000
+_HEADS_AT_ONCE = 1_000
+
+_MEMORIES = """
+INSERT INTO agent_memories (agent_id, memory_type, content, content_hash, token_estimate,
+  created_at, recorded_at, updated_at, row_digest)
+SELECT id, 'core', decode(repeat('02', 160), 'hex'), md5(id || '.' || n) || md5(n || '.' || id),
+  20 + (id * 7 + n * 13) % 40, at, at, at, repeat('0', 64)
+FROM agents, generate_series(1, :each) AS n, LATERAL (SELECT now() - random() * interval '2 years')
+  AS written (at)
+WHERE agents.id > :after
+"""
+
+# Most were completed; some failed, for the last time, or were declined or skipped.
+_SESSIONS = """
+INSERT INTO refinement_sessions (agent_id, attempt, trigger, status, error_kind, end_reason,
+  model_id, threshold, mass_before, mass_after, memories_before, memories_after, removable_tokens,
+  removed_tokens, mutation_count, stats, turns, tool_calls, llm_calls, prompt_tokens, cached_tokens,
+  completion_tokens, cost_usd, created_at, started_at, ended_at)
+SELECT id, 99, (ARRAY['weekly', 'weekly', 'weekly', 'over_budget', 'manual'])[1 + (id + n) % 5],
+  status, CASE WHEN status = 'failed' THEN 'refused' END, 'as the benchmark made it', model_id,
+  0.7, 400, 380, 11, 10, 120, 20, 1,
+  '{"consolidated": 0, "updated": 0, "deleted": 1, "protected": 0}', 3, 2, 3, 6000, 4000, 200,
+  0.0123, at, at + interval '2 seconds', at + interval '1 minute'
+FROM agents, generate_series(1, :each) AS n,
+  LATERAL (SELECT now() - interval '2 days' - random() * interval '2 years') AS begun (at),
+  LATERAL (SELECT (ARRAY['failed', 'declined', 'skipped', 'completed', 'completed', 'completed',
+    'completed', 'completed', 'completed', 'completed', 'completed', 'completed', 'completed',
+    'completed', 'completed', 'completed', 'completed', 'completed', 'completed', 'completed']
+    )[1 + (id * 5 + n) % 20]) AS ended (status)
+WHERE agents.id > :after
+ORDER BY at
+"""
+
+# Sorted by time, so that ids grow with it, as they do where records are written one by one. One
+# in a thousand is a rollback.
+_RECORDS = """
+INSERT INTO audit_logs (chain_id, sequence, account_id, agent_id, action, auditable_type,
+  auditable_id, data, created_at, hash)
+SELECT chain_heads.id, n, agents.account_id, agents.id,
+  CASE WHEN (agents.id * 31 + n) % 1000 = 0 THEN 'memory_refinement_rollback'
+    ELSE (ARRAY['memory_saved', 'memory_saved', 'memory_saved', 'memory_refinement_update',
+      'memory_refinement_delete', 'refinement_queued', 'memory_refinement_complete'])[1 + n % 7]
+  END,
+  'AgentMemory', (agents.id * 10 + n % 10)::text,
+  json_build_object('image_version', 1, 'mass_after', 380, 'memories', json_build_array()),
+  now() - interval '2 years' * (1 - (n - random()) / :each), md5(n::text) || md5(agents.id::text)
+FROM agents JOIN chain_heads ON chain_heads.agent_id = agents.id,
+  generate_series(1, :each) AS n
+WHERE agents.id > :after
+ORDER BY created_at
+"""
+
+
+def add_agents(accounts: list[Account], count: int) -> int:
+    """Add genuine agents to these accounts in turn; return the id that they come after."""
+    after = db.session.scalar(text("SELECT coalesce(max(id), 0) FROM agents")) or 0
+    account_ids = [account.id for account in accounts]
+    for first in range(0, count, _ADDED_AT_ONCE):
+        for number in range(first, min(first + _ADDED_AT_ONCE, count)):
+            account = db.session.get_one(Account, account_ids[number % len(account_ids)])
+            name = f"Agent {after + number}"
+            db.session.add(Agent(account=account, name=name, model_id="rehearsal/bench"))
+        db.session.commit()
+        db.session.expunge_all()
+    return int(after)
+
+
+def fill(after: int, records_each: int) -> None:
+    """Give every agent after this id memories, sessions and records."""
+    db.session.commit()  # a transaction that stays idle for so long would be ended
+    with db.engine.begin() as connection:
+        connection.execute(text("SELECT setseed(0.16)"))
+        connection.execute(text(_MEMORIES), {"after": after, "each": MEMORIES_EACH})
+        connection.execute(text(_SESSIONS), {"after": after, "each": SESSIONS_EACH})
+        # foreign keys hold, and checking them row by row takes longer than the rows
+        connection.execute(text("SET LOCAL session_replication_role = replica"))
+        connection.execute(text(_RECORDS), {"after": after, "each": records_each})
+    _digest_sessions()
+    _advance_heads(after, records_each)
+    settle()
+
+
+def settle() -> None:
+    """Let the database see how its tables have grown, as it does by itself in time."""
+    with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("VACUUM ANALYZE"))
+
+
+def _digest_sessions() -> None:
+    while True:
+        with db.engine.begin() as connection:
+            if not add_missing_digests(connection, RefinementSession, _DIGESTS_AT_ONCE):
+                return
+
+
+def _advance_heads(after: int, records_each: int) -> None:
+    last = "SELECT chain_id, hash FROM audit_logs WHERE agent_id > :after AND sequence = :last"
+    bounds = {"after": after, "last": records_each}
+    hashes = {row.chain_id: row.hash for row in db.session.execute(text(last), bounds)}
+    ids = sorted(hashes)
+    for first in range(0, len(ids), _HEADS_AT_ONCE):
+        some = ids[first : first + _HEADS_AT_ONCE]
+        for head in db.session.scalars(select(ChainHead).where(ChainHead.id.in_(some))):
+            head.advance(sequence=records_each, hash=hashes[head.id])
+        db.session.commit()
+        db.session.expunge_all()

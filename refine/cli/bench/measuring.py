@@ -1,0 +1,158 @@
+"""Times code against a floor in the same run, and prints one table of what was promised."""
+
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rich.console import Console
+from sqlalchemy import event
+
+from refine.cli.output import console, table
+from refine.extensions import db
+
+Unit = Literal["ms", "queries", "statements"]
+
+# Does something once, and returns how many milliseconds it took.
+Stopwatch = Callable[[], float]
+
+COLUMNS = ("name", "ours", "floor", "ratio", "goal", "")
+
+_progress = Console(stderr=True, highlight=False, markup=False)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured figure, with its floor if it has one, and what it is to be at most.
+
+    ``at_most_times`` bounds the ratio of ours to the floor, ``at_most`` our figure itself.
+    """
+
+    name: str
+    ours: float
+    floor: float | None = None
+    at_most_times: float | None = None
+    at_most: float | None = None
+    unit: Unit = "ms"
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times the floor ours is; None without a floor."""
+        return self.ours / self.floor if self.floor else None
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the goals are reached."""
+        is_close = self.at_most_times is None or (self.ratio or 0) <= self.at_most_times
+        return is_close and (self.at_most is None or self.ours <= self.at_most)
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the line of the table, as in ``COLUMNS``."""
+        return (
+            self.name,
+            self._amount(self.ours),
+            "–" if self.floor is None else self._amount(self.floor),
+            "–" if self.ratio is None else f"{self.ratio:.1f} ×",
+            self._goal(),
+            "met" if self.is_met else "missed",
+        )
+
+    def _goal(self) -> str:
+        if self.at_most is not None:
+            return self._amount(self.at_most)
+        return f"{self.at_most_times:g} ×"
+
+    def _amount(self, figure: float) -> str:
+        if self.unit != "ms":
+            return f"{figure:,.0f} {self.unit}"
+        return f"{figure:,.{0 if figure >= 100 else 1 if figure >= 10 else 2}f} ms"
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A benchmark that raised an error, which counts as a missed goal."""
+
+    name: str
+    error: str
+    is_met: bool = False
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the line of the table, as in ``COLUMNS``."""
+        return (self.name, self.error, "–", "–", "–", "missed")
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A name, and what yields the figures."""
+
+    name: str
+    measure: Callable[[], Iterable[Figure]]
+
+
+def run(benchmarks: Iterable[Benchmark]) -> Iterator[Figure | Broken]:
+    """Run one after another, telling on stderr which; one that fails stops no other."""
+    for benchmark in benchmarks:
+        began = time.monotonic()
+        try:
+            yield from benchmark.measure()
+        except Exception as error:
+            db.session.rollback()
+            yield Broken(benchmark.name, type(error).__name__)
+            _progress.print(f"{benchmark.name}: {type(error).__name__}: {str(error)[:200]}")
+        finally:
+            db.session.rollback()
+            db.session.expunge_all()
+        tell(benchmark.name, began)
+
+
+def tell(what: str, began: float) -> None:
+    """Say on stderr what is done, and how long it took."""
+    _progress.print(f"{what}: {time.monotonic() - began:.1f} s")
+
+
+def print_goals(lines: Sequence[Figure | Broken]) -> None:
+    """Print the table, and in the last line how many goals were met."""
+    table(COLUMNS, [line.cells() for line in lines], empty="")
+    met = sum(line.is_met for line in lines)
+    console.print(f"goals: {met} met, {len(lines) - met} missed")
+
+
+def interleaved(repetitions: int, *stopwatches: Stopwatch, warm_ups: int = 1) -> tuple[float, ...]:
+    """Take turns; return the median milliseconds of each."""
+    rounds = [[stopwatch() for stopwatch in stopwatches] for _ in range(warm_ups + repetitions)]
+    return tuple(map(statistics.median, zip(*rounds[warm_ups:], strict=True)))
+
+
+def timed(work: Callable[[], Any]) -> Stopwatch:
+    """Return the stopwatch of this work."""
+
+    def measure() -> float:
+        began = time.perf_counter()
+        work()
+        return (time.perf_counter() - began) * 1000
+
+    return measure
+
+
+def statements_of(work: Callable[[], Any]) -> int:
+    """Return how many statements the database is sent meanwhile."""
+    sent: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        sent.append(statement)
+
+    event.listen(db.engine, "before_cursor_execute", note)
+    try:
+        work()
+    finally:
+        event.remove(db.engine, "before_cursor_execute", note)
+    return len(sent)
+
+
+def plain_connection() -> Any:
+    """Return a connection of psycopg, outside the pool, for floors; a ``with`` block closes it."""
+    connection = db.engine.raw_connection()
+    plain = connection.driver_connection
+    connection.detach()
+    return plain

@@ -1,0 +1,118 @@
+"""One table, and one last line that counts the goals."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from flask import Flask
+
+from bench.__main__ import main
+from refine.cli.bench.measuring import (
+    Benchmark,
+    Broken,
+    Figure,
+    interleaved,
+    print_goals,
+    run,
+    statements_of,
+)
+from refine.cli.bench.pages import bench_pages
+from refine.extensions import db
+from refine.models import Agent
+
+# Two spaces or more stand between the columns.
+_CELLS = re.compile(r" {2,}")
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> tuple[list[list[str]], str]:
+    """The lines of the table, cut into cells, its head first; and the last line."""
+    *lines, last = capsys.readouterr().out.splitlines()
+    return [_CELLS.split(line.strip()) for line in lines], last
+
+
+def test_every_benchmark_gives_figures_and_the_last_line_counts_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main.main(["--size", "tiny"], standalone_mode=False)
+
+    (head, *lines), last = printed(capsys)
+    assert head == ["name", "ours", "floor", "ratio", "goal"]
+    assert {len(line) for line in lines} == {6}
+    assert [line for line in lines if line[4] == "–"] == []
+    verdicts = [line[5] for line in lines]
+    assert set(verdicts) <= {"met", "missed"}
+    met, missed = verdicts.count("met"), verdicts.count("missed")
+    assert last == f"goals: {met} met, {missed} missed"
+    names = [line[0] for line in lines]
+    assert len(names) == len(set(names))
+    for name in ("overview", "delete, ledger of 40", "ten edits and complete, ledger of 60"):
+        assert name in names
+    assert "GET /agents: grown, against before" in names
+
+
+def test_pages_alone_are_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--agents", "3", "--records", "4", "--repetitions", "1"]
+    bench_pages.main(small, standalone_mode=False)
+
+    (_head, *lines), last = printed(capsys)
+    assert [line[0] for line in lines][2:4] == ["overview", "overview: queries"]
+    assert re.fullmatch(r"goals: \d+ met, \d+ missed", last)
+
+
+def test_a_benchmark_that_fails_is_missed_and_stops_no_other(
+    app: Flask, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails() -> Iterator[Figure]:
+        yield Figure("its first figure", 1.0, 1.0, at_most_times=2.0)
+        raise LookupError("a text that is not printed in the table")
+
+    def works() -> Iterator[Figure]:
+        yield Figure("another", 30, at_most=25, unit="queries")
+
+    lines = list(run([Benchmark("broken", fails), Benchmark("whole", works)]))
+    print_goals(lines)
+
+    assert lines[1] == Broken("broken", "LookupError")
+    (_head, *table), last = printed(capsys)
+    assert table == [
+        ["its first figure", "1.00 ms", "1.00 ms", "1.0 ×", "2 ×", "met"],
+        ["broken", "LookupError", "–", "–", "–", "missed"],
+        ["another", "30 queries", "–", "–", "25 queries", "missed"],
+    ]
+    assert last == "goals: 1 met, 2 missed"
+
+
+@pytest.mark.parametrize(
+    ("figure", "is_met"),
+    [
+        (Figure("ratio at its bound", 6.0, 2.0, at_most_times=3.0), True),
+        (Figure("ratio above it", 6.1, 2.0, at_most_times=3.0), False),
+        (Figure("figure at its bound", 25, at_most=25), True),
+        (Figure("figure above it, near its floor", 26, 25.0, at_most=25), False),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_goals_include_their_bounds(figure: Figure, is_met: bool) -> None:
+    assert figure.is_met is is_met
+
+
+def test_ours_and_the_floor_take_turns_and_their_medians_count() -> None:
+    turns: list[str] = []
+    ours, floor = iter([99.0, 1.0, 50.0, 3.0]), iter([99.0, 2.0, 2.0, 90.0])
+
+    def measured(name: str, figures: Iterator[float]) -> float:
+        turns.append(name)
+        return next(figures)
+
+    medians = interleaved(3, lambda: measured("ours", ours), lambda: measured("floor", floor))
+
+    assert medians == (3.0, 2.0)
+    assert turns == ["ours", "floor"] * 4
+
+
+def test_statements_are_counted(app: Flask) -> None:
+    def work() -> None:
+        db.session.scalar(db.select(Agent.id))
+        db.session.scalar(db.select(Agent.id))
+
+    assert statements_of(work) == 2
