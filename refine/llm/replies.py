@@ -15,9 +15,21 @@ from refine.rules.tool_arguments import parse_arguments
 # no call is larger; a higher figure is ignored
 _MAX_TOKENS = 10_000_000
 
-# Reasons to finish: at the output limit or the context's end; by a failure of the provider.
-_CUT = ("length", "model_length")
+# Reasons to finish by a failure of the provider.
 _FAILED = ("error", "network_error", "insufficient_system_resource")
+
+# Reasons to finish at a normal end, in lower case; so is none at all. Any other reason (a limit, a
+# filter, one that is not known) means that the reply was cut.
+_FINISHED = frozenset(
+    {
+        *("stop", "tool_calls", "function_call"),  # OpenAI, and most others; Gemini: STOP
+        *("end_turn", "stop_sequence", "tool_use"),  # Anthropic
+        *("complete", "tool_call"),  # Cohere, which also has STOP_SEQUENCE
+        "eos",  # Together: https://github.com/openai/openai-dotnet/pull/267
+        "eos_token",  # Hugging Face: https://github.com/spring-projects/spring-ai/pull/4900
+        "end",  # gateways: https://github.com/earendil-works/pi/issues/2107
+    }
+)
 
 # Stands in the history for an answer without words and calls: providers refuse an empty message
 # (Anthropic, Mistral, Moonshot), and some refuse a question that follows a tool's result.
@@ -65,7 +77,7 @@ def parse_reply(
     message = choice.get("message")
     if not isinstance(message, dict):
         raise Unusable("the model's server sent a choice without a message", "empty_reply")
-    is_cut = choice.get("finish_reason") in _CUT
+    is_cut = not _is_finished(choice.get("finish_reason"))
     tool_calls = _tool_calls(message, is_cut=is_cut)
     return Reply(
         message=_for_history(message, tool_calls, dialect),
@@ -99,6 +111,10 @@ def _choice(answer: dict[str, Any]) -> dict[str, Any]:
     if choice.get("error") or choice.get("finish_reason") in _FAILED:
         raise Unusable("the provider failed in the middle of its answer", "provider_error")
     return choice
+
+
+def _is_finished(reason: Any) -> bool:
+    return reason in (None, "") or (isinstance(reason, str) and reason.lower() in _FINISHED)
 
 
 def _refuse_altered_prompt(answer: dict[str, Any]) -> None:
@@ -145,7 +161,7 @@ def _tool_call(
     while call_id in taken:
         call_id = next(invented)
     if may_be_partial:
-        problems.append("the answer was cut off at the output limit; send a shorter call")
+        problems.append("the answer was cut off before its end; send a shorter call")
     function = _object(call.get("function"))
     arguments: dict[str, Any] = {}
     try:

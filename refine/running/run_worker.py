@@ -47,7 +47,7 @@ Execute = Callable[..., dict[str, Any]]
 
 
 def has_consented(reply: Reply) -> bool:
-    """Tell whether a reply is a yes; one with a tool call, or cut off by its length, never is."""
+    """Tell whether a reply is a yes; one with a tool call, or cut off, never is."""
     return consents(reply.text) and not reply.tool_calls and not reply.is_cut
 
 
@@ -190,7 +190,7 @@ class RunWorker(Generic[AnyRun]):
         reply = self._call_model()
         self._cut_replies += reply.is_cut
         if self._cut_replies > MAX_CUT_REPLIES:
-            raise RunEnded("incomplete", "the model's answers were cut at the output limit")
+            raise RunEnded("incomplete", "the model's answers were cut off")
         return reply
 
     def _call_model(self) -> Reply:

@@ -120,10 +120,33 @@ def test_an_error_inside_the_answer_comes_first() -> None:
         assert parsed(error=empty).text == "YES", empty
 
 
-def test_only_a_limit_of_length_means_cut() -> None:
-    assert parsed(finish_reason="model_length").is_cut
-    for reason in ("stop", "tool_calls", "content_filter", None, 7, "new"):
-        assert not parsed(finish_reason=reason).is_cut, reason
+# Normal ends as providers document them, each with others who use the same word.
+NORMAL_ENDS = {
+    "openai, azure, openrouter, litellm": ("stop", "tool_calls", "function_call"),
+    "anthropic": ("end_turn", "stop_sequence", "tool_use"),
+    "gemini": ("STOP", "stop", "tool_calls"),
+    "mistral, deepseek, moonshot, xai, groq, zai, alibaba": ("stop", "tool_calls"),
+    "llama-cpp, plain": ("stop", "tool_calls", None, ""),
+    "cohere": ("COMPLETE", "STOP_SEQUENCE", "TOOL_CALL"),
+    "together": ("eos", "stop", "tool_calls", "function_call"),
+    "huggingface": ("eos_token", "stop_sequence", "stop"),
+    "gateways": ("end",),
+}
+
+
+def test_no_providers_normal_end_means_cut() -> None:
+    for provider, reasons in NORMAL_ENDS.items():
+        for reason in reasons:
+            assert not parsed(finish_reason=reason).is_cut, (provider, reason)
+
+
+def test_every_other_end_means_cut() -> None:
+    for reason in (
+        *("length", "model_length", "max_tokens", "MAX_TOKENS", "model_context_window_exceeded"),
+        *("content_filter", "SAFETY", "RECITATION", "refusal", "sensitive", "ERROR_TOXIC"),
+        *("malformed_function_call", "repetition_truncation", "error_in_stop", "new", 7, ["stop"]),
+    ):
+        assert parsed(finish_reason=reason).is_cut, reason
     reply = parsed({"content": "YES, bec"}, finish_reason="length")
     assert (reply.is_cut, reply.text) == (True, "YES, bec")
 
@@ -149,8 +172,8 @@ def test_a_request_that_was_altered_on_its_way_is_a_final_error() -> None:
 # -- tool calls -----------------------------------------------------------------------------------
 
 
-def test_calls_count_in_their_order_whatever_the_reason_to_finish() -> None:
-    for reason in ("tool_calls", "stop", None, "unknown"):
+def test_calls_count_in_their_order_whatever_their_normal_end() -> None:
+    for reason in ("tool_calls", "stop", None, "end_turn"):
         written = call('{"action": "delete", "id": 7}')
         expected = ToolCall("call-7", "refinement", {"action": "delete", "id": 7})
         assert parsed_call(written, finish_reason=reason) == expected, reason
@@ -241,7 +264,7 @@ def test_the_last_call_of_an_answer_that_was_cut_is_never_whole() -> None:
         written = [call('{"n": 1}', id="a"), call('{"n": 2}', id="b"), call(arguments, id="c")]
         *whole, last = parsed({"tool_calls": written}, finish_reason="length").tool_calls
         assert [(each.arguments["n"], each.problem) for each in whole] == [(1, None), (2, None)]
-        assert "cut off at the output limit" in (last.problem or ""), arguments
+        assert "cut off before its end" in (last.problem or ""), arguments
 
 
 # -- the history ----------------------------------------------------------------------------------

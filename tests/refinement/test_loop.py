@@ -239,7 +239,7 @@ ENDINGS = [
         "the model's server answered HTTP 401 (check OPENROUTER_API_KEY)",
         "unauthorized",
     ),
-    Ending(is_cut_three_times, "incomplete", "the model's answers were cut at the output limit"),
+    Ending(is_cut_three_times, "incomplete", "the model's answers were cut off"),
     Ending(
         loses_its_worker_after_a_change,
         "incomplete",
@@ -464,17 +464,17 @@ def test_the_time_limit_is_checked_between_the_calls_of_one_reply(world: World) 
     assert world.kept() == world.ids[1:]
 
 
-def test_two_replies_cut_at_the_output_limit_are_tolerated_and_not_executed(world: World) -> None:
+def test_two_replies_that_were_cut_are_tolerated_and_not_executed(world: World) -> None:
     world.model.say(YES)
-    for id_ in world.ids[:2]:
-        world.model.calls({"action": "delete", "id": id_}, finish_reason="length")
+    for id_, reason in zip(world.ids, ("length", "content_filter"), strict=False):
+        world.model.calls({"action": "delete", "id": id_}, finish_reason=reason)
     world.model.call("complete", summary="All is well.")
 
     session = world.refine()
 
     assert session.status == "completed"
     assert world.kept() == world.ids
-    assert all("cut off at the output limit" in result for result in world.results())
+    assert all("cut off before its end" in result for result in world.results())
 
 
 def test_the_agent_is_reminded_once_and_may_continue(world: World) -> None:
@@ -493,7 +493,10 @@ def test_the_agent_is_reminded_once_and_may_continue(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("reply", "finish_reason"),
-    [(None, "stop"), ("  ", "stop"), ("***", "stop"), ("NO, but", "length"), ("", "length")],
+    [
+        *((None, "stop"), ("  ", "stop"), ("***", "stop"), ("NO, but", "length"), ("", "length")),
+        *(("YES, but", "max_tokens"), ("YES", "content_filter"), ("YES", "error_in_stop")),
+    ],
 )
 def test_a_reply_without_an_answer_is_asked_for_again_with_room_for_twice_the_output(
     world: World, reply: str | None, finish_reason: str

@@ -349,7 +349,7 @@ def test_answers_that_are_cut_again_and_again_end_it(world: World) -> None:
     task = world.extract("I like tea")
 
     assert (task.status, task.memories_kept) == ("incomplete", 0)
-    assert task.end_reason == "the model's answers were cut at the output limit"
+    assert task.end_reason == "the model's answers were cut off"
 
 
 def test_time_has_a_limit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
