@@ -46,7 +46,7 @@ class Reply:
     """One answer of a model.
 
     ``message`` goes into the conversation, unchanged except for arguments that no provider would
-    accept back; ``is_cut`` means that the answer did not come to its end: a limit or a filter ended it.
+    accept back; ``is_cut`` means that a limit or a filter ended the answer before its end.
     """
 
     message: Message = field(repr=False)

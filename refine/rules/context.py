@@ -1,16 +1,23 @@
 """How the context of a model is divided: output, prompts, content and turns."""
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from refine.errors import InvalidValue
 
 MAX_OUTPUT_TOKENS = 8_192
 
+# With less room for its memories a session cannot work: not even a search or two fits.
+MIN_CONTENT_TOKENS = 500
+
 # The output takes at most this share of a small context.
 _OUTPUT_DIVISOR = 4
 # ASCII text has some four characters a token; tokenizers split dense JSON and code more finely.
 _ASCII_CHARACTERS_PER_TOKEN = 3
+# What the templates of models write around each message: its role, its beginning and its end.
+_TOKENS_AROUND_MESSAGE = 8
 
 
 def tokens_at_most(text: str) -> int:
@@ -21,6 +28,27 @@ def tokens_at_most(text: str) -> int:
     """
     ascii_characters = len(text.encode("ascii", "ignore"))
     return -(-ascii_characters // _ASCII_CHARACTERS_PER_TOKEN) + len(text) - ascii_characters
+
+
+def request_tokens_at_most(messages: Iterable[Any], tools: Sequence[Any]) -> int:
+    """Return a token count that hardly any request exceeds: its messages, and its tools.
+
+    What stands twice in one message, such as reasoning in two forms, is counted once.
+    """
+    of_messages = (
+        _TOKENS_AROUND_MESSAGE + sum(map(tokens_at_most, set(_texts_in(message))))
+        for message in messages
+    )
+    of_tools = tokens_at_most(json.dumps(tools, ensure_ascii=False)) if tools else 0
+    return sum(of_messages) + of_tools
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts_in(each)
 
 
 @dataclass(frozen=True)
@@ -41,6 +69,15 @@ class Room:
     def output(self, times: int = 1) -> int:
         """Return the tokens of one output, or of one with ``times`` the usual room."""
         return max(self.output_tokens, min(times * self.output_tokens, self.context_tokens // 2))
+
+    def output_beside(self, request_tokens: int, times: int = 1) -> int | None:
+        """Return the tokens of an output after such a request; None if the two do not fit."""
+        left = self.context_tokens - request_tokens
+        return min(self.output(times), left) if left >= self.output_tokens else None
+
+    def for_result(self, request_tokens: int) -> int:
+        """Return half of the tokens that the output and the conversation leave: for one result."""
+        return max(0, self.context_tokens - self.output_tokens - request_tokens) // 2
 
     def for_content(self, texts: Iterable[str]) -> int:
         """Return half of the tokens that the output and these texts leave: the turns get the rest.

@@ -23,6 +23,7 @@ from refine.models.integrity import verify_all
 from refine.models.runs.session.entry import SessionEntry
 from refine.refinement.loop import Event, refine
 from refine.rules.content import MAX_REPLY_CHARACTERS
+from refine.rules.context import request_tokens_at_most
 from refine.running import heartbeat
 from refine.tools.refinement import DEFINITION
 from tests import factories, sql
@@ -920,7 +921,7 @@ def test_a_result_does_not_repeat_what_the_call_said(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("context_tokens", "limits"), [("8192", [2048, 4096, 2048]), ("4096", [1024, 2048, 1024])]
+    ("context_tokens", "limits"), [("8192", [2048, 4096, 2048]), ("6000", [1500, 3000, 1500])]
 )
 def test_the_room_for_output_fits_a_small_context(
     world: World, context_tokens: str, limits: list[int]
@@ -932,6 +933,117 @@ def test_the_room_for_output_fits_a_small_context(
     world.refine()
 
     assert [each["max_completion_tokens"] for each in world.model.requests] == limits
+
+
+# -- what does not fit -----------------------------------------------------------------------------
+
+NO_ROOM = "the context of the agent's model is too small for its prompts, journal and memories"
+GROWN = "the conversation is too large for the context of the agent's model"
+
+
+def short_memories(world: World) -> None:
+    """The ledger as it is."""
+
+
+def one_long_memory(world: World) -> None:
+    world.use(factories.agent())
+    world.memories = factories.ledger(world.agent, 2_500)
+
+
+def a_long_journal(world: World) -> None:
+    factories.ledger(world.agent, *[190] * 40, memory_type="journal")
+
+
+@pytest.mark.parametrize(
+    ("context_tokens", "prepare"),
+    [
+        ("2048", short_memories),
+        ("4096", short_memories),  # refine doctor says so too
+        ("8192", one_long_memory),
+        ("8192", a_long_journal),
+    ],
+)
+def test_a_context_without_room_for_memories_fails_before_anything_is_asked(
+    world: World, context_tokens: str, prepare: Callable[[World], None]
+) -> None:
+    world.variables = {"REFINE_CONTEXT_TOKENS": context_tokens}
+    prepare(world)
+    db.session.commit()
+
+    session = world.refine()
+
+    assert (session.status, session.error_kind) == ("failed", "too_large")
+    assert session.end_reason == NO_ROOM
+    assert world.model.requests == []
+
+
+def test_a_consent_question_that_does_not_fit_is_not_asked(world: World) -> None:
+    """Here the reply that is asked back fills the context."""
+    world.variables = {"REFINE_CONTEXT_TOKENS": "8192"}
+    world.model.calls({"action": "delete", "id": 1, "content": "x " * 12_000})
+
+    session = world.refine()
+
+    assert (session.status, session.error_kind, session.end_reason) == (
+        *("failed", "too_large"),
+        GROWN,
+    )
+    assert len(world.model.requests) == 1
+
+
+def test_a_conversation_that_grew_too_large_ends_incomplete(world: World) -> None:
+    world.variables = {"REFINE_CONTEXT_TOKENS": "8192"}
+    world.model.say(YES).call("delete", id=world.ids[0])
+    world.model.calls({"action": "search", "query": "x " * 12_000})
+
+    session = world.refine()
+
+    assert (session.status, session.error_kind, session.end_reason) == (
+        *("incomplete", "too_large"),
+        GROWN,
+    )
+    assert world.kept() == world.ids[1:]
+
+
+def test_searches_never_exceed_the_context_and_say_what_they_leave_out(world: World) -> None:
+    world.variables = {"REFINE_CONTEXT_TOKENS": "8192"}
+    world.use(factories.agent())
+    world.memories = factories.ledger(world.agent, *[300] * 25)
+    db.session.commit()
+    world.model.say(YES)
+    for year in ("2020", "2019"):
+        world.model.call("search", after=year + "-01-01")
+    world.model.call("complete", summary="All is well.")
+
+    session = world.refine()
+
+    first, second = [json.loads(result) for result in world.results()]
+    shown = len(first["results"])
+    assert session.status == "completed"
+    assert 0 < shown < 20
+    assert first["count"] == second["count"] == 25
+    assert first["hint"].startswith(f"{shown} of 25 are shown, because no more fit;")
+    assert len(second["results"]) < shown
+    for asked in world.model.requests:
+        prompt_tokens = request_tokens_at_most(asked["messages"], asked["tools"])
+        assert prompt_tokens + asked["max_completion_tokens"] <= 8_192
+
+
+def test_what_a_search_left_out_cannot_be_changed(world: World) -> None:
+    world.variables = {"REFINE_CONTEXT_TOKENS": "8192"}
+    world.use(factories.agent())
+    world.memories = factories.ledger(world.agent, *[300] * 25)
+    db.session.commit()
+    last = world.ids[19]  # the last that a search could show
+    world.model.say(YES).calls({"action": "search", "after": "2020-01-01"}, *deletions([last]))
+    world.model.call("complete", summary="All is well.")
+
+    world.refine()
+
+    found, refused = [json.loads(result) for result in world.results()]
+    assert last not in [entry["id"] for entry in found["results"]]
+    assert refused["type"] == "error"
+    assert last in world.kept()
 
 
 def test_a_refusal_is_explained_by_its_codes(world: World) -> None:

@@ -254,6 +254,16 @@ def test_a_message_that_no_context_takes_ends_it_in_plain_words(world: World) ->
     assert conversation_bytes(task) is None
 
 
+def test_a_conversation_that_grew_too_large_ends_incomplete(world: World) -> None:
+    world.model.catalogue = [{"id": "test/model", "context_length": 16_000}]
+    world.calls({"content": "a " * 20_000})
+
+    task = world.extract()
+
+    assert (task.status, task.error_kind) == ("incomplete", "too_large")
+    assert len(world.model.requests) == 1
+
+
 # -- ends ---------------------------------------------------------------------------------------
 
 
