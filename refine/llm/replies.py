@@ -35,6 +35,9 @@ _FINISHED = frozenset(
 # (Anthropic, Mistral, Moonshot), and some refuse a question that follows a tool's result.
 _NO_ANSWER = "(no answer)"
 
+# More than a session may make; a reply with more is not read, because each takes time to read.
+_MAX_CALLS = 100
+
 # Where providers tell what an answer cost, and the unit in US dollars.
 _COSTS = (("cost", Decimal(1)), ("cost_in_usd_ticks", Decimal("1e-10")))  # OpenRouter; xAI
 
@@ -141,9 +144,11 @@ def _text(content: Any) -> str | None:
 def _tool_calls(message: dict[str, Any], *, is_cut: bool) -> tuple[ToolCall, ...]:
     given = message.get("tool_calls")
     written = given if isinstance(given, list) else []
+    if len(written) > _MAX_CALLS:
+        raise Unusable(f"the model wrote {len(written):,} tool calls at once", "too_many_calls")
     calls: list[ToolCall] = []
     for position, call in enumerate(written):
-        taken = [earlier.id for earlier in calls]
+        taken = {earlier.id for earlier in calls}
         # another call follows the earlier ones, so they are whole
         may_be_partial = is_cut and position == len(written) - 1
         calls.append(_tool_call(_object(call), position, taken, may_be_partial))
@@ -151,10 +156,10 @@ def _tool_calls(message: dict[str, Any], *, is_cut: bool) -> tuple[ToolCall, ...
 
 
 def _tool_call(
-    call: dict[str, Any], position: int, taken: list[str], may_be_partial: bool
+    call: dict[str, Any], position: int, taken: set[str], may_be_partial: bool
 ) -> ToolCall:
     problems = []
-    if call.get("id") in taken:
+    if _string(call.get("id")) in taken:
         problems.append("the id of this tool call was already used in this answer")
     call_id = _string(call.get("id")) or _INVENTED_ID.format(position)
     invented = (_INVENTED_ID.format(number) for number in count(position))

@@ -1,6 +1,7 @@
 """Every shape of an answer that providers were seen to send."""
 
 import json
+import time
 from decimal import Decimal
 from typing import Any
 
@@ -181,6 +182,14 @@ def test_calls_count_in_their_order_whatever_their_normal_end() -> None:
     reply = parsed({"content": "I will look.", "tool_calls": written})
     calls = [(each.id, each.arguments["n"]) for each in reply.tool_calls]
     assert (reply.text, calls) == ("I will look.", [("b", 1), ("a", 2), ("c", 3)])
+
+
+def test_a_flood_of_calls_is_refused_before_it_is_read() -> None:
+    assert len(parsed({"tool_calls": [call()] * 100}).tool_calls) == 100
+    began = time.monotonic()
+    for flood in ([call()] * 101, [{}] * 200_000):
+        assert fault_of(body({"tool_calls": flood})) == "too_many_calls"
+    assert time.monotonic() - began < 5
 
 
 def test_malformed_tool_calls_are_ignored() -> None:
