@@ -44,19 +44,27 @@ def request_tokens_at_most(messages: Iterable[Any], tools: Sequence[Any]) -> int
 
 
 def _texts_in(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping | list):
-        for each in value.values() if isinstance(value, Mapping) else value:
-            yield from _texts_in(each)
+    left = [value]  # no recursion: a provider may nest its fields deeper than that goes
+    while left:
+        each = left.pop()
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, Mapping):
+            left += each.values()
+        elif isinstance(each, list):
+            left += each
 
 
 @dataclass(frozen=True)
 class Room:
-    """A model's context, and how many tokens of it are kept for one output."""
+    """A model's context, and how many tokens of it are kept for one output.
+
+    ``own_limit`` is how many tokens the model can write at most, where its provider lists that.
+    """
 
     context_tokens: int
     output_tokens: int
+    own_limit: int | None = None
 
     @classmethod
     def of(cls, context_tokens: int, max_output_tokens: int | None = None) -> "Room":
@@ -64,11 +72,14 @@ class Room:
         limits = [MAX_OUTPUT_TOKENS, context_tokens // _OUTPUT_DIVISOR]
         if max_output_tokens is not None:
             limits.append(max_output_tokens)
-        return cls(context_tokens, max(1, min(limits)))
+        return cls(context_tokens, max(1, min(limits)), max_output_tokens)
 
     def output(self, times: int = 1) -> int:
         """Return the tokens of one output, or of one with ``times`` the usual room."""
-        return max(self.output_tokens, min(times * self.output_tokens, self.context_tokens // 2))
+        limits = [times * self.output_tokens, self.context_tokens // 2]
+        if self.own_limit is not None:
+            limits.append(self.own_limit)
+        return max(self.output_tokens, min(limits))
 
     def output_beside(self, request_tokens: int, times: int = 1) -> int | None:
         """Return the tokens of an output after such a request; None if the two do not fit."""

@@ -935,6 +935,15 @@ def test_the_room_for_output_fits_a_small_context(
     assert [each["max_completion_tokens"] for each in world.model.requests] == limits
 
 
+def test_no_question_asks_for_more_output_than_the_model_has(world: World) -> None:
+    world.model.catalogue = [{"id": "test/model", "max_completion_tokens": 4_096}]
+    world.model.say("", finish_reason="length").say("NO")
+
+    world.refine()
+
+    assert [each["max_completion_tokens"] for each in world.model.requests] == [4_096, 4_096]
+
+
 # -- what does not fit -----------------------------------------------------------------------------
 
 NO_ROOM = "the context of the agent's model is too small for its prompts, journal and memories"

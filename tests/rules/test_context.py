@@ -44,6 +44,11 @@ def test_twice_the_room_stays_within_half_of_the_context() -> None:
     assert [Room.of(4_096).output(times) for times in (1, 2, 3)] == [1_024, 2_048, 2_048]
 
 
+def test_twice_the_room_stays_within_the_models_own_limit() -> None:
+    assert [Room.of(128_000, 4_096).output(times) for times in (1, 2)] == [4_096, 4_096]
+    assert [Room.of(128_000, 10_000).output(times) for times in (1, 2)] == [8_192, 10_000]
+
+
 def test_a_request_counts_every_text_of_its_messages_and_its_tools() -> None:
     call = {"id": "c" * 9, "function": {"name": "n" * 30, "arguments": "a" * 300}}
     plain = {"role": "user", "content": "u" * 600}
