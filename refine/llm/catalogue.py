@@ -30,6 +30,7 @@ _OTHER_NAMES = (
     ("aliases",),
     ("litellm_params", "model"),
 )
+_MAX_DIGITS = 12
 _ALIAS_TARGETS = (("alias_target", "slug"), ("alias_target",))
 
 
@@ -136,8 +137,17 @@ def _at(entry: Any, path: tuple[str, ...]) -> Any:
 
 
 def _counts(entry: Any, paths: tuple[tuple[str, ...], ...]) -> list[int]:
-    values = (_at(entry, path) for path in paths)
-    return [value for value in values if type(value) is int and value > 0]
+    counts = (_count(_at(entry, path)) for path in paths)
+    return [count for count in counts if count is not None]
+
+
+def _count(value: Any) -> int | None:
+    """Return a positive whole number, which some lists write as text or with a decimal point."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS:
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and value > 0 else None
 
 
 def _strings(entry: Any, paths: tuple[tuple[str, ...], ...]) -> Iterator[str]:

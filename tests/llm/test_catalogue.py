@@ -30,13 +30,18 @@ def listed(**entry: Any) -> ListedModel:
         {"meta": {"n_ctx": 8_000}},
         {"model_info": {"max_input_tokens": 8_000}},
         {"max_input_tokens": 8_000},
+        {"context_length": "8000"},
+        {"context_length": 8_000.0},
+        {"context_length": 9_000, "max_model_len": "8000"},
     ],
 )
 def test_the_context_is_found_wherever_a_provider_keeps_it(entry: dict[str, Any]) -> None:
     assert listed(**entry).context_tokens == 8_000
 
 
-@pytest.mark.parametrize("length", [None, 0, -1, "200000", 200_000.0, True, [200_000]])
+@pytest.mark.parametrize(
+    "length", [None, 0, -1, "0", "-1", "8k", "8000.5", "9" * 5_000, 8_000.5, True, [200_000]]
+)
 def test_a_context_that_is_no_count_is_not_known(length: object) -> None:
     assert listed(context_length=length).context_tokens is None
 
