@@ -1,6 +1,7 @@
 """Parses replies of model servers, in every shape that providers were seen to send."""
 
 import json
+import math
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from itertools import count
@@ -95,13 +96,19 @@ def parse_reply(
 
 def _parsed(body: bytes) -> dict[str, Any]:
     try:
-        answer = json.loads(body)
+        # NaN and Infinity are no JSON, and no request could repeat them
+        answer = json.loads(body, parse_constant=lambda _name: None, parse_float=_finite)
     except (ValueError, RecursionError):
         message = "the model's server sent invalid or incomplete JSON"
         raise Unusable(message, "invalid_reply") from None
     if not isinstance(answer, dict):
         raise Unusable("the model's server sent unexpected JSON", "invalid_reply")
     return answer
+
+
+def _finite(written: str) -> float | None:
+    number = float(written)
+    return number if math.isfinite(number) else None
 
 
 def _choice(answer: dict[str, Any]) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from refine.running import heartbeat
 from refine.tools.refinement import DEFINITION
 from tests import factories, sql
 from tests.refinement.conftest import World
+from tests.scripted_model import send
 
 CONSENTED_ENDS = ("completed", "rolled_back", "incomplete")
 YES = "YES, gladly."
@@ -942,6 +943,19 @@ def test_no_question_asks_for_more_output_than_the_model_has(world: World) -> No
     world.refine()
 
     assert [each["max_completion_tokens"] for each in world.model.requests] == [4_096, 4_096]
+
+
+@pytest.mark.parametrize("number", [b"NaN", b"-Infinity", b"1e999"])
+def test_a_number_that_no_request_can_repeat_is_left_out(world: World, number: bytes) -> None:
+    details = b'[{"type": "reasoning.text", "text": "Hm.", "score": ' + number + b"}]"
+    message = b'{"role": "assistant", "content": "YES", "reasoning_details": ' + details + b"}"
+    answer = b'{"choices": [{"finish_reason": "stop", "message": ' + message + b"}]}"
+    world.model.answer(lambda handler: send(handler, 200, answer))
+    world.model.call("complete", summary="All is well.")
+
+    assert world.refine().status == "completed"
+    (repeated,) = world.asked(1)[2]["reasoning_details"]
+    assert repeated == {"type": "reasoning.text", "text": "Hm.", "score": None}
 
 
 # -- what does not fit -----------------------------------------------------------------------------
