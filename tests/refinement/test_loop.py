@@ -1081,6 +1081,13 @@ def test_a_refusal_is_explained_by_its_codes(world: World) -> None:
     )
 
 
+def test_a_refusal_cannot_quote_a_memory_whatever_joins_its_words(world: World) -> None:
+    for code in ("abcdefg-abcdefg-abcdefg", "AbcdefgAbcdefg", "error_abcdefg"):
+        world.model.http(400, {"error": {"code": code}})
+
+        assert "bcdefg" not in str(world.refine().end_reason)
+
+
 def test_a_failed_session_counts_its_calls(world: World) -> None:
     is_answered_by_another_model(world)
 
