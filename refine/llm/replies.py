@@ -87,7 +87,7 @@ def parse_reply(
         message=_for_history(message, tool_calls, dialect),
         text=_text(message.get("content")),
         tool_calls=tool_calls,
-        model=_string(answer.get("model")),
+        model=_model(answer.get("model")),
         is_cut=is_cut,
         usage=_usage(answer.get("usage"), _cost_in(headers or {}, dialect)),
         generation_id=_string(answer.get("id")),
@@ -121,6 +121,11 @@ def _choice(answer: dict[str, Any]) -> dict[str, Any]:
     if choice.get("error") or choice.get("finish_reason") in _FAILED:
         raise Unusable("the provider failed in the middle of its answer", "provider_error")
     return choice
+
+
+def _model(name: Any) -> str | None:
+    """Return the model's name; empty if it is not text: that is no name of any model."""
+    return name if name is None or isinstance(name, str) else ""
 
 
 def _is_finished(reason: Any) -> bool:

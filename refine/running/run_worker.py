@@ -33,7 +33,7 @@ from refine.models import (
 from refine.prompts import as_line
 from refine.rules.consent import consents
 from refine.rules.context import Room, request_tokens_at_most
-from refine.rules.model_names import in_words, is_same_model
+from refine.rules.model_names import in_words
 from refine.rules.prices import price_of
 from refine.running.heartbeat import beating
 from refine.settings import Settings
@@ -270,10 +270,8 @@ class RunWorker(Generic[AnyRun]):
 
     def _other_model(self, answered: str | None) -> str | None:
         """Return the name of the model that answered, if it is not the agent's own."""
-        if answered is None or is_same_model(self._model_id, answered):
-            return None
         catalogue = self._client.catalogue
-        if catalogue.confirms(self._model_id, answered):
+        if answered is None or catalogue.has_as_one(self._model_id, answered):
             return None
         sent = "" if catalogue.find(answered) else json.dumps(self._messages, ensure_ascii=False)
         return in_words(answered, sent=sent)

@@ -476,6 +476,12 @@ def test_a_call_beside_a_no_gets_its_result_before_the_trial_goes_on(
         ([], "other-2", "fix", "other-2 answered, not test/model"),
         ([], "other-2", "fix", "; give agents the model id other-2"),
         ([{"id": "test/other-2"}], "other-2", "fix", "; give agents the model id test/other-2"),
+        (
+            [{"id": name, "canonical_slug": name} for name in (MODEL, f"{MODEL}-0528")],
+            f"{MODEL}-0528",
+            "fix",
+            "give agents the model id test/model-0528",
+        ),
         ([], "not a name\n", "fix", "a model with an unreadable name answered"),
         ([], "not a name\n", "fix", "; choose another model"),
     ],

@@ -126,6 +126,24 @@ def test_an_alias_that_the_list_names_is_confirmed(
     assert not catalogue(entry).confirms(pinned, "other/model")
 
 
+def test_two_models_with_canonical_names_of_their_own_are_two() -> None:
+    first = {"id": "a/r1", "canonical_slug": "a/r1"}
+    second = {"id": "a/r1-0528", "canonical_slug": "a/r1-0528"}
+    free = {"id": "a/r1:free", "canonical_slug": "a/r1"}
+
+    assert not catalogue(first, second).has_as_one("a/r1", "a/r1-0528")
+    assert not catalogue(first, second, free).has_as_one("a/r1:free", "a/r1-0528")
+    assert catalogue(first, second, free).has_as_one("a/r1:free", "a/r1")
+
+
+def test_a_dated_name_is_the_same_model_where_the_list_does_not_tell_them_apart() -> None:
+    first, dated = {"id": "a/r1", "canonical_slug": "a/r1-0528"}, {"id": "a/r1-0528"}
+
+    for models in ([], [first], [dated], [first, dated], [{"id": "a/r1"}, dated]):
+        assert catalogue(*models).has_as_one("a/r1", "a/r1-0528"), models
+        assert not catalogue(*models).has_as_one("a/r1", "a/r2"), models
+
+
 def test_an_alias_of_the_latest_model_confirms_none() -> None:
     moving = {"id": "~a/b-latest", "alias_target": {"slug": "a/b-7", "name": "B 7"}}
 

@@ -65,9 +65,10 @@ def test_an_answer_in_words_is_a_reply() -> None:
     )
     for blank in (b"\n\n\n", b" \r\n\t", b"\n" * 10_000):  # keeps connections alive
         assert parse_reply(blank + body() + blank).text == "YES"
-    for odd in (None, 7, ["test/model"], {}):
+    assert (parsed(model=None).model, parsed().model) == (None, None)
+    for odd in (7, ["test/model"], {"id": "test/model"}, {}, False):
         reply = parsed(model=odd, id=odd)
-        assert (reply.model, reply.generation_id) == (None, None), odd
+        assert (reply.model, reply.generation_id) == ("", None), odd
 
 
 def test_text_is_joined_from_parts_and_storable() -> None:

@@ -867,6 +867,30 @@ def test_another_models_name_is_kept_with_the_session(world: World) -> None:
     assert session.answered_model_id == "test/usurper"
 
 
+def test_a_sibling_that_the_list_tells_apart_is_another_model(world: World) -> None:
+    names = ("test/model", "test/model-0528")
+    world.model.catalogue = [{"id": name, "canonical_slug": name} for name in names]
+    world.model.say(YES, model="test/model-0528")
+
+    session = world.refine()
+
+    assert (session.status, session.error_kind) == ("failed", "other_model")
+    assert session.answered_model_id == "test/model-0528"
+
+
+def test_a_name_that_is_not_text_is_that_of_another_model(world: World) -> None:
+    answer = {
+        "model": {"id": "test/model"},
+        "choices": [{"finish_reason": "stop", "message": {"content": YES}}],
+    }
+    world.model.answer(lambda handler: send(handler, 200, answer))
+
+    session = world.refine()
+
+    assert (session.status, session.error_kind) == ("failed", "other_model")
+    assert session.answered_model_id == "a model with an unreadable name"
+
+
 def test_a_name_that_could_hold_anything_is_not_repeated(world: World) -> None:
     world.model.say(YES, model="canary <b>\n")
 
