@@ -25,11 +25,13 @@ _OUTPUT = (
     ("model_info", "max_output_tokens"),
 )
 _ID = (("id",), ("model_name",))
+_CANONICAL_NAME = (("canonical_slug",),)
 _OTHER_NAMES = (
-    ("canonical_slug",),
+    *_CANONICAL_NAME,
     ("aliases",),
     ("litellm_params", "model"),
 )
+_MAX_DIGITS = 12
 _ALIAS_TARGETS = (("alias_target", "slug"), ("alias_target",))
 
 
@@ -37,12 +39,13 @@ _ALIAS_TARGETS = (("alias_target", "slug"), ("alias_target",))
 class ListedModel:
     """A model as its provider lists it.
 
-    ``names`` are all names that the entry gives it; ``parameters`` what it takes, empty if that is
-    not listed.
+    ``names`` are all names that the entry gives it, ``canonical_name`` the one that the provider
+    tells it apart by; ``parameters`` what it takes, empty if that is not listed.
     """
 
     id: str
     names: frozenset[str]
+    canonical_name: str | None = None
     context_tokens: int | None = None
     max_output_tokens: int | None = None
     parameters: frozenset[str] = frozenset()
@@ -68,6 +71,18 @@ class Catalogue:
             if (found := next(by_id, None) or next(by_name, None)) is not None:
                 return found
         return None
+
+    def has_as_one(self, pinned: str, answered: str) -> bool:
+        """Tell whether both are names of one model: by the rules of names, or as the list says.
+
+        Not if the list has two models of these names, each with a canonical name of its own:
+        ``deepseek-r1-0528`` is not ``deepseek-r1`` then.
+        """
+        listed, other = self.find(pinned), self.find(answered)
+        names = {each.canonical_name for each in (listed, other) if each is not None} - {None}
+        if len(names) > 1:
+            return False
+        return is_same_model(pinned, answered) or self.confirms(pinned, answered)
 
     def confirms(self, pinned: str, answered: str) -> bool:
         """Tell whether the list gives one model both names."""
@@ -100,6 +115,7 @@ def _model(entry: Mapping[str, Any]) -> ListedModel | None:
     targets = () if model_id.startswith("~") else _ALIAS_TARGETS
     return ListedModel(
         id=model_id,
+        canonical_name=next(_strings(entry, _CANONICAL_NAME), None),
         # Gemini lists models/x and answers as x
         names=frozenset(
             {
@@ -136,8 +152,17 @@ def _at(entry: Any, path: tuple[str, ...]) -> Any:
 
 
 def _counts(entry: Any, paths: tuple[tuple[str, ...], ...]) -> list[int]:
-    values = (_at(entry, path) for path in paths)
-    return [value for value in values if type(value) is int and value > 0]
+    counts = (_count(_at(entry, path)) for path in paths)
+    return [count for count in counts if count is not None]
+
+
+def _count(value: Any) -> int | None:
+    """Return a positive whole number, which some lists write as text or with a decimal point."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS:
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and value > 0 else None
 
 
 def _strings(entry: Any, paths: tuple[tuple[str, ...], ...]) -> Iterator[str]:

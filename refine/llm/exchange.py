@@ -92,7 +92,7 @@ def exchange(
 
 
 def _send(request: Request, seconds: float) -> Answer:
-    http = requests.Session()
+    http = _SessionWithoutRedirects()
     # a .netrc would replace the bearer token, a proxy would see the ledger
     http.trust_env = False
     try:
@@ -112,6 +112,19 @@ def _send(request: Request, seconds: float) -> Answer:
     except requests.RequestException as fault:
         message = f"the connection to {request.base_url} failed ({type(fault).__name__})"
         raise Transient(message, kind="connection") from None
+    except ProviderError:
+        raise
+    except Exception as fault:
+        # whatever a server sends that a library did not expect; its words may quote the request
+        message = f"the exchange with {request.base_url} failed ({type(fault).__name__})"
+        raise ProviderError(message, kind="connection") from None
+
+
+class _SessionWithoutRedirects(requests.Session):
+    """Leaves redirects alone: told not to follow one, requests parses it and reads all of it."""
+
+    def get_redirect_target(self, _response: requests.Response) -> None:
+        return None
 
 
 def _check_status(response: requests.Response, request: Request) -> None:

@@ -46,7 +46,8 @@ class Reply:
     """One answer of a model.
 
     ``message`` goes into the conversation, unchanged except for arguments that no provider would
-    accept back; ``is_cut`` means that the answer ended at the output limit.
+    accept back; ``is_cut`` means that a limit or a filter ended the answer before its end.
+    ``model`` is the name that it bears: None if it has none, empty if that cannot be read.
     """
 
     message: Message = field(repr=False)

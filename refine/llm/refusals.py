@@ -1,7 +1,7 @@
 """What a provider's refusal says, as far as it can be repeated: its codes, and nothing else.
 
 Providers quote prompts in their error messages, so no prose is ever shown. A code is shown if it
-has the form of one and stands nowhere in what the model was shown; a parameter, if the request has
+has the form of one and cannot quote what the model was shown; a parameter, if the request has
 fields of these names.
 """
 
@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from refine.rules.quoting import may_quote
 
 # invalid_request_error, INVALID_ARGUMENT, invalid-argument; RateLimitReached; 3280
 _CODE = re.compile(
@@ -29,6 +31,19 @@ _CODE_NAMES = ("code", "type", "status", "error_type", "reason")
 
 # A refusal that another attempt may avoid: the model wrote a call that the provider refused (Groq).
 _RETRIED_CODES = frozenset({"tool_use_failed"})
+
+# Words of codes, which may also stand in a memory.
+_ERROR_WORDS = (
+    "access allowed argument assistant authentication body call code completion conflict "
+    "connection content context database deadline deprecated disabled endpoint engine error "
+    "exceed exceeded exhausted expired extra failed field filter forbidden format found "
+    "function gateway input insufficient internal invalid json large length limit malformed "
+    "message messages missing model moderation order output overloaded parameter parameters "
+    "permission prompt provider quota rate reached refusal request requests required resource "
+    "response restricted role safety schema server service size status string supported "
+    "system temporarily timeout token tokens tool tools type unauthorized unavailable "
+    "unexpected unknown unprocessable unsupported upstream user validation value"
+)
 
 
 @dataclass(frozen=True)
@@ -95,7 +110,11 @@ def _code(value: Any, asked: Any) -> str | None:
     if not isinstance(value, str) or len(value) > _MAX_CODE_CHARACTERS:
         return None
     has_form = value in _WORDS or _CODE.fullmatch(value) is not None
-    return value if has_form and value.casefold() not in _shown_to_model(asked) else None
+    return value if has_form and not _may_quote(value, _shown_to_model(asked)) else None
+
+
+def _may_quote(code: str, shown: str) -> bool:
+    return code.casefold() in shown.casefold() or may_quote(code, shown, known=_ERROR_WORDS.split())
 
 
 def _parameter(value: Any, asked: Any) -> str | None:
@@ -110,7 +129,7 @@ def _parameter(value: Any, asked: Any) -> str | None:
 
 def _shown_to_model(asked: Any) -> str:
     messages = asked.get("messages") if isinstance(asked, Mapping) else None
-    return json.dumps(messages, ensure_ascii=False).casefold()
+    return json.dumps(messages, ensure_ascii=False)
 
 
 def _field_names(value: Any) -> Iterator[str]:

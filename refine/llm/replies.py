@@ -1,6 +1,7 @@
 """Parses replies of model servers, in every shape that providers were seen to send."""
 
 import json
+import math
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from itertools import count
@@ -15,13 +16,28 @@ from refine.rules.tool_arguments import parse_arguments
 # no call is larger; a higher figure is ignored
 _MAX_TOKENS = 10_000_000
 
-# Reasons to finish: at the output limit or the context's end; by a failure of the provider.
-_CUT = ("length", "model_length")
+# Reasons to finish by a failure of the provider.
 _FAILED = ("error", "network_error", "insufficient_system_resource")
+
+# Reasons to finish at a normal end, in lower case; so is none at all. Any other reason (a limit, a
+# filter, one that is not known) means that the reply was cut.
+_FINISHED = frozenset(
+    {
+        *("stop", "tool_calls", "function_call"),  # OpenAI, and most others; Gemini: STOP
+        *("end_turn", "stop_sequence", "tool_use"),  # Anthropic
+        *("complete", "tool_call"),  # Cohere, which also has STOP_SEQUENCE
+        "eos",  # Together: https://github.com/openai/openai-dotnet/pull/267
+        "eos_token",  # Hugging Face: https://github.com/spring-projects/spring-ai/pull/4900
+        "end",  # gateways: https://github.com/earendil-works/pi/issues/2107
+    }
+)
 
 # Stands in the history for an answer without words and calls: providers refuse an empty message
 # (Anthropic, Mistral, Moonshot), and some refuse a question that follows a tool's result.
 _NO_ANSWER = "(no answer)"
+
+# More than a session may make; a reply with more is not read, because each takes time to read.
+_MAX_CALLS = 100
 
 # Where providers tell what an answer cost, and the unit in US dollars.
 _COSTS = (("cost", Decimal(1)), ("cost_in_usd_ticks", Decimal("1e-10")))  # OpenRouter; xAI
@@ -65,13 +81,13 @@ def parse_reply(
     message = choice.get("message")
     if not isinstance(message, dict):
         raise Unusable("the model's server sent a choice without a message", "empty_reply")
-    is_cut = choice.get("finish_reason") in _CUT
+    is_cut = not _is_finished(choice.get("finish_reason"))
     tool_calls = _tool_calls(message, is_cut=is_cut)
     return Reply(
         message=_for_history(message, tool_calls, dialect),
         text=_text(message.get("content")),
         tool_calls=tool_calls,
-        model=_string(answer.get("model")),
+        model=_model(answer.get("model")),
         is_cut=is_cut,
         usage=_usage(answer.get("usage"), _cost_in(headers or {}, dialect)),
         generation_id=_string(answer.get("id")),
@@ -80,13 +96,19 @@ def parse_reply(
 
 def _parsed(body: bytes) -> dict[str, Any]:
     try:
-        answer = json.loads(body)
+        # NaN and Infinity are no JSON, and no request could repeat them
+        answer = json.loads(body, parse_constant=lambda _name: None, parse_float=_finite)
     except (ValueError, RecursionError):
         message = "the model's server sent invalid or incomplete JSON"
         raise Unusable(message, "invalid_reply") from None
     if not isinstance(answer, dict):
         raise Unusable("the model's server sent unexpected JSON", "invalid_reply")
     return answer
+
+
+def _finite(written: str) -> float | None:
+    number = float(written)
+    return number if math.isfinite(number) else None
 
 
 def _choice(answer: dict[str, Any]) -> dict[str, Any]:
@@ -99,6 +121,15 @@ def _choice(answer: dict[str, Any]) -> dict[str, Any]:
     if choice.get("error") or choice.get("finish_reason") in _FAILED:
         raise Unusable("the provider failed in the middle of its answer", "provider_error")
     return choice
+
+
+def _model(name: Any) -> str | None:
+    """Return the model's name; empty if it is not text: that is no name of any model."""
+    return name if name is None or isinstance(name, str) else ""
+
+
+def _is_finished(reason: Any) -> bool:
+    return reason in (None, "") or (isinstance(reason, str) and reason.lower() in _FINISHED)
 
 
 def _refuse_altered_prompt(answer: dict[str, Any]) -> None:
@@ -125,9 +156,11 @@ def _text(content: Any) -> str | None:
 def _tool_calls(message: dict[str, Any], *, is_cut: bool) -> tuple[ToolCall, ...]:
     given = message.get("tool_calls")
     written = given if isinstance(given, list) else []
+    if len(written) > _MAX_CALLS:
+        raise Unusable(f"the model wrote {len(written):,} tool calls at once", "too_many_calls")
     calls: list[ToolCall] = []
     for position, call in enumerate(written):
-        taken = [earlier.id for earlier in calls]
+        taken = {earlier.id for earlier in calls}
         # another call follows the earlier ones, so they are whole
         may_be_partial = is_cut and position == len(written) - 1
         calls.append(_tool_call(_object(call), position, taken, may_be_partial))
@@ -135,17 +168,17 @@ def _tool_calls(message: dict[str, Any], *, is_cut: bool) -> tuple[ToolCall, ...
 
 
 def _tool_call(
-    call: dict[str, Any], position: int, taken: list[str], may_be_partial: bool
+    call: dict[str, Any], position: int, taken: set[str], may_be_partial: bool
 ) -> ToolCall:
     problems = []
-    if call.get("id") in taken:
+    if _string(call.get("id")) in taken:
         problems.append("the id of this tool call was already used in this answer")
     call_id = _string(call.get("id")) or _INVENTED_ID.format(position)
     invented = (_INVENTED_ID.format(number) for number in count(position))
     while call_id in taken:
         call_id = next(invented)
     if may_be_partial:
-        problems.append("the answer was cut off at the output limit; send a shorter call")
+        problems.append("the answer was cut off before its end; send a shorter call")
     function = _object(call.get("function"))
     arguments: dict[str, Any] = {}
     try:

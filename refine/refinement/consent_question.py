@@ -28,11 +28,16 @@ def answer_to_question(ask: Ask, messages: list[Message]) -> Reply:
     """
     reply = _reply_with_words(ask, messages)
     if _is_call(reply):
-        messages += [tool_message(call, as_line(NOT_OPEN)) for call in reply.tool_calls]
+        messages += not_open(reply)
         reply = _reply_with_words(ask, messages, only_words=True)
     if _is_call(reply):
         raise _no_answer("the model called the tool instead")
     return reply
+
+
+def not_open(reply: Reply) -> list[Message]:
+    """Return the results of calls that came before the consent, or beside a NO."""
+    return [tool_message(call, as_line(NOT_OPEN)) for call in reply.tool_calls]
 
 
 def _reply_with_words(ask: Ask, messages: list[Message], *, only_words: bool = False) -> Reply:

@@ -22,10 +22,13 @@ from refine.refinement.prompting import (
     opening,
     room_for_ledger,
 )
+from refine.rules.context import MIN_CONTENT_TOKENS
 from refine.running import RunEnded, RunWorker, has_consented, work_on
 from refine.settings import Settings
 from refine.tools import RefinementTool
 from refine.tools.refinement import DEFINITION
+
+_NO_ROOM = "the context of the agent's model is too small for its prompts, journal and memories"
 
 # The results after which the tool refuses everything, and the model is not asked again.
 ENDING_RESULTS = ("refinement_complete", "refinement_rolled_back")
@@ -111,9 +114,10 @@ class SessionWorker(RunWorker[RefinementSession]):
     def _take_snapshot(self) -> None:
         session = self._held()
         last = RefinementSession.last_consented_of(session.agent, before=session.created_at)
+        room_tokens = room_for_ledger(self._room, session.agent)
         excerpt = LedgerExcerpt.of(
             session.agent,
-            room_tokens=room_for_ledger(self._room, session.agent),
+            room_tokens=room_tokens,
             after_id=last.batch_through_id if last is not None else None,
         )
         session.take_snapshot(excerpt.shown_ids)
@@ -121,6 +125,9 @@ class SessionWorker(RunWorker[RefinementSession]):
         session.prompt_version = prompts.version()
         if session.removable_tokens == 0:
             self._skip(session)
+        if room_tokens < MIN_CONTENT_TOKENS or not excerpt.lines:
+            db.session.commit()
+            raise RunEnded("failed", _NO_ROOM, "too_large")
         is_marked = self._client.dialect.needs_ledger_mark(self._model_id)
         self._messages = opening(session, excerpt, is_marked=is_marked)
         db.session.commit()
@@ -149,7 +156,7 @@ class SessionWorker(RunWorker[RefinementSession]):
         db.session.commit()
 
     def _loop(self) -> None:
-        self._tool = RefinementTool(self._run, self._lease_token)
+        self._tool = RefinementTool(self._run, self._lease_token, self._room_for_result)
         self._execute = self._tool.execute
         db.session.commit()
         is_reminded = False
@@ -176,6 +183,9 @@ class SessionWorker(RunWorker[RefinementSession]):
             self._report("tool_call", action=_shown_action(call), result=result["type"])
         return over
 
+    def _room_for_result(self) -> int:
+        return self._room.for_result(self._request_tokens())
+
     def _refuse(self, problem: str) -> dict[str, Any]:
         return {**super()._refuse(problem), **self._tool.left}
 
@@ -197,6 +207,12 @@ class SessionWorker(RunWorker[RefinementSession]):
         if self._run.consented_at is None:
             return failure
         return RunEnded("incomplete", failure.reason)
+
+    def _too_large(self) -> RunEnded:
+        """Before consent a failure; after it an orderly end."""
+        grown = super()._too_large()
+        status: EndStatus = "failed" if self._run.consented_at is None else "incomplete"
+        return RunEnded(status, grown.reason, grown.error_kind)
 
     def _report(self, kind: str, **facts: Any) -> None:
         """Notify the observer; one that raises is dropped, and the session continues."""

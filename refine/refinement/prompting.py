@@ -9,6 +9,8 @@
 Each request repeats the one before, word for word, so that providers' prompt caches serve it.
 """
 
+import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -43,20 +45,21 @@ class LedgerExcerpt:
 
     @classmethod
     def of(cls, agent: Agent, *, room_tokens: int, after_id: int | None = None) -> "LedgerExcerpt":
-        """Return what fits into ``room_tokens``, beginning after the memory ``after_id``."""
+        """Return what fits into ``room_tokens``, beginning after the memory ``after_id``.
+
+        A memory that would not fit even alone is left out.
+        """
         memories = db.session.scalars(agent.ledger.core()).all()
         lines = {memory.id: as_entry(memory.ledger_entry()) for memory in memories}
         tokens = {id_: tokens_at_most(line) for id_, line in lines.items()}
         if sum(tokens.values()) <= room_tokens:
             return cls(list(lines.values()), frozenset(lines), None, len(lines))
-        shown: list[int] = []
-        for memory in _rotated(memories, after_id):
-            room_tokens -= tokens[memory.id]
-            if room_tokens < 0 and shown:
-                break
-            shown.append(memory.id)
+        fitting = [id_ for id_ in _rotated(lines, after_id) if tokens[id_] <= room_tokens]
+        taken = itertools.accumulate(tokens[id_] for id_ in fitting)
+        shown = [id_ for id_, so_far in zip(fitting, taken, strict=True) if so_far <= room_tokens]
         in_order = [id_ for id_ in lines if id_ in set(shown)]
-        return cls([lines[id_] for id_ in in_order], frozenset(shown), shown[-1], len(lines))
+        through_id = shown[-1] if shown else None
+        return cls([lines[id_] for id_ in in_order], frozenset(shown), through_id, len(lines))
 
 
 def room_for_ledger(room: Room, agent: Agent) -> int:
@@ -140,10 +143,10 @@ def _marked(ledger: str, question: str) -> list[dict[str, Any]]:
     ]
 
 
-def _rotated(memories: Any, after_id: int | None) -> list[AgentMemory]:
-    """The memories by id, beginning after ``after_id`` and continuing from the start."""
-    ordered = sorted(memories, key=lambda memory: memory.id)
-    later = [memory for memory in ordered if memory.id > (after_id or 0)]
+def _rotated(ids: Iterable[int], after_id: int | None) -> list[int]:
+    """The ids in order, beginning after ``after_id`` and continuing from the start."""
+    ordered = sorted(ids)
+    later = [id_ for id_ in ordered if id_ > (after_id or 0)]
     return later + ordered[: len(ordered) - len(later)]
 
 

@@ -66,6 +66,11 @@ class TaskWorker(RunWorker[MemoryTask]):
             raise RunEnded("failed", _TOO_LARGE, "too_large")
         return layout
 
+    def _too_large(self) -> RunEnded:
+        """An orderly end: its first request fits, and another attempt would grow as large."""
+        grown = super()._too_large()
+        return RunEnded("incomplete", grown.reason, grown.error_kind)
+
     def _read(self) -> None:
         """Read one part, until the model answers without a tool call."""
         self._turns = 0

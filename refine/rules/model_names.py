@@ -3,6 +3,8 @@
 import re
 from typing import NamedTuple
 
+from refine.rules.quoting import may_quote
+
 # OpenRouter's choice among a model's providers; any other ``:tag``, such as a size on local
 # servers, is part of the name.
 _VARIANT = re.compile(r":(?:free|nitro|floor|extended|exacto|beta)$")
@@ -37,17 +39,13 @@ def is_readable(name: str) -> bool:
 def in_words(name: str | None, *, sent: str = "") -> str:
     """Return a model's name from a provider as it may be shown and logged.
 
-    A name with a word of what was ``sent`` may quote a memory and is not shown.
+    A name with a word or number of what was ``sent`` may quote a memory and is not shown.
     """
     if name is None or not is_readable(name):
         return "a model with an unreadable name"
-    if _long_words(name) & _long_words(sent):
+    if may_quote(name, sent):
         return "a model whose name has a word of what was sent"
     return name
-
-
-def _long_words(text: str) -> set[str]:
-    return set(re.findall(r"[^\W\d_]{4,}", text.lower()))
 
 
 class _Name(NamedTuple):

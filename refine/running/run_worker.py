@@ -32,8 +32,8 @@ from refine.models import (
 )
 from refine.prompts import as_line
 from refine.rules.consent import consents
-from refine.rules.context import Room
-from refine.rules.model_names import in_words, is_same_model
+from refine.rules.context import Room, request_tokens_at_most
+from refine.rules.model_names import in_words
 from refine.rules.prices import price_of
 from refine.running.heartbeat import beating
 from refine.settings import Settings
@@ -42,12 +42,14 @@ from refine.tools.results import error, unknown_parameter, without_echo
 MAX_TOOL_CALLS = 60
 MAX_CUT_REPLIES = 2
 
+_TOO_LARGE = "the conversation is too large for the context of the agent's model"
+
 AnyRun = TypeVar("AnyRun", RefinementSession, MemoryTask, AccessGrant)
 Execute = Callable[..., dict[str, Any]]
 
 
 def has_consented(reply: Reply) -> bool:
-    """Tell whether a reply is a yes; one with a tool call, or cut off by its length, never is."""
+    """Tell whether a reply is a yes; one with a tool call, or cut off, never is."""
     return consents(reply.text) and not reply.tool_calls and not reply.is_cut
 
 
@@ -190,7 +192,7 @@ class RunWorker(Generic[AnyRun]):
         reply = self._call_model()
         self._cut_replies += reply.is_cut
         if self._cut_replies > MAX_CUT_REPLIES:
-            raise RunEnded("incomplete", "the model's answers were cut at the output limit")
+            raise RunEnded("incomplete", "the model's answers were cut off")
         return reply
 
     def _call_model(self) -> Reply:
@@ -204,19 +206,23 @@ class RunWorker(Generic[AnyRun]):
 
         It has ``times`` the usual room for its output, and may call the tool unless it is to be
         ``only_words``. The caller decides whether the message becomes part of the conversation.
+        Nothing is sent that may not fit: some servers silently drop what is too much.
         """
         self._check_may_continue()
+        output_tokens = self._room.output_beside(self._request_tokens(), times)
+        if output_tokens is None:
+            raise self._too_large()
         privacy = self._privacy()
         db.session.commit()
         try:
             reply = self._client.generate(
                 self._model_id,
                 self._messages,
-                [self._definition] if self._definition is not None else [],
+                self._tools,
                 privacy,
                 deadline=self._deadline,
                 is_cancelled=_once_a_second(self._is_stopping, self._is_unwanted),
-                max_output_tokens=self._room.output(times),
+                max_output_tokens=output_tokens,
                 tool_choice="none" if only_words else "auto",
             )
         except Cancelled:
@@ -235,6 +241,13 @@ class RunWorker(Generic[AnyRun]):
             message = f"another model answered: {other_model}, not {self._model_id}"
             raise ProviderError(message, kind="other_model")
         return reply
+
+    @property
+    def _tools(self) -> list[dict[str, Any]]:
+        return [self._definition] if self._definition is not None else []
+
+    def _request_tokens(self) -> int:
+        return request_tokens_at_most(self._messages, self._tools)
 
     def _priced(self, usage: Usage) -> Usage:
         """Return the usage with its cost: as the answer names it, else reckoned from a price.
@@ -257,10 +270,8 @@ class RunWorker(Generic[AnyRun]):
 
     def _other_model(self, answered: str | None) -> str | None:
         """Return the name of the model that answered, if it is not the agent's own."""
-        if answered is None or is_same_model(self._model_id, answered):
-            return None
         catalogue = self._client.catalogue
-        if catalogue.confirms(self._model_id, answered):
+        if answered is None or catalogue.has_as_one(self._model_id, answered):
             return None
         sent = "" if catalogue.find(answered) else json.dumps(self._messages, ensure_ascii=False)
         return in_words(answered, sent=sent)
@@ -315,6 +326,9 @@ class RunWorker(Generic[AnyRun]):
     def _out_of_time(self) -> RunEnded:
         reason = f"the limit of {self._max_seconds} seconds was reached"
         return RunEnded(None, reason, "timeout")
+
+    def _too_large(self) -> RunEnded:
+        return RunEnded(None, _TOO_LARGE, "too_large")
 
     def _held(self) -> AnyRun:
         run = self._run.held(self._run_id, self._lease_token)

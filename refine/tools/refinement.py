@@ -9,7 +9,9 @@ from refine.errors import InvalidValue
 from refine.models import AgentMemory, EditRefused, LeaseLost, RefinementSession
 from refine.models.runs.session import editing
 from refine.models.runs.session.survival import LedgerReading
+from refine.prompts import as_line
 from refine.rules.content import MAX_QUERY_CHARACTERS, MAX_SUMMARY_CHARACTERS, bounded_text
+from refine.rules.context import tokens_at_most
 from refine.rules.ids import parse_ids, parse_single_id
 from refine.rules.instants import from_iso
 from refine.rules.limits import MAX_MERGED
@@ -70,13 +72,24 @@ DEFINITION: dict[str, Any] = {
     },
 }
 
+_TOO_MANY = (
+    "{} of {} are shown, because no more fit; search again with a narrower query, after or before"
+)
+
 _PARAMETERS = frozenset(DEFINITION["function"]["parameters"]["properties"]) - {"action"}
 
 
 class RefinementTool:
     """The tool for one session, under the caller's lease, or the one that the session has now."""
 
-    def __init__(self, session: RefinementSession, lease_token: uuid.UUID | None = None) -> None:
+    def __init__(
+        self,
+        session: RefinementSession,
+        lease_token: uuid.UUID | None = None,
+        room_tokens: Callable[[], int] | None = None,
+    ) -> None:
+        """``room_tokens`` tells how many tokens a search result may take now; None: any number."""
+        self._room_tokens = room_tokens
         self._session_id = session.id
         self._lease_token = lease_token or session.lease_token
         self._reading = LedgerReading()
@@ -160,13 +173,12 @@ class RefinementTool:
             _instant("after", after),
             _instant("before", before),
             limit=MAX_SEARCH_RESULTS,
+            fits=_fits_into(self._room_tokens() if self._room_tokens is not None else None),
         )
-        return {
-            "type": "search_results",
-            "query": text,
-            "count": count,
-            "results": [memory.ledger_entry() for memory in memories],
-        }
+        results = [memory.ledger_entry() for memory in memories]
+        is_short = len(results) < min(count, MAX_SEARCH_RESULTS)
+        hint = {"hint": _TOO_MANY.format(len(results), count)} if is_short else {}
+        return {"type": "search_results", "query": text, "count": count, **hint, "results": results}
 
     def _consolidate(self, session: RefinementSession, ids: object, content: object) -> Result:
         sources = parse_ids(ids) if ids != [] else []
@@ -225,6 +237,23 @@ def checked(action: object, params: dict[str, Any]) -> dict[str, Any]:
         if name not in given:
             raise InvalidValue(missing(name, action))
     return given
+
+
+def _fits_into(room_tokens: int | None) -> Callable[[AgentMemory], bool]:
+    """Return a check that lets memories pass as long as there is room for their entries."""
+    left = room_tokens
+
+    def fits(memory: AgentMemory) -> bool:
+        nonlocal left
+        if left is None:
+            return True
+        tokens = tokens_at_most(as_line(memory.ledger_entry()))
+        if tokens > left:
+            return False
+        left -= tokens
+        return True
+
+    return fits
 
 
 def _is_blank(value: object) -> bool:

@@ -47,8 +47,9 @@ def test_anything_else_declines(world: World, said: str) -> None:
     assert world.records("memory_access_viewed") == []
 
 
-def test_a_yes_that_was_cut_off_declines(world: World) -> None:
-    world.model.say("YES, unless", finish_reason="length")
+@pytest.mark.parametrize("reason", ["length", "max_tokens", "content_filter", "error_in_stop"])
+def test_a_yes_that_was_cut_off_declines(world: World, reason: str) -> None:
+    world.model.say("YES, unless", finish_reason=reason)
 
     assert world.ask().status == "declined"
 

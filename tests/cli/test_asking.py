@@ -468,6 +468,20 @@ def test_without_a_key_it_says_what_is_missing(ask: Ask) -> None:
     assert done.stderr.startswith("refine: OPENROUTER_API_KEY is missing")
 
 
+def test_a_call_beside_a_no_gets_its_result_before_the_trial_goes_on(
+    ask: Ask, model: ScriptedModel
+) -> None:
+    call = {"id": "call-1", "type": "function", "function": {"name": "refinement"}}
+    model.reply({"content": "NO.", "tool_calls": [call]}).calls(SEARCH).calls(COMPLETE)
+
+    done = ask()
+
+    roles = [said["role"] for said in model.requests[1]["messages"]]
+    assert roles == ["system", "user", "assistant", "tool", "user"]
+    assert model.requests[1]["messages"][3]["tool_call_id"] == "call-1"
+    assert done.returncode == 0
+
+
 # -- what the list and the answers tell -----------------------------------------------------------
 
 
@@ -484,6 +498,12 @@ def test_without_a_key_it_says_what_is_missing(ask: Ask) -> None:
         ([], "other-2", "fix", "other-2 answered, not test/model"),
         ([], "other-2", "fix", "; give agents the model id other-2"),
         ([{"id": "test/other-2"}], "other-2", "fix", "; give agents the model id test/other-2"),
+        (
+            [{"id": name, "canonical_slug": name} for name in (MODEL, f"{MODEL}-0528")],
+            f"{MODEL}-0528",
+            "fix",
+            "give agents the model id test/model-0528",
+        ),
         ([], "not a name\n", "fix", "a model with an unreadable name answered"),
         ([], "not a name\n", "fix", "; choose another model"),
     ],

@@ -30,13 +30,18 @@ def listed(**entry: Any) -> ListedModel:
         {"meta": {"n_ctx": 8_000}},
         {"model_info": {"max_input_tokens": 8_000}},
         {"max_input_tokens": 8_000},
+        {"context_length": "8000"},
+        {"context_length": 8_000.0},
+        {"context_length": 9_000, "max_model_len": "8000"},
     ],
 )
 def test_the_context_is_found_wherever_a_provider_keeps_it(entry: dict[str, Any]) -> None:
     assert listed(**entry).context_tokens == 8_000
 
 
-@pytest.mark.parametrize("length", [None, 0, -1, "200000", 200_000.0, True, [200_000]])
+@pytest.mark.parametrize(
+    "length", [None, 0, -1, "0", "-1", "8k", "8000.5", "9" * 5_000, 8_000.5, True, [200_000]]
+)
 def test_a_context_that_is_no_count_is_not_known(length: object) -> None:
     assert listed(context_length=length).context_tokens is None
 
@@ -119,6 +124,24 @@ def test_an_alias_that_the_list_names_is_confirmed(
     assert catalogue({"id": "other/model"}, entry).confirms(pinned, answered)
     assert not catalogue({"id": "other/model"}).confirms(pinned, answered)
     assert not catalogue(entry).confirms(pinned, "other/model")
+
+
+def test_two_models_with_canonical_names_of_their_own_are_two() -> None:
+    first = {"id": "a/r1", "canonical_slug": "a/r1"}
+    second = {"id": "a/r1-0528", "canonical_slug": "a/r1-0528"}
+    free = {"id": "a/r1:free", "canonical_slug": "a/r1"}
+
+    assert not catalogue(first, second).has_as_one("a/r1", "a/r1-0528")
+    assert not catalogue(first, second, free).has_as_one("a/r1:free", "a/r1-0528")
+    assert catalogue(first, second, free).has_as_one("a/r1:free", "a/r1")
+
+
+def test_a_dated_name_is_the_same_model_where_the_list_does_not_tell_them_apart() -> None:
+    first, dated = {"id": "a/r1", "canonical_slug": "a/r1-0528"}, {"id": "a/r1-0528"}
+
+    for models in ([], [first], [dated], [first, dated], [{"id": "a/r1"}, dated]):
+        assert catalogue(*models).has_as_one("a/r1", "a/r1-0528"), models
+        assert not catalogue(*models).has_as_one("a/r1", "a/r2"), models
 
 
 def test_an_alias_of_the_latest_model_confirms_none() -> None:

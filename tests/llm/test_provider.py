@@ -251,6 +251,40 @@ def test_redirects_are_not_followed(model: ScriptedModel) -> None:
         assert (fault.kind, fault.http_status) == ("refused", status)
 
 
+@pytest.mark.parametrize("location", [b"http://[::1", b"/\xff\xfe", b"", b"http://x:y/"])
+def test_a_redirect_to_nowhere_is_a_refusal_like_any_other(
+    model: ScriptedModel, location: bytes
+) -> None:
+    def redirect(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"HTTP/1.1 302 Found\r\nLocation: " + location)
+        handler.wfile.write(b"\r\nContent-Length: 0\r\n\r\n")
+
+    model.answer(redirect)
+    model.catalogue = redirect
+
+    fault = fault_of(model)
+    assert (fault.kind, fault.http_status) == ("refused", 302)
+    assert not Provider(model.base_url, KEY).catalogue
+
+
+def test_of_a_redirect_only_the_beginning_is_read(model: ScriptedModel) -> None:
+    sent: list[int] = []
+
+    def redirect(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"HTTP/1.1 302 Found\r\nLocation: /\r\n")
+        handler.wfile.write(b"Content-Length: 400000000\r\n\r\n")
+        try:
+            for _ in range(400):
+                sent.append(handler.wfile.write(b" " * 1_000_000))
+        except ConnectionError:
+            handler.close_connection = True
+
+    model.answer(redirect)
+
+    assert fault_of(model).kind == "refused"
+    assert sum(sent) < 40_000_000
+
+
 @pytest.mark.parametrize("variable", ["NETRC", "HOME"])
 def test_a_netrc_file_does_not_replace_the_key(
     model: ScriptedModel, variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -95,6 +95,10 @@ def test_the_codes_of_each_provider_are_said(answer: Any, expected: str) -> None
         {"code": "canary_street_9"},
         {"code": "CANARY_STREET_9"},
         {"code": "order_canary"},
+        {"code": "lives-anna-at"},
+        {"code": "AnnaLives"},
+        {"code": "error_of_anna_street"},
+        {"code": "at_4711_9"},
         {"code": "two words"},
         {"code": "line_\nbreak"},
         {"code": "a_" * 40},
@@ -120,6 +124,14 @@ def test_nothing_that_could_be_a_quotation_is_said(error: dict[str, Any]) -> Non
 @pytest.mark.parametrize("body", [b"", b"canary", b"null", b"[]", b"[" * 100_000, b"7", b"[[]]"])
 def test_what_is_no_error_object_says_nothing(body: bytes) -> None:
     assert said(body) == ""
+
+
+def test_words_of_errors_are_said_although_a_memory_has_them_too() -> None:
+    memory = "The request had an invalid context length; the rate limit of the tool was exceeded."
+    asked = {"messages": [{"role": "user", "content": memory}]}
+
+    for code in ("context_length_exceeded", "invalid_request_error", "RateLimitExceeded"):
+        assert said({"error": {"code": code}}, asked) == f"code {code}"
 
 
 def test_a_call_that_the_provider_refused_to_the_model_may_be_retried() -> None:

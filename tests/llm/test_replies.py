@@ -1,6 +1,7 @@
 """Every shape of an answer that providers were seen to send."""
 
 import json
+import time
 from decimal import Decimal
 from typing import Any
 
@@ -64,9 +65,10 @@ def test_an_answer_in_words_is_a_reply() -> None:
     )
     for blank in (b"\n\n\n", b" \r\n\t", b"\n" * 10_000):  # keeps connections alive
         assert parse_reply(blank + body() + blank).text == "YES"
-    for odd in (None, 7, ["test/model"], {}):
+    assert (parsed(model=None).model, parsed().model) == (None, None)
+    for odd in (7, ["test/model"], {"id": "test/model"}, {}, False):
         reply = parsed(model=odd, id=odd)
-        assert (reply.model, reply.generation_id) == (None, None), odd
+        assert (reply.model, reply.generation_id) == ("", None), odd
 
 
 def test_text_is_joined_from_parts_and_storable() -> None:
@@ -120,10 +122,33 @@ def test_an_error_inside_the_answer_comes_first() -> None:
         assert parsed(error=empty).text == "YES", empty
 
 
-def test_only_a_limit_of_length_means_cut() -> None:
-    assert parsed(finish_reason="model_length").is_cut
-    for reason in ("stop", "tool_calls", "content_filter", None, 7, "new"):
-        assert not parsed(finish_reason=reason).is_cut, reason
+# Normal ends as providers document them, each with others who use the same word.
+NORMAL_ENDS = {
+    "openai, azure, openrouter, litellm": ("stop", "tool_calls", "function_call"),
+    "anthropic": ("end_turn", "stop_sequence", "tool_use"),
+    "gemini": ("STOP", "stop", "tool_calls"),
+    "mistral, deepseek, moonshot, xai, groq, zai, alibaba": ("stop", "tool_calls"),
+    "llama-cpp, plain": ("stop", "tool_calls", None, ""),
+    "cohere": ("COMPLETE", "STOP_SEQUENCE", "TOOL_CALL"),
+    "together": ("eos", "stop", "tool_calls", "function_call"),
+    "huggingface": ("eos_token", "stop_sequence", "stop"),
+    "gateways": ("end",),
+}
+
+
+def test_no_providers_normal_end_means_cut() -> None:
+    for provider, reasons in NORMAL_ENDS.items():
+        for reason in reasons:
+            assert not parsed(finish_reason=reason).is_cut, (provider, reason)
+
+
+def test_every_other_end_means_cut() -> None:
+    for reason in (
+        *("length", "model_length", "max_tokens", "MAX_TOKENS", "model_context_window_exceeded"),
+        *("content_filter", "SAFETY", "RECITATION", "refusal", "sensitive", "ERROR_TOXIC"),
+        *("malformed_function_call", "repetition_truncation", "error_in_stop", "new", 7, ["stop"]),
+    ):
+        assert parsed(finish_reason=reason).is_cut, reason
     reply = parsed({"content": "YES, bec"}, finish_reason="length")
     assert (reply.is_cut, reply.text) == (True, "YES, bec")
 
@@ -149,8 +174,8 @@ def test_a_request_that_was_altered_on_its_way_is_a_final_error() -> None:
 # -- tool calls -----------------------------------------------------------------------------------
 
 
-def test_calls_count_in_their_order_whatever_the_reason_to_finish() -> None:
-    for reason in ("tool_calls", "stop", None, "unknown"):
+def test_calls_count_in_their_order_whatever_their_normal_end() -> None:
+    for reason in ("tool_calls", "stop", None, "end_turn"):
         written = call('{"action": "delete", "id": 7}')
         expected = ToolCall("call-7", "refinement", {"action": "delete", "id": 7})
         assert parsed_call(written, finish_reason=reason) == expected, reason
@@ -158,6 +183,14 @@ def test_calls_count_in_their_order_whatever_the_reason_to_finish() -> None:
     reply = parsed({"content": "I will look.", "tool_calls": written})
     calls = [(each.id, each.arguments["n"]) for each in reply.tool_calls]
     assert (reply.text, calls) == ("I will look.", [("b", 1), ("a", 2), ("c", 3)])
+
+
+def test_a_flood_of_calls_is_refused_before_it_is_read() -> None:
+    assert len(parsed({"tool_calls": [call()] * 100}).tool_calls) == 100
+    began = time.monotonic()
+    for flood in ([call()] * 101, [{}] * 200_000):
+        assert fault_of(body({"tool_calls": flood})) == "too_many_calls"
+    assert time.monotonic() - began < 5
 
 
 def test_malformed_tool_calls_are_ignored() -> None:
@@ -241,7 +274,7 @@ def test_the_last_call_of_an_answer_that_was_cut_is_never_whole() -> None:
         written = [call('{"n": 1}', id="a"), call('{"n": 2}', id="b"), call(arguments, id="c")]
         *whole, last = parsed({"tool_calls": written}, finish_reason="length").tool_calls
         assert [(each.arguments["n"], each.problem) for each in whole] == [(1, None), (2, None)]
-        assert "cut off at the output limit" in (last.problem or ""), arguments
+        assert "cut off before its end" in (last.problem or ""), arguments
 
 
 # -- the history ----------------------------------------------------------------------------------

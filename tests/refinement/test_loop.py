@@ -23,10 +23,12 @@ from refine.models.integrity import verify_all
 from refine.models.runs.session.entry import SessionEntry
 from refine.refinement.loop import Event, refine
 from refine.rules.content import MAX_REPLY_CHARACTERS
+from refine.rules.context import request_tokens_at_most
 from refine.running import heartbeat
 from refine.tools.refinement import DEFINITION
 from tests import factories, sql
 from tests.refinement.conftest import World
+from tests.scripted_model import send
 
 CONSENTED_ENDS = ("completed", "rolled_back", "incomplete")
 YES = "YES, gladly."
@@ -239,7 +241,7 @@ ENDINGS = [
         "the model's server answered HTTP 401 (check OPENROUTER_API_KEY)",
         "unauthorized",
     ),
-    Ending(is_cut_three_times, "incomplete", "the model's answers were cut at the output limit"),
+    Ending(is_cut_three_times, "incomplete", "the model's answers were cut off"),
     Ending(
         loses_its_worker_after_a_change,
         "incomplete",
@@ -464,17 +466,17 @@ def test_the_time_limit_is_checked_between_the_calls_of_one_reply(world: World) 
     assert world.kept() == world.ids[1:]
 
 
-def test_two_replies_cut_at_the_output_limit_are_tolerated_and_not_executed(world: World) -> None:
+def test_two_replies_that_were_cut_are_tolerated_and_not_executed(world: World) -> None:
     world.model.say(YES)
-    for id_ in world.ids[:2]:
-        world.model.calls({"action": "delete", "id": id_}, finish_reason="length")
+    for id_, reason in zip(world.ids, ("length", "content_filter"), strict=False):
+        world.model.calls({"action": "delete", "id": id_}, finish_reason=reason)
     world.model.call("complete", summary="All is well.")
 
     session = world.refine()
 
     assert session.status == "completed"
     assert world.kept() == world.ids
-    assert all("cut off at the output limit" in result for result in world.results())
+    assert all("cut off before its end" in result for result in world.results())
 
 
 def test_the_agent_is_reminded_once_and_may_continue(world: World) -> None:
@@ -493,7 +495,10 @@ def test_the_agent_is_reminded_once_and_may_continue(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("reply", "finish_reason"),
-    [(None, "stop"), ("  ", "stop"), ("***", "stop"), ("NO, but", "length"), ("", "length")],
+    [
+        *((None, "stop"), ("  ", "stop"), ("***", "stop"), ("NO, but", "length"), ("", "length")),
+        *(("YES, but", "max_tokens"), ("YES", "content_filter"), ("YES", "error_in_stop")),
+    ],
 )
 def test_a_reply_without_an_answer_is_asked_for_again_with_room_for_twice_the_output(
     world: World, reply: str | None, finish_reason: str
@@ -862,6 +867,30 @@ def test_another_models_name_is_kept_with_the_session(world: World) -> None:
     assert session.answered_model_id == "test/usurper"
 
 
+def test_a_sibling_that_the_list_tells_apart_is_another_model(world: World) -> None:
+    names = ("test/model", "test/model-0528")
+    world.model.catalogue = [{"id": name, "canonical_slug": name} for name in names]
+    world.model.say(YES, model="test/model-0528")
+
+    session = world.refine()
+
+    assert (session.status, session.error_kind) == ("failed", "other_model")
+    assert session.answered_model_id == "test/model-0528"
+
+
+def test_a_name_that_is_not_text_is_that_of_another_model(world: World) -> None:
+    answer = {
+        "model": {"id": "test/model"},
+        "choices": [{"finish_reason": "stop", "message": {"content": YES}}],
+    }
+    world.model.answer(lambda handler: send(handler, 200, answer))
+
+    session = world.refine()
+
+    assert (session.status, session.error_kind) == ("failed", "other_model")
+    assert session.answered_model_id == "a model with an unreadable name"
+
+
 def test_a_name_that_could_hold_anything_is_not_repeated(world: World) -> None:
     world.model.say(YES, model="canary <b>\n")
 
@@ -917,7 +946,7 @@ def test_a_result_does_not_repeat_what_the_call_said(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("context_tokens", "limits"), [("8192", [2048, 4096, 2048]), ("4096", [1024, 2048, 1024])]
+    ("context_tokens", "limits"), [("8192", [2048, 4096, 2048]), ("6000", [1500, 3000, 1500])]
 )
 def test_the_room_for_output_fits_a_small_context(
     world: World, context_tokens: str, limits: list[int]
@@ -931,6 +960,139 @@ def test_the_room_for_output_fits_a_small_context(
     assert [each["max_completion_tokens"] for each in world.model.requests] == limits
 
 
+def test_no_question_asks_for_more_output_than_the_model_has(world: World) -> None:
+    world.model.catalogue = [{"id": "test/model", "max_completion_tokens": 4_096}]
+    world.model.say("", finish_reason="length").say("NO")
+
+    world.refine()
+
+    assert [each["max_completion_tokens"] for each in world.model.requests] == [4_096, 4_096]
+
+
+@pytest.mark.parametrize("number", [b"NaN", b"-Infinity", b"1e999"])
+def test_a_number_that_no_request_can_repeat_is_left_out(world: World, number: bytes) -> None:
+    details = b'[{"type": "reasoning.text", "text": "Hm.", "score": ' + number + b"}]"
+    message = b'{"role": "assistant", "content": "YES", "reasoning_details": ' + details + b"}"
+    answer = b'{"choices": [{"finish_reason": "stop", "message": ' + message + b"}]}"
+    world.model.answer(lambda handler: send(handler, 200, answer))
+    world.model.call("complete", summary="All is well.")
+
+    assert world.refine().status == "completed"
+    (repeated,) = world.asked(1)[2]["reasoning_details"]
+    assert repeated == {"type": "reasoning.text", "text": "Hm.", "score": None}
+
+
+# -- what does not fit -----------------------------------------------------------------------------
+
+NO_ROOM = "the context of the agent's model is too small for its prompts, journal and memories"
+GROWN = "the conversation is too large for the context of the agent's model"
+
+
+def short_memories(world: World) -> None:
+    """The ledger as it is."""
+
+
+def one_long_memory(world: World) -> None:
+    world.use(factories.agent())
+    world.memories = factories.ledger(world.agent, 2_500)
+
+
+def a_long_journal(world: World) -> None:
+    factories.ledger(world.agent, *[190] * 40, memory_type="journal")
+
+
+@pytest.mark.parametrize(
+    ("context_tokens", "prepare"),
+    [
+        ("2048", short_memories),
+        ("4096", short_memories),  # refine doctor says so too
+        ("8192", one_long_memory),
+        ("8192", a_long_journal),
+    ],
+)
+def test_a_context_without_room_for_memories_fails_before_anything_is_asked(
+    world: World, context_tokens: str, prepare: Callable[[World], None]
+) -> None:
+    world.variables = {"REFINE_CONTEXT_TOKENS": context_tokens}
+    prepare(world)
+    db.session.commit()
+
+    session = world.refine()
+
+    assert (session.status, session.error_kind) == ("failed", "too_large")
+    assert session.end_reason == NO_ROOM
+    assert world.model.requests == []
+
+
+def test_a_consent_question_that_does_not_fit_is_not_asked(world: World) -> None:
+    """Here the reply that is asked back fills the context."""
+    world.variables = {"REFINE_CONTEXT_TOKENS": "8192"}
+    world.model.calls({"action": "delete", "id": 1, "content": "x " * 12_000})
+
+    session = world.refine()
+
+    assert (session.status, session.error_kind, session.end_reason) == (
+        *("failed", "too_large"),
+        GROWN,
+    )
+    assert len(world.model.requests) == 1
+
+
+def test_a_conversation_that_grew_too_large_ends_incomplete(world: World) -> None:
+    world.variables = {"REFINE_CONTEXT_TOKENS": "8192"}
+    world.model.say(YES).call("delete", id=world.ids[0])
+    world.model.calls({"action": "search", "query": "x " * 12_000})
+
+    session = world.refine()
+
+    assert (session.status, session.error_kind, session.end_reason) == (
+        *("incomplete", "too_large"),
+        GROWN,
+    )
+    assert world.kept() == world.ids[1:]
+
+
+def test_searches_never_exceed_the_context_and_say_what_they_leave_out(world: World) -> None:
+    world.variables = {"REFINE_CONTEXT_TOKENS": "8192"}
+    world.use(factories.agent())
+    world.memories = factories.ledger(world.agent, *[300] * 25)
+    db.session.commit()
+    world.model.say(YES)
+    for year in ("2020", "2019"):
+        world.model.call("search", after=year + "-01-01")
+    world.model.call("complete", summary="All is well.")
+
+    session = world.refine()
+
+    first, second = [json.loads(result) for result in world.results()]
+    shown = len(first["results"])
+    assert session.status == "completed"
+    assert 0 < shown < 20
+    assert first["count"] == second["count"] == 25
+    assert first["hint"].startswith(f"{shown} of 25 are shown, because no more fit;")
+    assert len(second["results"]) < shown
+    for asked in world.model.requests:
+        prompt_tokens = request_tokens_at_most(asked["messages"], asked["tools"])
+        assert prompt_tokens + asked["max_completion_tokens"] <= 8_192
+
+
+def test_what_a_search_left_out_cannot_be_changed(world: World) -> None:
+    world.variables = {"REFINE_CONTEXT_TOKENS": "8192"}
+    world.use(factories.agent())
+    world.memories = factories.ledger(world.agent, *[300] * 25)
+    db.session.commit()
+    last = world.ids[19]  # the last that a search could show
+    world.model.say(YES).calls({"action": "search", "after": "2020-01-01"}, *deletions([last]))
+    world.model.call("complete", summary="All is well.")
+
+    world.refine()
+
+    found, refused = [json.loads(result) for result in world.results()]
+    assert last not in [entry["id"] for entry in found["results"]]
+    assert refused["type"] == "error"
+    assert last in world.kept()
+
+
 def test_a_refusal_is_explained_by_its_codes(world: World) -> None:
     error = {"type": "invalid_request_error", "code": "unsupported_value", "param": "tools"}
     world.model.http(400, {"error": {**error, "message": "canary"}})
@@ -941,6 +1103,13 @@ def test_a_refusal_is_explained_by_its_codes(world: World) -> None:
         "the model's server answered HTTP 400 (invalid_request; code unsupported_value, "
         "type invalid_request_error, param tools)"
     )
+
+
+def test_a_refusal_cannot_quote_a_memory_whatever_joins_its_words(world: World) -> None:
+    for code in ("abcdefg-abcdefg-abcdefg", "AbcdefgAbcdefg", "error_abcdefg"):
+        world.model.http(400, {"error": {"code": code}})
+
+        assert "bcdefg" not in str(world.refine().end_reason)
 
 
 def test_a_failed_session_counts_its_calls(world: World) -> None:

@@ -685,15 +685,15 @@ def test_long_prompts_leave_less_room_for_the_ledger(app: Flask) -> None:
     assert short - long > 1_200
 
 
-def test_a_memory_larger_than_the_room_is_shown_alone(app: Flask) -> None:
+def test_a_memory_larger_than_the_room_is_left_out(app: Flask) -> None:
     agent = factories.agent()
-    (first,) = factories.ledger(agent, 1000)
-    single = LedgerExcerpt.of(agent, room_tokens=1)
-    factories.ledger(agent, 1000)
-    first_of_two = LedgerExcerpt.of(agent, room_tokens=1)
+    large, small = factories.ledger(agent, 1000, 25)
 
-    assert single.shown_ids == first_of_two.shown_ids == {first.id}
-    assert (single.is_batch, first_of_two.is_batch) == (False, True)
+    shown = LedgerExcerpt.of(agent, room_tokens=200)
+    nothing = LedgerExcerpt.of(agent, room_tokens=1, after_id=large.id)
+
+    assert (shown.shown_ids, shown.through_id, shown.is_batch) == ({small.id}, small.id, True)
+    assert (nothing.shown_ids, nothing.through_id, nothing.is_batch) == (set(), None, True)
 
 
 def test_a_ledger_that_fits_everywhere_needs_no_context_length(world: World) -> None:

@@ -254,6 +254,16 @@ def test_a_message_that_no_context_takes_ends_it_in_plain_words(world: World) ->
     assert conversation_bytes(task) is None
 
 
+def test_a_conversation_that_grew_too_large_ends_incomplete(world: World) -> None:
+    world.model.catalogue = [{"id": "test/model", "context_length": 16_000}]
+    world.calls({"content": "a " * 20_000})
+
+    task = world.extract()
+
+    assert (task.status, task.error_kind) == ("incomplete", "too_large")
+    assert len(world.model.requests) == 1
+
+
 # -- ends ---------------------------------------------------------------------------------------
 
 
@@ -349,7 +359,7 @@ def test_answers_that_are_cut_again_and_again_end_it(world: World) -> None:
     task = world.extract("I like tea")
 
     assert (task.status, task.memories_kept) == ("incomplete", 0)
-    assert task.end_reason == "the model's answers were cut at the output limit"
+    assert task.end_reason == "the model's answers were cut off"
 
 
 def test_time_has_a_limit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refine.errors import InvalidValue
-from refine.rules.context import Room, last_that_fit, packed, tokens_at_most
+from refine.rules.context import (
+    Room,
+    last_that_fit,
+    packed,
+    request_tokens_at_most,
+    tokens_at_most,
+)
 
 
 def test_what_must_fit_is_counted_by_script() -> None:
@@ -36,6 +42,44 @@ def test_a_small_context_keeps_a_quarter_for_the_output(
 def test_twice_the_room_stays_within_half_of_the_context() -> None:
     assert [Room.of(128_000).output(times) for times in (1, 2)] == [8_192, 16_384]
     assert [Room.of(4_096).output(times) for times in (1, 2, 3)] == [1_024, 2_048, 2_048]
+
+
+def test_twice_the_room_stays_within_the_models_own_limit() -> None:
+    assert [Room.of(128_000, 4_096).output(times) for times in (1, 2)] == [4_096, 4_096]
+    assert [Room.of(128_000, 10_000).output(times) for times in (1, 2)] == [8_192, 10_000]
+
+
+def test_a_request_counts_every_text_of_its_messages_and_its_tools() -> None:
+    call = {"id": "c" * 9, "function": {"name": "n" * 30, "arguments": "a" * 300}}
+    plain = {"role": "user", "content": "u" * 600}
+    parted = {"role": "user", "content": [{"type": "text", "text": "u" * 600}]}
+    called = {"role": "assistant", "content": None, "tool_calls": [call]}
+
+    assert request_tokens_at_most([], []) == 0
+    assert request_tokens_at_most([plain], []) == 8 + 2 + 200
+    assert request_tokens_at_most([parted], []) == 8 + 2 + 2 + 200
+    assert request_tokens_at_most([called], []) == 8 + 3 + 3 + 10 + 100
+    assert request_tokens_at_most([plain, called], [{"a": "b"}]) == 210 + 124 + 4
+
+
+def test_reasoning_that_stands_in_a_message_in_two_forms_counts_once() -> None:
+    thought = "t" * 300
+    both = {"reasoning": thought, "reasoning_details": [{"text": thought}]}
+
+    assert request_tokens_at_most([both], []) == request_tokens_at_most(
+        [{"reasoning": thought}], []
+    )
+
+
+def test_an_output_and_a_request_fit_the_context_together() -> None:
+    room = Room.of(8_192)
+
+    assert [room.output_beside(tokens) for tokens in (0, 6_144, 6_145)] == [2_048, 2_048, None]
+    assert [room.output_beside(tokens, 2) for tokens in (0, 6_000)] == [4_096, 2_192]
+
+
+def test_a_result_gets_half_of_what_is_left() -> None:
+    assert [Room.of(8_192).for_result(tokens) for tokens in (0, 6_000, 7_000)] == [3_072, 72, 0]
 
 
 def test_content_gets_half_of_what_output_and_texts_leave() -> None:

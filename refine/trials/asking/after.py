@@ -195,8 +195,8 @@ def _about_name(trial: Trial) -> Finding:
     if not names:
         return Finding("name", "warn", "answers name no model, so sessions cannot check it")
     aliases = [name for name in names if not is_same_model(pinned, name)]
-    for name in aliases:
-        if not catalogue.confirms(pinned, name):
+    for name in names:
+        if not catalogue.has_as_one(pinned, name):
             text = f"{in_words(name)} answered, not {pinned}, and sessions end where another model"
             return Finding("name", "fix", f"{text} answers; {_id_to_choose(name, catalogue)}")
     shown = " and ".join(map(in_words, names))
@@ -209,7 +209,8 @@ def _about_name(trial: Trial) -> Finding:
 def _id_to_choose(answered: str, catalogue: Catalogue) -> str:
     """Return the advice which id agents need, so that this model answers under its own name."""
     listed = (model.id for model in catalogue.models if is_same_model(model.id, answered))
-    slug = next(listed, answered)
+    found = catalogue.find(answered)
+    slug = found.id if found is not None else next(listed, answered)
     if in_words(slug) != slug:
         return "choose another model"
     return f"give agents the model id {slug}"

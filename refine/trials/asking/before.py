@@ -10,15 +10,14 @@ from refine.llm.catalogue import ListedModel
 from refine.llm.dialects import OPENROUTER
 from refine.llm.provider import Provider
 from refine.refinement.prompting import texts_of_every_session
-from refine.rules.context import Room
+from refine.rules.context import MIN_CONTENT_TOKENS, Room
 from refine.rules.hosts import is_this_machine
 from refine.rules.model_names import in_words
 from refine.settings import Settings
 from refine.trials.asking.finding import Finding
 from refine.trials.asking.other_dialects import dialect_of_host
 
-# Below, not even a search or two fits; or a session shows few memories, and finds few that repeat.
-_TOO_FEW_TOKENS: Final = 500
+# Below, a session shows few memories, and finds few that repeat.
 _FEW_TOKENS: Final = 2_000
 
 
@@ -74,7 +73,7 @@ def _about_context(listed: ListedModel | None, room: Room, settings: Settings) -
         f"{room.context_tokens:,} tokens, {source}: {room.output_tokens:,} for an answer, about "
         f"{left // 100 * 100:,} for the memories that a session shows"
     )
-    if left < _TOO_FEW_TOKENS:
+    if left < MIN_CONTENT_TOKENS:
         advice = "too few; start the server with a larger context, or choose another model"
         return Finding("context", "fix", f"{said}: {advice}")
     if left < _FEW_TOKENS:

@@ -16,7 +16,8 @@ from refine.llm.provider import Provider
 from refine.models import MAX_MUTATIONS
 from refine.models.agent.eligibility import DEFAULT_CORE_TOKEN_BUDGET
 from refine.prompts import as_entry, as_line
-from refine.refinement.consent_question import Ask, answer_to_question
+from refine.refinement.consent_question import Ask, answer_to_question, not_open
+from refine.refinement.consent_question import Ask, answer_to_question, not_open
 from refine.refinement.prompting import first_messages
 from refine.rules.context import Room
 from refine.rules.tokens import token_estimate
@@ -103,8 +104,10 @@ class Trial:
             return reply
 
         try:
-            answer_to_question(ask, self._messages)
+            answer = answer_to_question(ask, self._messages)
             if self.offers_tool:
+                # sessions end at a NO; here the conversation goes on, and calls want results
+                self._messages += not_open(answer)
                 self._let_call(ask)
         except ProviderError as fault:
             self.fault = fault

@@ -4,7 +4,7 @@ Every edit expects a session that its caller holds (``RefinementSession.held``),
 record and figures in the caller's transaction. A refusal (EditRefused) changes nothing.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 
 from refine import clock
@@ -41,8 +41,11 @@ def search(
     before: datetime | None = None,
     *,
     limit: int,
+    fits: Callable[[AgentMemory], bool] = lambda _memory: True,
 ) -> tuple[int, Sequence[AgentMemory]]:
     """Return how many kept core memories match, and the first ``limit`` by date, then id.
+
+    Of these, only those are returned that ``fits`` lets pass; it is asked in their order.
 
     ``query`` matches anywhere, whatever the case; ``after`` is inclusive, ``before`` exclusive. The
     returned memories count as shown.
@@ -56,8 +59,9 @@ def search(
     found = [
         memory for memory in db.session.scalars(matching) if wanted in memory.content.casefold()
     ]
-    SessionEntry.show(session.id, found[:limit])
-    return len(found), found[:limit]
+    shown = [memory for memory in found[:limit] if fits(memory)]
+    SessionEntry.show(session.id, shown)
+    return len(found), shown
 
 
 def consolidate(

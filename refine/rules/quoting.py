@@ -1,0 +1,26 @@
+"""Whether a provider's code or name may quote what it was sent."""
+
+import re
+from collections.abc import Collection
+
+_WORD = re.compile(r"[^\W\d_]{4,}")
+_NUMBER = re.compile(r"\d{3,}")
+# Counts as one number, so that the year of a dated name does not stand in every ledger.
+_DATE = re.compile(r"(?<!\d)(20\d\d)-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])(?!\d)")
+_HUMP = re.compile(r"(?<=[a-z\d])(?=[A-Z])")
+# Line breaks and other marks as JSON writes them, once or twice.
+_ESCAPE = re.compile(r"\\+(?:[bfnrt]|u[0-9a-f]{4})")
+
+
+def may_quote(value: str, sent: str, *, known: Collection[str] = ()) -> bool:
+    """Tell whether a word of four letters or a number of three digits stands in what was ``sent``.
+
+    Whatever joins the words, and whatever their case; ``known`` words, in lower case, do not count.
+    """
+    pieces = _pieces(value) | _pieces(_HUMP.sub(" ", value))
+    return bool((pieces - set(known)) & (_pieces(sent) | _pieces(_ESCAPE.sub(" ", sent))))
+
+
+def _pieces(text: str) -> set[str]:
+    text = _DATE.sub(r"\1\2\3", text.casefold())
+    return {*_WORD.findall(text), *_NUMBER.findall(text)}
