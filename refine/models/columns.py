@@ -15,6 +15,7 @@ from sqlalchemy import (
     Sequence,
     Text,
     false,
+    func,
     inspect,
     select,
     text,
@@ -70,6 +71,12 @@ def row_id(row: Any, connection: Connection | None = None) -> Any:
             ids = Sequence(f"{row.__tablename__}_id_seq")
             row.id = (connection or db.session.connection()).scalar(select(ids.next_value()))
     return row.id
+
+
+def next_ids(ids: Sequence, count: int) -> list[int]:
+    """Return that many new ids of a sequence, in order, with one query."""
+    numbers = select(ids.next_value()).select_from(func.generate_series(1, count))
+    return list(db.session.scalars(numbers))
 
 
 def place_of(row: Any, column: str) -> Place:

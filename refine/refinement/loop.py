@@ -103,9 +103,12 @@ class SessionWorker(RunWorker[RefinementSession]):
     # -- the steps --------------------------------------------------------------------------------
 
     def _deduplicate(self) -> None:
-        session = self._held()
-        removed = remove_duplicates(session)
-        has_work = session.agent.has_unlocked_core_memory()
+        removed = 0
+        while some := remove_duplicates(self._held()):
+            removed += some
+            db.session.commit()
+            self._check_may_continue()
+        has_work = self._held().agent.has_unlocked_core_memory()
         db.session.commit()
         self._report("duplicates", removed=removed)
         if not has_work:

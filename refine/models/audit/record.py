@@ -8,7 +8,7 @@ exact reversal needs: ids and figures under ``data``, contents under ``sealed``.
 import hashlib
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -36,7 +36,7 @@ from refine import clock
 from refine.errors import RowAltered
 from refine.extensions import Base, canonical_json, db
 from refine.models.attested import ChainOwner, changed_rows, unrecorded_updates
-from refine.models.columns import BigId, DigestChange, place_of
+from refine.models.columns import BigId, DigestChange, next_ids, place_of
 from refine.models.keys import WrappedKey
 from refine.sealing import DataKey, Place, is_unbound
 
@@ -90,6 +90,33 @@ class Chain(NamedTuple):
 
 PLATFORM = Chain()
 PLATFORM_OWNER = ChainOwner()
+
+
+class Event(NamedTuple):
+    """What a record tells, apart from its place.
+
+    ``data`` holds no content and no floats; ``sealed`` is encrypted, and left out for an agent's
+    chain without a key.
+    """
+
+    action: str
+    user: Actor | None = None
+    session_id: uuid.UUID | None = None
+    subject: tuple[Subject, object] | None = None
+    data: Mapping[str, Any] | None = None
+    sealed: Mapping[str, Any] | None = None
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of the record that hold it, but for what is sealed."""
+        kind, id_ = self.subject if self.subject is not None else (None, None)
+        return {
+            "action": self.action,
+            "user_id": self.user.id if self.user is not None else None,
+            "session_id": self.session_id,
+            "auditable_type": kind,
+            "auditable_id": str(id_) if kind is not None else None,
+            "data": dict(self.data or {}),
+        }
 
 
 class TransactionId(UserDefinedType[str]):
@@ -259,49 +286,47 @@ class AuditLog(Base):
 
     @classmethod
     def record(
-        cls,
-        action: str,
-        *,
-        chain: Chain,
-        user: Actor | None = None,
-        session_id: uuid.UUID | None = None,
-        subject: tuple[Subject, object] | None = None,
-        data: Mapping[str, Any] | None = None,
-        sealed: Mapping[str, Any] | None = None,
-        at: datetime | None = None,
+        cls, action: str, *, chain: Chain, at: datetime | None = None, **about: Any
     ) -> "AuditLog":
-        """Append a record to ``chain``, in the caller's transaction.
+        """Append a record to ``chain``, in the caller's transaction; ``about``: see ``Event``.
 
-        Flushes, and locks the head of the chain. ``data`` holds no content and no floats;
-        ``sealed`` is encrypted, and left out for an agent's chain without a key.
+        Flushes, and locks the head of the chain.
         """
+        return cls.record_all([Event(action, **about)], chain=chain, at=at)[0]
+
+    @classmethod
+    def record_all(
+        cls, events: Collection["Event"], *, chain: Chain, at: datetime | None = None
+    ) -> list["AuditLog"]:
+        """Append a record of each event, as ``record`` does, in a few statements for all."""
         db.session.flush()
         platform = WrappedKey.platform_key()
-        has_key = chain.agent_id is None or chain.key is not None
         owner = chain.chain_owner
         head = ChainHead.locked(owner)
-        written = cls(
-            chain_id=head.id,
-            sequence=head.sequence + 1,
-            account_id=chain.account_id,
-            user_id=user.id if user is not None else None,
-            agent_id=chain.agent_id,
-            session_id=session_id,
-            action=action,
-            auditable_type=subject[0] if subject is not None else None,
-            auditable_id=str(subject[1]) if subject is not None else None,
-            data=dict(data or {}),
-            created_at=at or clock.now(),
-            rows=changed_rows(owner) or None,
-        )
-        place = written._place()
-        if sealed and has_key:
-            written.sealed_text = (chain.key or platform).seal(canonical_json(sealed), place)
-        written.hash = written.link(platform, head.hash, canonical_json(written.data))
-        head.advance(sequence=written.sequence, hash=written.hash)
-        db.session.add(written)
+        sequence, previous, rows = head.sequence, head.hash, changed_rows(owner) or None
+        records = []
+        for id_, event_ in zip(next_ids(_ID_SEQUENCE, len(events)), events, strict=True):
+            sequence += 1
+            written = cls(
+                id=id_,
+                chain_id=head.id,
+                sequence=sequence,
+                account_id=chain.account_id,
+                agent_id=chain.agent_id,
+                created_at=at or clock.now(),
+                rows=rows,
+                **event_.columns(),
+            )
+            if event_.sealed and (chain.agent_id is None or chain.key is not None):
+                sealed = canonical_json(event_.sealed)
+                written.sealed_text = (chain.key or platform).seal(sealed, written._place())
+            previous = written.hash = written.link(platform, previous, canonical_json(written.data))
+            records.append(written)
+            rows = None  # the first record tells of them
+        head.advance(sequence=sequence, hash=previous)
+        db.session.add_all(records)
         db.session.flush()
-        return written
+        return records
 
     @property
     def sealed(self) -> dict[str, Any]:

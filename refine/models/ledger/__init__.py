@@ -20,6 +20,7 @@ from refine.models.ledger.memory import (
     LOCKS,
     AgentMemory,
     change_memories,
+    change_memories_in_turn,
     is_of_kind,
 )
 from refine.models.ledger.row import JOURNAL_SHOWN_FOR, MEMORY_TYPES, MemoryOwner, content_hash
@@ -35,6 +36,7 @@ __all__ = [
     "Ledger",
     "MemoryOwner",
     "change_memories",
+    "change_memories_in_turn",
     "changes_in",
     "content_hash",
     "is_kept",

@@ -1,5 +1,6 @@
 """One memory: what it is, and the verbs that change it, each with its audit record."""
 
+import uuid
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Literal, get_args
@@ -11,7 +12,6 @@ from sqlalchemy import (
     Index,
     and_,
     event,
-    func,
     inspect,
     or_,
     select,
@@ -23,9 +23,9 @@ from sqlalchemy.orm import Mapper
 from refine import clock
 from refine.errors import Refused
 from refine.extensions import Base, db
-from refine.models.audit import AuditLog
-from refine.models.audit.record import Actor
-from refine.models.columns import row_id
+from refine.models.audit import AuditLog, Subject
+from refine.models.audit.record import Actor, Event
+from refine.models.columns import next_ids, row_id
 from refine.models.ledger.image import Change, recorded
 from refine.models.ledger.kept import is_kept_core, kept_core
 from refine.models.ledger.row import (
@@ -38,6 +38,7 @@ from refine.models.ledger.row import (
 from refine.models.people import recording
 from refine.rules.content import IMMUTABLE_TAGS, MAX_CONTENT_CHARACTERS, TAGS
 from refine.rules.tokens import CHARACTERS_PER_TOKEN
+from refine.sealing import DataKey
 
 # What locks a memory, in the order in which it is reported.
 Lock = Literal["constitutional", "immutable"]
@@ -192,8 +193,7 @@ class AgentMemory(MemoryRow, Base):
     @staticmethod
     def next_ids(count: int) -> list[int]:
         """Return ids for that many new memories, in order, with one query."""
-        numbers = select(ID_SEQUENCE.next_value()).select_from(func.generate_series(1, count))
-        return list(db.session.scalars(numbers))
+        return next_ids(ID_SEQUENCE, count)
 
     def _lock(self) -> None:
         db.session.flush()
@@ -234,28 +234,68 @@ def change_memories(
     ``before`` is about a memory that was just added, and stays as it is. ``record`` goes to
     ``recording.record``.
     """
-    existing = [change for change in changes if change.before is not None]
     memories = dict(locked or {})
-    unlocked_ids = {change.memory_id for change in existing} - set(memories)
+    unlocked_ids = {change.memory_id for change in changes if change.before is not None}
+    unlocked_ids -= set(memories)
     memories |= AgentMemory.lock_rows(agent, unlocked_ids) if unlocked_ids else {}
     db.session.flush()
-    chain = agent.chain
-    image_data, image_sealed = recorded(changes, chain.key or agent.data_key())
-    log = recording.record(
-        action,
-        chain=chain,
-        data={
-            **(data or {}),
-            **image_data,
-            "mass_after": agent.core_tokens + sum(change.mass_difference for change in changes),
-        },
-        sealed={**(sealed or {}), **image_sealed},
-        **record,
-    )
-    for change in existing:
-        memories[change.memory_id].apply(change.after, log.created_at)
-    db.session.flush()
+    chain, key, mass = agent.chain, agent.data_key(), agent.core_tokens
+    about = _about_changes(changes, key, mass, data, sealed)
+    log = recording.record(action, chain=chain, **about, **record)
+    _apply(changes, memories, log.created_at)
     return log
+
+
+def change_memories_in_turn(
+    action: str,
+    edits: Iterable[tuple[int, list[Change], Mapping[str, Any]]],
+    *,
+    agent: MemoryOwner,
+    locked: Mapping[int, AgentMemory],
+    session_id: uuid.UUID,
+    at: datetime,
+) -> None:
+    """Make edits of locked memories as ``change_memories`` does, each with its record.
+
+    An edit is the id of the memory that it is about, its changes, and the record's ``data``; each
+    finds the memories as the edits before it left them. Takes few statements, however many edits.
+    """
+    db.session.flush()
+    chain, key, mass = agent.chain, agent.data_key(), agent.core_tokens
+    events, all_changes = [], list[Change]()
+    for subject_id, changes, data in edits:
+        about = _about_changes(changes, key, mass, data)
+        subject: tuple[Subject, object] = ("AgentMemory", subject_id)
+        events.append(Event(action, session_id=session_id, subject=subject, **about))
+        mass = about["data"]["mass_after"]
+        all_changes += changes
+    if events:
+        AuditLog.record_all(events, chain=chain, at=at)
+        _apply(all_changes, locked, at)
+
+
+def _about_changes(
+    changes: Iterable[Change],
+    key: DataKey,
+    mass: int,
+    data: Mapping[str, Any] | None,
+    sealed: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """What a record of changes holds; ``mass`` is the token mass before them."""
+    listed = list(changes)
+    image_data, image_sealed = recorded(listed, key)
+    mass_after = mass + sum(change.mass_difference for change in listed)
+    return {
+        "data": {**(data or {}), **image_data, "mass_after": mass_after},
+        "sealed": {**(sealed or {}), **image_sealed},
+    }
+
+
+def _apply(changes: Iterable[Change], memories: Mapping[int, AgentMemory], at: datetime) -> None:
+    for change in changes:
+        if change.before is not None:
+            memories[change.memory_id].apply(change.after, at)
+    db.session.flush()
 
 
 def is_of_kind(kind: str, at: datetime) -> ColumnElement[bool]:

@@ -17,7 +17,6 @@ from refine.models import MAX_MUTATIONS
 from refine.models.agent.eligibility import DEFAULT_CORE_TOKEN_BUDGET
 from refine.prompts import as_entry, as_line
 from refine.refinement.consent_question import Ask, answer_to_question, not_open
-from refine.refinement.consent_question import Ask, answer_to_question, not_open
 from refine.refinement.prompting import first_messages
 from refine.rules.context import Room
 from refine.rules.tokens import token_estimate

@@ -1,61 +1,94 @@
 """Exact duplicates, removed before the agent is asked."""
 
-from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import groupby, islice
+from typing import Any
+
+from sqlalchemy import BigInteger, Select, all_, func, literal, select
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from refine import clock
 from refine.extensions import db
-from refine.models.ledger import AgentMemory, Change, change_memories
+from refine.models.ledger import AgentMemory, Change, Image, change_memories_in_turn
 from refine.models.ledger.history import ids_imported_by_users
 from refine.models.runs.session.session import RefinementSession
 from refine.rules.content import known_tags
 
+# How many are removed in one transaction: others who write wait no longer than that.
+BATCH = 200
 
-def remove_duplicates(session: RefinementSession, at: datetime | None = None) -> int:
-    """Discard exact duplicates of kept core memories, one record each; return how many.
+_Edit = tuple[int, list[Change], Mapping[str, Any]]
 
-    The locked memories of a group stay, or the oldest if none is locked. The first one that stays
-    takes over the tags of the discarded ones. Memories that users of the dashboard imported are
-    left alone: removing one would tell them that the agent has the same memory.
+
+def remove_duplicates(
+    session: RefinementSession, at: datetime | None = None, *, limit: int = BATCH
+) -> int:
+    """Discard up to ``limit`` exact duplicates of kept core memories; return how many it were.
+
+    One record each. The locked memories of a group stay, or the oldest if none is locked. The first
+    one that stays takes over the tags of the discarded ones. Memories that users of the dashboard
+    imported are left alone: removing one would tell them that the agent has the same memory.
     """
     at = at or clock.now()
-    imported = ids_imported_by_users(session.agent_id)
-    by_id = session.agent.ledger.core().order_by(None).order_by(AgentMemory.id)
-    kept = db.session.scalars(
-        by_id.with_for_update().execution_options(populate_existing=True)
-    ).all()
-    groups: dict[str, list[AgentMemory]] = defaultdict(list)
-    for memory in sorted(kept, key=lambda memory: (memory.created_at, memory.id)):
-        if memory.id not in imported:
-            groups[memory.content_hash].append(memory)
-    removed = 0
-    for group in groups.values():
-        staying = [memory for memory in group if memory.is_locked] or group[:1]
-        for duplicate in group:
-            if duplicate not in staying:
-                _remove(session, duplicate, staying[0], at)
-                removed += 1
-    session.duplicates_removed += removed
-    return removed
-
-
-def _remove(
-    session: RefinementSession, duplicate: AgentMemory, survivor: AgentMemory, at: datetime
-) -> None:
-    key = session.data_key()
-    for memory in (duplicate, survivor):
-        memory.require_genuine(key)
-    gone, kept = duplicate.image(), survivor.image()
-    tags = known_tags([*kept["tags"], *gone["tags"]])
-    changes = [Change(duplicate.id, gone, {**gone, "discarded_at": clock.iso(at)})]
-    if tags != kept["tags"]:
-        changes.append(Change(survivor.id, kept, {**kept, "tags": tags}))
-    change_memories(
+    ids = _ids_of_copies(session, limit)
+    memories = AgentMemory.lock_rows(session.agent, ids)
+    in_order = sorted(memories.values(), key=lambda each: (each.content_hash, *_age(each)))
+    edits = list(islice(_edits(in_order, at), limit))
+    change_memories_in_turn(
         "memory_refinement_dedup",
-        changes,
+        edits,
         agent=session.agent,
+        locked=memories,
         session_id=session.id,
-        subject=("AgentMemory", duplicate.id),
-        data={"operation": "dedup", "duplicate_of": survivor.id},
         at=at,
     )
+    session.duplicates_removed += len(edits)
+    return len(edits)
+
+
+def _ids_of_copies(session: RefinementSession, limit: int) -> Sequence[int]:
+    """The ids of memories that are there several times, for ``limit`` of the texts."""
+    known = literal(sorted(ids_imported_by_users(session.agent_id)), ARRAY(BigInteger))
+    mine: Select[Any] = select().where(
+        AgentMemory.agent_id == session.agent_id,
+        AgentMemory.is_kept_core,
+        AgentMemory.id != all_(known),
+    )
+    locked = func.count().filter(AgentMemory.is_locked)
+    repeated = (
+        mine.add_columns(AgentMemory.content_hash)
+        .group_by(AgentMemory.content_hash)
+        .having(func.count() > func.greatest(locked, 1))
+        .order_by(func.min(AgentMemory.id))
+        .limit(limit)
+    )
+    copies = mine.add_columns(AgentMemory.id).where(AgentMemory.content_hash.in_(repeated))
+    return db.session.scalars(copies.order_by(AgentMemory.created_at, AgentMemory.id)).all()
+
+
+def _edits(memories: Sequence[AgentMemory], at: datetime) -> Iterator[_Edit]:
+    """One edit for each duplicate among memories that stand in the order of their hashes."""
+    for _, same in groupby(memories, key=lambda memory: memory.content_hash):
+        group = list(same)
+        staying = [memory for memory in group if memory.is_locked] or group[:1]
+        survivor = staying[0]
+        kept: Image = survivor.image()
+        for duplicate in group:
+            if duplicate not in staying:
+                changes = _changes(duplicate, kept, at)
+                kept = changes[-1].after if len(changes) > 1 else kept
+                yield duplicate.id, changes, {"operation": "dedup", "duplicate_of": survivor.id}
+
+
+def _changes(duplicate: AgentMemory, kept: Image, at: datetime) -> list[Change]:
+    gone = duplicate.image()
+    changes = [Change(duplicate.id, gone, {**gone, "discarded_at": clock.iso(at)})]
+    tags = known_tags([*kept["tags"], *gone["tags"]])
+    if tags != kept["tags"]:
+        changes.append(Change(kept["id"], kept, {**kept, "tags": tags}))
+    return changes
+
+
+def _age(memory: AgentMemory) -> tuple[datetime, int]:
+    return memory.created_at, memory.id
