@@ -123,7 +123,7 @@ class SessionWorker(RunWorker[RefinementSession]):
             room_tokens=room_tokens,
             after_id=last.batch_through_id if last is not None else None,
         )
-        session.take_snapshot(excerpt.shown_ids)
+        session.take_snapshot(excerpt.shown_ids, excerpt.memories)
         session.batch_through_id = excerpt.through_id
         session.prompt_version = prompts.version()
         if session.removable_tokens == 0:

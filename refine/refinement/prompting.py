@@ -10,7 +10,7 @@ Each request repeats the one before, word for word, so that providers' prompt ca
 """
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -36,7 +36,12 @@ class LedgerExcerpt:
     lines: list[str]
     shown_ids: frozenset[int]
     through_id: int | None
-    all_memories: int
+    memories: Sequence[AgentMemory]
+
+    @property
+    def all_memories(self) -> int:
+        """How many memories there are, shown or not."""
+        return len(self.memories)
 
     @property
     def is_batch(self) -> bool:
@@ -49,17 +54,18 @@ class LedgerExcerpt:
 
         A memory that would not fit even alone is left out.
         """
-        memories = db.session.scalars(agent.ledger.core()).all()
-        lines = {memory.id: as_entry(memory.ledger_entry()) for memory in memories}
+        current = agent.ledger.core().execution_options(populate_existing=True)
+        memories, key = db.session.scalars(current).all(), agent.data_key()
+        lines = {memory.id: as_entry(memory.ledger_entry(key)) for memory in memories}
         tokens = {id_: tokens_at_most(line) for id_, line in lines.items()}
         if sum(tokens.values()) <= room_tokens:
-            return cls(list(lines.values()), frozenset(lines), None, len(lines))
+            return cls(list(lines.values()), frozenset(lines), None, memories)
         fitting = [id_ for id_ in _rotated(lines, after_id) if tokens[id_] <= room_tokens]
         taken = itertools.accumulate(tokens[id_] for id_ in fitting)
         shown = [id_ for id_, so_far in zip(fitting, taken, strict=True) if so_far <= room_tokens]
         in_order = [id_ for id_ in lines if id_ in set(shown)]
         through_id = shown[-1] if shown else None
-        return cls([lines[id_] for id_ in in_order], frozenset(shown), through_id, len(lines))
+        return cls([lines[id_] for id_ in in_order], frozenset(shown), through_id, memories)
 
 
 def room_for_ledger(room: Room, agent: Agent) -> int:

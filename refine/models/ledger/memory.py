@@ -158,15 +158,18 @@ class AgentMemory(MemoryRow, Base):
         if self.constitutional != constitutional:
             self._change("memory_constitutional_toggle", user, at, constitutional=constitutional)
 
-    def ledger_entry(self) -> dict[str, Any]:
-        """Return the memory as JSON values, as a session shows it to the agent."""
+    def ledger_entry(self, key: DataKey | None = None) -> dict[str, Any]:
+        """Return the memory as JSON values, as a session shows it to the agent.
+
+        ``key`` is the agent's, for who has it already.
+        """
         return {
             "id": self.id,
             "date": f"{self.created_at:%Y-%m-%d}",
             "tokens": self.token_estimate,
             "constitutional": self.constitutional,
             "tags": list(self.tags),
-            "content": self.content,
+            "content": self.content_under(key or self.data_key()),
         }
 
     # -- many at once ----------------------------------------------------------------------------

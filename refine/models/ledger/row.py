@@ -179,7 +179,19 @@ class MemoryRow:
     @property
     def state_digest(self) -> str:
         """The keyed digest of the memory's state (see ``image``)."""
-        return state_digest(self.image(), self.data_key())
+        return self.state_digest_under(self.data_key())
+
+    def state_digest_under(self, key: DataKey) -> str:
+        """Return ``state_digest``; ``key`` is the agent's."""
+        state = {
+            "content": self.content_under(key),
+            "memory_type": self.memory_type,
+            "constitutional": self.constitutional,
+            "tags": list(self.tags),
+            "created_at": clock.iso(self.created_at),
+            "discarded_at": clock.iso(self.discarded_at),
+        }
+        return state_digest(state, key)
 
     @property
     def is_genuine(self) -> bool:

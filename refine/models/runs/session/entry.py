@@ -1,9 +1,21 @@
 """What a session counts for each memory of its ledger."""
 
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
-from sqlalchemy import CheckConstraint, ForeignKey, Select, Text, func, select
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    ForeignKey,
+    Integer,
+    Select,
+    Text,
+    func,
+    insert,
+    literal,
+    select,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Mapped, mapped_column
 
 from refine.extensions import Base, db
@@ -39,19 +51,34 @@ class SessionEntry(Base):
 
     @classmethod
     def add_all(
-        cls, session_id: uuid.UUID, ledger: Iterable[AgentMemory], shown: Collection[int] | None
+        cls, session: SessionState, ledger: Sequence[AgentMemory], shown: Collection[int] | None
     ) -> None:
-        """Add an entry for each memory; ``shown`` are the ids that the agent sees, None: all."""
-        db.session.add_all(
-            cls(
-                session_id=session_id,
-                memory_id=memory.id,
-                ceiling_tokens=memory.token_estimate,
-                counting_tokens=memory.token_estimate,
-                shown_digest=(memory.state_digest if shown is None or memory.id in shown else None),
-            )
+        """Add an entry for each memory; ``shown`` are the ids that the agent sees, None: all.
+
+        One statement, however many memories.
+        """
+        key = session.data_key()
+        digests = [
+            memory.state_digest_under(key) if shown is None or memory.id in shown else None
             for memory in ledger
+        ]
+        rows = (
+            func.unnest(
+                literal([memory.id for memory in ledger], ARRAY(BigInteger)),
+                literal([memory.token_estimate for memory in ledger], ARRAY(Integer)),
+                literal(digests, ARRAY(Text)),
+            )
+            .table_valued("memory_id", "tokens", "digest")
+            .render_derived()
         )
+        entries = select(
+            literal(session.id), rows.c.memory_id, rows.c.tokens, rows.c.tokens, rows.c.digest
+        )
+        columns = (
+            *(cls.session_id, cls.memory_id, cls.ceiling_tokens, cls.counting_tokens),
+            cls.shown_digest,
+        )
+        db.session.execute(insert(cls).from_select(columns, entries))
 
     @classmethod
     def of(

@@ -13,7 +13,7 @@ from refine.extensions import Base, db
 from refine.models.agent import Agent
 from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog
-from refine.models.ledger import Change, change_memories
+from refine.models.ledger import AgentMemory, Change, change_memories
 from refine.models.people import User
 from refine.models.people.recording import is_recorded
 from refine.models.runs.log import log_after_commit
@@ -211,14 +211,20 @@ class RefinementSession(SessionState, Attested, Base):
 
     # -- what it is measured against -------------------------------------------------------------
 
-    def take_snapshot(self, shown: Collection[int] | None = None) -> None:
+    def take_snapshot(
+        self,
+        shown: Collection[int] | None = None,
+        ledger: Sequence[AgentMemory] | None = None,
+    ) -> None:
         """Fix what the session is measured against: entries, mass, and what it may remove.
 
-        ``shown`` are the ids of the memories that the agent is shown; None: all.
+        ``shown`` are the ids of the memories that the agent is shown; None: all. ``ledger`` is the
+        kept core memory, if it was read in this transaction already.
         """
-        current = self.agent.ledger.core().execution_options(populate_existing=True)
-        ledger = db.session.scalars(current).all()
-        SessionEntry.add_all(self.id, ledger, shown)
+        if ledger is None:
+            current = self.agent.ledger.core().execution_options(populate_existing=True)
+            ledger = db.session.scalars(current).all()
+        SessionEntry.add_all(self, ledger, shown)
         self.memories_before = len(ledger)
         self.shown_memories = len(ledger) if shown is None else len(shown)
         self.mass_before = sum(memory.token_estimate for memory in ledger)
