@@ -6,6 +6,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from refine.errors import InvalidValue
+from refine.rules.model_names import without_variant
 from refine.rules.strict_json import strict_json
 
 # The entry of a price file for models that it does not name.
@@ -73,8 +74,13 @@ _EXAMPLE = '{"author/model": {"prompt": "0.000003", "completion": "0.000015"}}, 
 
 
 def price_of(model_id: str, prices: Mapping[str, Price]) -> Price | None:
-    """Return the model's price in a price file, or that of every other model, or None."""
-    return prices.get(model_id) or prices.get(ANY_MODEL)
+    """Return the model's price in a price file, or that of every other model, or None.
+
+    A variant without a price of its own (``author/model:floor``) has the model's. The sums over
+    runs look prices up in the same way, in SQL (``models/runs/spending.py``).
+    """
+    names = (model_id, without_variant(model_id), ANY_MODEL)
+    return next((prices[name] for name in names if name in prices), None)
 
 
 def _mappings(value: object) -> list[Mapping[str, Any]]:

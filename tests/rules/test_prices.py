@@ -64,6 +64,15 @@ def test_a_file_names_models_and_may_name_all_others() -> None:
     assert price_of("c/d", {"a/b": PRICE}) is None
 
 
+def test_a_variant_has_the_models_price_unless_it_has_its_own() -> None:
+    own, others = Price(*[Decimal(1)] * 3), Price(*[Decimal(0)] * 3)
+    prices = {"a/b": PRICE, "a/b:free": own, "*": others}
+
+    assert price_of("a/b:floor", prices) == price_of("a/b:nitro", prices) == PRICE
+    assert price_of("a/b:free", prices) == own
+    assert price_of("a/b:8b", prices) == others
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

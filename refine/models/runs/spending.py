@@ -25,6 +25,7 @@ from refine import settings
 from refine.extensions import Base, UtcDateTime, db
 from refine.models.agent import Agent
 from refine.models.people import Account
+from refine.rules.model_names import VARIANT
 from refine.rules.prices import ANY_MODEL, Price
 
 # By name, because the models of these tables import this module.
@@ -206,8 +207,15 @@ def _known_usd(runs: Subquery) -> ColumnElement[Decimal]:
     prices = settings.current().prices
     reckoned = {model_id: _reckoned(runs, price) for model_id, price in prices.items()}
     otherwise: Any = reckoned.pop(ANY_MODEL, null())
-    by_model = case(reckoned, value=runs.c.model_id, else_=otherwise) if reckoned else otherwise
+    name = _name_in_prices(runs, list(reckoned))
+    by_model = case(reckoned, value=name, else_=otherwise) if reckoned else otherwise
     return case((runs.c.unpriced_calls == 0, runs.c.cost_usd), else_=by_model)
+
+
+def _name_in_prices(runs: Subquery, names: list[str]) -> ColumnElement[str]:
+    """Return under which name ``price_of`` (``rules/prices.py``) looks up the price of a model."""
+    bare = func.regexp_replace(runs.c.model_id, VARIANT, "")
+    return case((runs.c.model_id.in_(names), runs.c.model_id), else_=bare)
 
 
 def _reckoned(runs: Subquery, price: Price) -> ColumnElement[Decimal]:

@@ -1,6 +1,7 @@
 """What agents cost: the same sums for the cap, the front page and the platform."""
 
 import dataclasses
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -9,6 +10,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import select
 
+from refine import settings
 from refine.extensions import db
 from refine.models import Account, Agent, RefinementSession
 from refine.models.runs.spending import (
@@ -21,7 +23,7 @@ from refine.models.runs.spending import (
     spent_since,
     spent_usd_of_month,
 )
-from refine.rules.prices import parse_price_file
+from refine.rules.prices import parse_price_file, price_of
 from tests import factories
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -217,6 +219,24 @@ def test_prices_that_are_named_later_count_for_the_runs_of_the_month(
     assert is_capped(agent.account) == (None, False)
     agent.account.monthly_cost_cap_usd = Decimal("2.8")
     assert is_capped(agent.account) == ("the account's monthly cost cap of $2.8 is reached", True)
+
+
+@pytest.mark.parametrize(
+    "model_id", ["a/b", "a/b:floor", "a/b:free", "a/b:8b", "a/b:free:floor", "a/b:floors", "c/d"]
+)
+def test_a_price_is_looked_up_in_sql_as_in_python(
+    with_prices: Callable[[str], None], agent: Agent, model_id: str
+) -> None:
+    prices = {"a/b": 0.001, "a/b:free": 0.002, "a/b:8b": 0.003, "*": 0.004}
+    priced = {name: {"prompt": usd, "completion": usd} for name, usd in prices.items()}
+    agent.model_id = model_id
+    factories.ended_task(agent, "reflection", at=NOW, prompt_tokens=1_000, unpriced_calls=1)
+
+    with_prices(json.dumps(priced))
+
+    price = price_of(model_id, settings.current().prices)
+    assert price is not None
+    assert cost_usd_of_month(agent.account, NOW) == 1_000 * price.prompt
 
 
 def test_prices_of_other_models_leave_a_cost_unknown(
