@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from itertools import count
 from typing import Any
 
@@ -11,6 +11,7 @@ from refine.errors import InvalidValue, ProviderError
 from refine.llm.dialects import OPENROUTER, Dialect
 from refine.llm.messages import Message, Reply, ToolCall, Usage
 from refine.rules.content import sanitized
+from refine.rules.prices import cost_of_call
 from refine.rules.tool_arguments import parse_arguments
 
 # no call is larger; a higher figure is ignored
@@ -51,9 +52,6 @@ _CACHED = (
 )
 
 _REASONING = ("completion_tokens_details", "reasoning_tokens")
-
-# No call costs more; a higher figure is ignored.
-_MAX_USD = 10**5
 
 # Providers that check the ids of calls take nine letters and digits (Mistral).
 _INVENTED_ID = "call{:05}"
@@ -240,7 +238,7 @@ def _call_for_history(raw: dict[str, Any], call: ToolCall) -> dict[str, Any]:
 
 def _usage(usage: Any, named_cost: Decimal | None) -> Usage:
     given = _object(usage)
-    named = (_cost(given.get(name), unit) for name, unit in _COSTS)
+    named = (cost_of_call(given.get(name), unit) for name, unit in _COSTS)
     cost = next((usd for usd in named if usd is not None), None)
     return Usage(
         prompt_tokens=_count(given.get("prompt_tokens")),
@@ -264,14 +262,4 @@ def _count(value: Any) -> int:
 
 def _cost_in(headers: Mapping[str, str], dialect: Dialect) -> Decimal | None:
     """Return the cost that a header tells; 0 stands there where it is not known (LiteLLM)."""
-    return _cost(headers.get(dialect.cost_header)) or None if dialect.cost_header else None
-
-
-def _cost(value: Any, unit: Decimal = Decimal(1)) -> Decimal | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        cost_usd = Decimal(str(value)) * unit
-    except InvalidOperation:
-        return None
-    return cost_usd if cost_usd.is_finite() and 0 <= cost_usd < _MAX_USD else None
+    return cost_of_call(headers.get(dialect.cost_header)) or None if dialect.cost_header else None

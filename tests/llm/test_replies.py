@@ -417,10 +417,11 @@ def test_missing_or_malformed_usage_counts_as_zero() -> None:
         assert parsed(usage=usage).usage == Usage(prompt_tokens=7), malformed
 
 
-def test_the_cost_is_exact_or_unknown() -> None:
+def test_the_cost_is_exact_to_six_places_or_unknown() -> None:
     for cost, cost_usd in (
-        *((1, "1"), (0.1, "0.1"), ("0.0123", "0.0123"), (1e-7, "0.0000001"), (99_999, "99999")),
-        *((0, "0"), ("0.0", "0")),
+        *((1, "1"), (0.1, "0.1"), ("0.0123", "0.0123"), (100, "100"), (0, "0"), ("0.0", "0")),
+        *((0.000_126_000_000_000_000_02, "0.000126"), (1e-7, "0"), ("1e-99999", "0")),
+        *(("1e-9999999", "0"), ("0." + "1" * 5_000, "0.111111")),
     ):
         assert parsed(usage={"cost": cost}).usage.cost_usd == Decimal(cost_usd), cost
     for cost in (
@@ -430,7 +431,7 @@ def test_the_cost_is_exact_or_unknown() -> None:
         "NaN",
         "-1",
         -0.1,
-        10**5,
+        *(101, "100.01", 10**5, "1e9999999", "1" * 5_000, "1e99999999999999999999"),
         "Infinity",
         True,
         [],
@@ -452,10 +453,11 @@ def test_a_proxys_cost_is_in_a_header_where_0_means_unknown() -> None:
     assert free_upstream.usage.cost_usd == 2
 
 
-def test_a_cost_in_ticks_of_a_dollar_is_exact() -> None:
+def test_a_cost_in_ticks_of_a_dollar_is_read() -> None:
     usage = {"cost_in_usd_ticks": 37_756_000}
 
-    assert parsed(usage=usage).usage.cost_usd == Decimal("0.0037756")
+    assert parsed(usage=usage).usage.cost_usd == Decimal("0.003776")
+    assert parsed(usage={"cost_in_usd_ticks": "1e9999999"}).usage.cost_usd is None
 
 
 def test_cached_tokens_are_found_wherever_a_provider_counts_them() -> None:

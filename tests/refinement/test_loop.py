@@ -801,6 +801,21 @@ def test_usage_is_summed_over_all_calls(world: World) -> None:
     assert world.records(session)[-1].data["prompt_tokens"] == 3000
 
 
+@pytest.mark.parametrize("cost", ["1e9999999", "1e-99999", 99_999.99])
+def test_a_session_survives_a_cost_that_is_no_amount_of_money(world: World, cost: Any) -> None:
+    usage = {"prompt_tokens": 100, "completion_tokens": 10, "cost": cost}
+    world.model.say(YES, usage=usage)
+    for query in "abcdefghijk":
+        world.model.calls({"action": "search", "query": query}, usage=usage)
+    world.model.calls({"action": "complete", "summary": "All is well."}, usage=usage)
+
+    session = world.refine()
+
+    is_known = cost == "1e-99999"
+    assert (session.status, session.llm_calls, session.cost_usd) == ("completed", 13, 0)
+    assert session.unpriced_calls == (0 if is_known else 13)
+
+
 PRICING = {"prompt": "0.000003", "completion": "0.000015"}
 PRICES = {"test/model": PRICING}
 # 300 tokens of prompts and 30 of completions, in three calls

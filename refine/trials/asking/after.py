@@ -232,7 +232,8 @@ def _about_cost(trial: Trial, settings: Settings) -> Finding:
         return Finding("cost", "warn", f"the answers count no tokens: {unknown}")
     for source, price in sources.items():
         if price is not None:
-            total = sum((_cost_usd(usage, price) for usage in usages), Decimal(0))
+            costs = [_cost_usd(usage, price) for usage in usages]
+            total = sum((usd for usd in costs if usd is not None), Decimal(0))
             return Finding("cost", "ok", f"{_usd(total)} for this trial, {source}")
     example = as_line({trial.model_id: _EXAMPLE_PRICE})
     advice = f"set REFINE_PRICES to a file such as {example} (US dollars per token)"
@@ -240,7 +241,7 @@ def _about_cost(trial: Trial, settings: Settings) -> Finding:
     return Finding("cost", "warn", text)
 
 
-def _cost_usd(usage: Usage, price: Price) -> Decimal:
+def _cost_usd(usage: Usage, price: Price) -> Decimal | None:
     if usage.cost_usd is not None:
         return usage.cost_usd
     return price.cost_usd(
