@@ -32,6 +32,11 @@ class Price:
     completion: Decimal
     cached: Decimal
 
+    @property
+    def is_zero(self) -> bool:
+        """Whether the model is free."""
+        return not any((self.prompt, self.completion, self.cached))
+
     def cost_usd(
         self, *, prompt_tokens: int, cached_tokens: int, completion_tokens: int
     ) -> Decimal | None:

@@ -817,6 +817,7 @@ def test_a_session_survives_a_cost_that_is_no_amount_of_money(world: World, cost
 
 
 PRICING = {"prompt": "0.000003", "completion": "0.000015"}
+FREE = {"prompt": "0", "completion": "0"}
 PRICES = {"test/model": PRICING}
 # 300 tokens of prompts and 30 of completions, in three calls
 RECKONED = Decimal("0.00135")
@@ -828,10 +829,11 @@ RECKONED = Decimal("0.00135")
         (PRICING, {}, RECKONED, 0),
         (None, PRICES, RECKONED, 0),
         (PRICING, {"test/model": {"prompt": 1e-3, "completion": 1e-3}}, RECKONED, 0),
+        (FREE, PRICES, Decimal(0), 0),
         (None, {"other/model": PRICING}, Decimal(0), 3),
         (None, {}, Decimal(0), 3),
     ],
-    ids=["listed", "in the file", "listed first", "of another model", "nowhere"],
+    ids=["listed", "in the file", "listed first", "listed as free", "of another model", "nowhere"],
 )
 def test_a_cost_that_no_answer_names_is_reckoned_or_unknown(
     world: World,
@@ -852,6 +854,19 @@ def test_a_cost_that_no_answer_names_is_reckoned_or_unknown(
 
     assert (session.cost_usd, session.unpriced_calls) == (cost_usd, unpriced_calls)
     assert world.records(session)[-1].data["unpriced_calls"] == unpriced_calls
+
+
+def test_where_litellm_lists_0_the_price_file_counts(world: World, tmp_path: Path) -> None:
+    unknown = {"input_cost_per_token": 0, "output_cost_per_token": 0}
+    world.model.catalogue = [{"model_name": "test/model", "model_info": unknown}]
+    prices = tmp_path / "prices.json"
+    prices.write_text(json.dumps(PRICES))
+    world.variables = {"REFINE_PRICES": str(prices)}
+    world.model.say(YES).call("search", query="a").call("complete", summary="All is well.")
+
+    session = world.refine()
+
+    assert (session.cost_usd, session.unpriced_calls) == (RECKONED, 0)
 
 
 def test_without_counted_tokens_nothing_is_reckoned(world: World) -> None:

@@ -11,7 +11,7 @@ from refine.llm.messages import Reply, Usage
 from refine.prompts import as_line
 from refine.rules.consent import consents, refuses
 from refine.rules.context import MAX_OUTPUT_TOKENS
-from refine.rules.model_names import in_words, is_same_model
+from refine.rules.model_names import in_words, is_rehearsal_model, is_same_model
 from refine.rules.prices import Price, price_of
 from refine.settings import Settings
 from refine.trials.asking.finding import Finding
@@ -34,6 +34,11 @@ _CHECK_MODEL_AND_URL = (
 )
 # In US dollars per token, as in the documentation.
 _EXAMPLE_PRICE = {"prompt": "0.000003", "completion": "0.000015"}
+# What a provider means by a cost of 0 for a model that is not free.
+_UNBILLED: Final = (
+    "if somebody else bills you for it, no monthly cost cap can act; if it is free, name its "
+    "price of 0 in REFINE_PRICES"
+)
 
 # What to do about a fault, by its kind.
 _BY_KIND: Final = {
@@ -226,7 +231,11 @@ def _about_cost(trial: Trial, settings: Settings) -> Finding:
     }
     if all(usage.cost_usd is not None for usage in usages):
         total = sum((usage.cost_usd or Decimal(0) for usage in usages), Decimal(0))
-        return Finding("cost", "ok", f"{_usd(total)} for this trial, as the provider tells")
+        told = f"{_usd(total)} for this trial, as the provider tells"
+        is_free = any(price is not None and price.is_zero for price in sources.values())
+        if total or is_free or is_rehearsal_model(trial.model_id):
+            return Finding("cost", "ok", told)
+        return Finding("cost", "warn", f"{told}, but no price of 0 is named: {_UNBILLED}")
     unknown = "costs stay unknown, and a monthly cost cap stops automatic sessions"
     if not all(usage.prompt_tokens for usage in usages):
         return Finding("cost", "warn", f"the answers count no tokens: {unknown}")
