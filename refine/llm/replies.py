@@ -43,6 +43,8 @@ _MAX_CALLS = 100
 # Where providers tell what an answer cost, and the unit in US dollars.
 _COSTS = (("cost", Decimal(1)), ("cost_in_usd_ticks", Decimal("1e-10")))  # OpenRouter; xAI
 
+_UPSTREAM_COST = ("cost_details", "upstream_inference_cost")
+
 # Where providers tell how much of the prompt came from a cache.
 _CACHED = (
     ("prompt_tokens_details", "cached_tokens"),
@@ -238,8 +240,7 @@ def _call_for_history(raw: dict[str, Any], call: ToolCall) -> dict[str, Any]:
 
 def _usage(usage: Any, named_cost: Decimal | None) -> Usage:
     given = _object(usage)
-    named = (cost_of_call(given.get(name), unit) for name, unit in _COSTS)
-    cost = next((usd for usd in named if usd is not None), None)
+    cost = _billed(given) if given.get("is_byok") is True else _named(given)
     return Usage(
         prompt_tokens=_count(given.get("prompt_tokens")),
         cached_tokens=max(_count(_at(given, path)) for path in _CACHED),
@@ -248,6 +249,20 @@ def _usage(usage: Any, named_cost: Decimal | None) -> Usage:
         cost_usd=cost if named_cost is None else cost or named_cost,
         reasoning_tokens=_count(_at(given, _REASONING)),
     )
+
+
+def _named(usage: dict[str, Any]) -> Decimal | None:
+    named = (cost_of_call(usage.get(name), unit) for name, unit in _COSTS)
+    return next((usd for usd in named if usd is not None), None)
+
+
+def _billed(usage: dict[str, Any]) -> Decimal | None:
+    """Return the cost with a key of one's own: OpenRouter's fee, and what the upstream bills.
+
+    With OpenRouter's keys the upstream's cost is a part of the cost.
+    """
+    fee, upstream = _named(usage), cost_of_call(_at(usage, _UPSTREAM_COST))
+    return None if fee is None or upstream is None else fee + upstream
 
 
 def _at(value: Any, path: tuple[str, ...]) -> Any:

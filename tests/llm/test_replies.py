@@ -453,6 +453,23 @@ def test_a_proxys_cost_is_in_a_header_where_0_means_unknown() -> None:
     assert free_upstream.usage.cost_usd == 2
 
 
+def test_with_a_key_of_ones_own_the_upstreams_bill_is_a_part_of_the_cost() -> None:
+    for is_byok, upstream, cost_usd in (
+        (True, 0.5, "0.52"),
+        (True, "0", "0.02"),
+        (True, None, None),
+        (True, -1, None),
+        (False, 0.5, "0.02"),
+        ("true", 0.5, "0.02"),
+        (None, 0.5, "0.02"),
+    ):
+        details = {"upstream_inference_cost": upstream}
+        usage = {"cost": 0.02, "is_byok": is_byok, "cost_details": details}
+        expected = None if cost_usd is None else Decimal(cost_usd)
+        assert parsed(usage=usage).usage.cost_usd == expected, (is_byok, upstream)
+    assert parsed(usage={"cost": 0, "is_byok": True}).usage.cost_usd is None
+
+
 def test_a_cost_in_ticks_of_a_dollar_is_read() -> None:
     usage = {"cost_in_usd_ticks": 37_756_000}
 
