@@ -241,10 +241,11 @@ def _call_for_history(raw: dict[str, Any], call: ToolCall) -> dict[str, Any]:
 def _usage(usage: Any, named_cost: Decimal | None) -> Usage:
     given = _object(usage)
     cost = _billed(given) if given.get("is_byok") is True else _named(given)
+    prompt_tokens = _count(given.get("prompt_tokens"))
     return Usage(
-        prompt_tokens=_count(given.get("prompt_tokens")),
+        prompt_tokens=prompt_tokens,
         cached_tokens=max(_count(_at(given, path)) for path in _CACHED),
-        completion_tokens=_count(given.get("completion_tokens")),
+        completion_tokens=_completion_tokens(given, prompt_tokens),
         # a proxy passes an upstream's 0 on, and knows better
         cost_usd=cost if named_cost is None else cost or named_cost,
         reasoning_tokens=_count(_at(given, _REASONING)),
@@ -263,6 +264,15 @@ def _billed(usage: dict[str, Any]) -> Decimal | None:
     """
     fee, upstream = _named(usage), cost_of_call(_at(usage, _UPSTREAM_COST))
     return None if fee is None or upstream is None else fee + upstream
+
+
+def _completion_tokens(usage: dict[str, Any], prompt_tokens: int) -> int:
+    """Return the tokens of the output, with those of thoughts, which some count in the total alone.
+
+    Source: https://github.com/mozilla-ai/any-llm/issues/1290 (Gemini)
+    """
+    besides_prompt = _count(usage.get("total_tokens")) - prompt_tokens if prompt_tokens else 0
+    return max(_count(usage.get("completion_tokens")), besides_prompt)
 
 
 def _at(value: Any, path: tuple[str, ...]) -> Any:

@@ -417,6 +417,22 @@ def test_missing_or_malformed_usage_counts_as_zero() -> None:
         assert parsed(usage=usage).usage == Usage(prompt_tokens=7), malformed
 
 
+def test_what_the_total_counts_besides_the_prompt_is_output() -> None:
+    for completion, total, expected in (
+        (151, 553, 533),
+        (None, 553, 533),
+        ("10", 553, 533),
+        (151, 171, 151),
+        (151, 100, 151),
+        (151, None, 151),
+        (151, 10_000_001, 151),
+        (None, 5, 0),
+    ):
+        usage = {"prompt_tokens": 20, "completion_tokens": completion, "total_tokens": total}
+        assert parsed(usage=usage).usage.completion_tokens == expected, (completion, total)
+    assert parsed(usage={"total_tokens": 553}).usage == Usage()
+
+
 def test_the_cost_is_exact_to_six_places_or_unknown() -> None:
     for cost, cost_usd in (
         *((1, "1"), (0.1, "0.1"), ("0.0123", "0.0123"), (100, "100"), (0, "0"), ("0.0", "0")),

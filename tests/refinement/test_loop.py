@@ -856,6 +856,17 @@ def test_a_cost_that_no_answer_names_is_reckoned_or_unknown(
     assert world.records(session)[-1].data["unpriced_calls"] == unpriced_calls
 
 
+def test_thoughts_that_only_the_total_counts_are_paid_for(world: World) -> None:
+    world.model.catalogue = [{"id": "test/model", "pricing": PRICING}]
+    usage = {"prompt_tokens": 20, "completion_tokens": 151, "total_tokens": 553}
+    world.model.say("NO", usage=usage)
+
+    session = world.refine()
+
+    assert session.completion_tokens == 533
+    assert session.cost_usd == Decimal("0.008055")
+
+
 def test_where_litellm_lists_0_the_price_file_counts(world: World, tmp_path: Path) -> None:
     unknown = {"input_cost_per_token": 0, "output_cost_per_token": 0}
     world.model.catalogue = [{"model_name": "test/model", "model_info": unknown}]
