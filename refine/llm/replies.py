@@ -241,14 +241,16 @@ def _call_for_history(raw: dict[str, Any], call: ToolCall) -> dict[str, Any]:
 def _usage(usage: Any, named_cost: Decimal | None) -> Usage:
     given = _object(usage)
     cost = _billed(given) if given.get("is_byok") is True else _named(given)
-    prompt_tokens = _count(given.get("prompt_tokens"))
+    prompt_tokens, written = _count(given.get("prompt_tokens")), given.get("completion_tokens")
+    completion_tokens = _completion_tokens(given, prompt_tokens)
     return Usage(
         prompt_tokens=prompt_tokens,
         cached_tokens=max(_count(_at(given, path)) for path in _CACHED),
-        completion_tokens=_completion_tokens(given, prompt_tokens),
+        completion_tokens=completion_tokens,
         # a proxy passes an upstream's 0 on, and knows better
         cost_usd=cost if named_cost is None else cost or named_cost,
         reasoning_tokens=_count(_at(given, _REASONING)),
+        is_counted=prompt_tokens > 0 and (completion_tokens > 0 or _is_count(written)),
     )
 
 
@@ -282,7 +284,11 @@ def _at(value: Any, path: tuple[str, ...]) -> Any:
 
 
 def _count(value: Any) -> int:
-    return value if type(value) is int and 0 <= value <= _MAX_TOKENS else 0
+    return value if _is_count(value) else 0
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _MAX_TOKENS
 
 
 def _cost_in(headers: Mapping[str, str], dialect: Dialect) -> Decimal | None:

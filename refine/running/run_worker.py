@@ -233,7 +233,7 @@ class RunWorker(Generic[AnyRun]):
                 raise self._out_of_time() from None
             raise
         run = self._held()
-        run.count_call(self._priced(reply.usage))
+        run.count_call(self._priced(reply.usage, output_tokens))
         other_model = self._other_model(reply.model)
         run.answered_model_id = other_model
         db.session.commit()
@@ -249,13 +249,16 @@ class RunWorker(Generic[AnyRun]):
     def _request_tokens(self) -> int:
         return request_tokens_at_most(self._messages, self._tools)
 
-    def _priced(self, usage: Usage) -> Usage:
+    def _priced(self, usage: Usage, output_tokens: int) -> Usage:
         """Return the usage with its cost: as the answer names it, else reckoned from a price.
 
-        The cost stays unknown without a price, or where the answer counted no tokens.
+        The cost stays unknown without a price. Tokens that nobody counted are taken to be as many
+        as possible, so that a cost cap is never reckoned too low, now or from prices named later.
         """
-        if usage.cost_usd is not None or not usage.prompt_tokens:
+        if usage.cost_usd is not None:
             return usage
+        if not usage.is_counted:
+            usage = self._at_most(usage, output_tokens)
         listed = self._client.catalogue.find(self._model_id)
         price = listed.price if listed is not None else None
         price = price or price_of(self._model_id, self._settings.prices)
@@ -267,6 +270,14 @@ class RunWorker(Generic[AnyRun]):
             completion_tokens=usage.completion_tokens,
         )
         return dataclasses.replace(usage, cost_usd=cost_usd)
+
+    def _at_most(self, usage: Usage, output_tokens: int) -> Usage:
+        """Return the most tokens that a call can have taken, after what was just sent."""
+        return dataclasses.replace(
+            usage,
+            prompt_tokens=max(usage.prompt_tokens, self._request_tokens()),
+            completion_tokens=max(usage.completion_tokens, output_tokens),
+        )
 
     def _other_model(self, answered: str | None) -> str | None:
         """Return the name of the model that answered, if it is not the agent's own."""

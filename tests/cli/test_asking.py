@@ -594,14 +594,16 @@ def test_a_cost_of_0_is_believed_where_the_model_is_listed_as_free(
     assert says in line[1]
 
 
-def test_answers_without_tokens_have_no_known_cost(ask: Ask, model: ScriptedModel) -> None:
+def test_answers_without_tokens_are_taken_for_the_longest_possible(
+    ask: Ask, model: ScriptedModel
+) -> None:
     model.catalogue = [FULL_ENTRY]
     works(model, usage={"total_tokens": 7})
 
     assert found(ask())["cost"] == (
         "warn",
-        "the answers count no tokens: costs stay unknown, and a monthly cost cap stops automatic "
-        "sessions",
+        "the answers count no tokens, so each counts as the longest that was possible, reckoned "
+        "from the provider's list",
     )
 
 

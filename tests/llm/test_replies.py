@@ -402,7 +402,9 @@ def test_usage_is_what_the_provider_counts() -> None:
         "cost": 0.00012,
     }
 
-    assert parsed(usage=usage).usage == Usage(10_000_000, 900, 20, Decimal("0.00012"))
+    assert parsed(usage=usage).usage == Usage(
+        10_000_000, 900, 20, Decimal("0.00012"), is_counted=True
+    )
 
 
 def test_missing_or_malformed_usage_counts_as_zero() -> None:
@@ -415,6 +417,23 @@ def test_missing_or_malformed_usage_counts_as_zero() -> None:
     for malformed in (None, [], "many", 7, {}):
         usage = {"prompt_tokens": 7, "prompt_tokens_details": malformed}
         assert parsed(usage=usage).usage == Usage(prompt_tokens=7), malformed
+
+
+def test_tokens_are_counted_if_those_of_the_prompt_and_of_the_output_are_known() -> None:
+    for counts, is_counted in (
+        ((100, 10, 110), True),
+        ((100, 0, 100), True),
+        ((100, None, 110), True),
+        ((100, None, None), False),
+        ((100, "10", None), False),
+        ((0, 10, None), False),
+        ((None, 10, 110), False),
+        ((None, None, 110), False),
+        (("100", "10", "110"), False),
+    ):
+        names = ("prompt_tokens", "completion_tokens", "total_tokens")
+        usage = dict(zip(names, counts, strict=True))
+        assert parsed(usage=usage).usage.is_counted is is_counted, counts
 
 
 def test_what_the_total_counts_besides_the_prompt_is_output() -> None:

@@ -21,6 +21,7 @@ from refine.extensions import db
 from refine.models import RefinementSession, User
 from refine.models.integrity import verify_all
 from refine.models.runs.session.entry import SessionEntry
+from refine.models.runs.spending import cost_usd_of_month, is_unpriced_in_month
 from refine.refinement.loop import Event, refine
 from refine.rules.content import MAX_REPLY_CHARACTERS
 from refine.rules.context import request_tokens_at_most
@@ -880,11 +881,37 @@ def test_where_litellm_lists_0_the_price_file_counts(world: World, tmp_path: Pat
     assert (session.cost_usd, session.unpriced_calls) == (RECKONED, 0)
 
 
-def test_without_counted_tokens_nothing_is_reckoned(world: World) -> None:
+@pytest.mark.parametrize("usage", [{"total_tokens": 0}, {"prompt_tokens": "100"}])
+def test_without_counted_tokens_as_much_as_possible_is_reckoned(world: World, usage: Any) -> None:
     world.model.catalogue = [{"id": "test/model", "pricing": PRICING}]
-    world.model.say("NO", usage={"total_tokens": 0})
+    world.model.say("NO", usage=usage)
 
-    assert world.refine().unpriced_calls == 1
+    session = world.refine()
+
+    sent = json.dumps([world.model.requests[0][name] for name in ("messages", "tools")])
+    assert len(sent) / 4 < session.prompt_tokens < len(sent) / 2
+    assert session.completion_tokens == world.model.requests[0]["max_completion_tokens"] == 8_192
+    prompt_usd = session.prompt_tokens * Decimal("0.000003")
+    assert (session.cost_usd, session.unpriced_calls) == (prompt_usd + Decimal("0.12288"), 0)
+
+
+def test_a_cap_counts_calls_without_tokens_when_prices_are_named_later(
+    world: World, with_prices: Callable[[str], None]
+) -> None:
+    usage = {"prompt_tokens": 100, "completion_tokens": 10, "cost": 4}
+    world.model.say(YES, usage=usage).calls(
+        {"action": "complete", "summary": "All is well."}, usage={"prompt_tokens": "100"}
+    )
+    session = world.refine()
+    account, at = session.agent.account, session.created_at
+    assert (session.cost_usd, session.unpriced_calls) == (4, 1)
+    assert is_unpriced_in_month(account, at)
+
+    with_prices(json.dumps(PRICES))
+
+    assert not is_unpriced_in_month(account, at)
+    # the price of an output of 8,192 tokens, and of some prompt
+    assert Decimal("4.12288") < cost_usd_of_month(account, at) < Decimal("4.14")
 
 
 def test_an_alias_that_the_providers_list_confirms_is_the_agents_model(world: World) -> None:

@@ -236,16 +236,17 @@ def _about_cost(trial: Trial, settings: Settings) -> Finding:
         if total or is_free or is_rehearsal_model(trial.model_id):
             return Finding("cost", "ok", told)
         return Finding("cost", "warn", f"{told}, but no price of 0 is named: {_UNBILLED}")
-    unknown = "costs stay unknown, and a monthly cost cap stops automatic sessions"
-    if not all(usage.prompt_tokens for usage in usages):
-        return Finding("cost", "warn", f"the answers count no tokens: {unknown}")
     for source, price in sources.items():
+        if price is not None and not all(usage.is_counted for usage in usages):
+            text = "the answers count no tokens, so each counts as the longest that was possible"
+            return Finding("cost", "warn", f"{text}, {source}")
         if price is not None:
             costs = [_cost_usd(usage, price) for usage in usages]
             total = sum((usd for usd in costs if usd is not None), Decimal(0))
             return Finding("cost", "ok", f"{_usd(total)} for this trial, {source}")
     example = as_line({trial.model_id: _EXAMPLE_PRICE})
     advice = f"set REFINE_PRICES to a file such as {example} (US dollars per token)"
+    unknown = "costs stay unknown, and a monthly cost cap stops automatic sessions"
     text = f"neither the answers nor the list name a price: {unknown}; {advice}"
     return Finding("cost", "warn", text)
 
