@@ -94,6 +94,26 @@ def parse_reply(
     )
 
 
+def usage_of_unusable(
+    body: bytes, dialect: Dialect = OPENROUTER, headers: Mapping[str, str] | None = None
+) -> Usage | None:
+    """Return what an answer took that ``parse_reply`` refuses.
+
+    None if it says that the provider failed, and counts nothing: it is not billed, like a refusal.
+    """
+    try:
+        answer = _parsed(body)
+    except Unusable:
+        return Usage()
+    usage = _usage(answer.get("usage"), _cost_in(headers or {}, dialect))
+    try:
+        _choice(answer)
+    except Unusable as fault:
+        is_free = fault.kind == "provider_error" and usage == Usage()
+        return None if is_free else usage
+    return usage
+
+
 def _parsed(body: bytes) -> dict[str, Any]:
     try:
         # NaN and Infinity are no JSON, and no request could repeat them
