@@ -1,8 +1,9 @@
 """One real PostgreSQL and Valkey for each test process; every test finds the database empty."""
 
+import dataclasses
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from refine import create_app
 from refine.embedded import database_url, owned_servers, redis_url
 from refine.extensions import db
 from refine.models.upgrading import add_all_missing_digests
+from refine.rules.prices import parse_price_file
 from refine.settings import Settings
 from tests.commands import UNUSED_PORT
 from tests.scripted_model import ScriptedModel
@@ -124,6 +126,18 @@ def redis(environ: dict[str, str]) -> Iterator[Redis]:
         connection.flushall()
         yield connection
         connection.flushall()
+
+
+@pytest.fixture
+def with_prices(app: Flask, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Name prices for the rest of the test."""
+
+    def name(text: str) -> None:
+        known = app.extensions["refine.settings"]
+        priced = dataclasses.replace(known, prices=parse_price_file(text))
+        monkeypatch.setitem(app.extensions, "refine.settings", priced)
+
+    return name
 
 
 @pytest.fixture

@@ -132,17 +132,22 @@ def _model(entry: Mapping[str, Any]) -> ListedModel | None:
 
 
 def _litellm_price(entry: Mapping[str, Any]) -> Price | None:
-    """Return the price as LiteLLM lists it."""
+    """Return the price as LiteLLM lists it, with zeros where it knows none.
+
+    Sources: https://github.com/BerriAI/litellm/issues/5549,
+    https://github.com/maximhq/bifrost/issues/1329
+    """
     info = _at(entry, ("model_info",))
     if not isinstance(info, Mapping):
         return None
-    return listed_price(
+    price = listed_price(
         {
             "prompt": info.get("input_cost_per_token"),
             "completion": info.get("output_cost_per_token"),
             "input_cache_read": info.get("cache_read_input_token_cost"),
         }
     )
+    return None if price is None or price.is_zero else price
 
 
 def _at(entry: Any, path: tuple[str, ...]) -> Any:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import requests
+from urllib3.exceptions import MaxRetryError
 
 from refine.errors import ProviderError
 from refine.llm.dialects import Dialect
@@ -107,11 +108,12 @@ def _send(request: Request, seconds: float) -> Answer:
         ) as response:
             _check_status(response, request)
             return Answer(_read(response), response.headers)
-    except requests.Timeout:
-        raise Transient("the model's server did not answer in time", kind="timeout") from None
+    except requests.Timeout as fault:
+        message = "the model's server did not answer in time"
+        raise _broken_off(message, "timeout", may_be_billed=_was_sent(fault)) from None
     except requests.RequestException as fault:
         message = f"the connection to {request.base_url} failed ({type(fault).__name__})"
-        raise Transient(message, kind="connection") from None
+        raise _broken_off(message, "connection", may_be_billed=_was_sent(fault)) from None
     except ProviderError:
         raise
     except Exception as fault:
@@ -173,8 +175,24 @@ def _read(response: requests.Response) -> bytes:
     for chunk in response.iter_content(64 * 1024):
         body += chunk
         if len(body) > MAX_REPLY_BYTES:
-            raise ProviderError("the model's answer is too large", kind="too_large")
+            fault = ProviderError("the model's answer is too large", kind="too_large")
+            fault.may_be_billed = True
+            raise fault
     return bytes(body)
+
+
+def _broken_off(message: str, kind: str, *, may_be_billed: bool) -> Transient:
+    fault = Transient(message, kind=kind)
+    fault.may_be_billed = may_be_billed
+    return fault
+
+
+def _was_sent(fault: requests.RequestException) -> bool:
+    """Tell whether the server may have got the request: it was connected to."""
+    if type(fault) is requests.ConnectionError:
+        return not (fault.args and isinstance(fault.args[0], MaxRetryError))
+    broken = (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError)
+    return isinstance(fault, (requests.ReadTimeout, *broken))
 
 
 def _within(seconds: float, is_cancelled: Callable[[], bool], work: Callable[[], Answer]) -> Answer:
@@ -199,7 +217,8 @@ def _within(seconds: float, is_cancelled: Callable[[], bool], work: Callable[[],
             outcome = done.get(timeout=max(0.0, min(left, _POLL_SECONDS)))
         except queue.Empty:
             if left <= 0:
-                raise Transient("the model did not answer in time", kind="timeout") from None
+                message = "the model did not answer in time"
+                raise _broken_off(message, "timeout", may_be_billed=True) from None
             continue
         if isinstance(outcome, BaseException):
             raise outcome

@@ -21,7 +21,8 @@ class Privacy:
 class Usage:
     """What one call took, as counted by the provider; ``cost_usd`` is None if it is not known.
 
-    Most providers count ``reasoning_tokens`` as a part of ``completion_tokens``.
+    Most providers count ``reasoning_tokens`` as a part of ``completion_tokens``. Unless
+    ``is_counted``, the tokens of the prompt or the completion are not known.
     """
 
     prompt_tokens: int = 0
@@ -29,6 +30,7 @@ class Usage:
     completion_tokens: int = 0
     cost_usd: Decimal | None = None
     reasoning_tokens: int = 0
+    is_counted: bool = False
 
 
 @dataclass(frozen=True)

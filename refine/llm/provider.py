@@ -16,8 +16,8 @@ from refine.errors import ProviderError
 from refine.llm.catalogue import Catalogue, parse_catalogue
 from refine.llm.dialects import OPENROUTER, Dialect
 from refine.llm.exchange import Cancelled, Request, Transient, exchange
-from refine.llm.messages import Message, Privacy, Reply
-from refine.llm.replies import Unusable, parse_reply
+from refine.llm.messages import Message, Privacy, Reply, Usage
+from refine.llm.replies import Unusable, parse_reply, usage_of_unusable
 from refine.rules.context import MAX_OUTPUT_TOKENS
 
 MAX_ATTEMPTS = 3
@@ -32,6 +32,7 @@ _CANCEL_POLL_SECONDS = 0.2
 _KINDS_OF_KEY = ("unauthorized", "out_of_credit", "forbidden")
 
 ToolChoice = Literal["auto", "none"]
+CountLost = Callable[[Usage], None]
 
 
 @dataclass
@@ -53,11 +54,13 @@ class Provider:
         is_cancelled: Callable[[], bool] = lambda: False,
         max_output_tokens: int = MAX_OUTPUT_TOKENS,
         tool_choice: ToolChoice = "auto",
+        count_lost: CountLost = lambda _: None,
     ) -> Reply:
         """Ask the model for its next message, of at most ``max_output_tokens``.
 
         ``deadline`` is a ``time.monotonic()`` instant that bounds all attempts together. Raises
-        ProviderError, or Cancelled as soon as ``is_cancelled`` returns True.
+        ProviderError, or Cancelled as soon as ``is_cancelled`` returns True. ``count_lost`` is
+        given the usage of each attempt that may be billed, although nothing can be used of it.
         """
         body = self._body(model_id, messages, tools, privacy, tool_choice)
         body[self._output_limit(model_id)] = max_output_tokens
@@ -66,7 +69,7 @@ class Provider:
             seconds = deadline - time.monotonic()
             if seconds <= 0:
                 raise ProviderError("the time limit was reached", kind="deadline")
-            return self._ask(body, min(seconds, _ATTEMPT_SECONDS), is_cancelled)
+            return self._ask(body, min(seconds, _ATTEMPT_SECONDS), is_cancelled, count_lost)
 
         retrying = Retrying(
             stop=stop_after_attempt(MAX_ATTEMPTS),
@@ -99,12 +102,24 @@ class Provider:
 
     # -- one attempt ------------------------------------------------------------------------------
 
-    def _ask(self, body: Any, seconds: float, is_cancelled: Callable[[], bool]) -> Reply:
+    def _ask(
+        self, body: Any, seconds: float, is_cancelled: Callable[[], bool], count_lost: CountLost
+    ) -> Reply:
         try:
             answer = exchange(self._request("/chat/completions", body), seconds, is_cancelled)
+        except (ProviderError, Cancelled) as fault:
+            if isinstance(fault, Cancelled) or fault.may_be_billed:
+                count_lost(Usage())
+            raise
+        try:
             return parse_reply(answer.body, self.dialect, answer.headers)
-        except Unusable as fault:
-            raise Transient(str(fault), kind=fault.kind) from None
+        except (ProviderError, Unusable) as fault:
+            usage = usage_of_unusable(answer.body, self.dialect, answer.headers)
+            if usage is not None:
+                count_lost(usage)
+            if isinstance(fault, Unusable):
+                raise Transient(str(fault), kind=fault.kind) from None
+            raise
 
     def _request(self, path: str, body: Any = None) -> Request:
         common = {"Authorization": f"Bearer {self.api_key}", "User-Agent": "refine"}

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from itertools import count
 from typing import Any
 
@@ -11,6 +11,7 @@ from refine.errors import InvalidValue, ProviderError
 from refine.llm.dialects import OPENROUTER, Dialect
 from refine.llm.messages import Message, Reply, ToolCall, Usage
 from refine.rules.content import sanitized
+from refine.rules.prices import cost_of_call
 from refine.rules.tool_arguments import parse_arguments
 
 # no call is larger; a higher figure is ignored
@@ -42,6 +43,8 @@ _MAX_CALLS = 100
 # Where providers tell what an answer cost, and the unit in US dollars.
 _COSTS = (("cost", Decimal(1)), ("cost_in_usd_ticks", Decimal("1e-10")))  # OpenRouter; xAI
 
+_UPSTREAM_COST = ("cost_details", "upstream_inference_cost")
+
 # Where providers tell how much of the prompt came from a cache.
 _CACHED = (
     ("prompt_tokens_details", "cached_tokens"),
@@ -51,9 +54,6 @@ _CACHED = (
 )
 
 _REASONING = ("completion_tokens_details", "reasoning_tokens")
-
-# No call costs more; a higher figure is ignored.
-_MAX_USD = 10**5
 
 # Providers that check the ids of calls take nine letters and digits (Mistral).
 _INVENTED_ID = "call{:05}"
@@ -92,6 +92,26 @@ def parse_reply(
         usage=_usage(answer.get("usage"), _cost_in(headers or {}, dialect)),
         generation_id=_string(answer.get("id")),
     )
+
+
+def usage_of_unusable(
+    body: bytes, dialect: Dialect = OPENROUTER, headers: Mapping[str, str] | None = None
+) -> Usage | None:
+    """Return what an answer took that ``parse_reply`` refuses.
+
+    None if it says that the provider failed, and counts nothing: it is not billed, like a refusal.
+    """
+    try:
+        answer = _parsed(body)
+    except Unusable:
+        return Usage()
+    usage = _usage(answer.get("usage"), _cost_in(headers or {}, dialect))
+    try:
+        _choice(answer)
+    except Unusable as fault:
+        is_free = fault.kind == "provider_error" and usage == Usage()
+        return None if is_free else usage
+    return usage
 
 
 def _parsed(body: bytes) -> dict[str, Any]:
@@ -240,16 +260,41 @@ def _call_for_history(raw: dict[str, Any], call: ToolCall) -> dict[str, Any]:
 
 def _usage(usage: Any, named_cost: Decimal | None) -> Usage:
     given = _object(usage)
-    named = (_cost(given.get(name), unit) for name, unit in _COSTS)
-    cost = next((usd for usd in named if usd is not None), None)
+    cost = _billed(given) if given.get("is_byok") is True else _named(given)
+    prompt_tokens, written = _count(given.get("prompt_tokens")), given.get("completion_tokens")
+    completion_tokens = _completion_tokens(given, prompt_tokens)
     return Usage(
-        prompt_tokens=_count(given.get("prompt_tokens")),
+        prompt_tokens=prompt_tokens,
         cached_tokens=max(_count(_at(given, path)) for path in _CACHED),
-        completion_tokens=_count(given.get("completion_tokens")),
+        completion_tokens=completion_tokens,
         # a proxy passes an upstream's 0 on, and knows better
         cost_usd=cost if named_cost is None else cost or named_cost,
         reasoning_tokens=_count(_at(given, _REASONING)),
+        is_counted=prompt_tokens > 0 and (completion_tokens > 0 or _is_count(written)),
     )
+
+
+def _named(usage: dict[str, Any]) -> Decimal | None:
+    named = (cost_of_call(usage.get(name), unit) for name, unit in _COSTS)
+    return next((usd for usd in named if usd is not None), None)
+
+
+def _billed(usage: dict[str, Any]) -> Decimal | None:
+    """Return the cost with a key of one's own: OpenRouter's fee, and what the upstream bills.
+
+    With OpenRouter's keys the upstream's cost is a part of the cost.
+    """
+    fee, upstream = _named(usage), cost_of_call(_at(usage, _UPSTREAM_COST))
+    return None if fee is None or upstream is None else fee + upstream
+
+
+def _completion_tokens(usage: dict[str, Any], prompt_tokens: int) -> int:
+    """Return the tokens of the output, with those of thoughts, which some count in the total alone.
+
+    Source: https://github.com/mozilla-ai/any-llm/issues/1290 (Gemini)
+    """
+    besides_prompt = _count(usage.get("total_tokens")) - prompt_tokens if prompt_tokens else 0
+    return max(_count(usage.get("completion_tokens")), besides_prompt)
 
 
 def _at(value: Any, path: tuple[str, ...]) -> Any:
@@ -259,19 +304,13 @@ def _at(value: Any, path: tuple[str, ...]) -> Any:
 
 
 def _count(value: Any) -> int:
-    return value if type(value) is int and 0 <= value <= _MAX_TOKENS else 0
+    return value if _is_count(value) else 0
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _MAX_TOKENS
 
 
 def _cost_in(headers: Mapping[str, str], dialect: Dialect) -> Decimal | None:
     """Return the cost that a header tells; 0 stands there where it is not known (LiteLLM)."""
-    return _cost(headers.get(dialect.cost_header)) or None if dialect.cost_header else None
-
-
-def _cost(value: Any, unit: Decimal = Decimal(1)) -> Decimal | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        cost_usd = Decimal(str(value)) * unit
-    except InvalidOperation:
-        return None
-    return cost_usd if cost_usd.is_finite() and 0 <= cost_usd < _MAX_USD else None
+    return cost_of_call(headers.get(dialect.cost_header)) or None if dialect.cost_header else None

@@ -7,7 +7,9 @@ from refine.rules.quoting import may_quote
 
 # OpenRouter's choice among a model's providers; any other ``:tag``, such as a size on local
 # servers, is part of the name.
-_VARIANT = re.compile(r":(?:free|nitro|floor|extended|exacto|beta)$")
+# A pattern of Python and of PostgreSQL alike.
+VARIANT = r":(?:free|nitro|floor|extended|exacto|beta)$"
+_VARIANT = re.compile(VARIANT)
 _MONTH_AND_DAY = r"(?:0[1-9]|1[0-2])-?(?:0[1-9]|[12]\d|3[01])"
 _DATE = re.compile(
     rf"[-@](?:20\d\d-?{_MONTH_AND_DAY}|{_MONTH_AND_DAY}|2\d(?:0[1-9]|1[0-2]))(?![\w.-])"

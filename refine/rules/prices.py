@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 from refine.errors import InvalidValue
+from refine.rules.model_names import without_variant
 from refine.rules.strict_json import strict_json
 
 # The entry of a price file for models that it does not name.
@@ -14,6 +15,12 @@ ANY_MODEL = "*"
 _MAX_FILE_BYTES = 4 * 1024 * 1024
 # a hundred dollars for a million tokens is the order of the dearest; the bound catches wrong units
 _MAX_USD_PER_TOKEN = Decimal("0.01")
+# No call costs more; a higher figure is a mistake, and not believed.
+_MAX_USD_PER_CALL = 100
+# Decimal places that costs are kept with, and prices of a token.
+_PLACES_OF_COST, _PLACES_OF_PRICE = 6, 15
+# What has more digits is no amount of money, and would overflow.
+_MAX_DIGITS = 15
 _NAMES = ("prompt", "completion", "input_cache_read")
 
 
@@ -25,16 +32,35 @@ class Price:
     completion: Decimal
     cached: Decimal
 
+    @property
+    def is_zero(self) -> bool:
+        """Whether the model is free."""
+        return not any((self.prompt, self.completion, self.cached))
+
     def cost_usd(
         self, *, prompt_tokens: int, cached_tokens: int, completion_tokens: int
-    ) -> Decimal:
-        """Return what a call costs; the cached tokens are a part of the prompt's."""
+    ) -> Decimal | None:
+        """Return what a call costs, or None as in ``cost_of_call``.
+
+        The cached tokens are a part of the prompt's.
+        """
         cached = min(cached_tokens, prompt_tokens)
-        return (
+        return cost_of_call(
             (prompt_tokens - cached) * self.prompt
             + cached * self.cached
             + completion_tokens * self.completion
         )
+
+
+def cost_of_call(value: object, unit: Decimal = Decimal(1)) -> Decimal | None:
+    """Return US dollars from a number or text, in this unit, as costs are kept: to six places.
+
+    None where it is not one, or more than any call costs.
+    """
+    number = _decimal(value)
+    if number is None or not 0 <= number * unit <= _MAX_USD_PER_CALL:
+        return None
+    return round(number * unit, _PLACES_OF_COST)
 
 
 def listed_price(pricing: object) -> Price | None:
@@ -73,8 +99,13 @@ _EXAMPLE = '{"author/model": {"prompt": "0.000003", "completion": "0.000015"}}, 
 
 
 def price_of(model_id: str, prices: Mapping[str, Price]) -> Price | None:
-    """Return the model's price in a price file, or that of every other model, or None."""
-    return prices.get(model_id) or prices.get(ANY_MODEL)
+    """Return the model's price in a price file, or that of every other model, or None.
+
+    A variant without a price of its own (``author/model:floor``) has the model's. The sums over
+    runs look prices up in the same way, in SQL (``models/runs/spending.py``).
+    """
+    names = (model_id, without_variant(model_id), ANY_MODEL)
+    return next((prices[name] for name in names if name in prices), None)
 
 
 def _mappings(value: object) -> list[Mapping[str, Any]]:
@@ -86,10 +117,18 @@ def _highest(given: list[Mapping[str, Any]], name: str) -> Decimal | None:
 
 
 def _usd(value: object) -> Decimal | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    usd = _decimal(value)
+    if usd is None or not 0 <= usd <= _MAX_USD_PER_TOKEN:
+        return None
+    return round(usd, _PLACES_OF_PRICE)
+
+
+def _decimal(value: object) -> Decimal | None:
+    """Return a finite number, if it has a size that can be reckoned with."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return None
     try:
-        usd = Decimal(str(value))
-    except InvalidOperation:
+        number = Decimal(str(value))
+    except ArithmeticError:
         return None
-    return usd if usd.is_finite() and 0 <= usd <= _MAX_USD_PER_TOKEN else None
+    return number if number.is_finite() and number.adjusted() < _MAX_DIGITS else None

@@ -11,6 +11,7 @@ import uuid
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from typing import Any, Generic, TypeVar
 
 from rq.timeouts import BaseTimeoutException
@@ -33,7 +34,7 @@ from refine.models import (
 from refine.prompts import as_line
 from refine.rules.consent import consents
 from refine.rules.context import Room, request_tokens_at_most
-from refine.rules.model_names import in_words
+from refine.rules.model_names import in_words, is_rehearsal_model
 from refine.rules.prices import price_of
 from refine.running.heartbeat import beating
 from refine.settings import Settings
@@ -214,6 +215,7 @@ class RunWorker(Generic[AnyRun]):
             raise self._too_large()
         privacy = self._privacy()
         db.session.commit()
+        lost: list[Usage] = []
         try:
             reply = self._client.generate(
                 self._model_id,
@@ -224,16 +226,17 @@ class RunWorker(Generic[AnyRun]):
                 is_cancelled=_once_a_second(self._is_stopping, self._is_unwanted),
                 max_output_tokens=output_tokens,
                 tool_choice="none" if only_words else "auto",
+                count_lost=lost.append,
             )
-        except Cancelled:
-            self._held()
-            raise self._stopped() from None
-        except ProviderError as fault:
+        except (Cancelled, ProviderError) as fault:
+            self._count(lost, output_tokens)
+            db.session.commit()
+            if isinstance(fault, Cancelled):
+                raise self._stopped() from None
             if fault.kind == "deadline" or time.monotonic() >= self._deadline:
                 raise self._out_of_time() from None
             raise
-        run = self._held()
-        run.count_call(self._priced(reply.usage))
+        run = self._count([*lost, reply.usage], output_tokens)
         other_model = self._other_model(reply.model)
         run.answered_model_id = other_model
         db.session.commit()
@@ -249,13 +252,25 @@ class RunWorker(Generic[AnyRun]):
     def _request_tokens(self) -> int:
         return request_tokens_at_most(self._messages, self._tools)
 
-    def _priced(self, usage: Usage) -> Usage:
+    def _count(self, usages: list[Usage], output_tokens: int) -> AnyRun:
+        """Count calls of the model, and return the run, still locked."""
+        run = self._held()
+        for usage in usages:
+            run.count_call(self._priced(usage, output_tokens))
+        return run
+
+    def _priced(self, usage: Usage, output_tokens: int) -> Usage:
         """Return the usage with its cost: as the answer names it, else reckoned from a price.
 
-        The cost stays unknown without a price, or where the answer counted no tokens.
+        The cost stays unknown without a price. Tokens that nobody counted are taken to be as many
+        as possible, so that a cost cap is never reckoned too low, now or from prices named later.
         """
-        if usage.cost_usd is not None or not usage.prompt_tokens:
+        if usage.cost_usd is not None:
             return usage
+        if is_rehearsal_model(self._model_id):
+            return dataclasses.replace(usage, cost_usd=Decimal(0))
+        if not usage.is_counted:
+            usage = self._at_most(usage, output_tokens)
         listed = self._client.catalogue.find(self._model_id)
         price = listed.price if listed is not None else None
         price = price or price_of(self._model_id, self._settings.prices)
@@ -267,6 +282,14 @@ class RunWorker(Generic[AnyRun]):
             completion_tokens=usage.completion_tokens,
         )
         return dataclasses.replace(usage, cost_usd=cost_usd)
+
+    def _at_most(self, usage: Usage, output_tokens: int) -> Usage:
+        """Return the most tokens that a call can have taken, after what was just sent."""
+        return dataclasses.replace(
+            usage,
+            prompt_tokens=max(usage.prompt_tokens, self._request_tokens()),
+            completion_tokens=max(usage.completion_tokens, output_tokens),
+        )
 
     def _other_model(self, answered: str | None) -> str | None:
         """Return the name of the model that answered, if it is not the agent's own."""

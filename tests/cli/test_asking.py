@@ -574,14 +574,36 @@ def test_the_context_and_the_prices_of_the_settings_count(
     assert lines["cost"] == ("ok", "$0.003 for this trial, reckoned from REFINE_PRICES")
 
 
-def test_answers_without_tokens_have_no_known_cost(ask: Ask, model: ScriptedModel) -> None:
+@pytest.mark.parametrize(
+    ("pricing", "mark", "says"),
+    [
+        ({"prompt": 0, "completion": 0}, "ok", "$0 for this trial, as the provider tells"),
+        (FULL_ENTRY["pricing"], "warn", "as the provider tells, but no price of 0 is named: if"),
+        (None, "warn", "no monthly cost cap can act; if it is free, name its price of 0 in REFI"),
+    ],
+)
+def test_a_cost_of_0_is_believed_where_the_model_is_listed_as_free(
+    ask: Ask, model: ScriptedModel, pricing: Any, mark: str, says: str
+) -> None:
+    model.catalogue = [{**FULL_ENTRY, "pricing": pricing}]
+    works(model, usage={**FULL_USAGE, "cost": 0})
+
+    line = found(ask())["cost"]
+
+    assert line[0] == mark
+    assert says in line[1]
+
+
+def test_answers_without_tokens_are_taken_for_the_longest_possible(
+    ask: Ask, model: ScriptedModel
+) -> None:
     model.catalogue = [FULL_ENTRY]
     works(model, usage={"total_tokens": 7})
 
     assert found(ask())["cost"] == (
         "warn",
-        "the answers count no tokens: costs stay unknown, and a monthly cost cap stops automatic "
-        "sessions",
+        "the answers count no tokens, so each counts as the longest that was possible, reckoned "
+        "from the provider's list",
     )
 
 

@@ -67,6 +67,15 @@ def test_prices_are_read_from_openrouters_list_and_from_litellms() -> None:
     assert listed(model_info={"input_cost_per_token": None}).price is None
 
 
+def test_a_price_of_0_is_none_in_litellms_list_and_one_in_openrouters() -> None:
+    unknown = {"input_cost_per_token": 0.0, "output_cost_per_token": 0.0}
+    free = Price(*[Decimal(0)] * 3)
+
+    assert listed(model_info=unknown).price is None
+    assert listed(model_info={**unknown, "output_cost_per_token": 3e-06}).price is not None
+    assert listed(pricing={"prompt": "0", "completion": "0"}).price == free
+
+
 def test_a_model_takes_tools_unless_its_parameters_say_otherwise() -> None:
     assert listed().takes_tools
     assert listed(supported_parameters=["tools", "max_tokens"]).takes_tools

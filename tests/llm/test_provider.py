@@ -326,7 +326,7 @@ def test_the_reply_holds_text_and_cost(model: ScriptedModel) -> None:
         tool_calls=(),
         model="test/model",
         is_cut=False,
-        usage=Usage(prompt_tokens=1_000, completion_tokens=20, cost_usd=Decimal("0.012")),
+        usage=Usage(1_000, 0, 20, Decimal("0.012"), is_counted=True),
         generation_id="gen-1",
     )
 

@@ -402,7 +402,9 @@ def test_usage_is_what_the_provider_counts() -> None:
         "cost": 0.00012,
     }
 
-    assert parsed(usage=usage).usage == Usage(10_000_000, 900, 20, Decimal("0.00012"))
+    assert parsed(usage=usage).usage == Usage(
+        10_000_000, 900, 20, Decimal("0.00012"), is_counted=True
+    )
 
 
 def test_missing_or_malformed_usage_counts_as_zero() -> None:
@@ -417,10 +419,44 @@ def test_missing_or_malformed_usage_counts_as_zero() -> None:
         assert parsed(usage=usage).usage == Usage(prompt_tokens=7), malformed
 
 
-def test_the_cost_is_exact_or_unknown() -> None:
+def test_tokens_are_counted_if_those_of_the_prompt_and_of_the_output_are_known() -> None:
+    for counts, is_counted in (
+        ((100, 10, 110), True),
+        ((100, 0, 100), True),
+        ((100, None, 110), True),
+        ((100, None, None), False),
+        ((100, "10", None), False),
+        ((0, 10, None), False),
+        ((None, 10, 110), False),
+        ((None, None, 110), False),
+        (("100", "10", "110"), False),
+    ):
+        names = ("prompt_tokens", "completion_tokens", "total_tokens")
+        usage = dict(zip(names, counts, strict=True))
+        assert parsed(usage=usage).usage.is_counted is is_counted, counts
+
+
+def test_what_the_total_counts_besides_the_prompt_is_output() -> None:
+    for completion, total, expected in (
+        (151, 553, 533),
+        (None, 553, 533),
+        ("10", 553, 533),
+        (151, 171, 151),
+        (151, 100, 151),
+        (151, None, 151),
+        (151, 10_000_001, 151),
+        (None, 5, 0),
+    ):
+        usage = {"prompt_tokens": 20, "completion_tokens": completion, "total_tokens": total}
+        assert parsed(usage=usage).usage.completion_tokens == expected, (completion, total)
+    assert parsed(usage={"total_tokens": 553}).usage == Usage()
+
+
+def test_the_cost_is_exact_to_six_places_or_unknown() -> None:
     for cost, cost_usd in (
-        *((1, "1"), (0.1, "0.1"), ("0.0123", "0.0123"), (1e-7, "0.0000001"), (99_999, "99999")),
-        *((0, "0"), ("0.0", "0")),
+        *((1, "1"), (0.1, "0.1"), ("0.0123", "0.0123"), (100, "100"), (0, "0"), ("0.0", "0")),
+        *((0.000_126_000_000_000_000_02, "0.000126"), (1e-7, "0"), ("1e-99999", "0")),
+        *(("1e-9999999", "0"), ("0." + "1" * 5_000, "0.111111")),
     ):
         assert parsed(usage={"cost": cost}).usage.cost_usd == Decimal(cost_usd), cost
     for cost in (
@@ -430,7 +466,7 @@ def test_the_cost_is_exact_or_unknown() -> None:
         "NaN",
         "-1",
         -0.1,
-        10**5,
+        *(101, "100.01", 10**5, "1e9999999", "1" * 5_000, "1e99999999999999999999"),
         "Infinity",
         True,
         [],
@@ -452,10 +488,28 @@ def test_a_proxys_cost_is_in_a_header_where_0_means_unknown() -> None:
     assert free_upstream.usage.cost_usd == 2
 
 
-def test_a_cost_in_ticks_of_a_dollar_is_exact() -> None:
+def test_with_a_key_of_ones_own_the_upstreams_bill_is_a_part_of_the_cost() -> None:
+    for is_byok, upstream, cost_usd in (
+        (True, 0.5, "0.52"),
+        (True, "0", "0.02"),
+        (True, None, None),
+        (True, -1, None),
+        (False, 0.5, "0.02"),
+        ("true", 0.5, "0.02"),
+        (None, 0.5, "0.02"),
+    ):
+        details = {"upstream_inference_cost": upstream}
+        usage = {"cost": 0.02, "is_byok": is_byok, "cost_details": details}
+        expected = None if cost_usd is None else Decimal(cost_usd)
+        assert parsed(usage=usage).usage.cost_usd == expected, (is_byok, upstream)
+    assert parsed(usage={"cost": 0, "is_byok": True}).usage.cost_usd is None
+
+
+def test_a_cost_in_ticks_of_a_dollar_is_read() -> None:
     usage = {"cost_in_usd_ticks": 37_756_000}
 
-    assert parsed(usage=usage).usage.cost_usd == Decimal("0.0037756")
+    assert parsed(usage=usage).usage.cost_usd == Decimal("0.003776")
+    assert parsed(usage={"cost_in_usd_ticks": "1e9999999"}).usage.cost_usd is None
 
 
 def test_cached_tokens_are_found_wherever_a_provider_counts_them() -> None:

@@ -21,6 +21,7 @@ from refine.extensions import db
 from refine.models import RefinementSession, User
 from refine.models.integrity import verify_all
 from refine.models.runs.session.entry import SessionEntry
+from refine.models.runs.spending import cost_usd_of_month, is_unpriced_in_month
 from refine.refinement.loop import Event, refine
 from refine.rules.content import MAX_REPLY_CHARACTERS
 from refine.rules.context import request_tokens_at_most
@@ -801,7 +802,23 @@ def test_usage_is_summed_over_all_calls(world: World) -> None:
     assert world.records(session)[-1].data["prompt_tokens"] == 3000
 
 
+@pytest.mark.parametrize("cost", ["1e9999999", "1e-99999", 99_999.99])
+def test_a_session_survives_a_cost_that_is_no_amount_of_money(world: World, cost: Any) -> None:
+    usage = {"prompt_tokens": 100, "completion_tokens": 10, "cost": cost}
+    world.model.say(YES, usage=usage)
+    for query in "abcdefghijk":
+        world.model.calls({"action": "search", "query": query}, usage=usage)
+    world.model.calls({"action": "complete", "summary": "All is well."}, usage=usage)
+
+    session = world.refine()
+
+    is_known = cost == "1e-99999"
+    assert (session.status, session.llm_calls, session.cost_usd) == ("completed", 13, 0)
+    assert session.unpriced_calls == (0 if is_known else 13)
+
+
 PRICING = {"prompt": "0.000003", "completion": "0.000015"}
+FREE = {"prompt": "0", "completion": "0"}
 PRICES = {"test/model": PRICING}
 # 300 tokens of prompts and 30 of completions, in three calls
 RECKONED = Decimal("0.00135")
@@ -813,10 +830,11 @@ RECKONED = Decimal("0.00135")
         (PRICING, {}, RECKONED, 0),
         (None, PRICES, RECKONED, 0),
         (PRICING, {"test/model": {"prompt": 1e-3, "completion": 1e-3}}, RECKONED, 0),
+        (FREE, PRICES, Decimal(0), 0),
         (None, {"other/model": PRICING}, Decimal(0), 3),
         (None, {}, Decimal(0), 3),
     ],
-    ids=["listed", "in the file", "listed first", "of another model", "nowhere"],
+    ids=["listed", "in the file", "listed first", "listed as free", "of another model", "nowhere"],
 )
 def test_a_cost_that_no_answer_names_is_reckoned_or_unknown(
     world: World,
@@ -839,11 +857,61 @@ def test_a_cost_that_no_answer_names_is_reckoned_or_unknown(
     assert world.records(session)[-1].data["unpriced_calls"] == unpriced_calls
 
 
-def test_without_counted_tokens_nothing_is_reckoned(world: World) -> None:
+def test_thoughts_that_only_the_total_counts_are_paid_for(world: World) -> None:
     world.model.catalogue = [{"id": "test/model", "pricing": PRICING}]
-    world.model.say("NO", usage={"total_tokens": 0})
+    usage = {"prompt_tokens": 20, "completion_tokens": 151, "total_tokens": 553}
+    world.model.say("NO", usage=usage)
 
-    assert world.refine().unpriced_calls == 1
+    session = world.refine()
+
+    assert session.completion_tokens == 533
+    assert session.cost_usd == Decimal("0.008055")
+
+
+def test_where_litellm_lists_0_the_price_file_counts(world: World, tmp_path: Path) -> None:
+    unknown = {"input_cost_per_token": 0, "output_cost_per_token": 0}
+    world.model.catalogue = [{"model_name": "test/model", "model_info": unknown}]
+    prices = tmp_path / "prices.json"
+    prices.write_text(json.dumps(PRICES))
+    world.variables = {"REFINE_PRICES": str(prices)}
+    world.model.say(YES).call("search", query="a").call("complete", summary="All is well.")
+
+    session = world.refine()
+
+    assert (session.cost_usd, session.unpriced_calls) == (RECKONED, 0)
+
+
+@pytest.mark.parametrize("usage", [{"total_tokens": 0}, {"prompt_tokens": "100"}])
+def test_without_counted_tokens_as_much_as_possible_is_reckoned(world: World, usage: Any) -> None:
+    world.model.catalogue = [{"id": "test/model", "pricing": PRICING}]
+    world.model.say("NO", usage=usage)
+
+    session = world.refine()
+
+    sent = json.dumps([world.model.requests[0][name] for name in ("messages", "tools")])
+    assert len(sent) / 4 < session.prompt_tokens < len(sent) / 2
+    assert session.completion_tokens == world.model.requests[0]["max_completion_tokens"] == 8_192
+    prompt_usd = session.prompt_tokens * Decimal("0.000003")
+    assert (session.cost_usd, session.unpriced_calls) == (prompt_usd + Decimal("0.12288"), 0)
+
+
+def test_a_cap_counts_calls_without_tokens_when_prices_are_named_later(
+    world: World, with_prices: Callable[[str], None]
+) -> None:
+    usage = {"prompt_tokens": 100, "completion_tokens": 10, "cost": 4}
+    world.model.say(YES, usage=usage).calls(
+        {"action": "complete", "summary": "All is well."}, usage={"prompt_tokens": "100"}
+    )
+    session = world.refine()
+    account, at = session.agent.account, session.created_at
+    assert (session.cost_usd, session.unpriced_calls) == (4, 1)
+    assert is_unpriced_in_month(account, at)
+
+    with_prices(json.dumps(PRICES))
+
+    assert not is_unpriced_in_month(account, at)
+    # the price of an output of 8,192 tokens, and of some prompt
+    assert Decimal("4.12288") < cost_usd_of_month(account, at) < Decimal("4.14")
 
 
 def test_an_alias_that_the_providers_list_confirms_is_the_agents_model(world: World) -> None:

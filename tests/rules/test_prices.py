@@ -41,6 +41,15 @@ def test_the_highest_of_conditional_prices_counts() -> None:
     )
 
 
+def test_prices_and_costs_have_few_digits_and_no_call_costs_more_than_100_dollars() -> None:
+    tiny = listed_price({"prompt": "1e-99999", "completion": "0." + "0" * 5 + "1" * 5_000})
+    assert tiny == Price(Decimal(0), Decimal("0.000001111111111"), Decimal(0))
+
+    dear = Price(*[Decimal("0.01")] * 3)
+    assert dear.cost_usd(prompt_tokens=9_000, cached_tokens=0, completion_tokens=1_000) == 100
+    assert dear.cost_usd(prompt_tokens=9_001, cached_tokens=0, completion_tokens=1_000) is None
+
+
 @pytest.mark.parametrize(
     "pricing",
     [
@@ -49,6 +58,7 @@ def test_the_highest_of_conditional_prices_counts() -> None:
         {"prompt": True, "completion": "0"},
         {"prompt": "3", "completion": "15"},  # for a million tokens
         {"prompt": None, "completion": None},
+        {"prompt": "1e9999999", "completion": "1e99999999999999999999"},
     ],
 )
 def test_what_is_no_price_for_a_token_is_none(pricing: Any) -> None:
@@ -62,6 +72,15 @@ def test_a_file_names_models_and_may_name_all_others() -> None:
     assert price_of("a/b", prices) == PRICE
     assert price_of("c/d", prices) == listed_price(free)
     assert price_of("c/d", {"a/b": PRICE}) is None
+
+
+def test_a_variant_has_the_models_price_unless_it_has_its_own() -> None:
+    own, others = Price(*[Decimal(1)] * 3), Price(*[Decimal(0)] * 3)
+    prices = {"a/b": PRICE, "a/b:free": own, "*": others}
+
+    assert price_of("a/b:floor", prices) == price_of("a/b:nitro", prices) == PRICE
+    assert price_of("a/b:free", prices) == own
+    assert price_of("a/b:8b", prices) == others
 
 
 @pytest.mark.parametrize(

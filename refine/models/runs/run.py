@@ -80,7 +80,8 @@ class Run:
     cached_tokens: Mapped[Count]
     completion_tokens: Mapped[Count]
     cost_usd: Mapped[Usd] = mapped_column(default=Decimal(0), server_default=text("0"))
-    # calls whose cost is not part of cost_usd, because nobody named a price
+    # calls whose cost is not part of cost_usd, because nobody named a price; their tokens count, as
+    # many as possible if nobody counted them
     unpriced_calls: Mapped[Count]
     # the name of a model that answered in place of the agent's own
     answered_model_id: Mapped[str | None] = mapped_column(Text)

@@ -25,6 +25,7 @@ from refine import settings
 from refine.extensions import Base, UtcDateTime, db
 from refine.models.agent import Agent
 from refine.models.people import Account
+from refine.rules.model_names import VARIANT
 from refine.rules.prices import ANY_MODEL, Price
 
 # By name, because the models of these tables import this module.
@@ -111,9 +112,13 @@ def cost_usd_of_month(account: Account, at: datetime) -> Decimal:
 
 
 def spent_usd_of_month(at: datetime) -> ColumnElement[Decimal]:
-    """Return ``cost_usd_of_month`` as a column, for a query over many accounts."""
+    """Return ``cost_usd_of_month`` as a column, for a query over many accounts.
+
+    Of a run whose cost is unknown, what is known of it counts.
+    """
     runs = _runs()
-    return _of_month(runs, func.coalesce(func.sum(_known_usd(runs)), 0), at)
+    usd = func.coalesce(_known_usd(runs), runs.c.cost_usd)
+    return _of_month(runs, func.coalesce(func.sum(usd), 0), at)
 
 
 def has_unpriced_runs_in_month(at: datetime) -> ColumnElement[bool]:
@@ -199,15 +204,27 @@ def _runs() -> Subquery:
 
 
 def _known_usd(runs: Subquery) -> ColumnElement[Decimal]:
-    """Return what a run cost; where calls were unpriced, all of it by today's price file, or NULL.
+    """Return what a run cost at most; NULL if calls were unpriced and nobody named a price since.
 
-    Prices that were named since then count, so that a cap can be checked again.
+    Prices that were named since then count, so that a cap can be checked again. They are added for
+    all tokens, because which of them the known cost is for was not kept.
     """
     prices = settings.current().prices
     reckoned = {model_id: _reckoned(runs, price) for model_id, price in prices.items()}
     otherwise: Any = reckoned.pop(ANY_MODEL, null())
-    by_model = case(reckoned, value=runs.c.model_id, else_=otherwise) if reckoned else otherwise
-    return case((runs.c.unpriced_calls == 0, runs.c.cost_usd), else_=by_model)
+    name = _name_in_prices(runs, list(reckoned))
+    by_model = case(reckoned, value=name, else_=otherwise) if reckoned else otherwise
+    return case(
+        (runs.c.unpriced_calls == 0, runs.c.cost_usd),
+        # what counted no tokens cannot be reckoned
+        (runs.c.prompt_tokens > 0, runs.c.cost_usd + by_model),
+    )
+
+
+def _name_in_prices(runs: Subquery, names: list[str]) -> ColumnElement[str]:
+    """Return under which name ``price_of`` (``rules/prices.py``) looks up the price of a model."""
+    bare = func.regexp_replace(runs.c.model_id, VARIANT, "")
+    return case((runs.c.model_id.in_(names), runs.c.model_id), else_=bare)
 
 
 def _reckoned(runs: Subquery, price: Price) -> ColumnElement[Decimal]:

@@ -11,7 +11,7 @@ from refine.llm.messages import Reply, Usage
 from refine.prompts import as_line
 from refine.rules.consent import consents, refuses
 from refine.rules.context import MAX_OUTPUT_TOKENS
-from refine.rules.model_names import in_words, is_same_model
+from refine.rules.model_names import in_words, is_rehearsal_model, is_same_model
 from refine.rules.prices import Price, price_of
 from refine.settings import Settings
 from refine.trials.asking.finding import Finding
@@ -34,6 +34,11 @@ _CHECK_MODEL_AND_URL = (
 )
 # In US dollars per token, as in the documentation.
 _EXAMPLE_PRICE = {"prompt": "0.000003", "completion": "0.000015"}
+# What a provider means by a cost of 0 for a model that is not free.
+_UNBILLED: Final = (
+    "if somebody else bills you for it, no monthly cost cap can act; if it is free, name its "
+    "price of 0 in REFINE_PRICES"
+)
 
 # What to do about a fault, by its kind.
 _BY_KIND: Final = {
@@ -226,21 +231,27 @@ def _about_cost(trial: Trial, settings: Settings) -> Finding:
     }
     if all(usage.cost_usd is not None for usage in usages):
         total = sum((usage.cost_usd or Decimal(0) for usage in usages), Decimal(0))
-        return Finding("cost", "ok", f"{_usd(total)} for this trial, as the provider tells")
-    unknown = "costs stay unknown, and a monthly cost cap stops automatic sessions"
-    if not all(usage.prompt_tokens for usage in usages):
-        return Finding("cost", "warn", f"the answers count no tokens: {unknown}")
+        told = f"{_usd(total)} for this trial, as the provider tells"
+        is_free = any(price is not None and price.is_zero for price in sources.values())
+        if total or is_free or is_rehearsal_model(trial.model_id):
+            return Finding("cost", "ok", told)
+        return Finding("cost", "warn", f"{told}, but no price of 0 is named: {_UNBILLED}")
     for source, price in sources.items():
+        if price is not None and not all(usage.is_counted for usage in usages):
+            text = "the answers count no tokens, so each counts as the longest that was possible"
+            return Finding("cost", "warn", f"{text}, {source}")
         if price is not None:
-            total = sum((_cost_usd(usage, price) for usage in usages), Decimal(0))
+            costs = [_cost_usd(usage, price) for usage in usages]
+            total = sum((usd for usd in costs if usd is not None), Decimal(0))
             return Finding("cost", "ok", f"{_usd(total)} for this trial, {source}")
     example = as_line({trial.model_id: _EXAMPLE_PRICE})
     advice = f"set REFINE_PRICES to a file such as {example} (US dollars per token)"
+    unknown = "costs stay unknown, and a monthly cost cap stops automatic sessions"
     text = f"neither the answers nor the list name a price: {unknown}; {advice}"
     return Finding("cost", "warn", text)
 
 
-def _cost_usd(usage: Usage, price: Price) -> Decimal:
+def _cost_usd(usage: Usage, price: Price) -> Decimal | None:
     if usage.cost_usd is not None:
         return usage.cost_usd
     return price.cost_usd(

@@ -1,6 +1,6 @@
 """What agents cost: the same sums for the cap, the front page and the platform."""
 
-import dataclasses
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -9,6 +9,7 @@ import pytest
 from flask import Flask
 from sqlalchemy import select
 
+from refine import settings
 from refine.extensions import db
 from refine.models import Account, Agent, RefinementSession
 from refine.models.runs.spending import (
@@ -21,7 +22,7 @@ from refine.models.runs.spending import (
     spent_since,
     spent_usd_of_month,
 )
-from refine.rules.prices import parse_price_file
+from refine.rules.prices import price_of
 from tests import factories
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -145,18 +146,6 @@ def unpriced(owner: Agent, at: datetime = NOW) -> None:
     db.session.flush()
 
 
-@pytest.fixture
-def with_prices(app: Flask, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Name prices for the rest of the test."""
-
-    def name(text: str) -> None:
-        known = app.extensions["refine.settings"]
-        priced = dataclasses.replace(known, prices=parse_price_file(text))
-        monkeypatch.setitem(app.extensions, "refine.settings", priced)
-
-    return name
-
-
 def is_capped(account: Account) -> tuple[str | None, bool]:
     """Whether the cap stops automatic runs: the reason in Python, and the condition in SQL."""
     db.session.flush()
@@ -212,11 +201,42 @@ def test_prices_that_are_named_later_count_for_the_runs_of_the_month(
 
     with_prices(f'{{"{name}": {prices}}}')
 
-    # 600 x 0.001 + 400 x 0.0005 + 100 x 0.01, and the session whose cost is known
-    assert cost_usd_of_month(agent.account, NOW) == Decimal("2.8")
+    # 600 x 0.001 + 400 x 0.0005 + 100 x 0.01, the known cost, and the other session
+    assert cost_usd_of_month(agent.account, NOW) == Decimal("3.3")
     assert is_capped(agent.account) == (None, False)
-    agent.account.monthly_cost_cap_usd = Decimal("2.8")
-    assert is_capped(agent.account) == ("the account's monthly cost cap of $2.8 is reached", True)
+    agent.account.monthly_cost_cap_usd = Decimal("3.3")
+    assert is_capped(agent.account) == ("the account's monthly cost cap of $3.3 is reached", True)
+
+
+@pytest.mark.parametrize(
+    "model_id", ["a/b", "a/b:floor", "a/b:free", "a/b:8b", "a/b:free:floor", "a/b:floors", "c/d"]
+)
+def test_a_price_is_looked_up_in_sql_as_in_python(
+    with_prices: Callable[[str], None], agent: Agent, model_id: str
+) -> None:
+    prices = {"a/b": 0.001, "a/b:free": 0.002, "a/b:8b": 0.003, "*": 0.004}
+    priced = {name: {"prompt": usd, "completion": usd} for name, usd in prices.items()}
+    agent.model_id = model_id
+    factories.ended_task(agent, "reflection", at=NOW, prompt_tokens=1_000, unpriced_calls=1)
+
+    with_prices(json.dumps(priced))
+
+    price = price_of(model_id, settings.current().prices)
+    assert price is not None
+    assert cost_usd_of_month(agent.account, NOW) == 1_000 * price.prompt
+
+
+def test_prices_that_are_named_later_lower_no_cost_and_need_tokens(
+    with_prices: Callable[[str], None], agent: Agent
+) -> None:
+    factories.ended_task(agent, "reflection", at=NOW, unpriced_calls=1, cost_usd=Decimal(4))
+    agent.account.monthly_cost_cap_usd = Decimal(100)
+
+    with_prices('{"*": {"prompt": 0, "completion": 0}}')
+
+    assert is_capped(agent.account)[1]
+    unpriced(factories.agent("one", account=agent.account))
+    assert cost_usd_of_month(agent.account, NOW) == Decimal("4.5")
 
 
 def test_prices_of_other_models_leave_a_cost_unknown(
