@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 from flask import Blueprint, Response, render_template, request, stream_with_context
 from flask.typing import ResponseReturnValue
-from sqlalchemy import ColumnElement, Date, Select, and_, cast, func, or_, select, true
+from sqlalchemy import ColumnElement, Date, Select, and_, cast, func, select, true
 from sqlalchemy.orm import defer, joinedload
 
 from refine import clock
 from refine.extensions import db
-from refine.models import AuditLog, ChainHead
+from refine.models import Agent, AuditLog, ChainHead
 from refine.models.people.recording import CLIENT_KEY
 from refine.rules.personal import mask_ids
 from refine.web import granted, scope
@@ -131,16 +131,13 @@ def _records(chosen: AuditFilter) -> Select[Any]:
         select(AuditLog)
         .options(joinedload(AuditLog.user), joinedload(AuditLog.agent))
         .where(chosen.condition(), _is_visible())
-        .order_by(AuditLog.id.desc())
+        .order_by(AuditLog.created_at.desc(), AuditLog.id.desc())
     )
 
 
 def _is_visible() -> ColumnElement[bool]:
     """Records of accounts that the user may see; the installation's own only for site admins."""
-    ours = AuditLog.account_id.in_(scope.account_ids())
-    if scope.sees_all_accounts():
-        return or_(ours, AuditLog.account_id.is_(None))
-    return ours
+    return scope.owns(AuditLog.account_id)
 
 
 class DayBar(NamedTuple):
@@ -196,8 +193,8 @@ def _chains(chosen: AuditFilter) -> ChainsVerified:
     if chosen.agent_id is not None:
         of_page = of_page.where(ChainHead.agent_id == chosen.agent_id)
     elif not scope.sees_all_accounts():
-        chains = select(AuditLog.chain_id).where(AuditLog.account_id.in_(scope.account_ids()))
-        of_page = of_page.where(ChainHead.id.in_(chains.distinct()))
+        agents = select(Agent.id).where(scope.owns(Agent.account_id))
+        of_page = of_page.where(scope.owns(ChainHead.account_id) | ChainHead.agent_id.in_(agents))
     return ChainsVerified(*db.session.execute(of_page).one())
 
 

@@ -7,12 +7,19 @@ that nobody learns whether it exists; an action that a user may not take is refu
 import functools
 import uuid
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 from zoneinfo import ZoneInfo
 
 from flask import abort, current_app, g, redirect, render_template, request, url_for
 from flask_login import current_user
-from sqlalchemy import ColumnExpressionArgument, Select, select
+from sqlalchemy import (
+    ColumnElement,
+    ColumnExpressionArgument,
+    Select,
+    SQLColumnExpression,
+    select,
+    true,
+)
 from sqlalchemy.orm import contains_eager
 
 from refine import refusals
@@ -63,6 +70,17 @@ def account_ids() -> Select[int]:
     return visible.where(Account.id == chosen.id) if chosen is not None else visible
 
 
+def owns(account_id: SQLColumnExpression[Any]) -> ColumnElement[bool]:
+    """Return the SQL condition that an account's id is one of ``account_ids``.
+
+    Written so that the database can read its rows in order from an index.
+    """
+    if sees_all_accounts():
+        return true()
+    chosen = chosen_account()
+    return account_id == (chosen.id if chosen is not None else user().account_id)
+
+
 def chosen_account() -> Account | None:
     """Return the account that the URL names, or None; 404 if the user may not see it."""
     slug = request.args.get("account", "").strip()
@@ -110,7 +128,7 @@ def recent(model: type[AnyRun], *conditions: ColumnExpressionArgument[bool]) -> 
         select(model)
         .join(model.agent)
         .options(contains_eager(model.agent))
-        .where(Agent.account_id.in_(account_ids()), *conditions)
+        .where(owns(Agent.account_id), *conditions)
         .order_by(model.created_at.desc(), model.id)
     )
 

@@ -239,6 +239,8 @@ class AuditLog(Base):
     __table_args__ = (
         UniqueConstraint("chain_id", "sequence"),
         Index("ix_audit_logs_subject", "auditable_type", "auditable_id"),
+        Index("ix_audit_logs_created_at", "created_at", "id"),
+        Index("ix_audit_logs_action_created_at", "action", "created_at", "id"),
         Index("ix_audit_logs_account_id_created_at", "account_id", "created_at", "id"),
         Index("ix_audit_logs_agent_id_created_at", "agent_id", "created_at", "id"),
         # what the constitutional guard looks for: permits of the running transaction
@@ -266,7 +268,7 @@ class AuditLog(Base):
     session_id: Mapped[uuid.UUID | None] = mapped_column(
         ForeignKey("refinement_sessions.id"), index=True
     )
-    action: Mapped[str] = mapped_column(Text, index=True)
+    action: Mapped[str] = mapped_column(Text)
     auditable_type: Mapped[str | None] = mapped_column(Text)
     auditable_id: Mapped[str | None] = mapped_column(Text)
     data: Mapped[dict[str, Any]] = mapped_column(JSON)

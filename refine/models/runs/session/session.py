@@ -87,6 +87,7 @@ class RefinementSession(SessionState, Attested, Base):
         UniqueConstraint("agent_id", "slot_at", "attempt"),
         Index("ix_refinement_sessions_agent_id_created_at", "agent_id", "created_at"),
         Index("ix_refinement_sessions_status_created_at", "status", "created_at"),
+        Index("ix_refinement_sessions_created_at", text("created_at DESC"), "id"),
     )
 
     # its figures decide what it may still remove and, once it has ended, what later sessions may
