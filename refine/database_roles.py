@@ -25,6 +25,7 @@ _UNUSUAL = {
     "audit_logs": "SELECT, INSERT",
     # all that the application ever deletes
     "idempotency_keys": f"{_USUAL}, DELETE",
+    "session_entries": f"{_USUAL}, DELETE",
     "tallies": f"{_USUAL}, DELETE",
 }
 _SEQUENCES = """

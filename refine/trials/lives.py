@@ -9,8 +9,7 @@ from sqlalchemy import select
 
 from refine import clock
 from refine.extensions import db
-from refine.models import Account, Agent, AgentMemory, RefinementSession
-from refine.models.runs.session.entry import SessionEntry
+from refine.models import Account, Agent, AgentMemory, AuditLog, RefinementSession
 from refine.refinement.loop import Event, refine
 from refine.settings import Settings
 from refine.tools import SaveMemoryTool
@@ -114,12 +113,15 @@ class Life:
             self.calls[event.facts["action"], event.facts["result"]] += 1
 
     def _follow_merges(self, session: RefinementSession) -> None:
-        merged = select(SessionEntry.memory_id, SessionEntry.merged_into_id).where(
-            SessionEntry.session_id == session.id, SessionEntry.merged_into_id.is_not(None)
+        if session.status == "rolled_back":
+            return
+        merges = select(AuditLog).where(
+            AuditLog.session_id == session.id, AuditLog.action == "memory_refinement_consolidate"
         )
-        self._merged_into |= {
-            source: result for source, result in db.session.execute(merged) if result is not None
-        }
+        for record in db.session.scalars(merges):
+            for memory in record.data["memories"]:
+                if memory["before"] is not None:
+                    self._merged_into[memory["id"]] = int(str(record.auditable_id))
 
     def _read(self, agent: Agent) -> None:
         memories = db.session.scalars(agent.ledger.core()).all()

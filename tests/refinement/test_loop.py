@@ -1215,15 +1215,22 @@ def test_the_consent_reply_is_kept_sealed(world: World) -> None:
     assert b"canary" not in session.sealed_consent_reply
 
 
-def test_the_snapshot_has_an_entry_for_each_memory_with_its_counting_tokens(world: World) -> None:
-    completes_after_a_change(world)
+def test_the_snapshot_has_entries_while_the_session_runs(world: World) -> None:
+    entries = db.select(SessionEntry.memory_id, SessionEntry.ceiling_tokens)
+    seen: list[tuple[int, int]] = []
+    engine = db.engine
 
+    def look() -> None:
+        with engine.connect() as connection:
+            found = connection.execute(entries.order_by(SessionEntry.memory_id))
+            seen.extend((id_, ceiling) for id_, ceiling in found)
+
+    world.model.say(YES).meanwhile(look).call("delete", id=world.ids[0])
+    world.model.call("complete", summary="Done.")
     session = world.refine()
 
-    entries = db.session.scalars(db.select(SessionEntry).order_by(SessionEntry.memory_id)).all()
-    assert [entry.memory_id for entry in entries] == world.ids
-    assert [entry.ceiling_tokens for entry in entries] == [25] * 20
-    assert [entry.counting_tokens for entry in entries] == [0] + [25] * 19
+    assert seen == [(id_, 25) for id_ in world.ids]
+    assert db.session.execute(entries).all() == []
     assert (session.mass_before, session.mass_after, session.removable_tokens) == (500, 475, 125)
     assert session.prompt_version is not None
 

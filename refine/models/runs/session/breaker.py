@@ -10,7 +10,6 @@ from refine import clock
 from refine.extensions import db
 from refine.models.audit import AuditLog
 from refine.models.ledger import AgentMemory, Change, Image, changes_in
-from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.notes import rollback_note, rollback_reason
 from refine.models.runs.session.session import RefinementSession, Reversal
 from refine.rules.quantities import abbreviated
@@ -44,9 +43,6 @@ def roll_back(session: RefinementSession, attempted_tokens: int, at: datetime) -
     """
     records = _records_since_first_edit(session)
     edits = [record for record in records if _is_loop_edit(session, record)]
-    for entry in SessionEntry.of(session.id).values():
-        entry.counting_tokens = 0 if entry.is_merge_result else entry.ceiling_tokens
-        entry.merged_into_id = None
     session.removed_tokens = session.details_lost = 0
     reason = rollback_reason(session, attempted_tokens)
     reversal = Reversal(

@@ -92,7 +92,7 @@ def consolidate(
     _edit(session, "consolidate", changes, merged.memory_id, at, sources, reading)
     ceiling = sum(entry.counting_tokens for entry in entries)
     for entry in entries:
-        entry.counting_tokens, entry.merged_into_id = 0, merged.memory_id
+        entry.counting_tokens = 0
     result = db.session.get_one(AgentMemory, merged.memory_id)
     added = _add_merge_entry(session, result, ceiling)
     _count_and_check(session, "consolidated", len(sources), ceiling - added.counting_tokens, at)
@@ -219,7 +219,6 @@ def _add_merge_entry(
         ceiling_tokens=ceiling_tokens,
         counting_tokens=retained_tokens(ceiling_tokens, result.token_estimate),
         shown_digest=result.state_digest,
-        is_merge_result=True,
     )
     db.session.add(entry)
     return entry

@@ -10,6 +10,7 @@ from sqlalchemy import (
     Integer,
     Select,
     Text,
+    delete,
     func,
     insert,
     literal,
@@ -19,7 +20,6 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Mapped, mapped_column
 
 from refine.extensions import Base, db
-from refine.models.columns import BoolFalse
 from refine.models.ledger import AgentMemory
 from refine.models.runs.session.state import SessionState
 
@@ -30,6 +30,7 @@ class SessionEntry(Base):
     ``ceiling_tokens`` is what the memory had at the snapshot (for a merge result: what its sources
     still counted), ``counting_tokens`` what it counts now, at most its ceiling. ``shown_digest`` is
     the state that the agent saw last; the agent may not change a memory that it has not seen.
+    Entries go when their session ends: its records tell everything that is to be kept.
     """
 
     __tablename__ = "session_entries"
@@ -46,8 +47,6 @@ class SessionEntry(Base):
     ceiling_tokens: Mapped[int]
     counting_tokens: Mapped[int]
     shown_digest: Mapped[str | None] = mapped_column(Text)
-    merged_into_id: Mapped[int | None] = mapped_column(ForeignKey("agent_memories.id"))
-    is_merge_result: Mapped[BoolFalse]
 
     @classmethod
     def add_all(
@@ -101,6 +100,12 @@ class SessionEntry(Base):
         """Return how many tokens of the snapshot no longer count."""
         counting = db.session.scalars(cls.select_counting_tokens(session)).one()
         return int(session.mass_before or 0) - int(counting)
+
+    @classmethod
+    def delete_of(cls, session_id: uuid.UUID) -> None:
+        """Delete the entries of a session that ends."""
+        gone = delete(cls).where(cls.session_id == session_id)
+        db.session.execute(gone.execution_options(synchronize_session=False))
 
     @classmethod
     def show(cls, session_id: uuid.UUID, memories: Iterable[AgentMemory]) -> None:
