@@ -20,7 +20,7 @@ from refine.running.heartbeat import beating
 from tests import factories, sql
 from tests.commands import eventually
 
-BEATS = "UPDATE refinement_sessions SET heartbeat_at%%"
+BEATS = "%%SET heartbeat_at%%"
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +54,7 @@ def beats(app: Flask) -> Iterator[list[int]]:
 @contextmanager
 def beating_for(session: RefinementSession) -> Iterator[None]:
     assert session.lease_token is not None
-    with beating(session.id, session.lease_token, RefinementSession):
+    with beating(session.id, session.lease_token):
         db.session.commit()
         yield
 
@@ -145,7 +145,7 @@ def test_a_beat_under_another_lease_changes_nothing(
 ) -> None:
     before = beaten_at(session)
 
-    with beating(session.id, uuid.uuid4(), RefinementSession):
+    with beating(session.id, uuid.uuid4()):
         eventually(beats_on(beats))
 
     assert set(beats) == {0}
