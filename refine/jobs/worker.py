@@ -46,6 +46,8 @@ STOP_SECONDS = 8.0
 _REPEAT_SECONDS = 0.2
 _PAUSE_SECONDS = 1.0
 
+# How often a worker looks whether the process of its jobs gives signs of life.
+MONITORING_SECONDS = 30
 # A process that gives no sign of life for so long hangs as a whole, and is killed.
 HORSE_SILENT_SECONDS = 120
 
@@ -93,7 +95,7 @@ class RefineWorker(GracefulWorker, Worker):
 
     def get_heartbeat_ttl(self, job: Job) -> int:
         """Let RQ keep a job for as long as it may take: it is not told again that it goes on."""
-        return int(job.timeout or self.queue_class.DEFAULT_TIMEOUT) + self.job_monitoring_interval
+        return int(job.timeout or self.queue_class.DEFAULT_TIMEOUT) + WORKER_TTL_SECONDS
 
     def fork_work_horse(self, job: Job, queue: Queue) -> None:
         self._roster = Roster(self._places)
@@ -203,6 +205,7 @@ def keep_working(kind: type[GracefulWorker], queues: Iterable[str], *, burst: bo
                     job_class=JsonJob,
                     serializer=JSONSerializer,
                     worker_ttl=WORKER_TTL_SECONDS,
+                    job_monitoring_interval=MONITORING_SECONDS,
                     default_result_ttl=RESULT_TTL_SECONDS,
                 )
                 worker.work(burst=burst, logging_level="WARNING")

@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from sqlalchemy import Connection, Engine, TextClause, text
+from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from refine import clock
 from refine.extensions import db
 from refine.models import AccessGrant, MemoryTask, RefinementSession
-from refine.models.runs import Run
 
 INTERVAL_SECONDS = 10.0
 # A failed beat is repeated soon, because a run without beats counts as lost (``LOST_AFTER``).
@@ -25,9 +24,11 @@ RETRY_SECONDS = 1.0
 _LIMITS = text("SET lock_timeout = '2s'; SET statement_timeout = '5s'")
 
 
-def _stamps(kind: type[Run]) -> str:
+_TABLES = tuple(kind.__tablename__ for kind in (RefinementSession, MemoryTask, AccessGrant))
+
+
+def _stamps(table: str) -> str:
     """The part of the beat for one kind of run; a row that is locked waits for the next beat."""
-    table = kind.__tablename__
     return (
         f"stamped_{table} AS (UPDATE {table} SET heartbeat_at = :at WHERE id IN ("  # noqa: S608
         f"SELECT id FROM {table} WHERE id = ANY(:ids) AND lease_token = ANY(:lease_tokens) "
@@ -35,16 +36,10 @@ def _stamps(kind: type[Run]) -> str:
     )
 
 
-def _beat_of(kinds: tuple[type[Run], ...]) -> TextClause:
-    stamps = ", ".join(_stamps(kind) for kind in kinds)
-    ids = " UNION ALL ".join(
-        f"SELECT id FROM stamped_{kind.__tablename__}"  # noqa: S608 - our own names
-        for kind in kinds
-    )
-    return text(f"WITH {stamps} SELECT count(*) FROM ({ids}) AS stamped")  # noqa: S608
-
-
-_BEAT = _beat_of((RefinementSession, MemoryTask, AccessGrant))
+_BEAT = text(
+    f"WITH {', '.join(map(_stamps, _TABLES))} "  # noqa: S608 - our own names
+    + " UNION ALL ".join(f"SELECT id FROM stamped_{table}" for table in _TABLES)  # noqa: S608
+)
 
 
 class _Held(NamedTuple):
@@ -123,18 +118,18 @@ class _Heart:
                 self._connection = self._engine.connect()
                 self._connection.detach()
                 self._connection.execute(_LIMITS)
-            stamped = self._connection.execute(
+            stamped = self._connection.scalars(
                 _BEAT,
                 {
                     "at": clock.now(),
                     "ids": [run.run_id for run in held.values()],
                     "lease_tokens": list(held),
                 },
-            ).scalar_one()
+            ).all()
         except SQLAlchemyError:
             self._disconnect()
             return False
-        return stamped == len(held)
+        return len(stamped) == len(held)
 
     def _disconnect(self) -> None:
         if self._connection is not None:
