@@ -30,6 +30,7 @@ from tests.scripted_model import ScriptedModel
 
 TOO_LONG_SECONDS = 10.0
 TEN = 10
+IN_DATABASE = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
 
 Begin = Callable[..., Service]
 
@@ -163,6 +164,24 @@ def test_requested_sessions_take_the_next_free_place(
 
     asked = [each["session_id"] for each in model.requests]
     assert asked[1:] == [str(requested.id), str(swept.id)]
+
+
+@pytest.mark.slow
+def test_ten_sessions_that_wait_for_their_model_share_one_heartbeat_and_hold_no_transaction(
+    redis: Redis, model: ScriptedModel, begin: Begin, released: threading.Event
+) -> None:
+    holding_back(model, released, TEN)
+    for _ in range(TEN):
+        handed_over(redis)
+    worker = begin("worker", "--burst")
+    eventually(lambda: len(asked_for(model)) == TEN)
+    db.session.rollback()
+
+    eventually(lambda: sql.value(f"{IN_DATABASE} AND query LIKE 'WITH stamped%%'") == 1)
+    eventually(lambda: sql.value(f"{IN_DATABASE} AND state = 'idle in transaction'") == 0)
+    released.set()
+
+    assert worker.wait() == 0
 
 
 # -- faults ---------------------------------------------------------------------------------------
