@@ -110,7 +110,8 @@ class RefineWorker(GracefulWorker, Worker):
         try:
             self._wait_for_work_horse(job, queue)
         finally:
-            self._end_what_was_left()
+            if not self.horse_pid:
+                self._end_what_was_left()
 
     def _wait_for_work_horse(self, job: Job, queue: Queue) -> None:
         """Wait, even while Redis is down: a run needs nothing from it."""

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from flask import Flask
@@ -17,9 +18,10 @@ from refine import clock
 from refine.extensions import db
 from refine.jobs import side_by_side
 from refine.jobs import worker as workers
-from refine.jobs.queue import AUTOMATIC, REQUESTED, enqueue
-from refine.jobs.side_by_side import Roster
+from refine.jobs.queue import AUTOMATIC, QUEUES, REQUESTED, JsonJob, enqueue, queue
+from refine.jobs.side_by_side import Roster, SideBySide
 from refine.jobs.tick import run_tick
+from refine.jobs.worker import RefineWorker
 from refine.models import RefinementSession
 from refine.models.runs.session import Trigger
 from tests import factories, sql
@@ -53,9 +55,9 @@ def released(model: ScriptedModel) -> Iterator[threading.Event]:
     released.set()
 
 
-def handed_over(redis: Redis, trigger: Trigger = "cli") -> RefinementSession:
+def handed_over(redis: Redis, trigger: Trigger = "cli", **fields: Any) -> RefinementSession:
     """A session of an agent of its own that waits in Redis."""
-    agent = factories.agent()
+    agent = factories.agent(**fields)
     factories.ledger(agent, *[25] * 20)
     session = RefinementSession.queue(agent, trigger)
     session.dispatched_at = session.created_at
@@ -90,6 +92,22 @@ def failed_jobs(redis: Redis, name: str) -> list[str]:
 
 
 # -- side by side ---------------------------------------------------------------------------------
+
+
+def test_a_work_horse_takes_what_waits_until_nothing_is_left(redis: Redis, app: Flask) -> None:
+    demo = {"account": factories.account(slug="demo"), "model_id": "rehearsal/x"}
+    sessions = [handed_over(redis, **demo) for _ in range(3)]
+    worker = RefineWorker([queue(name, redis) for name in QUEUES], connection=redis)
+    requested = queue(REQUESTED, redis)
+    first = JsonJob.fetch(str(sessions[0].id), connection=redis)
+    requested.remove(first)
+    worker.prepare_execution(first)
+    roster = Roster(2)
+
+    SideBySide(worker, roster, places=2).work(first, requested)
+
+    assert [outcome_of(each) for each in sessions] == [("completed", None)] * 3
+    assert (roster.run_ids(), requested.job_ids, started_jobs(redis)) == ([], [], [])
 
 
 @pytest.mark.slow
