@@ -6,7 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine, text
@@ -126,15 +126,16 @@ class _Heart:
                     "lease_tokens": list(held),
                 },
             ).all()
-        except SQLAlchemyError:
+        except Exception:  # whatever it was: without this thread, all runs would count as lost
             self._disconnect()
             return False
         return len(stamped) == len(held)
 
     def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(SQLAlchemyError):
+                connection.close()
 
     @classmethod
     def forget(cls) -> None:
