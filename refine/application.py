@@ -30,6 +30,8 @@ def build(settings: Settings) -> Flask:
     app.config.update(
         SECRET_KEY=settings.secret_key,
         SQLALCHEMY_DATABASE_URI=settings.database_url,
+        # enough for all runs of a worker; those beyond the pool's usual size are closed after use
+        SQLALCHEMY_ENGINE_OPTIONS={"max_overflow": max(10, settings.concurrency)},
         SESSION_COOKIE_HTTPONLY=True,
         SESSION_COOKIE_SAMESITE="Lax",
         SESSION_COOKIE_SECURE=settings.is_https,

@@ -172,6 +172,7 @@ class Settings:
     likeness: Decimal = _variable("REFINE_LIKENESS", _share, default=Decimal("0.5"))
     max_turns: int = _variable("REFINE_MAX_TURNS", _whole_number(1, 1_000), default=30)
     max_seconds: int = _variable("REFINE_MAX_SECONDS", _whole_number(1, 86_400), default=900)
+    concurrency: int = _variable("REFINE_CONCURRENCY", _whole_number(1, 100), default=10)
     context_tokens: int = _variable(
         "REFINE_CONTEXT_TOKENS", _whole_number(1_000, 100_000_000), default=128_000
     )

@@ -82,6 +82,8 @@ def environ(servers: Path) -> dict[str, str]:
         "SECRET_KEY": "a secret of the tests, of 32 bytes or more",
         "REFINE_ENCRYPTION_KEYS": Fernet.generate_key().decode(),
         "OPENROUTER_API_KEY": "a key of the tests",
+        # a scripted model answers in turn; tests of runs side by side set another number
+        "REFINE_CONCURRENCY": "1",
         # no test asks a real provider
         "OPENROUTER_BASE_URL": f"http://127.0.0.1:{UNUSED_PORT}/v1",
     }

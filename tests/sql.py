@@ -1,5 +1,6 @@
 """Raw SQL in transactions of its own: what others do, and what gets outside the application."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -26,12 +27,13 @@ def tamper(*statements: str) -> None:
 
 @contextmanager
 def just_before(fragment: str, *statements: str) -> Iterator[None]:
-    """Execute as somebody else, just before each statement that contains ``fragment``."""
+    """Execute as somebody else, just before each statement here that contains ``fragment``."""
     is_busy = False
+    here = threading.get_ident()  # heartbeats come from another thread
 
     def interfere(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
         nonlocal is_busy
-        if fragment in statement and not is_busy:
+        if fragment in statement and not is_busy and threading.get_ident() == here:
             is_busy = True
             run(*statements)
             is_busy = False

@@ -68,7 +68,7 @@ def test_migrations_may_connect_as_another_role() -> None:
 
 def test_a_blank_variable_counts_as_not_set() -> None:
     names = {each.metadata["name"] for each in fields(Settings) if each.metadata} - NEEDED.keys()
-    assert len(names) == 23
+    assert len(names) == 24
 
     for name in names:
         for blank in ("", "  ", "\n"):
@@ -99,6 +99,8 @@ def test_variables_are_parsed() -> None:
         ("REFINE_LIKENESS", "1", "likeness", Decimal(1)),
         ("REFINE_MAX_TURNS", "1", "max_turns", 1),
         ("REFINE_MAX_TURNS", "1000", "max_turns", 1_000),
+        ("REFINE_CONCURRENCY", "1", "concurrency", 1),
+        ("REFINE_CONCURRENCY", "100", "concurrency", 100),
         ("REFINE_MAX_SECONDS", "1", "max_seconds", 1),
         ("REFINE_MAX_SECONDS", "86400", "max_seconds", 86_400),
         ("REFINE_CONTEXT_TOKENS", "1000", "context_tokens", 1_000),
@@ -147,6 +149,7 @@ BAD_VALUES = {
     "REFINE_LIKENESS": ["-0.1", "1.01", "50%", "nan", "x"],
     "REFINE_ROLLING_FLOOR": ["-0.1", "1.01", "50%", "nan", "inf", "snan", "x"],
     "REFINE_MAX_TURNS": ["0", "1001", "9" * 5_000],
+    "REFINE_CONCURRENCY": ["0", "101", "many"],
     "REFINE_MAX_SECONDS": ["0", "86401", "15m"],
     "REFINE_CONTEXT_TOKENS": ["999", "100000001", "128k"],
     "REFINE_API_READS_PER_MINUTE": ["0", "many", "1000001"],

@@ -1,8 +1,8 @@
 """Dispatching waiting runs to the workers: all requested ones, and as many automatic ones as fit.
 
-The database knows what waits; Redis only passes it on. One of several workers stays free of
-automatic runs, so that nobody waits for a sweep of a thousand agents; each run that ends makes room
-for the next. Memory tasks come after the sessions.
+The database knows what waits; Redis only passes it on. Each worker has a number of places; one of
+all of them stays free of automatic runs, so that nobody waits for a sweep of a thousand agents.
+Each run that ends makes room for the next. Memory tasks come after the sessions.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from redis import Redis
 from sqlalchemy import ColumnElement, and_, func, select, text, update
 from sqlalchemy.exc import DBAPIError
 
-from refine import clock
+from refine import clock, settings
 from refine.errors import Unreachable
 from refine.extensions import db
 from refine.jobs.queue import RUN_JOBS, enqueue, live_workers, redis_connection, waiting_ids
@@ -85,7 +85,8 @@ def _room(connection: Redis) -> int:
             MemoryTask.is_at_workers(),
         )
     )
-    return max(0, max(1, live_workers(connection) - 1) - busy)
+    places = live_workers(connection) * settings.current().concurrency
+    return max(0, max(1, places - 1) - busy)
 
 
 def _waiting(

@@ -1,9 +1,13 @@
 """The jobs that work on runs, and the functions that queue a run and dispatch it."""
 
+import math
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from rq import get_current_job
+from rq.timeouts import JobTimeoutException
 from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
@@ -50,12 +54,30 @@ def ask_for_access(grant_id: str) -> None:
 def _work_on(work: Callable[..., object], run_id: str) -> None:
     """Work on a run; do nothing if it cannot be claimed. Then make room for the next."""
     try:
-        work(uuid.UUID(run_id), settings.current(), is_stopping=stopping.stop_requested)
+        work(uuid.UUID(run_id), settings.current(), is_stopping=_stop_check())
     except Exception as fault:
         # RQ keeps tracebacks in Redis, and a message may quote what it should not
         raise RunFault(f"run {run_id}: {type(fault).__name__}") from None
     finally:
         dispatch_if_possible()
+
+
+def _stop_check() -> Callable[[], bool]:
+    """Return the check whether the process was asked to stop, which runs make at every step.
+
+    It raises JobTimeoutException once the job's time is up: RQ's own way to do that, a signal,
+    works in a process's main thread only.
+    """
+    job = get_current_job()
+    limit = float(job.timeout or 0) if job is not None else 0
+    deadline = time.monotonic() + limit if limit > 0 else math.inf
+
+    def is_stopping() -> bool:
+        if time.monotonic() >= deadline:
+            raise JobTimeoutException
+        return stopping.stop_requested()
+
+    return is_stopping
 
 
 def refine_later(agent: Agent, trigger: Trigger, **fields: Any) -> RefinementSession:

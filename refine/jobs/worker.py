@@ -1,4 +1,4 @@
-"""The worker process: it loads the application before it forks; each job opens connections."""
+"""The worker process: it loads the application before it forks a process that works on jobs."""
 
 import gc
 import os
@@ -15,13 +15,14 @@ from typing import Any
 import structlog
 from redis.exceptions import RedisError
 from rq import Worker, worker_registration
-from rq.exceptions import StopRequested
-from rq.job import Job
+from rq.exceptions import InvalidJobOperation, NoSuchJobError, StopRequested
+from rq.job import Job, JobStatus
 from rq.queue import Queue
 from rq.serializers import JSONSerializer
 from rq.worker import BaseWorker
 from sqlalchemy.exc import SQLAlchemyError
 
+from refine import settings
 from refine.embedded.processes import dies_with_parent
 from refine.errors import RefineError, Unreachable
 from refine.extensions import db
@@ -29,11 +30,12 @@ from refine.jobs import stopping
 from refine.jobs.queue import (
     QUEUES,
     RUN_JOBS,
+    RUN_QUEUES,
     JsonJob,
     queue,
     redis_connection,
 )
-from refine.models.runs import Run
+from refine.jobs.side_by_side import Roster, SideBySide
 
 # How often idle workers do RQ's maintenance; its default is seven minutes.
 WORKER_TTL_SECONDS = 60
@@ -44,9 +46,12 @@ STOP_SECONDS = 8.0
 _REPEAT_SECONDS = 0.2
 _PAUSE_SECONDS = 1.0
 
-_log = structlog.get_logger(__name__)
+# How often a worker looks whether the process of its jobs gives signs of life.
+MONITORING_SECONDS = 30
+# A process that gives no sign of life for so long hangs as a whole, and is killed.
+HORSE_SILENT_SECONDS = 120
 
-_RUN_TYPE_BY_JOB = {job.function: kind for kind, job in RUN_JOBS.items()}
+_log = structlog.get_logger(__name__)
 
 
 class GracefulWorker(BaseWorker):
@@ -69,24 +74,47 @@ class GracefulWorker(BaseWorker):
 
 
 class RefineWorker(GracefulWorker, Worker):
-    """RQ's worker, whose job ends in order when the worker is asked to stop."""
+    """RQ's worker, whose process for jobs works on many runs side by side.
+
+    They end in order when the worker is asked to stop. RQ forks for one job, and watches that one;
+    the roster tells which others the process has in hand.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         # prepared before the fork: it remembers which process is the parent
         self._die_with_worker = dies_with_parent(signal.SIGKILL) or (lambda: None)
+        self._places = settings.current().concurrency
+        self._roster = Roster(self._places)
 
     def handle_warm_shutdown_request(self) -> None:
         super().handle_warm_shutdown_request()
         self._stop_job_in_background()
 
+    # -- in the worker ---------------------------------------------------------------------------
+
+    def get_heartbeat_ttl(self, job: Job) -> int:
+        """Let RQ keep a job for as long as it may take: it is not told again that it goes on."""
+        return int(job.timeout or self.queue_class.DEFAULT_TIMEOUT) + WORKER_TTL_SECONDS
+
     def fork_work_horse(self, job: Job, queue: Queue) -> None:
+        self._roster = Roster(self._places)
         super().fork_work_horse(job, queue)
         if self.stop_requested:  # the stop came before the job
             self._stop_job_in_background()
 
     def monitor_work_horse(self, job: Job, queue: Queue) -> None:
-        """Wait for the job, even while Redis is down: a run needs nothing from it."""
+        """Wait for the work-horse, and end what it leaves behind if it was killed."""
+        if queue.name in RUN_QUEUES:
+            job.timeout = -1  # here alone: other runs go on when the time of this one is up
+        try:
+            self._wait_for_work_horse(job, queue)
+        finally:
+            if not self.horse_pid:
+                self._end_what_was_left()
+
+    def _wait_for_work_horse(self, job: Job, queue: Queue) -> None:
+        """Wait, even while Redis is down: a run needs nothing from it."""
         while True:
             try:
                 super().monitor_work_horse(job, queue)
@@ -97,6 +125,36 @@ class RefineWorker(GracefulWorker, Worker):
                     raise
                 time.sleep(_PAUSE_SECONDS)
 
+    def maintain_heartbeats(self, job: Job) -> None:
+        self.heartbeat(self.job_monitoring_interval + WORKER_TTL_SECONDS)
+        if job.timeout == -1 and self._roster.silent_seconds() > HORSE_SILENT_SECONDS:
+            _log.error("the process of the jobs hangs", runs=len(self._roster.run_ids()))
+            self.kill_horse()
+
+    def _end_what_was_left(self) -> None:
+        """End the runs whose process was killed: by us, or for lack of memory."""
+        left = self._roster.run_ids()
+        for run_id in left:
+            _end_killed_run(run_id)
+        with suppress(RedisError):
+            for run_id in left:
+                self._fail_job(str(run_id))
+
+    def _fail_job(self, id_: str) -> None:
+        try:
+            job = JsonJob.fetch(id_, connection=self.connection)
+            if job.get_status() in (JobStatus.FINISHED, JobStatus.FAILED):
+                return
+        except (NoSuchJobError, InvalidJobOperation):
+            return
+        for execution in job.get_executions():
+            if execution.worker_name == self.name:
+                self.execution = execution
+                its_queue = queue(job.origin, self.connection)
+                self.handle_job_failure(job, its_queue, exc_string="its process was killed")
+
+    # -- in the process for jobs -----------------------------------------------------------------
+
     def setup_work_horse_signals(self) -> None:
         stopping.install(signal.SIGTERM)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker
@@ -106,11 +164,11 @@ class RefineWorker(GracefulWorker, Worker):
         self._die_with_worker()
         super().main_work_horse(job, queue)
 
-    def handle_work_horse_killed(self, job: Job, retpid: int, ret_val: int, rusage: Any) -> None:
-        """End the run whose process was killed: by us, or for lack of memory."""
-        kind = _RUN_TYPE_BY_JOB.get(str(job.func_name))
-        if kind is not None:
-            _fail_run_of(job, kind)
+    def perform_job(self, job: Job, queue: Queue) -> bool:
+        if queue.name not in RUN_QUEUES:
+            return super().perform_job(job, queue)
+        SideBySide(self, self._roster, self._places).work(job, queue)
+        return True
 
     def _stop_job_in_background(self) -> None:
         # the job runs in a process group of its own, which a signal to ours misses
@@ -148,6 +206,7 @@ def keep_working(kind: type[GracefulWorker], queues: Iterable[str], *, burst: bo
                     job_class=JsonJob,
                     serializer=JSONSerializer,
                     worker_ttl=WORKER_TTL_SECONDS,
+                    job_monitoring_interval=MONITORING_SECONDS,
                     default_result_ttl=RESULT_TTL_SECONDS,
                 )
                 worker.work(burst=burst, logging_level="WARNING")
@@ -170,11 +229,12 @@ def _stop(pid: int, worker: RefineWorker) -> None:
             os.killpg(pid, signal.SIGKILL)
 
 
-def _fail_run_of(job: Job, kind: type[Run]) -> None:
+def _end_killed_run(run_id: uuid.UUID) -> None:
     try:
-        run = db.session.get(kind, uuid.UUID(job.args[0]))
-        if run is not None:
-            run.end_if_killed()
+        for kind in RUN_JOBS:
+            run = db.session.get(kind, run_id)
+            if run is not None:
+                run.end_if_killed()
         db.session.commit()
     except (SQLAlchemyError, RefineError) as fault:  # the tick ends it a little later
         _log.warning("could not end the run of a killed job", fault=type(fault).__name__)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from refine.rules.model_names import is_same_model, without_variant
@@ -93,8 +94,12 @@ class Catalogue:
         return bool(self.models)
 
 
+@lru_cache(maxsize=2)
 def parse_catalogue(body: bytes) -> Catalogue:
-    """Return what a list says; entries without a name are left out, a broken list is empty."""
+    """Return what a list says; entries without a name are left out, a broken list is empty.
+
+    Runs side by side mostly get the same list, and share what it says.
+    """
     try:
         listed = json.loads(body)
     except (ValueError, RecursionError):

@@ -42,6 +42,8 @@ from refine.tools.results import error, unknown_parameter, without_echo
 
 MAX_TOOL_CALLS = 60
 MAX_CUT_REPLIES = 2
+# A run that goes on for so long beyond its own limit hangs, and gets no more heartbeats.
+OVERDUE_SECONDS = 120
 
 _TOO_LARGE = "the conversation is too large for the context of the agent's model"
 
@@ -130,7 +132,7 @@ class RunWorker(Generic[AnyRun]):
     def run(self) -> None:
         """Do the work and record the outcome, whatever happens; a fault is raised again."""
         ending: RunEnded | None = None
-        with beating(self._run_id, self._lease_token, type(self._run)):
+        with beating(self._run_id, self._lease_token, until=self._deadline + OVERDUE_SECONDS):
             try:
                 ending = self._work_to_end()
                 if ending is not None:

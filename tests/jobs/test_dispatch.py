@@ -125,6 +125,26 @@ def test_automatic_sessions_leave_one_worker_free(redis: Redis, workers: Registe
     assert dispatch() == 0
 
 
+def test_automatic_sessions_fill_all_places_of_the_workers_but_one(
+    redis: Redis, workers: RegisterWorkers, environ: dict[str, str]
+) -> None:
+    for _ in range(14):
+        queued("weekly")
+    db.session.rollback()
+    dispatched = []
+
+    with create_app(Settings.from_environ({**environ, "REFINE_CONCURRENCY": "5"})).app_context():
+        for more in (0, 1, 1):
+            workers(more)
+            dispatch()
+            dispatched.append(len(waiting_in(redis, AUTOMATIC)))
+        db.session.remove()
+        db.engine.dispose()
+
+    # with 0, 5 and 10 places
+    assert dispatched == [1, 4, 9]
+
+
 def test_workers_that_are_gone_do_not_count(
     redis: Redis, workers: RegisterWorkers, now: time_machine.Traveller
 ) -> None:

@@ -32,6 +32,7 @@ from tests.scripted_model import ScriptedModel, send
 pytestmark = pytest.mark.slow
 
 TOO_LONG_SECONDS = 10.0
+LIMIT_SECONDS = 4
 
 
 # -- at any moment --------------------------------------------------------------------------------
@@ -412,14 +413,14 @@ def test_a_job_timeout_during_a_database_lock_ends_the_session(
 ) -> None:
     model.say("YES").meanwhile(lambda: waiting.wait(20))
     session = refine_later(agent, "cli")
+    redis.hset(f"rq:job:{session.id}", "timeout", LIMIT_SECONDS)
     process = begin("worker", "--burst")
     eventually(lambda: len(model.requests) == 1)
-    (horse,) = children_of(process.pid)
 
     with held_by_another(session):
         waiting.set()
         eventually(is_waited_for)
-        os.kill(horse, signal.SIGALRM)
+        time.sleep(LIMIT_SECONDS)
     code = process.wait()
 
     assert code == 0

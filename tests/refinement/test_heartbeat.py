@@ -1,6 +1,7 @@
 """The sign of life of a session's worker: what must not stop it, and what must."""
 
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -20,7 +21,7 @@ from refine.running.heartbeat import beating
 from tests import factories, sql
 from tests.commands import eventually
 
-BEATS = "UPDATE refinement_sessions SET heartbeat_at%%"
+BEATS = "WITH stamped%%"
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +55,7 @@ def beats(app: Flask) -> Iterator[list[int]]:
 @contextmanager
 def beating_for(session: RefinementSession) -> Iterator[None]:
     assert session.lease_token is not None
-    with beating(session.id, session.lease_token, RefinementSession):
+    with beating(session.id, session.lease_token):
         db.session.commit()
         yield
 
@@ -84,27 +85,34 @@ def hearts() -> list[int]:
 # -- what does not stop it ------------------------------------------------------------------------
 
 
-def test_a_beat_that_a_lock_blocked_is_repeated_at_once(
+def test_a_locked_session_is_stamped_as_soon_as_it_is_free(
     session: RefinementSession, beats: list[int]
 ) -> None:
-    failed: list[str] = []
-
-    def note(context: Any) -> None:
-        if "SET heartbeat_at" in context.statement:
-            failed.append(context.original_exception.sqlstate)
-
-    event.listen(Engine, "handle_error", note)
-
     with beating_for(session):
         eventually(lambda: beats)
         with db.engine.connect() as another:
             another.execute(text("SELECT 1 FROM refinement_sessions FOR UPDATE"))
-            eventually(lambda: len(failed) > 2)
+            eventually(beats_on(beats))
             while_locked = beaten_at(session)
         eventually(lambda: beaten_at(session) > while_locked, seconds=3)
 
-    event.remove(Engine, "handle_error", note)
-    assert set(failed) == {"55P03"}
+    assert set(beats) == {0, 1}
+
+
+def test_a_locked_session_delays_the_beats_of_no_other(
+    session: RefinementSession, beats: list[int]
+) -> None:
+    other = factories.session()
+
+    with beating_for(session), beating_for(other):
+        eventually(lambda: 2 in beats)
+        with db.engine.connect() as another:
+            another.execute(
+                text("SELECT 1 FROM refinement_sessions WHERE id = :id FOR UPDATE"),
+                {"id": session.id},
+            )
+            while_locked = beaten_at(other)
+            eventually(lambda: beaten_at(other) > while_locked, seconds=3)
 
 
 def test_a_pool_without_a_free_connection_does_not_stop_it(
@@ -137,6 +145,54 @@ def test_a_connection_that_was_cut_is_replaced(
     assert second != first
 
 
+# -- many sessions ---------------------------------------------------------------------------------
+
+
+def test_all_sessions_of_a_process_are_stamped_by_one_statement(
+    app: Flask, beats: list[int]
+) -> None:
+    sessions = [factories.session() for _ in range(3)]
+
+    with ExitStack() as held:
+        for session in sessions:
+            held.enter_context(beating_for(session))
+        eventually(lambda: beats[-2:] == [3, 3])
+        connections = hearts()
+
+    assert len(connections) == 1
+    assert len({beaten_at(session) for session in sessions}) == 1
+
+
+def test_one_session_that_ends_leaves_the_others_their_heartbeat(
+    session: RefinementSession, beats: list[int]
+) -> None:
+    with beating_for(session):
+        with beating_for(factories.session()):
+            eventually(lambda: 2 in beats)
+        more = beats_on(beats)
+        eventually(more)
+
+    assert beats[-1] == 1
+
+
+def test_a_session_beyond_its_limit_gets_no_more_beats(
+    session: RefinementSession, beats: list[int]
+) -> None:
+    other, hanging = session, factories.session()
+    assert hanging.lease_token is not None
+    soon = time.monotonic() + 0.5
+
+    with beating_for(other), beating(hanging.id, hanging.lease_token, until=soon):
+        eventually(lambda: 2 in beats)
+        eventually(lambda: beats[-2:] == [1, 1])
+        last = beaten_at(hanging)
+        more = beats_on(beats)
+        eventually(more)
+
+    assert beaten_at(hanging) == last
+    assert beaten_at(other) > last
+
+
 # -- what it does not touch -----------------------------------------------------------------------
 
 
@@ -145,7 +201,7 @@ def test_a_beat_under_another_lease_changes_nothing(
 ) -> None:
     before = beaten_at(session)
 
-    with beating(session.id, uuid.uuid4(), RefinementSession):
+    with beating(session.id, uuid.uuid4()):
         eventually(beats_on(beats))
 
     assert set(beats) == {0}

@@ -1438,6 +1438,7 @@ def test_a_session_sends_heartbeats_while_the_model_is_asked(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heartbeat, "INTERVAL_SECONDS", 0.02)
+    monkeypatch.setattr(heartbeat, "RETRY_SECONDS", 0.02)  # while its row is locked
     seen: list[Any] = []
 
     def look(session: RefinementSession) -> None:

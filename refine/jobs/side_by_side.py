@@ -1,0 +1,198 @@
+"""Running jobs side by side in a worker's work-horse, each in a thread.
+
+A run mostly waits for its model. The work-horse begins with the job that it was forked for, takes
+more from the queues as long as places are free, and ends when nothing is left. To RQ every job
+stays one of its own.
+"""
+
+import mmap
+import queue as queues
+import struct
+import threading
+import time
+import uuid
+from copy import copy
+from typing import NamedTuple, cast
+
+import structlog
+from flask import Flask, current_app
+from redis.exceptions import RedisError
+from rq.exceptions import DeserializationError
+from rq.job import Job
+from rq.queue import Queue
+from rq.serializers import JSONSerializer
+from rq.timeouts import BaseDeathPenalty
+from rq.worker import BaseWorker
+
+from refine.jobs import stopping
+from refine.jobs.queue import RUN_QUEUES, JsonJob
+
+# How soon a work-horse with a free place notices a new job.
+_LOOK_SECONDS = 0.2
+# A job that goes on for so long beyond its own time limit hangs; it is ended with its work-horse.
+_HANGS_AFTER_SECONDS = 60
+_SIGN_OF_LIFE_SECONDS = 1.0
+
+_UUID_BYTES = 16
+_CLOCK = struct.Struct("d")
+
+_log = structlog.get_logger(__name__)
+
+
+class Roster:
+    """Which runs a work-horse has in hand, and when it last gave a sign of life.
+
+    In memory that it shares with its worker, which ends the runs if the work-horse is killed. No
+    lock is needed: only the work-horse writes, and the worker reads when it is gone.
+    """
+
+    def __init__(self, places: int) -> None:
+        self._memory = mmap.mmap(-1, _CLOCK.size + places * _UUID_BYTES)
+        self.note_alive()
+
+    def put(self, place: int, run_id: uuid.UUID | None) -> None:
+        """Note the run of this place; None: there is none."""
+        start = _CLOCK.size + place * _UUID_BYTES
+        noted = run_id.bytes if run_id is not None else bytes(_UUID_BYTES)
+        self._memory[start : start + _UUID_BYTES] = noted
+
+    def run_ids(self) -> list[uuid.UUID]:
+        """Return the runs in hand."""
+        starts = range(_CLOCK.size, len(self._memory), _UUID_BYTES)
+        noted = [self._memory[start : start + _UUID_BYTES] for start in starts]
+        return [uuid.UUID(bytes=each) for each in noted if any(each)]
+
+    def note_alive(self) -> None:
+        """Give a sign of life."""
+        _CLOCK.pack_into(self._memory, 0, time.monotonic())
+
+    def silent_seconds(self) -> float:
+        """Return how long ago the last sign of life was."""
+        (at,) = _CLOCK.unpack_from(self._memory, 0)
+        return time.monotonic() - float(at)
+
+
+class _NoSignal(BaseDeathPenalty):
+    """RQ's time limit is a signal of the main thread; runs look at their clock themselves."""
+
+    def setup_death_penalty(self) -> None:
+        """Do nothing."""
+
+    def cancel_death_penalty(self) -> None:
+        """Do nothing."""
+
+
+class _Given(NamedTuple):
+    """A job that a thread works on, and until when it may (by ``time.monotonic``)."""
+
+    job: Job
+    queue: Queue
+    until: float
+
+
+class SideBySide:
+    """The jobs of one work-horse; ``worker`` is its copy of the worker that forked it."""
+
+    def __init__(self, worker: BaseWorker, roster: Roster, places: int) -> None:
+        self._worker = worker
+        self._roster = roster
+        self._app = cast(Flask, current_app._get_current_object())  # type: ignore[attr-defined]
+        self._queues = [each for each in worker.queues if each.name in RUN_QUEUES]
+        self._free = list(reversed(range(places)))
+        self._given: dict[int, _Given] = {}
+        self._ended: queues.SimpleQueue[int] = queues.SimpleQueue()
+
+    def work(self, job: Job, queue: Queue) -> None:
+        """Work on this job and on what else waits, until nothing is left but what hangs."""
+        threading.Thread(target=self._live, name="refine-life", daemon=True).start()
+        self._begin(job, queue, prepare=False)
+        while self._given and not self._is_stuck():
+            self._take_more()
+            self._await_end()
+
+    def _live(self) -> None:
+        """Give signs of life, as long as any thread of this process can do something."""
+        while True:
+            self._roster.note_alive()
+            time.sleep(_SIGN_OF_LIFE_SECONDS)
+
+    def _take_more(self) -> None:
+        while self._free and not stopping.stop_requested() and not self._hanging():
+            taken = self._dequeue()
+            if taken is None:
+                return
+            self._begin(*taken, prepare=True)
+
+    def _dequeue(self) -> tuple[Job, Queue] | None:
+        """Take the next job, if there is one; without Redis there is none."""
+        try:
+            return self._worker.queue_class.dequeue_any(
+                self._queues,
+                None,
+                connection=self._worker.connection,
+                job_class=JsonJob,
+                serializer=JSONSerializer,
+            )
+        except RedisError:
+            return None
+
+    def _begin(self, job: Job, queue: Queue, *, prepare: bool) -> None:
+        place = self._free.pop()
+        limit = float(job.timeout or self._worker.queue_class.DEFAULT_TIMEOUT)
+        given = _Given(job, queue, time.monotonic() + limit + _HANGS_AFTER_SECONDS)
+        self._given[place] = given
+        self._roster.put(place, run_id_of(job))
+        worker = self._own_worker(keeps_execution=not prepare)
+        thread = threading.Thread(
+            target=self._perform, args=(place, given, worker), name="refine-run", daemon=True
+        )
+        thread.start()
+
+    def _own_worker(self, *, keeps_execution: bool) -> BaseWorker:
+        """Return a worker for one job: RQ notes there which execution it works on."""
+        worker = copy(self._worker)
+        worker.death_penalty_class = _NoSignal
+        if not keeps_execution:
+            worker.execution = None
+        return worker
+
+    def _perform(self, place: int, given: _Given, worker: BaseWorker) -> None:
+        try:
+            with self._app.app_context():
+                if worker.execution is None:
+                    worker.prepare_execution(given.job)
+                BaseWorker.perform_job(worker, given.job, given.queue)
+        except Exception as fault:  # the run itself has ended, or waits; RQ could not note it
+            _log.warning("could not note a job in Redis", fault=type(fault).__name__)
+        finally:
+            self._ended.put(place)
+
+    def _await_end(self) -> None:
+        """Wait for a job to end, but not for long."""
+        try:
+            place = self._ended.get(timeout=_LOOK_SECONDS)
+        except queues.Empty:
+            return
+        self._roster.put(place, None)
+        del self._given[place]
+        self._free.append(place)
+
+    def _hanging(self) -> list[_Given]:
+        at = time.monotonic()
+        return [each for each in self._given.values() if at > each.until]
+
+    def _is_stuck(self) -> bool:
+        """Whether only jobs are left that hang; the worker ends them."""
+        hanging = self._hanging()
+        if len(hanging) < len(self._given):
+            return False
+        _log.error("jobs hang", jobs=[each.job.id for each in hanging])
+        return True
+
+
+def run_id_of(job: Job) -> uuid.UUID | None:
+    """Return the id of the run that the job names; None if it names none."""
+    try:
+        return uuid.UUID(job.args[0])
+    except (DeserializationError, ValueError, TypeError, AttributeError, IndexError):
+        return None
