@@ -126,7 +126,9 @@ def test_an_export_holds_exactly_the_filtered_records(
         of_json = [json.loads(line)["id"] for line in as_json.text.splitlines()]
 
         assert set(of_csv) == listed(dashboard, query_of(name, agent, session)), name
-        assert of_json == of_csv == sorted(of_csv, reverse=True), name
+        at = {row["id"]: row["at"] for row in map(json.loads, as_json.text.splitlines())}
+        newest_first = sorted(of_csv, key=lambda id_: (at[id_], id_), reverse=True)
+        assert of_json == of_csv == newest_first, name
 
 
 def test_an_export_holds_all_open_data(
