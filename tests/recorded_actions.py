@@ -8,7 +8,11 @@ import refine
 SOURCE = Path(refine.__file__).parent
 
 # The functions that record an action: which of their arguments it is, and what they put before it.
-_RECORDERS = {"record": (0, ""), "change_memories": (0, "")}
+_RECORDERS = {
+    "record": (0, ""),
+    "change_memories": (0, ""),
+    "change_memories_in_turn": (0, ""),
+}
 _RECORDERS_OF_MODULES = {
     "access/reading.py": {"record": (0, "memory_access_")},
     "models/clients/api_token.py": {"_record": (0, "")},

@@ -42,6 +42,7 @@ class World:
         self.user = factories.user(account=self.account)
         self.discarded = factories.memory(agent, discarded_at=clock.now())
         self.memory = factories.memory(agent, constitutional=True)
+        self.copy = factories.memory(agent, self.memory.content)
         self.session = RefinementSession.queue(agent, "manual")
         self.session.finish("failed", "no answer")
         self.grant = factories.grant(agent, user_id=self.user.id)
@@ -140,7 +141,7 @@ NEEDS_ROW = {
     "AgentMemory.discard": ("discarded", lambda w: w.discarded.discard()),
     "AgentMemory.restore": ("memory", lambda w: w.memory.restore()),
     "AgentMemory.set_constitutional": ("memory", lambda w: w.memory.set_constitutional(True)),
-    "duplicates.remove_duplicates": ("memory", lambda w: duplicates.remove_duplicates(w.session)),
+    "duplicates.remove_duplicates": ("copy", lambda w: duplicates.remove_duplicates(w.session)),
     "editing.protect": ("memory", lambda w: editing.protect(w.session, w.memory.id)),
     "saving.promote": ("memory", lambda w: saving.promote(w.task, [w.memory.id])),
     "Account.configure": ("account", lambda w: w.account.configure(user=w.user, paused=False)),

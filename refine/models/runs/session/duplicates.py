@@ -33,7 +33,8 @@ def remove_duplicates(
     at = at or clock.now()
     ids = _ids_of_copies(session, limit)
     memories = AgentMemory.lock_rows(session.agent, ids)
-    in_order = sorted(memories.values(), key=lambda each: (each.content_hash, *_age(each)))
+    kept = [memory for memory in memories.values() if memory.is_kept_core]
+    in_order = sorted(kept, key=lambda each: (each.content_hash, each.created_at, each.id))
     edits = list(islice(_edits(in_order, at), limit))
     change_memories_in_turn(
         "memory_refinement_dedup",
@@ -88,7 +89,3 @@ def _changes(duplicate: AgentMemory, kept: Image, at: datetime) -> list[Change]:
     if tags != kept["tags"]:
         changes.append(Change(kept["id"], kept, {**kept, "tags": tags}))
     return changes
-
-
-def _age(memory: AgentMemory) -> tuple[datetime, int]:
-    return memory.created_at, memory.id
