@@ -1,9 +1,9 @@
 """Agents: the AI personas whose memory is kept.
 
-``owner`` is the agent as owner of its ledger, key and audit chain; ``eligibility`` says who may be
-asked, in Python and in SQL; ``settings`` holds the settings and their defaults,
-``reflection_prompts`` two of them that an upgrade moves; ``configuring`` says who may change which;
-``agent`` is the whole.
+``owner`` is the agent as owner of its ledger, key and audit chain; ``figures`` what its row tells of
+ledger and sessions; ``eligibility`` says who may be asked, in Python and in SQL; ``settings`` holds
+the settings and their defaults, ``reflection_prompts`` two of them that an upgrade moves;
+``configuring`` says who may change which; ``agent`` is the whole.
 """
 
 from refine.models.agent.agent import Agent
