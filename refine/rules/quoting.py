@@ -17,10 +17,12 @@ def may_quote(value: str, sent: str, *, known: Collection[str] = ()) -> bool:
 
     Whatever joins the words, and whatever their case; ``known`` words, in lower case, do not count.
     """
-    pieces = _pieces(value) | _pieces(_HUMP.sub(" ", value))
-    return bool((pieces - set(known)) & (_pieces(sent) | _pieces(_ESCAPE.sub(" ", sent))))
+    pieces = words_and_numbers(value) | words_and_numbers(_HUMP.sub(" ", value))
+    said = words_and_numbers(sent) | words_and_numbers(_ESCAPE.sub(" ", sent))
+    return bool((pieces - set(known)) & said)
 
 
-def _pieces(text: str) -> set[str]:
+def words_and_numbers(text: str) -> set[str]:
+    """Return the words of four letters and the numbers of three digits, in lower case."""
     text = _DATE.sub(r"\1\2\3", text.casefold())
     return {*_WORD.findall(text), *_NUMBER.findall(text)}

@@ -299,7 +299,7 @@ class RunWorker(Generic[AnyRun]):
         if answered is None or catalogue.has_as_one(self._model_id, answered):
             return None
         sent = "" if catalogue.find(answered) else json.dumps(self._messages, ensure_ascii=False)
-        return in_words(answered, sent=sent)
+        return in_words(answered, sent=sent, asked=self._model_id)
 
     def _begin_tool_call(self, run: RefinementSession | MemoryTask) -> None:
         """Count a call before it is carried out; RunEnded at the limit of calls."""

@@ -264,3 +264,14 @@ def test_a_lost_worker_has_missed_three_beats_and_is_found_within_two_minutes(
 
     assert three_beats < LOST_AFTER
     assert found_after < timedelta(minutes=2)
+
+
+def test_a_forked_process_begins_without_the_heart_of_its_parent(
+    session: RefinementSession,
+) -> None:
+    lock = heartbeat._Heart._lock
+
+    heartbeat._Heart.forget()
+
+    assert heartbeat._Heart._hearts == {}
+    assert heartbeat._Heart._lock is not lock

@@ -1,8 +1,8 @@
 """Agents: the AI personas whose memory is kept.
 
-``owner`` is the agent as owner of its ledger, key and audit chain; ``figures`` what its row tells of
-ledger and sessions; ``eligibility`` says who may be asked, in Python and in SQL; ``settings`` holds
-the settings and their defaults, ``reflection_prompts`` two of them that an upgrade moves;
+``owner`` is the agent as owner of its ledger, key and audit chain; ``figures`` are those of ledger
+and sessions on its row; ``eligibility`` says who may be asked, in Python and in SQL; ``settings``
+holds the settings and their defaults, ``reflection_prompts`` two of them that an upgrade moves;
 ``configuring`` says who may change which; ``agent`` is the whole.
 """
 

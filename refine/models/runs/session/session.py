@@ -322,7 +322,8 @@ class RefinementSession(SessionState, Attested, Base):
         self.status, self.end_reason, self.error_kind = status, reason, error_kind
         self.lease_token, self.ended_at = None, at
         self._measure_end(reversal.changes)
-        SessionEntry.delete_of(self.id)
+        if self.memories_before is not None:
+            SessionEntry.delete_of(self.id)
         if status in CONSENTED_ENDS:
             self.agent.last_refinement_at = at
         record: dict[str, Any] = {
