@@ -6,7 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine, text
@@ -80,6 +80,7 @@ class _Heart:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="refine-heartbeat", daemon=True)
         self._connection: Connection | None = None
+        self._open = ExitStack()
 
     @classmethod
     def join(cls, engine: Engine, lease_token: uuid.UUID, held: _Held) -> "_Heart":
@@ -115,7 +116,7 @@ class _Heart:
             held = {token: run for token, run in self._held.items() if at < run.until}
         try:
             if self._connection is None:
-                self._connection = self._engine.connect()
+                self._connection = self._open.enter_context(self._engine.connect())
                 self._connection.detach()
                 self._connection.execute(_LIMITS)
             stamped = self._connection.scalars(
@@ -132,10 +133,9 @@ class _Heart:
         return len(stamped) == len(held)
 
     def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(SQLAlchemyError):
-                connection.close()
+        self._connection = None
+        with suppress(SQLAlchemyError):
+            self._open.close()
 
     @classmethod
     def forget(cls) -> None:
