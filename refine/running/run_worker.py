@@ -215,21 +215,9 @@ class RunWorker(Generic[AnyRun]):
         output_tokens = self._room.output_beside(self._request_tokens(), times)
         if output_tokens is None:
             raise self._too_large()
-        privacy = self._privacy()
-        db.session.commit()
         lost: list[Usage] = []
         try:
-            reply = self._client.generate(
-                self._model_id,
-                self._messages,
-                self._tools,
-                privacy,
-                deadline=self._deadline,
-                is_cancelled=_once_a_second(self._is_stopping, self._is_unwanted),
-                max_output_tokens=output_tokens,
-                tool_choice="none" if only_words else "auto",
-                count_lost=lost.append,
-            )
+            reply = self._generated(output_tokens, only_words, lost)
         except (Cancelled, ProviderError) as fault:
             self._count(lost, output_tokens)
             db.session.commit()
@@ -246,6 +234,22 @@ class RunWorker(Generic[AnyRun]):
             message = f"another model answered: {other_model}, not {self._model_id}"
             raise ProviderError(message, kind="other_model")
         return reply
+
+    def _generated(self, output_tokens: int, only_words: bool, lost: list[Usage]) -> Reply:
+        """Call the model, with no transaction open; ``lost`` gets the usage of calls in vain."""
+        privacy = self._privacy()
+        db.session.commit()
+        return self._client.generate(
+            self._model_id,
+            self._messages,
+            self._tools,
+            privacy,
+            deadline=self._deadline,
+            is_cancelled=_once_a_second(self._is_stopping, self._is_unwanted),
+            max_output_tokens=output_tokens,
+            tool_choice="none" if only_words else "auto",
+            count_lost=lost.append,
+        )
 
     @property
     def _tools(self) -> list[dict[str, Any]]:

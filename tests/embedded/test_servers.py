@@ -446,11 +446,14 @@ class TestFailures:
         assert not processes_of(used_dir)
 
 
+NOT_ROOT = "not root: what root gives up for PostgreSQL, an ordinary user never had"
+
+
 @pytest.fixture
 def started_by_root(used_dir: Path) -> Iterator[Path]:
     """The folder of a running PostgreSQL; none but root may enter a folder above it."""
     if os.geteuid() != 0:
-        pytest.skip("an ordinary user's PostgreSQL has that user's rights")
+        pytest.skip(NOT_ROOT)
     assert used_dir.parent.stat().st_mode & 0o077 == 0
     with owned_servers(used_dir, valkey=False):
         yield used_dir
@@ -491,7 +494,7 @@ def test_closed_binaries_can_be_read_and_no_more(
     used_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if os.geteuid() != 0:
-        pytest.skip("an ordinary user's PostgreSQL has that user's rights")
+        pytest.skip(NOT_ROOT)
     monkeypatch.setattr(os_user, "_is_open_to_all", lambda _binary: False)
 
     with owned_servers(used_dir, valkey=False):
@@ -509,11 +512,13 @@ NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--")
 def folder_of_nobody() -> Iterator[Path]:
     if os.geteuid() != 0:
         # an ordinary user cannot become another one, but then all other tests show the same
-        pytest.skip("all other tests already run as an ordinary user")
+        pytest.skip("not root: all other tests already run as an ordinary user")
     can_run_us = [*NOBODY, sys.executable, "-c", "import psycopg"]
     if not shutil.which("setpriv") or subprocess.call(can_run_us):  # noqa: S603
         # the other tests show the rest as root
-        pytest.skip("setpriv is missing, or nobody may not run this Python")
+        pytest.skip(
+            "setpriv is missing, or the user nobody may not run this Python; root was tried"
+        )
     folder = Path(tempfile.mkdtemp(prefix="refine-nobody-"))
     folder.parent.chmod(0o711)
     os.chown(folder, 65534, 65534)

@@ -13,7 +13,6 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 from itsdangerous import URLSafeTimedSerializer
-from sqlalchemy import event
 from werkzeug.test import TestResponse
 
 from refine import create_app
@@ -247,18 +246,3 @@ def words_of(page: str) -> str:
     main = page.partition("<main")[2] or page
     without = re.sub(r"<(script|style|option|title)\b.*?</\1>", " ", main, flags=re.DOTALL)
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", f"<{without}")).split())
-
-
-def queries_of(work: Callable[[], object]) -> int:
-    """How many statements the database is sent meanwhile."""
-    sent: list[str] = []
-
-    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        sent.append(statement)
-
-    event.listen(db.engine, "before_cursor_execute", note)
-    try:
-        work()
-    finally:
-        event.remove(db.engine, "before_cursor_execute", note)
-    return len(sent)

@@ -7,11 +7,12 @@ import time_machine
 from flask import Flask
 
 from refine import clock
+from refine.cli.bench.measuring import statements_of
 from refine.extensions import db
 from refine.models import Account, Agent, ApiToken, Invitation, RefinementSession, User
 from refine.tools import RefinementTool
 from tests import factories
-from tests.web.conftest import Browser, SignedIn, ended_session, person, queries_of
+from tests.web.conftest import Browser, SignedIn, ended_session, person
 
 FEW, MANY = 3, 60
 
@@ -113,7 +114,7 @@ def test_every_page_needs_as_many_queries_for_60_rows_as_for_3(
 
     def counted() -> dict[tuple[str, str], int]:
         return {
-            (who, page): queries_of(lambda b=browser, p=page: _seen(b, p))  # type: ignore[misc]
+            (who, page): statements_of(lambda b=browser, p=page: _seen(b, p))  # type: ignore[misc]
             for who, browser in browsers.items()
             for page in pages
             if not (who == "admin" and page == "/accounts")
@@ -143,7 +144,7 @@ def test_session_pages_need_as_many_queries_for_five_steps_as_for_one(
     def counted(session: RefinementSession) -> list[int]:
         path = f"/sessions/{session.id}"
         pages = (path, f"{path}/undo", f"{path}/undo?and_after=1")
-        return [queries_of(lambda p=page: _seen(browser, p)) for page in pages]  # type: ignore[misc]
+        return [statements_of(lambda p=page: _seen(browser, p)) for page in pages]  # type: ignore[misc]
 
     assert counted(long) == counted(short)
 

@@ -5,13 +5,13 @@ import pytest
 from sqlalchemy import select
 
 from refine import clock
+from refine.cli.bench.measuring import statements_of
 from refine.errors import InvalidValue, NotFound, Refused
 from refine.extensions import db
 from refine.models import ApiToken, AuditLog
 from refine.models.agent import PROMPTS
 from refine.models.clients.api_token import is_well_formed
 from tests import factories, sql
-from tests.web.conftest import queries_of
 
 
 def test_an_agent_token_is_the_agents(app):
@@ -316,8 +316,8 @@ def test_a_use_that_need_not_be_noted_asks_the_database_nothing(app):
     token.note_use(at)
     db.session.refresh(token)
 
-    assert queries_of(lambda: token.note_use(at + timedelta(seconds=59))) == 0
-    assert queries_of(lambda: token.note_use(at + timedelta(seconds=60))) == 1
+    assert statements_of(lambda: token.note_use(at + timedelta(seconds=59))) == 0
+    assert statements_of(lambda: token.note_use(at + timedelta(seconds=60))) == 1
 
 
 def test_nor_does_an_agent_token_ask_once_its_first_use_is_recorded(app):
@@ -327,8 +327,8 @@ def test_nor_does_an_agent_token_ask_once_its_first_use_is_recorded(app):
     token.note_use(at)
     token = ApiToken.of_secret(secret)
 
-    assert queries_of(lambda: token.note_use(at + timedelta(seconds=59))) == 0
-    assert queries_of(lambda: token.note_use(at + timedelta(seconds=60))) == 1
+    assert statements_of(lambda: token.note_use(at + timedelta(seconds=59))) == 0
+    assert statements_of(lambda: token.note_use(at + timedelta(seconds=60))) == 1
 
 
 def test_a_platforms_changes_are_recorded_with_its_token_and_told_to_the_agent(app):
