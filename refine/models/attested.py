@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
+from functools import cache
 from hashlib import sha256
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import structlog
@@ -69,6 +70,7 @@ class Attested:
     id: Any
     status: Any
     __tablename__: str
+    __mapper__: ClassVar[Mapper[Any]]
 
     row_digest: Mapped[str | None] = mapped_column(Text)
 
@@ -152,6 +154,26 @@ class Attested:
     def digest_of_row(self) -> str:
         """Return the digest that the row must carry."""
         return _digest(type(self), {name: getattr(self, name) for name in self.digest_columns})
+
+
+def attested_columns(kind: type[Attested]) -> dict[str, Any]:
+    """Return the columns that tell whether a row is genuine, by attribute."""
+    columns = kind.__mapper__.columns
+    return {name: columns[name] for name in (*kind.digest_columns, "row_digest")}
+
+
+def require_genuine_values(kind: type[Attested], values: Mapping[str, Any]) -> None:
+    """Raise RowAltered unless ``values`` of ``attested_columns`` are as the application left them.
+
+    For who reads a row without making an entity of it.
+    """
+    if values["row_digest"] != _digest(kind, values):
+        raise RowAltered(f"{kind.__name__} {values['id']}")
+
+
+def signed(kind: type[Attested], values: Mapping[str, Any], **changed: Any) -> dict[str, Any]:
+    """Return the changed values of a genuine row with its new digest, by attribute."""
+    return {**changed, "row_digest": _digest(kind, {**values, **changed})}
 
 
 def keyed_hash(secret: str, context: str) -> str:
@@ -243,12 +265,21 @@ def _note(row: Attested, *, is_update: bool, before: str | None = None) -> None:
 
 def _digest(kind: type[Attested], values: Mapping[str, Any]) -> str:
     columns = {
-        name: _as_stored(values[name], _column(kind, name).type)
-        for name in kind.digest_columns
-        if values[name] or name not in kind.later_digest_columns
+        name: _as_stored(values[name], type_)
+        for name, type_, is_later in _covered(cast(Any, kind))
+        if values[name] or not is_later
     }
     text = canonical_json([kind.__tablename__, columns])
     return WrappedKey.platform_key().mac(text, _CONTEXT)
+
+
+@cache
+def _covered(kind: Any) -> list[tuple[str, Any, bool]]:
+    """Each attribute that the digest covers, its type, and whether a later version added it."""
+    return [
+        (name, _column(kind, name).type, name in kind.later_digest_columns)
+        for name in kind.digest_columns
+    ]
 
 
 def _as_stored(value: Any, kind: Any) -> Any:
@@ -317,8 +348,7 @@ def _committed(row: Attested) -> dict[str, Any] | None:
 
 def _stored(connection: Connection, row: Attested) -> dict[str, Any]:
     """Lock the row and return it as it is stored: another transaction may have changed it."""
-    kind = type(row)
-    columns = {name: _column(kind, name) for name in (*row.digest_columns, "row_digest")}
+    columns = attested_columns(type(row))
     found = connection.execute(
         select(*(column.label(name) for name, column in columns.items()))
         .where(columns["id"] == row.id)

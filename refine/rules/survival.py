@@ -5,12 +5,14 @@ began, or when an earlier session took it away or rewrote it. A kept memory *car
 original if it mentions it and speaks of the same thing (``details.carries``).
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from decimal import Decimal
+from functools import cache
 from typing import NamedTuple
 
 from refine.rules.details import Reading, carries, likeness, mentions
 from refine.rules.quantities import abbreviated
+from refine.rules.repeatable import Repeatable
 
 
 class Original(NamedTuple):
@@ -31,7 +33,7 @@ class Loss(NamedTuple):
 def losses(
     originals: Iterable[Original],
     removed: Collection[Reading],
-    remaining: Sequence[Reading],
+    remaining: Iterable[Reading],
     *,
     share: Decimal,
 ) -> list[Loss]:
@@ -39,15 +41,20 @@ def losses(
 
     Only what ``removed`` carried can be lost: an original that was gone before the edit is not its
     fault. ``share``, 0 to 1, is how much of an original's words must stand in one memory.
+    ``remaining`` is gone through several times, and no further than to what is looked for.
     """
     found = []
-    mentioning = _Mentioning(remaining)
+
+    @cache
+    def mentioning(key: str) -> Repeatable[Reading]:
+        return Repeatable(reading for reading in remaining if mentions(reading, key))
+
     for memory_id, original in originals:
         details = tuple(
             written
             for key, written in original.details.items()
             if _is_carried(removed, key, original)
-            and not _is_carried(mentioning[key], key, original)
+            and not _is_carried(mentioning(key), key, original)
         )
         loses_words = _is_alike(removed, original, share) and not _is_alike(
             remaining, original, share
@@ -78,18 +85,6 @@ def refusal(lost: Iterable[Loss], share: Decimal) -> str:
 
 def _is_carried(readings: Iterable[Reading], key: str, original: Reading) -> bool:
     return any(carries(reading, key, original) for reading in readings)
-
-
-class _Mentioning(dict[str, list[Reading]]):
-    """Those of the readings that mention a detail, by its key, found once for all originals."""
-
-    def __init__(self, readings: Sequence[Reading]) -> None:
-        self._readings = readings
-        super().__init__()
-
-    def __missing__(self, key: str) -> list[Reading]:
-        self[key] = found = [reading for reading in self._readings if mentions(reading, key)]
-        return found
 
 
 def _is_alike(readings: Iterable[Reading], original: Reading, share: Decimal) -> bool:

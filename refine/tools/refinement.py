@@ -7,7 +7,9 @@ from typing import Any
 
 from refine.errors import InvalidValue
 from refine.models import AgentMemory, EditRefused, LeaseLost, RefinementSession
+from refine.models.ledger.stored import StoredMemory
 from refine.models.runs.session import editing
+from refine.models.runs.session.held import HeldSession
 from refine.models.runs.session.survival import LedgerReading
 from refine.prompts import as_line
 from refine.rules.content import MAX_QUERY_CHARACTERS, MAX_SUMMARY_CHARACTERS, bounded_text
@@ -29,6 +31,9 @@ ACTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "protect": (("id",), ()),
     "complete": (("summary",), ()),
 }
+
+# The actions that change a memory.
+_EDITS = ("consolidate", "update", "delete", "protect")
 
 _ID = {"type": "integer", "description": "The id of one memory."}
 
@@ -131,7 +136,7 @@ class RefinementTool:
             raise
         return {**result, **self._left}
 
-    def _note_figures(self, session: RefinementSession) -> None:
+    def _note_figures(self, session: RefinementSession | HeldSession) -> None:
         self._stats = dict(session.stats)
         is_open = session.is_running
         self._left = {
@@ -141,7 +146,8 @@ class RefinementTool:
 
     def _carry_out(self, action: object, params: dict[str, Any]) -> Result:
         try:
-            session = RefinementSession.held(self._session_id, self._lease_token)
+            kind = HeldSession if action in _EDITS else RefinementSession
+            session = kind.held(self._session_id, self._lease_token)
             self._note_figures(session)
             params = checked(action, params)
             result = self._actions[str(action)](session, **params)
@@ -180,7 +186,7 @@ class RefinementTool:
         hint = {"hint": _TOO_MANY.format(len(results), count)} if is_short else {}
         return {"type": "search_results", "query": text, "count": count, **hint, "results": results}
 
-    def _consolidate(self, session: RefinementSession, ids: object, content: object) -> Result:
+    def _consolidate(self, session: HeldSession, ids: object, content: object) -> Result:
         sources = parse_ids(ids) if ids != [] else []
         merged = editing.consolidate(session, sources, _text(content), reading=self._reading)
         return _unless_rolled_back(
@@ -193,16 +199,17 @@ class RefinementTool:
             },
         )
 
-    def _update(self, session: RefinementSession, id: object, content: object) -> Result:
+    def _update(self, session: HeldSession, id: object, content: object) -> Result:
         memory = editing.update(session, parse_single_id(id), _text(content), reading=self._reading)
         return _unless_rolled_back(session, _about("updated", memory))
 
-    def _delete(self, session: RefinementSession, id: object) -> Result:
+    def _delete(self, session: HeldSession, id: object) -> Result:
         memory = editing.delete(session, parse_single_id(id), reading=self._reading)
         return _unless_rolled_back(session, {"type": "deleted", "id": memory.id})
 
-    def _protect(self, session: RefinementSession, id: object) -> Result:
-        return _about("protected", editing.protect(session, parse_single_id(id)))
+    def _protect(self, session: HeldSession, id: object) -> Result:
+        memory = editing.protect(session, parse_single_id(id), reading=self._reading)
+        return _about("protected", memory)
 
     def _complete(self, session: RefinementSession, summary: object) -> Result:
         text = bounded_text(summary, field="summary", limit=MAX_SUMMARY_CHARACTERS)
@@ -260,7 +267,7 @@ def _is_blank(value: object) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
-def _unless_rolled_back(session: RefinementSession, result: Result) -> Result:
+def _unless_rolled_back(session: RefinementSession | HeldSession, result: Result) -> Result:
     """The result; or the rollback, if this call tripped the breaker."""
     if session.status != "rolled_back":
         return result
@@ -271,7 +278,7 @@ def _unless_rolled_back(session: RefinementSession, result: Result) -> Result:
     }
 
 
-def _about(result_type: str, memory: AgentMemory) -> Result:
+def _about(result_type: str, memory: StoredMemory) -> Result:
     return {"type": result_type, "id": memory.id, "content": memory.content}
 
 

@@ -12,7 +12,8 @@ def one_call() -> Iterator[None]:
 
     What the caller left uncommitted is committed before.
     """
-    db.session.commit()
+    if db.session().in_transaction():
+        db.session.commit()
     try:
         yield
     except BaseException:

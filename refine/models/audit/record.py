@@ -8,9 +8,9 @@ exact reversal needs: ids and figures under ``data``, contents under ``sealed``.
 import hashlib
 import json
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, cast
 
 from sqlalchemy import (
     BigInteger,
@@ -20,13 +20,16 @@ from sqlalchemy import (
     Index,
     LargeBinary,
     Sequence,
+    Table,
     Text,
     UniqueConstraint,
     and_,
+    bindparam,
     event,
     or_,
     select,
     text,
+    update,
 )
 from sqlalchemy.dialects.postgresql import JSON, insert
 from sqlalchemy.orm import Mapped, Session, mapped_column, relationship, scoped_session
@@ -60,7 +63,7 @@ _CONFIRM_GUESSES = frozenset({"content_hash", "digest", "source_id"})
 
 _Executor = Connection | scoped_session[Any]
 
-_ID_SEQUENCE = Sequence("audit_logs_id_seq")
+RECORD_IDS = Sequence("audit_logs_id_seq")
 _LINK_CONTEXT = "audit_logs.link"
 
 
@@ -256,7 +259,7 @@ class AuditLog(Base):
 
     id: Mapped[int] = mapped_column(
         BigInteger,
-        _ID_SEQUENCE,
+        RECORD_IDS,
         primary_key=True,
         server_default=text("nextval('audit_logs_id_seq')"),
     )
@@ -302,12 +305,36 @@ class AuditLog(Base):
     ) -> list["AuditLog"]:
         """Append a record of each event, as ``record`` does, in a few statements for all."""
         db.session.flush()
+        head = ChainHead.locked(chain.chain_owner)
+        ids = next_ids(RECORD_IDS, len(events))
+        records = cls._next_of(head, zip(ids, events, strict=True), chain, at or clock.now())
+        db.session.add_all(records)
+        db.session.flush()
+        return records
+
+    @classmethod
+    def following(
+        cls, event_: "Event", *, id_: int, chain: Chain, head: ChainHead, at: datetime
+    ) -> tuple["AuditLog", dict[str, Any]]:
+        """Return the record of an event, and the parameters of ``APPENDED``, which writes it.
+
+        For a caller who has locked the head of the chain, and has an id for the record. Neither
+        record nor head are entities of the database session.
+        """
+        (record,) = cls._next_of(head, [(id_, event_)], chain, at)
+        values = {f"record_{name}": getattr(record, name) for name in _WRITTEN}
+        return record, {**values, **{f"head_{name}": getattr(head, name) for name in _ADVANCED}}
+
+    @classmethod
+    def _next_of(
+        cls, head: ChainHead, events: Iterable[tuple[int, "Event"]], chain: Chain, at: datetime
+    ) -> list["AuditLog"]:
+        """Return the records of events, each with its id, and advance the head to the last."""
         platform = WrappedKey.platform_key()
-        owner = chain.chain_owner
-        head = ChainHead.locked(owner)
-        sequence, previous, rows = head.sequence, head.hash, changed_rows(owner) or None
+        sequence, previous = head.sequence, head.hash
+        rows = changed_rows(chain.chain_owner) or None
         records = []
-        for id_, event_ in zip(next_ids(_ID_SEQUENCE, len(events)), events, strict=True):
+        for id_, event_ in events:
             sequence += 1
             written = cls(
                 id=id_,
@@ -315,7 +342,7 @@ class AuditLog(Base):
                 sequence=sequence,
                 account_id=chain.account_id,
                 agent_id=chain.agent_id,
-                created_at=at or clock.now(),
+                created_at=at,
                 rows=rows,
                 **event_.columns(),
             )
@@ -326,8 +353,6 @@ class AuditLog(Base):
             records.append(written)
             rows = None  # the first record tells of them
         head.advance(sequence=sequence, hash=previous)
-        db.session.add_all(records)
-        db.session.flush()
         return records
 
     @property
@@ -336,6 +361,12 @@ class AuditLog(Base):
         if self.sealed_text is None:
             return {}
         key = self.agent.data_key() if self.agent is not None else WrappedKey.platform_key()
+        return self.sealed_under(key)
+
+    def sealed_under(self, key: DataKey) -> dict[str, Any]:
+        """Return ``sealed``; ``key`` is that of the chain."""
+        if self.sealed_text is None:
+            return {}
         is_in_place = is_unbound(self.sealed_text) and self.is_linked()
         opened = key.open(self.sealed_text, self._place(), allow_unbound=is_in_place)
         contents: dict[str, Any] = json.loads(opened)
@@ -383,6 +414,26 @@ class AuditLog(Base):
         # records of earlier versions have none
         parts += [self.rows] if self.rows is not None else []
         return platform.mac(canonical_json(parts), _LINK_CONTEXT)
+
+
+_LOGS, _HEADS = cast(Table, AuditLog.__table__), cast(Table, ChainHead.__table__)
+# the attributes of a record that the application writes; the database adds the rest
+_WRITTEN = {
+    name: column
+    for name, column in AuditLog.__mapper__.columns.items()
+    if name not in ("transaction_id", "transaction_at")
+}
+_ADVANCED = ("id", "sequence", "hash", "digest")
+# The parts of a statement that write a record as ``AuditLog.following`` returned it.
+APPENDED = (
+    insert(_LOGS)
+    .values({column.name: bindparam(f"record_{name}") for name, column in _WRITTEN.items()})
+    .cte("appended"),
+    update(_HEADS)
+    .where(_HEADS.c.id == bindparam("head_id"))
+    .values({name: bindparam(f"head_{name}") for name in _ADVANCED})
+    .cte("advanced"),
+)
 
 
 @event.listens_for(Session, "before_commit")

@@ -1,8 +1,9 @@
 """What an agent keeps.
 
 ``ledger`` is the noun: an agent's memories, their mass, what the agent sees, and how it adds to
-them. ``memory`` is one memory and its verbs, ``row`` what its row holds, ``kept`` what a kept core
-memory is, ``image`` a memory's state before and after a change, ``history`` the mass over time.
+them. ``memory`` is one memory and its verbs, ``row`` its columns, ``values`` what their values say,
+``stored`` the same read and written plainly, ``kept`` what a kept core memory is, ``image`` a
+memory's state before and after a change, ``history`` the mass over time.
 """
 
 from refine.models.ledger.image import (
@@ -17,13 +18,13 @@ from refine.models.ledger.image import (
 from refine.models.ledger.kept import is_kept_core
 from refine.models.ledger.ledger import Composition, Ledger
 from refine.models.ledger.memory import (
-    LOCKS,
     AgentMemory,
     change_memories,
     change_memories_in_turn,
     is_of_kind,
 )
-from refine.models.ledger.row import JOURNAL_SHOWN_FOR, MEMORY_TYPES, MemoryOwner, content_hash
+from refine.models.ledger.row import JOURNAL_SHOWN_FOR, MEMORY_TYPES, MemoryOwner
+from refine.models.ledger.values import LOCKS, content_hash
 
 __all__ = [
     "JOURNAL_SHOWN_FOR",

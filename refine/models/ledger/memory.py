@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Literal, get_args
+from typing import Any
 
 from sqlalchemy import (
     CheckConstraint,
@@ -39,10 +39,6 @@ from refine.models.people import recording
 from refine.rules.content import IMMUTABLE_TAGS, MAX_CONTENT_CHARACTERS, TAGS
 from refine.rules.tokens import CHARACTERS_PER_TOKEN
 from refine.sealing import DataKey
-
-# What locks a memory, in the order in which it is reported.
-Lock = Literal["constitutional", "immutable"]
-LOCKS: tuple[Lock, ...] = get_args(Lock)
 
 
 class AgentMemory(MemoryRow, Base):
@@ -114,13 +110,6 @@ class AgentMemory(MemoryRow, Base):
     def _is_kept_journal(cls) -> ColumnElement[bool]:
         return and_(cls.memory_type == "journal", cls.discarded_at.is_(None))
 
-    @property
-    def edit_lock(self) -> Lock | None:
-        """What keeps sessions from deleting, merging or rewriting it: its flag, or a tag."""
-        if self.constitutional:
-            return "constitutional"
-        return None if IMMUTABLE_TAGS.isdisjoint(self.tags) else "immutable"
-
     @hybrid_property
     def is_locked(self) -> bool:
         """Whether no session may delete, merge or rewrite it."""
@@ -157,20 +146,6 @@ class AgentMemory(MemoryRow, Base):
         self._lock()
         if self.constitutional != constitutional:
             self._change("memory_constitutional_toggle", user, at, constitutional=constitutional)
-
-    def ledger_entry(self, key: DataKey | None = None) -> dict[str, Any]:
-        """Return the memory as JSON values, as a session shows it to the agent.
-
-        ``key`` is the agent's, for who has it already.
-        """
-        return {
-            "id": self.id,
-            "date": f"{self.created_at:%Y-%m-%d}",
-            "tokens": self.token_estimate,
-            "constitutional": self.constitutional,
-            "tags": list(self.tags),
-            "content": self.content_under(key or self.data_key()),
-        }
 
     # -- many at once ----------------------------------------------------------------------------
 
@@ -243,7 +218,7 @@ def change_memories(
     memories |= AgentMemory.lock_rows(agent, unlocked_ids) if unlocked_ids else {}
     db.session.flush()
     chain, key, mass = agent.chain, agent.data_key(), agent.core_tokens
-    about = _about_changes(changes, key, mass, data, sealed)
+    about = about_changes(changes, key, mass, data, sealed)
     log = recording.record(action, chain=chain, **about, **record)
     _apply(changes, memories, log.created_at)
     return log
@@ -267,7 +242,7 @@ def change_memories_in_turn(
     chain, key, mass = agent.chain, agent.data_key(), agent.core_tokens
     events, all_changes = [], list[Change]()
     for subject_id, changes, data in edits:
-        about = _about_changes(changes, key, mass, data)
+        about = about_changes(changes, key, mass, data)
         subject: tuple[Subject, object] = ("AgentMemory", subject_id)
         events.append(Event(action, session_id=session_id, subject=subject, **about))
         mass = about["data"]["mass_after"]
@@ -277,7 +252,7 @@ def change_memories_in_turn(
         _apply(all_changes, locked, at)
 
 
-def _about_changes(
+def about_changes(
     changes: Iterable[Change],
     key: DataKey,
     mass: int,

@@ -1,4 +1,4 @@
-"""What a memory's row holds: sealed content, derived columns, and a digest of the row."""
+"""The columns of a memory."""
 
 import uuid
 from datetime import datetime, timedelta
@@ -10,14 +10,13 @@ from sqlalchemy.ext.mutable import MutableList
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship, validates
 
 from refine import clock
-from refine.errors import InvalidValue, RowAltered
-from refine.extensions import canonical_json, db
+from refine.errors import InvalidValue
+from refine.extensions import db
 from refine.models.audit import Chain
-from refine.models.columns import BoolFalse, Created, Sealed, SealedText, place_of
-from refine.models.ledger.image import Image, state_digest
-from refine.rules.content import comparable, known_tags, memory_content, storable_or_none
-from refine.rules.tokens import token_estimate
-from refine.sealing import DataKey, Place
+from refine.models.columns import BoolFalse, Created, Sealed
+from refine.models.ledger.values import MemoryValues
+from refine.rules.content import known_tags
+from refine.sealing import DataKey
 
 MemoryType = Literal["core", "journal"]
 MEMORY_TYPES: tuple[MemoryType, ...] = ("core", "journal")
@@ -46,18 +45,8 @@ class MemoryOwner(Protocol):
     def lock(self) -> None: ...
 
 
-def content_hash(content: str, key: DataKey) -> str:
-    """Return the keyed hash by which exact duplicates are found (trimmed, lower-cased)."""
-    return key.mac(comparable(content), "agent_memories.content_hash")
-
-
-class MemoryRow:
-    """The columns of a memory.
-
-    Setting ``content`` seals it and sets ``content_hash`` and ``token_estimate``.
-    """
-
-    __tablename__ = "agent_memories"
+class MemoryRow(MemoryValues):
+    """The columns of a memory."""
 
     id: Mapped[int] = mapped_column(
         BigInteger,
@@ -87,8 +76,6 @@ class MemoryRow:
     )
     row_digest: Mapped[str] = mapped_column(Text)
 
-    extra = SealedText(storable_or_none)
-
     @declared_attr
     def agent(self) -> Mapped[MemoryOwner]:
         """The agent that keeps this memory; by name, because this module may not import agents."""
@@ -110,128 +97,12 @@ class MemoryRow:
         """Return the key of the agent who owns this memory."""
         return self.agent.data_key()
 
-    @property
-    def content(self) -> str:
-        """The text, decrypted."""
-        return self.content_under(self.data_key())
-
-    @content.setter
-    def content(self, value: object) -> None:
-        content, key = memory_content(value), self.data_key()
-        place = self._place_of_content
-        if self.sealed_content is not None and content == key.open(self.sealed_content, place):
-            return
-        self.sealed_content = key.seal(content, place)
-        self.content_hash = content_hash(content, key)
-        self.token_estimate = token_estimate(content)
-
-    def content_under(self, key: DataKey) -> str:
-        """Return the text, decrypted with the agent's key."""
-        return key.open(self.sealed_content, self._place_of_content)
-
-    @property
-    def _place_of_content(self) -> Place:
-        return place_of(self, "content")
-
-    # -- images ----------------------------------------------------------------------------------
-
-    def image(self) -> Image:
-        """Return the full row of a flushed memory as JSON values, contents in clear."""
-        return {
-            "id": self.id,
-            "agent_id": self.agent_id,
-            "memory_type": self.memory_type,
-            "content": self.content,
-            "constitutional": self.constitutional,
-            "tags": list(self.tags),
-            "token_estimate": self.token_estimate,
-            "content_hash": self.content_hash,
-            "discarded_at": clock.iso(self.discarded_at),
-            "created_at": clock.iso(self.created_at),
-            "recorded_at": clock.iso(self.recorded_at),
-            "source": self.source,
-            "source_id": self.source_id,
-            "extra": self.extra,
-            "session_id": str(self.session_id) if self.session_id else None,
-        }
-
-    def image_with(self, content: str) -> Image:
-        """Return the image that this memory would have with another (valid) content."""
-        return {
-            **self.image(),
-            "content": content,
-            "content_hash": content_hash(content, self.data_key()),
-            "token_estimate": token_estimate(content),
-        }
-
-    def apply(self, image: Image, at: datetime) -> None:
-        """Set every field that a change can alter to its value in ``image``, as of ``at``."""
-        self.content = image["content"]
-        self.memory_type = image["memory_type"]
-        self.constitutional = image["constitutional"]
-        self.tags = list(image["tags"])
-        self.created_at = datetime.fromisoformat(image["created_at"])
-        discarded_at = image["discarded_at"]
-        self.discarded_at = datetime.fromisoformat(discarded_at) if discarded_at else None
-        if db.session.is_modified(self, include_collections=False):
-            self.updated_at = at
-
-    @property
-    def state_digest(self) -> str:
-        """The keyed digest of the memory's state (see ``image``)."""
-        return self.state_digest_under(self.data_key())
-
-    def state_digest_under(self, key: DataKey) -> str:
-        """Return ``state_digest``; ``key`` is the agent's."""
-        state = {
-            "content": self.content_under(key),
-            "memory_type": self.memory_type,
-            "constitutional": self.constitutional,
-            "tags": list(self.tags),
-            "created_at": clock.iso(self.created_at),
-            "discarded_at": clock.iso(self.discarded_at),
-        }
-        return state_digest(state, key)
-
-    @property
-    def is_genuine(self) -> bool:
-        """Whether the row is as the application left it; changes to be flushed do not count."""
-        return self.is_genuine_under(self.data_key())
-
-    def require_genuine(self, key: DataKey) -> None:
-        """Raise RowAltered unless ``is_genuine``; ``key`` is the agent's."""
-        if not self.is_genuine_under(key):
-            raise RowAltered(f"memory {self.id}")
-
     def is_genuine_under(self, key: DataKey) -> bool:
         """Tell whether ``is_genuine``; ``key`` is the agent's."""
-        return inspect(self).modified or self.row_digest == self.digest_of_row(key)
+        return inspect(self).modified or super().is_genuine_under(key)
 
-    def digest_of_row(self, key: DataKey | None = None) -> str:
-        """Return the keyed digest that ``row_digest`` must hold: it covers every column."""
-        return (key or self.data_key()).mac(self._row_text(), "agent_memories.row")
-
-    def _row_text(self) -> str:
-        return canonical_json(
-            [
-                self.id,
-                self.agent_id,
-                self.memory_type,
-                self.sealed_content.hex(),
-                self.constitutional,
-                list(self.tags),
-                self.content_hash,
-                self.token_estimate,
-                clock.iso(self.discarded_at),
-                clock.iso(self.created_at),
-                clock.iso(self.recorded_at),
-                clock.iso(self.updated_at),
-                self.source,
-                self.source_id,
-                self.sealed_extra.hex() if self.sealed_extra is not None else None,
-                str(self.session_id) if self.session_id else None,
-            ]
-        )
+    def _is_changed(self) -> bool:
+        return db.session.is_modified(self, include_collections=False)
 
     # -- validation ------------------------------------------------------------------------------
 

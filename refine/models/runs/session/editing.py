@@ -1,31 +1,30 @@
 """What an agent may do to its ledger in a session.
 
-Every edit expects a session that its caller holds (``RefinementSession.held``), and writes change,
-record and figures in the caller's transaction. A refusal (EditRefused) changes nothing.
+Edits work on a session that their caller holds (``HeldSession``) and write change, record and
+figures in the caller's transaction; ``search`` and ``complete`` work on the session itself, held as
+``RefinementSession.held`` does. A refusal (EditRefused) changes nothing.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from refine import clock
 from refine.extensions import db
-from refine.models.ledger import (
-    AgentMemory,
-    Change,
-    change_memories,
-)
+from refine.models.ledger import AgentMemory, Change, Image, content_hash
+from refine.models.ledger.stored import StoredMemory
 from refine.models.runs.session import breaker
-from refine.models.runs.session.entry import SessionEntry
+from refine.models.runs.session.entry import Entry, SessionEntry
+from refine.models.runs.session.held import Edit, HeldSession, Sight
 from refine.models.runs.session.refusing import (
     EditRefused,
-    editable_memories,
-    entries_of_seen,
-    kept_memories,
     refuse_copy,
+    refuse_locked,
     refuse_longer,
     refuse_loss,
     refuse_many,
+    refuse_missing,
     refuse_over_cap,
+    refuse_unseen,
 )
 from refine.models.runs.session.session import RefinementSession
 from refine.models.runs.session.survival import LedgerReading
@@ -60,17 +59,17 @@ def search(
         memory for memory in db.session.scalars(matching) if wanted in memory.content.casefold()
     ]
     shown = [memory for memory in found[:limit] if fits(memory)]
-    SessionEntry.show(session.id, shown)
+    SessionEntry.show(session, shown)
     return len(found), shown
 
 
 def consolidate(
-    session: RefinementSession,
-    ids: Collection[int],
+    session: HeldSession,
+    ids: Sequence[int],
     content: str,
     at: datetime | None = None,
     reading: LedgerReading | None = None,
-) -> AgentMemory:
+) -> StoredMemory:
     """Merge two to eight memories into a new one, dated as the earliest, with all their tags.
 
     The sources are discarded. May trip the breaker. ``reading`` spares reading the ledger again.
@@ -80,81 +79,115 @@ def consolidate(
         raise EditRefused("consolidate requires at least 2 memory IDs")
     refuse_over_cap(session)
     content = memory_content(content)
-    sources, entries = editable_memories(session, ids, "consolidate")
+    sight = session.look_up(ids, content_hash(content, session.agent.key), is_merge=True)
+    found = _editable(session, sight, ids, "consolidate")
+    sources = [memory for memory, _ in found]
     refuse_many(sources)
-    refuse_copy(session, content, except_for=ids)
-    refuse_longer(
-        content, sum(source.token_estimate for source in sources), "A merge of these memories"
-    )
+    refuse_copy(sight)
+    tokens = sum(source.token_estimate for source in sources)
+    refuse_longer(content, tokens, "A merge of these memories")
     refuse_loss(session, sources, content, reading)
-    merged = _add_merged(session, sources, content, at)
-    changes = [*_discards(sources, at), merged]
-    _edit(session, "consolidate", changes, merged.memory_id, at, sources, reading)
-    ceiling = sum(entry.counting_tokens for entry in entries)
-    for entry in entries:
-        entry.counting_tokens = 0
-    result = db.session.get_one(AgentMemory, merged.memory_id)
-    added = _add_merge_entry(session, result, ceiling)
-    _count_and_check(session, "consolidated", len(sources), ceiling - added.counting_tokens, at)
-    return result
+    merged = _merged(session, sight, sources, content, at)
+    ceiling = sum(entry.counting_tokens for _, entry in found)
+    counting = retained_tokens(ceiling, merged.token_estimate)
+    discarded = [_discarded(session, memory, entry, at) for memory, entry in found]
+    edit = Edit(
+        "consolidate",
+        merged.id,
+        [*(change for change, _ in discarded), Change(merged.id, None, merged.image())],
+        sources,
+        [
+            *(entry for _, entry in discarded),
+            session.counting(Entry(merged.id, ceiling, ceiling), counting, merged),
+        ],
+        new=merged,
+        stat=("consolidated", len(sources)),
+        removed_tokens=ceiling - counting,
+    )
+    _write(session, edit, sight, at, reading)
+    return merged
 
 
 def update(
-    session: RefinementSession,
+    session: HeldSession,
     memory_id: int,
     content: str,
     at: datetime | None = None,
     reading: LedgerReading | None = None,
-) -> AgentMemory:
+) -> StoredMemory:
     """Tighten the wording of one memory. May trip the breaker. ``reading``: see ``consolidate``."""
     at = at or clock.now()
     refuse_over_cap(session)
     content = memory_content(content)
-    (memory,), (entry,) = editable_memories(session, [memory_id], "update")
+    sight = session.look_up([memory_id], content_hash(content, session.agent.key))
+    ((memory, entry),) = _editable(session, sight, [memory_id], "update")
     if memory.content == content:
         raise EditRefused(f"Memory #{memory_id} already has this content; nothing to update")
-    refuse_copy(session, content, except_for=[memory_id])
+    refuse_copy(sight)
     # the result of a merge may have more tokens than its sources had at the snapshot
     limit_tokens = max(longest_update(entry.ceiling_tokens), memory.token_estimate)
     refuse_longer(content, limit_tokens, f"Memory #{memory_id}")
     refuse_loss(session, [memory], content, reading)
-    change = Change(memory_id, memory.image(), memory.image_with(content))
-    _edit(session, "update", [change], memory_id, at, [memory], reading)
-    before = entry.counting_tokens
-    entry.counting_tokens = retained_tokens(entry.ceiling_tokens, memory.token_estimate)
-    entry.shown_digest = memory.state_digest
-    _count_and_check(session, "updated", 1, before - entry.counting_tokens, at)
+    change = _changed(memory, memory.image_with(content), at)
+    counting = retained_tokens(entry.ceiling_tokens, memory.token_estimate)
+    counted = session.counting(entry, counting, memory)
+    edit = Edit(
+        "update",
+        memory_id,
+        [change],
+        [memory],
+        [counted],
+        stat=("updated", 1),
+        removed_tokens=entry.counting_tokens - counting,
+    )
+    _write(session, edit, sight, at, reading)
     return memory
 
 
 def delete(
-    session: RefinementSession,
+    session: HeldSession,
     memory_id: int,
     at: datetime | None = None,
     reading: LedgerReading | None = None,
-) -> AgentMemory:
+) -> StoredMemory:
     """Discard one memory. May trip the breaker. ``reading``: see ``consolidate``."""
     at = at or clock.now()
     refuse_over_cap(session)
-    (memory,), (entry,) = editable_memories(session, [memory_id], "delete")
+    sight = session.look_up([memory_id])
+    ((memory, entry),) = _editable(session, sight, [memory_id], "delete")
     refuse_loss(session, [memory], None, reading)
-    _edit(session, "delete", _discards([memory], at), memory_id, at, [memory], reading)
-    removed, entry.counting_tokens = entry.counting_tokens, 0
-    _count_and_check(session, "deleted", 1, removed, at)
+    change, counted = _discarded(session, memory, entry, at)
+    edit = Edit(
+        "delete",
+        memory_id,
+        [change],
+        [memory],
+        [counted],
+        stat=("deleted", 1),
+        removed_tokens=entry.counting_tokens,
+    )
+    _write(session, edit, sight, at, reading)
     return memory
 
 
-def protect(session: RefinementSession, memory_id: int, at: datetime | None = None) -> AgentMemory:
+def protect(
+    session: HeldSession,
+    memory_id: int,
+    at: datetime | None = None,
+    reading: LedgerReading | None = None,
+) -> StoredMemory:
     """Make one memory constitutional; nothing is recorded if it already is."""
-    memory = kept_memories(session, [memory_id])[0]
+    at = at or clock.now()
+    sight = session.look_up([memory_id])
+    refuse_missing(sight, [memory_id])
+    memory = sight.memories[memory_id]
     if memory.constitutional:
         return memory
-    (entry,) = entries_of_seen(session, [memory])
-    image = memory.image()
-    change = Change(memory_id, image, {**image, "constitutional": True})
-    _edit(session, "protect", [change], memory_id, at or clock.now(), [memory])
-    entry.shown_digest = memory.state_digest
-    _count(session, "protected", 1)
+    entry = refuse_unseen(session, memory, sight.entries.get(memory_id))
+    change = _changed(memory, {**memory.image(), "constitutional": True}, at)
+    counted = session.counting(entry, entry.counting_tokens, memory)
+    edit = Edit("protect", memory_id, [change], [memory], [counted], stat=("protected", 1))
+    _write(session, edit, sight, at, reading)
     return memory
 
 
@@ -168,77 +201,52 @@ def complete(session: RefinementSession, summary: str, at: datetime | None = Non
         session.finish("completed", "the agent completed it", summary=summary, at=at)
 
 
-# -- writing and counting -------------------------------------------------------------------------
+def _editable(
+    session: HeldSession, sight: Sight, ids: Sequence[int], verb: str
+) -> list[tuple[StoredMemory, Entry]]:
+    """The kept, unlocked, shown and unchanged memories of these ids, with their entries."""
+    refuse_missing(sight, ids)
+    memories = [sight.memories[id_] for id_ in dict.fromkeys(ids)]
+    refuse_locked(memories, verb)
+    return [
+        (memory, refuse_unseen(session, memory, sight.entries.get(memory.id)))
+        for memory in memories
+    ]
 
 
-def _edit(
-    session: RefinementSession,
-    operation: str,
-    changes: list[Change],
-    subject: int,
-    at: datetime,
-    locked: Iterable[AgentMemory],
-    reading: LedgerReading | None = None,
-) -> None:
-    record = change_memories(
-        f"memory_refinement_{operation}",
-        changes,
-        agent=session.agent,
-        session_id=session.id,
-        subject=("AgentMemory", subject),
-        data={"operation": operation},
-        locked={memory.id: memory for memory in locked},
-        at=at,
-    )
-    if reading is not None:
-        reading.follow(record, changes, session.agent)
-
-
-def _add_merged(
-    session: RefinementSession, sources: Sequence[AgentMemory], content: str, at: datetime
-) -> Change:
-    merged = AgentMemory(
-        agent=session.agent,
+def _merged(
+    session: HeldSession, sight: Sight, sources: Sequence[StoredMemory], content: str, at: datetime
+) -> StoredMemory:
+    return StoredMemory.new(
+        session.agent.key,
+        id=sight.new_memory_id,
+        agent_id=session.agent.id,
         content=content,
         tags=known_tags([tag for source in sources for tag in source.tags]),
         created_at=min(source.created_at for source in sources),
         recorded_at=at,
         session_id=session.id,
     )
-    db.session.add(merged)
-    db.session.flush()
-    return Change(merged.id, None, merged.image())
 
 
-def _add_merge_entry(
-    session: RefinementSession, result: AgentMemory, ceiling_tokens: int
-) -> SessionEntry:
-    entry = SessionEntry(
-        session_id=session.id,
-        memory_id=result.id,
-        ceiling_tokens=ceiling_tokens,
-        counting_tokens=retained_tokens(ceiling_tokens, result.token_estimate),
-        shown_digest=result.state_digest,
-    )
-    db.session.add(entry)
-    return entry
+def _changed(memory: StoredMemory, after: Image, at: datetime) -> Change:
+    before = memory.image()
+    memory.apply(after, at)
+    return Change(memory.id, before, after)
 
 
-def _count_and_check(
-    session: RefinementSession, figure: str, amount: int, removed_tokens: int, at: datetime
+def _discarded(
+    session: HeldSession, memory: StoredMemory, entry: Entry, at: datetime
+) -> tuple[Change, Entry]:
+    # the agent knows the memory as it was: somebody may restore it during the session
+    counted = session.counting(entry, 0, memory)
+    return _changed(memory, {**memory.image(), "discarded_at": clock.iso(at)}, at), counted
+
+
+def _write(
+    session: HeldSession, edit: Edit, sight: Sight, at: datetime, reading: LedgerReading | None
 ) -> None:
-    """Count a mutation that removed so many tokens; ``refuse_over_cap`` checked those before."""
-    session.mutation_count += 1
-    _count(session, figure, amount)
-    breaker.check(session, session.removed_tokens + removed_tokens, at)
-
-
-def _count(session: RefinementSession, figure: str, amount: int) -> None:
-    session.stats = {**session.stats, figure: session.stats[figure] + amount}
-
-
-def _discards(memories: Iterable[AgentMemory], at: datetime) -> list[Change]:
-    images = [memory.image() for memory in memories]
-    return [
-        Change(image["id"], image, {**image, "discarded_at": clock.iso(at)}) for image in images
-    ]
+    record, version = session.write(edit, sight.record_id, at)
+    if reading is not None:
+        memories = [*edit.memories, *([edit.new] if edit.new is not None else [])]
+        reading.follow(record, edit.changes, memories, version)

@@ -2,35 +2,42 @@
 
 import uuid
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     ForeignKey,
     Integer,
-    Select,
     Text,
+    Uuid,
+    bindparam,
     delete,
     func,
     insert,
     literal,
     select,
+    text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Mapped, mapped_column
 
-from refine.extensions import Base, db
+from refine.errors import RowAltered
+from refine.extensions import Base, canonical_json, db
 from refine.models.ledger import AgentMemory
+from refine.models.ledger.values import MemoryValues
 from refine.models.runs.session.state import SessionState
+from refine.sealing import DataKey
 
 
 class SessionEntry(Base):
     """One memory of a session's ledger, or a merge result that the session made.
 
     ``ceiling_tokens`` is what the memory had at the snapshot (for a merge result: what its sources
-    still counted), ``counting_tokens`` what it counts now, at most its ceiling. ``shown_digest`` is
-    the state that the agent saw last; the agent may not change a memory that it has not seen.
-    Entries go when their session ends: its records tell everything that is to be kept.
+    still counted), ``counting_tokens`` what it counts now, at most its ceiling. ``shown_digest``
+    covers both, and the state that the agent saw last (``digest_of_shown``); the agent may not
+    change a memory that it has not seen. Entries go when their session ends: its records tell
+    everything that is to be kept.
     """
 
     __tablename__ = "session_entries"
@@ -58,7 +65,9 @@ class SessionEntry(Base):
         """
         key = session.data_key()
         digests = [
-            memory.state_digest_under(key) if shown is None or memory.id in shown else None
+            digest_of_shown(session.id, memory, Entry(memory.id, *[memory.token_estimate] * 2), key)
+            if shown is None or memory.id in shown
+            else None
             for memory in ledger
         ]
         rows = (
@@ -90,16 +99,17 @@ class SessionEntry(Base):
         return {entry.memory_id: entry for entry in db.session.scalars(wanted)}
 
     @classmethod
-    def select_counting_tokens(cls, session: SessionState) -> Select[int]:
-        """Return a query for how many tokens of the snapshot still count."""
-        total = select(func.coalesce(func.sum(cls.counting_tokens), 0))
-        return total.where(cls.session_id == session.id)
-
-    @classmethod
     def removed_tokens(cls, session: SessionState) -> int:
         """Return how many tokens of the snapshot no longer count."""
-        counting = db.session.scalars(cls.select_counting_tokens(session)).one()
+        total = select(func.coalesce(func.sum(cls.counting_tokens), 0))
+        counting = db.session.scalars(total.where(cls.session_id == session.id)).one()
         return int(session.mass_before or 0) - int(counting)
+
+    @classmethod
+    def require_present(cls, session: SessionState) -> None:
+        """Raise RowAltered unless the session has removed what its entries no longer count."""
+        if cls.removed_tokens(session) != session.removed_tokens:
+            raise RowAltered(f"RefinementSession {session.id}")
 
     @classmethod
     def delete_of(cls, session_id: uuid.UUID) -> None:
@@ -108,8 +118,54 @@ class SessionEntry(Base):
         db.session.execute(gone.execution_options(synchronize_session=False))
 
     @classmethod
-    def show(cls, session_id: uuid.UUID, memories: Iterable[AgentMemory]) -> None:
-        """Note that the agent has seen these memories in their present state."""
+    def show(cls, session: SessionState, memories: Iterable[MemoryValues]) -> None:
+        """Note that the agent has seen these memories in their present state.
+
+        RowAltered if the entries are not what the session was measured by.
+        """
+        cls.require_present(session)
         shown = {memory.id: memory for memory in memories}
-        for memory_id, entry in cls.of(session_id, shown).items():
-            entry.shown_digest = shown[memory_id].state_digest
+        key = session.data_key()
+        for memory_id, entry in cls.of(session.id, shown).items():
+            entry.shown_digest = digest_of_shown(session.id, shown[memory_id], entry, key)
+
+
+class Entry(NamedTuple):
+    """The values of a ``SessionEntry``."""
+
+    memory_id: int
+    ceiling_tokens: int
+    counting_tokens: int
+    shown_digest: str | None = None
+
+
+def digest_of_shown(
+    session_id: uuid.UUID, memory: MemoryValues, entry: Entry | SessionEntry, key: DataKey
+) -> str:
+    """Return the keyed digest of an entry whose memory was shown in its present state."""
+    counts = [str(session_id), memory.id, entry.ceiling_tokens, entry.counting_tokens]
+    return key.mac(canonical_json([*counts, memory.state_under(key)]), "session_entries.shown")
+
+
+# The part of a statement that writes entries, new ones and others: see ``counted``.
+COUNTED = (
+    text("""
+INSERT INTO session_entries (session_id, memory_id, ceiling_tokens, counting_tokens, shown_digest)
+SELECT :entries_session_id, * FROM unnest(
+  CAST(:entries_memory_id AS bigint[]), CAST(:entries_ceiling_tokens AS integer[]),
+  CAST(:entries_counting_tokens AS integer[]), CAST(:entries_shown_digest AS text[])
+)
+ON CONFLICT (session_id, memory_id) DO UPDATE
+SET counting_tokens = excluded.counting_tokens, shown_digest = excluded.shown_digest
+""")
+    .bindparams(bindparam("entries_session_id", type_=Uuid))
+    .columns()
+    .cte("counted")
+)
+
+
+def counted(session_id: uuid.UUID, entries: Iterable[Entry]) -> dict[str, Any]:
+    """Return the parameters of ``COUNTED``."""
+    columns = dict(zip(Entry._fields, map(list, zip(*entries, strict=True)), strict=True))
+    arrays = {f"entries_{name}": values for name, values in columns.items()}
+    return {"entries_session_id": session_id, **arrays}

@@ -6,34 +6,67 @@ against every text that the agent's sessions took away or rewrote before.
 """
 
 import uuid
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from decimal import Decimal
+from typing import Protocol
 
-from sqlalchemy import BigInteger, any_, literal, select
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy import bindparam, select, tuple_
 from sqlalchemy.orm import undefer
 
 from refine.extensions import db
-from refine.models.agent import Agent
 from refine.models.audit import AuditLog
-from refine.models.ledger import AgentMemory, Change, changes_in, is_kept
+from refine.models.ledger import Change, changes_in, is_kept
+from refine.models.ledger.kept import kept_core
+from refine.models.ledger.stored import COLUMNS, MEMORIES, StoredMemory
 from refine.models.runs.session.breaker import MUTATIONS
-from refine.models.runs.session.session import RefinementSession
 from refine.rules.details import Reading, read
+from refine.rules.repeatable import Repeatable
 from refine.rules.survival import Loss, Original, losses
+from refine.sealing import DataKey
+
+_FETCHED_AT_ONCE = 100
+_place = tuple_(MEMORIES.c.created_at, MEMORIES.c.id)
+_FETCH = (
+    select(*COLUMNS)
+    .where(
+        MEMORIES.c.agent_id == bindparam("agent_id"),
+        kept_core(MEMORIES.c.memory_type, MEMORIES.c.discarded_at),
+    )
+    .order_by(MEMORIES.c.created_at, MEMORIES.c.id)
+    .limit(_FETCHED_AT_ONCE)
+)
+_FETCH_NEXT = _FETCH.where(_place > tuple_(bindparam("created_at"), bindparam("id")))
+
+
+class LedgerOwner(Protocol):
+    """The agent, as far as its ledger is read."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def ledger_version(self) -> int: ...
+    def data_key(self) -> DataKey: ...
 
 
 class LedgerReading:
     """The kept core memories of an agent, and the originals before them, read for comparing.
 
-    Reading a ledger takes time, so a tool keeps one of these for all of its calls. What changed
-    meanwhile is read again, unless the version of the ledger on the agent's row, which is locked,
-    tells that nothing did: a trigger counts every change, whoever makes it.
+    Reading takes time, so a tool keeps one of these for all of its calls, and kept memories are
+    read only until what is looked for is found. They are read anew when the version of the ledger
+    on the agent's row, which is locked, tells of a change that was not followed: a trigger counts
+    every change, whoever makes it.
     """
 
     def __init__(self) -> None:
         self._version: int | None = None
-        self._kept: dict[int, tuple[str, Reading]] = {}
+        # what was read of the ledger in this version, the memories to be read next, and how far
+        # these were fetched
+        self._kept: dict[int, Reading] = {}
+        self._fetched: deque[StoredMemory] = deque()
+        self._last: StoredMemory | None = None
+        # whatever was read, by its text
+        self._readings: dict[str, Reading] = {}
         self._originals: list[Original] = []
         # the memories of each session whose text before that session is known, or that it made
         self._known: set[tuple[uuid.UUID | None, int]] = set()
@@ -41,8 +74,9 @@ class LedgerReading:
 
     def losses(
         self,
-        session: RefinementSession,
-        removed: Collection[AgentMemory],
+        session_id: uuid.UUID,
+        agent: LedgerOwner,
+        removed: Collection[StoredMemory],
         content: str | None,
         share: Decimal,
     ) -> list[Loss]:
@@ -50,30 +84,36 @@ class LedgerReading:
 
         ``content`` is the text of a merge or an update; None for a deletion.
         """
-        self._read_changes(session.agent)
-        ids = {memory.id for memory in removed}
-        remaining = [reading for id_, (_, reading) in self._kept.items() if id_ not in ids]
-        if content is not None:
-            remaining.insert(0, read(content))
+        self._read_changes(agent)
+        gone = {memory.id: self._read(memory.content) for memory in removed}
+        untouched = (
+            Original(id_, reading)
+            for id_, reading in sorted(gone.items())
+            if (session_id, id_) not in self._known
+        )
         return losses(
-            [*self._originals, *self._untouched(session, ids)],
-            [self._kept[id_][1] for id_ in ids],
-            remaining,
+            [*self._originals, *untouched],
+            gone.values(),
+            Repeatable(self._remaining(agent, gone, content)),
             share=share,
         )
 
     def unsaid_texts(
-        self, agent: Agent, changes: Iterable[Change], later: Iterable[AuditLog], share: Decimal
+        self,
+        agent: LedgerOwner,
+        changes: Iterable[Change],
+        later: Iterable[AuditLog],
+        share: Decimal,
     ) -> set[tuple[int, int]]:
         """Return which texts would no longer be said once ``changes`` are made.
 
         Looked at are the texts that ``later`` edits took away or rewrote, because the ledger said
         them as it is now. Each is given by the sequence of its record and the id of its memory.
         """
-        self._read_kept(agent)
         after = {change.memory_id: change.after for change in changes}
-        removed = [reading for id_, (_, reading) in self._kept.items() if id_ in after]
-        remaining = [reading for id_, (_, reading) in self._kept.items() if id_ not in after]
+        kept = dict(self._each_kept(agent))
+        removed = [reading for id_, reading in kept.items() if id_ in after]
+        remaining = [reading for id_, reading in kept.items() if id_ not in after]
         remaining += [read(image["content"]) for image in after.values() if is_kept(image)]
         return {
             (record.sequence, change.memory_id)
@@ -88,54 +128,77 @@ class LedgerReading:
             )
         }
 
-    def follow(self, record: AuditLog, changes: Iterable[Change], agent: Agent) -> None:
-        """Take over an edit that was just flushed, with its record.
+    def follow(
+        self,
+        record: AuditLog,
+        changes: Iterable[Change],
+        memories: Collection[StoredMemory],
+        version: int,
+    ) -> None:
+        """Take over an edit that was just written: its record, its memories as they are now.
 
         Forget this reading if the edit is not committed.
         """
         self._take_over(record, changes)
-        for change in changes:
-            memory = db.session.get_one(AgentMemory, change.memory_id)
+        touched = {memory.id for memory in memories}
+        self._fetched = deque(each for each in self._fetched if each.id not in touched)
+        for memory in memories:
+            self._kept.pop(memory.id, None)
             if memory.is_kept_core:
-                self._kept[memory.id] = memory.row_digest, read(change.after["content"])
-            else:
-                self._kept.pop(memory.id, None)
-        self._version = agent.ledger_version
+                self._kept[memory.id] = self._read(memory.content)
+        self._version = version
 
-    def _read_changes(self, agent: Agent) -> None:
-        if self._version != agent.ledger_version:
-            self._read_kept(agent)
-            self._read_originals(agent)
-            self._version = agent.ledger_version
+    # -- the ledger as it is ----------------------------------------------------------------------
 
-    def _untouched(self, session: RefinementSession, ids: Collection[int]) -> Iterator[Original]:
-        """Those of the memories that the session has not changed yet, as they are."""
-        for id_ in sorted(ids):
-            if (session.id, id_) not in self._known:
-                yield Original(id_, self._kept[id_][1])
+    def _remaining(
+        self, agent: LedgerOwner, gone: Collection[int], content: str | None
+    ) -> Iterator[Reading]:
+        if content is not None:
+            yield self._read(content)
+        for id_, reading in self._each_kept(agent):
+            if id_ not in gone:
+                yield reading
 
-    def _read_kept(self, agent: Agent) -> None:
-        """Read the kept core memories that are new or were changed; forget those that went.
+    def _each_kept(self, agent: LedgerOwner) -> Iterator[tuple[int, Reading]]:
+        """Read the kept core memories one after another, first those that were read before.
 
         A row that was changed outside the application carries nothing.
         """
-        of_agent = select(AgentMemory.id, AgentMemory.row_digest).where(
-            AgentMemory.agent_id == agent.id, AgentMemory.is_kept_core
-        )
-        digests = {row.id: row.row_digest for row in db.session.execute(of_agent)}
-        self._kept = {
-            id_: known for id_, known in self._kept.items() if digests.get(id_) == known[0]
-        }
-        unread_ids = [id_ for id_ in digests if id_ not in self._kept]
-        unread = select(AgentMemory).where(
-            AgentMemory.id == any_(literal(unread_ids, ARRAY(BigInteger)))
-        )
+        yield from list(self._kept.items())
         key = agent.data_key()
-        for memory in db.session.scalars(unread.execution_options(populate_existing=True)):
-            if memory.is_genuine_under(key):
-                self._kept[memory.id] = memory.row_digest, read(memory.content_under(key))
+        while self._fetched or self._fetch(agent, key):
+            memory = self._fetched.popleft()
+            if memory.id not in self._kept and memory.is_genuine_under(key):
+                self._kept[memory.id] = self._read(memory.content)
+                yield memory.id, self._kept[memory.id]
 
-    def _read_originals(self, agent: Agent) -> None:
+    def _fetch(self, agent: LedgerOwner, key: DataKey) -> bool:
+        """Fetch the next memories by date; tell whether there were any."""
+        query, after = _FETCH, {"agent_id": agent.id}
+        if self._last is not None:
+            query = _FETCH_NEXT
+            after |= {"created_at": self._last.created_at, "id": self._last.id}
+        rows = db.session.connection().execute(query, after).all()
+        self._fetched.extend(StoredMemory.of(row, key) for row in rows)
+        self._last = self._fetched[-1] if rows else self._last
+        return bool(rows)
+
+    def _read(self, text: str) -> Reading:
+        if text not in self._readings:
+            self._readings[text] = read(text)
+        return self._readings[text]
+
+    def _read_changes(self, agent: LedgerOwner) -> None:
+        if self._version != agent.ledger_version:
+            self._kept.clear()
+            self._fetched.clear()
+            self._last = None
+            self._read_originals(agent)
+            self._version = agent.ledger_version
+
+    # -- what it said before ----------------------------------------------------------------------
+
+    def _read_originals(self, agent: LedgerOwner) -> None:
         """Read the texts that sessions changed since they were last read.
 
         For each session and memory the text before the session's first edit counts. What the
@@ -151,14 +214,15 @@ class LedgerReading:
             )
             .order_by(AuditLog.sequence)
         )
+        key = agent.data_key()
         for record in db.session.scalars(newer):
-            self._take_over(record, changes_in(record.data, record.sealed))
+            self._take_over(record, changes_in(record.data, record.sealed_under(key)))
 
     def _take_over(self, record: AuditLog, changes: Iterable[Change]) -> None:
         for change in changes:
             touched = (record.session_id, change.memory_id)
             if change.before is not None and touched not in self._known:
-                reading = read(change.before["content"])
+                reading = self._read(change.before["content"])
                 self._originals.append(Original(change.memory_id, reading))
             self._known.add(touched)
         self._last_sequence = record.sequence

@@ -1,0 +1,365 @@
+"""What an edit works on, and how it is written: plain statements in one transaction.
+
+Thousands of sessions run in a night, so an edit costs little more than its statements. They are
+three: lock the session, its agent and the end of the agent's chain (``held``); lock the memories,
+with what is counted for them (``look_up``); write record, memories, entries and session
+(``write``).
+"""
+
+import uuid
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Self, cast
+
+from sqlalchemy import BigInteger, Table, all_, and_, any_, bindparam, func, select, update
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from refine.errors import RowAltered
+from refine.extensions import db
+from refine.models.agent import Agent
+from refine.models.attested import attested_columns, require_genuine_values, signed
+from refine.models.audit import AuditLog, Chain, ChainHead, Subject
+from refine.models.audit.record import APPENDED, RECORD_IDS, Event
+from refine.models.keys import WrappedKey, key_owner_name
+from refine.models.ledger import Change
+from refine.models.ledger.kept import kept_core
+from refine.models.ledger.memory import about_changes
+from refine.models.ledger.row import ID_SEQUENCE
+from refine.models.ledger.stored import (
+    ADDED,
+    ALTERED,
+    COLUMNS,
+    MEMORIES,
+    StoredMemory,
+    added,
+    altered,
+)
+from refine.models.runs.session import breaker
+from refine.models.runs.session.breaker import MUTATIONS
+from refine.models.runs.session.entry import COUNTED, Entry, SessionEntry, counted, digest_of_shown
+from refine.models.runs.session.session import RefinementSession
+from refine.models.runs.session.state import MAX_MUTATIONS
+from refine.sealing import DataKey
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One edit: its changes, and memories, entries and the ``new`` memory as they are after it.
+
+    ``stat`` is a figure of the session's stats and by how much it rises; ``removed_tokens`` no
+    longer count.
+    """
+
+    operation: str
+    subject_id: int
+    changes: list[Change]
+    memories: list[StoredMemory]
+    entries: list[Entry]
+    stat: tuple[str, int]
+    removed_tokens: int = 0
+    new: StoredMemory | None = None
+
+    @property
+    def is_mutation(self) -> bool:
+        """Whether the cap counts it."""
+        return self.operation != "protect"
+
+
+@dataclass(frozen=True)
+class Sight:
+    """Locked memories by id, their entries, and what else an edit must know before it is made."""
+
+    memories: dict[int, StoredMemory]
+    entries: dict[int, Entry]
+    record_id: int = 0
+    new_memory_id: int | None = None
+    copy_id: int | None = None
+
+
+@dataclass(frozen=True)
+class HeldAgent:
+    """The agent of a held session."""
+
+    id: int
+    account_id: int
+    core_tokens: int
+    ledger_version: int
+    key: DataKey
+
+    def data_key(self) -> DataKey:
+        """Return the agent's key."""
+        return self.key
+
+    @property
+    def chain(self) -> Chain:
+        """The agent's audit chain."""
+        return Chain(self.account_id, self.id, self.key)
+
+
+class HeldSession:
+    """A running session whose lease the caller holds, locked until the transaction ends."""
+
+    def __init__(
+        self,
+        values: dict[str, Any],
+        lease_token: uuid.UUID | None,
+        agent: HeldAgent,
+        head: ChainHead,
+    ) -> None:
+        self._values = values
+        self._lease_token = lease_token
+        self._head = head
+        self.agent = agent
+        self.id: uuid.UUID = values["id"]
+
+    @classmethod
+    def held(cls, session_id: uuid.UUID, lease_token: uuid.UUID | None) -> Self:
+        """Lock the session with its agent; LeaseLost or RowAltered as in ``Run.held``."""
+        db.session.flush()
+        ids = {"session_id": session_id, "lease_token": lease_token}
+        row = db.session.connection().execute(_HOLD, ids).one_or_none()
+        if row is None:
+            session = RefinementSession.held(session_id, lease_token)
+            raise RowAltered(f"the audit chain of agent {session.agent_id}")
+        values = iter(row)
+        figures, agent, head, key = (dict(zip(part, values, strict=False)) for part in _PARTS)
+        require_genuine_values(Agent, agent)
+        require_genuine_values(RefinementSession, figures)
+        end = ChainHead(**head)
+        if not end.is_genuine:
+            raise RowAltered(f"the audit chain of {end.name}")
+        return cls(figures, lease_token, _held_agent(agent, WrappedKey(**key)), end)
+
+    # -- figures ----------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> str:
+        """The status: ``running``, or ``rolled_back`` by an edit that went too far."""
+        return str(self._values["status"])
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the session goes on."""
+        return self.status == "running"
+
+    @property
+    def end_reason(self) -> str | None:
+        """Why it was rolled back."""
+        return cast(str | None, self._values["end_reason"])
+
+    @property
+    def stats(self) -> dict[str, int]:
+        """What the session has done."""
+        return cast(dict[str, int], self._values["stats"])
+
+    @property
+    def mutation_count(self) -> int:
+        """How many mutations it has made."""
+        return int(self._values["mutation_count"])
+
+    @property
+    def operations_left(self) -> int:
+        """How many mutations it may still make."""
+        return MAX_MUTATIONS - self.mutation_count
+
+    @property
+    def tokens_left(self) -> int:
+        """How many tokens it may still remove."""
+        return int(self._values["removable_tokens"] - self._values["removed_tokens"])
+
+    def count_lost(self, details: int) -> None:
+        """Count details that the edit to be written loses."""
+        self._values["details_lost"] += details
+
+    # -- looking, and writing ---------------------------------------------------------------------
+
+    def look_up(
+        self, ids: Collection[int], content_hash: str | None = None, *, is_merge: bool = False
+    ) -> Sight:
+        """Return those of the agent's memories by id, locked in order of id, with their entries.
+
+        ``content_hash`` is that of a new text, of which a copy is looked for; ``is_merge``: an id
+        for a new memory is needed. RowAltered if a memory, or what the session has done, is not as
+        the application left it.
+        """
+        rows = db.session.connection().execute(
+            _LOOK_UP_FOR_MERGE if is_merge else _LOOK_UP,
+            {
+                "session_id": self.id,
+                "agent_id": self.agent.id,
+                "ids": list(ids),
+                "content_hash": content_hash,
+            },
+        )
+        sight = Sight({}, {})
+        for row in rows:
+            if row.made != self.mutation_count:
+                raise RowAltered(f"RefinementSession {self.id}")
+            memory = StoredMemory.of(row, self.agent.key)
+            memory.require_genuine(self.agent.key)
+            sight.memories[memory.id] = memory
+            if row.ceiling_tokens is not None:
+                counts = (row.ceiling_tokens, row.counting_tokens, row.shown_digest)
+                sight.entries[memory.id] = Entry(memory.id, *counts)
+            sight = replace(sight, copy_id=row.copy_id, record_id=row.record_id)
+            sight = replace(sight, new_memory_id=row.new_memory_id if is_merge else None)
+        return sight
+
+    def digest_of_shown(self, entry: Entry, memory: StoredMemory) -> str:
+        """Return the digest of an entry once the agent was shown the memory as it is."""
+        return digest_of_shown(self.id, memory, entry, self.agent.key)
+
+    def counting(self, entry: Entry, tokens: int, memory: StoredMemory) -> Entry:
+        """Return the entry when so many tokens count and the agent knows the memory as it is."""
+        counting = entry._replace(counting_tokens=tokens)
+        return counting._replace(shown_digest=self.digest_of_shown(counting, memory))
+
+    def show(self, entry: Entry, memory: StoredMemory) -> None:
+        """Note that the agent is shown the memory as it is; RowAltered if entries were altered."""
+        session = db.session.get_one(RefinementSession, self.id, populate_existing=True)
+        SessionEntry.show(session, [memory])
+
+    def write(self, edit: Edit, record_id: int, at: datetime) -> tuple[AuditLog, int]:
+        """Write an edit, with its record; return that, and the new version of the ledger.
+
+        The session is rolled back entirely if it removed more than it may.
+        """
+        removed = self._values["removed_tokens"] + edit.removed_tokens
+        is_too_far = removed > self._values["removable_tokens"] and self._values["memories_before"]
+        record, appended = AuditLog.following(
+            self._event(edit), id_=record_id, chain=self.agent.chain, head=self._head, at=at
+        )
+        figures = self._figures(edit, None if is_too_far else removed)
+        written = {
+            **appended,
+            **altered(edit.memories),
+            **counted(self.id, edit.entries),
+            **figures,
+        }
+        if edit.new is None:
+            db.session.connection().execute(_WRITE, written)
+        else:
+            db.session.connection().execute(_WRITE_WITH_NEW, {**written, **added(edit.new)})
+        if is_too_far:
+            self._roll_back(removed, at)
+        # a trigger counts each statement that writes memories
+        return record, self.agent.ledger_version + (1 if edit.new is None else 2)
+
+    def _event(self, edit: Edit) -> Event:
+        agent = self.agent
+        added_tokens = edit.new.token_estimate if edit.new is not None else 0
+        data = {"operation": edit.operation}
+        about = about_changes(edit.changes, agent.key, agent.core_tokens + added_tokens, data)
+        subject: tuple[Subject, object] = ("AgentMemory", edit.subject_id)
+        action = f"memory_refinement_{edit.operation}"
+        return Event(action, session_id=self.id, subject=subject, **about)
+
+    def _figures(self, edit: Edit, removed_tokens: int | None) -> dict[str, Any]:
+        """Count the edit; return the figures of the session's row as they are now."""
+        if removed_tokens is not None:
+            self._values["removed_tokens"] = max(0, removed_tokens)
+        self._values["mutation_count"] += edit.is_mutation
+        name, amount = edit.stat
+        self._values["stats"] = {**self.stats, name: self.stats[name] + amount}
+        self._values |= signed(RefinementSession, self._values)
+        return {f"session_{name}": self._values[name] for name in _FIGURES}
+
+    def _roll_back(self, removed_tokens: int, at: datetime) -> None:
+        session = RefinementSession.held(self.id, self._lease_token)
+        breaker.roll_back(session, removed_tokens, at)
+        for name in ("status", "end_reason", "stats"):
+            self._values[name] = getattr(session, name)
+
+
+def _held_agent(values: dict[str, Any], key: WrappedKey) -> HeldAgent:
+    if values["is_bound"]:
+        opened = key.open(key_owner_name(values["id"]))
+    else:  # an upgrade has yet to bind it
+        opened = db.session.get_one(Agent, values["id"], populate_existing=True).data_key()
+    names = ("id", "account_id", "core_tokens", "ledger_version")
+    return HeldAgent(**{name: values[name] for name in names}, key=opened)
+
+
+# -- the statements -------------------------------------------------------------------------------
+
+_AGENTS, _HEADS = cast(Table, Agent.__table__), cast(Table, ChainHead.__table__)
+_KEYS, _LOGS = cast(Table, WrappedKey.__table__), cast(Table, AuditLog.__table__)
+_SESSIONS = cast(Table, RefinementSession.__table__)
+_ENTRIES = cast(Table, SessionEntry.__table__)
+
+# What ``held`` reads of each row, by attribute.
+_PARTS: list[dict[str, Any]] = [
+    attested_columns(RefinementSession),
+    {
+        **attested_columns(Agent),
+        "core_tokens": _AGENTS.c.core_tokens,
+        "ledger_version": _AGENTS.c.ledger_version,
+    },
+    dict(_HEADS.c.items()),
+    {"wrapped": _KEYS.c.wrapped, "wrapped_by": _KEYS.c.wrapped_by},
+]
+_HOLD = (
+    select(*(column for part in _PARTS for column in part.values()))
+    .select_from(
+        _SESSIONS.join(_AGENTS, _AGENTS.c.id == _SESSIONS.c.agent_id)
+        .join(_KEYS, _KEYS.c.id == _AGENTS.c.data_key_id)
+        .join(_HEADS, _HEADS.c.agent_id == _AGENTS.c.id)
+    )
+    .where(
+        _SESSIONS.c.id == bindparam("session_id"),
+        _SESSIONS.c.status == "running",
+        _SESSIONS.c.lease_token == bindparam("lease_token"),
+    )
+    # the agent first, as everywhere
+    .with_for_update(key_share=True, of=[_AGENTS, _SESSIONS, _HEADS])
+)
+
+_IDS = bindparam("ids", type_=ARRAY(BigInteger))
+_made = select(func.count()).where(
+    _LOGS.c.session_id == bindparam("session_id"), _LOGS.c.action.in_(MUTATIONS)
+)
+_copy = MEMORIES.alias("copy")
+_copy_id = (
+    select(_copy.c.id)
+    .where(
+        _copy.c.agent_id == bindparam("agent_id"),
+        _copy.c.content_hash == bindparam("content_hash"),
+        kept_core(_copy.c.memory_type, _copy.c.discarded_at),
+        _copy.c.id != all_(_IDS),
+    )
+    .limit(1)
+)
+_LOOK_UP = (
+    select(
+        *COLUMNS,
+        *(_ENTRIES.c[name] for name in ("ceiling_tokens", "counting_tokens", "shown_digest")),
+        _made.scalar_subquery().label("made"),
+        _copy_id.scalar_subquery().label("copy_id"),
+        select(RECORD_IDS.next_value()).scalar_subquery().label("record_id"),
+    )
+    .select_from(
+        MEMORIES.outerjoin(
+            _ENTRIES,
+            and_(
+                _ENTRIES.c.memory_id == MEMORIES.c.id,
+                _ENTRIES.c.session_id == bindparam("session_id"),
+            ),
+        )
+    )
+    .where(MEMORIES.c.agent_id == bindparam("agent_id"), MEMORIES.c.id == any_(_IDS))
+    .order_by(MEMORIES.c.id)
+    .with_for_update(of=MEMORIES)
+)
+_LOOK_UP_FOR_MERGE = _LOOK_UP.add_columns(
+    select(ID_SEQUENCE.next_value()).scalar_subquery().label("new_memory_id")
+)
+
+_FIGURES = ("id", "stats", "mutation_count", "removed_tokens", "details_lost", "row_digest")
+_WRITE = (
+    update(_SESSIONS)
+    .where(_SESSIONS.c.id == bindparam("session_id"))
+    .values({name: bindparam(f"session_{name}") for name in _FIGURES})
+    .add_cte(*APPENDED, ALTERED, COUNTED)
+)
+_WRITE_WITH_NEW = _WRITE.add_cte(ADDED)
