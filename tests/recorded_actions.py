@@ -21,7 +21,7 @@ _RECORDERS_OF_MODULES = {
         "record": (0, "memory_access_"),
         "_end_request": (0, "memory_access_"),
     },
-    "models/runs/session/editing.py": {"_edit": (1, "memory_refinement_")},
+    "models/runs/session/editing.py": {"Edit": (0, "memory_refinement_")},
 }
 # What is called alike, but only returns a record: module and object.
 _NOT_RECORDING = {("web/audit.py", "granted"), ("trials/bill.py", "")}

@@ -38,7 +38,7 @@ _THE_AGENTS_OWN = {
 }
 # Generated memories of a temporary database.
 _OF_NOBODY = {"cli/bench/world.py": {"image"}}
-_OPENING = {"open", "content_under"}
+_OPENING = {"open", "content_under", "sealed_under"}
 # Reads attributes by the names of a class's fields: see the test of those fields.
 _READS_BY_FIELD = "api/schemas.py"
 _EXPRESSIONS = re.compile(r"\{[{%](.*?)[%}]\}", re.DOTALL)

@@ -14,7 +14,7 @@ def pairs_to_look_at(session: RefinementSession) -> list[LikelyPair]:
 
     Those of which the agent was shown both come first.
     """
-    entries = SessionEntry.of(session.id)
+    entries = SessionEntry.of(session)
     kept = [each for each in db.session.scalars(session.agent.ledger.core()) if each.id in entries]
     locked = {memory.id for memory in kept if memory.is_locked}
     texts = {memory.id: memory.content for memory in kept}

@@ -17,11 +17,10 @@ from refine.embedded import postgres
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, ChainHead, RefinementSession
 from refine.models.audit import PLATFORM
-from refine.models.runs.session import editing
 from refine.refinement import time_machine
 from refine.sealing import Keyring
 from refine.settings import Settings
-from tests import factories, sql
+from tests import editing, factories, sql
 from tests.cli.conftest import Run, problem
 from tests.commands import eventually, start
 from tests.version_2 import agent_of_version_2

@@ -6,9 +6,8 @@ import pytest
 
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, RefinementSession
-from refine.models.runs.session import editing
 from refine.refinement import time_machine
-from tests import factories, sql
+from tests import editing, factories, sql
 from tests.cli.conftest import Run, problem
 from tests.factories import text_of
 from tests.forked import refine

@@ -20,9 +20,9 @@ from refine.jobs import tick
 from refine.jobs.tick import INTERVAL, TickResult, run_tick
 from refine.models import Account, Agent, ClockMark, LeaseLost, RefinementSession
 from refine.models.runs.run import LOST_AFTER
-from refine.models.runs.session import editing, scheduling
+from refine.models.runs.session import scheduling
 from refine.tools import RefinementTool
-from tests import factories, sql
+from tests import editing, factories, sql
 from tests.chains import verify_agent
 from tests.commands import UNUSED_PORT
 

@@ -14,10 +14,9 @@ from refine.errors import RowAltered, SealingError
 from refine.extensions import canonical_json, db
 from refine.models import AgentMemory, ChainHead, WrappedKey
 from refine.models.integrity import verify_all
-from refine.models.runs.session import editing
 from refine.refinement import time_machine
 from refine.sealing import DataKey
-from tests import factories, sql
+from tests import editing, factories, sql
 from tests.factories import text_of
 
 

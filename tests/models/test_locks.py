@@ -18,11 +18,12 @@ from refine.models import (
 from refine.models.audit import ChainHead
 from refine.models.runs.access import AccessTerms
 from refine.models.runs.access.grant import REQUEST_LAPSES_AFTER
-from refine.models.runs.session import duplicates, editing
+from refine.models.runs.session import duplicates
+from refine.models.runs.session.held import HeldSession
 from refine.models.runs.task import saving
 from refine.models.runs.task import scheduling as task_scheduling
 from refine.refinement import time_machine
-from tests import factories, sql
+from tests import editing, factories, sql
 
 LOCK_NOT_AVAILABLE = "55P03"
 TERMS = AccessTerms.checked(
@@ -57,13 +58,24 @@ class World:
         self.protected = db.session.scalars(self.edited.agent.ledger.core()).one()
         editing.protect(self.edited, self.protected.id)
         editing.complete(self.edited, "Done.")
+        # running
+        self.running = RefinementSession.start(factories.agent("two"))
+        self.running_agent = self.running.agent
+        self.shown = db.session.scalars(self.running.agent.ledger.core()).one()
         self.token, _ = ApiToken.mint(account=self.account, agent=agent)
         self.token.revoke()
         self.platform, _ = ApiToken.mint(account=self.account)
         self.secret = Invitation.issue(self.user)
         db.session.commit()
         self.invitation = db.session.scalars(select(Invitation)).one()
-        self.head = db.session.scalars(select(ChainHead).filter_by(agent_id=agent.id)).one()
+        self.head = self.head_of(agent)
+        self.running_head = self.head_of(self.running.agent)
+
+    def head_of(self, agent):
+        return db.session.scalars(select(ChainHead).filter_by(agent_id=agent.id)).one()
+
+    def hold_running(self):
+        return HeldSession.held(self.running.id, self.running.lease_token)
 
 
 def hold(row):
@@ -142,7 +154,10 @@ NEEDS_ROW = {
     "AgentMemory.restore": ("memory", lambda w: w.memory.restore()),
     "AgentMemory.set_constitutional": ("memory", lambda w: w.memory.set_constitutional(True)),
     "duplicates.remove_duplicates": ("copy", lambda w: duplicates.remove_duplicates(w.session)),
-    "editing.protect": ("memory", lambda w: editing.protect(w.session, w.memory.id)),
+    "HeldSession.held": ("running", lambda w: w.hold_running()),
+    "HeldSession.held, agent": ("running_agent", lambda w: w.hold_running()),
+    "HeldSession.held, chain": ("running_head", lambda w: w.hold_running()),
+    "HeldSession.look_up": ("shown", lambda w: w.hold_running().look_up([w.shown.id])),
     "saving.promote": ("memory", lambda w: saving.promote(w.task, [w.memory.id])),
     "Account.configure": ("account", lambda w: w.account.configure(user=w.user, paused=False)),
     "ApiToken.mint_for": ("platform", lambda w: w.platform.mint_for(w.agent, expires_at=None)),

@@ -7,8 +7,7 @@ from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AgentMemory, RefinementSession
 from refine.models.integrity import verify_all
-from refine.models.runs.session import editing
-from tests import factories, sql
+from tests import editing, factories, sql
 from tests.factories import text_of
 
 

@@ -14,9 +14,8 @@ from refine.models.clients.idempotency_key import StoredResponse
 from refine.models.integrity import verify_all
 from refine.models.keys import WrappedKey
 from refine.models.resealing import reseal_everything, sealed_columns, unbound_agents
-from refine.models.runs.session import editing
 from refine.refinement import time_machine
-from tests import factories, sql
+from tests import editing, factories, sql
 from tests.version_1 import forget_binding, sealing_as_version_1
 
 # all but the records, which stay as they are

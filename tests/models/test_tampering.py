@@ -26,11 +26,10 @@ from refine.models import (
 from refine.models.attested import Attested
 from refine.models.audit import PLATFORM
 from refine.models.integrity import attested_kinds, note_verified, verify_all
-from refine.models.runs.session import editing
 from refine.models.upgrading import add_all_missing_digests
 from refine.refinement import time_machine
 from refine.rules.secrets import hash_of
-from tests import factories, sql
+from tests import editing, factories, sql
 from tests.factories import PASSWORD, text_of
 
 

@@ -19,12 +19,12 @@ from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, MemoryTask, RefinementSession
 from refine.models.integrity import verify_all
 from refine.models.ledger.image import Image
-from refine.models.runs.session import breaker, editing
+from refine.models.runs.session import breaker
 from refine.models.runs.session.duplicates import remove_duplicates
 from refine.models.runs.task import saving
 from refine.refinement import time_machine
 from refine.refinement.time_machine import Undo, UndoConflict
-from tests import factories, sql
+from tests import editing, factories, sql
 from tests.chains import verify_agent
 from tests.commands import eventually
 from tests.factories import EDITS, text_of

@@ -145,7 +145,7 @@ def test_an_agent_with_a_live_session_may_reflect(world: World) -> None:
 
     db.session.refresh(session)
     assert (task.memories_kept, session.removed_tokens) == (1, 0)
-    assert SessionEntry.of(session.id).keys().isdisjoint(world.ids)
+    assert SessionEntry.of(session).keys().isdisjoint(world.ids)
 
 
 # -- extraction ---------------------------------------------------------------------------------

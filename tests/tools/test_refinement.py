@@ -649,9 +649,8 @@ def test_the_call_that_trips_is_not_committed_when_the_rollback_fails(tool, ids,
         # as it was before the first edit
         "refinement_sessions SET mutation_count = 0, removed_tokens = 0, row_digest = '{digest}', "
         'stats = \'{{"consolidated": 0, "updated": 0, "deleted": 0, "protected": 0}}\'',
-        "session_entries SET counting_tokens = ceiling_tokens",
     ],
-    ids=["allowance", "threshold", "older version", "entries"],
+    ids=["allowance", "threshold", "older version"],
 )
 def test_a_live_session_that_was_changed_in_the_database_edits_nothing_more(
     agent, ids, change
@@ -665,3 +664,29 @@ def test_a_live_session_that_was_changed_in_the_database_edits_nothing_more(
         tool.execute(action="delete", id=ids[1])
 
     assert not memory(ids[1]).discarded_at
+
+
+def test_a_memory_that_is_counted_as_less_in_the_database_is_not_deleted(agent, ids) -> None:
+    session = factories.session(agent)
+    id_, tool = session.id, RefinementTool(session)
+    light, heavy = ids[:2]
+    sql.run(f"UPDATE session_entries SET counting_tokens = 1 WHERE memory_id = {light}")
+    sql.run(
+        "UPDATE session_entries SET ceiling_tokens = 49, counting_tokens = 49 "
+        f"WHERE memory_id = {heavy}"
+    )
+
+    with pytest.raises(RowAltered, match=f"RefinementSession {id_} was changed outside"):
+        tool.execute(action="delete", id=light)
+
+    assert not memory(light).discarded_at
+
+
+def test_a_session_whose_entries_say_that_it_removed_less_cannot_be_completed(agent, ids) -> None:
+    session = factories.session(agent)
+    id_, tool = session.id, RefinementTool(session)
+    assert tool.execute(action="delete", id=ids[0])["type"] == "deleted"
+    sql.run("UPDATE session_entries SET counting_tokens = ceiling_tokens")
+
+    with pytest.raises(RowAltered, match=f"RefinementSession {id_} was changed outside"):
+        tool.execute(action="complete", summary="Done.")

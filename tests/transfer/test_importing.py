@@ -14,14 +14,13 @@ from refine.errors import InvalidValue, Refused
 from refine.extensions import db
 from refine.models import Agent, RefinementSession
 from refine.models.ledger.history import effect_tokens
-from refine.models.runs.session import editing
 from refine.rules.content import TAGS
 from refine.rules.instants import EARLIEST
 from refine.transfer import importing, own
 from refine.transfer.importing import check, import_memories
 from refine.transfer.report import MAX_NAMED_BAD_ROWS, Report
 from refine.transfer.rows import BadRow, Incoming, LeftOut, Row
-from tests import factories
+from tests import editing, factories
 from tests.chains import verify_agent
 from tests.transfer.files import fixture, own_file, own_row, reading, stream
 from tests.transfer.stored import all_of, contents

@@ -15,10 +15,9 @@ from refine.extensions import db
 from refine.jobs.queue import REQUESTED
 from refine.models import Agent, AgentMemory, MemoryTask, RefinementSession, User
 from refine.models.ledger import Composition
-from refine.models.runs.session import editing
 from refine.rules.personal import HIDDEN_ID
 from refine.web.paging import PAGE_ROWS
-from tests import factories, sql
+from tests import editing, factories, sql
 from tests.commands import UNUSED_PORT, eventually
 from tests.scripted_model import ScriptedModel
 from tests.web.conftest import (

@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 from refine.extensions import db
 from refine.models import RefinementSession
 from refine.models.ledger.history import count_changes, effect_tokens, masses
-from refine.models.runs.session import editing
-from tests import factories
+from tests import editing, factories
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 

@@ -90,15 +90,14 @@ def consolidate(
     merged = _merged(session, sight, sources, content, at)
     ceiling = sum(entry.counting_tokens for _, entry in found)
     counting = retained_tokens(ceiling, merged.token_estimate)
-    discarded = [_discarded(session, memory, entry, at) for memory, entry in found]
     edit = Edit(
         "consolidate",
         merged.id,
-        [*(change for change, _ in discarded), Change(merged.id, None, merged.image())],
+        [*(_discarded(source, at) for source in sources), Change(merged.id, None, merged.image())],
         sources,
         [
-            *(entry for _, entry in discarded),
-            session.counting(Entry(merged.id, ceiling, ceiling), counting, merged),
+            *(entry._replace(counting_tokens=0) for _, entry in found),
+            Entry(merged.id, ceiling, counting, merged.state_digest),
         ],
         new=merged,
         stat=("consolidated", len(sources)),
@@ -130,7 +129,7 @@ def update(
     refuse_loss(session, [memory], content, reading)
     change = _changed(memory, memory.image_with(content), at)
     counting = retained_tokens(entry.ceiling_tokens, memory.token_estimate)
-    counted = session.counting(entry, counting, memory)
+    counted = entry._replace(counting_tokens=counting, shown_digest=memory.state_digest)
     edit = Edit(
         "update",
         memory_id,
@@ -156,13 +155,12 @@ def delete(
     sight = session.look_up([memory_id])
     ((memory, entry),) = _editable(session, sight, [memory_id], "delete")
     refuse_loss(session, [memory], None, reading)
-    change, counted = _discarded(session, memory, entry, at)
     edit = Edit(
         "delete",
         memory_id,
-        [change],
+        [_discarded(memory, at)],
         [memory],
-        [counted],
+        [entry._replace(counting_tokens=0)],
         stat=("deleted", 1),
         removed_tokens=entry.counting_tokens,
     )
@@ -185,7 +183,7 @@ def protect(
         return memory
     entry = refuse_unseen(session, memory, sight.entries.get(memory_id))
     change = _changed(memory, {**memory.image(), "constitutional": True}, at)
-    counted = session.counting(entry, entry.counting_tokens, memory)
+    counted = entry._replace(shown_digest=memory.state_digest)
     edit = Edit("protect", memory_id, [change], [memory], [counted], stat=("protected", 1))
     _write(session, edit, sight, at, reading)
     return memory
@@ -194,7 +192,8 @@ def protect(
 def complete(session: RefinementSession, summary: str, at: datetime | None = None) -> None:
     """End as the agent asked; the summary starts with the measured figures.
 
-    Checks the breaker once more: the session is rolled back instead if that trips.
+    Checks the breaker once more: the session is rolled back instead if that trips. RowAltered if
+    its entries are not what it was measured by.
     """
     summary = bounded_text(summary, field="summary", limit=MAX_SUMMARY_CHARACTERS)
     if not breaker.check(session, SessionEntry.removed_tokens(session), at):
@@ -235,12 +234,8 @@ def _changed(memory: StoredMemory, after: Image, at: datetime) -> Change:
     return Change(memory.id, before, after)
 
 
-def _discarded(
-    session: HeldSession, memory: StoredMemory, entry: Entry, at: datetime
-) -> tuple[Change, Entry]:
-    # the agent knows the memory as it was: somebody may restore it during the session
-    counted = session.counting(entry, 0, memory)
-    return _changed(memory, {**memory.image(), "discarded_at": clock.iso(at)}, at), counted
+def _discarded(memory: StoredMemory, at: datetime) -> Change:
+    return _changed(memory, {**memory.image(), "discarded_at": clock.iso(at)}, at)
 
 
 def _write(

@@ -5,25 +5,20 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
-    BigInteger,
     CheckConstraint,
     ForeignKey,
-    Integer,
     Text,
     Uuid,
     bindparam,
     delete,
     func,
-    insert,
-    literal,
     select,
     text,
 )
-from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Mapped, mapped_column
 
 from refine.errors import RowAltered
-from refine.extensions import Base, canonical_json, db
+from refine.extensions import Base, db
 from refine.models.ledger import AgentMemory
 from refine.models.ledger.values import MemoryValues
 from refine.models.runs.session.state import SessionState
@@ -34,10 +29,10 @@ class SessionEntry(Base):
     """One memory of a session's ledger, or a merge result that the session made.
 
     ``ceiling_tokens`` is what the memory had at the snapshot (for a merge result: what its sources
-    still counted), ``counting_tokens`` what it counts now, at most its ceiling. ``shown_digest``
-    covers both, and the state that the agent saw last (``digest_of_shown``); the agent may not
-    change a memory that it has not seen. Entries go when their session ends: its records tell
-    everything that is to be kept.
+    still counted), ``counting_tokens`` what it counts now, at most its ceiling. ``shown_digest`` is
+    the state that the agent saw last; the agent may not change a memory that it has not seen.
+    ``digest`` covers the row. Entries go when their session ends: its records tell everything that
+    is to be kept.
     """
 
     __tablename__ = "session_entries"
@@ -54,6 +49,7 @@ class SessionEntry(Base):
     ceiling_tokens: Mapped[int]
     counting_tokens: Mapped[int]
     shown_digest: Mapped[str | None] = mapped_column(Text)
+    digest: Mapped[str | None] = mapped_column(Text)
 
     @classmethod
     def add_all(
@@ -64,52 +60,43 @@ class SessionEntry(Base):
         One statement, however many memories.
         """
         key = session.data_key()
-        digests = [
-            digest_of_shown(session.id, memory, Entry(memory.id, *[memory.token_estimate] * 2), key)
-            if shown is None or memory.id in shown
-            else None
-            for memory in ledger
-        ]
-        rows = (
-            func.unnest(
-                literal([memory.id for memory in ledger], ARRAY(BigInteger)),
-                literal([memory.token_estimate for memory in ledger], ARRAY(Integer)),
-                literal(digests, ARRAY(Text)),
+        entries = (
+            Entry(
+                memory.id,
+                memory.token_estimate,
+                memory.token_estimate,
+                memory.state_digest_under(key) if shown is None or memory.id in shown else None,
             )
-            .table_valued("memory_id", "tokens", "digest")
-            .render_derived()
+            for memory in ledger
         )
-        entries = select(
-            literal(session.id), rows.c.memory_id, rows.c.tokens, rows.c.tokens, rows.c.digest
-        )
-        columns = (
-            *(cls.session_id, cls.memory_id, cls.ceiling_tokens, cls.counting_tokens),
-            cls.shown_digest,
-        )
-        db.session.execute(insert(cls).from_select(columns, entries))
+        db.session.execute(COUNTED, counted(session.id, entries, key))
 
     @classmethod
-    def of(
-        cls, session_id: uuid.UUID, ids: Iterable[int] | None = None
-    ) -> "dict[int, SessionEntry]":
-        """Return the entries of these memories, or of all, by the memory's id."""
-        wanted = select(cls).where(cls.session_id == session_id)
+    def of(cls, session: SessionState, ids: Iterable[int] | None = None) -> "dict[int, Entry]":
+        """Return the entries of these memories, or of all, by the memory's id.
+
+        RowAltered if one was changed outside the application.
+        """
+        wanted = select(*(getattr(cls, name) for name in ENTRY), cls.digest)
+        wanted = wanted.where(cls.session_id == session.id)
         if ids is not None:
             wanted = wanted.where(cls.memory_id.in_(list(ids)))
-        return {entry.memory_id: entry for entry in db.session.scalars(wanted)}
+        key = session.data_key()
+        found = (genuine_entry(session.id, row, key) for row in db.session.execute(wanted))
+        return {entry.memory_id: entry for entry in found}
 
     @classmethod
     def removed_tokens(cls, session: SessionState) -> int:
-        """Return how many tokens of the snapshot no longer count."""
+        """Return how many tokens of the snapshot no longer count.
+
+        RowAltered if that is less than the session's edits removed.
+        """
         total = select(func.coalesce(func.sum(cls.counting_tokens), 0))
         counting = db.session.scalars(total.where(cls.session_id == session.id)).one()
-        return int(session.mass_before or 0) - int(counting)
-
-    @classmethod
-    def require_present(cls, session: SessionState) -> None:
-        """Raise RowAltered unless the session has removed what its entries no longer count."""
-        if cls.removed_tokens(session) != session.removed_tokens:
+        removed = int(session.mass_before or 0) - int(counting)
+        if removed < session.removed_tokens:
             raise RowAltered(f"RefinementSession {session.id}")
+        return removed
 
     @classmethod
     def delete_of(cls, session_id: uuid.UUID) -> None:
@@ -123,11 +110,15 @@ class SessionEntry(Base):
 
         RowAltered if the entries are not what the session was measured by.
         """
-        cls.require_present(session)
-        shown = {memory.id: memory for memory in memories}
+        if cls.removed_tokens(session) != session.removed_tokens:
+            raise RowAltered(f"RefinementSession {session.id}")
         key = session.data_key()
-        for memory_id, entry in cls.of(session.id, shown).items():
-            entry.shown_digest = digest_of_shown(session.id, shown[memory_id], entry, key)
+        digests = {memory.id: memory.state_digest_under(key) for memory in memories}
+        shown = [
+            entry._replace(shown_digest=digests[id_])
+            for id_, entry in cls.of(session, digests).items()
+        ]
+        db.session.execute(COUNTED, counted(session.id, shown, key))
 
 
 class Entry(NamedTuple):
@@ -136,36 +127,42 @@ class Entry(NamedTuple):
     memory_id: int
     ceiling_tokens: int
     counting_tokens: int
-    shown_digest: str | None = None
+    shown_digest: str | None
 
 
-def digest_of_shown(
-    session_id: uuid.UUID, memory: MemoryValues, entry: Entry | SessionEntry, key: DataKey
-) -> str:
-    """Return the keyed digest of an entry whose memory was shown in its present state."""
-    counts = [str(session_id), memory.id, entry.ceiling_tokens, entry.counting_tokens]
-    return key.mac(canonical_json([*counts, memory.state_under(key)]), "session_entries.shown")
+ENTRY = Entry._fields
 
-
-# The part of a statement that writes entries, new ones and others: see ``counted``.
-COUNTED = (
-    text("""
-INSERT INTO session_entries (session_id, memory_id, ceiling_tokens, counting_tokens, shown_digest)
+# Writes entries, new ones and others: see ``counted``.
+COUNTED = text("""
+INSERT INTO session_entries
+  (session_id, memory_id, ceiling_tokens, counting_tokens, shown_digest, digest)
 SELECT :entries_session_id, * FROM unnest(
   CAST(:entries_memory_id AS bigint[]), CAST(:entries_ceiling_tokens AS integer[]),
-  CAST(:entries_counting_tokens AS integer[]), CAST(:entries_shown_digest AS text[])
+  CAST(:entries_counting_tokens AS integer[]), CAST(:entries_shown_digest AS text[]),
+  CAST(:entries_digest AS text[])
 )
 ON CONFLICT (session_id, memory_id) DO UPDATE
-SET counting_tokens = excluded.counting_tokens, shown_digest = excluded.shown_digest
-""")
-    .bindparams(bindparam("entries_session_id", type_=Uuid))
-    .columns()
-    .cte("counted")
-)
+SET counting_tokens = excluded.counting_tokens, shown_digest = excluded.shown_digest,
+  digest = excluded.digest
+""").bindparams(bindparam("entries_session_id", type_=Uuid))
 
 
-def counted(session_id: uuid.UUID, entries: Iterable[Entry]) -> dict[str, Any]:
+def counted(session_id: uuid.UUID, entries: Iterable[Entry], key: DataKey) -> dict[str, Any]:
     """Return the parameters of ``COUNTED``."""
-    columns = dict(zip(Entry._fields, map(list, zip(*entries, strict=True)), strict=True))
-    arrays = {f"entries_{name}": values for name, values in columns.items()}
+    rows = [(*entry, _digest(session_id, entry, key)) for entry in entries]
+    columns = enumerate((*ENTRY, "digest"))
+    arrays = {f"entries_{name}": [row[place] for row in rows] for place, name in columns}
     return {"entries_session_id": session_id, **arrays}
+
+
+def genuine_entry(session_id: uuid.UUID, row: Sequence[Any], key: DataKey) -> Entry:
+    """Return the entry of a row with the columns ``ENTRY`` and ``digest``; or RowAltered."""
+    *values, digest = row
+    entry = Entry(*values)
+    if digest != _digest(session_id, entry, key):
+        raise RowAltered(f"RefinementSession {session_id}")
+    return entry
+
+
+def _digest(session_id: uuid.UUID, entry: Entry, key: DataKey) -> str:
+    return key.mac(f"{session_id} {' '.join(map(str, entry))}", "session_entries.digest")

@@ -37,7 +37,14 @@ from refine.models.ledger.stored import (
 )
 from refine.models.runs.session import breaker
 from refine.models.runs.session.breaker import MUTATIONS
-from refine.models.runs.session.entry import COUNTED, Entry, SessionEntry, counted, digest_of_shown
+from refine.models.runs.session.entry import (
+    COUNTED,
+    ENTRY,
+    Entry,
+    SessionEntry,
+    counted,
+    genuine_entry,
+)
 from refine.models.runs.session.session import RefinementSession
 from refine.models.runs.session.state import MAX_MUTATIONS
 from refine.sealing import DataKey
@@ -199,23 +206,14 @@ class HeldSession:
             memory = StoredMemory.of(row, self.agent.key)
             memory.require_genuine(self.agent.key)
             sight.memories[memory.id] = memory
-            if row.ceiling_tokens is not None:
-                counts = (row.ceiling_tokens, row.counting_tokens, row.shown_digest)
-                sight.entries[memory.id] = Entry(memory.id, *counts)
+            if row.entry_memory_id is not None:
+                counted_values = row[len(COLUMNS) : len(COLUMNS) + len(ENTRY) + 1]
+                sight.entries[memory.id] = genuine_entry(self.id, counted_values, self.agent.key)
             sight = replace(sight, copy_id=row.copy_id, record_id=row.record_id)
             sight = replace(sight, new_memory_id=row.new_memory_id if is_merge else None)
         return sight
 
-    def digest_of_shown(self, entry: Entry, memory: StoredMemory) -> str:
-        """Return the digest of an entry once the agent was shown the memory as it is."""
-        return digest_of_shown(self.id, memory, entry, self.agent.key)
-
-    def counting(self, entry: Entry, tokens: int, memory: StoredMemory) -> Entry:
-        """Return the entry when so many tokens count and the agent knows the memory as it is."""
-        counting = entry._replace(counting_tokens=tokens)
-        return counting._replace(shown_digest=self.digest_of_shown(counting, memory))
-
-    def show(self, entry: Entry, memory: StoredMemory) -> None:
+    def show(self, memory: StoredMemory) -> None:
         """Note that the agent is shown the memory as it is; RowAltered if entries were altered."""
         session = db.session.get_one(RefinementSession, self.id, populate_existing=True)
         SessionEntry.show(session, [memory])
@@ -234,7 +232,7 @@ class HeldSession:
         written = {
             **appended,
             **altered(edit.memories),
-            **counted(self.id, edit.entries),
+            **counted(self.id, edit.entries, self.agent.key),
             **figures,
         }
         if edit.new is None:
@@ -333,7 +331,7 @@ _copy_id = (
 _LOOK_UP = (
     select(
         *COLUMNS,
-        *(_ENTRIES.c[name] for name in ("ceiling_tokens", "counting_tokens", "shown_digest")),
+        *(_ENTRIES.c[name].label(f"entry_{name}") for name in (*ENTRY, "digest")),
         _made.scalar_subquery().label("made"),
         _copy_id.scalar_subquery().label("copy_id"),
         select(RECORD_IDS.next_value()).scalar_subquery().label("record_id"),
@@ -360,6 +358,6 @@ _WRITE = (
     update(_SESSIONS)
     .where(_SESSIONS.c.id == bindparam("session_id"))
     .values({name: bindparam(f"session_{name}") for name in _FIGURES})
-    .add_cte(*APPENDED, ALTERED, COUNTED)
+    .add_cte(*APPENDED, ALTERED, COUNTED.columns().cte("counted"))
 )
 _WRITE_WITH_NEW = _WRITE.add_cte(ADDED)

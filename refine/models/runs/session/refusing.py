@@ -105,8 +105,8 @@ def refuse_unseen(session: HeldSession, memory: StoredMemory, entry: Entry | Non
         )
     if entry.shown_digest is None:
         raise EditRefused(f"Memory #{memory.id} was not shown in this session; search for it first")
-    if entry.shown_digest != session.digest_of_shown(entry, memory):
-        session.show(entry, memory)
+    if entry.shown_digest != memory.state_digest:
+        session.show(memory)
         raise EditRefused(
             f"Memory #{memory.id} has changed since you last saw it; nothing was changed. "
             "Its current state is included",

@@ -9,9 +9,9 @@ from refine.extensions import db
 from refine.models import AuditLog, RefinementSession, SessionEntry
 from refine.models.audit import PLATFORM
 from refine.models.integrity import verify_all
-from refine.models.runs.session import breaker, editing
+from refine.models.runs.session import breaker
 from refine.models.runs.session.duplicates import remove_duplicates
-from tests import factories, sql
+from tests import editing, factories, sql
 from tests.factories import text_of
 from tests.models.cases import case
 from tests.models.runs.session.ledgers import begin, kept, memory, state_of
@@ -403,5 +403,5 @@ def test_after_a_rollback_nothing_counts_as_removed(ledger):
 
     trip(session, ids[2:])
 
-    assert SessionEntry.of(session.id) == {}
+    assert SessionEntry.of(session) == {}
     assert RefinementSession.removed_recently(session.agent) == 0

@@ -18,8 +18,8 @@ from refine.models import (
     SessionEntry,
 )
 from refine.models.runs.run import LOST_AFTER
-from refine.models.runs.session import editing, totals
-from tests import factories, sql
+from refine.models.runs.session import totals
+from tests import editing, factories, sql
 from tests.models.cases import case, set_fields
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)

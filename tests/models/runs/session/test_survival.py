@@ -9,10 +9,10 @@ from refine import clock
 from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import EditRefused
-from refine.models.runs.session import editing
+from refine.models.runs.session.held import HeldSession
 from refine.models.runs.session.survival import LedgerReading
 from refine.tools import RefinementTool
-from tests import factories, sql
+from tests import editing, factories, sql
 from tests.models.runs.session.ledgers import memory, state_of
 
 TOWER = "The tower at Kastell has 17 steps and a green door"
@@ -327,13 +327,15 @@ def test_originals_are_read_with_few_queries(app):
     for id_ in ids[1:]:
         editing.delete(session, id_)
     session = next_session(session)
+    held = HeldSession.held(session.id, session.lease_token)
+    removed = held.look_up(ids[:1]).memories.values()
     statements = []
 
     def note(*args):
         statements.append(args[2])
 
     event.listen(db.engine, "before_cursor_execute", note)
-    LedgerReading().losses(session, [memory(ids[0])], None, Decimal("0.5"))
+    LedgerReading().losses(session.id, held.agent, removed, None, Decimal("0.5"))
     event.remove(db.engine, "before_cursor_execute", note)
 
     assert len([each for each in statements if "audit_logs" in each]) == 1
