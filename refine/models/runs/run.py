@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol, Self
 from sqlalchemy import ColumnElement, ForeignKey, Select, Text, and_, func, or_, select, text
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship, undefer_group
+from sqlalchemy.orm.attributes import set_committed_value
 
 from refine import clock
 from refine.errors import Refused
@@ -210,7 +211,7 @@ class Run:
         RowAltered if it was changed outside the application.
         """
         owner_id = select(cls.agent_id).where(cls.id == run_id).scalar_subquery()
-        db.session.scalars(
+        agent = db.session.scalars(
             select(Agent)
             .where(Agent.id == owner_id)
             .options(undefer_group("prompts"))  # the digest covers them
@@ -229,6 +230,7 @@ class Run:
         )
         if held is None:
             raise LeaseLost(db.session.scalars(select(cls.status).where(cls.id == run_id)).one())
+        set_committed_value(held, "agent", agent)  # or else it would be read again
         _require_genuine(held)
         if isinstance(held, Attested):
             held.note_lock()

@@ -319,31 +319,39 @@ class RefinementSession(SessionState, Attested, Base):
         """
         at = at or clock.now()
         self._require_no_end()
+        self._measure_end(reversal.changes)
+        with db.session.no_autoflush:  # all that is set is written at once
+            self._set_end(status, reason, error_kind, at)
+            if self.memories_before is not None:
+                SessionEntry.delete_of(self.id)
+            data = {**self.measured(), **reversal.data}
+            about = {"session_id": self.id, "subject": ("RefinementSession", self.id)}
+            record: dict[str, Any] = {**about, "data": data, "user": user, "at": at}
+            if self.agent.is_unusable:
+                self.agent.record(_END_ACTION[status], **record)
+            else:
+                self._tell_end(status, summary, reversal, record)
+        log_after_commit("session ended", self.facts())
+
+    def _set_end(
+        self, status: EndStatus, reason: str, error_kind: str | None, at: datetime
+    ) -> None:
         self.status, self.end_reason, self.error_kind = status, reason, error_kind
         self.lease_token, self.ended_at = None, at
-        self._measure_end(reversal.changes)
-        if self.memories_before is not None:
-            SessionEntry.delete_of(self.id)
         if status in CONSENTED_ENDS:
             self.agent.last_refinement_at = at
-        record: dict[str, Any] = {
-            "session_id": self.id,
-            "subject": ("RefinementSession", self.id),
-            "data": {**self.measured(), **reversal.data},
-            "user": user,
-            "at": at,
-        }
-        if self.agent.is_unusable:
-            self.agent.record(_END_ACTION[status], **record)
-        else:
-            changes = list(reversal.changes)
-            if status in CONSENTED_ENDS:
-                self.summary = f"{self.summary_line()} {summary or ''}".strip()
-            if (note := closing_note(self, reversal.note)) is not None:
-                changes.append(self.agent.ledger.add_session_note(self.id, note, at))
-            sealed = {"summary": self.summary, "consent_reply": self.consent_reply}
-            change_memories(_END_ACTION[status], changes, agent=self.agent, sealed=sealed, **record)
-        log_after_commit("session ended", self.facts())
+
+    def _tell_end(
+        self, status: EndStatus, summary: str | None, reversal: Reversal, record: dict[str, Any]
+    ) -> None:
+        """Record the end with its contents, and tell the agent."""
+        changes = list(reversal.changes)
+        if status in CONSENTED_ENDS:
+            self.summary = f"{self.summary_line()} {summary or ''}".strip()
+        if (note := closing_note(self, reversal.note)) is not None:
+            changes.append(self.agent.ledger.add_session_note(self.id, note, record["at"]))
+        sealed = {"summary": self.summary, "consent_reply": self.consent_reply}
+        change_memories(_END_ACTION[status], changes, agent=self.agent, sealed=sealed, **record)
 
     def _measure_end(self, changes: Collection[Change]) -> None:
         """Measure the ledger as it is once ``changes`` are made."""
