@@ -2,9 +2,9 @@
 
 ``state`` is what the row holds; ``session`` the noun and its life: queue, claim, snapshot, end;
 ``duplicates``, ``editing`` and ``breaker`` are what happens in between, ``refusing`` which edits
-are not made, ``survival`` what the ledger must go on saying; ``entry`` is what is counted for each
-memory, ``notes`` what the agent is told at the end; ``scheduling`` who is due, and who must wait;
-``totals`` sums over many.
+are not made, ``survival`` what the ledger must go on saying, ``held`` how an edit is written, with
+its ``statements``; ``entry`` is what is counted for each memory, ``notes`` what the agent is told
+at the end; ``scheduling`` who is due, and who must wait; ``totals`` sums over many.
 """
 
 from refine.models.runs.session.entry import SessionEntry

@@ -8,45 +8,33 @@ with what is counted for them (``look_up``); write record, memories, entries and
 
 import uuid
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self, cast
-
-from sqlalchemy import BigInteger, Table, all_, and_, any_, bindparam, func, select, update
-from sqlalchemy.dialects.postgresql import ARRAY
 
 from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models.agent import Agent
-from refine.models.attested import attested_columns, require_genuine_values, signed
+from refine.models.attested import require_genuine_values, signed
 from refine.models.audit import AuditLog, Chain, ChainHead, Subject
-from refine.models.audit.record import APPENDED, RECORD_IDS, Event
+from refine.models.audit.record import Event
 from refine.models.keys import WrappedKey, key_owner_name
 from refine.models.ledger import Change
-from refine.models.ledger.kept import kept_core
 from refine.models.ledger.memory import about_changes
-from refine.models.ledger.row import ID_SEQUENCE
-from refine.models.ledger.stored import (
-    ADDED,
-    ALTERED,
-    COLUMNS,
-    MEMORIES,
-    StoredMemory,
-    added,
-    altered,
-)
+from refine.models.ledger.stored import COLUMNS, StoredMemory, added, altered
 from refine.models.runs.session import breaker
-from refine.models.runs.session.breaker import MUTATIONS
-from refine.models.runs.session.entry import (
-    COUNTED,
-    ENTRY,
-    Entry,
-    SessionEntry,
-    counted,
-    genuine_entry,
-)
+from refine.models.runs.session.entry import ENTRY, Entry, SessionEntry, counted, genuine_entry
 from refine.models.runs.session.session import RefinementSession
 from refine.models.runs.session.state import MAX_MUTATIONS
+from refine.models.runs.session.statements import (
+    FIGURES,
+    HOLD,
+    LOOK_UP,
+    LOOK_UP_FOR_MERGE,
+    PARTS,
+    WRITE,
+    WRITE_WITH_NEW,
+)
 from refine.sealing import DataKey
 
 
@@ -73,7 +61,7 @@ class Edit:
         return self.operation != "protect"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Sight:
     """Locked memories by id, their entries, and what else an edit must know before it is made."""
 
@@ -125,12 +113,12 @@ class HeldSession:
         """Lock the session with its agent; LeaseLost or RowAltered as in ``Run.held``."""
         db.session.flush()
         ids = {"session_id": session_id, "lease_token": lease_token}
-        row = db.session.connection().execute(_HOLD, ids).one_or_none()
+        row = db.session.connection().execute(HOLD, ids).one_or_none()
         if row is None:
             session = RefinementSession.held(session_id, lease_token)
             raise RowAltered(f"the audit chain of agent {session.agent_id}")
         values = iter(row)
-        figures, agent, head, key = (dict(zip(part, values, strict=False)) for part in _PARTS)
+        figures, agent, head, key = (dict(zip(part, values, strict=False)) for part in PARTS)
         require_genuine_values(Agent, agent)
         require_genuine_values(RefinementSession, figures)
         end = ChainHead(**head)
@@ -191,7 +179,7 @@ class HeldSession:
         the application left it.
         """
         rows = db.session.connection().execute(
-            _LOOK_UP_FOR_MERGE if is_merge else _LOOK_UP,
+            LOOK_UP_FOR_MERGE if is_merge else LOOK_UP,
             {
                 "session_id": self.id,
                 "agent_id": self.agent.id,
@@ -207,10 +195,10 @@ class HeldSession:
             memory.require_genuine(self.agent.key)
             sight.memories[memory.id] = memory
             if row.entry_memory_id is not None:
-                counted_values = row[len(COLUMNS) : len(COLUMNS) + len(ENTRY) + 1]
-                sight.entries[memory.id] = genuine_entry(self.id, counted_values, self.agent.key)
-            sight = replace(sight, copy_id=row.copy_id, record_id=row.record_id)
-            sight = replace(sight, new_memory_id=row.new_memory_id if is_merge else None)
+                values = row[len(COLUMNS) : len(COLUMNS) + len(ENTRY) + 1]
+                sight.entries[memory.id] = genuine_entry(self.id, values, self.agent.key)
+            sight.copy_id, sight.record_id = row.copy_id, row.record_id
+            sight.new_memory_id = row.new_memory_id if is_merge else None
         return sight
 
     def show(self, memory: StoredMemory) -> None:
@@ -236,9 +224,9 @@ class HeldSession:
             **figures,
         }
         if edit.new is None:
-            db.session.connection().execute(_WRITE, written)
+            db.session.connection().execute(WRITE, written)
         else:
-            db.session.connection().execute(_WRITE_WITH_NEW, {**written, **added(edit.new)})
+            db.session.connection().execute(WRITE_WITH_NEW, {**written, **added(edit.new)})
         if is_too_far:
             self._roll_back(removed, at)
         # a trigger counts each statement that writes memories
@@ -261,7 +249,7 @@ class HeldSession:
         name, amount = edit.stat
         self._values["stats"] = {**self.stats, name: self.stats[name] + amount}
         self._values |= signed(RefinementSession, self._values)
-        return {f"session_{name}": self._values[name] for name in _FIGURES}
+        return {f"session_{name}": self._values[name] for name in FIGURES}
 
     def _roll_back(self, removed_tokens: int, at: datetime) -> None:
         session = RefinementSession.held(self.id, self._lease_token)
@@ -277,87 +265,3 @@ def _held_agent(values: dict[str, Any], key: WrappedKey) -> HeldAgent:
         opened = db.session.get_one(Agent, values["id"], populate_existing=True).data_key()
     names = ("id", "account_id", "core_tokens", "ledger_version")
     return HeldAgent(**{name: values[name] for name in names}, key=opened)
-
-
-# -- the statements -------------------------------------------------------------------------------
-
-_AGENTS, _HEADS = cast(Table, Agent.__table__), cast(Table, ChainHead.__table__)
-_KEYS, _LOGS = cast(Table, WrappedKey.__table__), cast(Table, AuditLog.__table__)
-_SESSIONS = cast(Table, RefinementSession.__table__)
-_ENTRIES = cast(Table, SessionEntry.__table__)
-
-# What ``held`` reads of each row, by attribute.
-_PARTS: list[dict[str, Any]] = [
-    attested_columns(RefinementSession),
-    {
-        **attested_columns(Agent),
-        "core_tokens": _AGENTS.c.core_tokens,
-        "ledger_version": _AGENTS.c.ledger_version,
-    },
-    dict(_HEADS.c.items()),
-    {"wrapped": _KEYS.c.wrapped, "wrapped_by": _KEYS.c.wrapped_by},
-]
-_HOLD = (
-    select(*(column for part in _PARTS for column in part.values()))
-    .select_from(
-        _SESSIONS.join(_AGENTS, _AGENTS.c.id == _SESSIONS.c.agent_id)
-        .join(_KEYS, _KEYS.c.id == _AGENTS.c.data_key_id)
-        .join(_HEADS, _HEADS.c.agent_id == _AGENTS.c.id)
-    )
-    .where(
-        _SESSIONS.c.id == bindparam("session_id"),
-        _SESSIONS.c.status == "running",
-        _SESSIONS.c.lease_token == bindparam("lease_token"),
-    )
-    # the agent first, as everywhere
-    .with_for_update(key_share=True, of=[_AGENTS, _SESSIONS, _HEADS])
-)
-
-_IDS = bindparam("ids", type_=ARRAY(BigInteger))
-_made = select(func.count()).where(
-    _LOGS.c.session_id == bindparam("session_id"), _LOGS.c.action.in_(MUTATIONS)
-)
-_copy = MEMORIES.alias("copy")
-_copy_id = (
-    select(_copy.c.id)
-    .where(
-        _copy.c.agent_id == bindparam("agent_id"),
-        _copy.c.content_hash == bindparam("content_hash"),
-        kept_core(_copy.c.memory_type, _copy.c.discarded_at),
-        _copy.c.id != all_(_IDS),
-    )
-    .limit(1)
-)
-_LOOK_UP = (
-    select(
-        *COLUMNS,
-        *(_ENTRIES.c[name].label(f"entry_{name}") for name in (*ENTRY, "digest")),
-        _made.scalar_subquery().label("made"),
-        _copy_id.scalar_subquery().label("copy_id"),
-        select(RECORD_IDS.next_value()).scalar_subquery().label("record_id"),
-    )
-    .select_from(
-        MEMORIES.outerjoin(
-            _ENTRIES,
-            and_(
-                _ENTRIES.c.memory_id == MEMORIES.c.id,
-                _ENTRIES.c.session_id == bindparam("session_id"),
-            ),
-        )
-    )
-    .where(MEMORIES.c.agent_id == bindparam("agent_id"), MEMORIES.c.id == any_(_IDS))
-    .order_by(MEMORIES.c.id)
-    .with_for_update(of=MEMORIES)
-)
-_LOOK_UP_FOR_MERGE = _LOOK_UP.add_columns(
-    select(ID_SEQUENCE.next_value()).scalar_subquery().label("new_memory_id")
-)
-
-_FIGURES = ("id", "stats", "mutation_count", "removed_tokens", "details_lost", "row_digest")
-_WRITE = (
-    update(_SESSIONS)
-    .where(_SESSIONS.c.id == bindparam("session_id"))
-    .values({name: bindparam(f"session_{name}") for name in _FIGURES})
-    .add_cte(*APPENDED, ALTERED, COUNTED.columns().cte("counted"))
-)
-_WRITE_WITH_NEW = _WRITE.add_cte(ADDED)
