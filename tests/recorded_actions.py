@@ -10,6 +10,7 @@ SOURCE = Path(refine.__file__).parent
 # The functions that record an action: which of their arguments it is, and what they put before it.
 _RECORDERS = {
     "record": (0, ""),
+    "to_record": (0, ""),
     "change_memories": (0, ""),
     "change_memories_in_turn": (0, ""),
 }

@@ -19,7 +19,8 @@ from refine.jobs import stopping
 from refine.jobs.dispatch import dispatch, dispatch_if_possible
 from refine.models import AccessGrant, Account, Agent, MemoryTask, RefinementSession, User
 from refine.models.runs.access import AccessTerms
-from refine.models.runs.session import Trigger, scheduling
+from refine.models.runs.session import Trigger
+from refine.models.runs.session.scheduling import Candidates
 from refine.refinement.loop import refine
 from refine.remembering.task_worker import run_task
 
@@ -157,7 +158,7 @@ def _sweep_one(agent: Agent, user: User | None) -> Swept:
         return Swept(agent, unavailable)
     if (trigger := agent.due_trigger(at)) is None:
         return Swept(agent, "no session needed")
-    if (forbidden := scheduling.forbidden_reason(agent, at)) is not None:
+    if (forbidden := Candidates([agent], at).forbidden_reason(agent)) is not None:
         return Swept(agent, f"skipped: {forbidden}")
     RefinementSession.queue(agent, trigger, user=user, at=at)
     return Swept(agent, f"queued ({trigger})", is_queued=True)

@@ -1,12 +1,13 @@
 """The tick: once a minute, whatever is due is queued, and whatever was lost is ended.
 
 It may run any number of times, late, or twice at once, without doing anything twice: the database
-says what is due, and each agent is handled in a transaction of its own.
+says what is due, and agents are locked while they are served.
 """
 
 import time
 import uuid
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -19,6 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from refine import clock
 from refine.errors import RefineError
 from refine.extensions import db
+from refine.jobs.batches import BATCH, Failed, in_parts
 from refine.jobs.dispatch import dispatch
 from refine.jobs.queue import RUN_JOBS
 from refine.jobs.verifying import verify_slice
@@ -30,13 +32,13 @@ from refine.models import (
     IdempotencyKey,
     MemoryTask,
     RefinementSession,
-    ReflectionAlreadyLive,
-    SessionAlreadyLive,
     Tally,
 )
 from refine.models.people.account import SLOT_IS_LATE_AFTER
 from refine.models.runs import Run
-from refine.models.runs.session import scheduling
+from refine.models.runs.session import Wanted, scheduling
+from refine.models.runs.session.scheduling import Candidates
+from refine.models.runs.spending import CostCaps
 from refine.models.runs.task import scheduling as task_scheduling
 from refine.models.runs.task.scheduling import REFLECTION_SCHEDULE
 from refine.rules.schedules import last_slot
@@ -45,6 +47,9 @@ INTERVAL = timedelta(minutes=1)
 BUDGET_CHECK_EVERY = timedelta(hours=1)
 # A step that takes longer continues in the next tick, so that every step has its turn.
 LONGEST_STEP_SECONDS = 5.0
+
+# Serves locked agents in one transaction; returns by what to raise the counts of ``TickResult``.
+_Serve = Callable[[Sequence[Agent]], Counter[str]]
 
 _log = structlog.get_logger(__name__)
 
@@ -111,6 +116,7 @@ class _Tick:
     def __init__(self, at: datetime) -> None:
         self.at = at
         self.done = TickResult()
+        self._caps = CostCaps(at)
         self._deadline = 0.0
 
     # -- the steps --------------------------------------------------------------------------------
@@ -118,11 +124,11 @@ class _Tick:
     def end_lost(self) -> None:
         """Give up the runs whose worker shows no sign of life."""
         for kind in RUN_JOBS:
-            self._each(kind.select_agents_with_lost(self.at), partial(self._end_lost, kind))
+            self._one_by_one(kind.select_agents_with_lost(self.at), partial(self._end_lost, kind))
 
     def end_lapsed_tasks(self) -> None:
         """End the memory tasks that waited for too long, and delete their conversations."""
-        self._each(task_scheduling.lapsed(self.at), self._end_lapsed_tasks)
+        self._one_by_one(task_scheduling.lapsed(self.at), self._end_lapsed_tasks)
 
     def end_access(self) -> None:
         """End expired grants and lapsed requests for access."""
@@ -179,24 +185,23 @@ class _Tick:
         """Note that the clock ticked."""
         ClockMark.note("tick", self.at)
 
-    # -- one agent, one account -------------------------------------------------------------------
+    # -- some agents, one account -----------------------------------------------------------------
 
-    def _end_lost(self, kind: type[Run], agent: Agent) -> None:
-        for run in kind.held_of(agent):
-            self.done.lost += run.end_if_lost(self.at)
+    def _end_lost(self, kind: type[Run], agents: Sequence[Agent]) -> Counter[str]:
+        held = [run for agent in agents for run in kind.held_of(agent)]
+        return Counter(lost=sum(run.end_if_lost(self.at) for run in held))
 
-    def _end_lapsed_tasks(self, agent: Agent) -> None:
-        for task in task_scheduling.waiting_of(agent):
-            self.done.tasks_lapsed += task.end_if_lapsed(self.at)
+    def _end_lapsed_tasks(self, agents: Sequence[Agent]) -> Counter[str]:
+        waiting = [task for agent in agents for task in task_scheduling.waiting_of(agent)]
+        return Counter(tasks_lapsed=sum(task.end_if_lapsed(self.at) for task in waiting))
 
     def _reflect_in(self, time_zone: str) -> None:
         slot_at = last_slot(REFLECTION_SCHEDULE, time_zone, self.at)
         due = task_scheduling.due_for_reflection(time_zone, slot_at)
-        self._each(due, partial(self._queue_reflection, slot_at))
+        self._each(due, partial(self._queue_reflections, slot_at))
 
-    def _queue_reflection(self, slot_at: datetime, agent: Agent) -> None:
-        MemoryTask.reflect(agent, "daily", slot_at=slot_at, at=self.at)
-        self.done.reflections += 1
+    def _queue_reflections(self, slot_at: datetime, agents: Sequence[Agent]) -> Counter[str]:
+        return Counter(reflections=len(MemoryTask.reflect_daily(agents, slot_at, self.at)))
 
     def _serve_slot(self, account: Account) -> None:
         """Serve a slot, and close it once no agent is still due; live sessions keep it open."""
@@ -211,26 +216,33 @@ class _Tick:
         if handled.is_complete and db.session.scalar(still_due) is None:
             account.next_due_at = account.next_slot(self.at)
 
-    def _queue_for_slot(self, slot_at: datetime, agent: Agent) -> None:
-        """Queue a session; one that may not run is recorded as skipped, with the reason."""
-        session = RefinementSession.queue(agent, "weekly", slot_at=slot_at, at=self.at)
-        if reason := scheduling.automatic_skip_reason(agent, self.at):
-            session.finish("skipped", reason, at=self.at)
-            self.done.skipped += 1
-        else:
-            self.done.queued += 1
+    def _queue_for_slot(self, slot_at: datetime, agents: Sequence[Agent]) -> Counter[str]:
+        """Queue sessions; one that may not run is recorded as skipped, with the reason."""
+        candidates = self._candidates(agents)
+        return self._queue(
+            Wanted(agent, "weekly", slot_at, skip_reason=candidates.automatic_skip_reason(agent))
+            for agent in candidates.idle()
+        )
 
-    def _retry(self, agent: Agent) -> None:
-        failed = RefinementSession.newest_of(agent)
-        if failed is not None and scheduling.is_retry_due(failed, self.at):
-            failed.queue_again(self.at)
-            self.done.retried += 1
+    def _retry(self, agents: Sequence[Agent]) -> Counter[str]:
+        candidates = self._candidates(agents)
+        retries = map(candidates.retry_of, candidates.idle())
+        return Counter(retried=self._queue(filter(None, retries)).total())
 
-    def _ask_over_budget(self, agent: Agent) -> None:
-        must_wait = scheduling.must_wait(agent, self.at)
-        if not must_wait and scheduling.automatic_skip_reason(agent, self.at) is None:
-            RefinementSession.queue(agent, "over_budget", at=self.at)
-            self.done.queued += 1
+    def _ask_over_budget(self, agents: Sequence[Agent]) -> Counter[str]:
+        candidates = self._candidates(agents)
+        return self._queue(
+            Wanted(agent, "over_budget")
+            for agent in candidates.idle()
+            if not candidates.must_wait(agent) and not candidates.automatic_skip_reason(agent)
+        )
+
+    def _candidates(self, agents: Sequence[Agent]) -> Candidates:
+        return Candidates(agents, self.at, self._caps)
+
+    def _queue(self, wanted: Iterable[Wanted]) -> Counter[str]:
+        sessions = RefinementSession.queue_all(list(wanted), at=self.at)
+        return Counter("queued" if session.is_live else "skipped" for session in sessions)
 
     # -- running the steps ------------------------------------------------------------------------
 
@@ -239,46 +251,53 @@ class _Tick:
         self._deadline = time.monotonic() + LONGEST_STEP_SECONDS
         self._guarded(step, step=step.__name__)
 
+    def _one_by_one(self, due: Select[int], serve: _Serve) -> None:
+        self._each(due, serve, at_once=1)
+
     def _each(
-        self, agent_ids: Select[int], serve: Callable[[Agent], None], after_id: int = 0
+        self, due: Select[int], serve: _Serve, after_id: int = 0, at_once: int = BATCH
     ) -> Progress:
-        """Serve each agent of the query in a transaction of its own, within the time limit.
+        """Serve the agents of the query, in batches, within the time limit.
 
         Skips agents that another transaction has locked. One agent's failure stops no other.
         """
         handled = Progress(after_id=after_id)
         while time.monotonic() < self._deadline:
-            following = agent_ids.where(Agent.id > handled.after_id).order_by(Agent.id).limit(1)
-            claim = following.with_for_update(key_share=True, skip_locked=True, of=Agent)
-            agent_id = db.session.scalar(claim)
-            if agent_id is None:
+            following = due.where(Agent.id > handled.after_id).order_by(Agent.id).limit(at_once)
+            ids = list(dict.fromkeys(db.session.scalars(following)))
+            if not ids:
                 handled.is_complete = True
                 break
-            handled.after_id = agent_id
-            agent = db.session.get_one(Agent, agent_id)
-            if not self._guarded(partial(serve, agent), agent_id=agent_id):
-                handled.failed.add(agent_id)
+            handled.after_id = ids[-1]
+            for outcome in in_parts(ids, lambda some: serve(Agent.lock_due(due, some))):
+                self._count(outcome, handled)
         db.session.commit()
         return handled
 
-    def _guarded(self, work: Callable[[], None], **about: object) -> bool:
-        """Do the work and commit it; return False after a fault, which is undone and logged.
+    def _count(self, outcome: Counter[str] | Failed, handled: Progress) -> None:
+        if isinstance(outcome, Failed):
+            handled.failed.add(outcome.agent_id)
+            self._note(outcome.fault, agent_id=outcome.agent_id)
+            return
+        for name, count in outcome.items():
+            setattr(self.done, name, getattr(self.done, name) + count)
 
-        Losing a race is not a fault.
-        """
+    def _guarded(self, work: Callable[[], None], **about: object) -> bool:
+        """Do the work and commit it; return False after a fault, which is undone and logged."""
         try:
             work()
             db.session.commit()
-        except (SessionAlreadyLive, ReflectionAlreadyLive):
-            db.session.rollback()
         except BaseTimeoutException:
             db.session.rollback()
             raise
         except Exception as fault:
             db.session.rollback()
-            self.done.faults += 1
-            is_ours = isinstance(fault, DBAPIError | RefineError)
-            said = fault.args[0] if is_ours and fault.args else type(fault).__name__
-            _log.warning("tick step failed", fault=said, **about)
+            self._note(fault, **about)
             return False
         return True
+
+    def _note(self, fault: Exception, **about: object) -> None:
+        self.done.faults += 1
+        is_ours = isinstance(fault, DBAPIError | RefineError)
+        said = fault.args[0] if is_ours and fault.args else type(fault).__name__
+        _log.warning("tick step failed", fault=said, **about)

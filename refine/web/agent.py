@@ -19,7 +19,8 @@ from refine.models import (
     SessionAlreadyLive,
 )
 from refine.models.ledger.history import masses
-from refine.models.runs.session import ROLLING_WINDOW, scheduling
+from refine.models.runs.session import ROLLING_WINDOW
+from refine.models.runs.session.scheduling import Candidates
 from refine.models.runs.task.scheduling import REFLECTION_SCHEDULE
 from refine.web import granted, scope
 from refine.web.charts import Moment, step_plot
@@ -70,7 +71,7 @@ def page(agent_id: int) -> str:
         live=RefinementSession.live_of(agent),
         grant=granted.active_grant_for(agent.id),
         asked=AccessGrant.asked_counts(agent),
-        why_no_automatic_sessions=scheduling.automatic_skip_reason(agent, at),
+        why_no_automatic_sessions=Candidates([agent], at).automatic_skip_reason(agent),
     )
 
 

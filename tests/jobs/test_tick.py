@@ -21,6 +21,7 @@ from refine.jobs.tick import INTERVAL, TickResult, run_tick
 from refine.models import Account, Agent, ClockMark, LeaseLost, RefinementSession
 from refine.models.runs.run import LOST_AFTER
 from refine.models.runs.session import scheduling
+from refine.models.runs.session.scheduling import Candidates
 from refine.tools import RefinementTool
 from tests import editing, factories, sql
 from tests.chains import verify_agent
@@ -346,12 +347,11 @@ def test_an_agent_is_held_while_it_is_served(
     fails(agent)
     free: list[list[bool]] = []
 
-    def look(_: RefinementSession, __: datetime) -> bool:
+    def look(*_: object) -> None:
         wanted = "SELECT id FROM agents WHERE id = {} FOR NO KEY UPDATE SKIP LOCKED"
         free.append([sql.value(wanted.format(each.id)) is not None for each in (agent, other)])
-        return False
 
-    monkeypatch.setattr(scheduling, "is_retry_due", look)
+    monkeypatch.setattr(Candidates, "retry_of", look)
 
     tick_at(time, SLOT + 5 * MINUTE)
 

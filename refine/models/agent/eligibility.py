@@ -90,21 +90,22 @@ class Eligibility(LedgerOwner):
 
     def due_trigger(self, at: datetime) -> AutomaticTrigger | None:
         """Return why a session is due; None if none is, or if the agent may not be refined."""
-        if not self.may_be_refined:
-            return None
-        if self.slot_is_due(at):
+        return self.trigger_since(self.account.last_slot(at)) if self.may_be_refined else None
+
+    def trigger_since(self, slot_at: datetime) -> AutomaticTrigger | None:
+        """Return ``due_trigger`` of an agent that may be refined; its account's last slot was then.
+        """
+        if self.was_not_refined_since(slot_at):
             return "weekly"
         return "over_budget" if self.is_over_budget else None
 
-    def slot_is_due(self, at: datetime) -> bool:
-        """Tell whether the agent was not refined since its account's last slot."""
-        if self.last_refinement_at is None:
-            return True
-        return self.last_refinement_at < self.account.last_slot(at)
+    def was_not_refined_since(self, slot_at: datetime) -> bool:
+        """Tell whether the agent was not refined since this slot."""
+        return self.last_refinement_at is None or self.last_refinement_at < slot_at
 
     @classmethod
     def not_refined_since(cls, slot_at: datetime) -> ColumnElement[bool]:
-        """Return ``slot_is_due`` as an SQL condition, for this slot."""
+        """Return ``was_not_refined_since`` as an SQL condition."""
         return cls.last_refinement_at.is_(None) | (cls.last_refinement_at < slot_at)
 
     @hybrid_property

@@ -1,10 +1,18 @@
 """The agent as the owner of a data key, a ledger and an audit chain."""
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
-from sqlalchemy import ForeignKey, literal, select
-from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship
+from sqlalchemy import ForeignKey, Select, literal, select
+from sqlalchemy.orm import (
+    Mapped,
+    declared_attr,
+    mapped_column,
+    relationship,
+    selectinload,
+    undefer_group,
+)
 
 from refine import clock
 from refine.extensions import db
@@ -113,6 +121,28 @@ class LedgerOwner(Figures, Attested):
         """Lock and reload this agent until the transaction ends: the first lock of every change."""
         db.session.flush()  # a refresh drops what was not written yet
         db.session.refresh(self, with_for_update={"key_share": True, "of": type(self)})
+
+    @classmethod
+    def lock_due(cls, due: Select[int], ids: Sequence[int], *, wait: bool = False) -> Sequence[Self]:
+        """Lock the agents among ``ids`` that are ``due``, and return those that still are.
+
+        Whom another transaction has locked is left out or, with ``wait``, waited for.
+        """
+        mine = due.where(cls.id.in_(ids)).order_by(cls.id)
+        lock = mine.with_for_update(key_share=True, skip_locked=not wait, of=cls)
+        locked_ids = db.session.scalars(lock).all()
+        # what was done to them before they were locked is seen by a statement of its own
+        still_due = due.with_only_columns(cls, maintain_column_froms=True)
+        return (
+            db.session.scalars(
+                still_due.where(cls.id.in_(locked_ids))
+                .order_by(cls.id)
+                .options(undefer_group("prompts"), selectinload(cls.account))
+                .execution_options(populate_existing=True)
+            )
+            .unique()
+            .all()
+        )
 
     def memory_context(self, at: datetime | None = None) -> str | None:
         """Return the memories that the agent is shown in normal conversation, as Markdown."""

@@ -26,9 +26,11 @@ from sqlalchemy import (
     and_,
     bindparam,
     event,
+    func,
     or_,
     select,
     text,
+    tuple_,
     update,
 )
 from sqlalchemy.dialects.postgresql import JSON, insert
@@ -192,24 +194,34 @@ class ChainHead(Base):
     @classmethod
     def locked(cls, owner: ChainOwner) -> "ChainHead":
         """Return the head of a chain, locked; RowAltered if it was changed or is gone."""
-        head = (
+        return cls.all_locked([owner])[owner]
+
+    @classmethod
+    def all_locked(cls, owners: Collection[ChainOwner]) -> dict[ChainOwner, "ChainHead"]:
+        """Return the heads of these owners' chains, locked, as ``locked`` does."""
+        found = cls._lock(owners)
+        if PLATFORM_OWNER in owners and PLATFORM_OWNER not in found:
+            cls._require_platform(db.session)
+            found = cls._lock(owners)
+        for owner in owners:
+            if owner not in found or not found[owner].is_genuine:
+                raise RowAltered(f"the audit chain of {cls(**owner._asdict()).name}")
+        return found
+
+    @classmethod
+    def _lock(cls, owners: Collection[ChainOwner]) -> dict[ChainOwner, "ChainHead"]:
+        # as the unique index has it
+        key = tuple_(func.coalesce(cls.account_id, 0), func.coalesce(cls.agent_id, 0))
+        heads = (
             select(cls)
-            .where(
-                cls.account_id.is_not_distinct_from(owner.account_id),
-                cls.agent_id.is_not_distinct_from(owner.agent_id),
-            )
+            .where(key.in_([(owner.account_id or 0, owner.agent_id or 0) for owner in owners]))
+            .order_by(cls.id)
             .with_for_update()
             .execution_options(populate_existing=True)
         )
-        found = db.session.scalar(head)
-        if found is None and owner == PLATFORM_OWNER:
-            cls._require_platform(db.session)
-            found = db.session.scalar(head)
-        if found is None:
-            raise RowAltered(f"the audit chain of {cls(**owner._asdict()).name}")
-        if not found.is_genuine:
-            raise RowAltered(f"the audit chain of {found.name}")
-        return found
+        return {
+            ChainOwner(head.account_id, head.agent_id): head for head in db.session.scalars(heads)
+        }
 
     @property
     def is_genuine(self) -> bool:
@@ -304,10 +316,20 @@ class AuditLog(Base):
         cls, events: Collection["Event"], *, chain: Chain, at: datetime | None = None
     ) -> list["AuditLog"]:
         """Append a record of each event, as ``record`` does, in a few statements for all."""
+        return cls.record_in_chains([(chain, events)], at=at)
+
+    @classmethod
+    def record_in_chains(
+        cls, events_of: Collection[tuple[Chain, Collection["Event"]]], *, at: datetime | None = None
+    ) -> list["AuditLog"]:
+        """Append records to several chains, each given once, in a few statements for all."""
         db.session.flush()
-        head = ChainHead.locked(chain.chain_owner)
-        ids = next_ids(RECORD_IDS, len(events))
-        records = cls._next_of(head, zip(ids, events, strict=True), chain, at or clock.now())
+        heads = ChainHead.all_locked([chain.chain_owner for chain, _ in events_of])
+        ids = iter(next_ids(RECORD_IDS, sum(len(events) for _, events in events_of)))
+        records = []
+        for chain, events in events_of:
+            numbered = [(next(ids), each) for each in events]
+            records += cls._next_of(heads[chain.chain_owner], numbered, chain, at or clock.now())
         db.session.add_all(records)
         db.session.flush()
         return records

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Exists, SQLColumnExpression, Text, cast, exists
 
 from refine.models.audit import AuditLog, Chain, Subject
-from refine.models.audit.record import Actor
+from refine.models.audit.record import Actor, Event
 
 # Where a record's ``data`` holds the client.
 CLIENT_KEY = "from"
@@ -33,22 +34,28 @@ NO_CLIENT = Client("", "")
 
 
 def record(
+    action: str, *, chain: Chain, at: datetime | None = None, **about: Any
+) -> AuditLog:
+    """Append a record as ``AuditLog.record`` does; ``about`` goes to ``to_record``."""
+    return AuditLog.record_all([to_record(action, **about)], chain=chain, at=at)[0]
+
+
+def to_record(
     action: str,
     *,
-    chain: Chain,
     user: Actor | None = None,
     client: Client = NO_CLIENT,
     data: Mapping[str, Any] | None = None,
     **about: Any,
-) -> AuditLog:
-    """Append a record as ``AuditLog.record`` does, with the ``client`` of its user.
+) -> Event:
+    """Return what is to be recorded, with the ``client`` of its user; ``about``: see ``Event``.
 
     A client is given for somebody who is not signed in; a user of the dashboard carries theirs.
     """
     client = getattr(user, "client", client)
     if client != NO_CLIENT:
         data = {**(data or {}), CLIENT_KEY: asdict(client)}
-    return AuditLog.record(action, chain=chain, user=user, data=data, **about)
+    return Event(action, user=user, data=data, **about)
 
 
 def is_recorded(subject: Subject, id_: SQLColumnExpression[Any], *actions: str) -> Exists:

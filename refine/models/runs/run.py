@@ -22,7 +22,7 @@ from refine.extensions import db
 from refine.models.agent import Agent
 from refine.models.attested import Attested
 from refine.models.columns import Count, Created, Usd, Uuid
-from refine.models.runs.spending import cost_cap_reason
+from refine.models.runs.spending import CostCaps
 from refine.sealing import DataKey
 
 # A worker that missed three heartbeats (one is due every 10 seconds) is lost. The tick comes every
@@ -41,13 +41,13 @@ class LeaseLost(Refused):
         super().__init__(f"the run is no longer held by this worker (it is {status})")
 
 
-def blocked_reason(agent: Agent, at: datetime, *, automatic: bool) -> str | None:
+def blocked_reason(agent: Agent, caps: CostCaps, *, automatic: bool) -> str | None:
     """Return why no run of the agent may start now; None if one may.
 
     Why it is unavailable; for ``automatic`` runs, which alone obey pauses, also the cost cap.
     """
     reason = agent.unavailable_reason(automatic=automatic)
-    return reason or (cost_cap_reason(agent.account, at) if automatic else None)
+    return reason or (caps.reason(agent.account) if automatic else None)
 
 
 class CallUsage(Protocol):
@@ -129,10 +129,18 @@ class Run:
     @classmethod
     def _add(cls, agent: Agent, at: datetime, **fields: Any) -> Self:
         """Add a waiting run; the caller has locked the agent."""
-        run = cls(id=uuid.uuid4(), agent=agent, status=cls.waiting_status, created_at=at, **fields)
-        db.session.add(run)
+        return cls._add_all([cls._new(agent, at, **fields)])[0]
+
+    @classmethod
+    def _new(cls, agent: Agent, at: datetime, **fields: Any) -> Self:
+        fields = {"status": cls.waiting_status, **fields}
+        return cls(id=uuid.uuid4(), agent=agent, created_at=at, **fields)
+
+    @staticmethod
+    def _add_all(runs: list[Self]) -> list[Self]:
+        db.session.add_all(runs)
         db.session.flush()
-        return run
+        return runs
 
     @hybrid_property
     def is_waiting(self) -> bool:
@@ -196,7 +204,7 @@ class Run:
         """Return why the run may not start now: an altered agent, or what blocks it; or None."""
         if not self.agent.is_genuine:
             return f"{self.agent.row_name} was changed outside the application"
-        return blocked_reason(self.agent, at, automatic=self.is_automatic)
+        return blocked_reason(self.agent, CostCaps(at), automatic=self.is_automatic)
 
     @property
     @abstractmethod
@@ -269,12 +277,15 @@ class Run:
             )
         )
 
+    def is_lost(self, at: datetime) -> bool:
+        """Tell whether a worker holds the run that stopped sending heartbeats."""
+        return self.is_held and (self.heartbeat_at or at) < at - LOST_AFTER
+
     def end_if_lost(self, at: datetime | None = None) -> bool:
         """Give up the run if its worker stopped sending heartbeats; tell whether it did."""
         at = at or clock.now()
         self.lock()
-        is_lost = self.is_held and (self.heartbeat_at or at) < at - LOST_AFTER
-        if is_lost:
+        if is_lost := self.is_lost(at):
             self.give_up("the worker was lost", WORKER_LOST, at=at)
         return is_lost
 

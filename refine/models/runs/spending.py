@@ -1,9 +1,9 @@
 """What agents cost: the calls of their models in all kinds of runs, added up in one place."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from sqlalchemy import (
     ColumnElement,
@@ -63,18 +63,38 @@ class PeriodSpending(NamedTuple):
     unpriced_calls: int
 
 
-def cost_cap_reason(account: Account, at: datetime) -> str | None:
-    """Return why the account's cost cap forbids automatic runs; None if it does not.
+class CostCaps:
+    """Why cost caps forbid automatic runs at one moment; read once for each account."""
 
-    A cap that cannot be checked, because nobody knows what a run of this month cost, forbids them
-    too.
-    """
-    cap = account.monthly_cost_cap_usd
-    if cap is None:
-        return None
-    if (is_reached := cost_usd_of_month(account, at) >= cap) or is_unpriced_in_month(account, at):
-        return f"the account's {cap_in_words(cap, is_reached=is_reached)}"
-    return None
+    def __init__(self, at: datetime) -> None:
+        self._at = at
+        self._reasons: dict[int, str | None] = {}
+
+    def look_up(self, accounts: Iterable[Account]) -> None:
+        """Read what is not known yet of these accounts, in one statement for all."""
+        new = {each.id: each for each in accounts if each.id not in self._reasons}
+        self._reasons |= dict.fromkeys(new)
+        capped = [id_ for id_, each in new.items() if each.monthly_cost_cap_usd is not None]
+        spent, is_unpriced = spent_usd_of_month(self._at), has_unpriced_runs_in_month(self._at)
+        summed = select(Account.id, spent, is_unpriced).where(Account.id.in_(capped))
+        for id_, usd, is_unknown in db.session.execute(summed) if capped else ():
+            cap = cast(Decimal, new[id_].monthly_cost_cap_usd)
+            if (is_reached := usd >= cap) or is_unknown:
+                self._reasons[id_] = f"the account's {cap_in_words(cap, is_reached=is_reached)}"
+
+    def reason(self, account: Account) -> str | None:
+        """Return why the account's cost cap forbids automatic runs; None if it does not.
+
+        A cap that cannot be checked, because nobody knows what a run of this month cost, forbids
+        them too.
+        """
+        self.look_up([account])
+        return self._reasons[account.id]
+
+
+def cost_cap_reason(account: Account, at: datetime) -> str | None:
+    """Return why the account's cost cap forbids automatic runs at ``at``; None if it does not."""
+    return CostCaps(at).reason(account)
 
 
 def cap_in_words(cap_usd: Decimal, *, is_reached: bool) -> str:

@@ -9,7 +9,11 @@ at the end; ``scheduling`` who is due, and who must wait; ``totals`` sums over m
 
 from refine.models.runs.session.entry import SessionEntry
 from refine.models.runs.session.refusing import EditRefused
-from refine.models.runs.session.session import RefinementSession, SessionAlreadyLive
+from refine.models.runs.session.session import (
+    RefinementSession,
+    SessionAlreadyLive,
+    Wanted,
+)
 from refine.models.runs.session.state import (
     AUTOMATIC_TRIGGERS,
     ENDED,
@@ -34,4 +38,5 @@ __all__ = [
     "SessionAlreadyLive",
     "SessionEntry",
     "Trigger",
+    "Wanted",
 ]

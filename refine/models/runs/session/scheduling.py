@@ -1,21 +1,24 @@
 """Which agents an automatic session is due for, and which must wait."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cached_property
 from itertools import takewhile
 
-from sqlalchemy import ColumnElement, Select, and_, exists, or_, select
+from sqlalchemy import ColumnElement, Select, and_, exists, or_, select, true
 from sqlalchemy.orm import aliased
 
 from refine import settings
 from refine.extensions import db
 from refine.models.agent import Agent
+from refine.models.agent.eligibility import AutomaticTrigger
 from refine.models.audit import AuditLog
 from refine.models.ledger import AgentMemory
 from refine.models.people import Account
 from refine.models.runs.run import blocked_reason
-from refine.models.runs.session.session import RefinementSession
-from refine.models.runs.session.state import ANSWERED
+from refine.models.runs.session.session import RefinementSession, Wanted
+from refine.models.runs.session.state import ANSWERED, ROLLING_WINDOW
+from refine.models.runs.spending import CostCaps
 from refine.rules.pacing import (
     MAX_DOUBLINGS,
     MAX_QUIET_SLOTS,
@@ -66,7 +69,7 @@ def has_live_session() -> ColumnElement[bool]:
 def over_budget(at: datetime) -> Select[int]:
     """Return a query for the ids of agents over their budget that may be asked.
 
-    Without a live session, and past the shortest cool-down; ``must_wait`` checks the rest.
+    Without a live session, and past the shortest cool-down; ``Candidates.must_wait`` checks the rest.
     """
     shortest = cooldown(settings.current().cooldown_hours, 0)
     answered_lately = exists().where(
@@ -82,7 +85,7 @@ def over_budget(at: datetime) -> Select[int]:
 def whose_last_failed(at: datetime) -> Select[int]:
     """Return a query for the ids of agents whose last session was automatic, and failed.
 
-    Only if attempts are left and the shortest pause is over; ``is_retry_due`` checks the rest.
+    Only if attempts are left and the shortest pause is over; ``Candidates.retry_of`` checks the rest.
     """
     later = aliased(_Session)
     superseded = exists().where(
@@ -105,109 +108,194 @@ def whose_last_failed(at: datetime) -> Select[int]:
 # -- who must wait --------------------------------------------------------------------------------
 
 
-def forbidden_reason(agent: Agent, at: datetime) -> str | None:
-    """Return what forbids automatic sessions of this agent, in words; None if nothing does.
+class Candidates:
+    """Agents that may be asked at one moment, and the rules for each of them.
 
-    What blocks automatic runs, and the floor against slow erosion.
+    What the rules need is read when it is first needed, in one statement for all agents.
     """
-    return blocked_reason(agent, at, automatic=True) or _Session.erosion_reason(agent, at)
 
+    def __init__(
+        self, agents: Collection[Agent], at: datetime, caps: CostCaps | None = None
+    ) -> None:
+        self._agents, self._at = agents, at
+        self._ids = [agent.id for agent in agents]
+        self._caps = caps or CostCaps(at)
+        self._slots: dict[int, datetime] = {}
 
-def automatic_skip_reason(agent: Agent, at: datetime) -> str | None:
-    """Return why the clock does not ask this agent now, in words; None if it may.
+    # -- the rules -------------------------------------------------------------------------------
 
-    What forbids a sweep too, and that nothing has changed.
-    """
-    if (reason := forbidden_reason(agent, at)) is not None:
-        return reason
-    if _is_unchanged(agent, at):
-        return "nothing changed since the last session, which removed nothing"
-    return None
+    def forbidden_reason(self, agent: Agent) -> str | None:
+        """Return what forbids automatic sessions of this agent, in words; None if nothing does.
 
+        What blocks automatic runs, and the floor against slow erosion.
+        """
+        self._caps.look_up(each.account for each in self._agents)
+        blocked = blocked_reason(agent, self._caps, automatic=True)
+        return blocked or _Session.erosion_reason(agent, self._removed_recently(agent))
 
-def must_wait(agent: Agent, at: datetime) -> bool:
-    """Tell whether an agent over its budget must wait before it is asked.
+    def automatic_skip_reason(self, agent: Agent) -> str | None:
+        """Return why the clock does not ask this agent now, in words; None if it may.
 
-    Because its last session was too recent, or failed and has its own retry, or because a session
-    could remove nothing.
-    """
-    if _Session.removable_now(agent, at) == 0:
-        return True
-    latest = _Session.newest_of(agent)
-    if latest is not None and _is_failure_of_slot(latest, at):
-        return True
-    until = cools_down_until(agent)
-    return until is not None and at < until
-
-
-def cools_down_until(agent: Agent) -> datetime | None:
-    """Return when an agent over its budget may be asked again; None if it was never asked."""
-    answered = _answered(agent)
-    if not answered or answered[0].ended_at is None:
+        What forbids a sweep too, and that nothing has changed.
+        """
+        if (reason := self.forbidden_reason(agent)) is not None:
+            return reason
+        if agent.id in self._unchanged_ids:
+            return "nothing changed since the last session, which removed nothing"
         return None
-    fruitless = list(takewhile(lambda session: not session.had_effect, answered))
-    pause = cooldown(settings.current().cooldown_hours, len(fruitless))
-    return answered[0].ended_at + pause
+
+    def due_trigger(self, agent: Agent) -> AutomaticTrigger | None:
+        """Return ``Agent.due_trigger``."""
+        has_work = agent.id in self._ids_with_unlocked_memory
+        return agent.trigger_since(self._last_slot(agent)) if has_work else None
+
+    def must_wait(self, agent: Agent) -> bool:
+        """Tell whether an agent over its budget must wait before it is asked.
+
+        Because its last session was too recent, or failed and has its own retry, or because a
+        session could remove nothing.
+        """
+        removed = self._removed_recently(agent)
+        if _Session.removable_of(agent.core_token_usage, agent, removed) == 0:
+            return True
+        latest = self._newest.get(agent.id)
+        if latest is not None and self._is_failure_of_slot(latest):
+            return True
+        until = self.cools_down_until(agent)
+        return until is not None and self._at < until
+
+    def cools_down_until(self, agent: Agent) -> datetime | None:
+        """Return when an agent over its budget may be asked again; None if it was never asked."""
+        answered = self._answered[agent.id]
+        if not answered or answered[0].ended_at is None:
+            return None
+        fruitless = list(takewhile(lambda session: not session.had_effect, answered))
+        pause = cooldown(settings.current().cooldown_hours, len(fruitless))
+        return answered[0].ended_at + pause
+
+    def retry_of(self, agent: Agent) -> Wanted | None:
+        """Return the next attempt after the agent's last session, if that failed and it is time."""
+        failed = self._newest.get(agent.id)
+        return failed.next_attempt() if failed and self._is_retry_due(failed) else None
+
+    def idle(self) -> list[Agent]:
+        """Return the agents without a live session."""
+        return [agent for agent in self._agents if self.live_session_of(agent) is None]
+
+    def live_session_of(self, agent: Agent) -> RefinementSession | None:
+        """Return the agent's queued or running session."""
+        return self._live.get(agent.id)
+
+    def _is_retry_due(self, session: RefinementSession) -> bool:
+        pause = retry_pause(session.attempt)
+        if pause is None or session.ended_at is None or not self._is_failure_of_slot(session):
+            return False
+        is_needed = session.trigger != "over_budget" or session.agent.is_over_budget
+        return (
+            is_needed
+            and session.ended_at + pause <= self._at
+            and not self.automatic_skip_reason(session.agent)
+        )
+
+    def _is_failure_of_slot(self, session: RefinementSession) -> bool:
+        """Whether this automatic session failed, and no slot has come since."""
+        if session.ended_at is None or not session.may_be_retried:
+            return False
+        return session.ended_at >= self._last_slot(session.agent)
+
+    def _last_slot(self, agent: Agent) -> datetime:
+        if agent.account_id not in self._slots:
+            self._slots[agent.account_id] = agent.account.last_slot(self._at)
+        return self._slots[agent.account_id]
+
+    # -- what they need --------------------------------------------------------------------------
+
+    def _removed_recently(self, agent: Agent) -> int:
+        return _Session.removed_since(self._at - ROLLING_WINDOW, self._ended_recently[agent.id])
+
+    @cached_property
+    def _ended_recently(self) -> dict[int, list[RefinementSession]]:
+        return _Session.ended_since(self._at - ROLLING_WINDOW, self._ids)
+
+    @cached_property
+    def _newest(self) -> dict[int, RefinementSession]:
+        """Each agent's latest session, whatever its status."""
+        return {each.agent_id: each for each in self._latest(1)}
+
+    @cached_property
+    def _answered(self) -> Mapping[int, Sequence[RefinementSession]]:
+        """Each agent's last sessions that it answered, newest first."""
+        answered: dict[int, list[RefinementSession]] = {id_: [] for id_ in self._ids}
+        for session in self._latest(MAX_DOUBLINGS, _Session.status.in_(ANSWERED)):
+            answered[session.agent_id].append(session)
+        return answered
+
+    def _latest(self, limit: int, *conditions: ColumnElement[bool]) -> Sequence[RefinementSession]:
+        """Up to ``limit`` sessions of each agent that fulfil the conditions, newest first."""
+        mine = select(_Session).where(_Session.agent_id == Agent.id, *conditions)
+        latest = mine.order_by(_Session.created_at.desc()).limit(limit).correlate(Agent).lateral()
+        found = aliased(_Session, latest)
+        return db.session.scalars(
+            select(found)
+            .select_from(Agent)
+            .join(latest, true())
+            .where(Agent.id.in_(self._ids))
+            .order_by(found.created_at.desc())
+        ).all()
+
+    @cached_property
+    def _live(self) -> dict[int, RefinementSession]:
+        live = select(_Session).where(_Session.agent_id.in_(self._ids), _Session.is_live)
+        found = db.session.scalars(live.execution_options(populate_existing=True))
+        return {each.agent_id: each for each in found}
+
+    @cached_property
+    def _ids_with_unlocked_memory(self) -> frozenset[int]:
+        mine = select(Agent.id).where(Agent.id.in_(self._ids), Agent.with_unlocked_core_memory())
+        return frozenset(db.session.scalars(mine))
+
+    @cached_property
+    def _unchanged_ids(self) -> frozenset[int]:
+        """The agents of which nothing changed since their last session, which removed nothing.
+
+        Only after a session that was completed, and for ``MAX_QUIET_SLOTS`` slots. Never one whose
+        ledger is shown in batches, as the next session shows another one.
+        """
+        last = [sessions[0] for sessions in self._answered.values() if sessions]
+        quiet = [session.id for session in last if self._left_all_as_it_was(session)]
+        if not quiet:
+            return frozenset()
+        unchanged = select(_Session.agent_id).where(_Session.id.in_(quiet), ~_changed_since())
+        return frozenset(db.session.scalars(unchanged))
+
+    def _left_all_as_it_was(self, session: RefinementSession) -> bool:
+        """Whether it was completed within the last slots, saw the whole ledger, changed nothing."""
+        return (
+            session.status == "completed"
+            and not session.had_effect
+            and session.undone_at is None
+            and session.batch_through_id is None
+            and _slots_between(session.agent.account, session.ended_at, self._at) <= MAX_QUIET_SLOTS
+        )
 
 
-def is_retry_due(session: RefinementSession, at: datetime) -> bool:
-    """Tell whether this failed session, its agent's last one, is to be retried now."""
-    pause = retry_pause(session.attempt)
-    if pause is None or session.ended_at is None or not _is_failure_of_slot(session, at):
-        return False
-    is_needed = session.trigger != "over_budget" or session.agent.is_over_budget
-    return (
-        is_needed
-        and session.ended_at + pause <= at
-        and not automatic_skip_reason(session.agent, at)
-    )
-
-
-def _is_failure_of_slot(session: RefinementSession, at: datetime) -> bool:
-    """Whether this automatic session failed, and no slot has come since."""
-    if session.ended_at is None or not session.may_be_retried:
-        return False
-    return session.ended_at >= session.agent.account.last_slot(at)
-
-
-def _answered(agent: Agent) -> Sequence[RefinementSession]:
-    """The agent's last sessions that it answered, newest first."""
-    return db.session.scalars(
-        select(_Session)
-        .where(_Session.agent_id == agent.id, _Session.status.in_(ANSWERED))
-        .order_by(_Session.created_at.desc())
-        .limit(MAX_DOUBLINGS)
-    ).all()
-
-
-def _is_unchanged(agent: Agent, at: datetime) -> bool:
-    """Whether core memories and settings are as the last session left them, which removed nothing.
-
-    Only after a session that was completed, and for ``MAX_QUIET_SLOTS`` slots. Never true for a
-    ledger that is shown in batches, as the next session shows another one.
-    """
-    last = next(iter(_answered(agent)), None)
-    if last is None or last.status != "completed" or last.had_effect or last.undone_at is not None:
-        return False
-    if _slots_between(agent.account, last.ended_at, at) > MAX_QUIET_SLOTS:
-        return False
-    if last.batch_through_id is not None:
-        return False
+def _changed_since() -> ColumnElement[bool]:
+    """Return the SQL condition that core memories or settings changed since the session."""
     saved_meanwhile = and_(
-        AgentMemory.recorded_at > last.started_at,
-        AgentMemory.session_id.is_distinct_from(last.id),
+        AgentMemory.recorded_at > _Session.started_at,
+        AgentMemory.session_id.is_distinct_from(_Session.id),
     )
     memory_changed = exists().where(
-        AgentMemory.agent_id == agent.id,
+        AgentMemory.agent_id == _Session.agent_id,
         AgentMemory.memory_type == "core",
-        or_(AgentMemory.updated_at > last.ended_at, saved_meanwhile),
+        or_(AgentMemory.updated_at > _Session.ended_at, saved_meanwhile),
     )
     settings_changed = exists().where(
-        AuditLog.agent_id == agent.id,
+        AuditLog.agent_id == _Session.agent_id,
         AuditLog.action == "agent_settings_update",
-        AuditLog.created_at > last.ended_at,
+        AuditLog.created_at > _Session.ended_at,
     )
-    return not db.session.scalar(select(or_(memory_changed, settings_changed)))
+    return or_(memory_changed, settings_changed)
 
 
 def _slots_between(account: Account, ended_at: datetime | None, at: datetime) -> int:

@@ -1,11 +1,11 @@
 """Refinement sessions: supervised runs in which an agent edits its own core memories."""
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, cast
 
-from sqlalchemy import CheckConstraint, Index, UniqueConstraint, and_, literal, or_, select, text
+from sqlalchemy import CheckConstraint, Index, UniqueConstraint, literal, select, text
 
 from refine import clock, settings
 from refine.errors import Refused, RowAltered
@@ -13,9 +13,10 @@ from refine.extensions import Base, db
 from refine.models.agent import Agent
 from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog
+from refine.models.audit.record import Event
 from refine.models.ledger import AgentMemory, Change, change_memories
 from refine.models.people import User
-from refine.models.people.recording import is_recorded
+from refine.models.people.recording import is_recorded, to_record
 from refine.models.runs.log import log_after_commit
 from refine.models.runs.run import LIVE
 from refine.models.runs.session.entry import SessionEntry
@@ -50,6 +51,19 @@ class SessionAlreadyLive(Refused):
     def __init__(self, session_id: uuid.UUID, status: str = "live") -> None:
         self.session_id = session_id
         super().__init__(f"the agent already has a live session, {status}: {session_id}")
+
+
+class Wanted(NamedTuple):
+    """A session that is to be queued for an agent.
+
+    With ``skip_reason`` it ends at once, ``skipped``: a slot is accounted for, though nobody asks.
+    """
+
+    agent: Agent
+    trigger: Trigger
+    slot_at: datetime | None = None
+    attempt: int = 1
+    skip_reason: str | None = None
 
 
 class Reversal(NamedTuple):
@@ -145,9 +159,9 @@ class RefinementSession(SessionState, Attested, Base):
         *,
         user: User | None = None,
         at: datetime | None = None,
-        **fields: Any,
+        **about: Any,
     ) -> "RefinementSession":
-        """Add a queued session, recorded as ``refinement_queued``.
+        """Add a queued session, recorded as ``refinement_queued``; ``about``: see ``Wanted``.
 
         SessionAlreadyLive if the agent has a live one. One whose worker was lost ends first.
         """
@@ -155,34 +169,55 @@ class RefinementSession(SessionState, Attested, Base):
         if (reason := agent.unavailable_reason(automatic=False)) is not None:
             raise Refused(f"{reason}, so no session can run")
         agent.lock()
-        if (live := cls.live_of(agent)) is not None and not live.end_if_lost(at):
-            raise SessionAlreadyLive(live.id, live.status)
-        session = cls._add(
-            agent,
-            at,
-            trigger=trigger,
-            user_id=user.id if user is not None else None,
-            threshold=agent.threshold,
-            **fields,
-        )
-        agent.record(
-            "refinement_queued",
-            session_id=session.id,
-            subject=("RefinementSession", session.id),
-            data={"trigger": trigger},
-            user=user,
-            at=at,
-        )
-        return session
+        if (live := cls.live_of(agent)) is not None:
+            live.make_room(at)
+        return cls.queue_all([Wanted(agent, trigger, **about)], user=user, at=at)[0]
 
-    def queue_again(self, at: datetime) -> "RefinementSession":
-        """Queue the next attempt after this failed session."""
-        return self.queue(
-            self.agent,
-            cast(Trigger, self.trigger),
-            at=at,
-            slot_at=self.slot_at,
-            attempt=self.attempt + 1,
+    def make_room(self, at: datetime) -> None:
+        """End, for another session of the agent, if the worker was lost; or SessionAlreadyLive."""
+        if not (self.is_lost(at) and self.end_if_lost(at)):
+            raise SessionAlreadyLive(self.id, self.status)
+
+    @classmethod
+    def queue_all(
+        cls, wanted: Collection[Wanted], *, user: User | None = None, at: datetime
+    ) -> list["RefinementSession"]:
+        """Add queued sessions as ``queue`` does, in a few statements for all.
+
+        The agents are locked, available, and have no live session.
+        """
+        sessions = cls._add_all([cls._wanted(each, user, at) for each in wanted])
+        if sessions:
+            events_of = [(each.agent.chain, each._first_events(user)) for each in sessions]
+            AuditLog.record_in_chains(events_of, at=at)
+        return sessions
+
+    @classmethod
+    def _wanted(cls, wanted: Wanted, user: User | None, at: datetime) -> "RefinementSession":
+        agent, trigger, slot_at, attempt, skip_reason = wanted
+        fields: dict[str, Any] = {"trigger": trigger, "slot_at": slot_at, "attempt": attempt}
+        if skip_reason is not None:
+            fields |= {"status": "skipped", "end_reason": skip_reason, "ended_at": at}
+            fields["memories_after"], fields["mass_after"] = agent.ledger.core_totals()
+        user_id = user.id if user is not None else None
+        return cls._new(agent, at, user_id=user_id, threshold=agent.threshold, **fields)
+
+    def _first_events(self, user: User | None) -> list[Event]:
+        about: dict[str, Any] = {
+            "session_id": self.id,
+            "subject": ("RefinementSession", self.id),
+            "user": user,
+        }
+        queued = to_record("refinement_queued", data={"trigger": self.trigger}, **about)
+        if self.is_live:
+            return [queued]
+        log_after_commit("session ended", self.facts())
+        return [queued, to_record(_END_ACTION["skipped"], data=self.measured(), **about)]
+
+    def next_attempt(self) -> Wanted:
+        """Return the next attempt after this failed session."""
+        return Wanted(
+            self.agent, cast(Trigger, self.trigger), slot_at=self.slot_at, attempt=self.attempt + 1
         )
 
     @classmethod
@@ -230,7 +265,8 @@ class RefinementSession(SessionState, Attested, Base):
         self.shown_memories = len(ledger) if shown is None else len(shown)
         self.mass_before = sum(memory.token_estimate for memory in ledger)
         self.threshold = self.agent.threshold
-        self.removable_tokens = self.removable_of(self.mass_before, self.agent)
+        removed_recently = self.removed_recently(self.agent)
+        self.removable_tokens = self.removable_of(self.mass_before, self.agent, removed_recently)
         db.session.flush()
 
     @classmethod
@@ -239,15 +275,37 @@ class RefinementSession(SessionState, Attested, Base):
     ) -> int:
         """Return how many tokens sessions removed within ``window``, without undone sessions."""
         since = (at or clock.now()) - window
-        # whatever was done to a session's row, the records of ends stay, with their dates
-        on_record = select(AuditLog.session_id).where(
-            AuditLog.agent_id == agent.id,
+        return cls.removed_since(since, cls.ended_since(since, [agent.id])[agent.id])
+
+    @classmethod
+    def ended_since(
+        cls, since: datetime, agent_ids: Collection[int]
+    ) -> dict[int, list["RefinementSession"]]:
+        """Return the sessions that ended since then, of each of these agents.
+
+        Whatever was done to a session's row, the records of ends stay, with their dates.
+        """
+        lately = select(cls.id, cls.agent_id).where(
+            cls.agent_id.in_(agent_ids), cls.ended_at > since
+        )
+        on_record = select(AuditLog.session_id, AuditLog.agent_id).where(
+            AuditLog.agent_id.in_(agent_ids),
             AuditLog.action.in_(_END_ACTION.values()),
             AuditLog.created_at > since,
         )
-        lately = and_(cls.agent_id == agent.id, cls.ended_at > since)
+        ended = lately.union(on_record).subquery()
+        found: dict[int, list[RefinementSession]] = {id_: [] for id_ in agent_ids}
+        for agent_id, session in db.session.execute(
+            select(ended.c.agent_id, cls).join(ended, ended.c.id == cls.id)
+        ):
+            found[agent_id].append(session)
+        return found
+
+    @staticmethod
+    def removed_since(since: datetime, sessions: Iterable["RefinementSession"]) -> int:
+        """Return how many tokens these sessions removed since then, without undone sessions."""
         removed = 0
-        for session in db.session.scalars(select(cls).where(or_(lately, cls.id.in_(on_record)))):
+        for session in sessions:
             session.require_genuine()
             if session.ended_at is None:
                 raise RowAltered(session.row_name)
@@ -258,24 +316,25 @@ class RefinementSession(SessionState, Attested, Base):
     @classmethod
     def removable_now(cls, agent: Agent, at: datetime | None = None) -> int:
         """Return how many tokens a session of the agent could remove if it began now."""
-        return cls.removable_of(agent.core_token_usage, agent, at)
+        return cls.removable_of(agent.core_token_usage, agent, cls.removed_recently(agent, at))
 
     @classmethod
-    def removable_of(cls, mass: int, agent: Agent, at: datetime | None = None) -> int:
+    def removable_of(cls, mass: int, agent: Agent, removed_recently: int) -> int:
         """Return how many of ``mass`` tokens a session of the agent may remove."""
         return removable_tokens(
             mass,
             threshold=agent.threshold,
             rolling_floor=settings.current().rolling_floor,
-            removed_recently=cls.removed_recently(agent, at),
+            removed_recently=removed_recently,
         )
 
     @classmethod
-    def erosion_reason(cls, agent: Agent, at: datetime | None = None) -> str | None:
+    def erosion_reason(cls, agent: Agent, removed_recently: int | None = None) -> str | None:
         """Return why the rolling floor allows no removal now; None if it allows some."""
+        if removed_recently is None:
+            removed_recently = cls.removed_recently(agent)
         floor = settings.current().rolling_floor
-        removed = cls.removed_recently(agent, at)
-        if removable_under_floor(agent.core_token_usage, floor, removed) > 0:
+        if removable_under_floor(agent.core_token_usage, floor, removed_recently) > 0:
             return None
         return f"sessions of the last {in_days(ROLLING_WINDOW)} removed as much as is allowed"
 

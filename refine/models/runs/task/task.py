@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, Literal, cast, get_args
 
@@ -121,6 +122,17 @@ class MemoryTask(Run, Base):
             if task.is_live:
                 raise ReflectionAlreadyLive(task.id)
         return cls._add(agent, at, kind="reflection", trigger=trigger, due_at=at, slot_at=slot_at)
+
+    @classmethod
+    def reflect_daily(
+        cls, agents: Iterable[Agent], slot_at: datetime, at: datetime
+    ) -> list["MemoryTask"]:
+        """Add queued daily reflections as ``reflect`` does, in one statement for all.
+
+        The agents are locked, available, and have no live reflection.
+        """
+        fields = {"kind": "reflection", "trigger": "daily", "due_at": at, "slot_at": slot_at}
+        return cls._add_all([cls._new(agent, at, **fields) for agent in agents])
 
     @classmethod
     def extract(

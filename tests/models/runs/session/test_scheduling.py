@@ -9,6 +9,7 @@ from refine.extensions import db
 from refine.models import RefinementSession
 from refine.models.runs.run import LOST_AFTER
 from refine.models.runs.session import scheduling
+from refine.models.runs.session.scheduling import Candidates
 from refine.models.runs.spending import cost_cap_reason
 from tests import factories
 from tests.models.cases import case, set_fields
@@ -87,8 +88,21 @@ def whose_last_failed(agent, at=NOW):
     return chosen(scheduling.whose_last_failed(at)) == [agent.id]
 
 
+def retry_of(agent, at=NOW):
+    db.session.flush()
+    return Candidates([agent], at).retry_of(agent)
+
+
 def is_retry_due(session, at=NOW):
-    return whose_last_failed(session.agent, at) and scheduling.is_retry_due(session, at)
+    return whose_last_failed(session.agent, at) and retry_of(session.agent, at) is not None
+
+
+def must_wait(agent, at=NOW):
+    return Candidates([agent], at).must_wait(agent)
+
+
+def cools_down_until(agent):
+    return Candidates([agent], NOW).cools_down_until(agent)
 
 
 def lock_all(agent):
@@ -249,16 +263,16 @@ def test_the_shortest_cooldown_is_the_setting(over_budget, set_cooldown):
 def test_an_agent_that_was_never_asked_does_not_cool_down(over_budget):
     past(factories.agent(), "declined", at=NOW)
 
-    assert scheduling.cools_down_until(over_budget) is None
-    assert not scheduling.must_wait(over_budget, NOW)
+    assert cools_down_until(over_budget) is None
+    assert not must_wait(over_budget)
 
 
 def test_after_something_was_removed_the_cooldown_lasts_a_day_from_the_end(over_budget):
     past(over_budget, at=NOW - 2 * DAY, ended_at=NOW - DAY, **removed(5))
 
-    assert scheduling.cools_down_until(over_budget) == NOW
-    assert scheduling.must_wait(over_budget, NOW - MOMENT)
-    assert not scheduling.must_wait(over_budget, NOW)
+    assert cools_down_until(over_budget) == NOW
+    assert must_wait(over_budget, NOW - MOMENT)
+    assert not must_wait(over_budget)
 
 
 @pytest.mark.parametrize("status", ANSWERED)
@@ -274,7 +288,7 @@ def test_each_session_that_removed_nothing_doubles_the_cooldown_up_to_a_week(
         if fruitless in hours:
             with subtests.test(fruitless=fruitless):
                 until = ended_at + timedelta(hours=hours[fruitless])
-                assert scheduling.cools_down_until(over_budget) == until
+                assert cools_down_until(over_budget) == until
 
 
 def test_the_last_answer_sets_the_cooldown(over_budget, subtests):
@@ -292,7 +306,7 @@ def test_the_last_answer_sets_the_cooldown(over_budget, subtests):
     ]:
         with case(subtests, status=status, fields=fields):
             past(over_budget, status, at=NOW, **fields)
-            assert scheduling.cools_down_until(over_budget) == NOW + until
+            assert cools_down_until(over_budget) == NOW + until
 
 
 def test_the_first_cooldown_is_a_setting(over_budget, set_cooldown, subtests):
@@ -302,18 +316,18 @@ def test_the_first_cooldown_is_a_setting(over_budget, set_cooldown, subtests):
             for days in range(fruitless):
                 past(over_budget, "declined", at=NOW - days * DAY)
             set_cooldown(setting)
-            assert scheduling.cools_down_until(over_budget) == NOW + timedelta(hours=hours)
+            assert cools_down_until(over_budget) == NOW + timedelta(hours=hours)
 
 
 def test_an_agent_whose_session_could_remove_nothing_cools_down(over_budget, subtests):
-    for threshold, must_wait in [(1, True), (0.995, True), (0.99, False)]:
+    for threshold, is_waiting in [(1, True), (0.995, True), (0.99, False)]:
         with subtests.test(threshold=threshold):
             over_budget.refinement_threshold = threshold
-            assert scheduling.must_wait(over_budget, NOW) == must_wait
+            assert must_wait(over_budget) == is_waiting
 
 
 def test_an_agent_whose_last_session_has_its_own_retry_cools_down(over_budget, subtests):
-    for must_wait, failure in [
+    for is_waiting, failure in [
         (True, {"at": NOW - HOUR, "trigger": "weekly", "attempt": 4}),
         (True, {"at": NOW - HOUR, "trigger": "over_budget", "attempt": 4}),
         (False, {"at": NOW - HOUR, "trigger": "cli"}),
@@ -321,7 +335,7 @@ def test_an_agent_whose_last_session_has_its_own_retry_cools_down(over_budget, s
     ]:
         with case(subtests, failure=failure):
             past(over_budget, "failed", **failure)
-            assert scheduling.must_wait(over_budget, NOW) == must_wait
+            assert must_wait(over_budget) == is_waiting
 
 
 # -- skipping --------------------------------------------------------------------------------------
@@ -329,7 +343,7 @@ def test_an_agent_whose_last_session_has_its_own_retry_cools_down(over_budget, s
 
 def skip_reason(agent, at=NOW):
     db.session.flush()
-    return scheduling.automatic_skip_reason(agent, at)
+    return Candidates([agent], at).automatic_skip_reason(agent)
 
 
 def test_an_agent_that_was_never_asked_is_not_skipped(agent):
@@ -531,14 +545,14 @@ def test_sessions_that_are_not_retried(agent, subtests):
         with case(subtests, status=status, fields=fields):
             session = past(agent, status, **fields)
             assert not whose_last_failed(agent)
-            assert not scheduling.is_retry_due(session, NOW)
+            assert retry_of(session.agent) is None
 
 
 def test_a_failure_is_retried_only_until_the_next_slot(agent, subtests):
     for ended_at, is_due in [(SLOT - MOMENT, False), (SLOT, True)]:
         with case(subtests, ended_at=ended_at):
             session = past(agent, "failed", at=SLOT - HOUR, ended_at=ended_at)
-            assert scheduling.is_retry_due(session, SLOT + HOUR) is is_due
+            assert (retry_of(agent, SLOT + HOUR) is not None) is is_due
             assert whose_last_failed(agent, SLOT + HOUR)
 
 
@@ -572,13 +586,13 @@ def test_a_failure_is_not_retried_while_the_agent_is_skipped_or_within_its_budge
             assert is_retry_due(session)
             set_fields(row, **change)
             db.session.flush()
-            assert not scheduling.is_retry_due(session, NOW)
+            assert retry_of(session.agent) is None
 
 
 def test_a_retry_has_the_slot_and_trigger_of_the_failure_and_counts_the_attempts(over_budget):
     failed = past(over_budget, "failed", trigger="over_budget", slot_at=SLOT, attempt=2)
 
-    again = failed.queue_again(NOW)
+    (again,) = RefinementSession.queue_all([failed.next_attempt()], at=NOW)
 
     assert (again.trigger, again.slot_at, again.attempt) == ("over_budget", SLOT, 3)
     assert (again.status, again.created_at) == ("queued", NOW)

@@ -1,0 +1,46 @@
+"""Serving many agents: a batch in one transaction, so that its statements do not grow with it.
+
+A batch that fails is cut in two, and each half is served in a transaction of its own: one agent's
+failure stops no other.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+from rq.timeouts import BaseTimeoutException
+
+from refine.extensions import db, safe_rollback
+
+# All agents of a batch are locked meanwhile: so many take a fraction of a second.
+BATCH = 100
+
+Outcome = TypeVar("Outcome")
+
+
+class Failed(NamedTuple):
+    """An agent that could not be served, and why."""
+
+    agent_id: int
+    fault: Exception
+
+
+def in_parts(
+    ids: Sequence[int], serve: Callable[[Sequence[int]], Outcome]
+) -> Iterator[Outcome | Failed]:
+    """Serve these agents, and commit; yield what ``serve`` returned, once or for each part."""
+    try:
+        served = serve(ids)
+        db.session.commit()
+    except BaseTimeoutException:
+        safe_rollback()
+        raise
+    except Exception as fault:
+        safe_rollback()
+        if len(ids) > 1:
+            half = len(ids) // 2
+            yield from in_parts(ids[:half], serve)
+            yield from in_parts(ids[half:], serve)
+        else:
+            yield Failed(ids[0], fault)
+    else:
+        yield served
