@@ -1,7 +1,6 @@
 """How many statements it takes to queue sessions for more agents."""
 
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 
 from flask import current_app
 
@@ -34,11 +33,11 @@ def _grown(world: World, name: str, statements: Callable[[int], int]) -> Iterato
 
 
 def _checked(world: World) -> Callable[[int], int]:
-    began = clock.now() + BUDGET_CHECK_EVERY
+    began = clock.now()
 
     def statements(count: int) -> int:
         _account_over_budget(f"Checked {count}", count)
-        at = began + timedelta(hours=2) * world.size.swept.index(count)
+        at = began + 2 * BUDGET_CHECK_EVERY * (1 + world.size.swept.index(count))
         return statements_of(lambda: run_tick(at))
 
     run_tick(clock.now())

@@ -269,6 +269,9 @@ class AuditLog(Base):
         ),
     )
 
+    # asking for them again would take a statement for each record
+    __mapper_args__ = {"eager_defaults": False}
+
     id: Mapped[int] = mapped_column(
         BigInteger,
         RECORD_IDS,
