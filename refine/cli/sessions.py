@@ -9,7 +9,7 @@ from rich.status import Status
 from refine import settings
 from refine.cli.context import application
 from refine.cli.output import console, table
-from refine.jobs import runs, stopping
+from refine.jobs import runs, stopping, sweeping
 from refine.llm.clients import is_rehearsed
 from refine.models import MAX_MUTATIONS, Agent, MemoryTask, RefinementSession
 from refine.refinement.loop import Event, refine
@@ -42,7 +42,7 @@ def sweep() -> None:
     Workers run the sessions. Agents that have just declined are included.
     """
     with application("sweep"):
-        rows = [(swept.agent.id, swept.agent.name, swept.outcome) for swept in runs.sweep()]
+        rows = [(swept.agent_id, swept.name, swept.outcome) for swept in sweeping.sweep()]
         table(("id", "agent", "outcome"), rows, empty="no agents")
 
 

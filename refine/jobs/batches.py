@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from rq.timeouts import BaseTimeoutException
+from sqlalchemy.exc import DBAPIError
 
+from refine.errors import RefineError
 from refine.extensions import db, safe_rollback
 
 # All agents of a batch are locked meanwhile: so many take a fraction of a second.
@@ -22,6 +24,17 @@ class Failed(NamedTuple):
 
     agent_id: int
     fault: Exception
+
+    @property
+    def said(self) -> str:
+        """Return ``said_by`` the fault."""
+        return said_by(self.fault)
+
+
+def said_by(fault: Exception) -> str:
+    """Return what a fault says, which is only quoted if no content can be in it."""
+    is_ours = isinstance(fault, DBAPIError | RefineError)
+    return str(fault.args[0]) if is_ours and fault.args else type(fault).__name__
 
 
 def in_parts(

@@ -3,34 +3,24 @@
 import math
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 from rq import get_current_job
 from rq.timeouts import JobTimeoutException
-from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
-from refine import clock, settings
+from refine import settings
 from refine.access import asking
-from refine.errors import RefineError, Unreachable
+from refine.errors import Unreachable
 from refine.extensions import db, safe_rollback
 from refine.jobs import stopping
 from refine.jobs.dispatch import dispatch, dispatch_if_possible
-from refine.models import AccessGrant, Account, Agent, MemoryTask, RefinementSession, User
+from refine.models import AccessGrant, Agent, MemoryTask, RefinementSession, User
 from refine.models.runs.access import AccessTerms
 from refine.models.runs.session import Trigger
-from refine.models.runs.session.scheduling import Candidates
 from refine.refinement.loop import refine
 from refine.remembering.task_worker import run_task
-
-
-class Swept(NamedTuple):
-    """What a sweep did for an agent, in words; ``is_queued``: it queued a session."""
-
-    agent: Agent
-    outcome: str
-    is_queued: bool = False
 
 
 class RunFault(Exception):
@@ -121,44 +111,3 @@ def request_access_later(agent: Agent, user: User, terms: AccessTerms) -> Access
     db.session.commit()
     dispatch_if_possible()
     return requested
-
-
-def sweep(account: Account | None = None, *, user: User | None = None) -> Iterator[Swept]:
-    """Queue a session for every agent that needs one; yield the outcome for each agent.
-
-    For all accounts, or one; ``user`` is who asked for it in the dashboard. One agent's failure
-    touches no other. Cool-downs do not apply. Raises Unreachable at the end if Redis is down; what
-    was queued stays queued.
-    """
-    agents = select(Agent.id).order_by(Agent.id)
-    if account is not None:
-        agents = agents.where(Agent.account_id == account.id)
-    for agent_id in db.session.scalars(agents).all():
-        agent = db.session.get_one(Agent, agent_id)
-        try:
-            swept = _sweep_one(agent, user)
-            db.session.commit()
-        except RefineError as refusal:
-            db.session.rollback()
-            swept = Swept(agent, str(refusal))
-        except DBAPIError as error:
-            db.session.rollback()
-            swept = Swept(agent, f"failed: {error.args[0]}")
-        yield swept
-    dispatch()
-
-
-def _sweep_one(agent: Agent, user: User | None) -> Swept:
-    at = clock.now()
-    live = RefinementSession.live_of(agent)
-    if live is not None and live.status == "queued":
-        live.dispatched_at = None
-        return Swept(agent, "already waiting, dispatched again")
-    if (unavailable := agent.unavailable_reason(automatic=True)) is not None:
-        return Swept(agent, unavailable)
-    if (trigger := agent.due_trigger(at)) is None:
-        return Swept(agent, "no session needed")
-    if (forbidden := Candidates([agent], at).forbidden_reason(agent)) is not None:
-        return Swept(agent, f"skipped: {forbidden}")
-    RefinementSession.queue(agent, trigger, user=user, at=at)
-    return Swept(agent, f"queued ({trigger})", is_queued=True)

@@ -15,14 +15,13 @@ from functools import partial
 import structlog
 from rq.timeouts import BaseTimeoutException
 from sqlalchemy import Select
-from sqlalchemy.exc import DBAPIError
 
 from refine import clock
-from refine.errors import RefineError
 from refine.extensions import db
-from refine.jobs.batches import BATCH, Failed, in_parts
+from refine.jobs.batches import BATCH, Failed, in_parts, said_by
 from refine.jobs.dispatch import dispatch
 from refine.jobs.queue import RUN_JOBS
+from refine.jobs.sweeping import Turn, go_on
 from refine.jobs.verifying import verify_slice
 from refine.models import (
     AccessGrant,
@@ -32,6 +31,7 @@ from refine.models import (
     IdempotencyKey,
     MemoryTask,
     RefinementSession,
+    Sweep,
     Tally,
 )
 from refine.models.people.account import SLOT_IS_LATE_AFTER
@@ -98,6 +98,7 @@ def run_tick(at: datetime | None = None) -> TickResult:
         running.queue_slots,
         running.retry_failed,
         running.check_budgets,
+        running.go_on_with_sweeps,
         running.queue_reflections,
         running.dispatch,
         running.delete_expired_keys,
@@ -166,6 +167,12 @@ class _Tick:
             over = scheduling.over_budget(self.at)
             handled = self._each(over, self._ask_over_budget, after_id)
             ClockMark.reached("budget_check", None if handled.is_complete else handled.after_id)
+
+    def go_on_with_sweeps(self) -> None:
+        """Go on with the sweeps that users asked for, a batch of each in turn."""
+        under_way = Sweep.open_ids()
+        while under_way and time.monotonic() < self._deadline:
+            under_way = [id_ for id_ in under_way if self._sweep(id_)]
 
     def delete_expired_keys(self) -> None:
         """Delete expired idempotency keys and tallies."""
@@ -237,6 +244,13 @@ class _Tick:
             if not candidates.must_wait(agent) and not candidates.automatic_skip_reason(agent)
         )
 
+    def _sweep(self, sweep_id: int) -> bool:
+        """Go on with a sweep; tell whether it can go on again."""
+        turns: list[Turn] = []
+        self._guarded(lambda: turns.append(go_on(sweep_id, self._caps)), sweep_id=sweep_id)
+        self.done.queued += sum(each.is_queued for turn in turns for each in turn.swept)
+        return any(turn.waiting for turn in turns)
+
     def _candidates(self, agents: Sequence[Agent]) -> Candidates:
         return Candidates(agents, self.at, self._caps)
 
@@ -298,6 +312,4 @@ class _Tick:
 
     def _note(self, fault: Exception, **about: object) -> None:
         self.done.faults += 1
-        is_ours = isinstance(fault, DBAPIError | RefineError)
-        said = fault.args[0] if is_ours and fault.args else type(fault).__name__
-        _log.warning("tick step failed", fault=said, **about)
+        _log.warning("tick step failed", fault=said_by(fault), **about)

@@ -23,6 +23,7 @@ from refine.models.runs import (
     ReflectionAlreadyLive,
     SessionAlreadyLive,
     SessionEntry,
+    Sweep,
 )
 from refine.models.runs.session import MAX_MUTATIONS, EditRefused
 from refine.models.tally import Tally
@@ -49,6 +50,7 @@ __all__ = [
     "SessionAlreadyLive",
     "SessionEntry",
     "SignIn",
+    "Sweep",
     "Tally",
     "User",
     "Verification",

@@ -28,6 +28,7 @@ from refine.models.ledger import AgentMemory, recorded_digests
 from refine.models.people import Account, Invitation, SignIn, User
 from refine.models.runs.access import AccessGrant
 from refine.models.runs.session import RefinementSession
+from refine.models.runs.sweep import Sweep
 
 _BATCH = 500
 _CHAIN_IS_GONE = "its audit chain is gone"
@@ -223,6 +224,7 @@ def _conditions(
         ApiToken: and_(ApiToken.account_id == account_id, ApiToken.agent_id.is_(None)),
         Invitation: Invitation.user_id.in_(users),
         SignIn: SignIn.user_id.in_(users),
+        Sweep: Sweep.account_id == account_id,
     }
 
 

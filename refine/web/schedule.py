@@ -14,8 +14,9 @@ from refine import clock
 from refine.errors import InvalidValue, Unreachable
 from refine.extensions import db
 from refine.faults import status_of
-from refine.jobs.runs import sweep
-from refine.models import Account, Agent, RefinementSession
+from refine.jobs.dispatch import dispatch
+from refine.jobs.sweeping import run_now
+from refine.models import Account, Agent, RefinementSession, Sweep
 from refine.models.runs.spending import (
     cost_cap_reason,
     cost_usd_of_month,
@@ -53,24 +54,24 @@ def change() -> ResponseReturnValue:
 @pages.post("/schedule/run")
 @scope.admins_only
 def run() -> ResponseReturnValue:
-    account = scope.account_to_change()
-    outcomes: Counter[str] = Counter()
+    turn = run_now(scope.account_to_change(), scope.user())
     try:
-        for swept in sweep(account, user=scope.user()):
-            outcomes["queued" if swept.is_queued else swept.outcome] += 1
+        dispatch()
     except Unreachable:
         flash(
             "The job queue is unreachable; queued sessions will start automatically once it is "
             "back.",
             "error",
         )
+    outcomes = Counter("queued" if each.is_queued else each.outcome for each in turn.swept)
     queued = outcomes.pop("queued", 0)
     skipped = "".join(
         f"; {plural(count, 'agent')} not queued: {outcome.removeprefix('skipped: ')}"
         for outcome, count in outcomes.most_common()
     )
     flash(f"{plural(queued, 'session')} queued{skipped}.")
-    return redirect(url_in_account("sessions.listing"), 303)
+    following = "schedule.page" if turn.waiting else "sessions.listing"
+    return redirect(url_in_account(following), 303)
 
 
 def _sent_settings(form: Mapping[str, str]) -> dict[str, Any]:
@@ -97,6 +98,7 @@ def _page(account: Account, error: str | None = None) -> str:
     return render_template(
         "schedule/page.html",
         account=account,
+        sweep=Sweep.open_of(account),
         error=error,
         values={**stored, **request.form},
         slots=_next_slots(account, at),

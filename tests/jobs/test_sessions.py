@@ -13,7 +13,8 @@ from refine import clock, create_app
 from refine.errors import Unreachable
 from refine.extensions import db
 from refine.jobs.queue import AUTOMATIC, REQUESTED
-from refine.jobs.runs import RunFault, refine_later, refine_session, sweep
+from refine.jobs.runs import RunFault, refine_later, refine_session
+from refine.jobs.sweeping import sweep
 from refine.models import Agent, RefinementSession
 from refine.models.runs.session import Trigger
 from refine.settings import Settings
@@ -31,7 +32,7 @@ def agent(app: Flask) -> Agent:
 
 def swept() -> dict[str, str]:
     """The outcome of a sweep for each agent, by name."""
-    return {each.agent.name: each.outcome for each in sweep()}
+    return {each.name: each.outcome for each in sweep()}
 
 
 def test_the_job_runs_its_session_once(redis: Redis, agent: Agent) -> None:
@@ -132,16 +133,6 @@ def test_the_sweep_tells_the_outcome_for_every_agent(redis: Redis, app: Flask) -
     assert redis.lrange(f"rq:queue:{AUTOMATIC}", 0, -1) == [
         str(RefinementSession.live_of(over_budget).id).encode()
     ]
-
-
-def test_the_sweep_of_one_account_leaves_the_others_alone(redis: Redis, agent: Agent) -> None:
-    other = factories.agent("a memory of another one")
-    db.session.commit()
-
-    outcomes = {each.agent.name: each.outcome for each in sweep(other.account)}
-
-    assert outcomes == {other.name: "queued (weekly)"}
-    assert RefinementSession.live_of(agent) is None
 
 
 def test_a_second_sweep_queues_no_second_session(redis: Redis, agent: Agent) -> None:

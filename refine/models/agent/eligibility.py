@@ -93,8 +93,7 @@ class Eligibility(LedgerOwner):
         return self.trigger_since(self.account.last_slot(at)) if self.may_be_refined else None
 
     def trigger_since(self, slot_at: datetime) -> AutomaticTrigger | None:
-        """Return ``due_trigger`` of an agent that may be refined; its account's last slot was then.
-        """
+        """Return ``due_trigger`` of an agent that may be refined, for its account's last slot."""
         if self.was_not_refined_since(slot_at):
             return "weekly"
         return "over_budget" if self.is_over_budget else None

@@ -123,7 +123,9 @@ class LedgerOwner(Figures, Attested):
         db.session.refresh(self, with_for_update={"key_share": True, "of": type(self)})
 
     @classmethod
-    def lock_due(cls, due: Select[int], ids: Sequence[int], *, wait: bool = False) -> Sequence[Self]:
+    def lock_due(
+        cls, due: Select[int], ids: Sequence[int], *, wait: bool = False
+    ) -> Sequence[Self]:
         """Lock the agents among ``ids`` that are ``due``, and return those that still are.
 
         Whom another transaction has locked is left out or, with ``wait``, waited for.

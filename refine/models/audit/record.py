@@ -55,6 +55,7 @@ Subject = Literal[
     "AccessGrant",
     "ApiToken",
     "SignIn",
+    "Sweep",
 ]
 
 GENESIS = "0" * 64

@@ -33,9 +33,7 @@ class Client:
 NO_CLIENT = Client("", "")
 
 
-def record(
-    action: str, *, chain: Chain, at: datetime | None = None, **about: Any
-) -> AuditLog:
+def record(action: str, *, chain: Chain, at: datetime | None = None, **about: Any) -> AuditLog:
     """Append a record as ``AuditLog.record`` does; ``about`` goes to ``to_record``."""
     return AuditLog.record_all([to_record(action, **about)], chain=chain, at=at)[0]
 

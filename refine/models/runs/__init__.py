@@ -3,13 +3,14 @@
 ``run`` is what all kinds share: waiting, the lease, the cost, lost workers. ``session`` refines
 core memories, ``task`` adds to memory between sessions, ``access`` asks the agent to let a human
 read. ``spending`` adds up what all of them cost; ``answering`` tells which model answers;
-``clock_mark`` remembers the clock's rounds.
+``clock_mark`` remembers the clock's rounds, ``sweep`` what users asked of it.
 """
 
 from refine.models.runs.access import AccessAlreadyRequested, AccessGrant
 from refine.models.runs.clock_mark import ClockMark
 from refine.models.runs.run import LIVE, LOST_AFTER, WORKER_LOST, LeaseLost, Run
 from refine.models.runs.session import RefinementSession, SessionAlreadyLive, SessionEntry
+from refine.models.runs.sweep import Sweep
 from refine.models.runs.task import MemoryTask, ReflectionAlreadyLive
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "Run",
     "SessionAlreadyLive",
     "SessionEntry",
+    "Sweep",
 ]

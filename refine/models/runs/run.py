@@ -136,8 +136,8 @@ class Run:
         fields = {"status": cls.waiting_status, **fields}
         return cls(id=uuid.uuid4(), agent=agent, created_at=at, **fields)
 
-    @staticmethod
-    def _add_all(runs: list[Self]) -> list[Self]:
+    @classmethod
+    def _add_all(cls, runs: list[Self]) -> list[Self]:
         db.session.add_all(runs)
         db.session.flush()
         return runs

@@ -125,7 +125,11 @@ def test_the_rules_for_agents_choose_the_same_ones_in_python_and_in_sql(agents, 
         ),
         ("unlocked", Agent.has_unlocked_core_memory, Agent.with_unlocked_core_memory()),
         ("over budget", lambda agent: agent.is_over_budget, Agent.is_over_budget),
-        ("not refined", lambda agent: agent.was_not_refined_since(SLOT), Agent.not_refined_since(SLOT)),
+        (
+            "not refined",
+            lambda agent: agent.was_not_refined_since(SLOT),
+            Agent.not_refined_since(SLOT),
+        ),
         ("may be refined", lambda agent: agent.may_be_refined, Agent.may_be_refined),
         (
             "needs refinement",

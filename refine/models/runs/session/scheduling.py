@@ -69,7 +69,7 @@ def has_live_session() -> ColumnElement[bool]:
 def over_budget(at: datetime) -> Select[int]:
     """Return a query for the ids of agents over their budget that may be asked.
 
-    Without a live session, and past the shortest cool-down; ``Candidates.must_wait`` checks the rest.
+    Without a live session, and past the shortest cool-down: ``Candidates`` check the rest.
     """
     shortest = cooldown(settings.current().cooldown_hours, 0)
     answered_lately = exists().where(
@@ -85,7 +85,7 @@ def over_budget(at: datetime) -> Select[int]:
 def whose_last_failed(at: datetime) -> Select[int]:
     """Return a query for the ids of agents whose last session was automatic, and failed.
 
-    Only if attempts are left and the shortest pause is over; ``Candidates.retry_of`` checks the rest.
+    Only if attempts are left and the shortest pause is over: ``Candidates`` check the rest.
     """
     later = aliased(_Session)
     superseded = exists().where(

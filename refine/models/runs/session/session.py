@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, cast
 
-from sqlalchemy import CheckConstraint, Index, UniqueConstraint, literal, select, text
+from sqlalchemy import CheckConstraint, Index, UniqueConstraint, and_, literal, select, text, update
 
 from refine import clock, settings
 from refine.errors import Refused, RowAltered
@@ -213,6 +213,13 @@ class RefinementSession(SessionState, Attested, Base):
             return [queued]
         log_after_commit("session ended", self.facts())
         return [queued, to_record(_END_ACTION["skipped"], data=self.measured(), **about)]
+
+    @classmethod
+    def dispatch_again(cls, agents: Collection[Agent]) -> None:
+        """Let the waiting sessions of these agents be dispatched once more."""
+        waiting = and_(cls.agent_id.in_([agent.id for agent in agents]), cls.is_waiting)
+        again = update(cls).where(waiting).values(dispatched_at=None)
+        db.session.execute(again.execution_options(synchronize_session=False))
 
     def next_attempt(self) -> Wanted:
         """Return the next attempt after this failed session."""

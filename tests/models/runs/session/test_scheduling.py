@@ -551,7 +551,7 @@ def test_sessions_that_are_not_retried(agent, subtests):
 def test_a_failure_is_retried_only_until_the_next_slot(agent, subtests):
     for ended_at, is_due in [(SLOT - MOMENT, False), (SLOT, True)]:
         with case(subtests, ended_at=ended_at):
-            session = past(agent, "failed", at=SLOT - HOUR, ended_at=ended_at)
+            past(agent, "failed", at=SLOT - HOUR, ended_at=ended_at)
             assert (retry_of(agent, SLOT + HOUR) is not None) is is_due
             assert whose_last_failed(agent, SLOT + HOUR)
 

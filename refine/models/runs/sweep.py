@@ -1,0 +1,156 @@
+"""Sweeps: an account's agents that a user asked to be refined now, a batch at a time.
+
+What was asked for stands in the database, and how far it came in the transaction of each batch: a
+crash loses nothing, and nobody's turn comes twice.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ForeignKey,
+    Index,
+    Select,
+    func,
+    literal,
+    select,
+    text,
+)
+from sqlalchemy.orm import Mapped, mapped_column, relationship
+
+from refine import clock
+from refine.errors import RowAltered
+from refine.extensions import Base, db
+from refine.models.agent import Agent
+from refine.models.attested import Attested, ChainOwner
+from refine.models.columns import BigId, Count
+from refine.models.people import Account, User
+from refine.models.people.recording import is_recorded
+
+_ENDED = "sweep_ended"
+
+
+class Sweep(Attested, Base):
+    """One request to queue a session for every agent of an account that needs one."""
+
+    __tablename__ = "sweeps"
+    __table_args__ = (
+        Index(
+            "uq_sweeps_open_account",
+            "account_id",
+            unique=True,
+            postgresql_where=text("ended_at IS NULL"),
+        ),
+    )
+
+    id: Mapped[BigId]
+    account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), index=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    created_at: Mapped[datetime]
+    ended_at: Mapped[datetime | None]
+    # the turn of all agents up to this id has come, but for those that somebody held just then
+    after_id: Mapped[int] = mapped_column(BigInteger, default=0, server_default=text("0"))
+    held_ids: Mapped[list[int]] = mapped_column(
+        ARRAY(BigInteger), default=list, server_default=text("'{}'")
+    )
+    queued: Mapped[Count]
+    not_queued: Mapped[Count]
+
+    account: Mapped[Account] = relationship()
+    user: Mapped[User] = relationship()
+
+    digest_columns = ("id", "account_id", "user_id", "created_at", "ended_at")
+
+    @property
+    def chain_owner(self) -> ChainOwner:
+        """The account."""
+        return ChainOwner(account_id=self.account_id)
+
+    # -- asking ----------------------------------------------------------------------------------
+
+    @classmethod
+    def request(cls, account: Account, user: User, at: datetime | None = None) -> "Sweep":
+        """Return the account's open sweep; or add one, recorded as ``sweep_requested``."""
+        account.lock()
+        if (under_way := cls.open_of(account)) is not None:
+            return under_way
+        at = at or clock.now()
+        requested = cls(account=account, user=user, created_at=at)
+        db.session.add(requested)
+        db.session.flush()
+        requested._record("sweep_requested", user=user, at=at)
+        return requested
+
+    @classmethod
+    def open_of(cls, account: Account) -> "Sweep | None":
+        """Return the account's sweep that has not ended."""
+        return db.session.scalar(cls._open().where(cls.account_id == account.id))
+
+    @classmethod
+    def open_ids(cls) -> Sequence[int]:
+        """Return the ids of the sweeps that have not ended, the oldest first."""
+        return db.session.scalars(cls._open().with_only_columns(cls.id).order_by(cls.id)).all()
+
+    @classmethod
+    def _open(cls) -> Select["Sweep"]:
+        return select(cls).where(cls.ended_at.is_(None))
+
+    # -- going on --------------------------------------------------------------------------------
+
+    @classmethod
+    def locked(cls, sweep_id: int) -> "Sweep | None":
+        """Return the sweep, locked; None if it has ended.
+
+        RowAltered if it was changed outside the application, or its end is on record.
+        """
+        found = db.session.scalar(
+            cls._open()
+            .where(cls.id == sweep_id)
+            .with_for_update(key_share=True)
+            .execution_options(populate_existing=True)
+        )
+        if found is not None:
+            found.require_genuine()
+            if db.session.scalar(select(is_recorded("Sweep", literal(sweep_id), _ENDED))):
+                raise RowAltered(found.row_name)
+        return found
+
+    def next_ids(self, limit: int) -> list[int]:
+        """Return the agents whose turn comes next: those that were held come last, one by one."""
+        following = self._following().order_by(Agent.id).limit(limit)
+        return list(db.session.scalars(following)) or self.held_ids[:1]
+
+    def still_waiting(self, ids: Iterable[int]) -> list[int]:
+        """Return those of these agents whose turn has not come yet."""
+        return [id_ for id_ in ids if id_ > self.after_id or id_ in self.held_ids]
+
+    def note(self, turns: Mapping[int, bool | None]) -> None:
+        """Note whose turn came, and whether a session was queued; None: somebody held the agent."""
+        self.after_id = max(self.after_id, *turns)
+        held = {id_ for id_, is_queued in turns.items() if is_queued is None}
+        self.held_ids = sorted(({*self.held_ids} - turns.keys()) | held)
+        self.queued += sum(is_queued is True for is_queued in turns.values())
+        self.not_queued += sum(is_queued is False for is_queued in turns.values())
+
+    def count_waiting(self) -> int:
+        """Return how many agents' turn has not come yet."""
+        following = select(func.count()).select_from(self._following().subquery())
+        return len(self.held_ids) + (db.session.scalar(following) or 0)
+
+    def end_if_over(self, at: datetime | None = None) -> int:
+        """Return how many agents still wait; end it if none does, recorded as ``sweep_ended``."""
+        if waiting := self.count_waiting():
+            return waiting
+        self.ended_at = at = at or clock.now()
+        self._record(_ENDED, data={"queued": self.queued, "not_queued": self.not_queued}, at=at)
+        return 0
+
+    def _following(self) -> Select[int]:
+        mine = Agent.account_id == self.account_id
+        return select(Agent.id).where(mine, Agent.id > self.after_id)
+
+    def _record(self, action: str, **about: Any) -> None:
+        self.account.record(action, subject=("Sweep", self.id), **about)
