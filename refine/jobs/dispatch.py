@@ -44,8 +44,8 @@ def dispatch(at: datetime | None = None) -> int:
         automatic = _waiting(RefinementSession, and_(RefinementSession.is_automatic), limit=room)
         tasks = task_scheduling.dispatchable(room - len(automatic), at)
         runs = [*requested, *automatic, *tasks]
+        enqueue(runs, connection)
         for run in runs:
-            enqueue(run, connection)
             run.dispatched_at = at
         db.session.commit()
         return len(runs)

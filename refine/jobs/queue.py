@@ -1,7 +1,7 @@
 """The queues: Redis carries only ids, and is never the source of truth."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ from redis.exceptions import RedisError
 from rq import Queue
 from rq.exceptions import NoSuchJobError
 from rq.job import Job
+from rq.queue import EnqueueData
 from rq.serializers import JSONSerializer
 from rq.utils import as_text, utcparse
 from rq.worker_registration import WORKERS_BY_QUEUE_KEY
@@ -153,14 +154,24 @@ def _id_of(stored: bytes | str) -> uuid.UUID | None:
         return None
 
 
-def enqueue(run: Run, connection: Redis) -> None:
-    """Push the id of a committed run to the workers.
+def enqueue(runs: Iterable[Run], connection: Redis) -> None:
+    """Push the ids of committed runs to the workers, all at once.
 
     Enqueuing twice is harmless: the second job finds nothing to claim.
     """
+    jobs: dict[str, list[EnqueueData]] = {}
+    for run in runs:
+        jobs.setdefault(_queue_name(run), []).append(_job_of(run))
+    with connection.pipeline() as pipeline:
+        for name, listed in jobs.items():
+            queue(name, connection).enqueue_many(listed, pipeline=pipeline)
+        pipeline.execute()
+
+
+def _job_of(run: Run) -> EnqueueData:
     job = RUN_JOBS[type(run)]
     seconds = ASKING_SECONDS if isinstance(run, AccessGrant) else settings.current().max_seconds
-    queue(_queue_name(run), connection).enqueue_call(
+    return Queue.prepare_data(
         job.function,
         args=(str(run.id),),
         job_id=str(run.id),

@@ -69,7 +69,12 @@ def run() -> ResponseReturnValue:
         f"; {plural(count, 'agent')} not queued: {outcome.removeprefix('skipped: ')}"
         for outcome, count in outcomes.most_common()
     )
-    flash(f"{plural(queued, 'session')} queued{skipped}.")
+    waiting = (
+        f" The clock asks the other {plural(turn.waiting, 'agent')} within the next minutes."
+        if turn.waiting
+        else ""
+    )
+    flash(f"{plural(queued, 'session')} queued{skipped}.{waiting}")
     following = "schedule.page" if turn.waiting else "sessions.listing"
     return redirect(url_in_account(following), 303)
 

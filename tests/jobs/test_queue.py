@@ -103,7 +103,7 @@ def test_a_flushed_redis_loses_no_session(redis: Redis, agent: Agent) -> None:
     redis.flushall()
 
     with redis_connection() as connection:
-        enqueue(session, connection)
+        enqueue([session], connection)
 
         assert queue(REQUESTED, connection).job_ids == [str(session.id)]
 
@@ -115,7 +115,7 @@ def test_requested_sessions_have_their_own_queue(redis: Redis, app: Flask) -> No
     }
     for trigger, name in queues.items():
         session = RefinementSession.queue(factories.agent("a memory"), trigger)
-        enqueue(session, redis)
+        enqueue([session], redis)
 
         waiting = {each: queue(each, redis).job_ids for each in QUEUES}
 

@@ -62,7 +62,7 @@ def handed_over(redis: Redis, trigger: Trigger = "cli", **fields: Any) -> Refine
     session = RefinementSession.queue(agent, trigger)
     session.dispatched_at = session.created_at
     db.session.commit()
-    enqueue(session, redis)
+    enqueue([session], redis)
     return session
 
 

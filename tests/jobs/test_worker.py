@@ -514,7 +514,7 @@ def test_a_session_continues_without_redis_and_its_worker_waits_for_it(
         url = redis_url(Path(folder))
         server = servers.enter_context(valkey.running(Path(folder)))
         with Redis.from_url(url) as redis:
-            enqueue(session, redis)
+            enqueue([session], redis)
             worker = begin("worker", REDIS_URL=url)
             eventually(lambda: len(model.requests) == 1)
             server.kill()

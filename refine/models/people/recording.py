@@ -35,7 +35,7 @@ NO_CLIENT = Client("", "")
 
 def record(action: str, *, chain: Chain, at: datetime | None = None, **about: Any) -> AuditLog:
     """Append a record as ``AuditLog.record`` does; ``about`` goes to ``to_record``."""
-    return AuditLog.record_all([to_record(action, **about)], chain=chain, at=at)[0]
+    return AuditLog.record(**to_record(action, **about)._asdict(), chain=chain, at=at)
 
 
 def to_record(
