@@ -1,9 +1,9 @@
 """What agents cost: the calls of their models in all kinds of runs, added up in one place."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -72,15 +72,14 @@ class CostCaps:
 
     def look_up(self, accounts: Iterable[Account]) -> None:
         """Read what is not known yet of these accounts, in one statement for all."""
-        new = {each.id: each for each in accounts if each.id not in self._reasons}
-        self._reasons |= dict.fromkeys(new)
-        capped = [id_ for id_, each in new.items() if each.monthly_cost_cap_usd is not None]
-        spent, is_unpriced = spent_usd_of_month(self._at), has_unpriced_runs_in_month(self._at)
-        summed = select(Account.id, spent, is_unpriced).where(Account.id.in_(capped))
-        for id_, usd, is_unknown in db.session.execute(summed) if capped else ():
-            cap = cast(Decimal, new[id_].monthly_cost_cap_usd)
-            if (is_reached := usd >= cap) or is_unknown:
-                self._reasons[id_] = f"the account's {cap_in_words(cap, is_reached=is_reached)}"
+        new = [each for each in accounts if each.id not in self._reasons]
+        self._reasons |= dict.fromkeys(each.id for each in new)
+        caps = {each.id: cap for each in new if (cap := each.monthly_cost_cap_usd) is not None}
+        for id_, usd, is_unknown in _spent_in_month(caps, self._at) if caps else ():
+            if (is_reached := usd >= caps[id_]) or is_unknown:
+                self._reasons[id_] = (
+                    f"the account's {cap_in_words(caps[id_], is_reached=is_reached)}"
+                )
 
     def reason(self, account: Account) -> str | None:
         """Return why the account's cost cap forbids automatic runs; None if it does not.
@@ -90,6 +89,14 @@ class CostCaps:
         """
         self.look_up([account])
         return self._reasons[account.id]
+
+
+def _spent_in_month(
+    account_ids: Collection[int], at: datetime
+) -> Sequence[tuple[int, Decimal, bool]]:
+    """What each of these accounts spent this month, and whether the cost of a run is unknown."""
+    summed = select(Account.id, spent_usd_of_month(at), has_unpriced_runs_in_month(at))
+    return db.session.execute(summed.where(Account.id.in_(account_ids))).tuples().all()
 
 
 def cost_cap_reason(account: Account, at: datetime) -> str | None:
