@@ -15,6 +15,7 @@ from redis import Redis
 from rq.timeouts import JobTimeoutException, UnixSignalDeathPenalty
 from sqlalchemy import event, false, select
 
+from refine.cli.bench.measuring import statements_of
 from refine.extensions import db
 from refine.jobs import tick
 from refine.jobs.tick import INTERVAL, TickResult, run_tick
@@ -87,6 +88,12 @@ def sessions_of(agent: Agent) -> list[RefinementSession]:
     db.session.rollback()
     mine = select(RefinementSession).where(RefinementSession.agent_id == agent.id)
     return list(db.session.scalars(mine.order_by(RefinementSession.created_at)))
+
+
+def sessions_in(account: Account) -> list[RefinementSession]:
+    db.session.rollback()
+    mine = select(RefinementSession).join(Agent, Agent.id == RefinementSession.agent_id)
+    return list(db.session.scalars(mine.where(Agent.account_id == account.id)))
 
 
 def session_of(agent: Agent) -> RefinementSession:
@@ -401,6 +408,69 @@ def test_a_tick_without_faults_rolls_nothing_back(time: Clock, agent: Agent) -> 
     assert [each.faults for each in done] == [0, 0]
     # a rollback discards the connection's prepared statements
     assert rolled_back == []
+
+
+def test_more_agents_take_no_more_statements(time: Clock, subtests: Any) -> None:
+    def at_a_slot() -> Account:
+        return factories.account(next_due_at=SLOT)
+
+    def skipped_at_a_slot() -> Account:
+        return factories.account(next_due_at=SLOT, monthly_cost_cap_usd=0)
+
+    def over_budget() -> Account:
+        return factories.account(schedule=NEW_YEAR)
+
+    for of_some_kind in (at_a_slot, skipped_at_a_slot, over_budget):
+        taken = []
+        # the first tick also does what is due once a day
+        for agents in (1, 2, 12):
+            time.move_to(SLOT - 2 * HOUR)
+            account = of_some_kind()
+            for _ in range(agents):
+                an_agent(account, core_token_budget=99)
+            time.move_to(SLOT)
+            sql.run("UPDATE clock_marks SET at = at - interval '1 day'")
+            taken.append(statements_of(run_tick))
+            assert len(sessions_in(account)) == agents
+        with subtests.test(of_some_kind.__name__):
+            assert taken[1] == taken[2]
+
+
+def test_more_retries_and_reflections_take_no_more_statements(time: Clock) -> None:
+    taken = []
+    for agents in (1, 2, 12):
+        time.move_to(SLOT - DAY)
+        account = factories.account(schedule=NEW_YEAR)
+        for _ in range(agents):
+            agent = an_agent(account, core_token_budget=99, reflects_daily=True)
+            agent.ledger.remember("it rained", "journal")
+            RefinementSession.queue(agent, "over_budget")
+            fails(agent)
+        time.move_to(SLOT)
+        done: list[TickResult] = []
+        taken.append(statements_of(lambda done=done: done.append(run_tick())))
+        assert (done[0].retried, done[0].reflections) == (agents, agents)
+
+    assert taken[1] == taken[2]
+
+
+def test_a_cost_cap_is_summed_once_in_a_tick(time: Clock, account: Account) -> None:
+    account.monthly_cost_cap_usd = Decimal(1)
+    for _ in range(3):
+        an_agent(account)
+    sums: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        sums.extend([statement] if "sum(" in statement and "cost_usd" in statement else [])
+
+    event.listen(db.engine, "before_cursor_execute", note)
+    try:
+        tick_at(time, SLOT)
+    finally:
+        event.remove(db.engine, "before_cursor_execute", note)
+
+    assert len(sums) == 1
+    assert len(sessions_in(account)) == 3
 
 
 # -- accounts and agents that come, change and rest -----------------------------------------------

@@ -9,11 +9,13 @@ from refine.access import reading
 from refine.extensions import db
 from refine.models import (
     AccessGrant,
+    Agent,
     AgentMemory,
     ApiToken,
     Invitation,
     MemoryTask,
     RefinementSession,
+    Sweep,
 )
 from refine.models.audit import ChainHead
 from refine.models.runs.access import AccessTerms
@@ -29,6 +31,9 @@ LOCK_NOT_AVAILABLE = "55P03"
 TERMS = AccessTerms.checked(
     reason="agent_asked", purpose="to see why it declined", duration_minutes=60
 )
+
+
+PAUSED = select(Agent.id).where(Agent.paused).order_by(Agent.id)
 
 
 class World:
@@ -66,6 +71,7 @@ class World:
         self.token.revoke()
         self.platform, _ = ApiToken.mint(account=self.account)
         self.secret = Invitation.issue(self.user)
+        self.sweep = Sweep.request(self.account, self.user)
         db.session.commit()
         self.invitation = db.session.scalars(select(Invitation)).one()
         self.head = self.head_of(agent)
@@ -133,6 +139,12 @@ NEEDS_AGENT = {
 
 # Verbs by name, each with the row that it locks itself.
 NEEDS_ROW = {
+    "Agent.lock_due": (
+        "agent",
+        lambda w: Agent.lock_due(select(Agent.id), [w.agent.id], wait=True),
+    ),
+    "Sweep.request": ("account", lambda w: Sweep.request(w.account, w.user)),
+    "Sweep.locked": ("sweep", lambda w: Sweep.locked(w.sweep.id)),
     "RefinementSession.claim": ("session", lambda w: w.session.claim()),
     "RefinementSession.request_stop": ("session", lambda w: w.session.request_stop()),
     "RefinementSession.end_if_lost": ("session", lambda w: w.session.end_if_lost()),
@@ -187,6 +199,11 @@ def two_overdue():
 
 # Queries by name, each with two rows that it finds, and how many of them it returns.
 PASSES_OVER = {
+    "Agent.lock_due": (
+        lambda: [factories.agent(paused=True) for _ in range(2)],
+        lambda: Agent.lock_due(PAUSED, db.session.scalars(PAUSED).all()),
+        2,
+    ),
     "RefinementSession.select_dispatchable": (
         lambda: [RefinementSession.queue(factories.agent(), "manual") for _ in range(2)],
         lambda: db.session.scalars(RefinementSession.select_dispatchable()).all(),

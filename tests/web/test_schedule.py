@@ -10,6 +10,8 @@ from flask import Flask
 from redis import Redis
 
 from refine.extensions import db
+from refine.jobs import sweeping
+from refine.jobs.tick import run_tick
 from refine.models import Account, RefinementSession, User
 from tests import factories, sql
 from tests.commands import UNUSED_PORT
@@ -230,6 +232,25 @@ def test_run_now_without_redis_says_that_sessions_wait(
     words = words_of(answer.text)
     assert "The job queue is unreachable; queued sessions will start automatically" in words
     assert "1 session queued." in words
+
+
+def test_run_now_leaves_a_large_account_to_the_clock_and_shows_how_far_it_is(
+    redis: Redis, dashboard: Browser, account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeping, "BATCH", 2)
+    factories.agent("one", "two", account=account)
+    for _ in range(4):
+        factories.agent(account=account)
+    db.session.commit()
+
+    answer = dashboard.submit("/schedule/run", follow_redirects=True)
+    run_tick()
+
+    words = words_of(answer.text)
+    assert answer.request.path == "/schedule"
+    assert "The clock asks the other 3 agents within the next minutes." in words
+    assert "1 session queued so far, 1 agent not queued, 3 agents still to come" in words
+    assert "still to come" not in said(dashboard)
 
 
 # -- whose it is -----------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
+    Row,
     Select,
     Subquery,
     Text,
@@ -73,13 +74,12 @@ class CostCaps:
     def look_up(self, accounts: Iterable[Account]) -> None:
         """Read what is not known yet of these accounts, in one statement for all."""
         new = [each for each in accounts if each.id not in self._reasons]
-        self._reasons |= dict.fromkeys(each.id for each in new)
         caps = {each.id: cap for each in new if (cap := each.monthly_cost_cap_usd) is not None}
-        for id_, usd, is_unknown in _spent_in_month(caps, self._at) if caps else ():
+        reasons: dict[int, str | None] = dict.fromkeys(each.id for each in new)
+        for id_, usd, is_unknown in _spent_in_month(list(caps), self._at) if caps else ():
             if (is_reached := usd >= caps[id_]) or is_unknown:
-                self._reasons[id_] = (
-                    f"the account's {cap_in_words(caps[id_], is_reached=is_reached)}"
-                )
+                reasons[id_] = f"the account's {cap_in_words(caps[id_], is_reached=is_reached)}"
+        self._reasons |= reasons
 
     def reason(self, account: Account) -> str | None:
         """Return why the account's cost cap forbids automatic runs; None if it does not.
@@ -93,10 +93,10 @@ class CostCaps:
 
 def _spent_in_month(
     account_ids: Collection[int], at: datetime
-) -> Sequence[tuple[int, Decimal, bool]]:
+) -> Sequence[Row[int, Decimal, bool]]:
     """What each of these accounts spent this month, and whether the cost of a run is unknown."""
     summed = select(Account.id, spent_usd_of_month(at), has_unpriced_runs_in_month(at))
-    return db.session.execute(summed.where(Account.id.in_(account_ids))).tuples().all()
+    return db.session.execute(summed.where(Account.id.in_(account_ids))).all()
 
 
 def cost_cap_reason(account: Account, at: datetime) -> str | None:

@@ -1,0 +1,71 @@
+"""A batch is one transaction; one that fails is served in parts, and costs nobody else a turn."""
+
+from collections.abc import Sequence
+
+import pytest
+from flask import Flask
+from rq.timeouts import JobTimeoutException
+
+from refine.errors import Refused
+from refine.extensions import db
+from refine.jobs.batches import Failed, in_parts
+from refine.models import Agent
+from tests import factories
+
+
+@pytest.fixture
+def ids(app: Flask) -> list[int]:
+    agents = [factories.agent() for _ in range(5)]
+    db.session.commit()
+    return [agent.id for agent in agents]
+
+
+def paused() -> list[int]:
+    db.session.rollback()
+    return list(db.session.scalars(db.select(Agent.id).where(Agent.paused).order_by(Agent.id)))
+
+
+def pause(ids: Sequence[int]) -> list[int]:
+    for id_ in ids:
+        db.session.get_one(Agent, id_).paused = True
+    db.session.flush()
+    return list(ids)
+
+
+def test_a_batch_is_served_and_committed_at_once(ids: list[int]) -> None:
+    assert list(in_parts(ids, pause)) == [ids]
+    assert paused() == ids
+
+
+def test_a_batch_that_fails_is_undone_and_served_in_parts(ids: list[int]) -> None:
+    def refuse_one(some: Sequence[int]) -> list[int]:
+        pause(some)
+        if ids[3] in some:
+            raise Refused("not this one")
+        return list(some)
+
+    outcomes = list(in_parts(ids, refuse_one))
+
+    failed = [each for each in outcomes if isinstance(each, Failed)]
+    assert [(each.agent_id, each.said) for each in failed] == [(ids[3], "not this one")]
+    assert paused() == [*ids[:3], ids[4]]
+    assert [each for each in outcomes if each not in failed] == [ids[:2], [ids[2]], [ids[4]]]
+
+
+def test_of_a_fault_that_may_quote_content_only_its_class_is_said() -> None:
+    assert Failed(1, ValueError("a memory")).said == "ValueError"
+
+
+def test_a_job_whose_time_is_up_serves_nobody_else(ids: list[int]) -> None:
+    asked = []
+
+    def take_too_long(some: Sequence[int]) -> None:
+        asked.append(some)
+        pause(some)
+        raise JobTimeoutException
+
+    with pytest.raises(JobTimeoutException):
+        list(in_parts(ids, take_too_long))
+
+    assert asked == [ids]
+    assert paused() == []

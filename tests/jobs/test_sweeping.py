@@ -1,0 +1,320 @@
+"""Run now: a first batch at once, the others by the clock, and nobody twice."""
+
+from decimal import Decimal
+
+import pytest
+from flask import Flask
+from redis import Redis
+from sqlalchemy import select
+
+from refine import clock
+from refine.cli.bench.measuring import statements_of
+from refine.errors import RowAltered
+from refine.extensions import db
+from refine.jobs import sweeping
+from refine.jobs.sweeping import Turn, go_on, run_now, sweep
+from refine.jobs.tick import run_tick
+from refine.models import Account, Agent, AuditLog, RefinementSession, Sweep, User
+from refine.models.integrity import verify_all
+from refine.models.runs.run import LOST_AFTER
+from refine.models.runs.spending import CostCaps
+from tests import factories, sql
+
+FAR_OFF = "0 0 1 1 *"
+
+
+@pytest.fixture
+def account(app: Flask, redis: Redis) -> Account:
+    return factories.account(schedule=FAR_OFF)
+
+
+@pytest.fixture
+def user(account: Account) -> User:
+    return factories.user(account=account)
+
+
+@pytest.fixture
+def agents(account: Account) -> list[Agent]:
+    """Five that need a session."""
+    made = [factories.agent("a memory", account=account) for _ in range(5)]
+    db.session.commit()
+    return made
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeping, "BATCH", 2)
+
+
+def swept_ids() -> list[int]:
+    """Whose sessions were queued, each as often as it was."""
+    db.session.rollback()
+    return sorted(db.session.scalars(select(RefinementSession.agent_id)))
+
+
+def ids_of(*agents: Agent) -> list[int]:
+    return [agent.id for agent in agents]
+
+
+def the_sweep() -> Sweep:
+    db.session.rollback()
+    return db.session.scalars(select(Sweep)).one()
+
+
+def progress() -> tuple[int, int, bool]:
+    """How many were queued, how many not, and whether the sweep is over."""
+    made = the_sweep()
+    return made.queued, made.not_queued, made.ended_at is not None
+
+
+def of_account(account: Account) -> list[AuditLog]:
+    mine = select(AuditLog).where(AuditLog.account_id == account.id, AuditLog.agent_id.is_(None))
+    return list(db.session.scalars(mine.order_by(AuditLog.sequence)))
+
+
+def a_turn() -> Turn:
+    return go_on(the_sweep().id, CostCaps(clock.now()))
+
+
+# -- a first batch, and the rest -------------------------------------------------------------------
+
+
+def test_a_small_account_is_swept_at_once(
+    account: Account, user: User, agents: list[Agent]
+) -> None:
+    turn = run_now(account, user)
+
+    assert [each.outcome for each in turn.swept] == ["queued (weekly)"] * 5
+    assert turn.waiting == 0
+    assert swept_ids() == ids_of(*agents)
+    assert progress() == (5, 0, True)
+
+
+def test_the_clock_goes_on_after_the_first_batch(
+    account: Account, user: User, agents: list[Agent], small_batches: None
+) -> None:
+    turn = run_now(account, user)
+    first, begun = swept_ids(), progress()
+    done = run_tick()
+
+    assert (turn.waiting, first, begun) == (3, ids_of(*agents[:2]), (2, 0, False))
+    assert done.queued == 3
+    assert swept_ids() == ids_of(*agents)
+    assert progress() == (5, 0, True)
+    assert run_tick().queued == 0
+
+
+def test_all_sessions_of_a_sweep_are_its_users(
+    account: Account, user: User, agents: list[Agent], small_batches: None
+) -> None:
+    run_now(account, user)
+    run_tick()
+
+    assert {each.user_id for each in db.session.scalars(select(RefinementSession))} == {user.id}
+    assert {factories.records(agent)[-1].user_id for agent in agents} == {user.id}
+
+
+def test_the_request_and_the_end_are_recorded_with_their_figures(
+    account: Account, user: User, agents: list[Agent], small_batches: None
+) -> None:
+    factories.agent(account=account)
+    run_now(account, user)
+    run_tick()
+
+    requested, ended = of_account(account)
+    assert (requested.action, requested.user_id) == ("sweep_requested", user.id)
+    assert (ended.action, ended.data) == ("sweep_ended", {"queued": 5, "not_queued": 1})
+    assert {requested.auditable_id, ended.auditable_id} == {str(the_sweep().id)}
+    assert [found.problem for found in verify_all() if found.problem] == []
+
+
+def test_a_request_during_a_sweep_goes_on_with_it(
+    account: Account, user: User, agents: list[Agent], small_batches: None
+) -> None:
+    waiting = [run_now(account, user).waiting for _ in range(3)]
+
+    assert waiting == [3, 1, 0]
+    assert swept_ids() == ids_of(*agents)
+    assert progress() == (5, 0, True)
+
+
+def test_a_request_after_a_sweep_begins_another(account: Account, user: User) -> None:
+    for _ in range(2):
+        run_now(account, user)
+
+    assert len(db.session.scalars(select(Sweep)).all()) == 2
+
+
+def test_sweeps_of_several_accounts_take_turns(
+    account: Account,
+    user: User,
+    agents: list[Agent],
+    small_batches: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = factories.user(account=factories.account(schedule=FAR_OFF))
+    others = [factories.agent("a memory", account=other.account) for _ in range(3)]
+    db.session.commit()
+    run_now(account, user)
+    run_now(other.account, other)
+
+    assert Sweep.open_ids() == sorted(db.session.scalars(select(Sweep.id)))
+    done = run_tick()
+
+    assert done.queued == 3 + 1
+    assert swept_ids() == ids_of(*agents, *others)
+
+
+# -- whatever happens ------------------------------------------------------------------------------
+
+
+def test_a_turn_that_was_cut_off_is_taken_anew(
+    account: Account, user: User, agents: list[Agent], small_batches: None
+) -> None:
+    request = Sweep.request(account, user)
+    db.session.commit()
+    # as far as a worker came that was killed
+    sweeping._take_turn(request.id, CostCaps(clock.now()), ids_of(*agents[:2]))
+    db.session.rollback()
+
+    run_tick()
+
+    assert swept_ids() == ids_of(*agents)
+    assert progress() == (5, 0, True)
+
+
+def test_nobodys_turn_comes_twice(
+    account: Account, user: User, agents: list[Agent], small_batches: None
+) -> None:
+    run_now(account, user)
+    again = sweeping._take_turn(the_sweep().id, CostCaps(clock.now()), ids_of(*agents[:3]))
+    db.session.commit()
+
+    assert [each.agent_id for each in again] == [agents[2].id]
+    assert progress() == (3, 0, False)
+
+
+def test_an_agent_that_somebody_holds_has_its_turn_last(
+    account: Account, user: User, agents: list[Agent], small_batches: None
+) -> None:
+    with db.engine.begin() as elsewhere:
+        elsewhere.exec_driver_sql(
+            f"SELECT 1 FROM agents WHERE id = {agents[0].id} FOR NO KEY UPDATE"
+        )
+        turns = [run_now(account, user), a_turn(), a_turn()]
+        without = swept_ids()
+    last = a_turn()
+
+    assert [turn.waiting for turn in turns] == [4, 2, 1]
+    assert without == ids_of(*agents[1:])
+    assert [each.agent_id for each in last.swept] == [agents[0].id]
+    assert progress() == (5, 0, True)
+
+
+def test_a_failing_agent_has_had_its_turn(
+    account: Account, user: User, agents: list[Agent]
+) -> None:
+    sql.run(
+        f"""CREATE FUNCTION refuse_one() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            IF NEW.agent_id = {agents[1].id} THEN RAISE EXCEPTION 'a bad sector'; END IF;
+            RETURN NEW; END $$""",
+        """CREATE TRIGGER refuse_one BEFORE INSERT ON refinement_sessions
+           FOR EACH ROW EXECUTE FUNCTION refuse_one()""",
+    )
+    try:
+        turn = run_now(account, user)
+    finally:
+        db.session.rollback()
+        sql.run("DROP FUNCTION refuse_one() CASCADE")
+
+    outcomes = {each.agent_id: each.outcome for each in turn.swept}
+    assert outcomes.pop(agents[1].id) == "failed: (RaiseException) a bad sector"
+    assert outcomes == dict.fromkeys(swept_ids(), "queued (weekly)")
+    assert progress() == (4, 1, True)
+
+
+def test_a_session_whose_worker_was_lost_makes_room(account: Account, user: User) -> None:
+    lost = factories.session(factories.agent("a memory", account=account))
+    lost.heartbeat_at = clock.now() - 2 * LOST_AFTER
+    db.session.commit()
+
+    (swept,) = run_now(account, user).swept
+
+    db.session.refresh(lost)
+    assert (swept.outcome, lost.status) == ("queued (weekly)", "failed")
+
+
+def test_an_ended_sweep_has_no_turn(account: Account, user: User) -> None:
+    run_now(account, user)
+
+    assert a_turn() == Turn([], 0)
+    assert sweeping._take_turn(the_sweep().id, CostCaps(clock.now()), [1]) == []
+
+
+def test_an_altered_sweep_queues_nothing(
+    account: Account, user: User, agents: list[Agent], small_batches: None
+) -> None:
+    run_now(account, user)
+    other = factories.user(account=account)
+    db.session.commit()
+    sql.tamper(f"UPDATE sweeps SET user_id = {other.id}")
+
+    done = run_tick()
+
+    assert (done.queued, done.faults) == (0, 1)
+    assert swept_ids() == ids_of(*agents[:2])
+    with pytest.raises(RowAltered, match="Sweep"):
+        a_turn()
+    db.session.rollback()
+    (problem,) = [found.problem for found in verify_all() if found.problem]
+    assert problem.startswith("Sweep ")
+
+
+def test_an_ended_sweep_that_is_put_back_queues_nothing(
+    account: Account, user: User, agents: list[Agent], small_batches: None
+) -> None:
+    run_now(account, user)
+    put_back = sql.copied(the_sweep())
+    run_tick()
+    put_back()
+
+    done = run_tick()
+
+    assert (done.queued, done.faults) == (0, 1)
+    assert swept_ids() == ids_of(*agents)
+
+
+# -- all agents ------------------------------------------------------------------------------------
+
+
+def test_the_command_waits_for_agents_that_somebody_holds(
+    agents: list[Agent], small_batches: None
+) -> None:
+    with db.engine.begin() as elsewhere:
+        elsewhere.exec_driver_sql(
+            f"SELECT 1 FROM agents WHERE id = {agents[0].id} FOR NO KEY UPDATE"
+        )
+        outcomes = sweep()
+        first = next(outcomes)
+    others = list(outcomes)
+
+    assert [first.agent_id, *(each.agent_id for each in others)] == ids_of(
+        *(agents[number] for number in (1, 0, 2, 3, 4))
+    )
+
+
+# -- how much it takes -----------------------------------------------------------------------------
+
+
+def test_more_agents_take_no_more_statements(app: Flask, redis: Redis) -> None:
+    taken = []
+    for count in (2, 12):
+        user = factories.user(account=factories.account(schedule=FAR_OFF))
+        user.account.monthly_cost_cap_usd = Decimal(1)
+        for _ in range(count):
+            factories.agent("a memory", account=user.account)
+        db.session.commit()
+        account = user.account
+        taken.append(statements_of(lambda account=account, user=user: run_now(account, user)))
+
+    assert taken[0] == taken[1]
