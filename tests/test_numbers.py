@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from refine.jobs.batches import BATCH
 from refine.llm.rehearsal.model import MAX_MERGES
 from refine.models.agent.configuring import CHANGE_HISTORY_WINDOW
 from refine.models.agent.eligibility import DEFAULT_CORE_TOKEN_BUDGET
@@ -49,6 +50,7 @@ SAID: list[tuple[Any, str, list[str]]] = [
         "ask (it )?(again|for access) (for|before) seven days",
         ["docs/guide.md", "docs/api.md", "docs/glossary.md", "docs/security.md", "CHANGELOG.md"],
     ),
+    (([BATCH], 100), "first hundred", ["docs/guide.md", "CHANGELOG.md"]),
     (([asking_rules.PASSWORD_LINK_WAIT], DAY), "may not ask for 24 hours", ["docs/security.md"]),
     (
         ([asking_rules.MAX_DECLINES_A_DAY], 10),
