@@ -326,7 +326,7 @@ class AuditLog(Base):
     def record_in_chains(
         cls, events_of: Collection[tuple[Chain, Collection["Event"]]], *, at: datetime | None = None
     ) -> list["AuditLog"]:
-        """Append records to several chains, each given once, in a few statements for all."""
+        """Append records to several chains, in a few statements for all."""
         db.session.flush()
         heads = ChainHead.all_locked([chain.chain_owner for chain, _ in events_of])
         ids = iter(next_ids(RECORD_IDS, sum(len(events) for _, events in events_of)))

@@ -119,7 +119,7 @@ class Candidates:
     ) -> None:
         self._agents, self._at = agents, at
         self._ids = [agent.id for agent in agents]
-        self._caps = caps or CostCaps(at)
+        self._all_caps = caps or CostCaps(at)
         self._slots: dict[int, datetime] = {}
 
     # -- the rules -------------------------------------------------------------------------------
@@ -129,7 +129,6 @@ class Candidates:
 
         What blocks automatic runs, and the floor against slow erosion.
         """
-        self._caps.look_up(each.account for each in self._agents)
         blocked = blocked_reason(agent, self._caps, automatic=True)
         return blocked or _Session.erosion_reason(agent, self._removed_recently(agent))
 
@@ -145,7 +144,7 @@ class Candidates:
         return None
 
     def due_trigger(self, agent: Agent) -> AutomaticTrigger | None:
-        """Return ``Agent.due_trigger``."""
+        """Return ``Agent.due_trigger`` of an agent that may be asked."""
         has_work = agent.id in self._ids_with_unlocked_memory
         return agent.trigger_since(self._last_slot(agent)) if has_work else None
 
@@ -209,6 +208,11 @@ class Candidates:
         return self._slots[agent.account_id]
 
     # -- what they need --------------------------------------------------------------------------
+
+    @cached_property
+    def _caps(self) -> CostCaps:
+        self._all_caps.look_up(agent.account for agent in self._agents)
+        return self._all_caps
 
     def _removed_recently(self, agent: Agent) -> int:
         return _Session.removed_since(self._at - ROLLING_WINDOW, self._ended_recently[agent.id])

@@ -467,6 +467,39 @@ def test_changes_before_the_end_of_the_session_do_not_count(agent):
     assert skip_reason(agent) == UNCHANGED
 
 
+RULES = (
+    Candidates.automatic_skip_reason,
+    Candidates.must_wait,
+    Candidates.cools_down_until,
+    Candidates.retry_of,
+    Candidates.due_trigger,
+    Candidates.live_session_of,
+)
+
+
+def test_many_agents_are_judged_as_each_of_them_alone(agent):
+    others = [factories.agent(core_token_budget=1) for _ in range(7)]
+    for each in others[1:]:
+        factories.ledger(each, *[25] * 4)
+    empty, declining, failing, eroded, refined, waiting, capped = others
+    past(agent)
+    past(declining, "declined")
+    past(declining, at=NOW - 2 * DAY)
+    past(failing, "failed", at=NOW - HOUR, slot_at=SLOT)
+    past(eroded, **removed(99))
+    refined.last_refinement_at = NOW
+    live(waiting, "queued")
+    capped.account.monthly_cost_cap_usd = Decimal(0)
+    db.session.flush()
+    agents = [agent, *others]
+    together = Candidates(agents, NOW)
+
+    for rule in RULES:
+        judged = [rule(together, each) for each in agents]
+        assert judged == [rule(Candidates([each], NOW), each) for each in agents], rule
+        assert len(set(judged)) > 1, rule
+
+
 # -- the cost cap ----------------------------------------------------------------------------------
 
 
