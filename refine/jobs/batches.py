@@ -49,6 +49,7 @@ def in_parts(
         raise
     except Exception as fault:
         safe_rollback()
+        db.session.connection()  # fails if the database is away: then nobody can be served
         if len(ids) > 1:
             half = len(ids) // 2
             yield from in_parts(ids[:half], serve)

@@ -5,12 +5,17 @@ from collections.abc import Sequence
 import pytest
 from flask import Flask
 from rq.timeouts import JobTimeoutException
+from sqlalchemy import select
+from sqlalchemy.exc import OperationalError
 
+from refine import create_app
 from refine.errors import Refused
 from refine.extensions import db
 from refine.jobs.batches import Failed, in_parts
 from refine.models import Agent
+from refine.settings import Settings
 from tests import factories
+from tests.commands import UNUSED_PORT
 
 
 @pytest.fixture
@@ -54,6 +59,22 @@ def test_a_batch_that_fails_is_undone_and_served_in_parts(ids: list[int]) -> Non
 
 def test_of_a_fault_that_may_quote_content_only_its_class_is_said() -> None:
     assert Failed(1, ValueError("a memory")).said == "ValueError"
+
+
+def test_without_the_database_nobody_else_is_tried(environ: dict[str, str]) -> None:
+    away = {**environ, "DATABASE_URL": f"postgresql://127.0.0.1:{UNUSED_PORT}/refine"}
+    asked = []
+
+    def ask(some: Sequence[int]) -> None:
+        asked.append(some)
+        db.session.execute(select(1))
+
+    with create_app(Settings.from_environ(away)).app_context():
+        with pytest.raises(OperationalError):
+            list(in_parts([1, 2, 3], ask))
+        db.session.remove()
+
+    assert asked == [[1, 2, 3]]
 
 
 def test_a_job_whose_time_is_up_serves_nobody_else(ids: list[int]) -> None:
