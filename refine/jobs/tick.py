@@ -4,11 +4,11 @@ It may run any number of times, late, or twice at once, without doing anything t
 says what is due, and agents are locked while they are served.
 """
 
+import operator
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -48,9 +48,6 @@ BUDGET_CHECK_EVERY = timedelta(hours=1)
 # A step that takes longer continues in the next tick, so that every step has its turn.
 LONGEST_STEP_SECONDS = 5.0
 
-# Serves locked agents in one transaction; returns by what to raise the counts of ``TickResult``.
-_Serve = Callable[[Sequence[Agent]], Counter[str]]
-
 _log = structlog.get_logger(__name__)
 
 
@@ -68,6 +65,14 @@ class TickResult:
     tasks_lapsed: int = 0
     reflections: int = 0
     faults: int = 0
+
+    def plus(self, other: "TickResult") -> "TickResult":
+        """Return what both did."""
+        return TickResult(*map(operator.add, astuple(self), astuple(other)))
+
+
+# Serves locked agents, in one transaction.
+_Serve = Callable[[Sequence[Agent]], TickResult]
 
 
 @dataclass
@@ -194,21 +199,21 @@ class _Tick:
 
     # -- some agents, one account -----------------------------------------------------------------
 
-    def _end_lost(self, kind: type[Run], agents: Sequence[Agent]) -> Counter[str]:
+    def _end_lost(self, kind: type[Run], agents: Sequence[Agent]) -> TickResult:
         held = [run for agent in agents for run in kind.held_of(agent)]
-        return Counter(lost=sum(run.end_if_lost(self.at) for run in held))
+        return TickResult(lost=sum(run.end_if_lost(self.at) for run in held))
 
-    def _end_lapsed_tasks(self, agents: Sequence[Agent]) -> Counter[str]:
+    def _end_lapsed_tasks(self, agents: Sequence[Agent]) -> TickResult:
         waiting = [task for agent in agents for task in task_scheduling.waiting_of(agent)]
-        return Counter(tasks_lapsed=sum(task.end_if_lapsed(self.at) for task in waiting))
+        return TickResult(tasks_lapsed=sum(task.end_if_lapsed(self.at) for task in waiting))
 
     def _reflect_in(self, time_zone: str) -> None:
         slot_at = last_slot(REFLECTION_SCHEDULE, time_zone, self.at)
         due = task_scheduling.due_for_reflection(time_zone, slot_at)
         self._each(due, partial(self._queue_reflections, slot_at))
 
-    def _queue_reflections(self, slot_at: datetime, agents: Sequence[Agent]) -> Counter[str]:
-        return Counter(reflections=len(MemoryTask.reflect_daily(agents, slot_at, self.at)))
+    def _queue_reflections(self, slot_at: datetime, agents: Sequence[Agent]) -> TickResult:
+        return TickResult(reflections=len(MemoryTask.reflect_daily(agents, slot_at, self.at)))
 
     def _serve_slot(self, account: Account) -> None:
         """Serve a slot, and close it once no agent is still due; live sessions keep it open."""
@@ -223,7 +228,7 @@ class _Tick:
         if handled.is_complete and db.session.scalar(still_due) is None:
             account.next_due_at = account.next_slot(self.at)
 
-    def _queue_for_slot(self, slot_at: datetime, agents: Sequence[Agent]) -> Counter[str]:
+    def _queue_for_slot(self, slot_at: datetime, agents: Sequence[Agent]) -> TickResult:
         """Queue sessions; one that may not run is recorded as skipped, with the reason."""
         candidates = self._candidates(agents)
         return self._queue(
@@ -231,12 +236,12 @@ class _Tick:
             for agent in candidates.idle()
         )
 
-    def _retry(self, agents: Sequence[Agent]) -> Counter[str]:
+    def _retry(self, agents: Sequence[Agent]) -> TickResult:
         candidates = self._candidates(agents)
         retries = map(candidates.retry_of, candidates.idle())
-        return Counter(retried=self._queue(filter(None, retries)).total())
+        return TickResult(retried=self._queue(filter(None, retries)).queued)
 
-    def _ask_over_budget(self, agents: Sequence[Agent]) -> Counter[str]:
+    def _ask_over_budget(self, agents: Sequence[Agent]) -> TickResult:
         candidates = self._candidates(agents)
         return self._queue(
             Wanted(agent, "over_budget")
@@ -254,9 +259,10 @@ class _Tick:
     def _candidates(self, agents: Sequence[Agent]) -> Candidates:
         return Candidates(agents, self.at, self._caps)
 
-    def _queue(self, wanted: Iterable[Wanted]) -> Counter[str]:
+    def _queue(self, wanted: Iterable[Wanted]) -> TickResult:
         sessions = RefinementSession.queue_all(list(wanted), at=self.at)
-        return Counter("queued" if session.is_live else "skipped" for session in sessions)
+        queued = sum(session.is_live for session in sessions)
+        return TickResult(queued=queued, skipped=len(sessions) - queued)
 
     # -- running the steps ------------------------------------------------------------------------
 
@@ -288,13 +294,12 @@ class _Tick:
         db.session.commit()
         return handled
 
-    def _count(self, outcome: Counter[str] | Failed, handled: Progress) -> None:
+    def _count(self, outcome: TickResult | Failed, handled: Progress) -> None:
         if isinstance(outcome, Failed):
             handled.failed.add(outcome.agent_id)
             self._note(outcome.fault, agent_id=outcome.agent_id)
             return
-        for name, count in outcome.items():
-            setattr(self.done, name, getattr(self.done, name) + count)
+        self.done = self.done.plus(outcome)
 
     def _guarded(self, work: Callable[[], None], **about: object) -> bool:
         """Do the work and commit it; return False after a fault, which is undone and logged."""

@@ -239,7 +239,9 @@ def test_a_session_refused_by_the_database_makes_room_too(
     redis: Redis, workers: RegisterWorkers, refused_updates: None
 ) -> None:
     workers(3)
-    broken = queued("weekly", dispatched_at=NOW)
+    broken = queued("weekly")
+    broken.dispatched_at = NOW
+    db.session.commit()
     session = queued("weekly")
 
     with pytest.raises(RunFault):
