@@ -5,11 +5,15 @@ from contextlib import suppress
 from sqlalchemy.exc import DBAPIError
 
 from refine import core_dumps, create_app
+from refine.extensions import db
 from refine.models import WrappedKey
 
 core_dumps.forbid()
 app = create_app()
 
 # A wrong key is noticed here; a database that is away, or empty as yet, is /readyz's affair.
-with app.app_context(), suppress(DBAPIError):
-    WrappedKey.check_keyring()
+with app.app_context():
+    with suppress(DBAPIError):
+        WrappedKey.check_keyring()
+    db.session.remove()
+    db.engine.dispose()  # gunicorn forks next, and no connection may be used by two processes

@@ -20,8 +20,20 @@ _LARGEST_REQUEST_BYTES = 16 * 1024 * 1024
 _ROOT = Path(__file__).parent.parent
 
 
+# Built before a fork, by settings.
+_built: dict[Settings, Flask] = {}
+
+
+def build_for_forks(settings: Settings) -> None:
+    """Build the application that processes forked from this one get from ``build``."""
+    _built[settings] = build(settings)
+
+
 def build(settings: Settings) -> Flask:
     """Return the application: settings, keys, extensions, pages, API."""
+    if settings in _built:
+        logs.configure(settings.log_level)
+        return _built[settings]
     app = Flask(
         "refine",
         template_folder=str(_ROOT / "templates"),

@@ -1,7 +1,10 @@
 """Runs the processes of a Procfile until one of them ends or a signal arrives."""
 
+import gc
+import multiprocessing
 import os
 import re
+import runpy
 import selectors
 import signal
 import subprocess
@@ -9,9 +12,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import FrameType
-from typing import TextIO
+from typing import TextIO, cast
 
 from refine.embedded import Processes
 from refine.embedded.processes import dies_with_parent
@@ -51,7 +56,10 @@ def supervise(
 
     Returns 0 after SIGINT, SIGTERM or SIGHUP, 1 if a process or one of the ``servers`` ended. All
     processes have ended by then: by SIGTERM, after the grace period or a second Ctrl-C by SIGKILL.
-    The shell runs each command with ``exec``: write variables as ``env NAME=value command``.
+
+    Each process is a fork of this one, so that memory holds what they load only once: load it
+    before, and have no thread and no connection. The shell runs what is no Python program with
+    ``exec``: write variables as ``env NAME=value command``.
     """
     with _stop_signals() as signals:
         run = _Processes(servers, signals, _Output([*commands, "refine"], output or sys.stdout))
@@ -80,6 +88,10 @@ class _Signals:
     def twice_interrupted(self) -> bool:
         return self.received.count(signal.SIGINT) > 1
 
+    def close(self) -> None:
+        os.close(self.wake)
+        os.close(self.wake_end)
+
 
 @contextmanager
 def _stop_signals() -> Iterator[_Signals]:
@@ -95,8 +107,7 @@ def _stop_signals() -> Iterator[_Signals]:
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         signal.set_wakeup_fd(wakeup_before)
-        os.close(signals.wake)
-        os.close(signals.wake_end)
+        signals.close()
 
 
 class _Output:
@@ -115,12 +126,30 @@ class _Output:
 
 
 class _Child:
-    def __init__(self, name: str, process: subprocess.Popen[bytes]) -> None:
+    """A process, forked from this one, and what it writes."""
+
+    def __init__(self, name: str, run: Callable[[], None]) -> None:
+        """Return when the process has a group of its own, in which signals reach it."""
         self.name = name
-        self.process = process
-        assert process.stdout is not None  # noqa: S101 - for mypy; start() asks for a pipe
-        self.stdout = process.stdout
         self._unfinished = b""
+        dies_with_us = dies_with_parent(signal.SIGTERM) or (lambda: None)
+        reader, writer = os.pipe()
+        is_apart, apart = os.pipe()
+
+        def begin() -> None:
+            dies_with_us()
+            _leave_parent(name, writer)
+            for end in (reader, writer, is_apart, apart):
+                os.close(end)
+            run()
+
+        self.process = multiprocessing.get_context("fork").Process(target=begin, name=name)
+        self.process.start()
+        for end in (writer, apart):
+            os.close(end)
+        os.read(is_apart, 1)
+        os.close(is_apart)
+        self.stdout = os.fdopen(reader, "rb", buffering=0)
 
     def forward(self, output: _Output) -> bool:
         """Write the complete lines; return False at the end of the output."""
@@ -136,7 +165,7 @@ class _Child:
     def signal(self, number: signal.Signals) -> None:
         # its group may outlive it
         with suppress(ProcessLookupError, PermissionError):  # macOS: EPERM for a group of zombies
-            os.killpg(self.process.pid, number)
+            os.killpg(cast(int, self.process.pid), number)
 
 
 class _Processes:
@@ -151,12 +180,25 @@ class _Processes:
         self._selector.register(signals.wake, selectors.EVENT_READ)
 
     def start(self, commands: Mapping[str, str], environ: Mapping[str, str], cwd: Path) -> None:
+        gc.collect()
+        gc.freeze()  # or the first collection in a process would copy all that it shares with us
         for name, command in commands.items():
             if self._signals.received:
                 return
-            child = _Child(name, _shell(command, environ, cwd))
+            child = _Child(name, partial(self._run, command, environ, cwd))
             self._children.append(child)
             self._selector.register(child.stdout, selectors.EVENT_READ, child)
+
+    def _run(self, command: str, environ: Mapping[str, str], cwd: Path) -> None:
+        """Be the process of this command, and no longer the parent of the others."""
+        self._selector.close()
+        self._signals.close()
+        for child in self._children:
+            child.stdout.close()
+        os.chdir(cwd)
+        os.environ.clear()
+        os.environ.update(environ)
+        _run(command)
 
     def watch(self) -> bool:
         """Return when everything should stop: True if something ended, False after a signal."""
@@ -176,7 +218,7 @@ class _Processes:
         finally:
             for child in self._children:
                 child.signal(signal.SIGKILL)
-                child.process.wait()
+                child.process.join()
             self._drain()
             for child in self._children:
                 child.stdout.close()
@@ -186,7 +228,7 @@ class _Processes:
         for child in self._children:
             child.signal(signal.SIGTERM)
         deadline = time.monotonic() + grace_seconds
-        while names := [child.name for child in self._children if child.process.poll() is None]:
+        while names := [child.name for child in self._children if child.process.exitcode is None]:
             remaining = deadline - time.monotonic()
             if remaining <= 0 or self._signals.twice_interrupted():
                 self._say(f"killing {', '.join(names)}")
@@ -195,10 +237,9 @@ class _Processes:
 
     def _ended(self) -> str | None:
         """Return which process has ended and how, in words; None while all run."""
-        processes = {child.name: child.process for child in self._children}
-        processes |= {f"embedded {name}": server for name, server in self._servers.items()}
-        for name, process in processes.items():
-            code = process.poll()
+        codes = {child.name: child.process.exitcode for child in self._children}
+        codes |= {f"embedded {name}": server.poll() for name, server in self._servers.items()}
+        for name, code in codes.items():
             if code is not None and code < 0:
                 return f"{name} was killed by {signal.Signals(-code).name}"
             if code is not None:
@@ -227,16 +268,38 @@ class _Processes:
         self._output.line("refine", text)
 
 
-def _shell(command: str, environ: Mapping[str, str], cwd: Path) -> subprocess.Popen[bytes]:
-    """Start the command with ``exec``, so that signals reach it and not a shell."""
-    return subprocess.Popen(  # noqa: S602 - a Procfile holds shell commands
-        f"exec {command}",
-        shell=True,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        cwd=cwd,
-        env=environ,
-        start_new_session=True,
-        preexec_fn=dies_with_parent(signal.SIGTERM),
-    )
+def _leave_parent(name: str, output: int) -> None:
+    """After the fork: a session, signals and streams of our own, as a new process has them."""
+    os.setsid()
+    with suppress(OSError):  # what `top` shows, on Linux
+        Path("/proc/self/comm").write_text(f"refine {name}")
+    signal.set_wakeup_fd(-1)
+    for number in (*_STOP_SIGNALS, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+
+
+def _run(command: str) -> None:
+    """Run a command of a Procfile in this process, by the shell if it is no Python program."""
+    words = _words(command)
+    if words[:2] == ["python", "-m"]:
+        sys.argv = words[2:]
+        runpy.run_module(words[2], run_name="__main__", alter_sys=True)
+        return
+    for script in entry_points(group="console_scripts", name=words[0]):
+        sys.argv = words
+        sys.exit(script.load()())
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it
+    os.execv("/bin/sh", ["sh", "-c", f"exec {command}"])  # noqa: S606 - a Procfile holds shell commands
+
+
+def _words(command: str) -> list[str]:
+    """Return what the shell makes of a command: variables expanded, quotes removed."""
+    script = ["/bin/sh", "-c", f"printf '%s\\0' {command}"]
+    said = subprocess.run(script, stdout=subprocess.PIPE, check=False).stdout  # noqa: S603 - as above
+    return os.fsdecode(said).split("\0")[:-1]

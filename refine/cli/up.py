@@ -12,7 +12,7 @@ import click
 import requests
 from sqlalchemy import select
 
-from refine import create_app, demo
+from refine import application, create_app, demo
 from refine.cli.database import upgrade_database
 from refine.embedded import kept_secret, owned_servers
 from refine.embedded.processes import wait_until
@@ -48,6 +48,7 @@ def up() -> int:
             announce = threading.Thread(target=_announce, args=(settings, sign_in), daemon=True)
             commands = read_procfile(_ROOT / "Procfile")
             commands.pop("release", None)
+            application.build_for_forks(settings)
             return supervise(
                 commands,
                 environ=_environ(settings),
@@ -104,6 +105,7 @@ def _register_first_admin(settings: Settings) -> None:
 
 def _environ(settings: Settings) -> dict[str, str]:
     return {
+        "WEB_CONCURRENCY": "1",  # for the sake of memory
         **os.environ,
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
         "REFINE_DATA_DIR": str(settings.data_dir),

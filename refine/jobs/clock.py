@@ -37,7 +37,7 @@ class ClockWorker(GracefulWorker, SimpleWorker):
         try:
             return super().perform_job(job, queue)
         finally:
-            db.session.remove()
+            _disconnect()
 
 
 def run_clock() -> None:
@@ -46,9 +46,15 @@ def run_clock() -> None:
     Call it within an application context. Several clocks do no harm.
     """
     run_tick()
-    db.session.remove()
+    _disconnect()
     with _scheduling():
         keep_working(ClockWorker, [TICKS])
+
+
+def _disconnect() -> None:
+    """Hold no connection until the next tick."""
+    db.session.remove()
+    db.engine.dispose()
 
 
 class TickScheduler(Scheduler):  # type: ignore[misc]

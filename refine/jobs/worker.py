@@ -245,6 +245,7 @@ def _end_killed_run(run_id: uuid.UUID) -> None:
 def _prepare_to_fork() -> None:
     """A child must not use its parent's connections: it could read another child's results."""
     engine = db.engine
+    engine.dispose()  # an idle worker needs none
     os.register_at_fork(after_in_child=lambda: _dispose(engine))
     gc.collect()
     gc.freeze()

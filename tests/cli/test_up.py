@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import requests
 
+from refine import application, create_app
+from refine.settings import Settings
 from tests.embedded.processes import processes_of
 from tests.forked import refine
 from tests.running import Up
@@ -22,6 +24,20 @@ def up() -> Iterator[Up]:
             yield running
         finally:
             running.close()
+
+
+def test_forks_get_the_application_that_was_built_for_them(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(application, "_built", {})
+    settings = Settings.from_environ(environ)
+    application.build_for_forks(settings)
+
+    built = create_app(Settings.from_environ(environ))
+    other = create_app(Settings.from_environ({**environ, "PORT": "8001"}))
+
+    assert built is create_app(settings)
+    assert other is not built
 
 
 @pytest.mark.slow

@@ -233,6 +233,75 @@ class TestEndings:
         assert_all_gone(tmp_path)
 
 
+class TestPythonPrograms:
+    """They are forks of the supervisor, which has loaded what they need."""
+
+    @pytest.fixture
+    def program(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+        """Write the program that `python -m program` runs."""
+        monkeypatch.syspath_prepend(tmp_path)
+
+        def write(code: str) -> None:
+            (tmp_path / "program.py").write_text(f"import os, sys\n{code}\n")
+
+        return write
+
+    def said(self, tmp_path: Path, command: str) -> list[str]:
+        output = io.StringIO()
+        environ = {**os.environ, "NAME": "a value"}
+        supervise({"web": command}, environ=environ, cwd=tmp_path, servers={}, output=output)
+        return output.getvalue().splitlines()
+
+    def test_share_what_is_loaded(
+        self, tmp_path: Path, program: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sys, "loaded_before", "yes", raising=False)
+        program("print(sys.loaded_before)")
+
+        assert self.said(tmp_path, "python -m program")[0] == "web    | yes"
+
+    def test_get_arguments_as_from_the_shell_and_the_environment(
+        self, tmp_path: Path, program: Callable[[str], None]
+    ) -> None:
+        program("print(sys.argv[1:], os.environ['NAME'], os.getcwd())")
+
+        shown = self.said(tmp_path, "python -m program --port ${NONE:-80} 'a b'")
+
+        assert shown[0] == f"web    | ['--port', '80', 'a b'] a value {tmp_path}"
+
+    def test_have_a_session_and_signals_of_their_own(
+        self, tmp_path: Path, program: Callable[[str], None]
+    ) -> None:
+        program(
+            "import signal\n"
+            "print(os.getsid(0) == os.getpid(), signal.getsignal(signal.SIGTERM).name)\n"
+            "print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+        )
+
+        assert self.said(tmp_path, "python -m program")[:2] == [
+            "web    | True SIG_DFL",
+            "web    | True",
+        ]
+
+    @pytest.mark.parametrize(
+        ("code", "ending"),
+        [
+            ("sys.exit(3)", "web ended with exit status 3"),
+            ("raise ValueError('why')", "web ended with exit status 1"),
+            ("pass", "web ended with exit status 0"),
+        ],
+    )
+    def test_end_with_their_exit_status(
+        self, tmp_path: Path, program: Callable[[str], None], code: str, ending: str
+    ) -> None:
+        program(code)
+
+        assert f"refine | {ending}; stopping everything" in self.said(tmp_path, "python -m program")
+
+    def test_may_be_scripts_of_installed_packages(self, tmp_path: Path) -> None:
+        assert self.said(tmp_path, "gunicorn --version")[0].startswith("web    | gunicorn")
+
+
 class TestOutput:
     def shown(self, tmp_path: Path, output: io.TextIOWrapper | io.StringIO, **commands: str) -> int:
         return supervise(commands, environ=os.environ, cwd=tmp_path, servers={}, output=output)
