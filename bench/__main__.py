@@ -2,7 +2,7 @@
 
 import click
 
-from bench import beginnings, edits, imports, sweeps, verifying
+from bench import at_rest, beginnings, edits, imports, sweeps, verifying
 from refine.cli.bench.measuring import Benchmark, Broken, Figure, print_goals, run
 from refine.cli.bench.pages import Pages
 from refine.cli.bench.world import DEFAULT, LARGER, TINY, World, grow, seeded
@@ -21,7 +21,10 @@ _SIZES = {"default": DEFAULT, "large": DEFAULT, "tiny": TINY}
 def main(size: str) -> None:
     """Measure, print one table, and how many goals are met."""
     with seeded(_SIZES[size]) as world:
-        print_goals([*run_all(world, is_grown=size != "default")])
+        lines = [*run_all(world, is_grown=size != "default")]
+        if size != "tiny":
+            lines += run(at_rest.benchmarks())
+    print_goals(lines)
 
 
 def run_all(world: World, *, is_grown: bool) -> list[Figure | Broken]:

@@ -1,11 +1,13 @@
 """One table, and one last line that counts the goals."""
 
+import os
 import re
 from collections.abc import Iterator
 
 import pytest
 from flask import Flask
 
+from bench import at_rest
 from bench.__main__ import main
 from refine.cli.bench.measuring import (
     Benchmark,
@@ -48,6 +50,16 @@ def test_every_benchmark_gives_figures_and_the_last_line_counts_them(
     for name in ("overview", "delete, ledger of 40", "ten edits and complete, ledger of 60"):
         assert name in names
     assert "GET /agents: grown, against before" in names
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may read what processes share")
+def test_the_memory_at_rest_is_that_of_all_processes(app: Flask) -> None:
+    (figure,) = run(at_rest.benchmarks())
+
+    assert isinstance(figure, Figure)
+    assert figure.unit == "MB"
+    assert 100 < figure.ours < 1_000
 
 
 def test_pages_alone_are_a_command(capsys: pytest.CaptureFixture[str]) -> None:

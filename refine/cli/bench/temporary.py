@@ -15,7 +15,7 @@ from refine.extensions import db
 from refine.settings import Settings
 
 # What belongs to the data of an installation, and to no other database.
-_OF_INSTALLATION = (
+OF_INSTALLATION = (
     *("DATABASE_URL", "REFINE_OWNER_DATABASE_URL", "REDIS_URL", "REFINE_DATA_DIR"),
     *("SECRET_KEY", "REFINE_ENCRYPTION_KEYS"),
 )
@@ -55,7 +55,7 @@ def settings_for(folder: Path, **variables: str) -> Settings:
 
 def settings_on_own_database(folder: Path) -> Settings:
     """Return the settings of the environment, but for an empty database in this folder."""
-    kept = {name: text for name, text in os.environ.items() if name not in _OF_INSTALLATION}
+    kept = {name: text for name, text in os.environ.items() if name not in OF_INSTALLATION}
     return settings_for(folder, **kept)
 
 
