@@ -8,7 +8,7 @@ from werkzeug.routing import IntegerConverter
 
 from refine import api, headers, logs, models, refusals, web
 from refine.api import problems
-from refine.extensions import db, migrate
+from refine.extensions import CONNECT_ARGS, POOLED_CONNECT_ARGS, db, migrate
 from refine.llm.clients import dialect_of
 from refine.rules.ids import id_in
 from refine.sealing import Keyring
@@ -43,7 +43,10 @@ def build(settings: Settings) -> Flask:
         SECRET_KEY=settings.secret_key,
         SQLALCHEMY_DATABASE_URI=settings.database_url,
         # enough for all runs of a worker; those beyond the pool's usual size are closed after use
-        SQLALCHEMY_ENGINE_OPTIONS={"max_overflow": max(10, settings.concurrency)},
+        SQLALCHEMY_ENGINE_OPTIONS={
+            "max_overflow": max(10, settings.concurrency),
+            "connect_args": POOLED_CONNECT_ARGS if settings.pooled else CONNECT_ARGS,
+        },
         SESSION_COOKIE_HTTPONLY=True,
         SESSION_COOKIE_SAMESITE="Lax",
         SESSION_COOKIE_SECURE=settings.is_https,

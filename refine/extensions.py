@@ -8,7 +8,7 @@ from flask_login import LoginManager
 from flask_migrate import Migrate
 from flask_sqlalchemy import SQLAlchemy
 from flask_wtf import CSRFProtect
-from sqlalchemy import DateTime, MetaData, event, func, select
+from sqlalchemy import Connection, DateTime, MetaData, event, func, select
 from sqlalchemy.engine import Dialect, Engine, ExceptionContext
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import DeclarativeBase, registry
@@ -57,13 +57,17 @@ def canonical_json(value: Any) -> str:
     )
 
 
+CONNECT_ARGS = {"connect_timeout": 10}
+# A pooler in transaction mode gives each transaction another connection to the server.
+POOLED_CONNECT_ARGS = {**CONNECT_ARGS, "prepare_threshold": None}
+
 db = SQLAlchemy(
     model_class=Base,
     engine_options={
         "hide_parameters": True,
         "pool_pre_ping": True,
         "json_serializer": canonical_json,
-        "connect_args": {"connect_timeout": 10},
+        "connect_args": CONNECT_ARGS,
     },
 )
 migrate = Migrate()
@@ -84,12 +88,29 @@ def safe_rollback() -> None:
         db.session().invalidate()
 
 
+# No request or job waits for ever on a lock, nor holds one while it does nothing.
+_LIMITS = "SET {0} lock_timeout = '20s'; SET {0} idle_in_transaction_session_timeout = '60s'"
+
+
 @event.listens_for(Engine, "connect")
 def _bound_waiting(connection: Any, _record: Any) -> None:
-    """No request or job waits for ever on a lock, nor holds one while it does nothing."""
-    with connection.cursor() as cursor:
-        cursor.execute("SET lock_timeout = '20s'; SET idle_in_transaction_session_timeout = '60s'")
-    connection.commit()
+    if connection.prepare_threshold is not None:
+        with connection.cursor() as cursor:
+            cursor.execute(_LIMITS.format("SESSION"))
+        connection.commit()
+
+
+@event.listens_for(Engine, "begin")
+def _bound_waiting_in_transaction(connection: Connection) -> None:
+    driver: Any = connection.connection.dbapi_connection
+    if is_pooled(connection) and not driver.autocommit:
+        connection.exec_driver_sql(_LIMITS.format("LOCAL"))
+
+
+def is_pooled(connection: Connection) -> bool:
+    """Whether it leads to a pooler: each transaction is then with another server process."""
+    driver: Any = connection.connection.dbapi_connection
+    return bool(driver.prepare_threshold is None)
 
 
 @event.listens_for(Engine, "handle_error")

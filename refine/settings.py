@@ -152,6 +152,7 @@ class Settings:
     owner_database_url: str | None = _variable(
         "REFINE_OWNER_DATABASE_URL", _database_url, is_secret=True, default=None
     )
+    pooled: bool = _variable("REFINE_POOLED", _switch, default=False)
     redis_url: str = _variable("REDIS_URL", _redis_url, is_secret=True)
     embedded_postgres: bool
     embedded_valkey: bool

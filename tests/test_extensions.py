@@ -7,7 +7,9 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, StatementError
 
+from refine import create_app
 from refine.extensions import canonical_json, db
+from refine.settings import Settings
 from tests import factories
 
 CANARY = "c4n4ry"
@@ -152,3 +154,28 @@ def test_json_has_one_spelling():
     spelled = canonical_json({"b": [1, None, True], "a": "é\u2028"})
 
     assert spelled == '{"a":"é\u2028","b":[1,null,true]}'
+
+
+LIMITS = "SELECT current_setting('lock_timeout'), current_setting('statement_timeout')"
+
+
+@pytest.mark.parametrize(("is_pooled", "remaining"), [(False, "20s"), (True, "0")])
+def test_waiting_is_bounded_and_a_pooler_gets_its_connection_back_as_it_was(
+    environ: dict[str, str], is_pooled: bool, remaining: str
+) -> None:
+    other = create_app(Settings.from_environ({**environ, "REFINE_POOLED": str(int(is_pooled))}))
+
+    with other.app_context():
+        with db.engine.connect() as connection:
+            for _ in range(10):  # more often than psycopg executes a statement before it prepares
+                within = connection.execute(text(LIMITS)).one()
+                connection.commit()
+            driver = connection.connection.driver_connection
+            assert driver is not None
+            after = driver.execute(LIMITS).fetchone()
+            prepared = driver.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()
+        db.engine.dispose()
+
+    assert within == ("20s", "0")
+    assert after == (remaining, "0")
+    assert (prepared == (0,)) is is_pooled

@@ -68,7 +68,7 @@ def test_migrations_may_connect_as_another_role() -> None:
 
 def test_a_blank_variable_counts_as_not_set() -> None:
     names = {each.metadata["name"] for each in fields(Settings) if each.metadata} - NEEDED.keys()
-    assert len(names) == 24
+    assert len(names) == 25
 
     for name in names:
         for blank in ("", "  ", "\n"):

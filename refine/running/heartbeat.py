@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from refine import clock
-from refine.extensions import db
+from refine.extensions import db, is_pooled
 from refine.models import AccessGrant, MemoryTask, RefinementSession
 
 INTERVAL_SECONDS = 10.0
@@ -118,7 +118,8 @@ class _Heart:
             if self._connection is None:
                 self._connection = self._open.enter_context(self._engine.connect())
                 self._connection.detach()
-                self._connection.execute(_LIMITS)
+                if not is_pooled(self._connection):  # it would set them for others
+                    self._connection.execute(_LIMITS)
             stamped = self._connection.scalars(
                 _BEAT,
                 {

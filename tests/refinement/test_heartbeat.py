@@ -146,6 +146,28 @@ def test_a_connection_that_was_cut_is_replaced(
     assert second != first
 
 
+def test_behind_a_pooler_it_leaves_no_limits_to_others(
+    session: RefinementSession, beats: list[int]
+) -> None:
+    def as_pooled(connection: Any, _record: Any) -> None:
+        connection.prepare_threshold = None
+
+    sent: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if threading.current_thread().name == "refine-heartbeat":
+            sent.append(statement.split()[0])
+
+    event.listen(db.engine, "connect", as_pooled)
+    event.listen(db.engine, "after_cursor_execute", note)
+    with beating_for(session):
+        eventually(lambda: 1 in beats)
+    event.remove(db.engine, "after_cursor_execute", note)
+    event.remove(db.engine, "connect", as_pooled)
+
+    assert set(sent) == {"WITH"}
+
+
 # -- many sessions ---------------------------------------------------------------------------------
 
 
