@@ -58,7 +58,10 @@ def user() -> User:
 
 
 def zone() -> ZoneInfo:
-    return ZoneInfo(user().account.time_zone)
+    """Return the time zone of the page; every cell with an instant asks for it."""
+    if "zone" not in g:
+        g.zone = ZoneInfo(user().account.time_zone)
+    return cast(ZoneInfo, g.zone)
 
 
 def account_ids() -> Select[int]:

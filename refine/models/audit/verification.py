@@ -10,6 +10,7 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     ForeignKey,
+    Select,
     Text,
     and_,
     case,
@@ -175,10 +176,14 @@ class Verification(Attested, Base):
         """
         newest = select(cls.id).order_by(cls.id.desc()).limit(_WATCHED)
         failed = and_(cls.problems > 0, cls.seen_at.is_(None))
-        watched = select(cls).where(or_(cls.id.in_(newest), failed)).order_by(cls.id.desc())
-        last = None
-        rows = db.session.scalars(watched).all()
-        for found in rows:
+        watched = (
+            select(cls, _recorded("verification_failed").exists())
+            .where(or_(cls.id.in_(newest), failed))
+            .order_by(cls.id.desc())
+        )
+        last, is_failure_recorded = None, True
+        rows = db.session.execute(watched).all()
+        for found, is_failure_recorded in rows:
             if not found.is_genuine:
                 if found.id not in _looked_at():
                     return Alarm("altered", found._altered_text)
@@ -186,7 +191,7 @@ class Verification(Attested, Base):
                 if found.problems and (last is None or found.seen_at is None):
                     return Alarm("failed", found._failed_text)
                 last = last or found
-        if (record := _unseen_failure()) is not None:
+        if is_failure_recorded and (record := _unseen_failure()) is not None:
             return Alarm("failed", str(record.data["first"]))
         if last is None and rows:
             last = cls.last()
@@ -260,9 +265,12 @@ def _unseen_failure() -> AuditLog | None:
 
 def _records(*actions: str) -> Sequence[AuditLog]:
     """Return the records of these actions that can be read, oldest first."""
+    return db.session.scalars(_recorded(*actions).order_by(AuditLog.id)).all()
+
+
+def _recorded(*actions: str) -> Select[AuditLog]:
     readable = AuditLog.created_at.between(*_READABLE)
-    found = select(AuditLog).where(AuditLog.action.in_(actions), readable)
-    return db.session.scalars(found.order_by(AuditLog.id)).all()
+    return select(AuditLog).where(AuditLog.action.in_(actions), readable)
 
 
 def _installed_before(at: datetime) -> datetime | None:

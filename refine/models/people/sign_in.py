@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from flask_login import UserMixin
 from sqlalchemy import ForeignKey, Text, select
-from sqlalchemy.orm import Mapped, mapped_column, relationship
+from sqlalchemy.orm import Mapped, joinedload, mapped_column, relationship
 
 from refine import clock
 from refine.errors import RowAltered
@@ -86,6 +86,7 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
         found = db.session.scalar(
             select(cls)
             .join(cls.user)
+            .options(joinedload(cls.user).joinedload(User.account, innerjoin=True))
             .where(
                 cls.secret_hash == keyed_hash(secret, "sign_ins.secret_hash"),
                 cls.ended_at.is_(None),
