@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from flask import Flask
-from sqlalchemy import Select, func, select
+from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from refine import clock, database_roles
@@ -85,16 +85,16 @@ def schedule_check() -> Check:
     return Check("schedule", None, f"the next slot is at {due_at:%Y-%m-%d %H:%M} UTC")
 
 
-def queue_check(account_ids: Select[int] | None = None) -> Check:
-    """Count workers, and what waits for them (in these accounts), and check for how long."""
+def queue_check(account_id: int | None = None) -> Check:
+    """Count workers, and what waits for them (in this account), and check for how long."""
     try:
         with redis_connection() as connection:
             workers = live_workers(connection)
     except Unreachable as error:
         return Check("queue", str(error))
     now = clock.now()
-    waiting, since = session_totals.waiting(account_ids)
-    tasks = task_totals.backlog(now, account_ids)
+    waiting, since = session_totals.waiting(account_id)
+    tasks = task_totals.backlog(now, account_id)
     counts = [plural(waiting, "session")]
     counts += [plural(tasks.reflections, "reflection")] if tasks.reflections else []
     counts += [plural(tasks.conversations, "conversation")] if tasks.conversations else []

@@ -1,19 +1,16 @@
 """Cursor pagination of long lists, newest first."""
 
-import csv
 from collections.abc import Callable
 from typing import Annotated, Any
 
 from flask import Response
 from pydantic import Field
-from sqlakeyset import BadBookmark, InvalidPage, select_page
 from sqlalchemy import Select
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from refine.api.routing import json_response
 from refine.api.schemas import Query, Resource, integer_from_text
 from refine.errors import InvalidValue
-from refine.extensions import db
+from refine.models.paging import select_page
 
 MAX_PAGE_ROWS = 200
 DEFAULT_PAGE_ROWS = 50
@@ -39,12 +36,11 @@ def page_response(
 ) -> Response:
     """Return a page of an ordered query, a ``resource`` for each row; InvalidValue for a cursor."""
     try:
-        found = select_page(db.session(), rows, per_page=query.limit, page=query.cursor)
-    except (InvalidPage, BadBookmark, csv.Error, ValueError, SQLAlchemyError) as error:
-        if query.cursor is None or isinstance(error, OperationalError):
-            raise
+        found = select_page(rows, query.limit, query.cursor)
+    except InvalidValue:
         raise InvalidValue("cursor must be a next_cursor of this list") from None
     (name,) = page.model_fields.keys() - {"next_cursor"}
-    next_cursor = found.paging.bookmark_next if found.paging.has_next else None
-    fields: dict[str, Any] = {name: [resource(*row) for row in found], "next_cursor": next_cursor}
+    columns = len(rows.column_descriptions)
+    resources = [resource(*row[:columns]) for row in found.rows]
+    fields: dict[str, Any] = {name: resources, "next_cursor": found.after}
     return json_response(page(**fields))

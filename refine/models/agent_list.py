@@ -2,8 +2,7 @@
 
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Select, func, select
-from sqlalchemy.orm import contains_eager
+from sqlalchemy import ColumnElement, Select, case, func, select, true
 
 from refine.models.agent import Agent
 from refine.models.people import Account
@@ -32,20 +31,44 @@ ORDERS: dict[Order, str] = {
 }
 
 
-def listed_agents(account_ids: Select[int]) -> Select[Agent]:
-    """Return a query for the agents of these accounts."""
+def listed_agents(*conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
+    """Return a query for what lists show of these agents: plain columns, not models."""
     return (
-        select(Agent)
+        select(
+            Agent.id,
+            Agent.name,
+            Agent.model_id,
+            Agent.core_tokens,
+            Agent.core_token_budget,
+            Agent.over_budget,
+            Agent.active,
+            Agent.paused,
+            Agent.last_session_id,
+            Agent.last_session_at,
+            Agent.last_session_status,
+            Agent.last_session_undone_at,
+            case((Agent.is_available(automatic=True), Account.next_due_at)).label(
+                "next_session_at"
+            ),
+            Account.name.label("account_name"),
+            Account.slug.label("account_slug"),
+        )
         .join(Account, Account.id == Agent.account_id)
-        .options(contains_eager(Agent.account))
-        .where(Agent.account_id.in_(account_ids))
+        .where(*conditions)
     )
 
 
-def count_in_states(account_ids: Select[int], *states: State) -> Select[*tuple[Any, ...]]:
-    """Return a query for the number of these accounts' agents in each of the states."""
-    counts: list[Any] = [func.count().filter(is_in(state)) for state in states]
-    return select(*counts).select_from(Agent).where(Agent.account_id.in_(account_ids))
+def count_agents(*states: State, of: ColumnElement[bool] | None = None) -> Select[*tuple[Any, ...]]:
+    """Return a query for the number of agents, and of those in each of the states."""
+    whose = true() if of is None else of
+    counted = (true(), *map(is_in, states))
+    # each by itself, as an index has the few that are in a state
+    return select(
+        *(
+            select(func.count()).select_from(Agent).where(whose, each).scalar_subquery()
+            for each in counted
+        )
+    )
 
 
 def is_in(state: State) -> ColumnElement[bool]:

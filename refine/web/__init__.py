@@ -66,5 +66,6 @@ def register(app: Flask) -> None:
     signing_in.register(app)
     granted.register(app)
     ops.register(app)
+    audit.register(app)
     for area in _AREAS:
         app.register_blueprint(area.pages)

@@ -41,5 +41,9 @@ def _page(error: str | None = None) -> str:
     agents = select(func.count(Agent.id)).where(Agent.account_id == Account.id).scalar_subquery()
     page = page_of(select(Account, agents).order_by(Account.slug))
     return render_template(
-        "accounts/page.html", page=page, accounts=page.rows, error=error, form=request.form
+        "accounts/page.html",
+        page=page,
+        accounts=[row[:2] for row in page.rows],
+        error=error,
+        form=request.form,
     )

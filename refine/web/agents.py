@@ -4,6 +4,7 @@ from typing import cast, get_args
 
 from flask import Blueprint, render_template, request
 
+from refine.models import Agent
 from refine.models.agent_list import (
     ORDERS,
     STATES,
@@ -23,7 +24,7 @@ pages = Blueprint("agents", __name__)
 def listing() -> str:
     text = request.args.get("q", "").strip()[:100]
     state, order = request.args.get("state", ""), request.args.get("sort", "name")
-    query = listed_agents(scope.account_ids())
+    query = listed_agents(scope.owns(Agent.account_id))
     if text:
         query = query.where(name_or_model_contains(text))
     if state in STATES:
@@ -34,7 +35,7 @@ def listing() -> str:
     return render_template(
         "agents/page.html",
         page=page,
-        agents=[row.Agent for row in page.rows],
+        agents=page.rows,
         text=text,
         state=state if state in STATES else "",
         order=order,

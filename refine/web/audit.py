@@ -8,14 +8,21 @@ from collections.abc import Callable, Iterator
 from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple
 
-from flask import Blueprint, Response, render_template, request, stream_with_context
+from flask import (
+    Blueprint,
+    Flask,
+    Response,
+    current_app,
+    render_template,
+    request,
+    stream_with_context,
+)
 from flask.typing import ResponseReturnValue
 from sqlalchemy import ColumnElement, Date, Select, and_, cast, func, select, true
-from sqlalchemy.orm import defer, joinedload
 
 from refine import clock
 from refine.extensions import db
-from refine.models import Agent, AuditLog, ChainHead
+from refine.models import Agent, AuditLog, ChainHead, User
 from refine.models.people.recording import CLIENT_KEY
 from refine.rules.personal import mask_ids
 from refine.web import granted, scope
@@ -25,6 +32,27 @@ from refine.web.paging import page_of
 from refine.web.words import ACTIONS
 
 pages = Blueprint("audit", __name__)
+
+# What the list shows; the data of an import's record would be hundreds of memories.
+_LISTED = (
+    AuditLog.id,
+    AuditLog.sequence,
+    AuditLog.action,
+    AuditLog.created_at,
+    AuditLog.session_id,
+    AuditLog.agent_id,
+    Agent.name.label("agent_name"),
+    User.email,
+    AuditLog.data["by"].as_string().label("by"),
+    AuditLog.data[(CLIENT_KEY, "address")].astext.label("address"),
+)
+
+# How many records there were on days that are over, by day, for each account, action and time zone.
+_Counts = dict[tuple[int | None, str, str], dict[date, int]]
+_KEPT_COUNTS = "refine.audit.counts"
+_MAX_KEPT_COUNTS = 1_000
+# When all of a day's records are surely written: no transaction takes so long.
+_IS_WRITTEN_AFTER = timedelta(hours=1)
 
 _EXPORT_BATCH_ROWS = 500
 _EXPORTED: dict[str, Callable[[AuditLog], Any]] = {
@@ -44,6 +72,11 @@ _EXPORTED: dict[str, Callable[[AuditLog], Any]] = {
 }
 # Spreadsheets read a cell that begins like this as a formula.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def register(app: Flask) -> None:
+    """Let the pages keep what they counted, as records never change."""
+    app.extensions[_KEPT_COUNTS] = {}
 
 
 class AuditFilter(NamedTuple):
@@ -92,10 +125,7 @@ class AuditFilter(NamedTuple):
 def page() -> str:
     chosen = AuditFilter.of_request()
     agent = scope.agent_or_404(chosen.agent_id) if chosen.agent_id is not None else None
-    # the data of an import's record lists hundreds of memories
-    address = AuditLog.data[(CLIENT_KEY, "address")].astext.label("address")
-    by = AuditLog.data["by"].as_string().label("by")
-    page = page_of(_records(chosen).options(defer(AuditLog.data)).add_columns(address, by))
+    page = page_of(_in_order(select(*_LISTED).outerjoin(User).outerjoin(Agent), chosen))
     return render_template(
         "audit/page.html",
         page=page,
@@ -126,12 +156,10 @@ def export_jsonl() -> ResponseReturnValue:
     return _export("jsonl", "application/jsonl", _json_lines)
 
 
-def _records(chosen: AuditFilter) -> Select[Any]:
-    return (
-        select(AuditLog)
-        .options(joinedload(AuditLog.user), joinedload(AuditLog.agent))
-        .where(chosen.condition(), _is_visible())
-        .order_by(AuditLog.created_at.desc(), AuditLog.id.desc())
+def _in_order(records: Select[Any], chosen: AuditFilter) -> Select[Any]:
+    """Return those of the records that the filter lets through and the user may see."""
+    return records.where(chosen.condition(), _is_visible()).order_by(
+        AuditLog.created_at.desc(), AuditLog.id.desc()
     )
 
 
@@ -152,20 +180,39 @@ class DayBar(NamedTuple):
 
 def _strip(chosen: AuditFilter) -> list[DayBar]:
     """Count the records of each recent day, whatever days are filtered."""
-    zone = scope.zone()
-    today = clock.now().astimezone(zone).date()
-    first = today - timedelta(days=DAYS_SHOWN - 1)
-    day_of_record = cast(func.timezone(zone.key, AuditLog.created_at), Date)
-    whole_strip = chosen._replace(since=first, until=today)
+    today = clock.now().astimezone(scope.zone()).date()
+    days = [today - timedelta(days=back) for back in reversed(range(DAYS_SHOWN))]
+    counts = _counts(chosen, days)
+    most = max(counts.values()) or 1
+    return [DayBar(day, counts[day], 100 * counts[day] // most) for day in days]
+
+
+def _counts(chosen: AuditFilter, days: list[date]) -> dict[date, int]:
+    """Count the records of each of these days; those of days that are over only once."""
+    kept: _Counts = current_app.extensions[_KEPT_COUNTS]
+    if len(kept) > _MAX_KEPT_COUNTS:
+        kept.clear()
+    # an agent or a session has few records, and there are many of them
+    is_kept = chosen.agent_id is None and chosen.session_id is None
+    whose = (scope.account_id(), chosen.action, scope.zone().key)
+    known = kept.setdefault(whose, {}) if is_kept else {}
+    since = next((day for day in days if day not in known), days[-1])
+    counted = _counted_since(chosen, since, days[-1])
+    counts = {day: known[day] if day < since else counted.get(day, 0) for day in days}
+    over = (clock.now() - _IS_WRITTEN_AFTER).astimezone(scope.zone()).date()
+    known.clear()
+    known.update((day, count) for day, count in counts.items() if day < over)
+    return counts
+
+
+def _counted_since(chosen: AuditFilter, since: date, until: date) -> dict[date, int]:
+    day_of_record = cast(func.timezone(scope.zone().key, AuditLog.created_at), Date)
     counted = (
         select(day_of_record, func.count())
-        .where(whole_strip.condition(), _is_visible())
+        .where(chosen._replace(since=since, until=until).condition(), _is_visible())
         .group_by(day_of_record)
     )
-    counts: dict[date, int] = dict(db.session.execute(counted).all())
-    most = max(counts.values(), default=1)
-    days = [first + timedelta(days=number) for number in range(DAYS_SHOWN)]
-    return [DayBar(day, counts.get(day, 0), 100 * counts.get(day, 0) // most) for day in days]
+    return dict(db.session.execute(counted).all())
 
 
 class ChainsVerified(NamedTuple):
@@ -203,7 +250,7 @@ def _export(kind: str, mimetype: str, lines: Any) -> Response:
     if chosen.agent_id is not None:
         scope.agent_or_404(chosen.agent_id)
     shows_origin = scope.user().may_act  # asked before the response is sent
-    rows = (_row(record, shows_origin) for record in _streamed(_records(chosen)))
+    rows = (_row(record, shows_origin) for record in _streamed(_in_order(select(AuditLog), chosen)))
     answer = Response(stream_with_context(lines(rows)), mimetype=mimetype)
     filename = f"audit-{clock.now():%Y-%m-%d}.{kind}"
     answer.headers["Content-Disposition"] = f"attachment; filename={filename}"

@@ -6,7 +6,7 @@ from functools import cache
 from typing import NamedTuple
 
 from flask import Blueprint, Flask, current_app, flash, redirect, render_template, url_for
-from sqlalchemy import ColumnExpressionArgument, Select, func, literal, select, union_all
+from sqlalchemy import ColumnExpressionArgument, func, literal, select, union_all
 from werkzeug.wrappers import Response
 
 from refine import clock
@@ -42,13 +42,12 @@ class Failures(NamedTuple):
 @pages.get("/ops")
 def page() -> str:
     """Show health, running work and failures; checks of the installation only to site admins."""
-    ids = scope.account_ids()
     return render_template(
         "ops/page.html",
         checks=_checks(),
         live=_latest(RefinementSession, RefinementSession.is_live),
         live_tasks=_latest(MemoryTask, MemoryTask.is_live),
-        failures=_failures(ids),
+        failures=_failures(),
         failed=_latest(RefinementSession, RefinementSession.has_ended_with_error()),
         failed_tasks=_latest(MemoryTask, MemoryTask.has_ended_with_error()),
     )
@@ -71,7 +70,7 @@ def register(app: Flask) -> None:
 
 
 def _checks() -> list[Check]:
-    found = [queue_check(scope.account_ids()), clock_check()]
+    found = [queue_check(scope.account_id()), clock_check()]
     if scope.user().site_admin:
         found = [
             *checks(current_app),
@@ -89,20 +88,20 @@ def _latest(
     return db.session.scalars(scope.recent(model, *conditions).limit(_SHOWN)).all()
 
 
-def _failures(ids: Select[int]) -> list[Failures]:
+def _failures() -> list[Failures]:
     """Count recent failures by kind, the most frequent first."""
-    since = clock.now() - timedelta(days=DAYS_SHOWN)
+    since, account_id = clock.now() - timedelta(days=DAYS_SHOWN), scope.account_id()
     of_sessions = select(
         RefinementSession.error_kind.label("kind"),
         literal("session").label("of"),
         RefinementSession.ended_at.label("at"),
     ).where(
-        RefinementSession.in_accounts(ids),
+        RefinementSession.in_account(account_id),
         RefinementSession.has_ended_with_error(),
         RefinementSession.created_at > since,
     )
     of_tasks = select(MemoryTask.error_kind, MemoryTask.kind, MemoryTask.ended_at).where(
-        MemoryTask.in_accounts(ids),
+        MemoryTask.in_account(account_id),
         MemoryTask.has_ended_with_error(),
         MemoryTask.created_at > since,
     )

@@ -1,19 +1,20 @@
 """The front page: first what needs attention, then the last weeks."""
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import date, timedelta
 
 from flask import Blueprint, render_template, url_for
-from sqlalchemy import Select, func, select
+from sqlalchemy import select
 
 from refine import clock, settings
 from refine.extensions import db
 from refine.health import clock_check, queue_check
 from refine.models import Account, Agent, RefinementSession
-from refine.models.agent_list import State, count_in_states
+from refine.models.agent_list import State, count_agents
 from refine.models.runs.session import totals as session_totals
+from refine.models.runs.session.totals import DayTotals
 from refine.models.runs.spending import (
     cap_in_words,
     cap_is_spent,
@@ -33,6 +34,12 @@ _NEXT_SLOTS = 5
 _ROWS_SHOWN = 10
 _LOST_WITHIN = timedelta(days=1)
 # Worst first, each with its shape.
+_STATES: dict[State, tuple[str, str]] = {
+    "failed": ("bad", "whose last session failed"),
+    "lost": ("bad", "whose last session lost its worker"),
+    "over_budget": ("warn", "over budget"),
+    "declined": ("warn", "that declined the last session"),
+}
 _LEVELS = {"bad": "✗", "warn": "!", "calm": "i"}
 
 
@@ -50,24 +57,42 @@ class Attention:
 
 @pages.get("/")
 def page() -> str:
-    ids, zone = scope.account_ids(), scope.zone()
+    account_id, zone = scope.account_id(), scope.zone()
     today = clock.now().astimezone(zone).date()
     first_day = today - timedelta(days=DAYS_SHOWN - 1)
     since = midnight(first_day)
-    days = session_totals.by_day(ids, zone.key, since)
-    attention = [*_installation(), *_agents(), *_conversations(), *_accounts()]
+    sessions = session_totals.by_day(account_id, zone.key, since)
+    agents, *in_states = db.session.execute(
+        count_agents(*_STATES, of=scope.owns(Agent.account_id))
+    ).one()
+    attention = [*_installation(), *_agents(in_states), *_conversations(), *_accounts()]
     return render_template(
         "overview/page.html",
         attention=sorted(attention, key=lambda item: list(_LEVELS).index(item.level)),
-        period=session_totals.period(ids, since),
-        spent=spent_since(ids, since),
+        removed_tokens=sum(each.removed_tokens for each in sessions),
+        lost=sum(each.lost for each in sessions),
+        spent=spent_since(account_id, since),
         first_day=first_day,
-        bars=day_bars(days, today, DAYS_SHOWN),
-        outcomes=sum(map(Counter, days.values()), Counter()),
+        bars=day_bars(_by_status(sessions), today, DAYS_SHOWN),
+        outcomes=_outcomes(sessions),
         running=_running(),
-        accounts=_next_accounts(ids),
-        agents=db.session.scalar(select(func.count(Agent.id)).where(Agent.account_id.in_(ids))),
+        accounts=_next_accounts(),
+        agents=agents,
     )
+
+
+def _by_status(sessions: Iterable[DayTotals]) -> dict[date, dict[str, int]]:
+    days: dict[date, dict[str, int]] = defaultdict(dict)
+    for each in sessions:
+        days[each.day][each.status] = each.sessions
+    return days
+
+
+def _outcomes(sessions: Iterable[DayTotals]) -> Counter[str]:
+    counts = Counter[str]()
+    for each in sessions:
+        counts[each.status] += each.sessions
+    return counts
 
 
 def _running() -> Sequence[RefinementSession]:
@@ -76,39 +101,30 @@ def _running() -> Sequence[RefinementSession]:
     return db.session.scalars(oldest_first.limit(_ROWS_SHOWN)).all()
 
 
-def _next_accounts(ids: Select[int]) -> Sequence[Account]:
+def _next_accounts() -> Sequence[Account]:
     return db.session.scalars(
         select(Account)
-        .where(Account.id.in_(ids), Account.paused.is_(False), Account.next_due_at.is_not(None))
+        .where(scope.owns(Account.id), Account.paused.is_(False), Account.next_due_at.is_not(None))
         .order_by(Account.next_due_at)
         .limit(_NEXT_SLOTS)
     ).all()
 
 
-def _agents() -> list[Attention]:
-    states: list[tuple[State, str, str]] = [
-        ("failed", "bad", "whose last session failed"),
-        ("lost", "bad", "whose last session lost its worker"),
-        ("over_budget", "warn", "over budget"),
-        ("declined", "warn", "that declined the last session"),
-    ]
-    counts = db.session.execute(
-        count_in_states(scope.account_ids(), *(each[0] for each in states))
-    ).one()
+def _agents(counts: Iterable[int]) -> list[Attention]:
     return [
         Attention(
             level,
             f"{plural(count, 'agent')} {words}",
             url_in_account("agents.listing", state=state),
         )
-        for (state, level, words), count in zip(states, counts, strict=True)
+        for (state, (level, words)), count in zip(_STATES.items(), counts, strict=True)
         if count
     ]
 
 
 def _conversations() -> list[Attention]:
     """Conversations that were given up before anything was saved from them."""
-    lost = task_totals.conversations_given_up(scope.account_ids(), clock.now() - _LOST_WITHIN)
+    lost = task_totals.conversations_given_up(scope.account_id(), clock.now() - _LOST_WITHIN)
     if not lost:
         return []
     when = f"in the last {in_hours(_LOST_WITHIN)}"
@@ -123,7 +139,7 @@ def _rehearsing() -> str:
 def _installation() -> list[Attention]:
     found = [
         Attention("bad", f"{check.name}: {check.problem}", url_for("ops.page"))
-        for check in (clock_check(), queue_check(scope.account_ids()))
+        for check in (clock_check(), queue_check(scope.account_id()))
         if check.problem is not None
     ]
     if settings.current().openrouter_api_key is None:
@@ -139,12 +155,16 @@ def _installation() -> list[Attention]:
 
 def _accounts() -> list[Attention]:
     at = clock.now()
-    found = []
     is_late = Account.has_late_slot(at)
+    has_cap = Account.monthly_cost_cap_usd.is_not(None)
+    watched = select(Account.id).where(scope.owns(Account.id), is_late | has_cap)
+    if db.session.scalar(watched.limit(1)) is None:
+        return []  # without asking what each account spent
+    found = []
     is_capped = cost_cap_reached(at)
     for account, late, capped, reached in db.session.execute(
         select(Account, is_late, is_capped, cap_is_spent(at))
-        .where(Account.id.in_(scope.account_ids()), is_late | is_capped)
+        .where(scope.owns(Account.id), is_late | is_capped)
         .order_by(Account.slug)
         .limit(_ROWS_SHOWN)
     ):

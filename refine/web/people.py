@@ -82,7 +82,7 @@ def update(user_id: int) -> ResponseReturnValue:
 
 
 def _page(**shown: object) -> str:
-    visible = select(User).where(User.account_id.in_(scope.account_ids())).order_by(User.email)
+    visible = select(User).where(scope.owns(User.account_id)).order_by(User.email, User.id)
     page = page_of(visible.options(joinedload(User.account)))
     return render_template(
         "people/page.html",

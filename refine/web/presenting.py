@@ -209,11 +209,9 @@ class AccessView:
 # -- audit records ---------------------------------------------------------------------------------
 
 
-def actor(record: AuditLog, by: str | None) -> str:
+def actor(email: str | None, by: str | None, agent_id: int | None) -> str:
     """Name who acted: the user, whoever the record's data names in ``by``, or the likeliest."""
-    if record.user is not None:
-        return str(record.user.email)
-    return by or ("agent or system" if record.agent_id is not None else "system")
+    return email or by or ("agent or system" if agent_id is not None else "system")
 
 
 def access_actor(record: AuditLog, agent: Agent) -> str:

@@ -20,7 +20,7 @@ def listing() -> str:
         select(ApiToken)
         .options(joinedload(ApiToken.agent), joinedload(ApiToken.created_by))
         .options(joinedload(ApiToken.minted_by))
-        .where(ApiToken.account_id.in_(scope.account_ids()))
+        .where(scope.owns(ApiToken.account_id))
         .order_by(ApiToken.id.desc())
     )
     page = page_of(query)

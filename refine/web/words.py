@@ -183,11 +183,10 @@ def when(at: datetime | None) -> Markup | str:
     """Format an instant in the page's time zone, with UTC in the tooltip."""
     if at is None:
         return "never"
-    local = at.astimezone(scope.zone())
-    return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(
-        at.astimezone(UTC).isoformat(timespec="seconds"),
-        f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}",
-        f"{local.day} {local:%b %Y, %H:%M}",
+    local, utc = at.astimezone(scope.zone()), at.astimezone(UTC).isoformat(" ", "seconds")
+    return Markup(  # noqa: S704 - digits and names of months
+        f'<time datetime="{utc[:10]}T{utc[11:]}" title="{utc[:19]} UTC">'
+        f"{local.day} {local:%b %Y, %H:%M}</time>"
     )
 
 

@@ -47,8 +47,6 @@ _OPTIONS = "-csearch_path=frozen,pg_catalog,public -cenable_hashagg=off"
 _HIDDEN = {"content_hash", "row_digest", "hash", "request_hash", "source_id"}
 # Columns that PostgreSQL sets by itself.
 _OF_DATABASE = {"transaction_id", "transaction_at"}
-# sqlakeyset numbers the labels of its queries throughout the process.
-_COUNTED_LABEL = re.compile(r"(?<=_sqlakeyset_oc_)\d+")
 # Keyed digests within JSON columns, which are left out of what is shown.
 _DIGEST = "[0-9a-f]{40,}"
 
@@ -92,7 +90,7 @@ class Side:
         self._restoring = ""
 
     def _note(self, _connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        self.statements.append(_COUNTED_LABEL.sub("", statement))
+        self.statements.append(statement)
 
     def keep(self) -> None:
         """Remember all rows as they are now, for ``restore``."""

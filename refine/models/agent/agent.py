@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CheckConstraint, Connection, event, or_, select
+from sqlalchemy import CheckConstraint, Connection, Index, event, func, or_, select, text
 from sqlalchemy.orm import Mapped, Mapper
 
 from refine.errors import Ambiguous, NotFound
@@ -27,6 +27,18 @@ class Agent(Configurable, Base):
         CheckConstraint(threshold_check("refinement_threshold"), name="refinement_threshold"),
         CheckConstraint(
             f"core_token_budget BETWEEN 1 AND {MAX_CORE_TOKEN_BUDGET}", name="core_token_budget"
+        ),
+        Index("ix_agents_name", func.lower(text("name")), "id"),
+        Index("ix_agents_account_id_name", "account_id", func.lower(text("name")), "id"),
+        Index(
+            "ix_agents_over_budget", "account_id", postgresql_where=text("over_budget AND active")
+        ),
+        Index("ix_agents_last_session_status", "last_session_status", "account_id"),
+        Index(
+            "ix_agents_last_session_error_kind",
+            "last_session_error_kind",
+            "account_id",
+            postgresql_where=text("last_session_error_kind IS NOT NULL"),
         ),
     )
 

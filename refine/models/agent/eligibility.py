@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Literal
 
-from sqlalchemy import ColumnElement, and_, exists, text
+from sqlalchemy import ColumnElement, Computed, and_, exists, text
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -26,6 +26,10 @@ class Eligibility(LedgerOwner):
 
     core_token_budget: Mapped[int] = mapped_column(
         default=DEFAULT_CORE_TOKEN_BUDGET, server_default=text(str(DEFAULT_CORE_TOKEN_BUDGET))
+    )
+    # ``is_over_budget`` by the row's own figures, for an index
+    over_budget: Mapped[bool] = mapped_column(
+        Computed("core_tokens > core_token_budget", persisted=True)
     )
     active: Mapped[BoolTrue]
     paused: Mapped[BoolFalse]
@@ -115,7 +119,7 @@ class Eligibility(LedgerOwner):
     @is_over_budget.inplace.expression
     @classmethod
     def _is_over_budget(cls) -> ColumnElement[bool]:
-        return cls.core_tokens > cls.core_token_budget
+        return cls.over_budget
 
     def exceeds_budget(self, tokens: int) -> bool:
         """Tell whether a ledger of so many tokens is over the budget."""

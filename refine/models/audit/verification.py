@@ -181,9 +181,9 @@ class Verification(Attested, Base):
             .where(or_(cls.id.in_(newest), failed))
             .order_by(cls.id.desc())
         )
-        last, is_failure_recorded = None, True
+        last = None
         rows = db.session.execute(watched).all()
-        for found, is_failure_recorded in rows:
+        for found, _ in rows:
             if not found.is_genuine:
                 if found.id not in _looked_at():
                     return Alarm("altered", found._altered_text)
@@ -191,6 +191,7 @@ class Verification(Attested, Base):
                 if found.problems and (last is None or found.seen_at is None):
                     return Alarm("failed", found._failed_text)
                 last = last or found
+        is_failure_recorded = not rows or rows[0][1]
         if is_failure_recorded and (record := _unseen_failure()) is not None:
             return Alarm("failed", str(record.data["first"]))
         if last is None and rows:

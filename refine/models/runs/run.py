@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, ClassVar, Protocol, Self
 
-from sqlalchemy import ColumnElement, ForeignKey, Select, Text, and_, func, or_, select, text
+from sqlalchemy import ColumnElement, ForeignKey, Select, Text, and_, func, or_, select, text, true
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship, undefer_group
 from sqlalchemy.orm.attributes import set_committed_value
@@ -313,9 +313,11 @@ class Run:
     # -- sums ------------------------------------------------------------------------------------
 
     @classmethod
-    def in_accounts(cls, account_ids: Select[int]) -> ColumnElement[bool]:
-        """Return the SQL condition that the run belongs to one of these accounts."""
-        return cls.agent_id.in_(select(Agent.id).where(Agent.account_id.in_(account_ids)))
+    def in_account(cls, account_id: int | None) -> ColumnElement[bool]:
+        """Return the SQL condition that the run is of this account; None: of any."""
+        if account_id is None:
+            return true()
+        return cls.agent_id.in_(select(Agent.id).where(Agent.account_id == account_id))
 
     @classmethod
     def count_held(cls) -> int:

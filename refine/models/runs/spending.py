@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from sqlalchemy import (
     ColumnElement,
     Row,
-    Select,
     Subquery,
     Text,
     and_,
@@ -171,19 +170,18 @@ def _of_month(runs: Subquery, summed: ColumnElement[Any], at: datetime) -> Colum
     )
 
 
-def spent_since(account_ids: Select[int], since: datetime) -> PeriodSpending:
-    """Return what the agents of these accounts cost since then."""
+def spent_since(account_id: int | None, since: datetime) -> PeriodSpending:
+    """Return what the agents (of this account) cost since then."""
     runs = _runs()
-    summed = (
-        select(
-            _counted(runs, "reflection"),
-            _counted(runs, "extraction"),
-            func.coalesce(func.sum(runs.c.cost_usd), 0),
-            func.coalesce(func.sum(runs.c.unpriced_calls), 0),
-        )
-        .join(Agent, Agent.id == runs.c.agent_id)
-        .where(Agent.account_id.in_(account_ids), runs.c.created_at >= since)
-    )
+    summed = select(
+        _counted(runs, "reflection"),
+        _counted(runs, "extraction"),
+        func.coalesce(func.sum(runs.c.cost_usd), 0),
+        func.coalesce(func.sum(runs.c.unpriced_calls), 0),
+    ).where(runs.c.created_at >= since)
+    if account_id is not None:
+        theirs = select(Agent.id).where(Agent.account_id == account_id)
+        summed = summed.where(runs.c.agent_id.in_(theirs))
     return PeriodSpending(*db.session.execute(summed).one())
 
 

@@ -1,12 +1,11 @@
 """Sums over many sessions, for pages and metrics."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import NamedTuple
 
-from sqlalchemy import Date, Select, cast, func, select
+from sqlalchemy import Date, case, cast, func, select
 
 from refine.extensions import db
 from refine.models.runs.run import WORKER_LOST
@@ -33,47 +32,41 @@ class SessionSums(NamedTuple):
     unpriced_calls: int
 
 
-class PeriodTotals(NamedTuple):
-    """The sessions of a period, added up; ``removed_tokens`` is without undone sessions."""
+class DayTotals(NamedTuple):
+    """The sessions of one status that were requested on a day, added up.
 
+    ``removed_tokens`` is without undone sessions.
+    """
+
+    day: date
+    status: str
     sessions: int
     removed_tokens: int
-    failed: int
     lost: int
-    declined: int
 
 
-def by_day(account_ids: Select[int], zone: str, since: datetime) -> dict[date, dict[str, int]]:
-    """Return how many sessions of each status began on each local day since then."""
+def by_day(account_id: int | None, zone: str, since: datetime) -> list[DayTotals]:
+    """Return the sessions (of this account) since then, by local day and status."""
     day = cast(func.timezone(zone, _Session.created_at), Date)
     counted = (
-        select(day, _Session.status, func.count())
-        .where(_Session.in_accounts(account_ids), _Session.created_at >= since)
+        select(
+            day,
+            _Session.status,
+            func.count(),
+            func.sum(case((_Session.undone_at.is_(None), _Session.removed_tokens), else_=0)),
+            func.count().filter(_Session.error_kind == WORKER_LOST),
+        )
+        .where(_Session.in_account(account_id), _Session.created_at >= since)
         .group_by(day, _Session.status)
     )
-    days: dict[date, dict[str, int]] = defaultdict(dict)
-    for on, status, count in db.session.execute(counted):
-        days[on][status] = count
-    return days
+    return [DayTotals(*row) for row in db.session.execute(counted)]
 
 
-def period(account_ids: Select[int], since: datetime) -> PeriodTotals:
-    """Return the totals of these accounts' sessions since then."""
-    summed = select(
-        func.count(),
-        func.coalesce(func.sum(_Session.removed_tokens).filter(_Session.undone_at.is_(None)), 0),
-        func.count().filter(_Session.status == "failed"),
-        func.count().filter(_Session.error_kind == WORKER_LOST),
-        func.count().filter(_Session.status == "declined"),
-    ).where(_Session.in_accounts(account_ids), _Session.created_at >= since)
-    return PeriodTotals(*db.session.execute(summed).one())
-
-
-def waiting(account_ids: Select[int] | None = None) -> tuple[int, datetime | None]:
-    """Return how many sessions (of these accounts) are queued, and since when the oldest is."""
-    queued = select(func.count(), func.min(_Session.created_at)).where(_Session.is_waiting)
-    if account_ids is not None:
-        queued = queued.where(_Session.in_accounts(account_ids))
+def waiting(account_id: int | None = None) -> tuple[int, datetime | None]:
+    """Return how many sessions (of this account) are queued, and since when the oldest is."""
+    queued = select(func.count(), func.min(_Session.created_at)).where(
+        _Session.is_waiting, _Session.in_account(account_id)
+    )
     count, since = db.session.execute(queued).one()
     return count, since
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import NamedTuple
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import func, select
 
 from refine.extensions import db
 from refine.models.agent import Agent
@@ -31,8 +31,8 @@ class Backlog(NamedTuple):
     since: datetime | None
 
 
-def backlog(at: datetime, account_ids: Select[int] | None = None) -> Backlog:
-    """Return the tasks (of these accounts) that could be worked on now."""
+def backlog(at: datetime, account_id: int | None = None) -> Backlog:
+    """Return the tasks (of this account) that could be worked on now."""
     waiting = (
         select(
             func.count().filter(MemoryTask.kind == "reflection"),
@@ -41,20 +41,19 @@ def backlog(at: datetime, account_ids: Select[int] | None = None) -> Backlog:
         )
         .join(Agent, Agent.id == MemoryTask.agent_id)
         .where(MemoryTask.is_waiting, MemoryTask.due_at <= at, Agent.is_available(automatic=True))
+        .where(MemoryTask.in_account(account_id))
     )
-    if account_ids is not None:
-        waiting = waiting.where(MemoryTask.in_accounts(account_ids))
     return Backlog(*db.session.execute(waiting).one())
 
 
-def conversations_given_up(account_ids: Select[int], since: datetime) -> int:
-    """Return how many conversations of these accounts were given up unread since then."""
+def conversations_given_up(account_id: int | None, since: datetime) -> int:
+    """Return how many conversations (of this account) were given up unread since then."""
     lost = select(func.count()).where(
         MemoryTask.kind == "extraction",
         MemoryTask.status.in_(("failed", "skipped")),
         MemoryTask.has_ended_with_error(),
         MemoryTask.ended_at > since,
-        MemoryTask.in_accounts(account_ids),
+        MemoryTask.in_account(account_id),
     )
     return db.session.scalar(lost) or 0
 

@@ -15,7 +15,6 @@ from refine import clock
 from refine.errors import InvalidValue, Refused, TooMany
 from refine.extensions import db
 from refine.models import (
-    Account,
     Agent,
     AgentMemory,
     LeaseLost,
@@ -583,7 +582,7 @@ def test_the_backlog_counts_tasks_that_wait_only_for_a_worker(agent: Agent) -> N
     paused = factories.extraction(factories.agent(), at=NIGHT)
     paused.agent.paused = True
     other = factories.extraction(factories.agent(), at=NIGHT - HOUR)
-    mine = select(Account.id).where(Account.id == agent.account_id)
+    mine = agent.account_id
     db.session.flush()
 
     assert task_totals.backlog(NIGHT + 2 * HOUR, mine) == (1, 2, NIGHT)
@@ -600,7 +599,7 @@ def test_conversations_that_were_given_up_unread_are_lost(agent: Agent) -> None:
     factories.ended_task(agent, status="completed", at=NIGHT)
     factories.ended_task(agent, "reflection", "failed", error_kind="timeout", at=NIGHT)
     factories.ended_task(factories.agent(), status="failed", error_kind="timeout", at=NIGHT)
-    mine = select(Account.id).where(Account.id == agent.account_id)
+    mine = agent.account_id
     db.session.flush()
 
     assert task_totals.conversations_given_up(mine, NIGHT - MOMENT) == 2

@@ -1,0 +1,111 @@
+"""Keyset pagination: page 1,000 of a list is as fast as the first.
+
+A page is named by the place before or after which it lies: the values that its neighbouring row is
+sorted by. They are text that a client sends back, and no secret: whatever it sends only moves the
+place.
+"""
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+from urllib.parse import quote, unquote
+
+from sqlalchemy import ColumnElement, Select, UnaryExpression, literal, tuple_
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.sql.operators import desc_op
+
+from refine.errors import InvalidValue
+from refine.extensions import db
+
+_READERS: dict[type, Callable[[str], Any]] = {
+    int: int,
+    str: str,
+    float: Decimal,
+    Decimal: Decimal,
+    datetime: datetime.fromisoformat,
+    uuid.UUID: uuid.UUID,
+}
+
+
+@dataclass(frozen=True)
+class Page:
+    """Rows of a list, and the bookmarks of the previous and next page, if any."""
+
+    rows: list[Any]
+    before: str | None
+    after: str | None
+
+
+class _Key:
+    """What rows are sorted by, in part."""
+
+    def __init__(self, clause: ColumnElement[Any], position: int) -> None:
+        is_sorted = isinstance(clause, UnaryExpression) and clause.modifier is not None
+        self.is_descending = is_sorted and clause.modifier is desc_op
+        self.column: ColumnElement[Any] = clause.element if is_sorted else clause
+        self.name = f"sorted_by_{position}"
+
+    def in_order(self, *, backwards: bool) -> ColumnElement[Any]:
+        is_descending = self.is_descending != backwards
+        return self.column.desc() if is_descending else self.column.asc()
+
+    def sides(self, said: str, *, backwards: bool) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
+        """Return what must be the less and the greater of: the place, and a row beyond it."""
+        read = _READERS[self.column.type.python_type]
+        place: ColumnElement[Any] = literal(read(said), self.column.type)
+        is_descending = self.is_descending != backwards
+        return (self.column, place) if is_descending else (place, self.column)
+
+
+def select_page(query: Select[Any], rows: int, bookmark: str | None) -> Page:
+    """Return the page of this bookmark, or the first one; InvalidValue if it fits no page.
+
+    The query needs a unique order, by columns that are never NULL.
+    """
+    keys = [_Key(clause, number) for number, clause in enumerate(query._order_by_clauses)]
+    try:
+        place, backwards = _read(bookmark) if bookmark is not None else (None, False)
+        ordered = query.order_by(None).order_by(*(k.in_order(backwards=backwards) for k in keys))
+        if place is not None:
+            sides = [
+                key.sides(said, backwards=backwards) for key, said in zip(keys, place, strict=True)
+            ]
+            less, greater = zip(*sides, strict=True)
+            ordered = ordered.where(tuple_(*less) < tuple_(*greater))
+        named = ordered.add_columns(*(key.column.label(key.name) for key in keys))
+        found = db.session.execute(named.limit(rows + 1)).all()
+    except (ValueError, ArithmeticError, SQLAlchemyError) as error:
+        if bookmark is None or isinstance(error, OperationalError):
+            raise
+        db.session.rollback()
+        raise InvalidValue("no page of this list") from None
+    return _page(found, rows, keys, is_first=place is None, backwards=backwards)
+
+
+def _page(
+    found: Sequence[Any], rows: int, keys: list[_Key], *, is_first: bool, backwards: bool
+) -> Page:
+    shown, goes_on = list(found[:rows]), len(found) > rows
+    if backwards:
+        shown.reverse()
+    has_before, has_after = (goes_on, True) if backwards else (not is_first, goes_on)
+
+    def beside(row: Any, sign: str) -> str:
+        return sign + ",".join(quote(str(getattr(row, key.name)), safe="") for key in keys)
+
+    return Page(
+        shown,
+        before=beside(shown[0], "<") if shown and has_before else None,
+        after=beside(shown[-1], ">") if shown and has_after else None,
+    )
+
+
+def _read(bookmark: str) -> tuple[list[str], bool]:
+    """Return the place that a bookmark names, and whether the page lies before it."""
+    sign, said = bookmark[:1], bookmark[1:]
+    if sign not in ("<", ">"):
+        raise ValueError(f"no bookmark begins with {sign}")
+    return [unquote(each) for each in said.split(",")], sign == "<"
