@@ -1,5 +1,6 @@
 """Many agents in one query, for lists and overviews: found, sorted and counted."""
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Select, case, func, select, true
@@ -73,17 +74,17 @@ def count_agents(*states: State, of: ColumnElement[bool] | None = None) -> Selec
 
 def is_in(state: State) -> ColumnElement[bool]:
     """Return the SQL condition that an agent is in this state."""
-    conditions: dict[State, ColumnElement[bool]] = {
-        "over_budget": Agent.is_over_budget & Agent.active,
-        "running": Agent.last_session_status.in_(LIVE),
-        "failed": Agent.last_session_status == "failed",
-        "lost": Agent.last_session_error_kind == WORKER_LOST,
-        "declined": Agent.last_session_status == "declined",
-        "never": Agent.last_session_id.is_(None),
-        "paused": Agent.paused.is_(True),
-        "inactive": ~Agent.active,
+    conditions: dict[State, Callable[[], ColumnElement[bool]]] = {
+        "over_budget": lambda: Agent.is_over_budget & Agent.active,
+        "running": lambda: Agent.last_session_status.in_(LIVE),
+        "failed": lambda: Agent.last_session_status == "failed",
+        "lost": lambda: Agent.last_session_error_kind == WORKER_LOST,
+        "declined": lambda: Agent.last_session_status == "declined",
+        "never": lambda: Agent.last_session_id.is_(None),
+        "paused": lambda: Agent.paused.is_(True),
+        "inactive": lambda: ~Agent.active,
     }
-    return conditions[state]
+    return conditions[state]()
 
 
 def name_or_model_contains(text: str) -> ColumnElement[bool]:

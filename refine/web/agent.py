@@ -1,6 +1,6 @@
 """One agent: its history in figures, its latest runs, and the button that starts a session."""
 
-from collections.abc import Sequence
+from datetime import datetime
 
 from flask import Blueprint, flash, redirect, render_template, url_for
 from flask.typing import ResponseReturnValue
@@ -19,6 +19,7 @@ from refine.models import (
     SessionAlreadyLive,
 )
 from refine.models.ledger.history import masses
+from refine.models.runs import LIVE
 from refine.models.runs.session import ROLLING_WINDOW
 from refine.models.runs.session.scheduling import Candidates
 from refine.models.runs.task.scheduling import REFLECTION_SCHEDULE
@@ -27,6 +28,7 @@ from refine.web.charts import Moment, step_plot
 from refine.web.ledger import counted_kinds
 from refine.web.paging import page_of
 from refine.web.presenting import percent
+from refine.web.sessions import listed
 
 pages = Blueprint("agent", __name__)
 
@@ -53,6 +55,10 @@ def page(agent_id: int) -> str:
         for mass in masses(agent.id, agent.created_at, _MAX_RECORDS_DRAWN)
     ]
     events = [moment for moment in moments if moment.mark is not None]
+    sessions = db.session.execute(
+        listed(RefinementSession.agent_id == agent.id).limit(_RUNS_SHOWN)
+    ).all()
+    tasks = db.session.scalars(_tasks(agent).limit(_RUNS_SHOWN)).all()
     return render_template(
         "agent/page.html",
         agent=agent,
@@ -62,13 +68,14 @@ def page(agent_id: int) -> str:
             [*moments, Moment(at, composition.core_tokens)], agent.core_token_budget, at
         ),
         story=list(reversed(events))[:_EVENTS_SHOWN],
-        removed=_percent_removed(agent, composition.core_tokens),
-        sessions=_recent_sessions(agent),
-        tasks=db.session.scalars(_tasks(agent).limit(_RUNS_SHOWN)).all(),
-        last_reflection=_last_reflection(agent),
+        removed=_percent_removed(agent, composition.core_tokens, at),
+        sessions=sessions,
+        # no session begins while another one is live
+        live=next((each for each in sessions if each.status in LIVE), None),
+        tasks=tasks,
+        last_reflection=_last_reflection(agent) if tasks else None,
         reflection_schedule=REFLECTION_SCHEDULE,
-        conversations_waiting=MemoryTask.conversations_waiting(agent),
-        live=RefinementSession.live_of(agent),
+        conversations_waiting=MemoryTask.conversations_waiting(agent) if tasks else 0,
         grant=granted.active_grant_for(agent.id),
         asked=AccessGrant.asked_counts(agent),
         why_no_automatic_sessions=Candidates([agent], at).automatic_skip_reason(agent),
@@ -115,15 +122,6 @@ def _last_reflection(agent: Agent) -> MemoryTask | None:
     return db.session.scalar(reflections.limit(1))
 
 
-def _recent_sessions(agent: Agent) -> Sequence[RefinementSession]:
-    return db.session.scalars(
-        select(RefinementSession)
-        .where(RefinementSession.agent_id == agent.id)
-        .order_by(RefinementSession.created_at.desc())
-        .limit(_RUNS_SHOWN)
-    ).all()
-
-
 def _tasks(agent: Agent) -> Select[MemoryTask]:
     return (
         select(MemoryTask)
@@ -132,10 +130,11 @@ def _tasks(agent: Agent) -> Select[MemoryTask]:
     )
 
 
-def _percent_removed(agent: Agent, tokens: int) -> dict[int, int]:
+def _percent_removed(agent: Agent, tokens: int, at: datetime) -> dict[int, int]:
     """What sessions removed within so many days, in percent of the mass before those removals."""
+    windows = (ROLLING_WINDOW, 3 * ROLLING_WINDOW)
+    ended = RefinementSession.ended_since(at - max(windows), [agent.id])[agent.id]
     removed = {
-        window.days: RefinementSession.removed_recently(agent, window=window)
-        for window in (ROLLING_WINDOW, 3 * ROLLING_WINDOW)
+        window.days: RefinementSession.removed_since(at - window, ended) for window in windows
     }
     return {days: percent(share, tokens + share) for days, share in removed.items()}

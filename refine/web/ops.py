@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flask import Blueprint, Flask, current_app, flash, redirect, render_template, url_for
 from sqlalchemy import ColumnExpressionArgument, func, literal, select, union_all
@@ -23,6 +23,7 @@ from refine.health import (
 from refine.models import MemoryTask, RefinementSession, Verification
 from refine.web import scope
 from refine.web.charts import DAYS_SHOWN
+from refine.web.sessions import listed
 
 pages = Blueprint("ops", __name__)
 
@@ -45,11 +46,11 @@ def page() -> str:
     return render_template(
         "ops/page.html",
         checks=_checks(),
-        live=_latest(RefinementSession, RefinementSession.is_live),
-        live_tasks=_latest(MemoryTask, MemoryTask.is_live),
+        live=_sessions(RefinementSession.is_live),
+        live_tasks=_tasks(MemoryTask.is_live),
         failures=_failures(),
-        failed=_latest(RefinementSession, RefinementSession.has_ended_with_error()),
-        failed_tasks=_latest(MemoryTask, MemoryTask.has_ended_with_error()),
+        failed=_sessions(RefinementSession.has_ended_with_error()),
+        failed_tasks=_tasks(MemoryTask.has_ended_with_error()),
     )
 
 
@@ -82,10 +83,12 @@ def _checks() -> list[Check]:
     return found
 
 
-def _latest(
-    model: type[scope.AnyRun], *conditions: ColumnExpressionArgument[bool]
-) -> Sequence[scope.AnyRun]:
-    return db.session.scalars(scope.recent(model, *conditions).limit(_SHOWN)).all()
+def _sessions(*conditions: ColumnExpressionArgument[bool]) -> Sequence[Any]:
+    return db.session.execute(listed(*conditions).limit(_SHOWN)).all()
+
+
+def _tasks(*conditions: ColumnExpressionArgument[bool]) -> Sequence[MemoryTask]:
+    return db.session.scalars(scope.recent(MemoryTask, *conditions).limit(_SHOWN)).all()
 
 
 def _failures() -> list[Failures]:

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from typing import Any
 
 from flask import Blueprint, render_template, url_for
 from sqlalchemy import select
@@ -26,6 +27,7 @@ from refine.rules.quantities import in_hours, plural
 from refine.web import scope
 from refine.web.charts import DAYS_SHOWN, day_bars
 from refine.web.forms import midnight
+from refine.web.sessions import listed
 from refine.web.words import url_in_account
 
 pages = Blueprint("overview", __name__)
@@ -95,10 +97,9 @@ def _outcomes(sessions: Iterable[DayTotals]) -> Counter[str]:
     return counts
 
 
-def _running() -> Sequence[RefinementSession]:
-    live = scope.recent(RefinementSession, RefinementSession.is_live)
-    oldest_first = live.order_by(None).order_by(RefinementSession.created_at)
-    return db.session.scalars(oldest_first.limit(_ROWS_SHOWN)).all()
+def _running() -> Sequence[Any]:
+    live = listed(RefinementSession.is_live).order_by(None).order_by(RefinementSession.created_at)
+    return db.session.execute(live.limit(_ROWS_SHOWN)).all()
 
 
 def _next_accounts() -> Sequence[Account]:

@@ -6,6 +6,7 @@ Templates reach these functions as ``view``, so that none of them compares a sta
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cache
 from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
@@ -31,6 +32,13 @@ class Badge(NamedTuple):
     word: str
     shape: str
     css_class: str
+
+
+@cache
+def badge(of: Badge) -> Markup:
+    """Return a badge as markup; not by a macro, because long lists have one in each row."""
+    shape = Markup('<span aria-hidden="true">{}</span> ').format(of.shape) if of.shape else ""
+    return Markup('<span class="status {}">{}{}</span>').format(of.css_class, shape, of.word)
 
 
 CONSTITUTIONAL = Badge("constitutional", "◆", "ok")
@@ -69,6 +77,23 @@ class Gauge(NamedTuple):
         if self.percent > 100:
             return "bad"
         return "warn" if self.percent >= _NEARLY_FULL_PERCENT else "ok"
+
+
+def meter(of: Gauge) -> Markup:
+    return Markup(  # noqa: S704 - numbers and names of classes
+        f'<svg class="bar {of.css_class}" viewBox="0 0 100 8" preserveAspectRatio="none" '
+        'aria-hidden="true"><rect class="track" width="100" height="8"/>'
+        f'<rect class="fill" width="{of.width}" height="8"/></svg>'
+    )
+
+
+def usage(tokens: int, budget: int) -> Markup:
+    """Return how much of a budget is used: as a bar, in figures, and in percent."""
+    gauge = Gauge(tokens, budget)
+    return Markup(  # noqa: S704 - numbers
+        f'<span class="usage">{meter(gauge)} <span class="number">{tokens:,} / {budget:,}</span> '
+        f'<span class="percent">{gauge.percent}%</span></span>'
+    )
 
 
 # -- agents and users ------------------------------------------------------------------------------

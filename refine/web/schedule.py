@@ -24,6 +24,7 @@ from refine.models.runs.spending import (
 )
 from refine.rules.quantities import cost_in_words, plural
 from refine.web import scope
+from refine.web.sessions import listed
 from refine.web.words import url_in_account
 
 pages = Blueprint("schedule", __name__)
@@ -128,10 +129,9 @@ def _time_zones() -> list[str]:
     return sorted(zone for zone in zones if "/" in zone and not zone.startswith(technical))
 
 
-def _recent_sessions(account: Account) -> Sequence[RefinementSession]:
-    of_account = Agent.account_id == account.id
-    found = scope.recent(RefinementSession, of_account, RefinementSession.is_automatic)
-    return db.session.scalars(found.limit(_SESSIONS_SHOWN)).all()
+def _recent_sessions(account: Account) -> Sequence[Any]:
+    found = listed(Agent.account_id == account.id, RefinementSession.is_automatic)
+    return db.session.execute(found.limit(_SESSIONS_SHOWN)).all()
 
 
 def _usd(text: str) -> Decimal | None:

@@ -20,7 +20,7 @@ from sqlalchemy import (
     select,
     true,
 )
-from sqlalchemy.orm import contains_eager
+from sqlalchemy.orm import contains_eager, joinedload
 
 from refine import refusals
 from refine.extensions import db
@@ -113,8 +113,8 @@ def chosen_agent_id() -> int | None:
 
 
 def agent_or_404(agent_id: int) -> Agent:
-    """Return the agent with that id, if the user may see it."""
-    return found_or_404(Agent, agent_id)
+    """Return the agent with that id, if the user may see it; with its account, which pages name."""
+    return _visible(db.session.get(Agent, agent_id, options=[joinedload(Agent.account)]))
 
 
 def found_or_404(model: type[Scoped], id_: int | uuid.UUID) -> Scoped:

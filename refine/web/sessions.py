@@ -2,11 +2,11 @@
 
 import uuid
 from datetime import date
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
-from sqlalchemy import Select, select
+from sqlalchemy import ColumnExpressionArgument, Select, select
 
 from refine.errors import Refused
 from refine.extensions import db
@@ -26,6 +26,20 @@ pages = Blueprint("sessions", __name__)
 
 _STATUSES = (*LIVE, *ENDED)
 _STEPS_SHOWN = 100
+_LISTED = (
+    RefinementSession.id,
+    RefinementSession.agent_id,
+    Agent.name.label("agent_name"),
+    RefinementSession.status,
+    RefinementSession.trigger,
+    RefinementSession.end_reason,
+    RefinementSession.mass_before,
+    RefinementSession.removed_tokens,
+    RefinementSession.mutation_count,
+    RefinementSession.created_at,
+    RefinementSession.started_at,
+    RefinementSession.undone_at,
+)
 
 
 class SessionFilter(NamedTuple):
@@ -51,8 +65,8 @@ class SessionFilter(NamedTuple):
     def is_narrowed(self) -> bool:
         return any(self)
 
-    def query(self) -> Select[RefinementSession]:
-        query = scope.recent(RefinementSession)
+    def query(self) -> Select[*tuple[Any, ...]]:
+        query = listed()
         if self.status:
             query = query.where(RefinementSession.status == self.status)
         if self.trigger:
@@ -66,6 +80,16 @@ class SessionFilter(NamedTuple):
         return query
 
 
+def listed(*conditions: ColumnExpressionArgument[bool]) -> Select[*tuple[Any, ...]]:
+    """Return a query for what lists show of this page's sessions, newest first: plain columns."""
+    return (
+        select(*_LISTED)
+        .join(RefinementSession.agent)
+        .where(scope.owns(Agent.account_id), *conditions)
+        .order_by(RefinementSession.created_at.desc(), RefinementSession.id)
+    )
+
+
 @pages.get("/sessions")
 def listing() -> str:
     chosen = SessionFilter.of_request()
@@ -73,7 +97,7 @@ def listing() -> str:
     return render_template(
         "sessions/listing.html",
         page=page,
-        sessions=[row[0] for row in page.rows],
+        sessions=page.rows,
         filter=chosen,
         agent=chosen.agent,
         statuses=[(status, STATUSES[status].word) for status in _STATUSES],

@@ -22,8 +22,8 @@ from refine.rules.personal import masked_id
 from refine.rules.quantities import cost_in_words, in_days, plural, rough_span
 from refine.rules.schedules import describe_schedule
 from refine.web import presenting, scope
-from refine.web.charts import DAYS_SHOWN
-from refine.web.presenting import Badge
+from refine.web.charts import DAYS_SHOWN, Moment
+from refine.web.presenting import Badge, badge, meter, usage
 
 STATUSES = {
     "queued": Badge("queued", "◔", "live"),
@@ -38,6 +38,8 @@ STATUSES = {
 
 # What an agent does between its sessions, by what it reads.
 TASK_KINDS = {"reflection": "reflection", "extraction": "conversation"}
+
+_UNDONE = Badge("undone", "↺", "calm")
 
 TRIGGERS = {
     "weekly": "schedule",
@@ -242,7 +244,27 @@ def here(**changed: object) -> str:
     return f"{request.path}?{wanted}" if wanted else request.path
 
 
+def plot_mark(mark: tuple[float, float, Moment]) -> Markup:
+    """Return a mark of the plot of an agent's mass; there are hundreds."""
+    x, y, moment = mark
+    said = f"{day(moment.at)}: {MARKS[str(moment.mark)]}, {moment.tokens:,} tokens"
+    return Markup(  # noqa: S704 - numbers and words of ours
+        f'<path class="mark m-{moment.mark}" d="M{x} {y}h0"><title>{said}</title></path>'
+    )
+
+
+def status_badge(name: str, undone_at: datetime | None = None) -> Markup:
+    """Return the badge of a session's or task's status, and that it was undone."""
+    of_status = badge(STATUSES[name])
+    return of_status if undone_at is None else of_status + " " + badge(_UNDONE)
+
+
 _FILTERS: list[Callable[..., str]] = [
+    badge,
+    meter,
+    plot_mark,
+    status_badge,
+    usage,
     when,
     when_in,
     day,

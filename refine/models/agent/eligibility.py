@@ -119,7 +119,7 @@ class Eligibility(LedgerOwner):
     @is_over_budget.inplace.expression
     @classmethod
     def _is_over_budget(cls) -> ColumnElement[bool]:
-        return cls.over_budget
+        return and_(cls.over_budget)
 
     def exceeds_budget(self, tokens: int) -> bool:
         """Tell whether a ledger of so many tokens is over the budget."""

@@ -1,7 +1,7 @@
 """One memory: what it is, and the verbs that change it, each with its audit record."""
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -278,14 +278,14 @@ def _apply(changes: Iterable[Change], memories: Mapping[int, AgentMemory], at: d
 
 def is_of_kind(kind: str, at: datetime) -> ColumnElement[bool]:
     """Return the SQL condition that a memory is of this kind at ``at``: one of its keys below."""
-    conditions: dict[str, ColumnElement[bool]] = {
-        "core": and_(AgentMemory.is_kept_core),
-        "constitutional": AgentMemory.is_kept_core & AgentMemory.constitutional,
-        "journal": AgentMemory.is_shown_journal(at),
-        "expired": AgentMemory.is_expired_journal(at),
-        "discarded": and_(AgentMemory.discarded),
+    conditions: dict[str, Callable[[], ColumnElement[bool]]] = {
+        "core": lambda: and_(AgentMemory.is_kept_core),
+        "constitutional": lambda: AgentMemory.is_kept_core & AgentMemory.constitutional,
+        "journal": lambda: AgentMemory.is_shown_journal(at),
+        "expired": lambda: AgentMemory.is_expired_journal(at),
+        "discarded": lambda: and_(AgentMemory.discarded),
     }
-    return conditions[kind]
+    return conditions[kind]()
 
 
 @event.listens_for(AgentMemory, "after_insert")
