@@ -16,8 +16,7 @@ from refine.extensions import db
 from refine.jobs.queue import live_workers, redis_connection
 from refine.models import Account, ClockMark, Verification, WrappedKey
 from refine.models.resealing import unbound_agents
-from refine.models.runs.session import totals as session_totals
-from refine.models.runs.task import totals as task_totals
+from refine.models.runs.workload import Workload
 from refine.rules.hosts import is_this_machine
 from refine.rules.quantities import ago, plural, rough_span
 from refine.settings import Settings
@@ -93,15 +92,17 @@ def queue_check(account_id: int | None = None) -> Check:
     except Unreachable as error:
         return Check("queue", str(error))
     now = clock.now()
-    waiting, since = session_totals.waiting(account_id)
-    tasks = task_totals.backlog(now, account_id)
-    counts = [plural(waiting, "session")]
-    counts += [plural(tasks.reflections, "reflection")] if tasks.reflections else []
-    counts += [plural(tasks.conversations, "conversation")] if tasks.conversations else []
+    load = Workload.at(now, account_id)
+    counts = [plural(load.sessions, "session")]
+    counts += [plural(load.reflections, "reflection")] if load.reflections else []
+    counts += [plural(load.conversations, "conversation")] if load.conversations else []
     said = f"{plural(workers, 'worker')}, {', '.join(counts)} waiting"
-    if not workers and (waiting or tasks.since is not None):
+    if not workers and (load.sessions or load.tasks_since is not None):
         return Check("queue", f"{said}: start `refine worker`")
-    for oldest, late_after in ((since, QUEUE_IS_LATE_AFTER), (tasks.since, TASKS_ARE_LATE_AFTER)):
+    for oldest, late_after in (
+        (load.sessions_since, QUEUE_IS_LATE_AFTER),
+        (load.tasks_since, TASKS_ARE_LATE_AFTER),
+    ):
         if oldest is not None and now - oldest > late_after:
             waited = rough_span(now - oldest)
             return Check("queue", f"{said}, the oldest for {waited}: start more workers")

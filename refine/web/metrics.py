@@ -14,13 +14,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from refine import clock, refusals, settings
 from refine.extensions import db
-from refine.models import ClockMark, MemoryTask, RefinementSession, Verification
+from refine.models import ClockMark, Verification
 from refine.models.runs import WORKER_LOST
-from refine.models.runs.session import totals as session_totals
-from refine.models.runs.session.totals import SessionSums
+from refine.models.runs.sums import Sums, ended_sums
 from refine.models.runs.task import KINDS
-from refine.models.runs.task import totals as task_totals
-from refine.models.runs.task.totals import TaskSums
+from refine.models.runs.workload import Workload
 from refine.web.scope import public
 
 pages = Blueprint("metrics", __name__)
@@ -61,22 +59,25 @@ def _may_read() -> bool:
 class _Figures(Collector):
     def collect(self) -> Iterator[Metric]:
         """Read every family of metrics from the database."""
-        yield from _sessions(session_totals.sums())
-        yield from _tasks(task_totals.sums())
+        ended = ended_sums()
+        yield from _sessions([each for each in ended if each.kind == "session"])
+        yield from _tasks([each for each in ended if each.kind != "session"])
         yield from _waiting(clock.now())
         refused: dict[_Labels, int] = {(kind,): count for kind, count in refusals.totals().items()}
         yield _counter("refusals", "Refused requests and wrong passwords", refused, ("kind",))
 
 
-def _sessions(sums: Sequence[SessionSums]) -> Iterator[Metric]:
+def _sessions(sums: Sequence[Sums]) -> Iterator[Metric]:
     ended, faults = Counter[_Labels](), Counter[_Labels]()
     for each in sums:
-        ended[each.status, each.trigger] += each.sessions
-        if each.error_kind is not None:
-            faults[each.error_kind,] += each.sessions
+        ended[each.status, each.trigger] += each.runs
+        if each.error_kind:
+            faults[each.error_kind,] += each.runs
     tokens: dict[_Labels, int] = {
-        (kind,): sum(getattr(each, f"{kind}_tokens") for each in sums)
-        for kind in ("prompt", "cached", "completion", "removed")
+        ("prompt",): sum(each.prompt_tokens for each in sums),
+        ("cached",): sum(each.cached_tokens for each in sums),
+        ("completion",): sum(each.completion_tokens for each in sums),
+        ("removed",): sum(each.effect for each in sums),
     }
     by_end, by_kind = ("status", "trigger"), ("kind",)
     yield _counter("sessions", "Ended sessions by status and trigger", ended, by_end)
@@ -93,11 +94,12 @@ def _sessions(sums: Sequence[SessionSums]) -> Iterator[Metric]:
     yield _counter("sessions_lost", "Sessions whose worker was lost", {(): lost})
 
 
-def _tasks(sums: Sequence[TaskSums]) -> Iterator[Metric]:
-    ended: dict[_Labels, int] = {(each.kind, each.status): each.tasks for each in sums}
+def _tasks(sums: Sequence[Sums]) -> Iterator[Metric]:
+    ended = Counter[_Labels]()
     kept, cost, unpriced = (dict.fromkeys(_TASKS, 0.0) for _ in range(3))
     for each in sums:
-        kept[each.kind,] += each.memories_kept
+        ended[each.kind, each.status] += each.runs
+        kept[each.kind,] += each.effect
         cost[each.kind,] += float(each.cost_usd)
         unpriced[each.kind,] += each.unpriced_calls
     of = "reflections and extractions"
@@ -109,26 +111,25 @@ def _tasks(sums: Sequence[TaskSums]) -> Iterator[Metric]:
 
 
 def _waiting(at: datetime) -> Iterator[Metric]:
-    backlog = task_totals.backlog(at)
+    load = Workload.at(at)
     queued = GaugeMetricFamily(
         "refine_queued_memory_tasks",
         "Reflections and extractions waiting for a worker",
         labels=["kind"],
     )
-    queued.add_metric(["reflection"], backlog.reflections)
-    queued.add_metric(["extraction"], backlog.conversations)
+    queued.add_metric(["reflection"], load.reflections)
+    queued.add_metric(["extraction"], load.conversations)
     yield queued
-    running, oldest = "Reflections and extractions that are running", backlog.since or at
-    yield _gauge("running_memory_tasks", running, MemoryTask.count_held())
+    running, oldest = "Reflections and extractions that are running", load.tasks_since or at
+    yield _gauge("running_memory_tasks", running, load.tasks_running)
     yield _gauge(
         "memory_task_queue_age_seconds",
         "How long the oldest waiting reflection or extraction has been due",
         (at - oldest).total_seconds(),
     )
-    waiting, since = session_totals.waiting()
-    yield _gauge("queued_sessions", "Sessions waiting for a worker", waiting)
-    yield _gauge("running_sessions", "Running sessions", RefinementSession.count_held())
-    waited = (at - (since or at)).total_seconds()
+    yield _gauge("queued_sessions", "Sessions waiting for a worker", load.sessions)
+    yield _gauge("running_sessions", "Running sessions", load.sessions_running)
+    waited = (at - (load.sessions_since or at)).total_seconds()
     yield _gauge("queue_age_seconds", "How long the oldest queued session has waited", waited)
     is_alarming = Verification.alarm() is not None
     alarms = "1 while a verification has failed, was altered, or is overdue"

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, ClassVar, Protocol, Self
 
-from sqlalchemy import ColumnElement, ForeignKey, Select, Text, and_, func, or_, select, text, true
+from sqlalchemy import ColumnElement, ForeignKey, Select, Text, and_, or_, select, text, true
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship, undefer_group
 from sqlalchemy.orm.attributes import set_committed_value
@@ -318,11 +318,6 @@ class Run:
         if account_id is None:
             return true()
         return cls.agent_id.in_(select(Agent.id).where(Agent.account_id == account_id))
-
-    @classmethod
-    def count_held(cls) -> int:
-        """Return how many runs of this kind workers hold."""
-        return db.session.scalar(select(func.count()).where(cls.is_held)) or 0
 
     # -- logging ---------------------------------------------------------------------------------
 

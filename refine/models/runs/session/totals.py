@@ -1,8 +1,6 @@
-"""Sums over many sessions, for pages and metrics."""
+"""Sums over many sessions, for pages."""
 
-from collections.abc import Sequence
 from datetime import date, datetime
-from decimal import Decimal
 from typing import NamedTuple
 
 from sqlalchemy import Date, case, cast, func, select
@@ -10,26 +8,8 @@ from sqlalchemy import Date, case, cast, func, select
 from refine.extensions import db
 from refine.models.runs.run import WORKER_LOST
 from refine.models.runs.session.session import RefinementSession
-from refine.models.runs.session.state import ENDED
 
 _Session = RefinementSession
-_TOKENS = ("prompt_tokens", "cached_tokens", "completion_tokens", "removed_tokens")
-_SUMMED = (*_TOKENS, "cost_usd", "unpriced_calls")
-
-
-class SessionSums(NamedTuple):
-    """Ended sessions of one status, trigger and kind of error, added up."""
-
-    status: str
-    trigger: str
-    error_kind: str | None
-    sessions: int
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
-    removed_tokens: int
-    cost_usd: Decimal
-    unpriced_calls: int
 
 
 class DayTotals(NamedTuple):
@@ -60,27 +40,3 @@ def by_day(account_id: int | None, zone: str, since: datetime) -> list[DayTotals
         .group_by(day, _Session.status)
     )
     return [DayTotals(*row) for row in db.session.execute(counted)]
-
-
-def waiting(account_id: int | None = None) -> tuple[int, datetime | None]:
-    """Return how many sessions (of this account) are queued, and since when the oldest is."""
-    queued = select(func.count(), func.min(_Session.created_at)).where(
-        _Session.is_waiting, _Session.in_account(account_id)
-    )
-    count, since = db.session.execute(queued).one()
-    return count, since
-
-
-def sums() -> Sequence[SessionSums]:
-    """Return counts and sums of all ended sessions, by status, trigger and kind of error."""
-    keys = (_Session.status, _Session.trigger, _Session.error_kind)
-    grouped = (
-        select(
-            *keys,
-            func.count(),
-            *(func.sum(getattr(_Session, name)) for name in _SUMMED),
-        )
-        .where(_Session.status.in_(ENDED))
-        .group_by(*keys)
-    )
-    return [SessionSums(*row) for row in db.session.execute(grouped)]
