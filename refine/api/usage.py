@@ -6,15 +6,17 @@ from zoneinfo import ZoneInfo
 
 from flask import Response
 from pydantic import Field
+from sqlalchemy import select
 
+from refine.api.paging import Page, PageQuery, found_page
 from refine.api.routing import ResponseSpec, json_response, operation
-from refine.api.schemas import Query, QueryDay, Resource, Usd
-from refine.models import Account, ApiToken
+from refine.api.schemas import QueryDay, Resource, Usd
+from refine.models import Account, Agent, ApiToken
 from refine.models.runs.spending import by_month
 
 
-class UsageQuery(Query):
-    """Which days, in the account's time zone."""
+class UsageQuery(PageQuery):
+    """Which agents, and which days, in the account's time zone."""
 
     since: Annotated[QueryDay | None, Field(alias="from")] = None
     """The first day, inclusive."""
@@ -41,8 +43,8 @@ class UsageOfMonth(Resource):
     """Calls of models whose cost is unknown, and not part of `cost_usd`."""
 
 
-class Usage(Resource):
-    """Usage by month, then by agent."""
+class Usage(Page):
+    """Usage of as many agents as `limit` says, by month, then by agent."""
 
     time_zone: str
     """The account's time zone, in which months are counted."""
@@ -59,8 +61,11 @@ def usage(token: ApiToken, query: UsageQuery) -> Response:
     """Return sessions, reflections and conversations with their cost, by agent and month."""
     account = token.account
     since, until = _midnight(account, query.since), _midnight(account, query.until)
-    rows = [UsageOfMonth.of(row) for row in by_month(account, since=since, until=until)]
-    return json_response(Usage(time_zone=account.time_zone, usage=rows))
+    newest_first = select(Agent.id).where(Agent.account_id == account.id).order_by(Agent.id.desc())
+    agents = found_page(newest_first, query)
+    months = by_month(account, [row.id for row in agents.rows], since=since, until=until)
+    usage = [UsageOfMonth.of(month) for month in months]
+    return json_response(Usage(time_zone=account.time_zone, usage=usage, next_cursor=agents.after))
 
 
 def _midnight(account: Account, day: date | None) -> datetime | None:

@@ -368,7 +368,23 @@ def test_sums_usage_by_agent_and_month_in_the_time_zone_of_the_account(spent: Wo
                 "unpriced_calls": 6,
             }
         ],
+        "next_cursor": None,
     }
+
+
+def test_pages_usage_by_agents(spent: World) -> None:
+    newer = factories.agent(account=spent.agent.account)
+    ended_session(newer)
+    db.session.commit()
+
+    first = spent.platform.get("/usage?limit=1").json
+    second = spent.platform.get(
+        "/usage", query_string={"limit": 1, "cursor": first["next_cursor"]}
+    ).json
+
+    assert {each["agent_id"] for each in first["usage"]} == {newer.id}
+    assert {each["agent_id"] for each in second["usage"]} == {spent.agent.id}
+    assert second["next_cursor"] is None
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ tells whether the guess was right.
 
 import gc
 import random
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

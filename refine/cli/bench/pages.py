@@ -67,7 +67,8 @@ ORDER BY created_at DESC, id DESC LIMIT 51
 """
 _USAGE = """
 SELECT agent_id, date_trunc('month', created_at), count(*), sum(prompt_tokens), sum(cost_usd)
-FROM refinement_sessions WHERE agent_id IN (SELECT id FROM agents WHERE account_id = %(account)s)
+FROM refinement_sessions WHERE agent_id = ANY(ARRAY(
+  SELECT id FROM agents WHERE account_id = %(account)s ORDER BY id DESC LIMIT 50))
 GROUP BY 1, 2
 """
 _SUMS = """

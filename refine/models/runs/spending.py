@@ -186,9 +186,12 @@ def spent_since(account_id: int | None, since: datetime) -> PeriodSpending:
 
 
 def by_month(
-    account: Account, since: datetime | None = None, until: datetime | None = None
+    account: Account,
+    agent_ids: Sequence[int],
+    since: datetime | None = None,
+    until: datetime | None = None,
 ) -> Sequence[AgentMonth]:
-    """Return what each of the account's agents cost, month by month.
+    """Return what each of these agents of the account cost, month by month.
 
     A run counts in the month in which it was requested, in the account's time zone: from ``since``
     (inclusive) to ``until`` (exclusive).
@@ -204,7 +207,7 @@ def by_month(
             *(func.sum(runs.c[name]) for name in _SUMMED),
         )
         .join(Agent, Agent.id == runs.c.agent_id)
-        .where(Agent.account_id == account.id)
+        .where(Agent.account_id == account.id, runs.c.agent_id.in_(agent_ids))
         .group_by(month, Agent.id)
         .order_by(month, Agent.id)
     )

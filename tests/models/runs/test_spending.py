@@ -122,14 +122,14 @@ def test_month_by_month_all_three_are_in_one_row(agent: Agent) -> None:
     factories.ended_task(agent, "extraction", "failed", at=NOW - timedelta(days=20))
     everything(factories.agent("one"))
 
-    rows = by_month(agent.account)
+    rows = by_month(agent.account, [agent.id])
 
     assert rows == [
         ("2026-02", agent.id, "Ada", 0, 0, 1, 0, 0, 0, 0, 0),
         ("2026-03", agent.id, "Ada", 1, 1, 1, 120, 10, 2, Decimal("1.75"), 0),
     ]
-    assert by_month(agent.account, since=NOW) == rows[1:]
-    assert by_month(agent.account, until=NOW) == rows[:1]
+    assert by_month(agent.account, [agent.id], since=NOW) == rows[1:]
+    assert by_month(agent.account, [agent.id], until=NOW) == rows[:1]
 
 
 # -- unknown costs --------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ def test_the_sums_tell_how_many_calls_are_unpriced(agent: Agent) -> None:
     unpriced(agent)
     costly(agent, "1")
 
-    (month,) = by_month(agent.account)
+    (month,) = by_month(agent.account, [agent.id])
     period = spent_since(None, NOW - MOMENT)
 
     assert (month.cost_usd, month.unpriced_calls) == (Decimal("1.5"), 1)

@@ -10,7 +10,6 @@ from refine import clock
 from refine.errors import InvalidValue, Refused, RowAltered
 from refine.extensions import db
 from refine.models import (
-    Account,
     AgentMemory,
     LeaseLost,
     RefinementSession,
@@ -372,8 +371,8 @@ def test_the_last_session_is_the_youngest_in_which_the_agent_worked(agent):
 
 
 def test_the_totals_of_a_period_are_those_of_the_accounts_since_it_began(agent):
-    mine = select(Account.id).where(Account.id == agent.account_id)
-    nothing = totals.period(mine, NOW)
+    mine, day = agent.account_id, NOW.date()
+    nothing = totals.by_day(mine, "UTC", NOW)
     for owner, created_at in [
         (agent, NOW),
         (agent, NOW - MOMENT),
@@ -387,8 +386,13 @@ def test_the_totals_of_a_period_are_those_of_the_accounts_since_it_began(agent):
         ended(owner, created_at=created_at, **removed(7))
         ended(owner, created_at=created_at, undone_at=NOW, **removed(1000))
 
-    assert nothing == (0, 0, 0, 0, 0)
-    assert totals.period(mine, NOW) == (12, 14, 4, 4, 2)
+    assert nothing == []
+    assert sorted(totals.by_day(mine, "UTC", NOW)) == [
+        (day, "completed", 4, 14, 0),
+        (day, "declined", 2, 0, 0),
+        (day, "failed", 4, 0, 2),
+        (day, "incomplete", 2, 0, 2),
+    ]
 
 
 def test_a_session_can_be_undone_once_it_ended_with_changes(session, subtests):

@@ -26,6 +26,7 @@ from refine.models.runs.spending import cost_cap_reason
 from refine.models.runs.task import ENDED, MAX_WAITING, saving
 from refine.models.runs.task import scheduling as task_scheduling
 from refine.models.runs.task import totals as task_totals
+from refine.models.runs.workload import Workload
 from tests import factories, sql
 from tests.models.cases import case
 
@@ -585,11 +586,10 @@ def test_the_backlog_counts_tasks_that_wait_only_for_a_worker(agent: Agent) -> N
     mine = agent.account_id
     db.session.flush()
 
-    assert task_totals.backlog(NIGHT + 2 * HOUR, mine) == (1, 2, NIGHT)
-    assert task_totals.backlog(NIGHT + 2 * HOUR) == (1, 3, other.due_at)
-    assert task_totals.backlog(NIGHT - HOUR) == (0, 1, other.due_at)
-    assert task_totals.backlog(NIGHT - 2 * HOUR) == (0, 0, None)
-    assert MemoryTask.count_held() == 1
+    assert Workload.at(NIGHT + 2 * HOUR, mine)[3:] == (1, 2, NIGHT, 0)
+    assert Workload.at(NIGHT + 2 * HOUR)[3:] == (1, 3, other.due_at, 1)
+    assert Workload.at(NIGHT - HOUR)[3:] == (0, 1, other.due_at, 1)
+    assert Workload.at(NIGHT - 2 * HOUR)[3:] == (0, 0, None, 1)
 
 
 def test_conversations_that_were_given_up_unread_are_lost(agent: Agent) -> None:
@@ -604,14 +604,3 @@ def test_conversations_that_were_given_up_unread_are_lost(agent: Agent) -> None:
 
     assert task_totals.conversations_given_up(mine, NIGHT - MOMENT) == 2
     assert task_totals.conversations_given_up(mine, NIGHT) == 0
-
-
-def test_ended_tasks_are_added_up(agent: Agent) -> None:
-    for _ in range(2):
-        task = running(factories.extraction(agent))
-        saving.save(task, f"said {_}")
-        task.cost_usd = Decimal("0.25")
-        task.finish("completed")
-    factories.extraction(agent)
-
-    assert task_totals.sums() == [("extraction", "completed", 2, 2, Decimal("0.5"), 0)]
