@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -20,13 +19,14 @@ from sqlalchemy.sql.operators import desc_op
 from refine.errors import InvalidValue
 from refine.extensions import db
 
-_READERS: dict[type, Callable[[str], Any]] = {
-    int: int,
-    str: str,
-    float: Decimal,
-    Decimal: Decimal,
-    datetime: datetime.fromisoformat,
-    uuid.UUID: uuid.UUID,
+# What values rows are sorted by, and how each kind is read from a bookmark.
+_KINDS: dict[type, str] = {int: "i", str: "s", float: "f", datetime: "t", uuid.UUID: "u"}
+_READERS: dict[str, Callable[[str], Any]] = {
+    "i": int,
+    "s": str,
+    "f": float,
+    "t": datetime.fromisoformat,
+    "u": uuid.UUID,
 }
 
 
@@ -52,10 +52,11 @@ class _Key:
         is_descending = self.is_descending != backwards
         return self.column.desc() if is_descending else self.column.asc()
 
-    def sides(self, said: str, *, backwards: bool) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
+    def sides(
+        self, value: Any, *, backwards: bool
+    ) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
         """Return what must be the less and the greater of: the place, and a row beyond it."""
-        read = _READERS[self.column.type.python_type]
-        place: ColumnElement[Any] = literal(read(said), self.column.type)
+        place: ColumnElement[Any] = literal(value, self.column.type)
         is_descending = self.is_descending != backwards
         return (self.column, place) if is_descending else (place, self.column)
 
@@ -71,13 +72,14 @@ def select_page(query: Select[Any], rows: int, bookmark: str | None) -> Page:
         ordered = query.order_by(None).order_by(*(k.in_order(backwards=backwards) for k in keys))
         if place is not None:
             sides = [
-                key.sides(said, backwards=backwards) for key, said in zip(keys, place, strict=True)
+                key.sides(value, backwards=backwards)
+                for key, value in zip(keys, place, strict=True)
             ]
             less, greater = zip(*sides, strict=True)
             ordered = ordered.where(tuple_(*less) < tuple_(*greater))
         named = ordered.add_columns(*(key.column.label(key.name) for key in keys))
         found = db.session.execute(named.limit(rows + 1)).all()
-    except (ValueError, ArithmeticError, SQLAlchemyError) as error:
+    except (ValueError, SQLAlchemyError) as error:
         if bookmark is None or isinstance(error, OperationalError):
             raise
         db.session.rollback()
@@ -94,7 +96,7 @@ def _page(
     has_before, has_after = (goes_on, True) if backwards else (not is_first, goes_on)
 
     def beside(row: Any, sign: str) -> str:
-        return sign + ",".join(quote(str(getattr(row, key.name)), safe="") for key in keys)
+        return sign + ",".join(_written(getattr(row, key.name)) for key in keys)
 
     return Page(
         shown,
@@ -103,9 +105,13 @@ def _page(
     )
 
 
-def _read(bookmark: str) -> tuple[list[str], bool]:
+def _written(value: Any) -> str:
+    return _KINDS[type(value)] + quote(str(value), safe="")
+
+
+def _read(bookmark: str) -> tuple[list[Any], bool]:
     """Return the place that a bookmark names, and whether the page lies before it."""
-    sign, said = bookmark[:1], bookmark[1:]
-    if sign not in ("<", ">"):
-        raise ValueError(f"no bookmark begins with {sign}")
-    return [unquote(each) for each in said.split(",")], sign == "<"
+    sign, values = bookmark[:1], bookmark[1:].split(",")
+    if sign not in ("<", ">") or any(each[:1] not in _READERS for each in values):
+        raise ValueError("not a bookmark")
+    return [_READERS[each[:1]](unquote(each[1:])) for each in values], sign == "<"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
-from sqlalchemy import BigInteger, Numeric, SmallInteger, Text, func, select
+from sqlalchemy import BigInteger, Numeric, SmallInteger, Text, cast, func, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from refine.extensions import Base, db
@@ -55,6 +55,7 @@ class Sums(NamedTuple):
 def ended_sums() -> Sequence[Sums]:
     """Return the sums of all ended sessions and memory tasks."""
     keys = (RunSum.kind, RunSum.status, RunSum.trigger, RunSum.error_kind)
-    summed = (getattr(RunSum, name) for name in Sums._fields[len(keys) :])
-    grouped = select(*keys, *map(func.sum, summed)).group_by(*keys)
+    summed = [getattr(RunSum, name) for name in Sums._fields[len(keys) :]]
+    totals = (cast(func.sum(column), column.type) for column in summed)
+    grouped = select(*keys, *totals).group_by(*keys)
     return [Sums(*row) for row in db.session.execute(grouped)]

@@ -1,0 +1,301 @@
+"""How many statements each page, operation of the API and tool call may send to the database.
+
+However long its lists are: the world has ``MANY`` of everything, and no budget would hold if one
+row of a list cost a statement. Whoever adds a page, an operation or an action gives it a budget.
+"""
+
+import uuid
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import time_machine
+from flask import Flask
+
+from refine import clock
+from refine.api.routing import OPERATIONS, Operation
+from refine.cli.bench.measuring import statements_of
+from refine.extensions import db
+from refine.models import (
+    Account,
+    Agent,
+    ApiToken,
+    Invitation,
+    MemoryTask,
+    RefinementSession,
+    User,
+)
+from refine.tools import (
+    PromoteTool,
+    RefinementTool,
+    SaveMemoryTool,
+    SaveToJournalTool,
+    SelfAuthoringTool,
+)
+from tests import factories
+from tests.api.conftest import World as ApiWorld
+from tests.api.test_every_operation import ask, path_of, right
+from tests.web.conftest import Browser, ended_session, person, signed_in_browser
+
+MANY = 30
+MOST_OF_A_PAGE = 25
+
+# By rule, and what the URL asks for: of an admin, who may read an agent's memories, or a site admin.
+PAGES = {
+    "/": 18,
+    "/?account=own": 19,
+    "/access": 10,
+    "/access/<uuid:grant_id>": 17,
+    "/access/<uuid:grant_id>/_live": 10,
+    "/access/new?agent=<int:agent_id>": 21,
+    "/accounts": 12,
+    "/agents": 10,
+    "/agents?sort=share": 10,
+    "/agents?q=agent&state=never": 10,
+    "/agents/<int:agent_id>": 21,
+    "/agents/<int:agent_id>/import": 10,
+    "/agents/<int:agent_id>/ledger": 22,
+    "/agents/<int:agent_id>/ledger?kind=discarded": 22,
+    "/agents/<int:agent_id>/settings": 22,
+    "/agents/<int:agent_id>/tasks": 11,
+    "/audit": 12,
+    "/audit?agent=<int:agent_id>": 13,
+    "/audit?session=<uuid:session_id>": 12,
+    "/audit/<int:record_id>": 21,
+    "/audit/export.csv": 3,
+    "/audit/export.jsonl": 3,
+    "/healthz": 0,
+    "/invitations/<secret>": 12,
+    "/metrics": 9,
+    "/ops": 25,
+    "/profile": 9,
+    "/profile/confirm": 9,
+    "/readyz": 9,
+    "/schedule?account=own": 13,
+    "/sessions": 10,
+    "/sessions?agent=<int:agent_id>": 11,
+    "/sessions/<uuid:session_id>": 24,
+    "/sessions/<uuid:session_id>/_live": 5,
+    "/sessions/<uuid:session_id>/undo": 19,
+    "/sessions/<uuid:session_id>/undo?and_after=1": 19,
+    "/sign-in": 2,
+    "/static/<path:filename>": 0,
+    "/tokens": 10,
+    "/users": 10,
+}
+OPERATIONS_OF_API = {
+    "GET /agents": 3,
+    "POST /agents": 17,
+    "PATCH /agents/<int:agent_id>": 24,
+    "GET /audit": 5,
+    "GET /context": 6,
+    "POST /conversations": 25,
+    "GET /openapi.json": 0,
+    "GET /grants": 5,
+    "DELETE /grants/<uuid:grant_id>": 16,
+    "POST /grants/<uuid:grant_id>/allow-asking": 18,
+    "GET /memories": 5,
+    "POST /memories": 21,
+    "GET /sessions": 5,
+    "POST /sessions": 31,
+    "POST /sessions/<uuid:session_id>/undo": 34,
+    "POST /agents/<int:agent_id>/tokens": 26,
+    "DELETE /tokens/<int:token_id>": 13,
+    "GET /tools": 4,
+    "POST /tools/<name>/calls": 8,
+    "GET /usage": 5,
+}
+CALLS = {
+    "save_memory": 12,
+    "view": 1,
+    "update a field": 7,
+    "promote": 13,
+    "save_to_journal": 16,
+    "search": 4,
+    "protect": 12,
+    "update": 18,
+    "delete": 14,
+    "consolidate": 24,
+    "complete": 18,
+}
+
+
+def filled(account: Account, owner: Agent, session: RefinementSession) -> None:
+    """Many of everything that pages list."""
+    user = db.session.scalars(db.select(User).where(User.account_id == account.id)).first()
+    assert user is not None
+    for each in range(MANY):
+        at = clock.now() - timedelta(hours=each + 1)
+        agent = factories.agent("one", account=account)
+        factories.memory(owner).discard(user=user)
+        factories.memory(owner, tags=["voice"])
+        owner.ledger.remember(f"saved {factories.text_of(9)}", "core", at=at)
+        for status in ("failed", "declined", "completed"):
+            one = RefinementSession.queue(owner, "weekly", user=user, at=at)
+            kind = "timeout" if status == "failed" else None
+            one.finish(status, "so it ended", error_kind=kind, at=at)  # type: ignore[arg-type]
+        owner.record("refinement_queued", session_id=session.id, user=user)
+        RefinementSession.queue(agent, "manual", user=user)
+        failed = {"reason": "so it ended", "error_kind": "timeout"}
+        kind, status = (("reflection", "completed"), ("extraction", "failed"))[each % 2]
+        factories.ended_task(owner, kind, status, at=at, **failed)
+        factories.extraction(owner)
+        factories.extraction(agent)
+        ApiToken.mint(account=account, agent=agent)
+        factories.grant(agent)
+        Invitation.issue(person(account=account))
+        other = factories.account(monthly_cost_cap_usd=0)
+        other.next_due_at = clock.now() - timedelta(days=1)
+        factories.agent("one", account=other)
+    db.session.commit()
+
+
+def urls(owner: Agent, session: RefinementSession) -> dict[str, str]:
+    """The address of each page, by the rule and what it is asked for."""
+    grant = factories.grant(owner)
+    values = {
+        "<int:agent_id>": owner.id,
+        "<uuid:session_id>": session.id,
+        "<uuid:grant_id>": grant.id,
+        "<int:record_id>": factories.records(owner)[-1].id,
+        "<secret>": Invitation.issue(person(account=owner.account)),
+        "<path:filename>": "refine.css",
+    }
+    found = {}
+    for page in PAGES:
+        found[page] = page
+        for name, value in values.items():
+            found[page] = found[page].replace(name, str(value))
+    db.session.commit()
+    return found
+
+
+def seen(browser: Browser, url: str) -> int:
+    def see() -> None:
+        assert browser.get(url).status_code in (200, 302, 403), url
+
+    return statements_of(see)
+
+
+def test_every_page_has_a_budget(app: Flask) -> None:
+    rules = {
+        rule.rule
+        for rule in app.url_map.iter_rules()
+        if "GET" in (rule.methods or ()) and not rule.endpoint.startswith("api.")
+    }
+
+    assert {page.partition("?")[0] for page in PAGES} == rules
+    assert max(PAGES.values()) <= MOST_OF_A_PAGE
+
+
+def test_pages_keep_to_their_budgets(app: Flask) -> None:
+    admin = person(account=factories.account(slug="own"))
+    owner = factories.agent(*(factories.text_of(20) for _ in range(9)), account=admin.account)
+    session = ended_session(owner, *db.session.scalars(owner.ledger.core().limit(1)))
+    filled(admin.account, owner, session)
+    pages = urls(owner, session)
+    factories.live_grant(owner, admin)
+    browsers = [
+        signed_in_browser(app, admin),
+        signed_in_browser(app, person(site_admin=True, account=factories.account(slug="a"))),
+    ]
+
+    with time_machine.travel(clock.now(), tick=False):  # a sign-in's use is noted by the minute
+        counted = {
+            page: max(seen(browser, url) for browser in browsers) for page, url in pages.items()
+        }
+
+    assert {page: count for page, count in counted.items() if count > PAGES[page]} == {}
+
+
+def test_every_operation_has_a_budget() -> None:
+    assert OPERATIONS_OF_API.keys() == {f"{each.method} {each.rule}" for each in OPERATIONS}
+
+
+@pytest.mark.slow
+def test_operations_keep_to_their_budgets(app: Flask) -> None:
+    found = {f"{each.method} {each.rule}": statements_of_call(each, app) for each in OPERATIONS}
+
+    assert {name: count for name, count in found.items() if count > OPERATIONS_OF_API[name]} == {}
+
+
+def statements_of_call(each: Operation, app: Flask) -> int:
+    api = ApiWorld(app)
+    if each.method == "GET":
+        listed(api.agent)
+    path = path_of(each, api)
+    asker = api.nobody if each.bearer is None else right(each, api)
+    asker.get("/context" if each.bearer == "agent" else "/agents")  # notes its use
+
+    def call() -> None:
+        assert ask(each, asker, path).status_code < 300
+
+    return statements_of(call)
+
+
+def listed(agent: Agent) -> None:
+    """Many of everything that operations list."""
+    for number in range(MANY):
+        factories.agent("one", account=agent.account)
+        factories.memory(agent, content=f"number {number}")
+        factories.memory(agent, memory_type="journal", content=f"entry {number}")
+        factories.ended_task(agent, "reflection", "completed")
+        factories.grant(agent)
+        RefinementSession.queue(agent, "weekly").finish("declined", "so it ended")
+    db.session.commit()
+
+
+def calls_of_session(agent: Agent) -> dict[str, Callable[[], Any]]:
+    tool = RefinementTool(factories.session(agent))
+    first, second, third, fourth, fifth, *_ = db.session.scalars(agent.ledger.core())
+    wording = first.content[:-1]
+    return {
+        "search": lambda: tool.execute(action="search", query="zebra"),
+        "protect": lambda: tool.execute(action="protect", id=fifth.id),
+        "update": lambda: tool.execute(action="update", id=first.id, content=wording),
+        "delete": lambda: tool.execute(action="delete", id=second.id),
+        "consolidate": lambda: tool.execute(
+            action="consolidate", ids=[third.id, fourth.id], content=fourth.content
+        ),
+        "complete": lambda: tool.execute(action="complete", summary="done"),
+    }
+
+
+def calls_between_sessions(agent: Agent) -> dict[str, Callable[[], Any]]:
+    saving, authoring = SaveMemoryTool(agent), SelfAuthoringTool(agent)
+    entry = factories.entry(agent, "It rained.")
+    promoting = PromoteTool(*held(MemoryTask.reflect(agent, "daily")))
+    to_journal = SaveToJournalTool(*held(factories.extraction(factories.agent("one"))))
+    return {
+        "save_memory": lambda: saving.execute(content="said", memory_type="core"),
+        "view": lambda: authoring.execute(action="view", field="name"),
+        "update a field": lambda: authoring.execute(action="update", field="name", value="Wren"),
+        "promote": lambda: promoting.execute(ids=entry.id),
+        "save_to_journal": lambda: to_journal.execute(content="said"),
+    }
+
+
+def held(task: MemoryTask) -> tuple[uuid.UUID, uuid.UUID]:
+    lease_token = task.claim()
+    assert lease_token is not None
+    db.session.commit()
+    return task.id, lease_token
+
+
+def test_tool_calls_keep_to_their_budgets(app: Flask) -> None:
+    agent = factories.agent(*(factories.text_of(25) for _ in range(MANY)))
+    db.session.commit()
+    calls = calls_between_sessions(agent) | calls_of_session(agent)
+
+    def counted(call: Callable[[], Any]) -> int:
+        def carry_out() -> None:
+            result = call()
+            assert result["type"] != "error", result
+
+        return statements_of(carry_out)
+
+    found = {name: counted(call) for name, call in calls.items()}
+
+    assert found.keys() == CALLS.keys()
+    assert {name: count for name, count in found.items() if count > CALLS[name]} == {}
