@@ -41,7 +41,7 @@ from tests.web.conftest import Browser, ended_session, person, signed_in_browser
 MANY = 30
 MOST_OF_A_PAGE = 25
 
-# By rule, and what the URL asks for: of an admin, who may read an agent's memories, or a site admin.
+# By rule, and what the URL asks for: of an admin who may read a memory, or a site admin.
 PAGES = {
     "/": 18,
     "/?account=own": 19,

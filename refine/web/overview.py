@@ -7,7 +7,7 @@ from datetime import date, timedelta
 from typing import Any
 
 from flask import Blueprint, render_template, url_for
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select
 
 from refine import clock, settings
 from refine.extensions import db
@@ -22,7 +22,7 @@ from refine.models.runs.spending import (
     cost_cap_reached,
     spent_since,
 )
-from refine.models.runs.task import totals as task_totals
+from refine.models.runs.task.totals import conversations_given_up
 from refine.rules.quantities import in_hours, plural
 from refine.web import scope
 from refine.web.charts import DAYS_SHOWN, day_bars
@@ -64,10 +64,18 @@ def page() -> str:
     first_day = today - timedelta(days=DAYS_SHOWN - 1)
     since = midnight(first_day)
     sessions = session_totals.by_day(account_id, zone.key, since)
-    agents, *in_states = db.session.execute(
-        count_agents(*_STATES, of=scope.owns(Agent.account_id))
+    agents, running, *in_states, lost_conversations, has_watched_accounts = db.session.execute(
+        count_agents("running", *_STATES, of=scope.owns(Agent.account_id)).add_columns(
+            conversations_given_up(account_id, clock.now() - _LOST_WITHIN).scalar_subquery(),
+            select(Account.id).where(scope.owns(Account.id), _is_watched()).exists(),
+        )
     ).one()
-    attention = [*_installation(), *_agents(in_states), *_conversations(), *_accounts()]
+    attention = [
+        *_installation(),
+        *_agents(in_states),
+        *_conversations(lost_conversations),
+        *(_accounts() if has_watched_accounts else ()),
+    ]
     return render_template(
         "overview/page.html",
         attention=sorted(attention, key=lambda item: list(_LEVELS).index(item.level)),
@@ -77,7 +85,7 @@ def page() -> str:
         first_day=first_day,
         bars=day_bars(_by_status(sessions), today, DAYS_SHOWN),
         outcomes=_outcomes(sessions),
-        running=_running(),
+        running=_running() if running else [],
         accounts=_next_accounts(),
         agents=agents,
     )
@@ -123,9 +131,8 @@ def _agents(counts: Iterable[int]) -> list[Attention]:
     ]
 
 
-def _conversations() -> list[Attention]:
+def _conversations(lost: int) -> list[Attention]:
     """Conversations that were given up before anything was saved from them."""
-    lost = task_totals.conversations_given_up(scope.account_id(), clock.now() - _LOST_WITHIN)
     if not lost:
         return []
     when = f"in the last {in_hours(_LOST_WITHIN)}"
@@ -154,13 +161,14 @@ def _installation() -> list[Attention]:
     return found
 
 
+def _is_watched() -> ColumnElement[bool]:
+    """Only of accounts for which this is true, ``_accounts`` asks what they spent."""
+    return Account.has_late_slot(clock.now()) | Account.monthly_cost_cap_usd.is_not(None)
+
+
 def _accounts() -> list[Attention]:
     at = clock.now()
     is_late = Account.has_late_slot(at)
-    has_cap = Account.monthly_cost_cap_usd.is_not(None)
-    watched = select(Account.id).where(scope.owns(Account.id), is_late | has_cap)
-    if db.session.scalar(watched.limit(1)) is None:
-        return []  # without asking what each account spent
     found = []
     is_capped = cost_cap_reached(at)
     for account, late, capped, reached in db.session.execute(

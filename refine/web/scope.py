@@ -59,9 +59,10 @@ def user() -> User:
 
 def zone() -> ZoneInfo:
     """Return the time zone of the page; every cell with an instant asks for it."""
-    if "zone" not in g:
-        g.zone = ZoneInfo(user().account.time_zone)
-    return cast(ZoneInfo, g.zone)
+    found: ZoneInfo | None = g.get("zone")
+    if found is None:
+        found = g.zone = ZoneInfo(user().account.time_zone)
+    return found
 
 
 def account_id() -> int | None:

@@ -126,7 +126,7 @@ class TestBatchRecord:
         assert facts == {"source": "mem0", "batch": 1, "added": 2, "already_here": 1}
         assert record.data["by"] == "user"
         assert record.data["mass_after"] == 2
-        assert effect_tokens(record) == 2
+        assert effect_tokens(record.data) == 2
 
     def test_is_written_per_500_memories(self, owner: Agent) -> None:
         report = add(owner, *(row(f"memory {number}") for number in range(1_001)))

@@ -1,8 +1,9 @@
 """What an agent's audit records tell of its memories, among it the token mass over time."""
 
 import uuid
+from collections.abc import Mapping
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import func, select
 
@@ -38,9 +39,10 @@ def masses(agent_id: int, since: datetime, limit: int) -> list[Mass]:
     found = [Mass(*row) for row in reversed(db.session.execute(newest).all())]
     if not found:
         return []
-    first = db.session.get_one(AuditLog, found[0].record_id)
-    before = found[0].tokens - effect_tokens(first)
-    return [Mass(min(since, found[0].at), before, "", None, first.id), *found]
+    first = found[0]
+    data = db.session.scalars(select(AuditLog.data).where(AuditLog.id == first.record_id)).one()
+    before = first.tokens - effect_tokens(data)
+    return [Mass(min(since, first.at), before, "", None, first.record_id), *found]
 
 
 def count_changes(agent_id: int) -> int:
@@ -61,9 +63,11 @@ def ids_imported_by_users(agent_id: int) -> set[int]:
     }
 
 
-def effect_tokens(record: AuditLog) -> int:
-    """Return by how many tokens a record changed the mass; a new memory counts in full."""
+def effect_tokens(data: Mapping[str, Any]) -> int:
+    """Return by how many tokens a record with this data changed the mass.
+
+    A new memory counts in full.
+    """
     return sum(
-        mass_of(memory["after"]) - mass_of(memory["before"])
-        for memory in record.data.get("memories", [])
+        mass_of(memory["after"]) - mass_of(memory["before"]) for memory in data.get("memories", [])
     )

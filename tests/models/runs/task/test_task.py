@@ -25,7 +25,7 @@ from refine.models.runs.run import LOST_AFTER
 from refine.models.runs.spending import cost_cap_reason
 from refine.models.runs.task import ENDED, MAX_WAITING, saving
 from refine.models.runs.task import scheduling as task_scheduling
-from refine.models.runs.task import totals as task_totals
+from refine.models.runs.task.totals import conversations_given_up
 from refine.models.runs.workload import Workload
 from tests import factories, sql
 from tests.models.cases import case
@@ -602,5 +602,5 @@ def test_conversations_that_were_given_up_unread_are_lost(agent: Agent) -> None:
     mine = agent.account_id
     db.session.flush()
 
-    assert task_totals.conversations_given_up(mine, NIGHT - MOMENT) == 2
-    assert task_totals.conversations_given_up(mine, NIGHT) == 0
+    assert db.session.scalar(conversations_given_up(mine, NIGHT - MOMENT)) == 2
+    assert db.session.scalar(conversations_given_up(mine, NIGHT)) == 0
