@@ -14,7 +14,9 @@ down_revision = "0021"
 branch_labels = None
 depends_on = None
 
-_OVER_BUDGET = "over_budget boolean GENERATED ALWAYS AS (core_tokens > core_token_budget) STORED"
+_OVER_BUDGET = (
+    "over_budget boolean NOT NULL GENERATED ALWAYS AS (core_tokens > core_token_budget) STORED"
+)
 _INDEXES = {
     "ix_agents_name": "(lower(name), id)",
     "ix_agents_account_id_name": "(account_id, lower(name), id)",
