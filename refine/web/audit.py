@@ -29,7 +29,7 @@ from refine.web import granted, scope
 from refine.web.charts import DAYS_SHOWN
 from refine.web.forms import day_of, midnight
 from refine.web.paging import page_of
-from refine.web.words import ACTIONS
+from refine.web.words import ACTIONS, here
 
 pages = Blueprint("audit", __name__)
 
@@ -133,6 +133,7 @@ def page() -> str:
         filter=chosen,
         agent=agent,
         strip=_strip(chosen),
+        days_url=_days_url(),
         chains=_chains(chosen),
     )
 
@@ -154,6 +155,12 @@ def export_csv() -> ResponseReturnValue:
 @pages.get("/audit/export.jsonl")
 def export_jsonl() -> ResponseReturnValue:
     return _export("jsonl", "application/jsonl", _json_lines)
+
+
+def _days_url() -> str:
+    """Return the URL of this list, up to the days that it is to show."""
+    url = here(since=None, until=None, page=None)
+    return f"{url}{'&' if '?' in url else '?'}"
 
 
 def _in_order(records: Select[Any], chosen: AuditFilter) -> Select[Any]:
