@@ -30,7 +30,7 @@ def test_a_records_mass_difference_is_that_of_its_memories(app):
     editing.consolidate(session, [first.id, second.id], "letters!")
 
     (record,) = [each for each in factories.records(agent) if each.action.endswith("consolidate")]
-    assert effect_tokens(record) == 2 - 4 - 4
+    assert effect_tokens(record.data) == 2 - 4 - 4
 
 
 def test_changes_are_counted_by_agent_and_other_records_are_none(app):
