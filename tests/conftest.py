@@ -157,6 +157,7 @@ def emptied(app: Flask) -> Iterator[None]:
         db.session.rollback()
         db.session.remove()
         _empty()
+        app.extensions["refine.audit.counts"].clear()
 
 
 def _empty() -> None:

@@ -249,6 +249,56 @@ def test_the_strip_counts_each_days_records_and_links_to_them(
             assert sum(counts) == len(listed(dashboard, f"{query}&since={days(29)}")), name
 
 
+def counts_by_day(browser: Browser, query: str = "") -> list[int]:
+    strip = (
+        browser.get(f"/audit{query}").text.partition('<ol class="strip"')[2].partition("</ol>")[0]
+    )
+    return [int(count) for count in re.findall(r": (\d+) records?<", strip)]
+
+
+def test_only_days_that_may_still_change_are_counted_again(
+    app: Flask, dashboard: Browser, agent: Agent
+) -> None:
+    yesterday = NOW - timedelta(days=1)
+    agent.record("memory_saved", at=yesterday)
+    agent.record("memory_saved", at=NOW)
+    db.session.commit()
+    query = "?action=memory_saved"
+    before = counts_by_day(dashboard, query)
+
+    agent.record("memory_saved", at=yesterday)  # as nobody writes it any more
+    agent.record("memory_saved", at=NOW)
+    db.session.commit()
+
+    assert (before[-2:], counts_by_day(dashboard, query)[-2:]) == ([1, 1], [1, 2])
+    assert counts_by_day(dashboard, f"{query}&agent={agent.id}")[-2:] == [2, 2]
+
+
+def test_yesterday_is_counted_again_for_an_hour(
+    admin: User, agent: Agent, signed_in: SignedIn
+) -> None:
+    midnight = NOW.replace(hour=0) + timedelta(days=1)
+    query = "?action=memory_saved"
+    with time_machine.travel(midnight + timedelta(minutes=59), tick=False):
+        dashboard = signed_in(admin)
+        before = counts_by_day(dashboard, query)
+        agent.record("memory_saved", at=midnight - timedelta(seconds=1))
+        db.session.commit()
+
+        after = counts_by_day(dashboard, query)
+
+    assert (before[-2:], after[-2:]) == ([0, 0], [1, 0])
+
+
+def test_the_counts_of_few_filters_are_kept(app: Flask, dashboard: Browser) -> None:
+    kept = app.extensions["refine.audit.counts"]
+    kept.update((number, {}) for number in range(1_001))
+
+    dashboard.get("/audit")
+
+    assert len(kept) == 1
+
+
 def test_days_follow_the_accounts_time_zone(admin: User, agent: Agent, signed_in: SignedIn) -> None:
     admin.account.time_zone = "Asia/Tokyo"
     late = agent.record("memory_saved", at=datetime(2026, 3, 9, 15, tzinfo=UTC))
