@@ -72,7 +72,7 @@ PAGES = {
     "/profile": 9,
     "/profile/confirm": 9,
     "/readyz": 9,
-    "/schedule?account=own": 13,
+    "/schedule?account=own": 14,
     "/sessions": 10,
     "/sessions?agent=<int:agent_id>": 11,
     "/sessions/<uuid:session_id>": 24,
