@@ -4,21 +4,19 @@ import time
 from datetime import datetime
 
 import structlog
-from sqlalchemy import select
 
 from refine.extensions import db
-from refine.models import ChainHead
 from refine.models.audit.verification import ChainResult, Verification
-from refine.models.integrity import note_verified, problems_outside_chains, verify_chain
+from refine.models.integrity import note_verified, problems_outside_chains, verify_next
 
 _log = structlog.get_logger(__name__)
 
 
 def verify_slice(at: datetime, deadline: float) -> None:
-    """Verify at least one chain of today, and more until ``deadline`` (by ``time.monotonic``).
+    """Verify at least a few chains of today, and more until ``deadline`` (by ``time.monotonic``).
 
-    Each chain is verified in a snapshot and counted in a transaction of its own. Of two clocks
-    that verify the same chain, one counts.
+    They are verified in short transactions, and counted in one of their own. Of two clocks that
+    verify the same chains, one counts.
     """
     due = Verification.due(at)
     db.session.commit()
@@ -29,27 +27,27 @@ def verify_slice(at: datetime, deadline: float) -> None:
 
 
 def _verify_next(verification: Verification, at: datetime) -> None:
-    after = verification.after_chain_id
+    after, in_full = verification.after_chain_id, not verification.goes_on
     db.session.commit()
-    db.session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
-    following = select(ChainHead.id).where(ChainHead.id > after).order_by(ChainHead.id).limit(1)
-    chain_id = db.session.scalar(following)
-    results = [verify_chain(chain_id)] if chain_id is not None else list(problems_outside_chains())
+    results = verify_next(after, in_full=in_full)
+    last_id = results[-1].chain_id if results else None
+    results = results or list(problems_outside_chains())
     db.session.commit()
     db.session.refresh(verification, with_for_update=True)
     if verification.after_chain_id == after and verification.ended_at is None:
-        _store(verification, results, at)
+        _store(verification, results, last_id, at)
     db.session.commit()
 
 
-def _store(verification: Verification, results: list[ChainResult], at: datetime) -> None:
+def _store(
+    verification: Verification, results: list[ChainResult], last_id: int | None, at: datetime
+) -> None:
     verification.add(results)
+    note_verified(*results)
     for result in results:
-        note_verified(result)
         if result.problem is not None:
             _log.error("verification failed", chain=result.name, problem=result.problem)
-    last = results[0].chain_id if results else None
-    if last is None:
+    if last_id is None:
         verification.end(at)
     else:
-        verification.after_chain_id = last
+        verification.after_chain_id = last_id

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import structlog
-from sqlalchemy import Connection, Numeric, Text, event, inspect, select, update
+from sqlalchemy import Connection, Numeric, Row, Select, Text, event, inspect, select, update
 from sqlalchemy.orm import (
     InstanceState,
     Mapped,
@@ -184,6 +184,17 @@ def keyed_hash(secret: str, context: str) -> str:
 def keyed_hash_of(hashed: str, context: str) -> str:
     """Return ``keyed_hash`` of a secret of which only the plain hash is known."""
     return WrappedKey.platform_key().mac(hashed, context)
+
+
+def plain_rows(kind: type["Attested"], *columns: Any) -> Select[Any]:
+    """Return the query of rows as they are stored, without objects, and of further columns."""
+    names = (*kind.digest_columns, "row_digest")
+    return select(*(_column(kind, name).label(name) for name in names), *columns)
+
+
+def plain_digest(kind: type["Attested"], row: Row[Any]) -> str:
+    """Return the digest that a row of ``plain_rows`` must carry."""
+    return _digest(kind, row._asdict())
 
 
 def add_missing_digests(
