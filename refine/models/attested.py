@@ -235,9 +235,9 @@ def changed_rows(owner: ChainOwner) -> dict[str, DigestChange]:
     mine = [name for name, change in changed.items() if change.row.chain_owner == owner]
     changes = {name: changed.pop(name) for name in mine}
     return {
-        name: (change.before, change.row.row_digest)
+        name: (change.before, None if inspect(change.row).deleted else change.row.row_digest)
         for name, change in changes.items()
-        if inspect(change.row).persistent
+        if inspect(change.row).persistent or inspect(change.row).deleted
     }
 
 
@@ -340,6 +340,11 @@ def _digest_changed_row(_mapper: Mapper[Any], connection: Connection, row: Attes
         raise RowAltered(row.row_name)
     row.row_digest = _digest(type(row), stored | {name: getattr(row, name) for name in changed})
     _note(row, is_update=True, before=before)
+
+
+@event.listens_for(Attested, "before_delete", propagate=True)
+def _note_deleted_row(_mapper: Mapper[Any], _connection: Connection, row: Attested) -> None:
+    _note(row, is_update=False, before=row.row_digest)
 
 
 def _committed(row: Attested) -> dict[str, Any] | None:

@@ -85,11 +85,21 @@ def test_a_slice_ends_in_time_and_the_next_goes_on(agent: Agent) -> None:
     assert (found.records, found.memories) == (2, 1)
 
 
-@pytest.mark.parametrize("faults", [[JobTimeoutException], [ValueError, JobTimeoutException]])
+def test_of_two_clocks_that_verify_the_same_chains_one_counts(agent: Agent) -> None:
+    counted = "UPDATE verifications SET after_chain_id = 9, chains = 7"
+    with sql.just_before("SELECT chain_heads.id, chain_heads.sequence +", counted):
+        found = verify(NOW, seconds=0)
+
+    assert (found.after_chain_id, found.chains) == (9, 7)
+
+
+@pytest.mark.parametrize(
+    "faults", [[JobTimeoutException], [ValueError, ValueError, JobTimeoutException]]
+)
 def test_a_job_that_takes_too_long_is_no_failed_verification(
     agent: Agent, faults: list[type[Exception]]
 ) -> None:
-    """Neither while a chain is verified nor while the row that cannot be read is looked for."""
+    """Neither while chains are verified, nor while the row that cannot be read is looked for."""
     coming = iter(faults)
 
     def take_too_long(*_loaded: object) -> None:
