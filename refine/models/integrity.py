@@ -55,6 +55,7 @@ Digests = dict[int, str | None]
 RowDigests = dict[str, str | None]
 _Key = TypeVar("_Key", int, str)
 
+
 def verify_all(*, in_full: bool = True) -> Iterator[ChainResult]:
     """Verify chain after chain, then look for owners without one; leave out what is empty.
 
