@@ -63,11 +63,22 @@ def verify_all(*, in_full: bool = True) -> Iterator[ChainResult]:
     """
     after_id = 0
     while results := verify_next(after_id, in_full=in_full):
-        for found in results:
-            if found.records or found.memories or found.problem is not None:
-                yield found
+        yield from without_empty(results)
         after_id = results[-1].chain_id or 0
     yield from problems_outside_chains()
+
+
+def batches_of_chains() -> Iterator[list[int]]:
+    """Yield the ids of all chains, as many at a time as are verified together."""
+    after_id = 0
+    while chain_ids := next_chains(after_id, at_most=_CHAINS):
+        yield chain_ids
+        after_id = chain_ids[-1]
+
+
+def without_empty(results: list[ChainResult]) -> list[ChainResult]:
+    """Leave out chains without records and memories, of which there is nothing to say."""
+    return [each for each in results if each.records or each.memories or each.problem is not None]
 
 
 def problems_outside_chains() -> Iterator[ChainResult]:

@@ -85,6 +85,18 @@ def test_verify_since_last_says_when_everything_was_read(recorded: Agent, run: R
     assert second == f"{said}{at:%Y-%m-%d %H:%M} UTC\n"
 
 
+def test_several_processes_find_what_one_finds(recorded: Agent, run: Run) -> None:
+    sound = run("audit", "verify", "--processes", "2").stdout
+    id_ = factories.records(recorded)[2].id
+    db.session.commit()
+    sql.tamper(f"UPDATE audit_logs SET user_id = 7 WHERE id = {id_}")
+
+    line = problem(run("audit", "verify", "--processes", "2"))
+
+    assert sound == "verified: 9 records in 3 chains, 25 memories as recorded\n"
+    assert line == f"agent {recorded.id}: record 3 (id {id_}) was altered, added or moved"
+
+
 ATTACKS: dict[str, tuple[tuple[str, ...], str]] = {
     "edited": (
         ("UPDATE audit_logs SET user_id = 7 WHERE id = {record}",),
