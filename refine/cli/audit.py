@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
 from typing import TextIO
 
 import click
@@ -16,6 +18,8 @@ from refine.models.audit.anchor import anchor, missing_since, read_anchor
 from refine.models.audit.verification import ChainResult
 from refine.models.integrity import note_verified, verify_all
 from refine.rules.quantities import plural
+
+_NOTED_AT_ONCE = 200
 
 
 @click.group()
@@ -58,7 +62,7 @@ def audit_verify(anchor_file: TextIO | None, since_last: bool, processes: int) -
         missing: list[str] = []
         db.session.commit()
         with console.status("verifying") as status:
-            for chain in _verified(processes, in_full=not since_last):
+            for chain in _noted(_verified(processes, in_full=not since_last)):
                 chains.append(chain)
                 status.update(f"verified {chain.name}")
             missing += missing_since(anchored) if anchored is not None else ()
@@ -83,6 +87,14 @@ def _verified(processes: int, *, in_full: bool) -> Iterator[ChainResult]:
     return verify_in_processes(processes, in_full=in_full)
 
 
+def _noted(results: Iterator[ChainResult]) -> Iterator[ChainResult]:
+    """Note how far chains were verified, some at a time: there may be a million."""
+    while some := list(islice(results, _NOTED_AT_ONCE)):
+        note_verified(*some)
+        db.session.commit()
+        yield from (replace(each, position=None) for each in some)
+
+
 def _in_full(last: Verification | None) -> str:
     at = f"{last.ended_at:%Y-%m-%d %H:%M} UTC" if last is not None else "never"
     return f"; everything was last read: {at}"
@@ -94,8 +106,6 @@ def _store(outcome: Verification, chains: list[ChainResult], missing: list[str])
     for problem in missing:
         outcome.note_problem(problem)
     outcome.end(clock.now())
-    db.session.commit()
-    note_verified(*chains)
     db.session.commit()
     return outcome
 
