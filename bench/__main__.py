@@ -2,7 +2,7 @@
 
 import click
 
-from bench import at_rest, beginnings, edits, imports, sweeps, verifying
+from bench import at_rest, beginnings, edits, growing, imports, sweeps, verifying
 from refine.cli.bench.measuring import Benchmark, Broken, Figure, print_goals, run
 from refine.cli.bench.pages import Pages
 from refine.cli.bench.world import DEFAULT, LARGER, TINY, World, grow, seeded
@@ -30,7 +30,7 @@ def main(size: str) -> None:
 def run_all(world: World, *, is_grown: bool) -> list[Figure | Broken]:
     """Run every benchmark; those of pages again once the world has grown."""
     pages = Pages(world)
-    areas = (edits, beginnings, verifying, imports)
+    areas = (edits, beginnings, verifying, imports, growing)
     lines = [*run(pages.benchmarks())]
     for area in areas:
         lines += run(area.benchmarks(world))

@@ -23,6 +23,7 @@ _RESULTS = {
     "protect": "protected",
     "complete": "refinement_complete",
 }
+_TEN = [_MUTATIONS[number % len(_MUTATIONS)] for number in range(MAX_MUTATIONS)]
 # Different from each other, and from those of every ledger.
 _new_texts = iter(texts(1_000, first=1_000_000))
 
@@ -74,6 +75,13 @@ class _Session:
             return {"ids": [self._ids.pop(), self._ids.pop()], "content": next(_new_texts)}
         params: dict[str, Any] = {"id": self._ids.pop()}
         return {**params, "content": next(_new_texts)} if action == "update" else params
+
+
+def whole_session(agent_id: int) -> None:
+    """Carry out a session of ten mutations and the completion."""
+    with _Session(agent_id) as session:
+        for action in (*_TEN, "complete"):
+            session.call(action)()
 
 
 def benchmarks(world: World) -> list[Benchmark]:
@@ -134,11 +142,10 @@ def _whole(
     world: World, memories: int, agent_id: Callable[[], int], sessions: int
 ) -> Iterator[Figure]:
     """Measure ten mutations and the completion, against as many floors."""
-    actions = [_MUTATIONS[number % len(_MUTATIONS)] for number in range(MAX_MUTATIONS)]
     ours, floors = [], []
     for _ in range(sessions):
         with closing(PlainEdits(world)) as plain, _Session(agent_id()) as session:
-            calls = [session.call(action) for action in (*actions, "complete")]
+            calls = [session.call(action) for action in (*_TEN, "complete")]
             pairs = [(timed(call)(), timed(plain.edit)()) for call in calls]
         ours.append(sum(pair[0] for pair in pairs))
         floors.append(sum(pair[1] for pair in pairs))

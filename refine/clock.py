@@ -29,4 +29,4 @@ def ahead(by: timedelta) -> Iterator[None]:
 
 def iso(at: datetime | None) -> str | None:
     """Return an instant as it is stored, hashed and shown to programs."""
-    return at.astimezone(UTC).isoformat(timespec="microseconds") if at is not None else None
+    return at.astimezone(UTC).isoformat("T", "microseconds") if at is not None else None

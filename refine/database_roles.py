@@ -25,7 +25,9 @@ _UNUSUAL = {
     "audit_logs": "SELECT, INSERT",
     # all that the application ever deletes
     "idempotency_keys": f"{_USUAL}, DELETE",
+    "invitations": f"{_USUAL}, DELETE",
     "session_entries": f"{_USUAL}, DELETE",
+    "sign_ins": f"{_USUAL}, DELETE",
     "tallies": f"{_USUAL}, DELETE",
 }
 _SEQUENCES = """

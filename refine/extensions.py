@@ -8,7 +8,16 @@ from flask_login import LoginManager
 from flask_migrate import Migrate
 from flask_sqlalchemy import SQLAlchemy
 from flask_wtf import CSRFProtect
-from sqlalchemy import Connection, DateTime, MetaData, event, func, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    DateTime,
+    MetaData,
+    event,
+    func,
+    select,
+    type_coerce,
+)
 from sqlalchemy.engine import Dialect, Engine, ExceptionContext
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import DeclarativeBase, registry
@@ -32,6 +41,12 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.astimezone(UTC) if value is not None else None
 
 
+def read_plainly(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Return a column to be read in bulk: instants stay in the time zone of the connection."""
+    is_instant = isinstance(column.type, UtcDateTime)
+    return type_coerce(column, DateTime(timezone=True)) if is_instant else column
+
+
 _CONSTRAINT_NAMES = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
     "uq": "uq_%(table_name)s_%(column_0_N_name)s",
@@ -50,11 +65,15 @@ class Base(DeclarativeBase):
     )
 
 
+# made once: making it takes as long as a short text
+_encoder = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+)
+
+
 def canonical_json(value: Any) -> str:
     """Return the one spelling of a JSON value that is stored and hashed: no floats, sorted keys."""
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
+    return _encoder.encode(value)
 
 
 CONNECT_ARGS = {"connect_timeout": 10}

@@ -131,7 +131,15 @@ def verification_check() -> Check:
     if last is None or last.ended_at is None:
         return Check("verification", None, "the first one has not finished yet")
     said = f"{plural(last.records, 'record')} and {plural(last.memories, 'memory', 'memories')}"
-    return Check("verification", None, f"verified {said} {ago(clock.now() - last.ended_at)}")
+    said = f"verified {said} {ago(clock.now() - last.ended_at)}"
+    if last.goes_on:
+        said += f", in full {_ago(Verification.last_in_full())}"
+    return Check("verification", None, said)
+
+
+def _ago(verification: Verification | None) -> str:
+    at = verification.ended_at if verification is not None else None
+    return ago(clock.now() - at) if at is not None else "never"
 
 
 def signing_check(settings: Settings) -> Check:

@@ -57,9 +57,14 @@ def rewrite(*statements: str) -> None:
 
 def copied(row: Any) -> Callable[[], None]:
     """Return what puts this row back as it is now, with its digest."""
-    table, columns = row.__tablename__, dict[str, Any]()
+    return copied_by(row.__tablename__, "id", row.id)
+
+
+def copied_by(table: str, key: str, id_: object) -> Callable[[], None]:
+    """Return what puts the row with this primary key back as it is now."""
+    columns = dict[str, Any]()
     with db.engine.connect() as connection:
-        found = connection.execute(text(f"SELECT * FROM {table} WHERE id = :id"), {"id": row.id})
+        found = connection.execute(text(f"SELECT * FROM {table} WHERE {key} = :id"), {"id": id_})
         columns.update(found.mappings().one())
     columns = {
         name: Json(value) if isinstance(value, dict) else value for name, value in columns.items()
@@ -68,7 +73,8 @@ def copied(row: Any) -> Callable[[], None]:
     def put_back() -> None:
         values = ", ".join(f"{name} = :{name}" for name in columns)
         with db.engine.begin() as connection:
-            connection.execute(text(f"UPDATE {table} SET {values} WHERE id = :id"), columns)
+            statement = text(f"UPDATE {table} SET {values} WHERE {key} = :{key}")
+            connection.execute(statement, columns)
 
     return put_back
 

@@ -13,7 +13,6 @@ from refine.llm.rehearsal.model import MAX_MERGES
 from refine.models.agent.configuring import CHANGE_HISTORY_WINDOW
 from refine.models.agent.eligibility import DEFAULT_CORE_TOKEN_BUDGET
 from refine.models.audit import verification
-from refine.models.clients.idempotency_key import STORED_FOR
 from refine.models.ledger.row import JOURNAL_SHOWN_FOR
 from refine.models.people import guess, invitation, sign_in
 from refine.models.runs.access import asking_rules, grant, terms
@@ -25,6 +24,7 @@ from refine.models.runs.task.task import MAX_KEPT, TASK_LAPSES_AFTER
 from refine.refusals import COUNTED_FOR, RECORDED_AT
 from refine.rules import conversation
 from refine.rules.content import MAX_CONTENT_CHARACTERS
+from refine.rules.keeping import ANSWERS_KEPT_FOR
 from refine.rules.pacing import LONGEST_COOLDOWN, MAX_QUIET_SLOTS, RETRY_PAUSES
 from refine.rules.schedules import describe_schedule
 from refine.rules.threshold import DEFAULT_THRESHOLD
@@ -71,7 +71,7 @@ SAID: list[tuple[Any, str, list[str]]] = [
         ["docs/security.md", "CHANGELOG.md"],
     ),
     (
-        ([STORED_FOR], DAY),
+        ([ANSWERS_KEPT_FOR], DAY),
         "24 hours( the request is carried out|, sealed)",
         ["docs/api.md", "docs/architecture.md"],
     ),

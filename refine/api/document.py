@@ -15,8 +15,8 @@ from refine.api.idempotency import HEADER, KEY_PATTERN, KEY_RULE, MAX_KEY_CHARAC
 from refine.api.problems import MEDIA_TYPE, ProblemDetails
 from refine.api.routing import JSON, OPERATIONS, Operation, ResponseSpec, json_response, operation
 from refine.api.schemas import Body, Query
-from refine.models.clients.idempotency_key import STORED_FOR
 from refine.rules.ids import MAX_ID
+from refine.rules.keeping import ANSWERS_KEPT_FOR
 from refine.rules.quantities import in_hours
 
 _SCHEMES = {
@@ -62,7 +62,7 @@ _KEY = _parameter(
     "header",
     {"type": "string", "minLength": 1, "maxLength": MAX_KEY_CHARACTERS, "pattern": KEY_PATTERN},
     description=f"{KEY_RULE}, without spaces at the ends. A request that is repeated with the same "
-    f"key within {in_hours(STORED_FOR)} is carried out once and gets the same response.",
+    f"key within {in_hours(ANSWERS_KEPT_FOR)} is carried out once and gets the same response.",
 )
 _MATCH = _parameter(
     "If-None-Match", "header", _TEXT, description="The ETag of an earlier response."

@@ -1,8 +1,8 @@
 """The header ``Idempotency-Key``: a repeated request is carried out only once.
 
-A key belongs to a token. Its response is repeated for ``STORED_FOR``. A request that is refused, or
-fails before anything is committed, frees its key. If a process dies in between, the outcome is
-unknown and the key stays in use: the client has to check, and then use another one.
+A key belongs to a token. Its response is repeated for ``ANSWERS_KEPT_FOR``. A request that is
+refused, or fails before anything is committed, frees its key. If a process dies in between, the
+outcome is unknown and the key stays in use: the client has to check, and then use another one.
 """
 
 import re

@@ -35,6 +35,7 @@ from refine.models import (
     Tally,
 )
 from refine.models.people.account import SLOT_IS_LATE_AFTER
+from refine.models.people.pruning import Pruning
 from refine.models.runs import Run
 from refine.models.runs.session import Wanted, scheduling
 from refine.models.runs.session.scheduling import Candidates
@@ -45,6 +46,7 @@ from refine.rules.schedules import last_slot
 
 INTERVAL = timedelta(minutes=1)
 BUDGET_CHECK_EVERY = timedelta(hours=1)
+PRUNE_EVERY = timedelta(days=1)
 # A step that takes longer continues in the next tick, so that every step has its turn.
 LONGEST_STEP_SECONDS = 5.0
 
@@ -62,6 +64,7 @@ class TickResult:
     retried: int = 0
     dispatched: int = 0
     keys_deleted: int = 0
+    pruned: int = 0
     tasks_lapsed: int = 0
     reflections: int = 0
     faults: int = 0
@@ -107,6 +110,7 @@ def run_tick(at: datetime | None = None) -> TickResult:
         running.queue_reflections,
         running.dispatch,
         running.delete_expired_keys,
+        running.prune,
         running.mark,
         running.verify,  # last, as a long chain may use up the job's time
     ):
@@ -183,6 +187,20 @@ class _Tick:
         """Delete expired idempotency keys and tallies."""
         self.done.keys_deleted += IdempotencyKey.delete_expired(self.at)
         Tally.delete_ended(self.at)
+
+    def prune(self) -> None:
+        """Delete what has been over for long, once a day."""
+        if ClockMark.begin("pruning", every=PRUNE_EVERY, at=self.at) is None:
+            return
+        db.session.commit()
+        pruning = Pruning(self.at)
+        while time.monotonic() < self._deadline:
+            pruned = pruning.delete_some()
+            db.session.commit()
+            if not pruned:
+                ClockMark.reached("pruning", None)
+                return
+            self.done.pruned += pruned
 
     def verify(self) -> None:
         """Verify what is kept, a slice at a time, once a day."""

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import structlog
-from sqlalchemy import Connection, Numeric, Text, event, inspect, select, update
+from sqlalchemy import Connection, Numeric, Row, Select, Text, event, inspect, select, update
 from sqlalchemy.orm import (
     InstanceState,
     Mapped,
@@ -186,6 +186,17 @@ def keyed_hash_of(hashed: str, context: str) -> str:
     return WrappedKey.platform_key().mac(hashed, context)
 
 
+def plain_rows(kind: type["Attested"], *columns: Any) -> Select[Any]:
+    """Return the query of rows as they are stored, without objects, and of further columns."""
+    names = (*kind.digest_columns, "row_digest")
+    return select(*(_column(kind, name).label(name) for name in names), *columns)
+
+
+def plain_digest(kind: type["Attested"], row: Row[Any]) -> str:
+    """Return the digest that a row of ``plain_rows`` must carry."""
+    return _digest(kind, row._asdict())
+
+
 def add_missing_digests(
     connection: Connection, kind: type["Attested"], limit: int, *, plain_hashes: Sequence[str] = ()
 ) -> int:
@@ -224,9 +235,9 @@ def changed_rows(owner: ChainOwner) -> dict[str, DigestChange]:
     mine = [name for name, change in changed.items() if change.row.chain_owner == owner]
     changes = {name: changed.pop(name) for name in mine}
     return {
-        name: (change.before, change.row.row_digest)
+        name: (change.before, None if inspect(change.row).deleted else change.row.row_digest)
         for name, change in changes.items()
-        if inspect(change.row).persistent
+        if inspect(change.row).persistent or inspect(change.row).deleted
     }
 
 
@@ -329,6 +340,11 @@ def _digest_changed_row(_mapper: Mapper[Any], connection: Connection, row: Attes
         raise RowAltered(row.row_name)
     row.row_digest = _digest(type(row), stored | {name: getattr(row, name) for name in changed})
     _note(row, is_update=True, before=before)
+
+
+@event.listens_for(Attested, "before_delete", propagate=True)
+def _note_deleted_row(_mapper: Mapper[Any], _connection: Connection, row: Attested) -> None:
+    _note(row, is_update=False, before=row.row_digest)
 
 
 def _committed(row: Attested) -> dict[str, Any] | None:

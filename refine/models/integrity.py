@@ -1,36 +1,53 @@
-"""Verifies chains, and compares memories and all attested rows with them."""
+"""Verifies chains, and compares memories and all attested rows with them.
 
-from collections.abc import Iterator
-from contextlib import closing
+Chains are verified several at a time: with a few queries for all of them, in a snapshot that lasts
+no longer than these take. Long chains are read in pages before, each in a transaction of its own.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator
+from datetime import datetime
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from rq.timeouts import BaseTimeoutException
-from sqlalchemy import ColumnElement, and_, select
+from sqlalchemy import ColumnElement, Result, Select, and_, func, select
+from sqlalchemy.orm import undefer
 
 from refine import clock
 from refine.errors import RefineError
-from refine.extensions import db
+from refine.extensions import db, read_plainly
 from refine.models.agent import Agent
-from refine.models.attested import Attested
+from refine.models.attested import Attested, plain_digest, plain_rows
 from refine.models.audit import AuditLog, ChainHead, Verification
 from refine.models.audit.chain_walk import (
     ChainBroken,
+    Walk,
     headless_chains,
     is_platform_chain_lost,
     mark_verified,
-    verified_records,
+    next_chains,
+    page_after,
+    records_after,
 )
+from refine.models.audit.checkpoint import Checkpoint, Position, packed, still_there, unpacked
+from refine.models.audit.record import StoredRecord
 from refine.models.audit.verification import ChainResult
 from refine.models.clients import ApiToken
 from refine.models.columns import DigestChange
 from refine.models.keys import WrappedKey
 from refine.models.ledger import AgentMemory, recorded_digests
+from refine.models.ledger.stored import COLUMNS, StoredMemory
 from refine.models.people import Account, Invitation, SignIn, User
 from refine.models.runs.access import AccessGrant
 from refine.models.runs.session import RefinementSession
 from refine.models.runs.sweep import Sweep
+from refine.sealing import DataKey
 
 _BATCH = 500
+# So many chains are verified together.
+_CHAINS = 200
 _CHAIN_IS_GONE = "its audit chain is gone"
 
 # Digests by memory id, and by the name of any other row, as the last record left them.
@@ -39,18 +56,29 @@ RowDigests = dict[str, str | None]
 _Key = TypeVar("_Key", int, str)
 
 
-def verify_all() -> Iterator[ChainResult]:
+def verify_all(*, in_full: bool = True) -> Iterator[ChainResult]:
     """Verify chain after chain, then look for owners without one; leave out what is empty.
 
-    Reads one snapshot of the database, unless a transaction is open already.
+    ``in_full``: from the first record of each, or else from where it was verified before.
     """
-    if not db.session().in_transaction():
-        db.session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
-    for chain_id in db.session.scalars(select(ChainHead.id).order_by(ChainHead.id)).all():
-        found = verify_chain(chain_id)
-        if found.records or found.memories or found.problem is not None:
-            yield found
+    after_id = 0
+    while results := verify_next(after_id, in_full=in_full):
+        yield from without_empty(results)
+        after_id = results[-1].chain_id or 0
     yield from problems_outside_chains()
+
+
+def batches_of_chains() -> Iterator[list[int]]:
+    """Yield the ids of all chains, as many at a time as are verified together."""
+    after_id = 0
+    while chain_ids := next_chains(after_id, at_most=_CHAINS):
+        yield chain_ids
+        after_id = chain_ids[-1]
+
+
+def without_empty(results: list[ChainResult]) -> list[ChainResult]:
+    """Leave out chains without records and memories, of which there is nothing to say."""
+    return [each for each in results if each.records or each.memories or each.problem is not None]
 
 
 def problems_outside_chains() -> Iterator[ChainResult]:
@@ -67,165 +95,318 @@ def problems_outside_chains() -> Iterator[ChainResult]:
         yield _problem(f"verification {altered.id}", "it was changed outside the application")
 
 
-def verify_chain(chain_id: int) -> ChainResult:
-    """Verify one chain, and the memories and rows of its owner against it.
+def verify_next(after_id: int, *, in_full: bool) -> list[ChainResult]:
+    """Verify the next few chains; an empty list if none is left.
 
-    Whatever goes wrong is a problem of this chain alone: a row that cannot even be read must not
+    Unless a transaction is open, they are verified in short ones.
+    """
+    is_ours = not db.session().in_transaction()
+    chain_ids = next_chains(after_id, at_most=_CHAINS)
+    if is_ours:
+        db.session.commit()
+    return verify_chains(chain_ids, in_full=in_full) if chain_ids else []
+
+
+def verify_chains(chain_ids: Collection[int], *, in_full: bool = True) -> list[ChainResult]:
+    """Verify these chains, and the memories and rows of their owners against them.
+
+    Whatever goes wrong is a problem of one chain alone: a row that cannot even be read must not
     keep others from being verified.
     """
+    is_ours = not db.session().in_transaction()
     WrappedKey.platform_key()  # without it nothing can be verified
-    verified = _Verifying(chain_id)
-    problem = None
     try:
-        with db.session.begin_nested():
-            verified.run()
-    except ChainBroken as broken:
-        problem = str(broken)
+        return _verify_together(chain_ids, in_full, is_ours)
     except BaseTimeoutException:  # the job took too long, which says nothing about the chain
         raise
     except Exception as error:
-        said = str(error) if isinstance(error, RefineError) else type(error).__name__
-        unreadable = _first_unreadable(chain_id)
-        problem = f"{unreadable} cannot be read" if unreadable else f"it cannot be verified: {said}"
-    return ChainResult(verified.name, verified.records, verified.memories, problem, chain_id)
+        if is_ours:
+            db.session.rollback()
+        if len(chain_ids) > 1:
+            return [verify_chains([id_], in_full=in_full)[0] for id_ in chain_ids]
+        return [_unverifiable(id_, error) for id_ in chain_ids]
+    finally:
+        if is_ours:
+            db.session.commit()
 
 
-class _Verifying:
-    """The verification of one chain, and how far it came."""
-
-    def __init__(self, chain_id: int) -> None:
-        self._chain_id = chain_id
-        self.name = f"chain {chain_id}"
-        self.records = self.memories = 0
-
-    def run(self) -> None:
-        """Verify it; ChainBroken tells the first problem."""
-        head = db.session.get_one(ChainHead, self._chain_id)
-        self.name = head.name
-        digests: Digests = {}
-        rows: RowDigests = {}
-        was_erased = False
-        with closing(verified_records(head)) as records:
-            for record in records:
-                self.records += 1
-                for id_, change in recorded_digests(record.data).items():
-                    _follow(digests, id_, change, f"memory {id_}", record)
-                for name, change in (record.rows or {}).items():
-                    _follow(rows, name, change, name, record)
-                was_erased |= record.action == "agent_erased"
-        if head.agent_id is not None:
-            self.memories = _verify_memories(head, digests, was_erased=was_erased)
-        _verify_rows(head, rows)
+def note_verified(*results: ChainResult) -> None:
+    """Note how far chains without a problem were verified."""
+    sound = {each.chain_id: each for each in results if each.problem is None and each.chain_id}
+    positions = {id_: each.position for id_, each in sound.items() if each.position is not None}
+    memories = {id_: each.memories for id_, each in sound.items()}
+    mark_verified(positions, memories, clock.now())
 
 
-def _follow(
-    digests: dict[_Key, str | None], key: _Key, change: DigestChange, name: str, record: AuditLog
-) -> None:
-    """Take over the digest after a change; ChainBroken if it began with another than the last."""
-    before, after = change
-    if digests.get(key, before) != before:
-        raise ChainBroken(f"{name} was set back before record {record.sequence}")
-    digests[key] = after
+# -- several chains ------------------------------------------------------------------------------
 
 
-def note_verified(result: ChainResult) -> None:
-    """Note how far a chain without a problem was verified."""
-    if result.chain_id is not None and result.problem is None:
-        mark_verified(result.chain_id, result.records, result.memories, clock.now())
+def _verify_together(chain_ids: Collection[int], in_full: bool, is_ours: bool) -> list[ChainResult]:
+    chains = _begun(chain_ids, in_full)
+    if len(chains) == 1:
+        _read_in_pages(next(iter(chains.values())), is_ours)
+    if is_ours:
+        db.session.commit()
+        db.session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
+    with db.session.begin_nested():
+        _compare(chains)
+    return [chain.result() for chain in chains.values()]
 
 
-def _verify_memories(head: ChainHead, digests: Digests, *, was_erased: bool) -> int:
-    agent = db.session.get(Agent, head.agent_id)
-    if agent is None:
-        raise ChainBroken("the agent is gone")
-    if agent.is_erased:
-        if not was_erased:
-            raise ChainBroken("the data key was destroyed without a record")
-        return 0  # no key is left to check contents with
-    if was_erased:
-        raise ChainBroken("the data key was destroyed, but is back")
-    if not agent.is_genuine:
-        raise ChainBroken(f"{agent.row_name} was changed outside the application")
-    checked = 0
-    kept: list[int] = []
-    with db.session.scalars(
-        select(AgentMemory)
-        .where(AgentMemory.agent_id == agent.id)
-        .order_by(AgentMemory.id)
-        .execution_options(yield_per=_BATCH)
-    ) as memories:
-        for memory in memories:
-            checked += 1
+def _begun(chain_ids: Collection[int], in_full: bool) -> "dict[int, _Chain]":
+    checkpoints = Checkpoint.of(chain_ids)
+    genuine = {id_: each.position for id_, each in checkpoints.items() if each.is_genuine}
+    goes_on = set() if in_full else still_there(genuine)
+    chains = {}
+    for id_ in sorted(chain_ids):
+        chains[id_] = _Chain(id_, verified=genuine.get(id_), goes_on=id_ in goes_on)
+        if not in_full and id_ in checkpoints.keys() - genuine.keys():
+            chains[id_].last_problem = "the chain's checkpoint was changed outside the application"
+    return chains
+
+
+def _read_in_pages(chain: "_Chain", is_ours: bool) -> None:
+    """Read the records of a chain that may be long."""
+    while chain.problem is None and (page := page_after(chain.id, chain.walk.reads_after)):
+        chain.attempt(chain.read, page)
+        if is_ours:
+            db.session.commit()
+
+
+def _compare(chains: "dict[int, _Chain]") -> None:
+    """Read what is left of the records, then everything that they tell of, in one snapshot."""
+    heads = select(ChainHead).where(ChainHead.id.in_(chains))
+    for head in db.session.scalars(heads.execution_options(populate_existing=True)):
+        chains[head.id].head = head
+    records = records_after({id_: each.walk.reads_after for id_, each in chains.items()})
+    for id_, mine in groupby(records, attrgetter("chain_id")):
+        chains[id_].attempt(chains[id_].read, mine)
+    for chain in chains.values():
+        chain.attempt(chain.end)
+    agents = {each.head.agent_id: each for each in chains.values() if each.head.agent_id}
+    accounts = {each.head.account_id: each for each in chains.values() if each.head.account_id}
+    _compare_memories({id_: each for id_, each in agents.items() if each.problem is None})
+    _compare_rows(_rows_of_agents(agents), agents)
+    _compare_rows(_rows_of_accounts(accounts), accounts)
+    for chain in chains.values():
+        chain.attempt(chain.miss_no_row)
+
+
+def _compare_memories(chains: "dict[int, _Chain]") -> None:
+    """Compare agents and their memories with their records; by id of the agent."""
+    whole = select(Agent).options(undefer("*"))  # a digest covers all
+    for agent in db.session.scalars(whole.where(Agent.id.in_(chains))):
+        chains[agent.id].agent = agent
+    for chain in chains.values():
+        chain.attempt(chain.open)
+    opened = [id_ for id_, chain in chains.items() if chain.key is not None]
+    memories = select(*map(read_plainly, COLUMNS)).where(AgentMemory.agent_id.in_(opened))
+    memories = memories.order_by(AgentMemory.agent_id, AgentMemory.id)
+    with _read(memories, in_parts=len(chains) == 1) as rows:
+        for id_, mine in groupby(rows, attrgetter("agent_id")):
+            chains[id_].attempt(chains[id_].compare_memories, mine)
+    newest = _newest_sessions(opened)
+    for id_ in opened:
+        chains[id_].attempt(chains[id_].miss_no_memory)
+        chains[id_].attempt(chains[id_].compare_figures, newest.get(id_))
+
+
+def _newest_sessions(agent_ids: Collection[int]) -> dict[int, datetime]:
+    newest = select(RefinementSession.agent_id, func.max(RefinementSession.created_at).label("at"))
+    mine = newest.where(RefinementSession.agent_id.in_(agent_ids))
+    found = db.session.execute(mine.group_by(RefinementSession.agent_id))
+    return {row.agent_id: row.at for row in found}
+
+
+def _compare_rows(rows_of: "_Rows", chains: "dict[int, _Chain]") -> None:
+    """Compare attested rows with the records; by id of the owner."""
+    for kind, (owner_id, mine) in rows_of.items() if chains else ():
+        rows = plain_rows(kind, owner_id.label("owner_id")).where(mine).order_by(kind.id)
+        with _read(rows, in_parts=len(chains) == 1) as found:
+            for row in found:
+                chains[row.owner_id].attempt(chains[row.owner_id].compare_row, kind, row)
+
+
+def _read(query: Select[Any], *, in_parts: bool) -> Result[Any]:
+    """Read rows at once, or those of a chain by itself, which may be many, in parts."""
+    options = {"yield_per": _BATCH} if in_parts else {}
+    return db.session.connection().execute(query, execution_options=options)
+
+
+# -- one chain -----------------------------------------------------------------------------------
+
+
+class _Chain:
+    """The verification of one chain, and what it has found so far."""
+
+    head: ChainHead
+    agent: Agent | None = None
+    key: DataKey | None = None
+    problem: str | None = None
+    last_problem: str | None = None
+
+    def __init__(self, id_: int, *, verified: Position | None, goes_on: bool) -> None:
+        self.id = id_
+        self.walk = Walk(verified if goes_on else None, verified)
+        left: Any = [[], {}, False]
+        if verified is not None and goes_on:
+            left = unpacked(verified.left_digests)
+        self._digests: Digests = dict(left[0])
+        self._rows: RowDigests = left[1]
+        self._was_erased: bool = left[2]
+        self._position: Position | None = None
+        self._memories = 0
+        self._kept: list[int] = []
+
+    def attempt(self, step: Callable[..., None], *about: Any) -> None:
+        """Take a step, unless a problem was found already."""
+        if self.problem is None:
+            try:
+                step(*about)
+            except ChainBroken as broken:
+                self.problem = str(broken)
+
+    def result(self) -> ChainResult:
+        """Return what was found."""
+        problem = self.problem or self.last_problem
+        return ChainResult(
+            self.head.name, self.walk.sequence, self._memories, problem, self.id, self._position
+        )
+
+    def read(self, records: Iterable[StoredRecord]) -> None:
+        """Read the next records."""
+        for record in records:
+            self.walk.follow(record)
+            if '"memories":[{' in record.data:  # parsing takes as long as hashing
+                for id_, change in recorded_digests(json.loads(record.data)).items():
+                    self._take_over(self._digests, id_, change, "memory {}")
+            if record.rows is not None:
+                for name, change in json.loads(record.rows).items():
+                    self._take_over(self._rows, name, change, "{}")
+            self._was_erased |= record.action == "agent_erased"
+
+    def _take_over(
+        self, digests: dict[_Key, str | None], key: _Key, change: DigestChange, name: str
+    ) -> None:
+        before, after = change
+        if digests.get(key, before) != before:
+            raise ChainBroken(f"{name.format(key)} was set back before record {self.walk.sequence}")
+        digests[key] = after
+
+    def end(self) -> None:
+        """Compare with the head, once every record was read."""
+        self.walk.end(self.head)
+        left = packed([sorted(self._digests.items()), self._rows, self._was_erased])
+        self._position = Position(self.walk.sequence, self.walk.link, left)
+
+    def open(self) -> None:
+        """Open the agent's key; it must be there unless a record says that it was destroyed."""
+        if self.agent is None:
+            raise ChainBroken("the agent is gone")
+        if self.agent.is_erased:
+            if not self._was_erased:
+                raise ChainBroken("the data key was destroyed without a record")
+            return  # no key is left to check contents with
+        if self._was_erased:
+            raise ChainBroken("the data key was destroyed, but is back")
+        if not self.agent.is_genuine:
+            raise ChainBroken(f"{self.agent.row_name} was changed outside the application")
+        self.key = self.agent.data_key()
+
+    def compare_memories(self, rows: Iterable[Any]) -> None:
+        """Compare memories with their digests and their last records."""
+        key = self.key
+        assert key is not None  # noqa: S101 - for mypy
+        for memory in (StoredMemory.of(row, key) for row in rows):
+            self._memories += 1
             if memory.is_kept_core:
-                kept.append(memory.token_estimate)
+                self._kept.append(memory.token_estimate)
             if not memory.is_genuine:
                 raise ChainBroken(f"memory {memory.id} was changed outside the application")
-            recorded = digests.pop(memory.id, None)
+            recorded = self._digests.pop(memory.id, None)
             if recorded is not None and recorded != memory.state_digest:
                 raise ChainBroken(f"memory {memory.id} does not match its last record")
-    if digests:
-        raise ChainBroken(f"memory {min(digests)} has records, but is gone")
-    if checked < head.verified_memories:
-        missing = head.verified_memories - checked
-        raise ChainBroken(f"{missing} of {head.verified_memories} verified memories are gone")
-    _verify_figures(agent, kept)
-    return checked
+
+    def miss_no_memory(self) -> None:
+        """Look for memories that are gone."""
+        if self._digests:
+            raise ChainBroken(f"memory {min(self._digests)} has records, but is gone")
+        verified = self.head.verified_memories
+        if self._memories < verified:
+            missing = verified - self._memories
+            raise ChainBroken(f"{missing} of {verified} verified memories are gone")
+
+    def compare_figures(self, newest_session_at: datetime | None) -> None:
+        """Compare the figures on the agent's row."""
+        agent = self.agent
+        assert agent is not None  # noqa: S101 - for mypy
+        if agent.ledger.core_totals() != (len(self._kept), sum(self._kept)):
+            raise ChainBroken("the figures on the agent's row are not those of its memories")
+        if agent.last_session_at != newest_session_at:
+            raise ChainBroken("the last session on the agent's row is another")
+
+    def compare_row(self, kind: type[Attested], row: Any) -> None:
+        """Compare an attested row with its digest and its last record."""
+        name = f"{kind.__name__} {row.id}"
+        if row.row_digest != plain_digest(kind, row):
+            raise ChainBroken(f"{name} was changed outside the application")
+        if self._rows.pop(name, row.row_digest) != row.row_digest:
+            raise ChainBroken(f"{name} does not match its last record")
+
+    def miss_no_row(self) -> None:
+        """Look for attested rows that are gone."""
+        if missing := [name for name, digest in self._rows.items() if digest is not None]:
+            raise ChainBroken(f"{min(missing)} has records, but is gone")
 
 
-def _verify_figures(agent: Agent, kept_tokens: list[int]) -> None:
-    if agent.ledger.core_totals() != (len(kept_tokens), sum(kept_tokens)):
-        raise ChainBroken("the figures on the agent's row are not those of its memories")
-    last = RefinementSession.newest_of(agent)
-    if agent.last_session_at != (last.created_at if last is not None else None):
-        raise ChainBroken("the last session on the agent's row is another")
+# -- rows ----------------------------------------------------------------------------------------
 
-
-def _verify_rows(head: ChainHead, recorded: RowDigests) -> None:
-    for kind, mine in _conditions(head.agent_id, head.account_id).items():
-        rows = select(kind).where(mine)
-        rows = rows.execution_options(yield_per=_BATCH, populate_existing=True)
-        with db.session.scalars(rows) as found:
-            for row in found:
-                _verify_row(row, recorded)
-    if recorded:
-        raise ChainBroken(f"{min(recorded)} has records, but is gone")
-
-
-def _verify_row(row: Attested, recorded: RowDigests) -> None:
-    if row.row_digest != row.digest_of_row():
-        raise ChainBroken(f"{row.row_name} was changed outside the application")
-    if recorded.pop(row.row_name, row.row_digest) != row.row_digest:
-        raise ChainBroken(f"{row.row_name} does not match its last record")
+# The owner of a kind's rows, and which of them are meant.
+_Rows = dict[type[Attested], tuple[Any, ColumnElement[bool]]]
 
 
 def attested_kinds() -> list[type[Attested]]:
     """Return every kind of row with a digest."""
-    of_owners = (*_conditions(None, 0), *_conditions(0, None))
-    return [*dict.fromkeys(of_owners), Verification]
+    return [*dict.fromkeys((*_rows_of_accounts(()), *_rows_of_agents(()))), Verification]
 
 
-def _conditions(
-    agent_id: int | None, account_id: int | None
-) -> dict[type[Attested], ColumnElement[bool]]:
-    """Return which attested rows belong to an agent, or else to an account."""
-    if agent_id is not None:
-        return {
-            Agent: Agent.id == agent_id,
-            RefinementSession: RefinementSession.agent_id == agent_id,
-            AccessGrant: AccessGrant.agent_id == agent_id,
-            ApiToken: ApiToken.agent_id == agent_id,
-        }
-    if account_id is None:
-        return {}
-    users = select(User.id).where(User.account_id == account_id)
-    return {
-        Account: Account.id == account_id,
-        User: User.account_id == account_id,
-        ApiToken: and_(ApiToken.account_id == account_id, ApiToken.agent_id.is_(None)),
-        Invitation: Invitation.user_id.in_(users),
-        SignIn: SignIn.user_id.in_(users),
-        Sweep: Sweep.account_id == account_id,
+def _rows_of_agents(ids: Collection[int]) -> _Rows:
+    owner_ids: dict[type[Attested], Any] = {
+        Agent: Agent.id,
+        RefinementSession: RefinementSession.agent_id,
+        AccessGrant: AccessGrant.agent_id,
+        ApiToken: ApiToken.agent_id,
     }
+    return {kind: (owner_id, owner_id.in_(ids)) for kind, owner_id in owner_ids.items()}
+
+
+def _rows_of_accounts(ids: Collection[int]) -> _Rows:
+    users = select(User.id).where(User.account_id.in_(ids))
+    their = {
+        kind: select(User.account_id).where(User.id == kind.user_id).scalar_subquery()
+        for kind in (Invitation, SignIn)
+    }
+    mine = and_(ApiToken.account_id.in_(ids), ApiToken.agent_id.is_(None))
+    return {
+        Account: (Account.id, Account.id.in_(ids)),
+        User: (User.account_id, User.account_id.in_(ids)),
+        ApiToken: (ApiToken.account_id, mine),
+        Invitation: (their[Invitation], Invitation.user_id.in_(users)),
+        SignIn: (their[SignIn], SignIn.user_id.in_(users)),
+        Sweep: (Sweep.account_id, Sweep.account_id.in_(ids)),
+    }
+
+
+# -- what cannot be read -------------------------------------------------------------------------
+
+
+def _unverifiable(chain_id: int, error: Exception) -> ChainResult:
+    said = str(error) if isinstance(error, RefineError) else type(error).__name__
+    unreadable = _first_unreadable(chain_id)
+    problem = f"{unreadable} cannot be read" if unreadable else f"it cannot be verified: {said}"
+    is_readable = _can_be_read(ChainHead, ChainHead.id == chain_id)
+    name = db.session.get_one(ChainHead, chain_id).name if is_readable else f"chain {chain_id}"
+    return ChainResult(name, records=0, memories=0, problem=problem, chain_id=chain_id)
 
 
 def _first_unreadable(chain_id: int) -> str | None:
@@ -234,7 +415,9 @@ def _first_unreadable(chain_id: int) -> str | None:
         return "the chain's head"
     head = db.session.get_one(ChainHead, chain_id)
     mine_of: dict[Any, ColumnElement[bool]] = {AuditLog: AuditLog.chain_id == chain_id}
-    mine_of |= _conditions(head.agent_id, head.account_id)
+    rows_of = _rows_of_agents([head.agent_id]) if head.agent_id else {}
+    rows_of |= _rows_of_accounts([head.account_id]) if head.account_id else {}
+    mine_of |= {kind: mine for kind, (_, mine) in rows_of.items()}
     if head.agent_id is not None:
         mine_of[AgentMemory] = AgentMemory.agent_id == head.agent_id
     for kind, mine in mine_of.items():

@@ -128,6 +128,7 @@ ACTIONS = {
     "agent_prompts_exchanged": "reflection prompts exchanged",
     "row_updated": "row updated",
     "rows_attested": "row digests added",
+    "rows_pruned": "expired sign-ins or links deleted",
     "memories_resealed": "memories sealed anew",
     "verification_failed": "verification failed",
     "verification_seen": "alarm of a verification acknowledged",

@@ -65,11 +65,36 @@ def test_verify_prints_figures_and_writes_only_how_far_it_verified(
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "verified: 9 records in 3 chains, 25 memories as recorded\n"
     assert {table for table in before if before[table] != after[table]} == {
+        "chain_checkpoints",
         "chain_heads",
         "verifications",
     }
     assert [head.verified_sequence for head in heads] == [1, 1, 7]
     assert all(head.verified_at for head in heads)
+
+
+def test_verify_since_last_says_when_everything_was_read(recorded: Agent, run: Run) -> None:
+    first = run("audit", "verify", "--since-last").stdout
+    run("audit", "verify")
+    at = sql.value("SELECT max(ended_at) FROM verifications")
+
+    second = run("audit", "verify", "--since-last").stdout
+
+    said = "verified: 9 records in 3 chains, 25 memories as recorded; everything was last read: "
+    assert first == f"{said}never\n"
+    assert second == f"{said}{at:%Y-%m-%d %H:%M} UTC\n"
+
+
+def test_several_processes_find_what_one_finds(recorded: Agent, run: Run) -> None:
+    sound = run("audit", "verify", "--processes", "2").stdout
+    id_ = factories.records(recorded)[2].id
+    db.session.commit()
+    sql.tamper(f"UPDATE audit_logs SET user_id = 7 WHERE id = {id_}")
+
+    line = problem(run("audit", "verify", "--processes", "2"))
+
+    assert sound == "verified: 9 records in 3 chains, 25 memories as recorded\n"
+    assert line == f"agent {recorded.id}: record 3 (id {id_}) was altered, added or moved"
 
 
 ATTACKS: dict[str, tuple[tuple[str, ...], str]] = {
@@ -143,7 +168,7 @@ def test_tampering_is_reported_with_the_first_bad_record(
 
     after = sql.snapshot()
     assert problem(done) == f"agent {names['agent']}: {says.format(**names)}"
-    told = {"audit_logs", "chain_heads", "verifications"}
+    told = {"audit_logs", "chain_checkpoints", "chain_heads", "verifications"}
     assert {table for table in before if before[table] != after[table]} == told
 
 

@@ -15,11 +15,12 @@ from redis import Redis
 from rq.timeouts import JobTimeoutException, UnixSignalDeathPenalty
 from sqlalchemy import event, false, select
 
+from refine import clock
 from refine.cli.bench.measuring import statements_of
 from refine.extensions import db
 from refine.jobs import tick
 from refine.jobs.tick import INTERVAL, TickResult, run_tick
-from refine.models import Account, Agent, ClockMark, LeaseLost, RefinementSession
+from refine.models import Account, Agent, ClockMark, LeaseLost, RefinementSession, SignIn
 from refine.models.runs.run import LOST_AFTER
 from refine.models.runs.session import scheduling
 from refine.models.runs.session.scheduling import Candidates
@@ -1047,6 +1048,38 @@ def test_lost_sessions_are_ended_past_a_failing_one(time: Clock, refused: Agent)
     db.session.rollback()
     assert (done.lost, done.faults) == (1, 1)
     assert (stuck.status, ended.status) == ("running", "failed")
+
+
+# -- what was over for long -----------------------------------------------------------------------
+
+
+def test_old_sign_ins_are_deleted_once_a_day(time: Clock, account: Account) -> None:
+    user = factories.user(account=account)
+    SignIn.begin(user)
+    db.session.commit()
+    time.shift(9 * WEEK)
+    first = run_tick().pruned
+    SignIn.begin(user, clock.now() - 9 * WEEK)
+    db.session.commit()
+    time.shift(DAY - MINUTE)
+    same_day = run_tick().pruned
+    time.shift(MINUTE)
+
+    assert (first, same_day, run_tick().pruned) == (1, 0, 1)
+
+
+def test_a_tick_that_ran_out_of_time_goes_on_deleting_in_the_next(
+    time: Clock, account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SignIn.begin(factories.user(account=account))
+    db.session.commit()
+    time.shift(9 * WEEK)
+    with monkeypatch.context() as patch:
+        patch.setattr(tick, "LONGEST_STEP_SECONDS", 0.0)
+        in_no_time = run_tick().pruned
+    time.shift(MINUTE)
+
+    assert (in_no_time, run_tick().pruned) == (0, 1)
 
 
 # -- the mark of the clock ------------------------------------------------------------------------

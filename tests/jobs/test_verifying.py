@@ -31,9 +31,10 @@ def agent(installed: None) -> Agent:
     return agent
 
 
-def verify(at: datetime, seconds: float = 60) -> Verification | None:
+def verify(at: datetime, seconds: float = 60) -> Verification:
     verify_slice(at, time.monotonic() + seconds)
-    return db.session.scalar(select(Verification).order_by(Verification.id.desc()).limit(1))
+    newest = select(Verification).order_by(Verification.id.desc()).limit(1)
+    return db.session.scalars(newest).one()
 
 
 def forge(agent: Agent) -> None:
@@ -51,27 +52,54 @@ def test_everything_is_verified_once_a_day(agent: Agent) -> None:
     assert next_day is not first
 
 
+def test_everything_is_read_again_once_a_week_and_else_what_is_new(agent: Agent) -> None:
+    goes_on = [verify(NOW + days * DAY).goes_on for days in range(9)]
+
+    assert goes_on == [False, *(6 * [True]), False, True]
+
+
+def test_what_only_a_full_verification_finds_is_found_within_a_week(agent: Agent) -> None:
+    verify(NOW)
+    sql.tamper("UPDATE audit_logs SET action = 'x' WHERE agent_id IS NOT NULL AND sequence = 1")
+
+    found = [verify(NOW + days * DAY).problems for days in range(1, 8)]
+
+    assert found == [*(6 * [0]), 1]
+
+
 def test_a_new_installation_is_not_verified_before_its_second_day(app: Flask) -> None:
     WrappedKey.platform().created_at = NOW - DAY + timedelta(minutes=1)
     db.session.commit()
 
-    assert verify(NOW) is None
+    verify_slice(NOW, time.monotonic())
+
+    assert db.session.scalars(select(Verification)).all() == []
 
 
 def test_a_slice_ends_in_time_and_the_next_goes_on(agent: Agent) -> None:
     slices = 0
-    while (found := verify(NOW, seconds=0)) is None or found.ended_at is None:
+    while (found := verify(NOW, seconds=0)).ended_at is None:
         slices += 1
 
-    assert slices > 1
+    assert slices == 1
     assert (found.records, found.memories) == (2, 1)
 
 
-@pytest.mark.parametrize("faults", [[JobTimeoutException], [ValueError, JobTimeoutException]])
+def test_of_two_clocks_that_verify_the_same_chains_one_counts(agent: Agent) -> None:
+    counted = "UPDATE verifications SET after_chain_id = 9, chains = 7"
+    with sql.just_before("SELECT chain_heads.id, chain_heads.sequence +", counted):
+        found = verify(NOW, seconds=0)
+
+    assert (found.after_chain_id, found.chains) == (9, 7)
+
+
+@pytest.mark.parametrize(
+    "faults", [[JobTimeoutException], [ValueError, ValueError, JobTimeoutException]]
+)
 def test_a_job_that_takes_too_long_is_no_failed_verification(
     agent: Agent, faults: list[type[Exception]]
 ) -> None:
-    """Neither while a chain is verified nor while the row that cannot be read is looked for."""
+    """Neither while chains are verified, nor while the row that cannot be read is looked for."""
     coming = iter(faults)
 
     def take_too_long(*_loaded: object) -> None:
@@ -162,7 +190,8 @@ def test_an_alarm_counts_the_problems_besides_the_first(agent: Agent) -> None:
 
 
 def test_the_record_of_a_failure_alarms_whatever_its_row_says(agent: Agent) -> None:
-    begun = verify(NOW, seconds=0)
+    begun = Verification.due(NOW)
+    db.session.commit()
     assert begun is not None
     put_back = sql.copied(begun)
     forge(agent)

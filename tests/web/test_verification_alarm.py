@@ -147,3 +147,22 @@ def test_a_verification_that_is_late_alarms(agent: Agent, site_admins: Browser) 
     assert "none finished for 4 days; check the clock" in page
     assert "Audit verification is overdue." in page
     assert (SAYS in page, ACKNOWLEDGE in page) == (False, False)
+
+
+def test_site_admins_see_when_everything_was_last_read(agent: Agent, site_admins: Browser) -> None:
+    now = datetime.now(UTC)
+    WrappedKey.platform().created_at = now - 4 * DAY
+    db.session.commit()
+    verify(now - 2 * DAY)
+    verify(now - timedelta(hours=1))
+
+    assert ", in full 2 days ago" in site_admins.get("/ops").text
+
+
+def test_a_verification_that_went_on_before_any_in_full_says_so(
+    agent: Agent, site_admins: Browser
+) -> None:
+    Verification.begin("command", datetime.now(UTC), goes_on=True).end(datetime.now(UTC))
+    db.session.commit()
+
+    assert ", in full never" in site_admins.get("/ops").text

@@ -12,7 +12,7 @@ from sqlalchemy import event
 from refine.cli.output import console, table
 from refine.extensions import db
 
-Unit = Literal["ms", "queries", "statements", "MB"]
+Unit = Literal["ms", "queries", "statements", "KB", "MB"]
 
 # Does something once, and returns how many milliseconds it took.
 Stopwatch = Callable[[], float]

@@ -24,13 +24,16 @@ from refine import clock
 from refine.errors import RowAltered
 from refine.extensions import Base, UtcDateTime, db
 from refine.models.attested import Attested
+from refine.models.audit.checkpoint import Position
 from refine.models.audit.record import PLATFORM, Actor, AuditLog
-from refine.models.columns import BigId, Count
+from refine.models.columns import BigId, BoolFalse, Count
 from refine.models.keys import WrappedKey
 from refine.rules.quantities import plural, rough_span
 
 # How often the clock starts a verification.
 VERIFIED_EVERY = timedelta(days=1)
+# How often it is in full; otherwise it goes on from where chains were verified before.
+IN_FULL_EVERY = timedelta(days=7)
 # When verification counts as late: this long after the last one finished.
 IS_LATE_AFTER = timedelta(days=3)
 
@@ -51,6 +54,7 @@ class ChainResult:
     memories: int
     problem: str | None
     chain_id: int | None = None
+    position: Position | None = None
 
 
 AlarmKind = Literal["failed", "altered", "late"]
@@ -94,6 +98,8 @@ class Verification(Attested, Base):
     first_problem: Mapped[str | None] = mapped_column(Text)
     seen_at: Mapped[datetime | None] = mapped_column(_ReadInstant)
     seen_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    # whether it went on from where chains were verified before
+    goes_on: Mapped[BoolFalse]
 
     digest_columns = (
         "id",
@@ -108,12 +114,14 @@ class Verification(Attested, Base):
         "first_problem",
         "seen_at",
         "seen_by_id",
+        "goes_on",
     )
+    later_digest_columns = ("goes_on",)
 
     @classmethod
-    def begin(cls, begun_by: BegunBy, at: datetime) -> "Verification":
-        """Add a verification that begins at ``at``."""
-        begun = cls(begun_by=begun_by, started_at=at, after_chain_id=0)
+    def begin(cls, begun_by: BegunBy, at: datetime, *, goes_on: bool = False) -> "Verification":
+        """Add a verification that begins at ``at``, in full unless it ``goes_on``."""
+        begun = cls(begun_by=begun_by, started_at=at, after_chain_id=0, goes_on=goes_on)
         begun.chains = begun.records = begun.memories = begun.problems = 0
         db.session.add(begun)
         db.session.flush()
@@ -131,7 +139,11 @@ class Verification(Attested, Base):
             return last
         before = at - VERIFIED_EVERY
         since = last.started_at if last is not None else _installed_before(before)
-        return cls.begin("clock", at) if since is not None and since <= before else None
+        if since is None or since > before:
+            return None
+        in_full = cls.last_in_full()
+        goes_on = in_full is not None and in_full.started_at > at - IN_FULL_EVERY
+        return cls.begin("clock", at, goes_on=goes_on)
 
     def add(self, results: Iterable[ChainResult]) -> None:
         """Count what was found."""
@@ -164,6 +176,11 @@ class Verification(Attested, Base):
     def last(cls) -> "Verification | None":
         """Return the last one that ended."""
         return cls._newest(lambda found: found.ended_at is not None)
+
+    @classmethod
+    def last_in_full(cls) -> "Verification | None":
+        """Return the last one that ended and read everything."""
+        return cls._newest(lambda found: found.ended_at is not None and not found.goes_on)
 
     @classmethod
     def alarm(cls) -> Alarm | None:

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from sqlalchemy import (
     Boolean,
@@ -23,9 +23,8 @@ from refine.models.clients.api_token import ApiToken
 from refine.models.columns import BigId, Created, Sealed, SealedText
 from refine.models.keys import WrappedKey
 from refine.rules.content import storable_or_none
+from refine.rules.keeping import ANSWERS_KEPT_FOR
 from refine.sealing import DataKey
-
-STORED_FOR = timedelta(hours=24)
 
 _REQUEST_CONTEXT = "idempotency_keys.request"
 
@@ -70,12 +69,12 @@ class IdempotencyKey(Base):
     ) -> tuple["IdempotencyKey", bool]:
         """Return the row of a token's key, and whether this request is the first to use it.
 
-        InvalidValue if a different request used it within ``STORED_FOR``.
+        InvalidValue if a different request used it within ``ANSWERS_KEPT_FOR``.
         """
         at = at or clock.now()
         hashed = _data_key(token).mac(request, _REQUEST_CONTEXT)
         mine = (cls.token_id == token.id) & (cls.key == key)
-        db.session.execute(delete(cls).where(mine, cls.created_at <= at - STORED_FOR))
+        db.session.execute(delete(cls).where(mine, cls.created_at <= at - ANSWERS_KEPT_FOR))
         # one statement, so that a key released meanwhile is either taken or found
         taken = (
             insert(cls)
@@ -107,7 +106,7 @@ class IdempotencyKey(Base):
     @classmethod
     def delete_expired(cls, at: datetime) -> int:
         """Delete expired keys; return how many."""
-        old = delete(cls).where(cls.created_at <= at - STORED_FOR).returning(cls.id)
+        old = delete(cls).where(cls.created_at <= at - ANSWERS_KEPT_FOR).returning(cls.id)
         return len(db.session.scalars(old).all())
 
 

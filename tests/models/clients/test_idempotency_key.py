@@ -8,7 +8,8 @@ from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import ApiToken, IdempotencyKey
-from refine.models.clients.idempotency_key import STORED_FOR, StoredResponse
+from refine.models.clients.idempotency_key import StoredResponse
+from refine.rules.keeping import ANSWERS_KEPT_FOR
 from tests import factories, sql
 
 ANSWER = StoredResponse(201, '{"content": "ü🦉"}', "application/json")
@@ -82,7 +83,8 @@ def test_the_same_request_of_two_agents_has_two_hashes(app):
 
 
 @pytest.mark.parametrize(
-    ("late", "is_new"), [(timedelta(0), False), (-timedelta(seconds=1), False), (STORED_FOR, True)]
+    ("late", "is_new"),
+    [(timedelta(0), False), (-timedelta(seconds=1), False), (ANSWERS_KEPT_FOR, True)],
 )
 def test_after_a_day_a_key_is_new(app, late, is_new):
     token, other, at = token_of_agent(), token_of_agent(), clock.now()
@@ -101,7 +103,7 @@ def test_keys_older_than_a_day_are_deleted(app):
     for number in range(3):
         IdempotencyKey.reserve(token, f"k{number}", "a request", at + timedelta(hours=number))
 
-    forgotten = IdempotencyKey.delete_expired(at + STORED_FOR + timedelta(hours=1))
+    forgotten = IdempotencyKey.delete_expired(at + ANSWERS_KEPT_FOR + timedelta(hours=1))
 
     assert forgotten == 2
     assert db.session.scalars(db.select(IdempotencyKey.key)).all() == ["k2"]
