@@ -13,7 +13,7 @@ from refine.extensions import Base, db
 class RunSum(Base):
     """The ended runs of one kind, status, trigger and kind of error that some connections ended.
 
-    Triggers keep them, in the transaction of what they count (migration 0022). Connections share a
+    Triggers keep them, in the transaction of what they count (migration 0024). Connections share a
     row if there are more of them than shards.
     """
 

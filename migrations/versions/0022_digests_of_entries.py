@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0027"
+revision = "0022"
 down_revision = "0021"
 branch_labels = None
 depends_on = None

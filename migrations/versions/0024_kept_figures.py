@@ -9,8 +9,8 @@ there are enough, so that runs that end at the same time do not wait for each ot
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0022"
-down_revision = "0025"
+revision = "0024"
+down_revision = "0023"
 branch_labels = None
 depends_on = None
 
