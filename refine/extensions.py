@@ -1,6 +1,7 @@
 """The Flask extensions and the typed base of all models. Nothing connects at import."""
 
 import json
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,6 +16,8 @@ from sqlalchemy.orm import DeclarativeBase, registry
 from sqlalchemy.types import TypeDecorator
 
 from refine.errors import InvalidValue
+
+_COPIED = "refine_copied_rows"
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -50,11 +53,15 @@ class Base(DeclarativeBase):
     )
 
 
+# made once: making it takes as long as a short text
+_encoder = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+)
+
+
 def canonical_json(value: Any) -> str:
     """Return the one spelling of a JSON value that is stored and hashed: no floats, sorted keys."""
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
+    return _encoder.encode(value)
 
 
 CONNECT_ARGS = {"connect_timeout": 10}
@@ -78,6 +85,12 @@ csrf = CSRFProtect()
 def database_now() -> datetime:
     """Return the current instant by the database's clock, which is the same for every process."""
     return db.session.execute(select(func.clock_timestamp(type_=UtcDateTime()))).scalar_one()
+
+
+def copy_rows(table: str, columns: Iterable[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Add rows to a table by COPY, the quickest way, in the transaction of ``db.session``."""
+    copying = f"COPY {table} ({', '.join(columns)}) FROM STDIN"
+    db.session.connection().exec_driver_sql(copying, execution_options={_COPIED: rows})
 
 
 def safe_rollback() -> None:
@@ -111,6 +124,18 @@ def is_pooled(connection: Connection) -> bool:
     """Whether it leads to a pooler: each transaction is then with another server process."""
     driver: Any = connection.connection.dbapi_connection
     return bool(driver.prepare_threshold is None)
+
+
+@event.listens_for(Engine, "do_execute")
+def _copy(cursor: Any, statement: str, _parameters: Any, context: Any) -> bool:
+    """Carry out ``copy_rows``; any other statement is left to SQLAlchemy."""
+    rows = context.execution_options.get(_COPIED)
+    if rows is None:
+        return False
+    with cursor.copy(statement) as copying:
+        for row in rows:
+            copying.write_row(row)
+    return True
 
 
 @event.listens_for(Engine, "handle_error")

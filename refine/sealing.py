@@ -53,7 +53,7 @@ class DataKey:
 
     def __init__(self, secret: bytes, *, opens_unbound: bool = False) -> None:
         self._cipher = AESGCM(_derive(secret, b"seal"))
-        self._mac_key = _derive(secret, b"mac")
+        self._mac = hmac.new(_derive(secret, b"mac"), digestmod=hashlib.sha256)
         self.opens_unbound = opens_unbound
 
     def seal(self, text: str, place: Place) -> bytes:
@@ -79,8 +79,9 @@ class DataKey:
 
     def mac(self, text: str, context: str) -> str:
         """Return the keyed hash (HMAC-SHA-256, hexadecimal) of ``text`` for ``context``."""
-        message = context.encode() + b"\x00" + text.encode()
-        return hmac.new(self._mac_key, message, hashlib.sha256).hexdigest()
+        keyed = self._mac.copy()  # takes less than preparing the key again
+        keyed.update(f"{context}\x00{text}".encode())
+        return keyed.hexdigest()
 
 
 class Keyring:

@@ -1,7 +1,7 @@
 """Column types that the models share."""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any, Generic, Protocol, Self, TypeVar, cast, overload
@@ -14,13 +14,16 @@ from sqlalchemy import (
     Numeric,
     Sequence,
     Text,
+    any_,
     false,
     func,
     inspect,
+    literal,
     select,
     text,
     true,
 )
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import mapped_column
 
 from refine import clock
@@ -77,6 +80,11 @@ def next_ids(ids: Sequence, count: int) -> list[int]:
     """Return that many new ids of a sequence, in order, with one query."""
     numbers = select(ids.next_value()).select_from(func.generate_series(1, count))
     return list(db.session.scalars(numbers))
+
+
+def any_of(values: Iterable[Any], kind: Any = Text) -> Any:
+    """Return what a column is compared with to be one of the values, however many they are."""
+    return any_(literal(list(values), ARRAY(kind)))
 
 
 def place_of(row: Any, column: str) -> Place:

@@ -67,7 +67,7 @@ _CONFIRM_GUESSES = frozenset({"content_hash", "digest", "source_id"})
 _Executor = Connection | scoped_session[Any]
 
 RECORD_IDS = Sequence("audit_logs_id_seq")
-_LINK_CONTEXT = "audit_logs.link"
+LINK_CONTEXT = "audit_logs.link"
 
 
 class Actor(Protocol):
@@ -123,6 +123,13 @@ class Event(NamedTuple):
             "auditable_id": str(id_) if kind is not None else None,
             "data": dict(self.data or {}),
         }
+
+    def sealed_for(self, chain: Chain, id_: int) -> bytes | None:
+        """Return what is sealed of it in the record of this id."""
+        if not self.sealed or (chain.agent_id is not None and chain.key is None):
+            return None
+        key = chain.key or WrappedKey.platform_key()
+        return key.seal(canonical_json(self.sealed), Place("audit_logs.sealed", id_))
 
 
 class TransactionId(UserDefinedType[str]):
@@ -372,9 +379,7 @@ class AuditLog(Base):
                 rows=rows,
                 **event_.columns(),
             )
-            if event_.sealed and (chain.agent_id is None or chain.key is not None):
-                sealed = canonical_json(event_.sealed)
-                written.sealed_text = (chain.key or platform).seal(sealed, written._place())
+            written.sealed_text = event_.sealed_for(chain, id_)
             previous = written.hash = written.link(platform, previous, canonical_json(written.data))
             records.append(written)
             rows = None  # the first record tells of them
@@ -421,25 +426,67 @@ class AuditLog(Base):
 
         ``data`` is the stored text of the column, to the letter.
         """
-        parts = [
+        written = StoredRecord(
+            id=self.id,
+            chain_id=self.chain_id,
+            sequence=self.sequence,
+            account_id=self.account_id,
+            user_id=self.user_id,
+            agent_id=self.agent_id,
+            session_id=self.session_id,
+            action=self.action,
+            auditable_type=self.auditable_type,
+            auditable_id=self.auditable_id,
+            created_at=self.created_at,
+            data=data,
+            sealed_text=self.sealed_text,
+            rows=canonical_json(self.rows) if self.rows is not None else None,
+            hash=self.hash,
+        )
+        return platform.mac(link_text(previous_hash, written), LINK_CONTEXT)
+
+
+class StoredRecord(NamedTuple):
+    """A record as it is stored, ``data`` and ``rows`` to the letter: what its hash covers, and it.
+
+    Objects would take several times as long to read as the hashes.
+    """
+
+    id: int
+    chain_id: int
+    sequence: int
+    account_id: int | None
+    user_id: int | None
+    agent_id: int | None
+    session_id: uuid.UUID | None
+    action: str
+    auditable_type: str | None
+    auditable_id: str | None
+    created_at: datetime
+    data: str
+    sealed_text: bytes | None
+    # records of earlier versions have none
+    rows: str | None
+    hash: str
+
+
+def link_text(previous_hash: str, record: StoredRecord) -> str:
+    """Return the text whose keyed hash a record carries after ``previous_hash``."""
+    *ids, session_id, action, kind, subject_id, created_at, data, sealed, rows, _ = record
+    text = canonical_json(
+        [
             previous_hash,
-            self.id,
-            self.chain_id,
-            self.sequence,
-            self.account_id,
-            self.user_id,
-            self.agent_id,
-            str(self.session_id) if self.session_id else None,
-            self.action,
-            self.auditable_type,
-            self.auditable_id,
-            clock.iso(self.created_at),
+            *ids,
+            str(session_id) if session_id else None,
+            action,
+            kind,
+            subject_id,
+            clock.iso(created_at),
             data,
-            hashlib.sha256(self.sealed_text).hexdigest() if self.sealed_text is not None else None,
+            hashlib.sha256(sealed).hexdigest() if sealed is not None else None,
         ]
-        # records of earlier versions have none
-        parts += [self.rows] if self.rows is not None else []
-        return platform.mac(canonical_json(parts), _LINK_CONTEXT)
+    )
+    return text if rows is None else f"{text[:-1]},{rows}]"
 
 
 _LOGS, _HEADS = cast(Table, AuditLog.__table__), cast(Table, ChainHead.__table__)

@@ -40,6 +40,9 @@ from refine.rules.content import IMMUTABLE_TAGS, MAX_CONTENT_CHARACTERS, TAGS
 from refine.rules.tokens import CHARACTERS_PER_TOKEN
 from refine.sealing import DataKey
 
+# The agent's columns that triggers write when a memory changes.
+FIGURES = ("core_tokens", "core_count", "ledger_version")
+
 
 class AgentMemory(MemoryRow, Base):
     """One memory: core (permanent, part of every prompt) or journal (shown for a week).
@@ -293,7 +296,7 @@ def is_of_kind(kind: str, at: datetime) -> ColumnElement[bool]:
 def _forget_figures(_mapper: Mapper[Any], _connection: Connection, memory: AgentMemory) -> None:
     """A trigger has counted what was written: the agent's figures are read again when needed."""
     if inspect(memory.agent).persistent:
-        db.session.expire(memory.agent, ("core_tokens", "core_count", "ledger_version"))
+        db.session.expire(memory.agent, FIGURES)
 
 
 @event.listens_for(AgentMemory, "before_insert")
