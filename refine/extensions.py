@@ -9,7 +9,18 @@ from flask_login import LoginManager
 from flask_migrate import Migrate
 from flask_sqlalchemy import SQLAlchemy
 from flask_wtf import CSRFProtect
-from sqlalchemy import Connection, DateTime, MetaData, event, func, select
+from sqlalchemy import (
+    JSON,
+    Column,
+    Connection,
+    DateTime,
+    MetaData,
+    Table,
+    Text,
+    event,
+    func,
+    select,
+)
 from sqlalchemy.engine import Dialect, Engine, ExceptionContext
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import DeclarativeBase, registry
@@ -87,10 +98,17 @@ def database_now() -> datetime:
     return db.session.execute(select(func.clock_timestamp(type_=UtcDateTime()))).scalar_one()
 
 
-def copy_rows(table: str, columns: Iterable[str], rows: Iterable[Sequence[Any]]) -> None:
+def copy_rows(table: Table, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Add rows to a table by COPY, the quickest way, in the transaction of ``db.session``."""
-    copying = f"COPY {table} ({', '.join(columns)}) FROM STDIN"
-    db.session.connection().exec_driver_sql(copying, execution_options={_COPIED: rows})
+    copying = f"COPY {table.name} ({', '.join(columns)}) FROM STDIN (FORMAT BINARY)"
+    types = [_binary_type(table.columns[column]) for column in columns]
+    db.session.connection().exec_driver_sql(copying, execution_options={_COPIED: (types, rows)})
+
+
+def _binary_type(column: Column[Any]) -> str:
+    """Return the type as which psycopg writes the column; JSON is written as it is spelled."""
+    type_ = Text() if isinstance(column.type, JSON) else column.type
+    return type_.compile(db.engine.dialect).lower()
 
 
 def safe_rollback() -> None:
@@ -129,10 +147,12 @@ def is_pooled(connection: Connection) -> bool:
 @event.listens_for(Engine, "do_execute")
 def _copy(cursor: Any, statement: str, _parameters: Any, context: Any) -> bool:
     """Carry out ``copy_rows``; any other statement is left to SQLAlchemy."""
-    rows = context.execution_options.get(_COPIED)
-    if rows is None:
+    copied = context.execution_options.get(_COPIED)
+    if copied is None:
         return False
+    types, rows = copied
     with cursor.copy(statement) as copying:
+        copying.set_types(types)
         for row in rows:
             copying.write_row(row)
     return True

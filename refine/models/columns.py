@@ -78,13 +78,18 @@ def row_id(row: Any, connection: Connection | None = None) -> Any:
 
 def next_ids(ids: Sequence, count: int) -> list[int]:
     """Return that many new ids of a sequence, in order, with one query."""
-    numbers = select(ids.next_value()).select_from(func.generate_series(1, count))
-    return list(db.session.scalars(numbers))
+    numbers = select(func.array_agg(ids.next_value())).select_from(func.generate_series(1, count))
+    return db.session.scalar(numbers) or []
 
 
-def any_of(values: Iterable[Any], kind: Any = Text) -> Any:
-    """Return what a column is compared with to be one of the values, however many they are."""
-    return any_(literal(list(values), ARRAY(kind)))
+def one_of_ids(ids: Iterable[int]) -> Any:
+    """Return what a column of ids is compared with to be one of these, however many."""
+    return any_(literal(list(ids), ARRAY(BigInteger)))
+
+
+def one_of_names(names: Iterable[str]) -> Any:
+    """Return what a column is compared with to be one of these hashes, or names without commas."""
+    return any_(func.string_to_array(",".join(names), ","))
 
 
 def place_of(row: Any, column: str) -> Place:

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sqlalchemy import BigInteger, select
+from sqlalchemy import select
 
 from refine.extensions import db
 from refine.models import Agent, AgentMemory
-from refine.models.columns import any_of
+from refine.models.columns import one_of_ids, one_of_names
 from refine.models.ledger import is_kept_core
 from refine.transfer import own
 from refine.transfer.pieces import Piece
@@ -75,8 +75,8 @@ class Known:
         rows = db.session.execute(
             select(AgentMemory.source, AgentMemory.source_id, AgentMemory.content_hash).where(
                 AgentMemory.agent_id == agent.id,
-                AgentMemory.source == any_of({candidate.source for candidate in candidates}),
-                AgentMemory.source_id == any_of(ids),
+                AgentMemory.source == one_of_names({candidate.source for candidate in candidates}),
+                AgentMemory.source_id == one_of_names(ids),
                 AgentMemory.source_id.is_not(None),
             )
         )
@@ -99,7 +99,7 @@ class Known:
             return
         rows = db.session.execute(
             select(AgentMemory.id, AgentMemory.created_at, AgentMemory.content_hash).where(
-                AgentMemory.agent_id == agent.id, AgentMemory.id == any_of(own_rows, BigInteger)
+                AgentMemory.agent_id == agent.id, AgentMemory.id == one_of_ids(own_rows)
             )
         )
         for id_, created_at, hashed in rows:
@@ -108,6 +108,7 @@ class Known:
 
     def _load_cores(self, agent: Agent, candidates: Sequence[Candidate]) -> None:
         # filtered by hash alone: with type and state in SQL, PostgreSQL scans all core memories
+        hashes = {each.content_hash for each in candidates}
         same = db.session.execute(
             select(
                 AgentMemory.content_hash,
@@ -117,7 +118,7 @@ class Known:
                 AgentMemory.discarded_at,
             ).where(
                 AgentMemory.agent_id == agent.id,
-                AgentMemory.content_hash == any_of({each.content_hash for each in candidates}),
+                AgentMemory.content_hash == one_of_names(hashes),
             )
         )
         for hashed, constitutional, tags, memory_type, discarded_at in same:

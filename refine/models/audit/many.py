@@ -2,12 +2,16 @@
 
 from collections.abc import Collection
 from datetime import datetime
+from typing import cast
+
+from sqlalchemy import Table
 
 from refine.extensions import canonical_json, copy_rows, db
 from refine.models.attested import changed_rows
 from refine.models.audit.record import (
     LINK_CONTEXT,
     RECORD_IDS,
+    AuditLog,
     Chain,
     ChainHead,
     Event,
@@ -43,6 +47,6 @@ def record_many(events: Collection[Event], *, chain: Chain, at: datetime) -> Non
         )
         hash_ = platform.mac(link_text(hash_, record), LINK_CONTEXT)
         written.append(record._replace(hash=hash_))
-    copy_rows("audit_logs", _COLUMNS, written)
+    copy_rows(cast(Table, AuditLog.__table__), _COLUMNS, written)
     head.advance(sequence=head.sequence + len(written), hash=hash_)
     db.session.flush()

@@ -1,6 +1,6 @@
 """Exact duplicates, removed before the agent is asked."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import groupby, islice
 from typing import Any
@@ -10,15 +10,15 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from refine import clock
 from refine.extensions import db
-from refine.models.ledger import AgentMemory, Change, Image, change_memories_in_turn
+from refine.models.ledger import AgentMemory, Change, Image
 from refine.models.ledger.history import ids_imported_by_users
+from refine.models.ledger.many import Edit, discard_in_turn, lock_memories
+from refine.models.ledger.stored import StoredMemory
 from refine.models.runs.session.session import RefinementSession
 from refine.rules.content import known_tags
 
 # How many are removed in one transaction: others who write wait no longer than that.
 BATCH = 200
-
-_Edit = tuple[int, list[Change], Mapping[str, Any]]
 
 
 def remove_duplicates(
@@ -32,11 +32,11 @@ def remove_duplicates(
     """
     at = at or clock.now()
     ids = _ids_of_copies(session, limit)
-    memories = AgentMemory.lock_rows(session.agent, ids)
+    memories = lock_memories(session.agent, ids)
     kept = [memory for memory in memories.values() if memory.is_kept_core]
     in_order = sorted(kept, key=lambda each: (each.content_hash, each.created_at, each.id))
     edits = list(islice(_edits(in_order, at), limit))
-    change_memories_in_turn(
+    discard_in_turn(
         "memory_refinement_dedup",
         edits,
         agent=session.agent,
@@ -68,11 +68,11 @@ def _ids_of_copies(session: RefinementSession, limit: int) -> Sequence[int]:
     return db.session.scalars(copies.order_by(AgentMemory.created_at, AgentMemory.id)).all()
 
 
-def _edits(memories: Sequence[AgentMemory], at: datetime) -> Iterator[_Edit]:
+def _edits(memories: Sequence[StoredMemory], at: datetime) -> Iterator[Edit]:
     """One edit for each duplicate among memories that stand in the order of their hashes."""
     for _, same in groupby(memories, key=lambda memory: memory.content_hash):
         group = list(same)
-        staying = [memory for memory in group if memory.is_locked] or group[:1]
+        staying = [memory for memory in group if memory.edit_lock] or group[:1]
         survivor = staying[0]
         kept: Image = survivor.image()
         for duplicate in group:
@@ -82,7 +82,7 @@ def _edits(memories: Sequence[AgentMemory], at: datetime) -> Iterator[_Edit]:
                 yield duplicate.id, changes, {"operation": "dedup", "duplicate_of": survivor.id}
 
 
-def _changes(duplicate: AgentMemory, kept: Image, at: datetime) -> list[Change]:
+def _changes(duplicate: StoredMemory, kept: Image, at: datetime) -> list[Change]:
     gone = duplicate.image()
     changes = [Change(duplicate.id, gone, {**gone, "discarded_at": clock.iso(at)})]
     tags = known_tags([*kept["tags"], *gone["tags"]])
