@@ -103,6 +103,15 @@ def _stored(id_: int, agent_id: int, memory: NewMemory, key: DataKey, at: dateti
 # -- existing ones ---------------------------------------------------------------------------------
 
 
+def core_memories(agent: MemoryOwner) -> list[StoredMemory]:
+    """Return the agent's kept core memories, in the order of ``Ledger.core``."""
+    db.session.flush()
+    mine = select(*COLUMNS).where(AgentMemory.agent_id == agent.id, AgentMemory.is_kept_core)
+    key = agent.data_key()
+    found = db.session.execute(mine.order_by(AgentMemory.created_at, AgentMemory.id))
+    return [StoredMemory.of(row, key) for row in found]
+
+
 def lock_memories(agent: MemoryOwner, ids: Iterable[int]) -> dict[int, StoredMemory]:
     """Return those of the agent's memories by id, locked in order of id.
 
@@ -158,9 +167,7 @@ WHERE agent_memories.id = changed.id
 """)
 
 
-def _write(
-    memories: Sequence[StoredMemory], images: Mapping[int, Image], at: datetime
-) -> None:
+def _write(memories: Sequence[StoredMemory], images: Mapping[int, Image], at: datetime) -> None:
     for memory in memories:
         memory.apply(images[memory.id], at)
         memory.row_digest = memory.digest_of_row()

@@ -32,6 +32,8 @@ def remove_duplicates(
     """
     at = at or clock.now()
     ids = _ids_of_copies(session, limit)
+    if not ids:
+        return 0
     memories = lock_memories(session.agent, ids)
     kept = [memory for memory in memories.values() if memory.is_kept_core]
     in_order = sorted(kept, key=lambda each: (each.content_hash, each.created_at, each.id))
