@@ -14,7 +14,7 @@ from refine.extensions import db
 from refine.llm.messages import ToolCall, user_message
 from refine.models import RefinementSession
 from refine.models.runs.session import EndStatus
-from refine.models.runs.session.duplicates import remove_duplicates
+from refine.models.runs.session.duplicates import ids_of_copies, remove_duplicates
 from refine.models.runs.session.entry import entries_of
 from refine.refinement.consent_question import answer_to_question
 from refine.refinement.prompting import (
@@ -105,8 +105,8 @@ class SessionWorker(RunWorker[RefinementSession]):
 
     def _deduplicate(self) -> None:
         removed = 0
-        while some := remove_duplicates(self._held()):
-            removed += some
+        while copies := ids_of_copies(self._agent_id):
+            removed += remove_duplicates(self._held(), copies=copies)
             db.session.commit()
             self._check_may_continue()
         has_work = self._held().agent.has_unlocked_core_memory()

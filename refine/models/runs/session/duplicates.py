@@ -22,19 +22,23 @@ BATCH = 200
 
 
 def remove_duplicates(
-    session: RefinementSession, at: datetime | None = None, *, limit: int = BATCH
+    session: RefinementSession,
+    at: datetime | None = None,
+    *,
+    limit: int = BATCH,
+    copies: Sequence[int] | None = None,
 ) -> int:
     """Discard up to ``limit`` exact duplicates of kept core memories; return how many it were.
+
+    ``copies`` are their ids, by ``ids_of_copies``, for who looked for them without a lock.
 
     One record each. The locked memories of a group stay, or the oldest if none is locked. The first
     one that stays takes over the tags of the discarded ones. Memories that users of the dashboard
     imported are left alone: removing one would tell them that the agent has the same memory.
     """
     at = at or clock.now()
-    ids = _ids_of_copies(session, limit)
-    if not ids:
-        return 0
-    memories = lock_memories(session.agent, ids)
+    copies = ids_of_copies(session.agent_id, limit) if copies is None else copies
+    memories = lock_memories(session.agent, copies)
     kept = [memory for memory in memories.values() if memory.is_kept_core]
     in_order = sorted(kept, key=lambda each: (each.content_hash, each.created_at, each.id))
     edits = list(islice(_edits(in_order, at), limit))
@@ -50,11 +54,11 @@ def remove_duplicates(
     return len(edits)
 
 
-def _ids_of_copies(session: RefinementSession, limit: int) -> Sequence[int]:
-    """The ids of memories that are there several times, for ``limit`` of the texts."""
-    known = literal(sorted(ids_imported_by_users(session.agent_id)), ARRAY(BigInteger))
+def ids_of_copies(agent_id: int, limit: int = BATCH) -> Sequence[int]:
+    """Return the ids of memories that are there several times, for ``limit`` of the texts."""
+    known = literal(sorted(ids_imported_by_users(agent_id)), ARRAY(BigInteger))
     mine: Select[Any] = select().where(
-        AgentMemory.agent_id == session.agent_id,
+        AgentMemory.agent_id == agent_id,
         AgentMemory.is_kept_core,
         AgentMemory.id != all_(known),
     )
