@@ -14,7 +14,7 @@ from refine.extensions import db
 from refine.llm.messages import ToolCall, user_message
 from refine.models import RefinementSession
 from refine.models.runs.session import EndStatus
-from refine.models.runs.session.duplicates import ids_of_copies, remove_duplicates
+from refine.models.runs.session.duplicates import batches_of_copies, remove_duplicates
 from refine.models.runs.session.entry import entries_of
 from refine.refinement.consent_question import answer_to_question
 from refine.refinement.prompting import (
@@ -105,10 +105,11 @@ class SessionWorker(RunWorker[RefinementSession]):
 
     def _deduplicate(self) -> None:
         removed = 0
-        while copies := ids_of_copies(self._agent_id):
-            removed += remove_duplicates(self._held(), copies=copies)
-            db.session.commit()
-            self._check_may_continue()
+        while batches := list(batches_of_copies(self._agent_id)):
+            for copies in batches:
+                removed += remove_duplicates(self._held(), copies=copies)
+                db.session.commit()
+                self._check_may_continue()
         has_work = self._held().agent.has_unlocked_core_memory()
         db.session.commit()
         self._report("duplicates", removed=removed)

@@ -30,14 +30,15 @@ def remove_duplicates(
 ) -> int:
     """Discard up to ``limit`` exact duplicates of kept core memories; return how many it were.
 
-    ``copies`` are their ids, by ``ids_of_copies``, for who looked for them without a lock.
+    ``copies`` is one of ``batches_of_copies``, for who looked for them without a lock.
 
     One record each. The locked memories of a group stay, or the oldest if none is locked. The first
     one that stays takes over the tags of the discarded ones. Memories that users of the dashboard
     imported are left alone: removing one would tell them that the agent has the same memory.
     """
     at = at or clock.now()
-    copies = ids_of_copies(session.agent_id, limit) if copies is None else copies
+    if copies is None:
+        copies = next(batches_of_copies(session.agent_id, limit), ())
     memories = lock_memories(session.agent, copies)
     kept = [memory for memory in memories.values() if memory.is_kept_core]
     in_order = sorted(kept, key=lambda each: (each.content_hash, each.created_at, each.id))
@@ -54,8 +55,8 @@ def remove_duplicates(
     return len(edits)
 
 
-def ids_of_copies(agent_id: int, limit: int = BATCH) -> Sequence[int]:
-    """Return the ids of memories that are there several times, for ``limit`` of the texts."""
+def batches_of_copies(agent_id: int, limit: int = BATCH) -> Iterator[list[int]]:
+    """Yield the ids of memories that are there several times, for ``limit`` duplicates each."""
     known = literal(sorted(ids_imported_by_users(agent_id)), ARRAY(BigInteger))
     mine: Select[Any] = select().where(
         AgentMemory.agent_id == agent_id,
@@ -64,14 +65,21 @@ def ids_of_copies(agent_id: int, limit: int = BATCH) -> Sequence[int]:
     )
     locked = func.count().filter(AgentMemory.is_locked)
     repeated = (
-        mine.add_columns(AgentMemory.content_hash)
+        mine.add_columns(func.array_agg(AgentMemory.id))
         .group_by(AgentMemory.content_hash)
         .having(func.count() > func.greatest(locked, 1))
         .order_by(func.min(AgentMemory.id))
-        .limit(limit)
     )
-    copies = mine.add_columns(AgentMemory.id).where(AgentMemory.content_hash.in_(repeated))
-    return db.session.scalars(copies.order_by(AgentMemory.created_at, AgentMemory.id)).all()
+    batch: list[int] = []
+    texts = 0
+    for ids in db.session.scalars(repeated).all():
+        batch += ids
+        texts += 1
+        if len(batch) - texts >= limit:
+            yield batch
+            batch, texts = [], 0
+    if batch:
+        yield batch
 
 
 def _edits(memories: Sequence[StoredMemory], at: datetime) -> Iterator[Edit]:
