@@ -324,6 +324,7 @@ class TestDocuments:
             (b'{"score": 1e999}', "must not contain a number that is too large"),
             (b'{"memory": "a", "memory": "b"}', "must not repeat a key"),
             (b'{"memory": "a", "m": {"x": 1, "x": 1}}', "must not repeat a key"),
+            (b'{"m": {"x": 1, "x": 1}, "t": "' + b"x" * 100_000 + b'"}', "must not repeat a key"),
             (b"[" * 30 + b"]" * 30, "must not be nested more than 20 levels deep"),
             (b"[" * 100_000 + b"]" * 100_000, "must not be nested more than 20 levels deep"),
             (b'{"memory": "a", "m": [' + b'{"x": 1},' * 1_000 + b"{}]}", "must not have more than"),
@@ -351,6 +352,7 @@ class TestDocuments:
     def test_damage_around_the_rows_is_reported(self) -> None:
         for file in (
             *(b"", b"   ", b"[", b'["', b'["\\', b'["a', b'{"results"', b'{"results": [1, '),
+            *(b'[{"x": {"a": 1, "a": 2}, "b": "cut off', b"[[" * 1_000),
             *(b'{"other": [1, {"a": ', b"[1,]", b"[1 2]", b"{1: 2}", b'{"a" 2}', b'{"a": ]'),
             *(b'{"a": 1} {}', b"[] []", b"\xff\xfe[\x00]\x00"),
         ):
