@@ -14,7 +14,7 @@ from refine.models.agent import Agent
 from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog
 from refine.models.audit.record import Event
-from refine.models.ledger import AgentMemory, Change, change_memories
+from refine.models.ledger import Change, change_memories
 from refine.models.ledger.many import core_memories
 from refine.models.ledger.values import MemoryValues
 from refine.models.people import User
