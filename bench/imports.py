@@ -41,6 +41,7 @@ def _import(world: World) -> Iterator[Figure]:
 
 
 def _pair(agent_id: int, path: Path, count: int) -> tuple[float, float]:
+    gc.collect()
     gc.freeze()  # as the command does
     ours = timed(lambda: _imported(agent_id, path, count))()
     db.session.expunge_all()
