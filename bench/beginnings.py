@@ -1,5 +1,6 @@
 """What a session does before its model is asked: exact duplicates, excerpt, snapshot."""
 
+import gc
 import statistics
 import threading
 import time
@@ -75,11 +76,14 @@ def _until(agent_id: int, step: str) -> tuple[float, dict[str, Any]]:
         if event.kind == step:
             reached.append((time.perf_counter(), event.facts))
 
+    gc.collect()
+    gc.freeze()  # as a worker does before it works
     began = time.perf_counter()
     refine(session_id, settings.current(), observe=observe, is_stopping=lambda: bool(reached))
     if not reached:
         raise Unexpected(f"the session ended before its {step}")
     at, facts = reached[0]
+    gc.unfreeze()
     db.session.expunge_all()
     return (at - began) * 1000, facts
 

@@ -29,4 +29,7 @@ def ahead(by: timedelta) -> Iterator[None]:
 
 def iso(at: datetime | None) -> str | None:
     """Return an instant as it is stored, hashed and shown to programs."""
-    return at.astimezone(UTC).isoformat("T", "microseconds") if at is not None else None
+    if at is None:
+        return None
+    in_utc = at if at.tzinfo is UTC else at.astimezone(UTC)
+    return in_utc.isoformat(timespec="microseconds")

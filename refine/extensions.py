@@ -1,6 +1,7 @@
 """The Flask extensions and the typed base of all models. Nothing connects at import."""
 
 import json
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,10 +10,14 @@ from flask_migrate import Migrate
 from flask_sqlalchemy import SQLAlchemy
 from flask_wtf import CSRFProtect
 from sqlalchemy import (
+    JSON,
+    Column,
     ColumnElement,
     Connection,
     DateTime,
     MetaData,
+    Table,
+    Text,
     event,
     func,
     select,
@@ -24,6 +29,8 @@ from sqlalchemy.orm import DeclarativeBase, registry
 from sqlalchemy.types import TypeDecorator
 
 from refine.errors import InvalidValue
+
+_COPIED = "refine_copied_rows"
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -99,6 +106,19 @@ def database_now() -> datetime:
     return db.session.execute(select(func.clock_timestamp(type_=UtcDateTime()))).scalar_one()
 
 
+def copy_rows(table: Table, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Add rows to a table by COPY, the quickest way, in the transaction of ``db.session``."""
+    copying = f"COPY {table.name} ({', '.join(columns)}) FROM STDIN (FORMAT BINARY)"
+    types = [_binary_type(table.columns[column]) for column in columns]
+    db.session.connection().exec_driver_sql(copying, execution_options={_COPIED: (types, rows)})
+
+
+def _binary_type(column: Column[Any]) -> str:
+    """Return the type as which psycopg writes the column; JSON is written as it is spelled."""
+    type_ = Text() if isinstance(column.type, JSON) else column.type
+    return type_.compile(db.engine.dialect).lower()
+
+
 def safe_rollback() -> None:
     """Roll back, even if the connection was lost in the middle of a statement."""
     try:
@@ -130,6 +150,20 @@ def is_pooled(connection: Connection) -> bool:
     """Whether it leads to a pooler: each transaction is then with another server process."""
     driver: Any = connection.connection.dbapi_connection
     return bool(driver.prepare_threshold is None)
+
+
+@event.listens_for(Engine, "do_execute")
+def _copy(cursor: Any, statement: str, _parameters: Any, context: Any) -> bool:
+    """Carry out ``copy_rows``; any other statement is left to SQLAlchemy."""
+    copied = context.execution_options.get(_COPIED)
+    if copied is None:
+        return False
+    types, rows = copied
+    with cursor.copy(statement) as copying:
+        copying.set_types(types)
+        for row in rows:
+            copying.write_row(row)
+    return True
 
 
 @event.listens_for(Engine, "handle_error")

@@ -12,7 +12,8 @@ _RECORDERS = {
     "record": (0, ""),
     "to_record": (0, ""),
     "change_memories": (0, ""),
-    "change_memories_in_turn": (0, ""),
+    "add_memories": (0, ""),
+    "discard_in_turn": (0, ""),
 }
 _RECORDERS_OF_MODULES = {
     "access/reading.py": {"record": (0, "memory_access_")},

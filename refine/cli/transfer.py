@@ -1,5 +1,6 @@
 """Import and export on the server's command line."""
 
+import gc
 import itertools
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +26,7 @@ from refine.transfer.importing import import_memories
 from refine.transfer.letta_agents import AgentUnclear
 from refine.transfer.report import Report, memory_count
 
-_EXPORTED_AT_A_TIME = 500
+EXPORTED_AT_A_TIME = 500
 
 
 @click.command("import")
@@ -83,6 +84,7 @@ def import_(
         if not stream.seekable():
             raise click.UsageError("FILE is read more than once: use a file, not a pipe")
         agent = Agent.named(agent_reference)
+        gc.freeze()  # what is loaded stays: looking through it again and again takes long
         report = Report()
         try:
             with _progress(stream) as progress:
@@ -125,7 +127,7 @@ def export(agent_reference: str, grant_id: uuid.UUID | None) -> None:
     with application("export"):
         agent = Agent.named(agent_reference)
         if grant_id is None:
-            all_memories = itertools.chain.from_iterable(_pages_of(agent))
+            all_memories = itertools.chain.from_iterable(pages_of(agent))
             lines = own.metadata_lines(agent, all_memories)
         else:
             readable = _readable(agent, grant_id)
@@ -141,19 +143,19 @@ def _readable(agent: Agent, grant_id: uuid.UUID) -> Iterator[tuple[AgentMemory, 
     if grant is None or grant.agent_id != agent.id:
         raise NotFound(f"{agent.name} has no such grant")
     user = grant.user
-    for page in _pages_of(agent):
+    for page in pages_of(agent):
         contents = reading.contents(grant_id, user, [memory.id for memory in page])
         yield from ((memory, contents[memory.id]) for memory in page)
 
 
-def _pages_of(agent: Agent) -> Iterator[Sequence[AgentMemory]]:
+def pages_of(agent: Agent) -> Iterator[Sequence[AgentMemory]]:
     """Yield the memories in pages; no transaction is open while the output is read."""
     all_memories = (
         db.select(AgentMemory).where(AgentMemory.agent_id == agent.id).order_by(AgentMemory.id)
     )
     after = 0
     while page := db.session.scalars(
-        all_memories.where(AgentMemory.id > after).limit(_EXPORTED_AT_A_TIME)
+        all_memories.where(AgentMemory.id > after).limit(EXPORTED_AT_A_TIME)
     ).all():
         after = page[-1].id
         for memory in page:

@@ -1,7 +1,7 @@
 """Column types that the models share."""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any, Generic, Protocol, Self, TypeVar, cast, overload
@@ -14,13 +14,16 @@ from sqlalchemy import (
     Numeric,
     Sequence,
     Text,
+    any_,
     false,
     func,
     inspect,
+    literal,
     select,
     text,
     true,
 )
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import mapped_column
 
 from refine import clock
@@ -75,8 +78,18 @@ def row_id(row: Any, connection: Connection | None = None) -> Any:
 
 def next_ids(ids: Sequence, count: int) -> list[int]:
     """Return that many new ids of a sequence, in order, with one query."""
-    numbers = select(ids.next_value()).select_from(func.generate_series(1, count))
-    return list(db.session.scalars(numbers))
+    numbers = select(func.array_agg(ids.next_value())).select_from(func.generate_series(1, count))
+    return db.session.scalar(numbers) or []
+
+
+def one_of_ids(ids: Iterable[int]) -> Any:
+    """Return what a column of ids is compared with to be one of these, however many."""
+    return any_(literal(list(ids), ARRAY(BigInteger)))
+
+
+def one_of_names(names: Iterable[str]) -> Any:
+    """Return what a column is compared with to be one of these hashes, or names without commas."""
+    return any_(func.string_to_array(",".join(names), ","))
 
 
 def place_of(row: Any, column: str) -> Place:

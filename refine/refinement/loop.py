@@ -14,7 +14,8 @@ from refine.extensions import db
 from refine.llm.messages import ToolCall, user_message
 from refine.models import RefinementSession
 from refine.models.runs.session import EndStatus
-from refine.models.runs.session.duplicates import remove_duplicates
+from refine.models.runs.session.duplicates import batches_of_copies, remove_duplicates
+from refine.models.runs.session.entry import entries_of
 from refine.refinement.consent_question import answer_to_question
 from refine.refinement.prompting import (
     LedgerExcerpt,
@@ -104,10 +105,11 @@ class SessionWorker(RunWorker[RefinementSession]):
 
     def _deduplicate(self) -> None:
         removed = 0
-        while some := remove_duplicates(self._held()):
-            removed += some
-            db.session.commit()
-            self._check_may_continue()
+        while batches := list(batches_of_copies(self._agent_id)):
+            for copies in batches:
+                removed += remove_duplicates(self._held(), copies=copies)
+                db.session.commit()
+                self._check_may_continue()
         has_work = self._held().agent.has_unlocked_core_memory()
         db.session.commit()
         self._report("duplicates", removed=removed)
@@ -115,26 +117,34 @@ class SessionWorker(RunWorker[RefinementSession]):
             raise RunEnded("skipped", "no core memory can be changed by a session")
 
     def _take_snapshot(self) -> None:
+        excerpt, entries = self._read_ledger()
         session = self._held()
-        last = RefinementSession.last_consented_of(session.agent, before=session.created_at)
-        room_tokens = room_for_ledger(self._room, session.agent)
-        excerpt = LedgerExcerpt.of(
-            session.agent,
-            room_tokens=room_tokens,
-            after_id=last.batch_through_id if last is not None else None,
-        )
-        session.take_snapshot(excerpt.shown_ids, excerpt.memories)
+        if session.agent.ledger_version != excerpt.ledger_version:
+            excerpt, entries = self._read_ledger()  # it changed while nobody was kept waiting
+        session.take_snapshot(excerpt.shown_ids, excerpt.memories, entries)
         session.batch_through_id = excerpt.through_id
         session.prompt_version = prompts.version()
         if session.removable_tokens == 0:
             self._skip(session)
-        if room_tokens < MIN_CONTENT_TOKENS or not excerpt.lines:
-            db.session.commit()
+        db.session.commit()
+        if excerpt.room_tokens < MIN_CONTENT_TOKENS or not excerpt.lines:
             raise RunEnded("failed", _NO_ROOM, "too_large")
         is_marked = self._client.dialect.needs_ledger_mark(self._model_id)
-        self._messages = opening(session, excerpt, is_marked=is_marked)
+        self._messages = opening(self._run, excerpt, is_marked=is_marked)
         db.session.commit()
         self._report("snapshot", shown_memories=len(excerpt.lines), is_batch=excerpt.is_batch)
+
+    def _read_ledger(self) -> tuple[LedgerExcerpt, dict[str, Any]]:
+        """Return what the agent is shown, and the entries of the snapshot; locks nothing."""
+        agent = self._run.agent
+        last = RefinementSession.last_consented_of(agent, before=self._run.created_at)
+        excerpt = LedgerExcerpt.of(
+            agent,
+            room_tokens=room_for_ledger(self._room, agent),
+            after_id=last.batch_through_id if last is not None else None,
+        )
+        key = agent.data_key()
+        return excerpt, entries_of(self._run_id, excerpt.memories, excerpt.shown_ids, key)
 
     def _skip(self, session: RefinementSession) -> NoReturn:
         by_threshold = (

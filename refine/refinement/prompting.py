@@ -13,12 +13,15 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from refine import clock, prompts, settings
 from refine.extensions import db
 from refine.llm.messages import Message
 from refine.models import MAX_MUTATIONS, Agent, AgentMemory, RefinementSession
+from refine.models.ledger.many import core_memories
+from refine.models.ledger.stored import StoredMemory
 from refine.prompts import as_block, as_entry, as_line
 from refine.refinement.hints import pairs_to_look_at
 from refine.rules.context import Room, tokens_at_most
@@ -31,12 +34,17 @@ _WORDINGS = ("ledger", "consent", "session")
 
 @dataclass(frozen=True)
 class LedgerExcerpt:
-    """The core memories that a session shows: all of them, or a batch that fits."""
+    """The core memories that a session shows: all of them, or a batch that fits.
+
+    ``ledger_version`` is that of the agent before they were read.
+    """
 
     lines: list[str]
     shown_ids: frozenset[int]
     through_id: int | None
-    memories: Sequence[AgentMemory]
+    memories: Sequence[StoredMemory]
+    room_tokens: int
+    ledger_version: int
 
     @property
     def all_memories(self) -> int:
@@ -54,18 +62,18 @@ class LedgerExcerpt:
 
         A memory that would not fit even alone is left out.
         """
-        current = agent.ledger.core().execution_options(populate_existing=True)
-        memories, key = db.session.scalars(current).all(), agent.data_key()
+        read = partial(cls, room_tokens=room_tokens, ledger_version=agent.ledger_version)
+        memories, key = core_memories(agent), agent.data_key()
         lines = {memory.id: as_entry(memory.ledger_entry(key)) for memory in memories}
         tokens = {id_: tokens_at_most(line) for id_, line in lines.items()}
         if sum(tokens.values()) <= room_tokens:
-            return cls(list(lines.values()), frozenset(lines), None, memories)
+            return read(list(lines.values()), frozenset(lines), None, memories)
         fitting = [id_ for id_ in _rotated(lines, after_id) if tokens[id_] <= room_tokens]
         taken = itertools.accumulate(tokens[id_] for id_ in fitting)
         shown = [id_ for id_, so_far in zip(fitting, taken, strict=True) if so_far <= room_tokens]
         in_order = [id_ for id_ in lines if id_ in set(shown)]
         through_id = shown[-1] if shown else None
-        return cls([lines[id_] for id_ in in_order], frozenset(shown), through_id, memories)
+        return read([lines[id_] for id_ in in_order], frozenset(shown), through_id, memories)
 
 
 def room_for_ledger(room: Room, agent: Agent) -> int:

@@ -15,8 +15,8 @@ HIDDEN_ID = "hidden: it looks like an address or a phone number"
 
 def looks_personal(id_: str) -> bool:
     """Tell whether an id that others chose looks like an e-mail address or a phone number."""
-    has_digits = sum(map(str.isdigit, id_)) >= _MIN_PHONE_DIGITS
-    return bool(_MAIL.search(id_) or (has_digits and _PHONE.fullmatch(id_.strip())))
+    is_phone = _PHONE.fullmatch(id_.strip()) and sum(map(str.isdigit, id_)) >= _MIN_PHONE_DIGITS
+    return bool(is_phone or _MAIL.search(id_))
 
 
 def masked_id(id_: str) -> str:

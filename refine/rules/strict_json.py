@@ -11,6 +11,7 @@ from refine.rules.content import unstorable_reason
 MAX_DEPTH = 20
 MAX_DIGITS = 100
 
+_TOO_DEEP = f"must not be nested more than {MAX_DEPTH} levels deep"
 _BEYOND_DIGITS = 10**MAX_DIGITS
 _NOT_BLANK = re.compile(r"[^ \t\r\n]")
 
@@ -42,12 +43,20 @@ def strict_json_values(
     return values
 
 
-def check_parsed(value: Any, *, max_fields: int) -> None:
-    """Raise InvalidValue where another parser's ``value`` breaks the rules of ``strict_json``."""
+def strict_json_at(text: str, start: int, *, max_fields: int) -> tuple[Any, int]:
+    """Return the JSON value that begins at ``start``, and where it ends.
+
+    Raises InvalidValue if it breaks a rule of ``strict_json``, JSONDecodeError if it is damaged or
+    ``text`` ends in the middle of it.
+    """
     try:
+        value, end = _DECODER.raw_decode(text, start)
         _check(value, max_fields)
     except _Refusal as refusal:
         raise InvalidValue(str(refusal)) from None
+    except RecursionError:
+        raise InvalidValue(_TOO_DEEP) from None
+    return value, end
 
 
 class _Refusal(Exception):
@@ -73,34 +82,38 @@ def _decode(text: str) -> list[Any]:
     except ValueError:  # its message has a position, which helps nobody here
         raise _Refusal("must be valid JSON") from None
     except RecursionError:
-        raise _Refusal(f"must not be nested more than {MAX_DEPTH} levels deep") from None
+        raise _Refusal(_TOO_DEEP) from None
     return values
 
 
 def _check(value: Any, max_fields: int | None) -> None:
     fields, depth, level = 0, 0, [value]
+    texts: list[str] = []  # searched in one go, which is quicker
     while level:
         depth += 1
         if depth > MAX_DEPTH:
-            raise _Refusal(f"must not be nested more than {MAX_DEPTH} levels deep")
+            raise _Refusal(_TOO_DEEP)
         inner: list[Any] = []
         for each in level:
-            if isinstance(each, dict):
+            kind = type(each)
+            if kind is str:
+                texts.append(each)
+            elif kind is dict:
                 fields += len(each)
-                inner += each.keys()
+                texts += each
                 inner += each.values()
-            elif isinstance(each, list):
+            elif kind is list:
                 inner += each
-            else:
-                _check_scalar(each)
+            elif kind is int or kind is float:
+                _check_number(each)
         if max_fields is not None and fields > max_fields:
             raise _Refusal(f"must not have more than {max_fields:,} fields")
         level = inner
-
-
-def _check_scalar(value: Any) -> None:
-    if isinstance(value, str) and (problem := unstorable_reason(value)) is not None:
+    if (problem := unstorable_reason("".join(texts))) is not None:
         raise _Refusal(problem)
+
+
+def _check_number(value: float) -> None:
     if isinstance(value, int) and abs(value) >= _BEYOND_DIGITS:
         raise _Refusal(f"must not contain a number of more than {MAX_DIGITS} digits")
     if isinstance(value, float) and not math.isfinite(value):

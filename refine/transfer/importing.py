@@ -7,6 +7,7 @@ imported once is recognized by its id at the source, or by its content.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy import func, select
 
@@ -14,9 +15,8 @@ from refine import clock
 from refine.errors import Refused
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, User
-from refine.models.ledger import change_memories
 from refine.models.ledger.history import count_changes
-from refine.models.ledger.image import Change
+from refine.models.ledger.many import NewMemory, add_memories
 from refine.transfer.known import Candidate
 from refine.transfer.pieces import Piece, good_rows, refuse_bad_rows
 from refine.transfer.recognizing import Findings, Recognizer
@@ -137,30 +137,9 @@ class _BatchWriter:
 
     def _write(self, new: Sequence[Candidate], already_present: int) -> None:
         agent, at = self._agent, clock.now()
-        ids = AgentMemory.next_ids(len(new))
-        added = [
-            AgentMemory(
-                id=id_,
-                agent=agent,
-                content=candidate.piece.content,
-                memory_type=candidate.piece.memory_type,
-                tags=candidate.piece.tags,
-                constitutional=candidate.piece.row.constitutional,
-                created_at=candidate.piece.row.created_at or at,
-                recorded_at=at,
-                updated_at=at,
-                discarded_at=candidate.piece.row.discarded_at,
-                source=candidate.source,
-                source_id=candidate.source_id,
-                extra=candidate.piece.extra_fields(candidate.row_id),
-            )
-            for id_, candidate in zip(ids, new, strict=True)
-        ]
-        db.session.add_all(added)
-        db.session.flush()
-        change_memories(
+        add_memories(
             "memory_imported",
-            [Change(memory.id, None, memory.image()) for memory in added],
+            [_new_memory(candidate, at) for candidate in new],
             agent=agent,
             user=self._user,
             subject=("Agent", agent.id),
@@ -173,3 +152,19 @@ class _BatchWriter:
             },
             at=at,
         )
+
+
+def _new_memory(candidate: Candidate, at: datetime) -> NewMemory:
+    piece = candidate.piece
+    return NewMemory(
+        content=piece.content,
+        content_hash=candidate.content_hash,
+        memory_type=piece.memory_type,
+        tags=piece.tags,
+        constitutional=piece.row.constitutional,
+        created_at=piece.row.created_at or at,
+        discarded_at=piece.row.discarded_at,
+        source=candidate.source,
+        source_id=candidate.source_id,
+        extra=piece.extra_fields(candidate.row_id),
+    )

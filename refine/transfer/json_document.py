@@ -1,19 +1,13 @@
-"""Values at chosen places of a JSON document, one at a time, however large the document is.
+"""Values at chosen places of a JSON document, one at a time, however large the document is."""
 
-ijson's Python backend, on purpose: the compiled one turns half a surrogate pair into ``?`` and
-fails with a SystemError on a number of 5,000 digits.
-"""
-
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, BinaryIO
-
-import ijson
-from ijson.common import ObjectBuilder
+import codecs
+import re
+from collections.abc import Iterator, Sequence
+from json import JSONDecodeError
+from typing import Any, BinaryIO, NamedTuple
 
 from refine.errors import InvalidValue
-from refine.rules.strict_json import check_parsed
+from refine.rules.strict_json import strict_json_at
 from refine.transfer.json_lines import (
     BYTE_ORDER_MARK,
     MAX_FIELDS,
@@ -25,17 +19,26 @@ from refine.transfer.json_lines import (
 # The way to a value: names of fields, None for each element of a list.
 Place = tuple[str | None, ...]
 Path = tuple[str | int, ...]
-_Events = Iterator[tuple[str, Any]]
 
 _CHUNK_BYTES = 65_536
 _MAX_DEPTH_AROUND_ROWS = 200
-_DEPTH_CHANGES = {"start_map": 1, "start_array": 1, "end_map": -1, "end_array": -1}
+_MAX_BYTES_OF_CHARACTER = 4
+_DAMAGED = "is not valid JSON: it is damaged or was cut off"
 
-_backend = ijson.get_backend("python")
+_BLANKS = re.compile(r"[ \t\r\n]*")
+_SCALAR = re.compile(r"[^ \t\r\n,\]}]*")
+_UP_TO_MARK = re.compile(r'[^"\[\]{}]*')
+_STRING = re.compile(r'"(?>[^"\\]+|\\.)*"', re.DOTALL)
+_AFTER_VALUE = frozenset(",:]} \t\r\n")
+_DEPTH_CHANGES = {"[": 1, "{": 1, "]": -1, "}": -1, '"': 0}
+
+# What seems to end or to be damaged this close to the end of what was read may only be cut off
+# there: "-Infinity", half a pair of escapes, a number.
+_LONGEST_CUT = 12
+_UNTERMINATED = "Unterminated string"
 
 
-@dataclass(frozen=True)
-class Element:
+class Element(NamedTuple):
     """A value at a chosen place; ``problem`` says why it cannot be used."""
 
     path: Path
@@ -53,7 +56,7 @@ class Document:
 
     def __init__(self, stream: BinaryIO, places: Sequence[Place]) -> None:
         self.lists: set[Path] = set()
-        self._stream = stream
+        self._text = _Text(stream)
         self._places = frozenset(places)
 
     def elements(self) -> Iterator[Element]:
@@ -62,99 +65,156 @@ class Document:
         A value that breaks a limit or repeats a key is an Element with a ``problem``, and reading
         goes on. Memory is bounded by the largest row that is allowed.
         """
-        events = _events(self._stream)
-        path: list[str | int] = []  # where the next value stands
-        for event, value in events:
-            if event == "map_key":
-                path[-1] = value
-                continue
-            if event in ("end_map", "end_array"):
-                path.pop()
-            elif (place := _place(path)) in self._places:
-                yield _element(tuple(path), event, value, events)
-            elif event in ("start_map", "start_array"):
-                if event == "start_array" and (*place, None) in self._places:
-                    self.lists.add(tuple(path))
-                path.append("" if event == "start_map" else 0)
-                if len(path) > _MAX_DEPTH_AROUND_ROWS:
-                    raise InvalidValue("is nested too deep")
-                continue
-            if path and isinstance(path[-1], int):
-                path[-1] += 1
+        yield from self._value((), ())
+        if self._text.next():
+            raise InvalidValue(_DAMAGED)
+
+    def _value(self, path: Path, place: Place) -> Iterator[Element]:
+        if place in self._places:
+            yield Element(path, *self._text.value())
+        elif (opening := self._text.next()) not in ("[", "{"):
+            self._text.value()
+        elif len(path) == _MAX_DEPTH_AROUND_ROWS:
+            raise InvalidValue("is nested too deep")
+        elif opening == "[":
+            yield from self._list(path, (*place, None))
+        else:
+            yield from self._object(path, place)
+
+    def _list(self, path: Path, place: Place) -> Iterator[Element]:
+        if place in self._places:
+            self.lists.add(path)
+        for number in self._text.steps("[", "]"):
+            yield from self._value((*path, number), place)
+
+    def _object(self, path: Path, place: Place) -> Iterator[Element]:
+        for _ in self._text.steps("{", "}"):
+            key = self._text.key()
+            yield from self._value((*path, key), (*place, key))
 
 
-def _events(stream: BinaryIO) -> _Events:
-    """Yield ijson's events. Memory is bounded: no single text or number may exceed a row."""
-    if stream.read(len(BYTE_ORDER_MARK)) != BYTE_ORDER_MARK:
-        stream.seek(0)
-    parsed = ijson.sendable_list()
-    parser = _backend.basic_parse_coro(parsed, use_float=True)
-    pending_bytes, is_damaged = 0, False
-    try:
-        while not is_damaged and (chunk := stream.read(_CHUNK_BYTES)):
-            is_damaged = not _feed(parser.send, chunk)
-            pending_bytes = 0 if parsed else pending_bytes + len(chunk)
-            if pending_bytes > MAX_ROW_BYTES:
+class _Refused(InvalidValue):
+    """A value that breaks a rule; the text still stands at its beginning."""
+
+
+class _Text:
+    """The text of a stream, of which only what is still needed is held."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._held, self._at = "", 0
+        self._bytes = stream.read(len(BYTE_ORDER_MARK)).removeprefix(BYTE_ORDER_MARK)
+
+    def next(self) -> str:
+        """Return the next character that is not blank; "" at the end."""
+        return self._after(_BLANKS)
+
+    def steps(self, opening: str, closing: str) -> Iterator[int]:
+        """Count what stands between the brackets; the caller reads it."""
+        self._take(opening)
+        number = 0
+        is_over = self.next() == closing and self._take(closing) == closing
+        while not is_over:
+            yield number
+            number += 1
+            is_over = self._take(f",{closing}") == closing
+
+    def key(self) -> str:
+        """Return the key that comes next, and go past its colon; "" if it breaks a rule."""
+        if self.next() != '"':
+            raise InvalidValue(_DAMAGED)
+        key, _ = self.value()
+        self._take(":")
+        return key or ""
+
+    def value(self) -> tuple[Any, str | None]:
+        """Return the value that comes next, or why it cannot be used, and go past it."""
+        self.next()
+        try:
+            value, self._at = self._parsed()
+        except _Refused as refused:
+            self._skip()
+            return None, str(refused)
+        return value, None
+
+    def _parsed(self) -> tuple[Any, int]:
+        """Return the value that begins here, and where it ends; read on until it is whole."""
+        while True:
+            value, end, is_cut = self._attempt()
+            if self._size_bytes(end) > MAX_ROW_BYTES:
+                raise _Refused(TOO_LONG)
+            if end is not None and self._held[end : end + 1] in _AFTER_VALUE:
+                return value, end
+            if not (is_cut and self._read()):
+                break
+        if end != len(self._held):
+            raise InvalidValue(_DAMAGED)
+        return value, end
+
+    def _attempt(self) -> tuple[Any, int | None, bool]:
+        """Return what is read of the value, where it ends (None: not yet), and if it may go on."""
+        close_to_end = len(self._held) - _LONGEST_CUT
+        try:
+            value, end = strict_json_at(self._held, self._at, max_fields=MAX_FIELDS)
+        except JSONDecodeError as error:
+            is_cut = error.pos > close_to_end or error.msg.startswith(_UNTERMINATED)
+            return None, None, is_cut
+        except InvalidValue as error:
+            raise _Refused(str(error)) from None
+        return value, end, end > close_to_end
+
+    def _size_bytes(self, end: int | None) -> int:
+        """Return the size of what stands from here to ``end``: at least that, if it is small."""
+        held = self._held[self._at : end]
+        is_small = len(held) * _MAX_BYTES_OF_CHARACTER <= MAX_ROW_BYTES
+        return len(held) if is_small else len(held.encode())
+
+    def _skip(self) -> None:
+        """Go past a value by its brackets and quotes alone."""
+        if self.next() not in _DEPTH_CHANGES:
+            self._after(_SCALAR)
+            return
+        depth = 0
+        while True:
+            mark = self._after(_UP_TO_MARK)
+            if mark == '"':
+                self._skip_string()
+            else:
+                depth += _DEPTH_CHANGES[self._take("[]{}")]
+            if depth == 0:
+                return
+
+    def _skip_string(self) -> None:
+        while (found := _STRING.match(self._held, self._at)) is None:
+            if self._size_bytes(None) > MAX_ROW_BYTES:
                 raise InvalidValue(f"holds a text that {TOO_LONG}")
-            yield from parsed
-            parsed.clear()
-        is_damaged = is_damaged or not _feed(parser.send, b"")
-        yield from parsed
-    finally:
-        # closed here and not by the garbage collector, which would print errors that quote content
-        with suppress(Exception):
-            parser.close()
-    if is_damaged:
-        raise InvalidValue("is not valid JSON: it is damaged or was cut off")
+            if not self._read():
+                raise InvalidValue(_DAMAGED)
+        self._at = found.end()
 
+    def _take(self, allowed: str) -> str:
+        """Return the next character that is not blank, which must be one of these; go past it."""
+        found = self.next()
+        if not found or found not in allowed:
+            raise InvalidValue(_DAMAGED)
+        self._at += 1
+        return found
 
-def _feed(send: Callable[[bytes], object], chunk: bytes) -> bool:
-    """Parse a chunk (empty: the end); return False if the document is damaged there."""
-    try:
-        send(chunk)
-    except StopIteration:
-        return True
-    except (ijson.JSONError, ValueError, ArithmeticError):
-        return False
-    return True
+    def _after(self, pattern: re.Pattern[str]) -> str:
+        """Go past what the pattern matches, and return the character there; "" at the end."""
+        while True:
+            self._at = pattern.match(self._held, self._at).end()  # type: ignore[union-attr]
+            if self._at < len(self._held) or not self._read():
+                return self._held[self._at : self._at + 1]
 
-
-def _place(path: list[str | int]) -> Place:
-    return tuple(None if isinstance(step, int) else step for step in path)
-
-
-def _element(path: Path, event: str, value: Any, events: _Events) -> Element:
-    """Build the value that begins with ``event``; read to its end whatever is wrong with it."""
-    builder = ObjectBuilder(map_type=_UniqueKeys)
-    depth, size_bytes = 0, 0
-    problem: str | None = None
-    while True:
-        depth += _DEPTH_CHANGES.get(event, 0)
-        size_bytes += _size_bytes(value)
-        if size_bytes > MAX_ROW_BYTES:
-            problem = TOO_LONG
-        if problem is None:
-            try:
-                builder.event(event, value)
-            except InvalidValue as error:
-                problem = str(error)
-        if depth == 0:
-            break
-        event, value = next(events)
-    try:
-        if problem is None:
-            check_parsed(builder.value, max_fields=MAX_FIELDS)
-    except InvalidValue as error:
-        problem = str(error)
-    return Element(path, None if problem else builder.value, problem)
-
-
-def _size_bytes(value: Any) -> int:
-    return len(value.encode(errors="surrogatepass")) + 3 if isinstance(value, str) else 1
-
-
-class _UniqueKeys(dict[str, Any]):
-    def __setitem__(self, key: str, value: Any) -> None:
-        if key in self:
-            raise InvalidValue("must not repeat a key")
-        super().__setitem__(key, value)
+    def _read(self) -> bool:
+        """Read on, twice as much as is held; tell whether there was anything."""
+        chunk = self._stream.read(max(_CHUNK_BYTES, len(self._held) - self._at))
+        try:
+            text, used = codecs.utf_8_decode(self._bytes + chunk, "strict", not chunk)
+        except UnicodeDecodeError as error:
+            # stands nowhere in JSON, so that the document is damaged there
+            text, used = error.object[: error.start].decode() + "\0", len(error.object)
+        self._bytes = (self._bytes + chunk)[used:]
+        self._held, self._at = self._held[self._at :] + text, 0
+        return bool(chunk or text)

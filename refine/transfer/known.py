@@ -2,36 +2,32 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sqlalchemy import select
 
 from refine.extensions import db
 from refine.models import Agent, AgentMemory
+from refine.models.columns import one_of_ids, one_of_names
 from refine.models.ledger import is_kept_core
 from refine.transfer import own
 from refine.transfer.pieces import Piece
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A piece, with what it is recognized by; ``text_hash`` is that of ``piece.text``."""
+class Candidate(NamedTuple):
+    """A piece, with what it is recognized by."""
 
     piece: Piece
     source: str
     row_id: str
+    source_id: str
     content_hash: str
-    text_hash: str
-
-    @property
-    def source_id(self) -> str:
-        return self.piece.source_id(self.row_id)
 
 
 _Identity = tuple[str, str]  # source and source id
 
 
-@dataclass(frozen=True)
-class _Protection:
+class _Protection(NamedTuple):
     constitutional: bool
     tags: frozenset[str]
 
@@ -49,8 +45,7 @@ class Known:
     def has_row(self, row: Sequence[Candidate]) -> bool:
         """Tell whether the row is known, even if it was split differently then."""
         source, row_id = row[0].source, row[0].row_id
-        ids = (row_id, f"{row_id}.1")
-        return any((source, each) in self.hashes for each in ids)
+        return (source, row_id) in self.hashes or (source, f"{row_id}.1") in self.hashes
 
     def has_content(self, row: Sequence[Candidate]) -> bool:
         """Tell whether a core memory that stands in one piece is kept with the same content."""
@@ -80,8 +75,8 @@ class Known:
         rows = db.session.execute(
             select(AgentMemory.source, AgentMemory.source_id, AgentMemory.content_hash).where(
                 AgentMemory.agent_id == agent.id,
-                AgentMemory.source.in_({candidate.source for candidate in candidates}),
-                AgentMemory.source_id.in_(ids),
+                AgentMemory.source == one_of_names({candidate.source for candidate in candidates}),
+                AgentMemory.source_id == one_of_names(ids),
                 AgentMemory.source_id.is_not(None),
             )
         )
@@ -100,9 +95,11 @@ class Known:
             if candidate.source == own.SOURCE
             and (id_ := own.own_id(origin, candidate.piece.row.source_id)) is not None
         }
+        if not own_rows:
+            return
         rows = db.session.execute(
             select(AgentMemory.id, AgentMemory.created_at, AgentMemory.content_hash).where(
-                AgentMemory.agent_id == agent.id, AgentMemory.id.in_(own_rows)
+                AgentMemory.agent_id == agent.id, AgentMemory.id == one_of_ids(own_rows)
             )
         )
         for id_, created_at, hashed in rows:
@@ -111,6 +108,7 @@ class Known:
 
     def _load_cores(self, agent: Agent, candidates: Sequence[Candidate]) -> None:
         # filtered by hash alone: with type and state in SQL, PostgreSQL scans all core memories
+        hashes = {each.content_hash for each in candidates}
         same = db.session.execute(
             select(
                 AgentMemory.content_hash,
@@ -120,7 +118,7 @@ class Known:
                 AgentMemory.discarded_at,
             ).where(
                 AgentMemory.agent_id == agent.id,
-                AgentMemory.content_hash.in_({each.content_hash for each in candidates}),
+                AgentMemory.content_hash == one_of_names(hashes),
             )
         )
         for hashed, constitutional, tags, memory_type, discarded_at in same:

@@ -7,7 +7,6 @@ people, each memory begins with the one whom it is about: "ada: Likes tea".
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import product
 from typing import Any, BinaryIO
 
 from refine.errors import InvalidValue
@@ -73,14 +72,14 @@ class _Page:
 def _is_of_several_people(stream: BinaryIO) -> bool:
     """Tell whether the rows name different people: then each memory has to say whom it is about."""
     people: dict[str, set[str]] = {name: set() for name in _PEOPLE}
-    places = [(*row, name) for row, name in product(_ROWS, _PEOPLE)]
     try:
-        for element in Document(stream, places).elements():
-            if isinstance(element.value, str) and (person := element.value.strip()):
-                named = people[str(element.path[-1])]
-                named.add(person)
-                if len(named) > 1:
-                    return True
+        for element in Document(stream, _ROWS).elements():
+            row = element.value if isinstance(element.value, dict) else {}
+            for name, named in people.items():
+                if isinstance(row.get(name), str) and (person := row[name].strip()):
+                    named.add(person)
+                    if len(named) > 1:
+                        return True
     except InvalidValue:
         pass  # reading the rows reports the same error
     return False

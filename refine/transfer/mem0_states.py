@@ -38,10 +38,13 @@ _MARKS = {
 }
 _UNSET = ("", "0", "false", "no", "none", "null")
 _EXPIRATIONS = ("expiration_date", "expires_at")
+_FIELDS = frozenset({"event", "state", "status", *_MARKS, *_EXPIRATIONS})
 
 
 def kind_left_out(row: Mapping[str, Any]) -> str | None:
     """Return why mem0 no longer shows the memory; None if it still does."""
+    if _FIELDS.isdisjoint(row):
+        return None
     if str(row.get("event")).upper() == "DELETE":
         return "deleted"
     states = [str(row.get(name)).strip().lower() for name in ("state", "status")]

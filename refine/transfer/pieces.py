@@ -2,8 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from refine.errors import InvalidValue
 from refine.extensions import canonical_json
@@ -12,11 +11,18 @@ from refine.rules.content import MAX_CONTENT_CHARACTERS, known_tags, memory_cont
 from refine.rules.splitting import split
 from refine.sealing import DataKey
 from refine.transfer.report import Report
-from refine.transfer.rows import BadRow, Incoming, LeftOut, OnePage, Row, is_opaque
+from refine.transfer.rows import (
+    BadRow,
+    Incoming,
+    LeftOut,
+    OnePage,
+    Row,
+    extra_json,
+    is_opaque,
+)
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """A memory to be stored: all of a row, or one part of a row that was split."""
 
     row: Incoming
@@ -52,7 +58,7 @@ class Piece:
         if self.parts == 1:
             return self.row.extra
         link = {"part": self.part, "parts": self.parts, "part_of": row_id}
-        return json.dumps({**_fields(self.row.extra), **link}, ensure_ascii=False, sort_keys=True)
+        return extra_json({**_fields(self.row.extra), **link})
 
 
 def refuse_bad_rows(rows: Iterable[Row], memory_type: str) -> None:

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from refine.models import Agent
 from refine.models.ledger import content_hash
+from refine.sealing import DataKey
 from refine.transfer.known import Candidate, Known
 from refine.transfer.pieces import Piece
 
@@ -32,38 +34,35 @@ class Recognizer:
 
     def sort(self, batch: Iterable[Sequence[Piece]]) -> Findings:
         """Return which pieces of the batch are new; the pieces of a row stay together."""
-        rows = [self._candidates(pieces) for pieces in batch]
+        key = self._agent.data_key()
+        rows = [self._candidates(pieces, key) for pieces in batch]
         if not self._remembers:
             self._known = Known()
-        self._known.load(self._agent, [candidate for row in rows for candidate in row])
+        self._known.load(self._agent, list(chain.from_iterable(rows)))
         findings = Findings()
         for row in rows:
-            self._sort_row(row, findings)
+            self._sort_row(row, findings, key)
         return findings
 
-    def _candidates(self, pieces: Sequence[Piece]) -> list[Candidate]:
-        key = self._agent.data_key()
+    def _candidates(self, pieces: Sequence[Piece], key: DataKey) -> list[Candidate]:
         source = pieces[0].row.source or self._source
         row_id = pieces[0].row_id(key)
         return [
             Candidate(
-                piece,
-                source,
-                row_id,
-                content_hash(piece.content, key),
-                content_hash(piece.text, key),
+                piece, source, row_id, piece.source_id(row_id), content_hash(piece.content, key)
             )
             for piece in pieces
         ]
 
-    def _sort_row(self, row: Sequence[Candidate], into: Findings) -> None:
+    def _sort_row(self, row: Sequence[Candidate], into: Findings, key: DataKey) -> None:
         if self._known.has_row(row):
             for candidate in row:
                 known = self._known.hashes.get((candidate.source, candidate.source_id))
                 if known == candidate.content_hash:
                     continue
-                into.conflicting += known != candidate.text_hash
-                into.without_prefix += known == candidate.text_hash
+                has_text = known == content_hash(candidate.piece.text, key)
+                into.conflicting += not has_text
+                into.without_prefix += has_text
         elif not self._known.has_content(row):
             into.new += row
             for candidate in row:

@@ -3,9 +3,9 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, BinaryIO, Protocol
+from functools import lru_cache
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from refine import clock
 from refine.errors import InvalidValue
@@ -32,9 +32,11 @@ _SECRET = re.compile(
 )
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
+# Writes what becomes ``extra``.
+extra_json = json.JSONEncoder(ensure_ascii=False, sort_keys=True).encode
 
-@dataclass(frozen=True, kw_only=True)
-class Incoming:
+
+class Incoming(NamedTuple):
     """A memory as the file has it; its content may still be too long, and its tags unknown.
 
     The memory, or each part of one that is split, begins with ``prefix``, which says what it is
@@ -57,23 +59,20 @@ class Incoming:
     extra: str | None = None
 
 
-@dataclass(frozen=True)
-class BadRow:
+class BadRow(NamedTuple):
     """A row that is not a memory, and why."""
 
     place: str
     reason: str
 
 
-@dataclass(frozen=True)
-class LeftOut:
+class LeftOut(NamedTuple):
     """A well-formed row that is not imported; ``kind`` is a key of ``report.LEFT_OUT``."""
 
     kind: str
 
 
-@dataclass(frozen=True)
-class OnePage:
+class OnePage(NamedTuple):
     """Says that the file is one page of an answer. ``total`` is the number of rows in all pages."""
 
     rows: int
@@ -188,13 +187,15 @@ def known_and_other_tags(tags: object) -> tuple[tuple[str, ...], Any]:
 
 def extra_of(fields: Mapping[str, Any], *, exclude: Iterable[str] = ()) -> str | None:
     """Return other fields as JSON to be sealed, or None; vectors and secrets are dropped."""
-    kept = _without_secrets(
-        {name: value for name, value in fields.items() if name not in set(exclude)}
-    )
+    kept = {
+        name: _without_secrets(value)
+        for name, value in fields.items()
+        if name not in exclude and not _is_dropped(name)
+    }
     kept = {name: value for name, value in kept.items() if value not in (None, [], {}, "")}
     if not kept:
         return None
-    text = json.dumps(kept, ensure_ascii=False, sort_keys=True)
+    text = extra_json(kept)
     if len(text) > MAX_EXTRA_CHARACTERS:
         raise InvalidValue(
             f"has {len(text):,} characters in other fields; at most "
@@ -206,8 +207,11 @@ def extra_of(fields: Mapping[str, Any], *, exclude: Iterable[str] = ()) -> str |
 def _without_secrets(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            name: _without_secrets(inner)
-            for name, inner in value.items()
-            if name not in _VECTORS and not _SECRET.search(_HUMP.sub("_", name))
+            name: _without_secrets(inner) for name, inner in value.items() if not _is_dropped(name)
         }
     return [_without_secrets(inner) for inner in value] if isinstance(value, list) else value
+
+
+@lru_cache  # the rows of a file have the same fields
+def _is_dropped(name: str) -> bool:
+    return name in _VECTORS or _SECRET.search(_HUMP.sub("_", name)) is not None

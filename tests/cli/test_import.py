@@ -1,5 +1,7 @@
 """`refine import`, `refine export` and `refine bench`."""
 
+import gc
+import itertools
 import json
 import os
 import pty
@@ -13,6 +15,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select, text
 
+from refine.cli.bench.measuring import statements_of
+from refine.cli.transfer import EXPORTED_AT_A_TIME, pages_of
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AgentMemory
 from refine.transfer import own
@@ -298,6 +302,21 @@ class TestExport:
         assert len(set(ids)) == len(ids) == 1_050
         assert ids == sorted(ids)
 
+    def test_holds_a_page_of_memories_at_a_time(self, ledger: Agent) -> None:
+        factories.ledger(ledger, *[1] * 2 * EXPORTED_AT_A_TIME)
+        db.session.commit()
+        db.session.expunge_all()
+        owner = Agent.named("Ada")
+        lines = own.metadata_lines(owner, itertools.chain.from_iterable(pages_of(owner)))
+        manifest = next(lines)
+
+        first_row = statements_of(lambda: next(lines))
+        most = max(_held() for number, _ in enumerate(lines) if number % 100 == 0)
+
+        assert "id" not in json.loads(manifest)
+        assert first_row <= 2
+        assert 0 < most <= 2 * EXPORTED_AT_A_TIME  # while one page follows another
+
     def test_omits_other_agents(self, run: Run, ledger: Agent) -> None:
         other = factories.agent("a memory", name="Wren")
 
@@ -317,6 +336,11 @@ class TestExport:
         assert done.returncode == 1
         reason = "line 1: is of an export without contents: there is nothing to import"
         assert reason in done.stdout
+
+
+def _held() -> int:
+    """How many memories this process holds."""
+    return sum(isinstance(each, AgentMemory) for each in gc.get_objects())
 
 
 def test_bench_import_uses_its_own_database(environ: dict[str, str], ledger: Agent) -> None:

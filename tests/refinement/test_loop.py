@@ -1475,3 +1475,19 @@ def test_a_failed_heartbeat_is_harmless(world: World, monkeypatch: pytest.Monkey
 
     assert session.status == "completed"
     assert session.heartbeat_at == session.started_at
+
+
+def test_a_ledger_that_changes_while_it_is_read_is_read_again(world: World) -> None:
+    world.model.say("No.")
+    kept: dict[str, int] = {}
+
+    def observe(event: Event) -> None:
+        kept.setdefault(event.kind, len(world.kept()))
+
+    first_kept = "SELECT min(id) FROM agent_memories WHERE discarded_at IS NULL"
+    discard = f"UPDATE agent_memories SET discarded_at = now() WHERE id = ({first_kept})"
+    with sql.just_before("FOR NO KEY UPDATE OF agents", discard):
+        session = world.refine(observe=observe)
+
+    assert session.memories_before == kept["snapshot"] == kept["duplicates"] - 1
+    assert len(world.model.requests) == 1

@@ -1,7 +1,6 @@
 """Imported memories say what they are about, and are told apart by it."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -234,6 +233,6 @@ class TestWhatAnEarlierVersionImported:
 
 def as_before(owner: Agent, file: bytes | str, format_: str) -> list[str]:
     """Import a file as versions without prefixes did; return the contents."""
-    rows = [replace(row, prefix="") for row in memories(read(file, format_))]
+    rows = [row._replace(prefix="") for row in memories(read(file, format_))]
     import_memories(owner, lambda: rows, source=format_)
     return contents(owner)

@@ -5,6 +5,7 @@ import random
 import resource
 import sys
 import time
+import uuid
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,8 @@ _WORDS = ("hive", "library", "train", "window", "Welsh", "frost", "vow", "coffee
 def bench_import(sizes: tuple[int, ...]) -> None:
     """Import files in mem0's format; print memories per second and peak memory.
 
-    The floor is the speed of the database alone: the same rows, already encrypted, inserted 500 at
-    a time into a table with the same indexes, without records, digests or duplicate checks.
+    The floor is the speed of the database alone: the same rows, already encrypted, inserted a batch
+    at a time into a table with the same indexes, without records, digests or duplicate checks.
     """
     with temporary_folder() as folder, temporary_database(settings_for(folder)):
         before = _peak_megabytes()
@@ -86,7 +87,7 @@ def write_file(path: Path, size: int) -> None:
             length = chance.randint(*_CHARACTERS)
             words = " ".join(chance.choices(_WORDS, k=length // 5))
             row = {
-                "id": f"{number:08x}-0000-4000-8000-000000000000",
+                "id": str(uuid.UUID(int=chance.getrandbits(128), version=4)),
                 "memory": f"{number} {words}"[:length],
                 "metadata": {"topic": chance.choice(_WORDS)},
                 "created_at": 1_700_000_000 + number,

@@ -124,6 +124,13 @@ class Event(NamedTuple):
             "data": dict(self.data or {}),
         }
 
+    def sealed_for(self, chain: Chain, id_: int) -> bytes | None:
+        """Return what is sealed of it in the record of this id."""
+        if not self.sealed or (chain.agent_id is not None and chain.key is None):
+            return None
+        key = chain.key or WrappedKey.platform_key()
+        return key.seal(canonical_json(self.sealed), Place("audit_logs.sealed", id_))
+
 
 class TransactionId(UserDefinedType[str]):
     """PostgreSQL's ``xid8``: the transaction that wrote a row."""
@@ -372,9 +379,7 @@ class AuditLog(Base):
                 rows=rows,
                 **event_.columns(),
             )
-            if event_.sealed and (chain.agent_id is None or chain.key is not None):
-                sealed = canonical_json(event_.sealed)
-                written.sealed_text = (chain.key or platform).seal(sealed, written._place())
+            written.sealed_text = event_.sealed_for(chain, id_)
             previous = written.hash = written.link(platform, previous, canonical_json(written.data))
             records.append(written)
             rows = None  # the first record tells of them

@@ -20,7 +20,6 @@ from refine.models.ledger.ledger import Composition, Ledger
 from refine.models.ledger.memory import (
     AgentMemory,
     change_memories,
-    change_memories_in_turn,
     is_of_kind,
 )
 from refine.models.ledger.row import JOURNAL_SHOWN_FOR, MEMORY_TYPES, MemoryOwner
@@ -37,7 +36,6 @@ __all__ = [
     "Ledger",
     "MemoryOwner",
     "change_memories",
-    "change_memories_in_turn",
     "changes_in",
     "content_hash",
     "is_kept",

@@ -67,34 +67,19 @@ def state_digest(image: Mapping[str, Any], key: DataKey) -> str:
 def state_of(image: Mapping[str, Any]) -> dict[str, Any]:
     """Return the state that an image shows; the time of a discard is no part of it."""
     state = {field: image[field] for field in STATE_FIELDS}
-    return {**state, "discarded": image["discarded_at"] is not None}
+    state["discarded"] = image["discarded_at"] is not None
+    return state
 
 
 def recorded(changes: Iterable[Change], key: DataKey) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return changes as the ``data`` and the ``sealed`` part of a record."""
-    listed = list(changes)
-    data = {
-        "image_version": IMAGE_VERSION,
-        "memories": [
-            {
-                "id": change.memory_id,
-                "before": _public_part(change.before, key),
-                "after": _public_part(change.after, key),
-            }
-            for change in listed
-        ],
-    }
-    sealed = {
-        "memories": [
-            {
-                "id": change.memory_id,
-                "before": _sealed_part(change.before),
-                "after": _sealed_part(change.after),
-            }
-            for change in listed
-        ]
-    }
-    return data, sealed
+    shown, hidden = [], []
+    for change in changes:
+        before, sealed_before = _parts(change.before, key)
+        after, sealed_after = _parts(change.after, key)
+        shown.append({"id": change.memory_id, "before": before, "after": after})
+        hidden.append({"id": change.memory_id, "before": sealed_before, "after": sealed_after})
+    return {"image_version": IMAGE_VERSION, "memories": shown}, {"memories": hidden}
 
 
 def changes_in(data: Mapping[str, Any], sealed: Mapping[str, Any]) -> list[Change]:
@@ -129,15 +114,12 @@ def mass_of(image: Image | None) -> int:
     return int(image["token_estimate"]) if image is not None and is_kept(image) else 0
 
 
-def _public_part(image: Image | None, key: DataKey) -> Image | None:
+def _parts(image: Image | None, key: DataKey) -> tuple[Image | None, Image | None]:
+    """Return the public part of an image, with its digest, and the part to be sealed."""
     if image is None:
-        return None
-    shown = {field: value for field, value in image.items() if field not in SEALED_FIELDS}
-    return {**shown, "digest": state_digest(image, key)}
-
-
-def _sealed_part(image: Image | None) -> Image | None:
-    return None if image is None else {field: image[field] for field in SEALED_FIELDS}
+        return None, None
+    shown = {**image, "digest": state_digest(image, key)}
+    return shown, {field: shown.pop(field) for field in SEALED_FIELDS}
 
 
 def _joined(public_part: Image | None, sealed_part: Image | None) -> Image | None:

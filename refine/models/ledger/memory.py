@@ -1,6 +1,5 @@
 """One memory: what it is, and the verbs that change it, each with its audit record."""
 
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
@@ -23,8 +22,8 @@ from sqlalchemy.orm import Mapper
 from refine import clock
 from refine.errors import Refused
 from refine.extensions import Base, db
-from refine.models.audit import AuditLog, Subject
-from refine.models.audit.record import Actor, Event
+from refine.models.audit import AuditLog
+from refine.models.audit.record import Actor
 from refine.models.columns import next_ids, row_id
 from refine.models.ledger.image import Change, recorded
 from refine.models.ledger.kept import is_kept_core, kept_core
@@ -39,6 +38,9 @@ from refine.models.people import recording
 from refine.rules.content import IMMUTABLE_TAGS, MAX_CONTENT_CHARACTERS, TAGS
 from refine.rules.tokens import CHARACTERS_PER_TOKEN
 from refine.sealing import DataKey
+
+# The agent's columns that triggers write when a memory changes.
+FIGURES = ("core_tokens", "core_count", "ledger_version")
 
 
 class AgentMemory(MemoryRow, Base):
@@ -224,34 +226,6 @@ def change_memories(
     return log
 
 
-def change_memories_in_turn(
-    action: str,
-    edits: Iterable[tuple[int, list[Change], Mapping[str, Any]]],
-    *,
-    agent: MemoryOwner,
-    locked: Mapping[int, AgentMemory],
-    session_id: uuid.UUID,
-    at: datetime,
-) -> None:
-    """Make edits of locked memories as ``change_memories`` does, each with its record.
-
-    An edit is the id of the memory that it is about, its changes, and the record's ``data``; each
-    finds the memories as the edits before it left them. Takes few statements, however many edits.
-    """
-    db.session.flush()
-    chain, key, mass = agent.chain, agent.data_key(), agent.core_tokens
-    events, all_changes = [], list[Change]()
-    for subject_id, changes, data in edits:
-        about = about_changes(changes, key, mass, data)
-        subject: tuple[Subject, object] = ("AgentMemory", subject_id)
-        events.append(Event(action, session_id=session_id, subject=subject, **about))
-        mass = about["data"]["mass_after"]
-        all_changes += changes
-    if events:
-        AuditLog.record_all(events, chain=chain, at=at)
-        _apply(all_changes, locked, at)
-
-
 def about_changes(
     changes: Iterable[Change],
     key: DataKey,
@@ -293,7 +267,7 @@ def is_of_kind(kind: str, at: datetime) -> ColumnElement[bool]:
 def _forget_figures(_mapper: Mapper[Any], _connection: Connection, memory: AgentMemory) -> None:
     """A trigger has counted what was written: the agent's figures are read again when needed."""
     if inspect(memory.agent).persistent:
-        db.session.expire(memory.agent, ("core_tokens", "core_count", "ledger_version"))
+        db.session.expire(memory.agent, FIGURES)
 
 
 @event.listens_for(AgentMemory, "before_insert")

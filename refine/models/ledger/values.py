@@ -103,11 +103,15 @@ class MemoryValues:
 
     def image(self) -> Image:
         """Return the full row of a flushed memory as JSON values, contents in clear."""
+        return self.image_saying(self.content, self.extra)
+
+    def image_saying(self, content: str, extra: str | None) -> Image:
+        """Return ``image``; the caller knows what the row holds sealed."""
         return {
             "id": self.id,
             "agent_id": self.agent_id,
             "memory_type": self.memory_type,
-            "content": self.content,
+            "content": content,
             "constitutional": self.constitutional,
             "tags": list(self.tags),
             "token_estimate": self.token_estimate,
@@ -117,7 +121,7 @@ class MemoryValues:
             "recorded_at": clock.iso(self.recorded_at),
             "source": self.source,
             "source_id": self.source_id,
-            "extra": self.extra,
+            "extra": extra,
             "session_id": str(self.session_id) if self.session_id else None,
         }
 

@@ -1,6 +1,6 @@
 """Exact duplicates, removed before the agent is asked."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import groupby, islice
 from typing import Any
@@ -10,33 +10,40 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from refine import clock
 from refine.extensions import db
-from refine.models.ledger import AgentMemory, Change, Image, change_memories_in_turn
+from refine.models.ledger import AgentMemory, Change, Image
 from refine.models.ledger.history import ids_imported_by_users
+from refine.models.ledger.many import Edit, discard_in_turn, lock_memories
+from refine.models.ledger.stored import StoredMemory
 from refine.models.runs.session.session import RefinementSession
 from refine.rules.content import known_tags
 
 # How many are removed in one transaction: others who write wait no longer than that.
 BATCH = 200
 
-_Edit = tuple[int, list[Change], Mapping[str, Any]]
-
 
 def remove_duplicates(
-    session: RefinementSession, at: datetime | None = None, *, limit: int = BATCH
+    session: RefinementSession,
+    at: datetime | None = None,
+    *,
+    limit: int = BATCH,
+    copies: Sequence[int] | None = None,
 ) -> int:
     """Discard up to ``limit`` exact duplicates of kept core memories; return how many it were.
+
+    ``copies`` is one of ``batches_of_copies``, for who looked for them without a lock.
 
     One record each. The locked memories of a group stay, or the oldest if none is locked. The first
     one that stays takes over the tags of the discarded ones. Memories that users of the dashboard
     imported are left alone: removing one would tell them that the agent has the same memory.
     """
     at = at or clock.now()
-    ids = _ids_of_copies(session, limit)
-    memories = AgentMemory.lock_rows(session.agent, ids)
+    if copies is None:
+        copies = next(batches_of_copies(session.agent_id, limit), ())
+    memories = lock_memories(session.agent, copies)
     kept = [memory for memory in memories.values() if memory.is_kept_core]
     in_order = sorted(kept, key=lambda each: (each.content_hash, each.created_at, each.id))
     edits = list(islice(_edits(in_order, at), limit))
-    change_memories_in_turn(
+    discard_in_turn(
         "memory_refinement_dedup",
         edits,
         agent=session.agent,
@@ -48,31 +55,38 @@ def remove_duplicates(
     return len(edits)
 
 
-def _ids_of_copies(session: RefinementSession, limit: int) -> Sequence[int]:
-    """The ids of memories that are there several times, for ``limit`` of the texts."""
-    known = literal(sorted(ids_imported_by_users(session.agent_id)), ARRAY(BigInteger))
+def batches_of_copies(agent_id: int, limit: int = BATCH) -> Iterator[list[int]]:
+    """Yield the ids of memories that are there several times, for ``limit`` duplicates each."""
+    known = literal(sorted(ids_imported_by_users(agent_id)), ARRAY(BigInteger))
     mine: Select[Any] = select().where(
-        AgentMemory.agent_id == session.agent_id,
+        AgentMemory.agent_id == agent_id,
         AgentMemory.is_kept_core,
         AgentMemory.id != all_(known),
     )
     locked = func.count().filter(AgentMemory.is_locked)
     repeated = (
-        mine.add_columns(AgentMemory.content_hash)
+        mine.add_columns(func.array_agg(AgentMemory.id))
         .group_by(AgentMemory.content_hash)
         .having(func.count() > func.greatest(locked, 1))
         .order_by(func.min(AgentMemory.id))
-        .limit(limit)
     )
-    copies = mine.add_columns(AgentMemory.id).where(AgentMemory.content_hash.in_(repeated))
-    return db.session.scalars(copies.order_by(AgentMemory.created_at, AgentMemory.id)).all()
+    batch: list[int] = []
+    texts = 0
+    for ids in db.session.scalars(repeated).all():
+        batch += ids
+        texts += 1
+        if len(batch) - texts >= limit:
+            yield batch
+            batch, texts = [], 0
+    if batch:
+        yield batch
 
 
-def _edits(memories: Sequence[AgentMemory], at: datetime) -> Iterator[_Edit]:
+def _edits(memories: Sequence[StoredMemory], at: datetime) -> Iterator[Edit]:
     """One edit for each duplicate among memories that stand in the order of their hashes."""
     for _, same in groupby(memories, key=lambda memory: memory.content_hash):
         group = list(same)
-        staying = [memory for memory in group if memory.is_locked] or group[:1]
+        staying = [memory for memory in group if memory.edit_lock] or group[:1]
         survivor = staying[0]
         kept: Image = survivor.image()
         for duplicate in group:
@@ -82,7 +96,7 @@ def _edits(memories: Sequence[AgentMemory], at: datetime) -> Iterator[_Edit]:
                 yield duplicate.id, changes, {"operation": "dedup", "duplicate_of": survivor.id}
 
 
-def _changes(duplicate: AgentMemory, kept: Image, at: datetime) -> list[Change]:
+def _changes(duplicate: StoredMemory, kept: Image, at: datetime) -> list[Change]:
     gone = duplicate.image()
     changes = [Change(duplicate.id, gone, {**gone, "discarded_at": clock.iso(at)})]
     tags = known_tags([*kept["tags"], *gone["tags"]])

@@ -19,7 +19,6 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from refine.errors import RowAltered
 from refine.extensions import Base, db
-from refine.models.ledger import AgentMemory
 from refine.models.ledger.values import MemoryValues
 from refine.models.runs.session.state import SessionState
 from refine.sealing import DataKey
@@ -50,26 +49,6 @@ class SessionEntry(Base):
     counting_tokens: Mapped[int]
     shown_digest: Mapped[str | None] = mapped_column(Text)
     digest: Mapped[str | None] = mapped_column(Text)
-
-    @classmethod
-    def add_all(
-        cls, session: SessionState, ledger: Sequence[AgentMemory], shown: Collection[int] | None
-    ) -> None:
-        """Add an entry for each memory; ``shown`` are the ids that the agent sees, None: all.
-
-        One statement, however many memories.
-        """
-        key = session.data_key()
-        entries = (
-            Entry(
-                memory.id,
-                memory.token_estimate,
-                memory.token_estimate,
-                memory.state_digest_under(key) if shown is None or memory.id in shown else None,
-            )
-            for memory in ledger
-        )
-        db.session.execute(COUNTED, counted(session.id, entries, key))
 
     @classmethod
     def of(cls, session: SessionState, ids: Iterable[int] | None = None) -> "dict[int, Entry]":
@@ -145,6 +124,28 @@ ON CONFLICT (session_id, memory_id) DO UPDATE
 SET counting_tokens = excluded.counting_tokens, shown_digest = excluded.shown_digest,
   digest = excluded.digest
 """).bindparams(bindparam("entries_session_id", type_=Uuid))
+
+
+def entries_of(
+    session_id: uuid.UUID,
+    ledger: Iterable[MemoryValues],
+    shown: Collection[int] | None,
+    key: DataKey,
+) -> dict[str, Any]:
+    """Return the parameters of ``COUNTED`` for a new entry of each memory.
+
+    ``shown`` are the ids that the agent sees; None: all.
+    """
+    entries = (
+        Entry(
+            memory.id,
+            memory.token_estimate,
+            memory.token_estimate,
+            memory.state_digest_under(key) if shown is None or memory.id in shown else None,
+        )
+        for memory in ledger
+    )
+    return counted(session_id, entries, key)
 
 
 def counted(session_id: uuid.UUID, entries: Iterable[Entry], key: DataKey) -> dict[str, Any]:

@@ -14,12 +14,14 @@ from refine.models.agent import Agent
 from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog
 from refine.models.audit.record import Event
-from refine.models.ledger import AgentMemory, Change, change_memories
+from refine.models.ledger import Change, change_memories
+from refine.models.ledger.many import core_memories
+from refine.models.ledger.values import MemoryValues
 from refine.models.people import User
 from refine.models.people.recording import is_recorded, to_record
 from refine.models.runs.log import log_after_commit
 from refine.models.runs.run import LIVE
-from refine.models.runs.session.entry import SessionEntry
+from refine.models.runs.session.entry import COUNTED, SessionEntry, entries_of
 from refine.models.runs.session.notes import closing_note
 from refine.models.runs.session.state import (
     CONSENTED_ENDS,
@@ -257,17 +259,17 @@ class RefinementSession(SessionState, Attested, Base):
     def take_snapshot(
         self,
         shown: Collection[int] | None = None,
-        ledger: Sequence[AgentMemory] | None = None,
+        ledger: Sequence[MemoryValues] | None = None,
+        entries: Mapping[str, Any] | None = None,
     ) -> None:
         """Fix what the session is measured against: entries, mass, and what it may remove.
 
         ``shown`` are the ids of the memories that the agent is shown; None: all. ``ledger`` is the
-        kept core memory, if it was read in this transaction already.
+        kept core memory as it is now, and ``entries`` its ``entries_of``, for who has them.
         """
-        if ledger is None:
-            current = self.agent.ledger.core().execution_options(populate_existing=True)
-            ledger = db.session.scalars(current).all()
-        SessionEntry.add_all(self, ledger, shown)
+        ledger = core_memories(self.agent) if ledger is None else ledger
+        entries = entries or entries_of(self.id, ledger, shown, self.data_key())
+        db.session.execute(COUNTED, entries)
         self.memories_before = len(ledger)
         self.shown_memories = len(ledger) if shown is None else len(shown)
         self.mass_before = sum(memory.token_estimate for memory in ledger)

@@ -6,7 +6,7 @@ from sqlalchemy import select
 from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import AgentMemory, RefinementSession
-from refine.models.runs.session.duplicates import remove_duplicates
+from refine.models.runs.session.duplicates import batches_of_copies, remove_duplicates
 from refine.transfer.importing import import_memories
 from refine.transfer.rows import Incoming
 from tests import factories, sql
@@ -138,3 +138,18 @@ def test_an_agent_that_was_erased_or_altered_is_told_of_no_removal(app, subtests
 
             assert removed == 1
             assert factories.journal(agent) == []
+
+
+def test_copies_are_found_all_at_once_and_removed_in_batches(agent):
+    for text in ("one", "two", "three", "one", "two", "three", "three", "another"):
+        factories.memory(agent, text)
+    session = RefinementSession.queue(agent, "manual")
+
+    batches = list(batches_of_copies(agent.id, limit=2))
+    removed = [remove_duplicates(session, NOW, copies=copies) for copies in batches]
+    db.session.commit()
+
+    assert [len(copies) for copies in batches] == [4, 3]
+    assert removed == [2, 2]
+    assert list(batches_of_copies(agent.id)) == []
+    assert len(dedup_records(agent)) == session.duplicates_removed == 4

@@ -1,0 +1,115 @@
+"""Memories that are read and written many at once."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy.exc import DBAPIError
+
+from refine.errors import RowAltered
+from refine.extensions import db
+from refine.models import Agent, AgentMemory
+from refine.models.ledger import content_hash
+from refine.models.ledger.many import NewMemory, add_memories, core_memories, lock_memories
+from tests import factories, sql
+from tests.chains import verify_agent
+
+NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
+
+CANARY = "the canary sings"
+
+
+def add(agent: Agent, **fields: object) -> AgentMemory:
+    """Add a memory; return it as the database has it."""
+    usual = {
+        "content": CANARY,
+        "content_hash": content_hash(CANARY, agent.data_key()),
+        "memory_type": "core",
+        "tags": [],
+        "constitutional": False,
+        "created_at": NOW,
+        "discarded_at": None,
+        "source": "mem0",
+        "source_id": "7",
+        "extra": None,
+    }
+    agent.lock()
+    add_memories("memory_imported", [NewMemory(**usual | fields)], agent=agent, at=NOW)
+    db.session.commit()
+    return db.session.scalars(db.select(AgentMemory).order_by(AgentMemory.id.desc())).first()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"extra": '{"colour": "yellow"}', "tags": ["audio", "voice"], "constitutional": True},
+        {"memory_type": "journal", "discarded_at": NOW + timedelta(days=1)},
+    ],
+)
+def test_a_new_one_is_as_if_it_was_added_alone(app, fields):
+    agent = factories.agent()
+
+    added = add(agent, **fields)
+
+    alone = AgentMemory(agent=factories.agent(), content=CANARY)
+    assert {name: getattr(added, name) for name in fields} == fields
+    assert (added.content, added.token_estimate) == (CANARY, alone.token_estimate)
+    assert added.content_hash == content_hash(CANARY, agent.data_key())
+    assert (added.recorded_at, added.updated_at) == (NOW, NOW)
+    assert added.is_genuine
+    assert CANARY.encode() not in added.sealed_content
+    assert verify_agent(agent).problem is None
+
+
+def test_new_ones_count_in_the_agents_figures(app):
+    agent = factories.agent("one")
+
+    added = add(agent)
+
+    assert agent.ledger.core_totals() == (2, 1 + added.token_estimate)
+    assert factories.records(agent)[-1].data["mass_after"] == 1 + added.token_estimate
+
+
+def test_a_copy_that_fails_says_nothing_of_the_rows(app):
+    agent = factories.agent()
+    add(agent, source_id=CANARY)
+
+    with pytest.raises(DBAPIError) as failed:
+        add(agent, source_id=CANARY)
+
+    assert "uq_agent_memories_source" in str(failed.value)
+    assert CANARY not in str(failed.value)
+    assert CANARY not in str(failed.value.orig)
+
+
+def test_core_memories_are_those_of_the_ledger_in_order(app):
+    agent = factories.agent()
+    factories.memory(agent, memory_type="journal")
+    factories.memory(agent, discarded_at=NOW)
+    young = factories.memory(agent, "young", tags=["voice"], created_at=NOW)
+    old = factories.memory(agent, "old", extra="more", created_at=NOW - timedelta(days=1))
+
+    found = core_memories(agent)
+
+    assert [memory.id for memory in found] == [old.id, young.id]
+    assert [memory.image() for memory in found] == [old.image(), young.image()]
+
+
+def test_locked_memories_are_the_agents_own(app):
+    one, other = factories.agent("mine"), factories.agent("another's")
+    ids = [memory.id for memory in db.session.scalars(db.select(AgentMemory))]
+
+    locked = lock_memories(one, ids)
+
+    assert [memory.content for memory in locked.values()] == ["mine"]
+    assert [memory.content for memory in lock_memories(other, ids).values()] == ["another's"]
+
+
+def test_a_memory_that_was_altered_is_not_locked(app):
+    agent = factories.agent("one", "two")
+    altered = max(memory.id for memory in db.session.scalars(agent.ledger.core()))
+    db.session.commit()
+    sql.run(f"UPDATE agent_memories SET tags = '{{voice}}' WHERE id = {altered}")
+
+    with pytest.raises(RowAltered, match=f"memory {altered}"):
+        lock_memories(agent, [altered])
