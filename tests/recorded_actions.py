@@ -23,10 +23,16 @@ _RECORDERS_OF_MODULES = {
         "record": (0, "memory_access_"),
         "_end_request": (0, "memory_access_"),
     },
+    "models/runs/sweep.py": {"_record": (0, "")},
     "models/runs/session/editing.py": {"Edit": (0, "memory_refinement_")},
 }
-# What is called alike, but only returns a record: module and object.
-_NOT_RECORDING = {("web/audit.py", "granted"), ("trials/bill.py", "")}
+# What is called alike, but only returns a record, or is given the action by ``to_record``: module
+# and object.
+_NOT_RECORDING = {
+    ("web/audit.py", "granted"),
+    ("trials/bill.py", ""),
+    ("models/people/recording.py", "AuditLog"),
+}
 
 
 def recorded_actions() -> set[str]:

@@ -66,8 +66,11 @@ def copied_by(table: str, key: str, id_: object) -> Callable[[], None]:
     with db.engine.connect() as connection:
         found = connection.execute(text(f"SELECT * FROM {table} WHERE {key} = :id"), {"id": id_})
         columns.update(found.mappings().one())
+    is_written = {each.name: each.computed is None for each in db.metadata.tables[table].columns}
     columns = {
-        name: Json(value) if isinstance(value, dict) else value for name, value in columns.items()
+        name: Json(value) if isinstance(value, dict) else value
+        for name, value in columns.items()
+        if is_written[name]
     }
 
     def put_back() -> None:
