@@ -171,11 +171,8 @@ class Installation:
         return RefinementSession.live_of(self.agent) is not None
 
     def _workers(self) -> list[int]:
-        found = []
-        for pid in children_of(self.up.process.pid):
-            if b"worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.append(pid)
-        return found
+        children = children_of(self.up.process.pid)
+        return [pid for pid in children if "worker" in Path(f"/proc/{pid}/comm").read_text()]
 
 
 @pytest.fixture(scope="module")
