@@ -682,6 +682,29 @@ def test_a_memory_that_is_counted_as_less_in_the_database_is_not_deleted(agent, 
     assert not memory(light).discarded_at
 
 
+def test_a_session_whose_entries_say_that_it_removed_more_shows_nothing(agent, ids) -> None:
+    session = factories.session(agent)
+    id_, tool = session.id, RefinementTool(session)
+    sql.run(f"DELETE FROM session_entries WHERE memory_id = {ids[0]}")
+
+    with pytest.raises(RowAltered, match=f"RefinementSession {id_} was changed outside"):
+        tool.execute(action="search", query="a")
+
+
+@pytest.mark.parametrize(
+    "change", ["DELETE FROM chain_heads", "UPDATE chain_heads SET sequence = sequence - 1"]
+)
+def test_nothing_is_edited_where_the_audit_chain_was_changed(agent, ids, change) -> None:
+    tool = RefinementTool(factories.session(agent))
+    id_ = agent.id
+    sql.tamper(f"{change} WHERE agent_id = {id_}")
+
+    with pytest.raises(RowAltered, match=f"the audit chain of agent {id_} was changed outside"):
+        tool.execute(action="delete", id=ids[0])
+
+    assert not memory(ids[0]).discarded_at
+
+
 def test_a_session_whose_entries_say_that_it_removed_less_cannot_be_completed(agent, ids) -> None:
     session = factories.session(agent)
     id_, tool = session.id, RefinementTool(session)

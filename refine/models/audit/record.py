@@ -395,11 +395,9 @@ class AuditLog(Base):
         return self.sealed_under(key)
 
     def sealed_under(self, key: DataKey) -> dict[str, Any]:
-        """Return ``sealed``; ``key`` is that of the chain."""
-        if self.sealed_text is None:
-            return {}
+        """Return ``sealed`` of a record that has it; ``key`` is that of the chain."""
         is_in_place = is_unbound(self.sealed_text) and self.is_linked()
-        opened = key.open(self.sealed_text, self._place(), allow_unbound=is_in_place)
+        opened = key.open(self.sealed_text or b"", self._place(), allow_unbound=is_in_place)
         contents: dict[str, Any] = json.loads(opened)
         return contents
 

@@ -7,7 +7,7 @@ from refine import clock
 from refine.errors import RowAltered
 from refine.extensions import canonical_json
 from refine.models.columns import SealedText, place_of
-from refine.models.ledger.image import Image, state_digest, state_of
+from refine.models.ledger.image import Image, state_digest
 from refine.rules.content import IMMUTABLE_TAGS, comparable, memory_content, storable_or_none
 from refine.rules.tokens import token_estimate
 from refine.sealing import DataKey, Place
@@ -49,11 +49,13 @@ class MemoryValues:
         session_id: Any
         row_digest: Any
 
-    extra = SealedText(storable_or_none)
+        def data_key(self) -> DataKey:
+            """Return the key of the agent who owns this memory."""
 
-    def data_key(self) -> DataKey:
-        """Return the key of the agent who owns this memory."""
-        raise NotImplementedError
+        def _is_changed(self) -> bool:
+            """Tell whether a field was set to another value."""
+
+    extra = SealedText(storable_or_none)
 
     @property
     def content(self) -> str:
@@ -146,10 +148,6 @@ class MemoryValues:
         if self._is_changed():
             self.updated_at = at
 
-    def _is_changed(self) -> bool:
-        """Tell whether a field was set to another value."""
-        raise NotImplementedError
-
     @property
     def state_digest(self) -> str:
         """The keyed digest of the memory's state (see ``image``)."""
@@ -157,14 +155,7 @@ class MemoryValues:
 
     def state_digest_under(self, key: DataKey) -> str:
         """Return ``state_digest``; ``key`` is the agent's."""
-        return state_digest(self._facts_under(key), key)
-
-    def state_under(self, key: DataKey) -> dict[str, Any]:
-        """Return the memory's state (see ``image``); ``key`` is the agent's."""
-        return state_of(self._facts_under(key))
-
-    def _facts_under(self, key: DataKey) -> Image:
-        return {
+        facts = {
             "content": self.content_under(key),
             "memory_type": self.memory_type,
             "constitutional": self.constitutional,
@@ -172,6 +163,7 @@ class MemoryValues:
             "created_at": clock.iso(self.created_at),
             "discarded_at": clock.iso(self.discarded_at),
         }
+        return state_digest(facts, key)
 
     @property
     def is_genuine(self) -> bool:
