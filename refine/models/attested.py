@@ -188,8 +188,8 @@ def keyed_hash_of(hashed: str, context: str) -> str:
 
 def plain_rows(kind: type["Attested"], *columns: Any) -> Select[Any]:
     """Return the query of rows as they are stored, without objects, and of further columns."""
-    names = (*kind.digest_columns, "row_digest")
-    return select(*(_column(kind, name).label(name) for name in names), *columns)
+    attested = attested_columns(kind).items()
+    return select(*(column.label(name) for name, column in attested), *columns)
 
 
 def plain_digest(kind: type["Attested"], row: Row[Any]) -> str:
@@ -364,12 +364,9 @@ def _committed(row: Attested) -> dict[str, Any] | None:
 
 def _stored(connection: Connection, row: Attested) -> dict[str, Any]:
     """Lock the row and return it as it is stored: another transaction may have changed it."""
-    columns = attested_columns(type(row))
-    found = connection.execute(
-        select(*(column.label(name) for name, column in columns.items()))
-        .where(columns["id"] == row.id)
-        .with_for_update(key_share=True)
-    )
+    kind = type(row)
+    mine = plain_rows(kind).where(_column(kind, "id") == row.id)
+    found = connection.execute(mine.with_for_update(key_share=True))
     return dict(found.one()._mapping)
 
 

@@ -88,22 +88,7 @@ def consolidate(
     refuse_longer(content, tokens, "A merge of these memories")
     refuse_loss(session, sources, content, reading)
     merged = _merged(session, sight, sources, content, at)
-    ceiling = sum(entry.counting_tokens for _, entry in found)
-    counting = retained_tokens(ceiling, merged.token_estimate)
-    edit = Edit(
-        "consolidate",
-        merged.id,
-        [*(_discarded(source, at) for source in sources), Change(merged.id, None, merged.image())],
-        sources,
-        [
-            *(entry._replace(counting_tokens=0) for _, entry in found),
-            Entry(merged.id, ceiling, counting, merged.state_digest),
-        ],
-        new=merged,
-        stat=("consolidated", len(sources)),
-        removed_tokens=ceiling - counting,
-    )
-    _write(session, edit, sight, at, reading)
+    _write(session, _merge(found, merged, at), sight, at, reading)
     return merged
 
 
@@ -225,6 +210,26 @@ def _merged(
         created_at=min(source.created_at for source in sources),
         recorded_at=at,
         session_id=session.id,
+    )
+
+
+def _merge(found: Sequence[tuple[StoredMemory, Entry]], merged: StoredMemory, at: datetime) -> Edit:
+    """The edit that discards what was found for the merged memory."""
+    ceiling = sum(entry.counting_tokens for _, entry in found)
+    counting = retained_tokens(ceiling, merged.token_estimate)
+    sources = [memory for memory, _ in found]
+    return Edit(
+        "consolidate",
+        merged.id,
+        [*(_discarded(source, at) for source in sources), Change(merged.id, None, merged.image())],
+        sources,
+        [
+            *(entry._replace(counting_tokens=0) for _, entry in found),
+            Entry(merged.id, ceiling, counting, merged.state_digest),
+        ],
+        new=merged,
+        stat=("consolidated", len(sources)),
+        removed_tokens=ceiling - counting,
     )
 
 
