@@ -202,13 +202,13 @@ def _counts(chosen: AuditFilter, days: list[date]) -> dict[date, int]:
     # an agent or a session has few records, and there are many of them
     is_kept = chosen.agent_id is None and chosen.session_id is None
     whose = (scope.account_id(), chosen.action, scope.zone().key)
-    known = kept.setdefault(whose, {}) if is_kept else {}
+    known = kept.get(whose, {}) if is_kept else {}
     since = next((day for day in days if day not in known), days[-1])
     counted = _counted_since(chosen, since, days[-1])
     counts = {day: known[day] if day < since else counted.get(day, 0) for day in days}
     over = (clock.now() - _IS_WRITTEN_AFTER).astimezone(scope.zone()).date()
-    known.clear()
-    known.update((day, count) for day, count in counts.items() if day < over)
+    if is_kept:  # a new one, because other threads may read the present one
+        kept[whose] = {day: count for day, count in counts.items() if day < over}
     return counts
 
 
