@@ -199,6 +199,8 @@ def keep_working(kind: type[GracefulWorker], queues: Iterable[str], *, burst: bo
             with redis_connection() as connection:
                 if worker is not None:
                     _log.warning("restarting the worker")
+                    if worker.stop_requested:  # logging swallows what a signal raises in it
+                        return
                     time.sleep(_PAUSE_SECONDS)
                 worker = kind(
                     [queue(name, connection) for name in queues],

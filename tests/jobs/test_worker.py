@@ -1,6 +1,7 @@
 """Worker processes: they empty queues, obey signals and leave nothing behind."""
 
 import json
+import logging
 import os
 import pickle
 import signal
@@ -563,6 +564,27 @@ def test_a_worker_can_be_stopped_before_it_is_replaced(
     with without_command(redis, "hset"):
         eventually(lambda: service.lines(GAVE_UP))
         service.signal(number)
+        code = service.wait()
+
+    assert code == 0
+
+
+def test_a_worker_can_be_stopped_while_it_logs_that_it_is_replaced(
+    redis: Redis, begin: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class StoppingHandler(logging.StreamHandler):  # type: ignore[type-arg]
+        def format(self, record: logging.LogRecord) -> str:
+            if GAVE_UP in str(record.msg):
+                signal.raise_signal(signal.SIGTERM)
+            return ""
+
+    monkeypatch.setattr(workers, "WORKER_TTL_SECONDS", 16)
+    monkeypatch.setattr(workers, "_PAUSE_SECONDS", 60.0)
+    monkeypatch.setattr(logging.getLogger(workers.__name__), "handlers", [StoppingHandler()])
+    service = begin("worker")
+    eventually(lambda: is_idle(redis))
+
+    with without_command(redis, "hset"):
         code = service.wait()
 
     assert code == 0
