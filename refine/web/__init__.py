@@ -2,7 +2,8 @@
 
 ``scope`` says who is signed in and what they may see; ``granted`` what agents let them read;
 ``words`` how pages say things; ``charts`` draws plots; ``paging`` cuts long lists; ``errors`` shows
-what went wrong; ``uploads`` keeps uploaded files in memory.
+what went wrong; ``uploads`` keeps uploaded files in memory; ``in_place`` lets pages change without
+being loaded anew; ``assets`` has browsers keep static files.
 """
 
 from flask import Flask
@@ -14,9 +15,11 @@ from refine.web import (
     agent,
     agent_settings,
     agents,
+    assets,
     audit,
     granted,
     importing,
+    in_place,
     ledger,
     metrics,
     ops,
@@ -55,6 +58,7 @@ _AREAS = [
 for _area in _AREAS:
     signing_in.protect(_area.pages)
     _area.pages.after_request(granted.redirect_when_access_ends)
+    _area.pages.after_request(in_place.prepare)
 
 
 def register(app: Flask) -> None:
@@ -62,6 +66,7 @@ def register(app: Flask) -> None:
     app.request_class = uploads.Request
     app.config["WTF_CSRF_CHECK_DEFAULT"] = False  # checked by the hooks of each area instead
     csrf.init_app(app)
+    assets.register(app)
     words.register(app)
     signing_in.register(app)
     granted.register(app)

@@ -33,7 +33,7 @@ from refine.models.runs.access import (
     STATUSES,
     AccessTerms,
 )
-from refine.web import granted, scope
+from refine.web import granted, in_place, scope
 from refine.web.forms import whole_number
 from refine.web.paging import page_of
 from refine.web.presenting import AccessView
@@ -54,10 +54,13 @@ def listing() -> str:
     if (agent := scope.chosen_agent()) is not None:
         query = query.where(AccessGrant.agent_id == agent.id)
     page = page_of(query)
+    grants = [row[0] for row in page.rows]
+    is_pending = any(grant.current_status == "requested" for grant in grants)
     return render_template(
         "access/listing.html",
         page=page,
-        grants=[row[0] for row in page.rows],
+        grants=grants,
+        refresh_seconds=in_place.seconds_while(is_pending),
         status=status if status in STATUSES else "",
         statuses=[(each, ACCESS_STATES[each].word) for each in STATUSES],
         agent=agent,
@@ -97,11 +100,6 @@ def page(grant_id: uuid.UUID) -> ResponseReturnValue:
     response = make_response(render_template("access/page.html", **_context(grant_id)))
     # a page with content leads here when access ends: the browser must not keep that page
     return _clearing_cache(response) if request.args.get("over") else response
-
-
-@pages.get("/access/<uuid:grant_id>/_live")
-def live(grant_id: uuid.UUID) -> str:
-    return render_template("access/_live.html", **_context(grant_id))
 
 
 @pages.post("/access/<uuid:grant_id>/end")
@@ -166,10 +164,12 @@ def _context(grant_id: uuid.UUID) -> dict[str, Any]:
         .order_by(AuditLog.sequence.desc())
         .limit(_RECORDS_SHOWN)
     ).all()
+    access = AccessView(grant, scope.user())
     return {
         "grant": grant,
         "agent": grant.agent,
-        "access": AccessView(grant, scope.user()),
+        "access": access,
+        "refresh_seconds": in_place.WATCHED_SECONDS if access.is_pending else None,
         "texts": granted.texts_of(grant),
         "records": newest[::-1],
         "asked": AccessGrant.asked_counts(grant.agent, grant.user),

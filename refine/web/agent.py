@@ -23,7 +23,7 @@ from refine.models.runs import LIVE
 from refine.models.runs.session import ROLLING_WINDOW
 from refine.models.runs.session.scheduling import Candidates
 from refine.models.runs.task.scheduling import REFLECTION_SCHEDULE
-from refine.web import granted, scope
+from refine.web import granted, in_place, scope
 from refine.web.charts import Moment, step_plot
 from refine.web.ledger import counted_kinds
 from refine.web.paging import page_of
@@ -58,6 +58,8 @@ def page(agent_id: int) -> str:
     sessions = db.session.execute(
         listed(RefinementSession.agent_id == agent.id).limit(_RUNS_SHOWN)
     ).all()
+    # no session begins while another one is live
+    live = next((each for each in sessions if each.status in LIVE), None)
     tasks = db.session.scalars(_tasks(agent).limit(_RUNS_SHOWN)).all()
     return render_template(
         "agent/page.html",
@@ -70,8 +72,8 @@ def page(agent_id: int) -> str:
         story=list(reversed(events))[:_EVENTS_SHOWN],
         removed=_percent_removed(agent, composition.core_tokens, at),
         sessions=sessions,
-        # no session begins while another one is live
-        live=next((each for each in sessions if each.status in LIVE), None),
+        live=live,
+        refresh_seconds=in_place.seconds_while(live),
         tasks=tasks,
         last_reflection=_last_reflection(agent) if tasks else None,
         reflection_schedule=REFLECTION_SCHEDULE,

@@ -21,7 +21,7 @@ from refine.health import (
     verification_check,
 )
 from refine.models import MemoryTask, RefinementSession, Verification
-from refine.web import scope
+from refine.web import in_place, scope
 from refine.web.charts import DAYS_SHOWN
 from refine.web.sessions import listed
 
@@ -43,11 +43,14 @@ class Failures(NamedTuple):
 @pages.get("/ops")
 def page() -> str:
     """Show health, running work and failures; checks of the installation only to site admins."""
+    health = _checks()  # first: some end the transaction
+    live, live_tasks = _sessions(RefinementSession.is_live), _tasks(MemoryTask.is_live)
     return render_template(
         "ops/page.html",
-        checks=_checks(),
-        live=_sessions(RefinementSession.is_live),
-        live_tasks=_tasks(MemoryTask.is_live),
+        checks=health,
+        live=live,
+        live_tasks=live_tasks,
+        refresh_seconds=in_place.seconds_while(live or live_tasks),
         failures=_failures(),
         failed=_sessions(RefinementSession.has_ended_with_error()),
         failed_tasks=_tasks(MemoryTask.has_ended_with_error()),

@@ -24,7 +24,7 @@ from refine.models.runs.spending import (
 )
 from refine.models.runs.task.totals import conversations_given_up
 from refine.rules.quantities import in_hours, plural
-from refine.web import scope
+from refine.web import in_place, scope
 from refine.web.charts import DAYS_SHOWN, day_bars
 from refine.web.forms import midnight
 from refine.web.sessions import listed
@@ -88,6 +88,7 @@ def page() -> str:
         running=_running() if running else [],
         accounts=_next_accounts(),
         agents=agents,
+        refresh_seconds=in_place.seconds_while(running),
     )
 
 

@@ -23,7 +23,7 @@ from refine.models.runs.spending import (
     is_unpriced_in_month,
 )
 from refine.rules.quantities import cost_in_words, plural
-from refine.web import scope
+from refine.web import in_place, scope
 from refine.web.sessions import listed
 from refine.web.words import url_in_account
 
@@ -101,10 +101,12 @@ def _page(account: Account, error: str | None = None) -> str:
         "time_zone": account.time_zone,
         "monthly_cost_cap_usd": "" if cap is None else cap,
     }
+    sweep = Sweep.open_of(account)
     return render_template(
         "schedule/page.html",
         account=account,
-        sweep=Sweep.open_of(account),
+        sweep=sweep,
+        refresh_seconds=in_place.seconds_while(sweep),
         error=error,
         values={**stored, **request.form},
         slots=_next_slots(account, at),

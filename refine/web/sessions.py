@@ -17,7 +17,7 @@ from refine.models.runs import LIVE, WORKER_LOST
 from refine.models.runs.session.state import ENDED
 from refine.refinement import time_machine
 from refine.refinement.time_machine import UndoConflict
-from refine.web import granted, scope
+from refine.web import granted, in_place, scope
 from refine.web.forms import day_of, midnight
 from refine.web.paging import page_of
 from refine.web.words import STATUSES, TRIGGERS
@@ -101,6 +101,7 @@ def listing() -> str:
         filter=chosen,
         agent=chosen.agent,
         statuses=[(status, STATUSES[status].word) for status in _STATUSES],
+        refresh_seconds=in_place.seconds_while(any(each.status in LIVE for each in page.rows)),
     )
 
 
@@ -111,11 +112,6 @@ def page(session_id: uuid.UUID) -> str:
     # opened first, as reading commits; a live session has nothing to open yet
     opened = None if session.is_live else granted.session(session.agent_id, session_id)
     return render_template("sessions/page.html", **_context(session_id), opened=opened)
-
-
-@pages.get("/sessions/<uuid:session_id>/_live")
-def live(session_id: uuid.UUID) -> str:
-    return render_template("sessions/_live.html", **_context(session_id))
 
 
 @pages.post("/sessions/<uuid:session_id>/stop")
@@ -189,6 +185,7 @@ def _context(session_id: uuid.UUID) -> dict[str, object]:
     ).all()
     return {
         "session": session,
+        "refresh_seconds": in_place.WATCHED_SECONDS if session.is_live else None,
         "agent": session.agent,
         "steps": records[:_STEPS_SHOWN][::-1],
         "has_earlier_steps": len(records) > _STEPS_SHOWN,

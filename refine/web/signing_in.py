@@ -289,11 +289,6 @@ def _target() -> str:
 def _require_sign_in() -> Response | None:
     if scope.is_public(request.endpoint) or current_user.is_authenticated:
         return None
-    if request.headers.get("HX-Request"):  # a fragment: have htmx load the sign-in page instead
-        answer = make_response("", 401)
-        page = urlsplit(request.headers.get("HX-Current-URL", "")).path
-        answer.headers["HX-Redirect"] = url_for("signing_in.form", next=page or None)
-        return answer
     draft = Draft.of_request()
     if draft is not None and draft.fields:
         return ask_to_sign_in(draft)

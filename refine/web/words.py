@@ -208,6 +208,11 @@ def when_in(at: datetime, zone: str) -> Markup | str:
     )
 
 
+def as_of() -> str:
+    """Return the time of day in the page's time zone."""
+    return f"{clock.now().astimezone(scope.zone()):%H:%M:%S}"
+
+
 def day(on: datetime | date) -> str:
     """Format a day in the page's time zone."""
     local = on.astimezone(scope.zone()) if isinstance(on, datetime) else on
@@ -234,6 +239,11 @@ def spaced(name: str) -> str:
 
 def labelled(text: str) -> str:
     return _FIELD.sub(lambda field: LABELS[field[0]], str(text))
+
+
+def is_about(error: object, *fields: str) -> bool:
+    """Tell whether a message is about one of these fields: it then begins with the field's name."""
+    return str(error or "").partition(" ")[0] in fields
 
 
 def with_code(text: str) -> Markup:
@@ -277,7 +287,7 @@ def url_of(id_: object, page: str) -> str:
     return f"{starts[page]}{id_}"
 
 
-_FILTERS: list[Callable[..., str]] = [
+_FILTERS: list[Callable[..., str | bool]] = [
     badge,
     meter,
     plot_mark,
@@ -296,6 +306,7 @@ _FILTERS: list[Callable[..., str]] = [
     action,
     describe_schedule,
     first_upper,
+    is_about,
     spaced,
     labelled,
     with_code,
@@ -327,6 +338,7 @@ def _names() -> dict[str, Any]:
         "view": presenting,
         "is_signed_in": current_user.is_authenticated,
         "here": here,
+        "as_of": as_of,
         "url_in_account": url_in_account,
     }
     if current_user.is_authenticated:

@@ -112,7 +112,7 @@ def _refused_settings(page: Page, history: History) -> None:
     page.goto(f"/agents/{history.wren.id}/settings")
     page.get_by_label("Retention threshold").fill("7")
     button(page, "Save").click()
-    page.get_by_role("alert").filter(has_text="Retention threshold").wait_for()
+    page.get_by_text("Retention threshold must").wait_for()
 
 
 def _check_import(page: Page, history: History) -> None:

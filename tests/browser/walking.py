@@ -146,7 +146,7 @@ def _sticking_out(page: Page) -> Iterator[tuple[str, list[object]]]:
 def _complaint(said: ConsoleMessage) -> list[str]:
     """What the console was told, if it matters: that a page says 404 is as it should be."""
     url = urlsplit(said.location["url"]).path
-    is_page = not url.startswith("/static/") and not url.endswith("/_live")
+    is_page = not url.startswith("/static/")
     is_status = said.text.startswith("Failed to load resource") and is_page
     return [] if said.type not in ("error", "warning") or is_status else [f"{url}: {said.text}"]
 

@@ -108,7 +108,6 @@ SEALED_PAGES = (
     "/",
     "/access",
     "/access/<uuid:grant_id>",
-    "/access/<uuid:grant_id>/_live",
     "/access/new",
     "/agents",
     "/agents/<int:agent_id>",
@@ -118,7 +117,6 @@ SEALED_PAGES = (
     "/audit/export.csv",
     "/audit/export.jsonl",
     "/sessions",
-    "/sessions/<uuid:session_id>/_live",
     "/sessions/<uuid:session_id>/undo",
 )
 # These are about no agent.

@@ -90,24 +90,12 @@ def test_a_session_without_consent_says_that_it_is_asking(
 
 
 def test_only_a_live_session_page_polls(dashboard: Browser, running: RefinementSession) -> None:
-    live = [shown(dashboard, running), shown(dashboard, running, "/_live")]
+    live = shown(dashboard, running)
     RefinementTool(running).execute(action="complete", summary="done")
-    over = [shown(dashboard, running), shown(dashboard, running, "/_live")]
+    over = shown(dashboard, running)
 
-    asks = f'hx-get="/sessions/{running.id}/_live"'
-    assert all(asks in each and 'hx-trigger="every 2s"' in each for each in live)
-    assert not [each for each in over if "hx-" in each.partition("<body")[2] or "hx-get" in each]
-    assert "htmx-4" in live[0]
-    assert "htmx-4" not in over[0]
-
-
-def test_the_live_fragment_is_part_of_the_page(
-    dashboard: Browser, running: RefinementSession
-) -> None:
-    part = words_of(shown(dashboard, running, "/_live"))
-
-    assert part.partition("Last heartbeat")[0] in words_of(shown(dashboard, running))
-    assert "<html" not in shown(dashboard, running, "/_live")
+    assert f'hx-get="/sessions/{running.id}" hx-trigger="every 2s"' in live
+    assert "hx-get" not in over
 
 
 def test_a_viewer_sees_no_buttons(
@@ -263,10 +251,9 @@ def test_a_ledger_that_was_shown_in_part_is_a_warning(
     running.batch_through_id, running.shown_memories = 17, 7
     db.session.commit()
 
-    for part in ("", "/_live"):
-        said = words_of(shown(dashboard, running, part))
-        assert "! Of 20 memories, only 7 were shown, because the model's context" in said
-        assert "raise REFINE_CONTEXT_TOKENS (now 128,000)." in said
+    said = words_of(shown(dashboard, running))
+    assert "! Of 20 memories, only 7 were shown, because the model's context" in said
+    assert "raise REFINE_CONTEXT_TOKENS (now 128,000)." in said
     assert "were shown" not in in_full
 
 

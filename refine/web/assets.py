@@ -1,0 +1,31 @@
+"""Static files, kept by browsers for as long as they stay the same: their URLs carry a digest."""
+
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from flask import Flask, request
+
+_A_YEAR_IN_SECONDS = 31_536_000
+
+
+def register(app: Flask) -> None:
+    """Add the digest of each static file to its URL, and have what is asked for by it kept."""
+    assert app.static_folder is not None  # noqa: S101 - the application names it; for mypy
+    folder = Path(app.static_folder)
+
+    @cache
+    def digest(name: str) -> str:
+        return sha256((folder / name).read_bytes()).hexdigest()[:12]
+
+    @app.url_defaults
+    def add_digest(endpoint: str, values: dict[str, Any]) -> None:
+        if endpoint == "static":
+            values["v"] = digest(values["filename"])
+
+    def seconds_kept(name: str | None) -> int | None:
+        is_current = (folder / str(name)).is_file() and request.args.get("v") == digest(str(name))
+        return _A_YEAR_IN_SECONDS if is_current else None
+
+    app.get_send_file_max_age = seconds_kept  # type: ignore[method-assign]

@@ -1,0 +1,86 @@
+// Pages change in place: forms and lists by what the reader does, and pages that show something
+// running by themselves. htmx asks for the whole page and takes its main part over. This file says
+// when not to ask, refuses what is not a page of ours, and tells the reader.
+"use strict";
+
+(() => {
+  const byId = (id) => document.getElementById(id);
+  const alert = byId("alert");
+  const isRefresh = (ctx) => ctx.sourceElement.id === "main";
+
+  const tell = (text) => {
+    alert.textContent = text;
+    alert.hidden = false;
+  };
+  const couldNot = (ctx, why) => tell(isRefresh(ctx)
+    ? `Could not refresh (${why}). Showing data from ${byId("main").dataset.asOf}.`
+    : `No answer (${why}). What you asked for may not have been done: reload the page to see.`);
+
+  // -- when not to ask ---------------------------------------------------------------------------
+
+  const SLOW_DOWN_AFTER_MS = 120_000; // from then on, a page asks every ten seconds at most
+  const opened = Date.now();
+  let asked = opened;
+  let paused = new URLSearchParams(location.search).get("live") === "0";
+  const isTooSoon = () => Date.now() - opened > SLOW_DOWN_AFTER_MS && Date.now() - asked < 9_000;
+
+  const showPause = () => {
+    const button = byId("pause");
+    if (!button) return;
+    button.hidden = false;
+    button.textContent = paused ? "Resume updates" : "Pause updates";
+  };
+  document.addEventListener("click", (event) => {
+    if (event.target.id !== "pause") return;
+    paused = !paused;
+    asked = 0;
+    showPause();
+  });
+
+  document.addEventListener("htmx:config:request", (event) => {
+    const { ctx } = event.detail;
+    if (!isRefresh(ctx)) return dropEmptyFields(ctx.request);
+    if (paused || document.hidden || isTooSoon()) event.preventDefault();
+    else asked = Date.now();
+  });
+  const dropEmptyFields = ({ method, body }) => {
+    if (method !== "GET") return;
+    for (const [name, value] of [...body]) if (!value) body.delete(name);
+  };
+
+  // -- what may take the page's place ------------------------------------------------------------
+
+  document.addEventListener("htmx:before:response", (event) => {
+    const { ctx } = event.detail;
+    const { status, headers } = ctx.response;
+    const isOurs = headers.has("Refine-Page");
+    if (isOurs && status < (isRefresh(ctx) ? 400 : 500)) return;
+    event.preventDefault();
+    couldNot(ctx, isOurs || status >= 400 ? `HTTP ${status}` : "the answer did not come from Refine");
+  });
+  document.addEventListener("htmx:error", (event) => {
+    if (event.detail.ctx) couldNot(event.detail.ctx, "no connection");
+  });
+
+  // -- what the reader is told -------------------------------------------------------------------
+
+  let wasFresh = Boolean(byId("fresh"));
+  document.addEventListener("htmx:after:swap", (event) => {
+    const { ctx } = event.detail;
+    alert.hidden = true;
+    showPause();
+    const isFresh = Boolean(byId("fresh"));
+    if (wasFresh && !isFresh) sayItEnded(ctx.title);
+    wasFresh = isFresh;
+    if (!isRefresh(ctx)) document.querySelector("main [role=alert][tabindex]")?.focus();
+  });
+  const sayItEnded = (title) => {
+    const message = document.createElement("p");
+    message.className = "message";
+    message.textContent = title;
+    byId("messages").append(message);
+    byId("icon").href = byId("icon").dataset.ended;
+  };
+
+  showPause();
+})();

@@ -1,0 +1,125 @@
+"""Pages that change in place: where the reader is stays, and only our own pages come in."""
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from refine.extensions import db
+from refine.models import Agent, User
+from refine.tools import RefinementTool
+from tests import factories, sql
+from tests.browser.visiting import button, rows
+
+KEPT = "window.isTheSamePage"
+
+
+@pytest.fixture
+def agent(admin: User) -> Agent:
+    made = factories.agent(*(factories.text_of(25) for _ in range(40)), account=admin.account)
+    db.session.commit()
+    return made
+
+
+@pytest.fixture
+def ledger(desk: Page, agent: Agent) -> Page:
+    desk.goto(f"/agents/{agent.id}/ledger")
+    desk.evaluate(f"{KEPT} = true")
+    return desk
+
+
+def answered(page: Page, pattern: str, **answer: Any) -> None:
+    """Have what is asked for under a URL answered by something that is not Refine."""
+    page.route(re.compile(pattern), lambda route: fulfil(route, answer))
+
+
+def fulfil(route: Route, answer: dict[str, Any]) -> None:
+    is_in_place = "hx-request" in route.request.headers
+    route.fulfill(**answer) if is_in_place else route.continue_()
+
+
+def test_a_toggle_far_down_keeps_place_and_focus(ledger: Page) -> None:
+    flag = ledger.get_by_role("button", name="Make memory").last
+    (memory,) = re.findall(r"memory #\d+", flag.get_attribute("aria-label") or "")
+    flag.scroll_into_view_if_needed()
+    flag.focus()
+    before = ledger.evaluate("scrollY")
+
+    flag.press("Enter")
+
+    expect(button(ledger, f"Remove the constitutional flag of {memory}")).to_be_focused()
+    expect(ledger.get_by_role("status")).to_contain_text("is now constitutional")
+    assert before > 0
+    assert abs(ledger.evaluate("scrollY") - before) < 100
+    assert ledger.evaluate(KEPT)
+
+
+def test_a_filter_applies_by_itself_and_back_returns(ledger: Page) -> None:
+    ledger.get_by_label("Show").select_option("discarded")
+
+    expect(ledger.get_by_text("No discarded memories.")).to_be_visible()
+    assert "kind=discarded" in ledger.url
+    assert "tag=" not in ledger.url
+    assert ledger.evaluate(KEPT)
+
+    ledger.go_back()
+
+    expect(rows(ledger, "Core memories")).to_have_count(40)
+
+
+@pytest.mark.parametrize("status", [200, 404])
+def test_an_answer_of_somebody_else_never_takes_the_pages_place(ledger: Page, status: int) -> None:
+    answered(ledger, "/ledger", status=status, content_type="text/html", body="<main id=main>Pay")
+
+    ledger.get_by_label("Show").select_option("discarded")
+
+    expect(ledger.get_by_role("alert")).to_contain_text("reload the page")
+    expect(rows(ledger, "Core memories")).to_have_count(40)
+
+
+def test_what_was_typed_stays_when_the_server_fails(desk: Page, agent: Agent) -> None:
+    desk.goto(f"/agents/{agent.id}/settings")
+    headers = {"Refine-Page": "1"}
+    answered(desk, "/settings", status=503, headers=headers, content_type="text/html", body="away")
+    desk.get_by_label("Model").fill("test/other")
+
+    button(desk, "Save").click()
+
+    expect(desk.get_by_role("alert")).to_contain_text("HTTP 503")
+    expect(desk.get_by_label("Model")).to_have_value("test/other")
+
+
+def test_a_refused_setting_is_told_in_place_and_focused(desk: Page, agent: Agent) -> None:
+    desk.goto(f"/agents/{agent.id}/settings")
+    desk.evaluate(f"{KEPT} = true")
+    desk.get_by_label("Core memory budget").fill("many")
+
+    button(desk, "Save").click()
+
+    expect(desk.get_by_label("Core memory budget")).to_be_focused()
+    expect(desk.get_by_label("Core memory budget")).to_have_attribute("aria-invalid", "true")
+    expect(desk.get_by_label("Core memory budget")).to_have_value("many")
+    assert desk.evaluate(KEPT)
+
+
+def test_a_form_that_leads_elsewhere_goes_there(desk: Page, agent: Agent) -> None:
+    desk.goto(f"/agents/{agent.id}")
+
+    button(desk, "Refine now").click()
+
+    desk.wait_for_url(re.compile("/sessions/"))
+    assert sql.value("SELECT count(*) FROM refinement_sessions") == 1
+
+
+def test_a_list_keeps_itself_fresh_while_something_runs(desk: Page, agent: Agent) -> None:
+    desk.clock.install()
+    session = factories.session(agent)
+    desk.goto("/sessions")
+    expect(rows(desk, "Sessions")).to_contain_text("running")
+
+    RefinementTool(session).execute("complete", summary="it is tidy")
+    desk.clock.run_for(11_000)
+
+    expect(rows(desk, "Sessions")).not_to_contain_text("running")
+    expect(button(desk, "Pause updates")).to_have_count(0)

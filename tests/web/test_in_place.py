@@ -1,0 +1,84 @@
+"""What answers tell the script that changes pages in place."""
+
+import pytest
+
+from refine.extensions import db
+from refine.models import Agent, AgentMemory, User
+from tests import factories
+from tests.web.conftest import Browser
+
+TEXT = "I kept the blue door key in the third drawer."
+
+
+@pytest.fixture
+def agent(admin: User) -> Agent:
+    made = factories.agent(TEXT, account=admin.account, name="Ada")
+    db.session.commit()
+    return made
+
+
+@pytest.fixture
+def memory(agent: Agent) -> AgentMemory:
+    return db.session.scalars(db.select(AgentMemory).filter_by(agent_id=agent.id)).one()
+
+
+def asked_from(page: str) -> dict[str, str]:
+    return {"HX-Request": "true", "HX-Current-URL": f"http://localhost{page}"}
+
+
+@pytest.mark.parametrize("path", ["/", "/agents", "/sign-in", "/agents/999"])
+def test_every_page_says_that_it_is_ours(dashboard: Browser, path: str) -> None:
+    assert dashboard.get(path).headers["Refine-Page"] == "1"
+
+
+def test_a_form_that_leads_back_to_its_page_redirects_there(
+    dashboard: Browser, agent: Agent, memory: AgentMemory
+) -> None:
+    page = f"/agents/{agent.id}/ledger"
+    action = f"/agents/{agent.id}/memories/{memory.id}/constitutional"
+
+    answer = dashboard.submit(action, {"constitutional": "1"}, headers=asked_from(page))
+
+    assert answer.status_code == 303
+    assert answer.location.startswith(page)
+    assert "HX-Redirect" not in answer.headers
+
+
+def test_a_form_that_leads_to_another_page_sends_the_browser_with_its_message(
+    dashboard: Browser, agent: Agent
+) -> None:
+    factories.session(agent)
+    page = f"/agents/{agent.id}"
+
+    answer = dashboard.submit(f"{page}/sessions", headers=asked_from(page))
+
+    assert answer.status_code == 200
+    assert answer.text == ""
+    assert "already has a live session" in dashboard.get(answer.headers["HX-Redirect"]).text
+
+
+def test_content_is_never_put_into_a_page_in_place(
+    dashboard: Browser, agent: Agent, admin: User
+) -> None:
+    factories.live_grant(agent, admin)
+    db.session.commit()
+    page = f"/agents/{agent.id}/ledger"
+
+    answer = dashboard.get(f"{page}?kind=core", headers=asked_from(page))
+
+    assert answer.text == ""
+    assert answer.headers["HX-Redirect"] == f"{page}?kind=core"
+    assert TEXT in dashboard.get(answer.headers["HX-Redirect"]).text
+
+
+def test_no_control_of_a_page_with_content_works_in_place(
+    dashboard: Browser, agent: Agent, admin: User
+) -> None:
+    sealed = dashboard.get(f"/agents/{agent.id}/ledger").text
+    factories.live_grant(agent, admin)
+    db.session.commit()
+
+    opened = dashboard.get(f"/agents/{agent.id}/ledger").text
+
+    assert "hx-boost" in sealed
+    assert "hx-boost" not in opened
