@@ -28,4 +28,4 @@ def register(app: Flask) -> None:
         is_current = (folder / str(name)).is_file() and request.args.get("v") == digest(str(name))
         return _A_YEAR_IN_SECONDS if is_current else None
 
-    app.get_send_file_max_age = seconds_kept  # type: ignore[method-assign]
+    app.get_send_file_max_age = seconds_kept  # type: ignore[assignment, method-assign]
