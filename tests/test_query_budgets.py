@@ -43,8 +43,8 @@ MOST_OF_A_PAGE = 25
 
 # By rule, and what the URL asks for: of an admin who may read a memory, or a site admin.
 PAGES = {
-    "/": 16,
-    "/?account=own": 17,
+    "/": 17,
+    "/?account=own": 18,
     "/access": 10,
     "/access/<uuid:grant_id>": 17,
     "/access/new?agent=<int:agent_id>": 21,

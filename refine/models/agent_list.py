@@ -11,13 +11,22 @@ from refine.models.runs import WORKER_LOST
 from refine.models.runs.run import LIVE
 
 State = Literal[
-    "over_budget", "running", "paused", "inactive", "failed", "lost", "declined", "never"
+    "over_budget",
+    "running",
+    "paused",
+    "inactive",
+    "failed",
+    "lost",
+    "rolled_back",
+    "declined",
+    "never",
 ]
 STATES: dict[State, str] = {
     "over_budget": "over budget",
     "running": "session running",
     "failed": "last session failed",
     "lost": "last session lost its worker",
+    "rolled_back": "last session rolled back",
     "declined": "last session declined",
     "never": "never refined",
     "paused": "paused",
@@ -79,6 +88,7 @@ def is_in(state: State) -> ColumnElement[bool]:
         "running": lambda: Agent.last_session_status.in_(LIVE),
         "failed": lambda: Agent.last_session_status == "failed",
         "lost": lambda: Agent.last_session_error_kind == WORKER_LOST,
+        "rolled_back": lambda: Agent.last_session_status == "rolled_back",
         "declined": lambda: Agent.last_session_status == "declined",
         "never": lambda: Agent.last_session_id.is_(None),
         "paused": lambda: Agent.paused.is_(True),

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 
-# The days that overviews look back over.
+# The days that lists of what happened lately look back over.
 DAYS_SHOWN = 30
 # More points than this cannot be told apart on a screen.
 _MAX_POINTS = 300
@@ -20,6 +21,9 @@ OUTCOMES = (
     "rolled_back",
     "failed",
 )
+
+
+Amounts = int | Decimal
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,38 @@ def day_bars(days: Mapping[date, Mapping[str, int]], until: date, number: int) -
                 parts.append((outcome, top, height, count))
         bars.append(Bar(day, round(position * step, 3), round(step * 0.8, 3), parts))
     return bars
+
+
+@dataclass(frozen=True)
+class Amount:
+    """One day's amount: the place of its bar, and how high it is."""
+
+    day: date
+    x: float
+    width: float
+    y: float
+    amount: Amounts
+
+    @property
+    def height(self) -> float:
+        return 100 - self.y
+
+
+def amount_bars(days: Mapping[date, Amounts], until: date, number: int) -> list[Amount]:
+    """Return a bar for each of the ``number`` days up to ``until``, in a square of 100 by 100."""
+    listed = [until - timedelta(days=back) for back in reversed(range(number))]
+    most = max((days.get(day, 0) for day in listed), default=0) or 1
+    step = 100 / number
+    return [
+        Amount(
+            day,
+            x=round(position * step, 3),
+            width=round(step * 0.8, 3),
+            y=round(100 - float(100 * days.get(day, 0) / most), 3),
+            amount=days.get(day, 0),
+        )
+        for position, day in enumerate(listed)
+    ]
 
 
 def _thinned(moments: Sequence[Moment]) -> list[Moment]:

@@ -17,10 +17,11 @@ from refine.models.runs import LIVE, WORKER_LOST
 from refine.models.runs.session.state import ENDED
 from refine.refinement import time_machine
 from refine.refinement.time_machine import UndoConflict
+from refine.rules.pacing import MAX_RETRIES
 from refine.web import granted, in_place, scope
 from refine.web.forms import day_of, midnight
 from refine.web.paging import page_of
-from refine.web.words import STATUSES, TRIGGERS
+from refine.web.words import STATUSES, TRIGGERS, url_in_account
 
 pages = Blueprint("sessions", __name__)
 
@@ -128,6 +129,22 @@ def stop(session_id: uuid.UUID) -> ResponseReturnValue:
     return redirect(url_for("sessions.page", session_id=session_id), 303)
 
 
+@pages.post("/sessions/<uuid:session_id>/seen")
+@scope.admins_only
+def acknowledge(session_id: uuid.UUID) -> ResponseReturnValue:
+    session = scope.found_or_404(RefinementSession, session_id)
+    try:
+        session.acknowledge(scope.user())
+        db.session.commit()
+        flash(f"Acknowledged: the last session of {session.agent.name}.")
+    except Refused as refusal:
+        db.session.rollback()
+        flash(as_sentence(str(refusal)))
+    if request.form.get("from") == "overview":
+        return redirect(url_in_account("overview.page"), 303)
+    return redirect(url_for("sessions.page", session_id=session_id), 303)
+
+
 @pages.get("/sessions/<uuid:session_id>/undo")
 @scope.admins_only
 def undo_form(session_id: uuid.UUID) -> ResponseReturnValue:
@@ -190,5 +207,6 @@ def _context(session_id: uuid.UUID) -> dict[str, object]:
         "steps": records[:_STEPS_SHOWN][::-1],
         "has_earlier_steps": len(records) > _STEPS_SHOWN,
         "max_mutations": MAX_MUTATIONS,
+        "max_attempts": MAX_RETRIES + 1,
         "effect_tokens": effect_tokens,
     }

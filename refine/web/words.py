@@ -84,6 +84,7 @@ ACTIONS = {
     "memory_refinement_failed": "session failed",
     "memory_refinement_rollback": "session rolled back or undone",
     "refinement_queued": "session requested",
+    "refinement_seen": "session acknowledged",
     "memory_saved": "memory saved",
     "memory_imported": "memories imported",
     "memory_promoted": "memory promoted to core",

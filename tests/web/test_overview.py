@@ -12,7 +12,7 @@ from redis import Redis
 
 from refine import clock
 from refine.extensions import db
-from refine.models import Account, Agent, ClockMark, RefinementSession, User
+from refine.models import Account, Agent, ApiToken, ClockMark, RefinementSession, User
 from tests import factories
 from tests.commands import UNUSED_PORT
 from tests.web.conftest import Browser, SignedIn, browser_of, links_of, person, words_of
@@ -51,7 +51,7 @@ def said(browser: Browser, path: str = "/") -> str:
 
 
 def attention(browser: Browser, path: str = "/") -> str:
-    return said(browser, path).partition("Needs attention ")[2].partition(" The last 30 days")[0]
+    return said(browser, path).partition("Needs attention ")[2].partition(" The last 90 days")[0]
 
 
 # -- states ----------------------------------------------------------------------------------------
@@ -62,9 +62,34 @@ def test_an_empty_overview_says_what_to_do(dashboard: Browser) -> None:
 
     assert "0 agents in Own account." in words
     assert "Nothing needs attention." in words
-    assert "No sessions yet. Open an agent and choose Refine now" in words
+    assert "First steps" in words
+    assert "Create a token for it: refine token add --platform --account own" in words
+    assert "Open an agent and choose “Refine now”" in words
     assert "No sessions are running." in words
     assert "No upcoming slots" in words
+
+
+def test_first_steps_that_are_done_are_ticked(
+    dashboard: Browser, account: Account, app: Flask
+) -> None:
+    before = said(dashboard)
+    factories.agent("one", account=account)
+    ApiToken.mint(account=account)
+    db.session.commit()
+
+    words = said(dashboard)
+
+    assert "✓ Add an agent done" not in before
+    assert "✓ Add an agent done" in words
+    assert "✓ Let your platform in done" in words
+    assert "○ Start the first session" in words
+
+
+def test_first_steps_are_gone_after_the_first_session(dashboard: Browser, account: Account) -> None:
+    ended(factories.agent("one", account=account), "completed")
+    db.session.commit()
+
+    assert "First steps" not in said(dashboard)
 
 
 def test_the_overview_says_when_automatic_sessions_start(
@@ -123,19 +148,83 @@ def test_a_recovered_agent_needs_no_attention(dashboard: Browser, account: Accou
 
 
 def test_each_count_matches_the_list_it_links_to(dashboard: Browser, account: Account) -> None:
-    for status in ("failed", "declined"):
-        for _ in range(3):
+    for status in ("failed", "rolled_back", "declined"):
+        for _ in range(6):
             ended(factories.agent("one two three", account=account, core_token_budget=1), status)
-    db.session.flush()
-    for session in db.session.scalars(db.select(RefinementSession).filter_by(status="failed")):
-        session.error_kind = "worker_lost"
     db.session.commit()
     page = dashboard.get("/").text
 
-    for state, count in {"failed": 3, "declined": 3, "over_budget": 6, "lost": 3}.items():
+    for state, count in {"failed": 6, "rolled_back": 6, "declined": 6, "over_budget": 18}.items():
         (link,) = [link for link in links_of(page) if f"state={state}" in link]
-        assert f'"{link}">{count} agents ' in page.replace("&amp;", "&")
+        assert f"{count} agents " in words_of(page)
         assert dashboard.get(link).text.count('<th scope="row"><a href="/agents/') == count
+
+
+def test_the_five_worst_of_each_kind_are_named(dashboard: Browser, account: Account) -> None:
+    now = clock.now()
+    for days in range(7):
+        agent = factories.agent("one", account=account, name=f"Failed{days}")
+        ended(agent, "failed", now - timedelta(days=days))
+        factories.agent(
+            "a", "b" * 40 * (days + 1), account=account, name=f"Over{days}x", core_token_budget=1
+        )
+    db.session.commit()
+
+    words = attention(dashboard)
+
+    assert [f"Failed{days}" in words for days in range(7)] == [True] * 5 + [False] * 2
+    assert [f"Over{days}x" in words for days in range(7)] == [False] * 2 + [True] * 5
+    assert "So it ended , 2 days ago" in words
+
+
+def test_a_failed_session_says_when_it_is_tried_again(dashboard: Browser, account: Account) -> None:
+    at = datetime(2026, 3, 2, 4, tzinfo=UTC)
+    with time_machine.travel(at, tick=False):
+        ended(factories.agent("one", account=account, name="Ada"), "failed")
+        ended(factories.agent("one", account=account, name="Bob"), "failed", trigger="manual")
+        db.session.commit()
+
+    words = attention(dashboard)
+
+    assert words.count("next attempt after 2 Mar 2026, 04:05") == 1
+
+
+def test_an_acknowledged_session_needs_no_attention(
+    dashboard: Browser, account: Account, admin: User
+) -> None:
+    ended(factories.agent("one", account=account, name="Ada"), "failed")
+    db.session.commit()
+    session_id = db.session.scalar(db.select(RefinementSession.id))
+
+    answer = dashboard.submit(f"/sessions/{session_id}/seen", {"from": "overview"})
+
+    assert answer.location == "/"
+    assert "Nothing needs attention." in attention(dashboard)
+    assert f"by {admin.email}" in said(dashboard, f"/sessions/{session_id}")
+    assert "session acknowledged" in said(dashboard, "/audit")
+    assert "Ada" in said(dashboard, "/agents?state=failed")
+
+
+def test_a_session_is_acknowledged_once(dashboard: Browser, account: Account) -> None:
+    ended(factories.agent("one", account=account), "completed")
+    db.session.commit()
+    session_id = db.session.scalar(db.select(RefinementSession.id))
+
+    answer = dashboard.submit(f"/sessions/{session_id}/seen", follow_redirects=True)
+
+    assert "Nobody needs to acknowledge this session" in words_of(answer.text)
+
+
+def test_a_viewer_acknowledges_nothing(account: Account, signed_in: SignedIn) -> None:
+    ended(factories.agent("one", account=account, name="Ada"), "failed")
+    viewer = signed_in(person(account=account, role="viewer"))
+    db.session.commit()
+
+    words = attention(viewer)
+
+    assert "Ada" in words
+    assert "Acknowledge" not in words
+    assert "Refine now" not in words
 
 
 def test_a_missed_slot_needs_attention_unless_paused(dashboard: Browser, account: Account) -> None:
@@ -266,37 +355,37 @@ def test_running_sessions_are_listed(dashboard: Browser, account: Account) -> No
     assert f"/sessions/{session.id}" in links_of(dashboard.get("/").text)
 
 
-# -- the month -------------------------------------------------------------------------------------
+# -- the last months -------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def month(account: Account) -> None:
-    """Sessions of the month, one before it, one of another account."""
+def quarter(account: Account) -> None:
+    """Sessions of the last 90 days, one before it, one of another account."""
     agent = factories.agent("one", account=account)
     now = clock.now()
     ended(agent, "completed", now, mass_before=100, memories_before=4, cost_usd=Decimal("0.5"))
     ended(agent, "declined", now - timedelta(days=1))
     ended(agent, "failed", now - timedelta(days=2), error_kind="worker_lost")
     ended(agent, "failed", now - timedelta(days=28), error_kind="timeout")
-    ended(agent, "failed", now - timedelta(days=31), cost_usd=Decimal(7))
+    ended(agent, "failed", now - timedelta(days=91), cost_usd=Decimal(7))
     ended(factories.agent("one"), "failed", now)
     db.session.commit()
 
 
-def test_the_sessions_of_the_month_are_summed(dashboard: Browser, month: None) -> None:
+def test_the_sessions_of_the_last_months_are_summed(dashboard: Browser, quarter: None) -> None:
     words = said(dashboard)
 
     assert "Sessions 4 Tokens removed 0 Cost $0.5000 Declined 1 Failed 2 Lost workers 1" in words
 
 
 def test_memory_tasks_are_counted_and_cost(
-    dashboard: Browser, account: Account, month: None
+    dashboard: Browser, account: Account, quarter: None
 ) -> None:
     before = said(dashboard)
     agent = factories.agent("one", account=account)
     factories.ended_task(agent, "reflection", cost_usd=Decimal("0.25"))
     factories.ended_task(agent, "extraction", cost_usd=Decimal("0.5"))
-    factories.ended_task(agent, "extraction", at=clock.now() - timedelta(days=31))
+    factories.ended_task(agent, "extraction", at=clock.now() - timedelta(days=91))
     factories.ended_task(factories.agent(), "reflection", cost_usd=Decimal(9))
     db.session.commit()
 
@@ -307,8 +396,8 @@ def test_memory_tasks_are_counted_and_cost(
     assert "Between sessions 1 reflection, 1 conversation" in words
 
 
-def test_each_figure_matches_the_list_it_links_to(dashboard: Browser, month: None) -> None:
-    page = dashboard.get("/").text.partition("The last 30 days")[2]
+def test_each_figure_matches_the_list_it_links_to(dashboard: Browser, quarter: None) -> None:
+    page = dashboard.get("/").text.partition("The last 90 days")[2]
     links = [link for link in links_of(page) if link.startswith("/sessions?")]
 
     listed = {
@@ -326,7 +415,7 @@ def test_each_figure_matches_the_list_it_links_to(dashboard: Browser, month: Non
     }
 
 
-def test_the_bars_match_the_legend(dashboard: Browser, month: None) -> None:
+def test_the_bars_match_the_legend(dashboard: Browser, quarter: None) -> None:
     page = dashboard.get("/").text
 
     assert page.count('<rect class="o-') == 4
@@ -348,7 +437,7 @@ def test_restored_tokens_do_not_count_as_saved(dashboard: Browser, account: Acco
 
 
 def test_a_site_admin_sees_all_accounts_or_one(
-    account: Account, month: None, signed_in: SignedIn
+    account: Account, quarter: None, signed_in: SignedIn
 ) -> None:
     browser = signed_in(person(site_admin=True))
 
@@ -360,7 +449,9 @@ def test_a_site_admin_sees_all_accounts_or_one(
     assert "Sessions 4" in one
 
 
-def test_links_keep_the_chosen_account(account: Account, month: None, signed_in: SignedIn) -> None:
+def test_links_keep_the_chosen_account(
+    account: Account, quarter: None, signed_in: SignedIn
+) -> None:
     ended(factories.agent("one", account=account), "failed")
     db.session.commit()
     browser = signed_in(person(site_admin=True))

@@ -1,17 +1,19 @@
 """What agents cost: the calls of their models in all kinds of runs, added up in one place."""
 
 from collections.abc import Collection, Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
+    Date,
     Row,
     Subquery,
     Text,
     and_,
     case,
+    cast,
     func,
     literal,
     literal_column,
@@ -51,12 +53,13 @@ class AgentMonth(NamedTuple):
     unpriced_calls: int
 
 
-class PeriodSpending(NamedTuple):
-    """The memory tasks of some accounts in a period, and what all their runs cost.
+class DaySpending(NamedTuple):
+    """The memory tasks that were requested on a day, and what all runs of that day cost.
 
     ``unpriced_calls`` are the calls whose cost is unknown, and not part of ``cost_usd``.
     """
 
+    day: date
     reflections: int
     conversations: int
     cost_usd: Decimal
@@ -170,19 +173,21 @@ def _of_month(runs: Subquery, summed: ColumnElement[Any], at: datetime) -> Colum
     )
 
 
-def spent_since(account_id: int | None, since: datetime) -> PeriodSpending:
-    """Return what the agents (of this account) cost since then."""
+def by_day(account_id: int | None, zone: str, since: datetime) -> list[DaySpending]:
+    """Return what the agents (of this account) cost since then, by local day."""
     runs = _runs()
+    day = cast(_local(zone, runs.c.created_at), Date)
     summed = select(
+        day,
         _counted(runs, "reflection"),
         _counted(runs, "extraction"),
-        func.coalesce(func.sum(runs.c.cost_usd), 0),
-        func.coalesce(func.sum(runs.c.unpriced_calls), 0),
+        func.sum(runs.c.cost_usd),
+        func.sum(runs.c.unpriced_calls),
     ).where(runs.c.created_at >= since)
     if account_id is not None:
         theirs = select(Agent.id).where(Agent.account_id == account_id)
         summed = summed.where(runs.c.agent_id.in_(theirs))
-    return PeriodSpending(*db.session.execute(summed).one())
+    return [DaySpending(*row) for row in db.session.execute(summed.group_by(day))]
 
 
 def by_month(

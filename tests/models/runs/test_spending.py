@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 import pytest
@@ -13,13 +13,13 @@ from refine import settings
 from refine.extensions import db
 from refine.models import Account, Agent, RefinementSession
 from refine.models.runs.spending import (
+    by_day,
     by_month,
     cap_is_spent,
     cost_cap_reached,
     cost_cap_reason,
     cost_usd_of_month,
     is_unpriced_in_month,
-    spent_since,
     spent_usd_of_month,
 )
 from refine.rules.prices import price_of
@@ -108,13 +108,21 @@ def test_a_month_begins_at_the_first_midnight_of_its_first_day_in_the_accounts_z
     assert cost_usd_of_month(agent.account, datetime.fromisoformat(at)) == 2
 
 
-def test_spending_since_an_instant_covers_only_these_accounts(agent: Agent) -> None:
+def test_days_since_an_instant_cover_only_these_accounts(agent: Agent) -> None:
     everything(agent)
     everything(agent, at=NOW - MOMENT)
     everything(factories.agent("one"))
 
-    assert spent_since(agent.account_id, NOW) == (1, 1, Decimal("1.75"), 0)
-    assert spent_since(agent.account_id, NOW + MOMENT) == (0, 0, 0, 0)
+    assert by_day(agent.account_id, "UTC", NOW) == [(NOW.date(), 1, 1, Decimal("1.75"), 0)]
+    assert by_day(agent.account_id, "UTC", NOW + MOMENT) == []
+
+
+def test_a_day_is_that_of_the_time_zone(agent: Agent) -> None:
+    costly(agent, "1", at=datetime(2026, 3, 1, 23, tzinfo=UTC))
+
+    (day,) = by_day(None, "Asia/Tokyo", datetime(2026, 3, 1, tzinfo=UTC))
+
+    assert day.day == date(2026, 3, 2)
 
 
 def test_month_by_month_all_three_are_in_one_row(agent: Agent) -> None:
@@ -253,7 +261,7 @@ def test_the_sums_tell_how_many_calls_are_unpriced(agent: Agent) -> None:
     costly(agent, "1")
 
     (month,) = by_month(agent.account, [agent.id])
-    period = spent_since(None, NOW - MOMENT)
+    (day,) = by_day(None, "UTC", NOW - MOMENT)
 
     assert (month.cost_usd, month.unpriced_calls) == (Decimal("1.5"), 1)
-    assert (period.cost_usd, period.unpriced_calls) == (Decimal("1.5"), 1)
+    assert (day.cost_usd, day.unpriced_calls) == (Decimal("1.5"), 1)

@@ -25,7 +25,6 @@ from refine.rules.pacing import (
     MAX_RETRIES,
     RETRY_PAUSES,
     cooldown,
-    retry_pause,
 )
 
 # A retry that is overdue by this much is dropped.
@@ -186,15 +185,11 @@ class Candidates:
         return self._live.get(agent.id)
 
     def _is_retry_due(self, session: RefinementSession) -> bool:
-        pause = retry_pause(session.attempt)
-        if pause is None or session.ended_at is None or not self._is_failure_of_slot(session):
+        retry_at = session.retry_at
+        if retry_at is None or retry_at > self._at or not self._is_failure_of_slot(session):
             return False
         is_needed = session.trigger != "over_budget" or session.agent.is_over_budget
-        return (
-            is_needed
-            and session.ended_at + pause <= self._at
-            and not self.automatic_skip_reason(session.agent)
-        )
+        return is_needed and not self.automatic_skip_reason(session.agent)
 
     def _is_failure_of_slot(self, session: RefinementSession) -> bool:
         """Whether this automatic session failed, and no slot has come since."""

@@ -136,12 +136,16 @@ class RefinementSession(SessionState, Attested, Base):
         "unpriced_calls",
         "answered_model_id",
         "shown_memories",
+        "seen_at",
+        "seen_by_id",
     )
     later_digest_columns = (
         "details_lost",
         "unpriced_calls",
         "answered_model_id",
         "shown_memories",
+        "seen_at",
+        "seen_by_id",
     )
     # it changes with each step, so records keep the digest of its end alone
     statuses_without_records = LIVE
@@ -360,6 +364,21 @@ class RefinementSession(SessionState, Attested, Base):
             self.stop_requested_by_id = user.id if user is not None else None
         if self.status == "queued":
             self.finish("skipped", "stopped while it was queued", user=user, at=at)
+
+    def acknowledge(self, user: User, at: datetime | None = None) -> None:
+        """Note who looked at how the session ended, recorded as ``refinement_seen``."""
+        at = at or clock.now()
+        self.lock()
+        if not self.needs_attention:
+            raise Refused("nobody needs to acknowledge this session, or somebody already did")
+        self.seen_at, self.seen_by_id = at, user.id
+        self.agent.record(
+            "refinement_seen",
+            session_id=self.id,
+            subject=("RefinementSession", self.id),
+            user=user,
+            at=at,
+        )
 
     def give_up(
         self, reason: str, error_kind: str | None = None, *, at: datetime | None = None

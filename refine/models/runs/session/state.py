@@ -16,6 +16,7 @@ from refine.models.columns import Count, Sealed, SealedText
 from refine.models.people import User
 from refine.models.runs.run import CallUsage, Run
 from refine.rules.content import MAX_STORED_SUMMARY_CHARACTERS, bounded_text, reply_text
+from refine.rules.pacing import retry_pause
 from refine.rules.quantities import plural
 from refine.rules.retention import removable_under_threshold
 from refine.rules.threshold import THRESHOLD_DECIMALS
@@ -32,6 +33,9 @@ CONSENTED_ENDS = ("completed", "rolled_back", "incomplete")
 # The ends of a session whose agent answered the consent question.
 ANSWERED = (*CONSENTED_ENDS, "declined")
 
+# The ends that a person should look at.
+NEED_ATTENTION = ("failed", "rolled_back", "declined")
+
 _NOTHING_DONE = {"consolidated": 0, "updated": 0, "deleted": 0, "protected": 0}
 
 # How an undo was requested.
@@ -42,6 +46,12 @@ MAX_MUTATIONS = 10
 
 # The period that the floor against slow erosion looks back over.
 ROLLING_WINDOW = timedelta(days=30)
+
+
+def retry_at(trigger: str | None, attempt: int, ended_at: datetime) -> datetime | None:
+    """Return when a session that failed may be tried again, at the earliest; None if never."""
+    pause = retry_pause(attempt) if trigger in AUTOMATIC_TRIGGERS else None
+    return ended_at + pause if pause is not None else None
 
 
 def _summary(field: str, value: object) -> str:
@@ -91,6 +101,10 @@ class SessionState(Run):
     undone_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     undone_through: Mapped[str | None] = mapped_column(Text)
 
+    # who acknowledged how it ended
+    seen_at: Mapped[datetime | None]
+    seen_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+
     summary = SealedText(_summary)
     consent_reply = SealedText(reply_text)
 
@@ -108,6 +122,11 @@ class SessionState(Run):
     def undone_by(self) -> Mapped[User | None]:
         """Who undid the session, if a user of the dashboard did."""
         return relationship(foreign_keys="RefinementSession.undone_by_id")
+
+    @declared_attr
+    def seen_by(self) -> Mapped[User | None]:
+        """Who acknowledged how the session ended, if anybody did."""
+        return relationship(foreign_keys="RefinementSession.seen_by_id")
 
     # -- predicates ------------------------------------------------------------------------------
 
@@ -162,6 +181,18 @@ class SessionState(Run):
     @classmethod
     def _may_be_retried(cls) -> ColumnElement[bool]:
         return and_(cls.status == "failed", cls.is_automatic)
+
+    @property
+    def retry_at(self) -> datetime | None:
+        """When a failed session may be tried again, at the earliest; None if it may not."""
+        if self.ended_at is None or not self.may_be_retried:
+            return None
+        return retry_at(self.trigger, self.attempt, self.ended_at)
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether it ended so that a person should look, and nobody has acknowledged it."""
+        return self.status in NEED_ATTENTION and self.seen_at is None
 
     @property
     def had_effect(self) -> bool:

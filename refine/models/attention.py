@@ -1,0 +1,92 @@
+"""Agents that need a person: the worst of each kind, by name."""
+
+from datetime import datetime
+from typing import Any, Literal, NamedTuple, get_args
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Select, func, literal, select, union_all
+
+from refine.extensions import db
+from refine.models.agent import Agent
+from refine.models.agent_list import is_in
+from refine.models.people import Account
+from refine.models.runs.session import RefinementSession
+from refine.models.runs.session.state import retry_at
+
+Kind = Literal["failed", "rolled_back", "over_budget", "declined"]
+_KINDS: tuple[Kind, ...] = get_args(Kind)
+_SHOWN = 5
+
+_Session = RefinementSession
+
+
+class Case(NamedTuple):
+    """An agent that needs attention: for its budget, or for its last session.
+
+    ``number`` agents need it for the same reason. Sessions that somebody acknowledged do not count.
+    """
+
+    kind: Kind
+    number: int
+    agent_id: int
+    agent_name: str
+    account_name: str
+    core_tokens: int
+    core_token_budget: int
+    session_id: UUID | None
+    end_reason: str | None
+    trigger: str | None
+    attempt: int
+    ended_at: datetime | None
+
+    @property
+    def is_about_budget(self) -> bool:
+        """Whether the agent has more tokens than its budget, whatever its sessions did."""
+        return self.kind == "over_budget"
+
+    @property
+    def next_attempt_at(self) -> datetime | None:
+        """When a session that failed is tried again, at the earliest; None if it is not."""
+        if self.kind != "failed" or self.ended_at is None:
+            return None
+        return retry_at(self.trigger, self.attempt, self.ended_at)
+
+
+def cases(of: ColumnElement[bool]) -> dict[Kind, list[Case]]:
+    """Return the worst cases of each kind, among agents for which ``of`` is true.
+
+    Those who are furthest over their budgets; the latest sessions.
+    """
+    of_each_kind = [select(_worst(kind, of).subquery()) for kind in _KINDS]
+    found: dict[Kind, list[Case]] = {kind: [] for kind in _KINDS}
+    for row in db.session.execute(union_all(*of_each_kind)):
+        case = Case(*row)
+        found[case.kind].append(case)
+    return found
+
+
+def _worst(kind: Kind, of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
+    is_over_budget = kind == "over_budget"
+    worst = Agent.budget_share if is_over_budget else _Session.ended_at
+    query = (
+        select(
+            literal(kind).label("kind"),
+            func.count().over(),
+            Agent.id,
+            Agent.name,
+            Account.name.label("account_name"),
+            Agent.core_tokens,
+            Agent.core_token_budget,
+            _Session.id.label("session_id"),
+            _Session.end_reason,
+            _Session.trigger,
+            _Session.attempt,
+            _Session.ended_at,
+        )
+        .join(Account, Account.id == Agent.account_id)
+        .outerjoin(_Session, _Session.id == Agent.last_session_id)
+        .where(of, is_in(kind))
+        .order_by(worst.desc(), Agent.id)
+        .limit(_SHOWN)
+    )
+    return query if is_over_budget else query.where(_Session.seen_at.is_(None))

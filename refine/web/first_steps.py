@@ -1,0 +1,54 @@
+"""What has to be set up before the first session."""
+
+from typing import NamedTuple
+
+from sqlalchemy import select
+
+from refine import settings
+from refine.extensions import db
+from refine.health import clock_check
+from refine.models import ApiToken
+from refine.web import scope
+
+
+class Step(NamedTuple):
+    """A step, whether it is done, and how to do it."""
+
+    name: str
+    is_done: bool
+    how: str
+
+
+def steps(*, has_agents: bool) -> list[Step]:
+    """Return the steps to the first session, in order; that one is never done yet."""
+    slug = scope.account_to_change().slug
+    has_token = select(ApiToken.id).where(
+        scope.owns(ApiToken.account_id), ApiToken.kind == "platform", ApiToken.revoked_at.is_(None)
+    )
+    return [
+        Step(
+            "Name a provider of models",
+            settings.current().openrouter_api_key is not None,
+            "Set `OPENROUTER_API_KEY`. Until then, only the rehearsal model answers.",
+        ),
+        Step(
+            "Let your platform in",
+            bool(db.session.scalar(select(has_token.exists()))),
+            f"Create a token for it: `refine token add --platform --account {slug}`",
+        ),
+        Step(
+            "Add an agent",
+            has_agents,
+            f"Your platform does, or `refine agent add NAME --account {slug} --model MODEL`",
+        ),
+        Step(
+            "Start a clock and a worker",
+            clock_check().is_ok,
+            "`refine up` starts both, or run `refine clock` and `refine worker`",
+        ),
+        Step(
+            "Start the first session",
+            False,
+            "Open an agent and choose “Refine now”: it is asked for consent, and you can watch.",
+        ),
+    ]
