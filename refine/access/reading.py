@@ -24,7 +24,9 @@ from refine.rules.content import bounded_text
 
 T = TypeVar("T")
 Row = TypeVar("Row", AuditLog, RefinementSession)
-What = Literal["memories", "export", "search", "audit_record", "session", "prompts"]
+What = Literal[
+    "memories", "export", "search", "audit_record", "audit_records", "session", "prompts"
+]
 
 MAX_SEARCHED_CHARACTERS = 200
 
@@ -96,6 +98,11 @@ class ReadableRecord:
 
     changes: list[ReadableChange]
     texts: dict[str, str] = field(repr=False)
+
+    @property
+    def memory_ids(self) -> list[int]:
+        """The memories that the record changed."""
+        return [change.memory_id for change in self.changes]
 
 
 @dataclass(frozen=True)
@@ -184,13 +191,18 @@ def search(
 def read_record(grant_id: uuid.UUID, user: User, record_id: int) -> ReadableRecord:
     """Return the sealed part of one of the agent's records."""
     grant = _readable_grant(grant_id, user)
-    looked_at = _of_agent(grant, AuditLog, record_id)
-    sealed = looked_at.sealed
-    texts = {name: text for name, text in sealed.items() if isinstance(text, str)}
-    images = sealed.get("memories", [])
-    shown = ReadableRecord(_changes(images, looked_at.action), texts)
-    ids = [image["id"] for image in images]
-    return _seen(grant, "audit_record", shown, record_id=record_id, ids=ids)
+    shown = _open_record(_of_agent(grant, AuditLog, record_id))
+    return _seen(grant, "audit_record", shown, record_id=record_id, ids=shown.memory_ids)
+
+
+def read_records(
+    grant_id: uuid.UUID, user: User, record_ids: Sequence[int]
+) -> dict[int, ReadableRecord]:
+    """Return the sealed parts of some of the agent's records, by id."""
+    grant = _readable_grant(grant_id, user)
+    shown = {id_: _open_record(_of_agent(grant, AuditLog, id_)) for id_ in record_ids}
+    ids = sorted({id_ for record in shown.values() for id_ in record.memory_ids})
+    return _seen(grant, "audit_records", shown, record_ids=list(record_ids), ids=ids)
 
 
 def session(grant_id: uuid.UUID, user: User, session_id: uuid.UUID) -> ReadableSession:
@@ -257,6 +269,12 @@ def _open(memory: AgentMemory) -> ReadableMemory:
     columns = {each.name for each in fields(ReadableMemory)} - {"tags", "text"}
     shown = {name: getattr(memory, name) for name in columns}
     return ReadableMemory(**shown, tags=tuple(memory.tags), text=memory.content)
+
+
+def _open_record(record: AuditLog) -> ReadableRecord:
+    sealed = record.sealed
+    texts = {name: text for name, text in sealed.items() if isinstance(text, str)}
+    return ReadableRecord(_changes(sealed.get("memories", []), record.action), texts)
 
 
 def _changes(images: list[dict[str, Any]], action: str) -> list[ReadableChange]:

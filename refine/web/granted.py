@@ -76,6 +76,11 @@ def record(agent_id: int | None, record_id: int) -> ReadableRecord | None:
     return _opened(agent_id, reading.read_record, record_id)
 
 
+def records(agent_id: int, record_ids: Sequence[int]) -> dict[int, ReadableRecord] | None:
+    """Return the contents that some of the agent's records hold, by the records' ids."""
+    return _opened(agent_id, reading.read_records, record_ids)
+
+
 def session(agent_id: int, session_id: uuid.UUID) -> ReadableSession | None:
     return _opened(agent_id, reading.session, session_id)
 

@@ -135,23 +135,23 @@ def search(agent_id: int) -> ResponseReturnValue:
 @scope.admins_only
 def set_constitutional(agent_id: int, memory_id: int) -> ResponseReturnValue:
     """Set or lift the constitutional flag of a memory, without seeing its content."""
-    memory = _memory_or_404(agent_id, memory_id)
+    memory = memory_or_404(agent_id, memory_id)
     is_wanted = request.form.get("constitutional") == "1"
     memory.set_constitutional(is_wanted, user=scope.user())
     db.session.commit()
     flash(f"Memory #{memory_id} is {'now' if is_wanted else 'no longer'} constitutional.")
-    return redirect(_back_to(agent_id), 303)
+    return redirect(_back_to(agent_id, memory_id), 303)
 
 
 @pages.post("/agents/<int:agent_id>/memories/<int:memory_id>/restore")
 @scope.admins_only
 def restore(agent_id: int, memory_id: int) -> ResponseReturnValue:
     """Restore a discarded memory, without seeing its content."""
-    memory = _memory_or_404(agent_id, memory_id)
+    memory = memory_or_404(agent_id, memory_id)
     memory.restore(user=scope.user())
     db.session.commit()
     flash(f"Memory #{memory_id} was restored to the {memory.memory_type} memories.")
-    return redirect(_back_to(agent_id), 303)
+    return redirect(_back_to(agent_id, memory_id), 303)
 
 
 def _page(agent: Agent, chosen: LedgerFilter, **shown: Any) -> str:
@@ -169,13 +169,16 @@ def _page(agent: Agent, chosen: LedgerFilter, **shown: Any) -> str:
     )
 
 
-def _back_to(agent_id: int) -> str:
+def _back_to(agent_id: int, memory_id: int) -> str:
+    if request.form.get("from") == "memory":
+        return url_for("memory.page", agent_id=agent_id, memory_id=memory_id)
     kind = request.form.get("kind", "core")
     page = request.form.get("page") or None
     return url_for("ledger.page", agent_id=agent_id, kind=kind, page=page)
 
 
-def _memory_or_404(agent_id: int, memory_id: int) -> AgentMemory:
+def memory_or_404(agent_id: int, memory_id: int) -> AgentMemory:
+    """Return the agent's memory with that id, if the user may see the agent."""
     agent = scope.agent_or_404(agent_id)
     memory = db.session.get(AgentMemory, memory_id)
     if memory is None or memory.agent_id != agent.id:

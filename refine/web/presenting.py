@@ -146,6 +146,11 @@ def progress(session: RefinementSession) -> str:
     return f"{name} consented and is working."
 
 
+def again(session: RefinementSession) -> str:
+    """Say on a button that another session is asked for."""
+    return "Retry" if session.status == "failed" else "Refine now"
+
+
 def outcome_note(session: RefinementSession) -> str:
     """Say what an ended session left behind, where its reason alone does not."""
     if session.status == "incomplete":
@@ -265,6 +270,7 @@ class MemoryChange(NamedTuple):
     state: str
     constitutional: str
     tags: str
+    is_new: bool
 
 
 def memory_changes(record: AuditLog) -> list[MemoryChange]:
@@ -287,6 +293,7 @@ def _memory_change(memory: _Image) -> MemoryChange:
         state=state if before else f"created, {state}",
         constitutional=change(lambda image: "yes" if image["constitutional"] else "no"),
         tags=change(lambda image: ", ".join(image["tags"]) or "none"),
+        is_new=before is None,
     )
 
 

@@ -1,6 +1,7 @@
 """Sessions: the list, and a page for each, which is live while the session runs."""
 
 import uuid
+from collections.abc import Sequence
 from datetime import date
 from typing import Any, NamedTuple
 
@@ -12,13 +13,12 @@ from refine.errors import Refused
 from refine.extensions import db
 from refine.faults import as_sentence, status_of
 from refine.models import MAX_MUTATIONS, Agent, AuditLog, RefinementSession
-from refine.models.ledger.history import effect_tokens
 from refine.models.runs import LIVE, WORKER_LOST
 from refine.models.runs.session.state import ENDED
 from refine.refinement import time_machine
 from refine.refinement.time_machine import UndoConflict
 from refine.rules.pacing import MAX_RETRIES
-from refine.web import granted, in_place, scope
+from refine.web import granted, in_place, scope, timeline
 from refine.web.forms import day_of, midnight
 from refine.web.paging import page_of
 from refine.web.words import STATUSES, TRIGGERS, url_in_account
@@ -110,9 +110,15 @@ def listing() -> str:
 def page(session_id: uuid.UUID) -> str:
     """Show a session's steps and figures; while it runs, the page updates automatically."""
     session = scope.found_or_404(RefinementSession, session_id)
-    # opened first, as reading commits; a live session has nothing to open yet
-    opened = None if session.is_live else granted.session(session.agent_id, session_id)
-    return render_template("sessions/page.html", **_context(session_id), opened=opened)
+    agent_id, opened, changed = session.agent_id, None, None
+    if not session.is_live:  # opened first, as reading commits; a live session has nothing yet
+        opened = granted.session(agent_id, session_id)
+        edits = [record.id for record in _last_records(session_id) if "operation" in record.data]
+        if opened is not None and edits:
+            changed = granted.records(agent_id, edits[:_STEPS_SHOWN])
+    return render_template(
+        "sessions/page.html", **_context(session_id), opened=opened, changed=changed
+    )
 
 
 @pages.post("/sessions/<uuid:session_id>/stop")
@@ -194,19 +200,24 @@ def _undo_page(session_id: uuid.UUID, *, and_after: bool) -> ResponseReturnValue
 
 def _context(session_id: uuid.UUID) -> dict[str, object]:
     session = scope.found_or_404(RefinementSession, session_id)
-    records = db.session.scalars(
-        select(AuditLog)
-        .where(AuditLog.session_id == session.id)
-        .order_by(AuditLog.sequence.desc())
-        .limit(_STEPS_SHOWN + 1)
-    ).all()
+    records = _last_records(session_id)
     return {
         "session": session,
         "refresh_seconds": in_place.WATCHED_SECONDS if session.is_live else None,
         "agent": session.agent,
-        "steps": records[:_STEPS_SHOWN][::-1],
+        "steps": timeline.steps(session, records[:_STEPS_SHOWN][::-1]),
+        "steps_shown": _STEPS_SHOWN,
         "has_earlier_steps": len(records) > _STEPS_SHOWN,
         "max_mutations": MAX_MUTATIONS,
         "max_attempts": MAX_RETRIES + 1,
-        "effect_tokens": effect_tokens,
     }
+
+
+def _last_records(session_id: uuid.UUID) -> Sequence[AuditLog]:
+    """Return the session's last records, newest first: one more than its page shows."""
+    return db.session.scalars(
+        select(AuditLog)
+        .where(AuditLog.session_id == session_id)
+        .order_by(AuditLog.sequence.desc())
+        .limit(_STEPS_SHOWN + 1)
+    ).all()

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 from uuid import UUID
@@ -225,6 +225,16 @@ def ago(at: datetime | None) -> str:
     return "" if at is None else quantities.ago(clock.now() - at)
 
 
+def seconds(span: timedelta | None) -> str:
+    """Format how long something took: "0.4 s", "12 s", "3 min 20 s"; empty for None."""
+    if span is None:
+        return ""
+    minutes, rest = divmod(span.total_seconds(), 60)
+    if minutes:
+        return f"{minutes:,.0f} min {rest:.0f} s"
+    return f"{rest:.1f} s" if rest < 10 else f"{rest:.0f} s"  # noqa: PLR2004 - two digits
+
+
 def number(value: int | None) -> str:
     return "–" if value is None else f"{value:,}"
 
@@ -299,6 +309,7 @@ _FILTERS: list[Callable[..., str | bool]] = [
     when_in,
     day,
     ago,
+    seconds,
     number,
     cost_in_words,
     plural,

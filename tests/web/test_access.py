@@ -477,11 +477,14 @@ def test_a_grant_opens_records_sessions_and_prompts(
     db.session.commit()
 
     assert text in dashboard.get(f"/audit/{record.id}").text
-    assert "one plant less" in dashboard.get(f"/sessions/{session.id}").text
+    of_session = dashboard.get(f"/sessions/{session.id}").text
+    assert "one plant less" in of_session
+    assert text in of_session
     assert "You are Ada, a gardener." in dashboard.get(f"/agents/{agent.id}/settings").text
     assert [r.data["what"] for r in records("memory_access_viewed")] == [
         "audit_record",
         "session",
+        "audit_records",
         "prompts",
     ]
 

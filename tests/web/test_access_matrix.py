@@ -99,6 +99,7 @@ LIVE_OR_NONE = ("none", "granted")
 # What is asked of each page that shows content to whom it may, and of all that never do.
 OPEN_PAGES = (
     "/agents/<int:agent_id>/ledger",
+    "/agents/<int:agent_id>/memories/<int:memory_id>",
     "/agents/<int:agent_id>/settings",
     "/audit/<int:record_id>",
     "/sessions/<uuid:session_id>",
@@ -139,6 +140,7 @@ class Told(NamedTuple):
 
     agent: Agent
     agent_id: int  # without a look at the database, whose transactions may not idle
+    memory_id: int
     record_id: int
     session_id: object
     grant_id: object
@@ -156,7 +158,7 @@ def told(admin: User, canary: str) -> Told:
     factories.ended_task(agent)
     factories.extraction(agent, f"the {canary} sings")
     deleted = next(r for r in factories.records(agent) if r.action == "memory_refinement_delete")
-    return Told(agent, agent.id, deleted.id, session.id, factories.grant(agent).id)
+    return Told(agent, agent.id, memories[1].id, deleted.id, session.id, factories.grant(agent).id)
 
 
 def visited(browser: Browser, page: str, about: Told) -> str:
@@ -164,6 +166,7 @@ def visited(browser: Browser, page: str, about: Told) -> str:
     path = page.removeprefix("SEARCH ")
     for name, value in (
         ("<int:agent_id>", about.agent_id),
+        ("<int:memory_id>", about.memory_id),
         ("<int:record_id>", about.record_id),
         ("<uuid:session_id>", about.session_id),
         ("<uuid:grant_id>", about.grant_id),

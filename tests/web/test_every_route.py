@@ -46,6 +46,7 @@ READ = {
     "/agents/<int:agent_id>": OF_ACCOUNT,
     "/agents/<int:agent_id>/import": ADMINS_OF_ACCOUNT,
     "/agents/<int:agent_id>/ledger": OF_ACCOUNT,
+    "/agents/<int:agent_id>/memories/<int:memory_id>": OF_ACCOUNT,
     "/agents/<int:agent_id>/settings": OF_ACCOUNT,
     "/agents/<int:agent_id>/tasks": OF_ACCOUNT,
     "/audit": PAGE,
@@ -275,13 +276,14 @@ def test_missing_and_foreign_things_look_the_same(world: World, signed_in: Signe
     rules = [rule for rule in READ if READ[rule] == OF_ACCOUNT]
     nowhere = {
         "<int:agent_id>": 2**63,
+        "<int:memory_id>": 2**63,
         "<int:record_id>": 10**30,
         "<uuid:grant_id>": UUID(int=0),
         "<uuid:session_id>": UUID(int=0),
     }
 
     theirs = [browser.get(path_of(rule, world)) for rule in rules]
-    nobodys = [browser.get(re.sub("<.*>", lambda m: str(nowhere[m[0]]), rule)) for rule in rules]
+    nobodys = [browser.get(re.sub("<.*?>", lambda m: str(nowhere[m[0]]), rule)) for rule in rules]
 
     assert [answer.status_code for answer in nobodys] == [404] * len(rules)
     # a form's token carries the second in which it was made

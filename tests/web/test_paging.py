@@ -58,7 +58,7 @@ def memories(admin: User) -> tuple[str, str]:
     agent = factories.agent(account=admin.account)
     for number in range(ROWS):
         factories.memory(agent, created_at=NOON + timedelta(microseconds=number // 5))
-    return f"/agents/{agent.id}/ledger", r'<th scope="row">#(\d+)<'
+    return f"/agents/{agent.id}/ledger", r'<th scope="row"><a [^>]*>#(\d+)<'
 
 
 def audit(admin: User) -> tuple[str, str]:
@@ -148,7 +148,10 @@ def test_pages_keep_the_filter(dashboard: Browser, admin: User) -> None:
     db.session.commit()
 
     *pages, (last,) = walked(
-        dashboard, f"/agents/{agent.id}/ledger?tag=voice", r'<th scope="row">#(\d+)<', "next"
+        dashboard,
+        f"/agents/{agent.id}/ledger?tag=voice",
+        r'<th scope="row"><a [^>]*>#(\d+)<',
+        "next",
     )
 
     listed = {int(row) for page in pages for row in page}

@@ -10,6 +10,7 @@ from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, RefinementSession, User
 from refine.tools import RefinementTool
+from refine.web.words import seconds
 from tests import factories, sql
 from tests.web.conftest import (
     Browser,
@@ -342,7 +343,7 @@ def test_a_conflicting_undo_names_records_and_offers_the_wider_undo(
         said = words_of(answer.text)
         assert answer.status_code == 409
         assert "Conflict: nothing was changed" in said
-        assert f"Memory #{in_the_way.id}, on" in said
+        assert f"Memory #{in_the_way.id} , on" in said
         assert f"memory restored, record #{restored.sequence}" in said
         assert f"{path}?and_after=1" in links_of(answer.text)
         assert actions_of(answer.text) == []
@@ -461,3 +462,57 @@ def test_an_empty_list_says_what_to_do(dashboard: Browser) -> None:
 
     assert "No sessions yet. Open an agent and choose Refine now" in words_of(nothing.text)
     assert "No sessions match. Show all." in words_of(none_of_these.text)
+
+
+# -- its steps in time -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("span", "words"),
+    [
+        (timedelta(milliseconds=412), "0.4 s"),
+        (timedelta(seconds=12.6), "13 s"),
+        (timedelta(minutes=3, seconds=20), "3 min 20 s"),
+        (None, ""),
+    ],
+)
+def test_a_span_is_told_in_seconds_and_minutes(span: timedelta | None, words: str) -> None:
+    assert seconds(span) == words
+
+
+def test_each_step_says_when_it_came_and_how_much_is_gone(
+    dashboard: Browser, running: RefinementSession
+) -> None:
+    first, second, *_ = db.session.scalars(running.agent.ledger.core()).all()
+    before = running.removed_tokens
+    for memory in (first, second):
+        RefinementTool(running).execute("delete", id=memory.id)
+
+    words = words_of(shown(dashboard, running))
+
+    assert "a worker began" in words
+    assert f"memory discarded #{first.id} -25 {before + 25} / 125" in words
+    assert f"memory discarded #{second.id} -25 {before + 50} / 125" in words
+
+
+def test_the_step_at_which_all_was_undone_is_marked(
+    dashboard: Browser, running: RefinementSession
+) -> None:
+    ids = [memory.id for memory in db.session.scalars(running.agent.ledger.core()).all()]
+    for id_ in ids[:6]:
+        RefinementTool(running).execute("delete", id=id_)
+
+    page = shown(dashboard, running)
+
+    assert "150 / 125 too much: all undone" in words_of(page)
+    assert page.count('class="tripped"') == 1
+
+
+def test_a_failed_session_can_be_tried_again_at_once(
+    dashboard: Browser, agent: Agent
+) -> None:
+    failed = factories.session(agent)
+    failed.give_up("the provider cannot be reached")
+    db.session.commit()
+
+    assert "Retry" in words_of(shown(dashboard, failed))

@@ -1,15 +1,18 @@
 """What an agent's audit records tell of its memories, among it the token mass over time."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import func, select
+from sqlalchemy import cast, func, select
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import joinedload
 
 from refine.extensions import db
 from refine.models.audit import AuditLog
 from refine.models.ledger.image import mass_of, recorded_digests
+from refine.models.ledger.row import MemoryRow
 
 _MASS_AFTER = AuditLog.data["mass_after"].as_integer()
 
@@ -43,6 +46,22 @@ def masses(agent_id: int, since: datetime, limit: int) -> list[Mass]:
     data = db.session.scalars(select(AuditLog.data).where(AuditLog.id == first.record_id)).one()
     before = first.tokens - effect_tokens(data)
     return [Mass(min(since, first.at), before, "", None, first.record_id), *found]
+
+
+def records_of_memory(memory: MemoryRow, limit: int) -> Sequence[AuditLog]:
+    """Return the last records that changed the memory, newest first."""
+    changed: dict[str, Any] = {"memories": [{"id": memory.id}]}
+    return db.session.scalars(
+        select(AuditLog)
+        .options(joinedload(AuditLog.user))
+        .where(
+            AuditLog.agent_id == memory.agent_id,
+            AuditLog.created_at >= memory.recorded_at,
+            cast(AuditLog.data, JSONB).contains(changed),
+        )
+        .order_by(AuditLog.sequence.desc())
+        .limit(limit)
+    ).all()
 
 
 def count_changes(agent_id: int) -> int:

@@ -136,6 +136,13 @@ class SessionState(Run):
         return self.status == "running"
 
     @property
+    def duration(self) -> timedelta | None:
+        """How long a session that has ended took; None if it never started."""
+        if self.started_at is None or self.ended_at is None:
+            return None
+        return self.ended_at - self.started_at
+
+    @property
     def is_stop_requested(self) -> bool:
         """Whether somebody asked the session to stop."""
         return self.stop_requested_at is not None

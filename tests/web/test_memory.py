@@ -1,0 +1,96 @@
+"""One memory's page: what became of it, without a word of it; and with its words under a grant."""
+
+import pytest
+
+from refine.extensions import db
+from refine.models import Agent, AgentMemory, User
+from refine.tools import RefinementTool
+from tests import factories
+from tests.web.conftest import Browser, links_of, words_of
+
+
+@pytest.fixture
+def agent(admin: User) -> Agent:
+    made = factories.agent(
+        "The blue door sticks in rain.",
+        "The blue door sticks when it rains.",
+        *(factories.text_of(25) for _ in range(10)),
+        account=admin.account,
+        name="Ada",
+    )
+    db.session.commit()
+    return made
+
+
+@pytest.fixture
+def merged(agent: Agent) -> tuple[AgentMemory, AgentMemory, AgentMemory]:
+    """Two memories, and the one that a session merged them into."""
+    first, second = db.session.scalars(agent.ledger.core()).all()[:2]
+    tool = RefinementTool(factories.session(agent))
+    done = tool.execute(
+        "consolidate", ids=[first.id, second.id], content="The blue door sticks in rain."
+    )
+    assert done["type"] == "consolidated", done
+    tool.execute("complete", summary="tidy")
+    db.session.commit()
+    result = db.session.get(AgentMemory, done["id"])
+    assert result is not None
+    return first, second, result
+
+
+def path(memory: AgentMemory) -> str:
+    return f"/agents/{memory.agent_id}/memories/{memory.id}"
+
+
+def said(browser: Browser, memory: AgentMemory) -> str:
+    answer = browser.get(path(memory))
+    assert answer.status_code == 200
+    return words_of(answer.text)
+
+
+def test_a_merged_memory_leads_to_what_it_became(
+    dashboard: Browser, merged: tuple[AgentMemory, AgentMemory, AgentMemory]
+) -> None:
+    first, second, result = merged
+
+    assert f"memories merged into #{result.id} in a session" in said(dashboard, first)
+    assert f"memories merged from #{first.id} , #{second.id}" in said(dashboard, result)
+    assert path(result) in links_of(dashboard.get(path(first)).text)
+
+
+def test_no_word_of_it_is_shown_without_a_grant(
+    dashboard: Browser, merged: tuple[AgentMemory, AgentMemory, AgentMemory]
+) -> None:
+    assert not [memory for memory in merged if "door" in said(dashboard, memory)]
+
+
+def test_a_grant_opens_its_text_and_the_differences(
+    dashboard: Browser, admin: User, merged: tuple[AgentMemory, AgentMemory, AgentMemory]
+) -> None:
+    factories.live_grant(merged[0].agent, admin)
+    db.session.commit()
+
+    page = dashboard.get(path(merged[2])).text
+
+    assert page.count("The blue door sticks") > 1
+    assert "<del>" in page
+
+
+def test_a_toggle_leads_back_to_the_memory(dashboard: Browser, agent: Agent) -> None:
+    memory = db.session.scalars(agent.ledger.core()).first()
+    assert memory is not None
+
+    answer = dashboard.submit(
+        f"{path(memory)}/constitutional", {"constitutional": "1", "from": "memory"}
+    )
+
+    assert answer.location == path(memory)
+    assert "◆ constitutional" in said(dashboard, memory)
+
+
+def test_a_memory_without_records_says_so(dashboard: Browser, agent: Agent) -> None:
+    memory = AgentMemory(agent=agent, content="written by hand")
+    db.session.add(memory)
+    db.session.commit()
+
+    assert "Nothing is recorded of it" in said(dashboard, memory)
