@@ -33,12 +33,6 @@ STATES: dict[State, str] = {
     "inactive": "not active",
 }
 Order = Literal["name", "share", "tokens", "last"]
-ORDERS: dict[Order, str] = {
-    "name": "name",
-    "share": "share of budget",
-    "tokens": "tokens",
-    "last": "last session",
-}
 
 
 def listed_agents(*conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:

@@ -52,6 +52,22 @@ def configure(agent_id: int) -> ResponseReturnValue:
     return redirect(url_for("agent_settings.page", agent_id=agent_id), 303)
 
 
+@pages.post("/agents/<int:agent_id>/pause")
+@scope.admins_only
+def pause(agent_id: int) -> ResponseReturnValue:
+    """Pause the agent's automatic sessions, or let them run again."""
+    agent = scope.agent_or_404(agent_id)
+    is_wanted = request.form.get("paused") == "1"
+    agent.configure(user=scope.user(), paused=is_wanted)
+    db.session.commit()
+    flash(
+        "Paused: only sessions that somebody asks for run."
+        if is_wanted
+        else "Resumed: automatic sessions run again."
+    )
+    return redirect(url_for("agent.page", agent_id=agent_id), 303)
+
+
 @pages.post("/agents/<int:agent_id>/refinement-prompt/clear")
 @scope.admins_only
 def clear_prompt(agent_id: int) -> ResponseReturnValue:

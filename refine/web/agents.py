@@ -6,7 +6,6 @@ from flask import Blueprint, render_template, request
 
 from refine.models import Agent
 from refine.models.agent_list import (
-    ORDERS,
     STATES,
     Order,
     in_order,
@@ -18,6 +17,14 @@ from refine.web import scope
 from refine.web.paging import page_of
 
 pages = Blueprint("agents", __name__)
+
+# The columns by which the list can be sorted, and in which direction.
+_SORTS: dict[str, tuple[Order, str]] = {
+    "Agent": ("name", "ascending"),
+    "Tokens": ("tokens", "descending"),
+    "Of budget": ("share", "descending"),
+    "Last session": ("last", "descending"),
+}
 
 
 @pages.get("/agents")
@@ -40,6 +47,6 @@ def listing() -> str:
         state=state if state in STATES else "",
         order=order,
         STATES=STATES,
-        ORDERS=ORDERS,
+        SORTS=_SORTS,
         account=scope.chosen_account() if scope.user().site_admin else None,
     )

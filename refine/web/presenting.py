@@ -96,6 +96,15 @@ def usage(tokens: int, budget: int) -> Markup:
     )
 
 
+def share(tokens: int, budget: int) -> Markup:
+    """Return how much of a budget is used: as a bar, in percent, and the budget."""
+    gauge = Gauge(tokens, budget)
+    return Markup(  # noqa: S704 - numbers
+        f'<span class="usage">{meter(gauge)} <span class="percent">{gauge.percent}%</span> '
+        f'<span class="percent">of {budget:,}</span></span>'
+    )
+
+
 # -- agents and users ------------------------------------------------------------------------------
 
 

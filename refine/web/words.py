@@ -24,7 +24,7 @@ from refine.rules.quantities import cost_in_words, in_days, plural, rough_span
 from refine.rules.schedules import describe_schedule
 from refine.web import presenting, scope
 from refine.web.charts import DAYS_SHOWN, Moment
-from refine.web.presenting import Badge, badge, meter, usage
+from refine.web.presenting import Badge, badge, meter, share, usage
 
 STATUSES = {
     "queued": Badge("queued", "◔", "live"),
@@ -305,6 +305,7 @@ _FILTERS: list[Callable[..., str | bool]] = [
     status_badge,
     url_of,
     usage,
+    share,
     when,
     when_in,
     day,

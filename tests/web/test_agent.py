@@ -812,3 +812,14 @@ def test_no_page_or_export_shows_an_id_that_looks_personal(
     assert kept.status_code == 303
     db.session.expire_all()
     assert (agent.model_id, agent.core_token_budget) == ("ada@example.net", 777)
+
+
+def test_an_agent_is_paused_and_resumed_from_its_page(dashboard: Browser, agent: Agent) -> None:
+    page = f"/agents/{agent.id}"
+
+    paused = dashboard.submit(f"{page}/pause", {"paused": "1"}, follow_redirects=True)
+    resumed = dashboard.submit(f"{page}/pause", {"paused": "0"}, follow_redirects=True)
+
+    assert "Paused: only sessions that somebody asks for run." in words_of(paused.text)
+    assert "Resumed: automatic sessions run again." in words_of(resumed.text)
+    assert len(records("agent_settings_update")) == 2

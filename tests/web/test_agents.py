@@ -89,7 +89,10 @@ def test_the_form_keeps_the_lists_filter(dashboard: Browser, agents: dict[str, A
 
     assert 'name="q" value="o"' in page
     assert '<option value="over_budget" selected>' in page
-    assert '<option value="tokens" selected>' in page
+    assert 'name="sort" value="tokens"' in page
+    assert (
+        'aria-sort="descending"><a href="/agents?q=o&amp;state=over_budget&amp;sort=tokens"' in page
+    )
     assert ">Clear all</a>" in page
 
 
@@ -98,10 +101,10 @@ def test_each_row_shows_share_state_and_last_session(
 ) -> None:
     said = words_of(dashboard.get("/agents").text)
 
-    assert "Over test/model 150 / 100 150% ! over budget none yet" in said
-    assert "Paused test/model 50 / 100 50% ‖ paused" in said
-    assert "Inactive other/model 160 / 100 160% not active" in said
-    assert "Failed test/model 20 / 100 20% ✓ within budget" in said
+    assert "Over test/model 150 150% of 100 ! over budget none yet" in said
+    assert "Paused test/model 50 50% of 100 ‖ paused" in said
+    assert "Inactive other/model 160 160% of 100 not active" in said
+    assert "Failed test/model 20 20% of 100 ✓ within budget" in said
     assert "✗ failed" in said
 
 

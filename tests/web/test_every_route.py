@@ -80,6 +80,7 @@ ACTED = {
     "/agents/<int:agent_id>/ledger": ACT_IN_ACCOUNT,
     "/agents/<int:agent_id>/memories/<int:memory_id>/constitutional": ACT_IN_ACCOUNT,
     "/agents/<int:agent_id>/memories/<int:memory_id>/restore": ACT_IN_ACCOUNT,
+    "/agents/<int:agent_id>/pause": ACT_IN_ACCOUNT,
     "/agents/<int:agent_id>/refinement-prompt/clear": ACT_IN_ACCOUNT,
     "/agents/<int:agent_id>/sessions": ACT_IN_ACCOUNT,
     "/agents/<int:agent_id>/settings": ACT_IN_ACCOUNT,

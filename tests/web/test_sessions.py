@@ -508,9 +508,7 @@ def test_the_step_at_which_all_was_undone_is_marked(
     assert page.count('class="tripped"') == 1
 
 
-def test_a_failed_session_can_be_tried_again_at_once(
-    dashboard: Browser, agent: Agent
-) -> None:
+def test_a_failed_session_can_be_tried_again_at_once(dashboard: Browser, agent: Agent) -> None:
     failed = factories.session(agent)
     failed.give_up("the provider cannot be reached")
     db.session.commit()
