@@ -56,6 +56,7 @@ PAGES = {
     "/agents/<int:agent_id>/import": 10,
     "/agents/<int:agent_id>/ledger": 22,
     "/agents/<int:agent_id>/ledger?kind=discarded": 22,
+    "/agents/<int:agent_id>/memories/<int:memory_id>": 22,
     "/agents/<int:agent_id>/settings": 22,
     "/agents/<int:agent_id>/tasks": 11,
     "/audit": 12,
@@ -154,6 +155,7 @@ def urls(owner: Agent, session: RefinementSession) -> dict[str, str]:
     grant = factories.grant(owner)
     values = {
         "<int:agent_id>": owner.id,
+        "<int:memory_id>": next(iter(db.session.scalars(owner.ledger.core()))).id,
         "<uuid:session_id>": session.id,
         "<uuid:grant_id>": grant.id,
         "<int:record_id>": factories.records(owner)[-1].id,

@@ -24,9 +24,7 @@ from refine.rules.content import bounded_text
 
 T = TypeVar("T")
 Row = TypeVar("Row", AuditLog, RefinementSession)
-What = Literal[
-    "memories", "export", "search", "audit_record", "audit_records", "session", "prompts"
-]
+What = Literal["memories", "export", "search", "memory", "audit_record", "session", "prompts"]
 
 MAX_SEARCHED_CHARACTERS = 200
 
@@ -106,11 +104,20 @@ class ReadableRecord:
 
 
 @dataclass(frozen=True)
+class ReadableVersions:
+    """A memory's text, and how records changed it, by the records' ids."""
+
+    text: str = field(repr=False)
+    changes: dict[int, ReadableChange]
+
+
+@dataclass(frozen=True)
 class ReadableSession:
-    """What the agent said in a session: to the consent question, and at the end."""
+    """What the agent said in a session, to the consent question and at the end; what it changed."""
 
     consent_text: str | None = field(repr=False)
     summary_text: str | None = field(repr=False)
+    changes: list[ReadableChange]
 
 
 # -- what readers wrote about their access --------------------------------------------------------
@@ -195,22 +202,34 @@ def read_record(grant_id: uuid.UUID, user: User, record_id: int) -> ReadableReco
     return _seen(grant, "audit_record", shown, record_id=record_id, ids=shown.memory_ids)
 
 
-def read_records(
-    grant_id: uuid.UUID, user: User, record_ids: Sequence[int]
-) -> dict[int, ReadableRecord]:
-    """Return the sealed parts of some of the agent's records, by id."""
+def versions(
+    grant_id: uuid.UUID, user: User, memory_id: int, record_ids: Sequence[int]
+) -> ReadableVersions:
+    """Return a memory's text, and how these records changed it, by their ids."""
     grant = _readable_grant(grant_id, user)
-    shown = {id_: _open_record(_of_agent(grant, AuditLog, id_)) for id_ in record_ids}
-    ids = sorted({id_ for record in shown.values() for id_ in record.memory_ids})
-    return _seen(grant, "audit_records", shown, record_ids=list(record_ids), ids=ids)
+    texts = [memory.content for memory in _memories_of(grant, [memory_id])]
+    changes = {
+        id_: change
+        for id_, record in _records_of(grant, record_ids).items()
+        for change in record.changes
+        if change.memory_id == memory_id
+    }
+    shown = ReadableVersions("".join(texts), changes)
+    return _seen(grant, "memory", shown, record_ids=list(changes), ids=[memory_id])
 
 
-def session(grant_id: uuid.UUID, user: User, session_id: uuid.UUID) -> ReadableSession:
-    """Return what the agent said in one of its sessions."""
+def session(
+    grant_id: uuid.UUID, user: User, session_id: uuid.UUID, record_ids: Sequence[int]
+) -> ReadableSession:
+    """Return what the agent said in one of its sessions, and what these records changed."""
     grant = _readable_grant(grant_id, user)
     looked_at = _of_agent(grant, RefinementSession, session_id)
-    shown = ReadableSession(looked_at.consent_reply, looked_at.summary)
-    return _seen(grant, "session", shown, session_id=str(session_id), ids=[])
+    changes = [
+        each for record in _records_of(grant, record_ids).values() for each in record.changes
+    ]
+    shown = ReadableSession(looked_at.consent_reply, looked_at.summary, changes)
+    ids = sorted({change.memory_id for change in changes})
+    return _seen(grant, "session", shown, session_id=str(session_id), ids=ids)
 
 
 def prompts(grant_id: uuid.UUID, user: User) -> dict[str, str | None]:
@@ -249,6 +268,12 @@ def _readable_grant(grant_id: uuid.UUID, user: User) -> AccessGrant:
 def _memories_of(grant: AccessGrant, ids: Sequence[int]) -> Iterable[AgentMemory]:
     wanted = AgentMemory.agent_id == grant.agent_id, AgentMemory.id.in_(list(ids))
     return db.session.scalars(select(AgentMemory).where(*wanted))
+
+
+def _records_of(grant: AccessGrant, ids: Sequence[int]) -> dict[int, ReadableRecord]:
+    wanted = AuditLog.agent_id == grant.agent_id, AuditLog.id.in_(ids)
+    found = db.session.scalars(select(AuditLog).where(*wanted).order_by(AuditLog.sequence))
+    return {record.id: _open_record(record) for record in found}
 
 
 def _of_agent(grant: AccessGrant, model: type[Row], id_: object) -> Row:

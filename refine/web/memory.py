@@ -1,11 +1,11 @@
 """One memory: its versions, what it was merged from and into, and its buttons; unseen."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from flask import Blueprint, render_template
 
-from refine.access.reading import ReadableChange, ReadableRecord
+from refine.access.reading import ReadableChange
 from refine.models import AuditLog
 from refine.models.ledger.history import records_of_memory
 from refine.web import granted, scope
@@ -31,32 +31,29 @@ class Version(NamedTuple):
 def page(agent_id: int, memory_id: int) -> str:
     """Show a memory's versions; their texts only under an active grant."""
     memory = memory_or_404(agent_id, memory_id)
-    about = [record.id for record in records_of_memory(memory, _VERSIONS_SHOWN)]
-    # opened first, as reading commits
-    shown = granted.memories(agent_id, [memory_id])
-    changed = granted.records(agent_id, about) if shown is not None else None
+    record_ids = [record.id for record in records_of_memory(memory, _VERSIONS_SHOWN)]
+    opened = granted.versions(agent_id, memory_id, record_ids)  # first, as reading commits
+    texts = opened.changes if opened is not None else {}
     records = records_of_memory(memory, _VERSIONS_SHOWN)
     return render_template(
         "memory/page.html",
         agent=scope.agent_or_404(agent_id),
         memory=memory,
-        text=shown[0].text if shown else None,
-        versions=[_version(memory_id, record, changed or {}) for record in records],
+        opened=opened,
+        versions=[_version(memory_id, record, texts.get(record.id)) for record in records],
         has_earlier=len(records) == _VERSIONS_SHOWN,
     )
 
 
-def _version(memory_id: int, record: AuditLog, changed: Mapping[int, ReadableRecord]) -> Version:
+def _version(memory_id: int, record: AuditLog, text: ReadableChange | None) -> Version:
     changes = {change.id: change for change in memory_changes(record)}
     is_merge = record.action == "memory_refinement_consolidate"
     others = [id_ for id_ in changes if id_ != memory_id] if is_merge else []
     is_result = changes[memory_id].is_new
-    opened = changed.get(record.id)
-    texts = opened.changes if opened is not None else []
     return Version(
         record,
         changes[memory_id],
         merged_from=others if is_result else [],
         merged_into=[id_ for id_ in others if changes[id_].is_new] if not is_result else [],
-        text=next((text for text in texts if text.memory_id == memory_id), None),
+        text=text,
     )

@@ -53,8 +53,8 @@ def percent(part: int, whole: int) -> int:
 
 
 def before_and_after(before: int, after: int | None = None) -> str:
-    """Return two figures as "20 → 19"; the first alone while the second is unknown."""
-    return f"{before:,}" if after is None else f"{before:,} → {after:,}"
+    """Return two figures as "20 → 19"; the first alone if the second is unknown, or the same."""
+    return f"{before:,}" if after in (None, before) else f"{before:,} → {after:,}"
 
 
 class Gauge(NamedTuple):
@@ -100,7 +100,7 @@ def share(tokens: int, budget: int) -> Markup:
     """Return how much of a budget is used: as a bar, in percent, and the budget."""
     gauge = Gauge(tokens, budget)
     return Markup(  # noqa: S704 - numbers
-        f'<span class="usage">{meter(gauge)} <span class="percent">{gauge.percent}%</span> '
+        f'<span class="usage share">{meter(gauge)} <span class="percent">{gauge.percent}%</span> '
         f'<span class="percent">of {budget:,}</span></span>'
     )
 

@@ -29,8 +29,9 @@ def reads(world: World) -> dict[str, Read]:
     return {
         "memories": lambda grant, user: reading.memories(grant, user, ids),
         "search": lambda grant, user: reading.search(grant, user, "roses", among, rows=50),
+        "versions": lambda grant, user: reading.versions(grant, user, ids[0], [record_id]),
         "record": lambda grant, user: reading.read_record(grant, user, record_id),
-        "session": lambda grant, user: reading.session(grant, user, session_id),
+        "session": lambda grant, user: reading.session(grant, user, session_id, []),
         "prompts": reading.prompts,
     }
 
@@ -44,7 +45,7 @@ def ended_session(world: World, agent: Any = None) -> RefinementSession:
     return ended
 
 
-WAYS = ("memories", "search", "record", "session", "prompts")
+WAYS = ("memories", "search", "versions", "record", "session", "prompts")
 
 
 def nobody_else(world: World, grant: AccessGrant) -> tuple[uuid.UUID, User]:
@@ -395,24 +396,36 @@ def test_an_unknown_record_or_session_or_another_agents_is_not_opened(world: Wor
     record_id = factories.records(other)[-1].id
     grant = world.grant()
 
-    for read, id_ in [
-        (reading.read_record, record_id),
-        (reading.read_record, 10**17),
-        (reading.session, session_id),
-        (reading.session, uuid.uuid4()),
-    ]:
+    for read in (
+        lambda: reading.read_record(grant.id, world.reader, record_id),
+        lambda: reading.read_record(grant.id, world.reader, 10**17),
+        lambda: reading.session(grant.id, world.reader, session_id, []),
+        lambda: reading.session(grant.id, world.reader, uuid.uuid4(), []),
+    ):
         with pytest.raises(NoAccess, match="does not belong to the agent"):
-            read(grant.id, world.reader, id_)
+            read()
         db.session.rollback()
 
     assert world.records("memory_access_viewed") == []
+
+
+def test_a_record_of_another_agent_shows_nothing_in_versions(world: World) -> None:
+    other = factories.agent("one", account=world.agent.account)
+    other.ledger.remember("a rose of somebody else", "core")
+    record_id = factories.records(other)[-1].id
+    grant = world.grant()
+    (memory_id,) = [memory.id for memory in db.session.scalars(other.ledger.core())][-1:]
+
+    opened = reading.versions(grant.id, world.reader, memory_id, [record_id])
+
+    assert (opened.text, opened.changes) == ("", {})
 
 
 def test_a_session_shows_the_agents_words(world: World) -> None:
     session = ended_session(world)
     grant = world.grant()
 
-    opened = reading.session(grant.id, world.reader, session.id)
+    opened = reading.session(grant.id, world.reader, session.id, [])
 
     assert opened.consent_text == "YES, tidy the wall"
     assert opened.summary_text is not None

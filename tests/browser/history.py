@@ -14,6 +14,7 @@ from refine.models import (
     AccessGrant,
     Account,
     Agent,
+    AgentMemory,
     ApiToken,
     ClockMark,
     Invitation,
@@ -52,6 +53,7 @@ class History:
     wren: Agent
     petrel: Agent
     newcomer: Agent
+    toggled: AgentMemory
     completed: RefinementSession
     in_the_way: RefinementSession
     rolled_back: RefinementSession
@@ -107,6 +109,7 @@ def lived(admin: User, *, weeks: int = 3, saves_a_week: int = 3, others: int = 4
         admin=admin,
         wren=wren,
         petrel=petrel,
+        toggled=protected,
         completed=completed,
         in_the_way=in_the_way,
         rolled_back=rolled_back,

@@ -30,6 +30,7 @@ def paths(history: History) -> dict[str, str]:
         "memories": f"{wren}/ledger",
         "memories-journal": f"{wren}/ledger?kind=journal",
         "memories-discarded": f"{wren}/ledger?kind=discarded",
+        "memory": f"{wren}/memories/{history.toggled.id}",
         "memories-none": f"{new}/ledger?kind=discarded",
         "settings": f"{wren}/settings",
         "settings-misnamed": f"/agents/{history.misnamed.agent_id}/settings",

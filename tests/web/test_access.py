@@ -484,7 +484,6 @@ def test_a_grant_opens_records_sessions_and_prompts(
     assert [r.data["what"] for r in records("memory_access_viewed")] == [
         "audit_record",
         "session",
-        "audit_records",
         "prompts",
     ]
 

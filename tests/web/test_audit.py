@@ -347,7 +347,7 @@ def test_a_record_page_shows_the_open_data(dashboard: Browser, admin: User, agen
     assert f"Record #{record.sequence} in chain {record.chain_id}" in said
     assert f"By {admin.email}" in said
     assert f"Subject AgentMemory {memory.id}" in said
-    assert f"#{memory.id} core 25 → 25 kept no → yes voice" in said
+    assert f"#{memory.id} core 25 kept no → yes voice" in said
     assert record.hash in said
 
 
