@@ -24,7 +24,7 @@ from refine.rules.content import bounded_text
 
 T = TypeVar("T")
 Row = TypeVar("Row", AuditLog, RefinementSession)
-What = Literal["memories", "export", "search", "memory", "audit_record", "session", "prompts"]
+What = Literal["memories", "export", "search", "versions", "audit_record", "session", "prompts"]
 
 MAX_SEARCHED_CHARACTERS = 200
 
@@ -215,7 +215,7 @@ def versions(
         if change.memory_id == memory_id
     }
     shown = ReadableVersions("".join(texts), changes)
-    return _seen(grant, "memory", shown, record_ids=list(changes), ids=[memory_id])
+    return _seen(grant, "versions", shown, record_ids=list(changes), ids=[memory_id])
 
 
 def session(
