@@ -19,6 +19,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from refine.errors import RowAltered
 from refine.extensions import Base, db
+from refine.models.columns import array
 from refine.models.ledger.values import MemoryValues
 from refine.models.runs.session.state import SessionState
 from refine.sealing import DataKey
@@ -152,7 +153,7 @@ def counted(session_id: uuid.UUID, entries: Iterable[Entry], key: DataKey) -> di
     """Return the parameters of ``COUNTED``."""
     rows = [(*entry, _digest(session_id, entry, key)) for entry in entries]
     columns = enumerate((*ENTRY, "digest"))
-    arrays = {f"entries_{name}": [row[place] for row in rows] for place, name in columns}
+    arrays = {f"entries_{name}": array(row[place] for row in rows) for place, name in columns}
     return {"entries_session_id": session_id, **arrays}
 
 
