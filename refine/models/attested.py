@@ -243,6 +243,11 @@ def changed_rows(owner: ChainOwner) -> dict[str, DigestChange]:
     }
 
 
+def note_update(row: Attested, before: str | None) -> None:
+    """Note that a statement changes the row, whose digest was ``before``, for the next record."""
+    _note(row, is_update=True, before=before)
+
+
 def unrecorded_updates(session: Session) -> dict[ChainOwner, list[str]]:
     """Return the names of updated rows that no record covers yet, by owner."""
     unrecorded: dict[ChainOwner, list[str]] = {}

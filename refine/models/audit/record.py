@@ -231,6 +231,14 @@ class ChainHead(Base):
             ChainOwner(head.account_id, head.agent_id): head for head in db.session.scalars(heads)
         }
 
+    @classmethod
+    def genuine(cls, values: Iterable[Any]) -> "ChainHead":
+        """Return the head with these values of its columns; RowAltered if it was changed."""
+        head = cls(**dict(zip(cls.__mapper__.columns.keys(), values, strict=True)))
+        if not head.is_genuine:
+            raise RowAltered(f"the audit chain of {head.name}")
+        return head
+
     @property
     def is_genuine(self) -> bool:
         """Whether the end is where the application left it."""

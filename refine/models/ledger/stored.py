@@ -94,7 +94,9 @@ def altered(memories: Collection[StoredMemory]) -> dict[str, Any]:
     """Return the parameters of ``ALTERED`` for memories as they are to be; sign them."""
     for memory in memories:
         memory.row_digest = memory.digest_of_row()
-    return {f"changed_{name}": array(getattr(each, name) for each in memories) for name in _ALTERED}
+    return {
+        f"changed_{name}": array([getattr(each, name) for each in memories]) for name in _ALTERED
+    }
 
 
 def added(memory: StoredMemory) -> dict[str, Any]:

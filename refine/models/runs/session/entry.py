@@ -10,7 +10,6 @@ from sqlalchemy import (
     Text,
     Uuid,
     bindparam,
-    delete,
     func,
     select,
     text,
@@ -77,12 +76,6 @@ class SessionEntry(Base):
         if removed < session.removed_tokens:
             raise RowAltered(f"RefinementSession {session.id}")
         return removed
-
-    @classmethod
-    def delete_of(cls, session_id: uuid.UUID) -> None:
-        """Delete the entries of a session that ends."""
-        gone = delete(cls).where(cls.session_id == session_id)
-        db.session.execute(gone.execution_options(synchronize_session=False))
 
     @classmethod
     def show(cls, session: SessionState, memories: Iterable[MemoryValues]) -> None:
@@ -153,7 +146,7 @@ def counted(session_id: uuid.UUID, entries: Iterable[Entry], key: DataKey) -> di
     """Return the parameters of ``COUNTED``."""
     rows = [(*entry, _digest(session_id, entry, key)) for entry in entries]
     columns = enumerate((*ENTRY, "digest"))
-    arrays = {f"entries_{name}": array(row[place] for row in rows) for place, name in columns}
+    arrays = {f"entries_{name}": array([row[place] for row in rows]) for place, name in columns}
     return {"entries_session_id": session_id, **arrays}
 
 

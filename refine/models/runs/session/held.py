@@ -121,9 +121,7 @@ class HeldSession:
         figures, agent, head, key = (dict(zip(part, values, strict=False)) for part in PARTS)
         require_genuine_values(Agent, agent)
         require_genuine_values(RefinementSession, figures)
-        end = ChainHead(**head)
-        if not end.is_genuine:
-            raise RowAltered(f"the audit chain of {end.name}")
+        end = ChainHead.genuine(head.values())
         return cls(figures, lease_token, _held_agent(agent, WrappedKey(**key)), end)
 
     # -- figures ----------------------------------------------------------------------------------
