@@ -89,7 +89,7 @@ def test_core_memories_are_those_of_the_ledger_in_order(app):
     young = factories.memory(agent, "young", tags=["voice"], created_at=NOW)
     old = factories.memory(agent, "old", extra="more", created_at=NOW - timedelta(days=1))
 
-    found = core_memories(agent)
+    found = list(core_memories(agent))
 
     assert [memory.id for memory in found] == [old.id, young.id]
     assert [memory.image() for memory in found] == [old.image(), young.image()]

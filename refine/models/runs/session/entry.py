@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from sqlalchemy import (
     CheckConstraint,
@@ -102,6 +102,12 @@ class Entry(NamedTuple):
     counting_tokens: int
     shown_digest: str | None
 
+    @classmethod
+    def of(cls, memory: MemoryValues, key: DataKey) -> Self:
+        """Return a new entry of a memory that the agent sees as it is."""
+        tokens = memory.token_estimate
+        return cls(memory.id, tokens, tokens, memory.state_digest_under(key))
+
 
 ENTRY = Entry._fields
 
@@ -120,26 +126,12 @@ SET counting_tokens = excluded.counting_tokens, shown_digest = excluded.shown_di
 """).bindparams(bindparam("entries_session_id", type_=Uuid))
 
 
-def entries_of(
-    session_id: uuid.UUID,
-    ledger: Iterable[MemoryValues],
-    shown: Collection[int] | None,
-    key: DataKey,
-) -> dict[str, Any]:
-    """Return the parameters of ``COUNTED`` for a new entry of each memory.
-
-    ``shown`` are the ids that the agent sees; None: all.
-    """
-    entries = (
-        Entry(
-            memory.id,
-            memory.token_estimate,
-            memory.token_estimate,
-            memory.state_digest_under(key) if shown is None or memory.id in shown else None,
-        )
-        for memory in ledger
-    )
-    return counted(session_id, entries, key)
+def shown_alone(entries: Iterable[Entry], shown: Collection[int] | None) -> list[Entry]:
+    """Return the entries of a ledger of which the agent sees these memories; None: all."""
+    return [
+        each if shown is None or each.memory_id in shown else each._replace(shown_digest=None)
+        for each in entries
+    ]
 
 
 def counted(session_id: uuid.UUID, entries: Iterable[Entry], key: DataKey) -> dict[str, Any]:

@@ -15,13 +15,12 @@ from refine.models.attested import ChainOwner
 from refine.models.audit import AuditLog
 from refine.models.audit.record import Event
 from refine.models.ledger.many import core_memories
-from refine.models.ledger.values import MemoryValues
 from refine.models.people import User
 from refine.models.people.recording import to_record
 from refine.models.runs.log import log_after_commit
 from refine.models.runs.run import LIVE
 from refine.models.runs.session.ending import END_ACTION, Ending
-from refine.models.runs.session.entry import COUNTED, entries_of
+from refine.models.runs.session.entry import COUNTED, Entry, counted, shown_alone
 from refine.models.runs.session.state import (
     CONSENTED_ENDS,
     ENDED,
@@ -231,20 +230,24 @@ class RefinementSession(Ending, Base):
     def take_snapshot(
         self,
         shown: Collection[int] | None = None,
-        ledger: Sequence[MemoryValues] | None = None,
-        entries: Mapping[str, Any] | None = None,
+        entries: Sequence[Entry] | None = None,
+        written: Mapping[str, Any] | None = None,
     ) -> None:
         """Fix what the session is measured against: entries, mass, and what it may remove.
 
-        ``shown`` are the ids of the memories that the agent is shown; None: all. ``ledger`` is the
-        kept core memory as it is now, and ``entries`` its ``entries_of``, for who has them.
+        ``shown`` are the ids of the memories that the agent is shown; None: all. ``entries`` are
+        those of the ledger as it is now, and ``written`` is what ``counted`` makes of them, for who
+        has them.
         """
-        ledger = core_memories(self.agent) if ledger is None else ledger
-        entries = entries or entries_of(self.id, ledger, shown, self.data_key())
-        db.session.execute(COUNTED, entries)
-        self.memories_before = len(ledger)
-        self.shown_memories = len(ledger) if shown is None else len(shown)
-        self.mass_before = sum(memory.token_estimate for memory in ledger)
+        key = self.data_key()
+        if entries is None:
+            entries = shown_alone(
+                (Entry.of(each, key) for each in core_memories(self.agent)), shown
+            )
+        db.session.execute(COUNTED, written or counted(self.id, entries, key))
+        self.memories_before = len(entries)
+        self.shown_memories = len(entries) if shown is None else len(shown)
+        self.mass_before = sum(entry.ceiling_tokens for entry in entries)
         self.threshold = self.agent.threshold
         removed_recently = self.removed_recently(self.agent)
         self.removable_tokens = self.removable_of(self.mass_before, self.agent, removed_recently)
