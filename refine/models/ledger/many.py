@@ -107,7 +107,8 @@ def _stored(id_: int, agent_id: int, memory: NewMemory, key: DataKey, at: dateti
 def core_memories(agent: MemoryOwner) -> Iterator[StoredMemory]:
     """Yield the agent's kept core memories, in the order of ``Ledger.core``.
 
-    A few hundred at a time: thousands take as many kilobytes, for each session that reads them.
+    They are fetched in parts, so that thousands do not take megabytes for each session that reads.
+    The transaction must stay open meanwhile.
     """
     db.session.flush()
     mine = select(*COLUMNS).where(AgentMemory.agent_id == agent.id, AgentMemory.is_kept_core)
