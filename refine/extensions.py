@@ -1,7 +1,7 @@
 """The Flask extensions and the typed base of all models. Nothing connects at import."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +11,7 @@ from flask_sqlalchemy import SQLAlchemy
 from flask_wtf import CSRFProtect
 from sqlalchemy import (
     JSON,
+    ClauseElement,
     Column,
     ColumnElement,
     Connection,
@@ -23,6 +24,7 @@ from sqlalchemy import (
     select,
     type_coerce,
 )
+from sqlalchemy.dialects.postgresql import psycopg
 from sqlalchemy.engine import Dialect, Engine, ExceptionContext
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import DeclarativeBase, registry
@@ -31,6 +33,7 @@ from sqlalchemy.types import TypeDecorator
 from refine.errors import InvalidValue
 
 _COPIED = "refine_copied_rows"
+_PLAIN = "refine_plain_rows"
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -119,6 +122,30 @@ def _binary_type(column: Column[Any]) -> str:
     return type_.compile(db.engine.dialect).lower()
 
 
+_PSYCOPG: Dialect = psycopg.dialect()  # type: ignore[no-untyped-call]
+
+
+class Plain:
+    """A statement for psycopg itself, which takes half as long: compiled once, prepared at once.
+
+    Values and rows are those of psycopg: JSON goes in as text, and instants come out in the time
+    zone of the connection.
+    """
+
+    def __init__(self, statement: ClauseElement) -> None:
+        compiled = statement.compile(dialect=_PSYCOPG)
+        self._text = str(compiled)
+        self._constants = {name: each for name, each in compiled.params.items() if each is not None}
+
+    def execute(self, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """Carry it out in the transaction of ``db.session``; return its rows."""
+        rows = list[tuple[Any, ...]]()
+        db.session.connection().exec_driver_sql(
+            self._text, {**self._constants, **values}, execution_options={_PLAIN: rows}
+        )
+        return rows
+
+
 def safe_rollback() -> None:
     """Roll back, even if the connection was lost in the middle of a statement."""
     try:
@@ -150,6 +177,20 @@ def is_pooled(connection: Connection) -> bool:
     """Whether it leads to a pooler: each transaction is then with another server process."""
     driver: Any = connection.connection.dbapi_connection
     return bool(driver.prepare_threshold is None)
+
+
+@event.listens_for(Engine, "do_execute")
+def _execute_plainly(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
+    """Carry out a ``Plain`` statement; any other is left to SQLAlchemy."""
+    rows = context.execution_options.get(_PLAIN)
+    if rows is None:
+        return False
+    # a cursor of its own: SQLAlchemy would describe each column of the result
+    with cursor.connection.cursor() as plain:
+        plain.execute(statement, parameters, prepare=True)
+        if plain.rownumber is not None:  # there is a result
+            rows.extend(plain.fetchall())
+    return True
 
 
 @event.listens_for(Engine, "do_execute")

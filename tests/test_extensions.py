@@ -4,11 +4,12 @@ import traceback
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from sqlalchemy import text
+from flask import Flask
+from sqlalchemy import Integer, Text, bindparam, cast, select, text
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, StatementError
 
 from refine import create_app
-from refine.extensions import canonical_json, db
+from refine.extensions import Plain, canonical_json, db
 from refine.settings import Settings
 from tests import factories
 
@@ -154,6 +155,20 @@ def test_json_has_one_spelling():
     spelled = canonical_json({"b": [1, None, True], "a": "é\u2028"})
 
     assert spelled == '{"a":"é\u2028","b":[1,null,true]}'
+
+
+def test_a_plain_statement_is_prepared_at_once_and_its_errors_tell_no_value(app: Flask) -> None:
+    number = cast(bindparam("of", type_=Text), Integer)
+    plain = Plain(select(number.label("plain_number")))
+    prepared = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%plain_number%'"
+
+    found = plain.execute({"of": "7"})
+
+    assert found == [(7,)]
+    assert db.session.scalar(text(prepared)) == 1
+    with pytest.raises(DataError) as refused:
+        plain.execute({"of": CANARY})
+    assert CANARY not in everything_about(refused.value)
 
 
 LIMITS = "SELECT current_setting('lock_timeout'), current_setting('statement_timeout')"

@@ -116,7 +116,7 @@ CALLS = {
     "update": 4,
     "delete": 4,
     "consolidate": 7,
-    "complete": 16,
+    "complete": 5,
 }
 
 

@@ -1,5 +1,6 @@
 """The worker process: it loads the application before it forks a process that works on jobs."""
 
+import ctypes
 import gc
 import os
 import signal
@@ -36,6 +37,9 @@ from refine.jobs.queue import (
     redis_connection,
 )
 from refine.jobs.side_by_side import Roster, SideBySide
+
+# M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of mallopt(3)
+_MALLOC = {-8: 1, -3: 128 * 1024, -1: 128 * 1024}
 
 # How often idle workers do RQ's maintenance; its default is seven minutes.
 WORKER_TTL_SECONDS = 60
@@ -249,8 +253,17 @@ def _prepare_to_fork() -> None:
     engine = db.engine
     engine.dispose()  # an idle worker needs none
     os.register_at_fork(after_in_child=lambda: _dispose(engine))
+    _return_large_blocks()
     gc.collect()
     gc.freeze()
+
+
+def _return_large_blocks() -> None:
+    """Have glibc return large blocks once they are free: of each thread's, it would keep some."""
+    c_library = ctypes.CDLL(None)
+    if hasattr(c_library, "mallopt"):
+        for parameter, value in _MALLOC.items():
+            c_library.mallopt(parameter, value)
 
 
 def _dispose(engine: Any) -> None:

@@ -43,6 +43,8 @@ _IS_GENUINE = "refine.attested.is_genuine"
 _IS_LOCKED = "refine.attested.is_locked"
 _RELOADING = "refine.attested.reloading"
 _RELIED_ON = "refine.attested.relied_on"
+# What JSON holds as it is.
+_JSON = (str, int, bool, type(None))
 
 
 class ChainOwner(NamedTuple):
@@ -241,6 +243,11 @@ def changed_rows(owner: ChainOwner) -> dict[str, DigestChange]:
     }
 
 
+def note_update(row: Attested, before: str | None) -> None:
+    """Note that a statement changes the row, whose digest was ``before``, for the next record."""
+    _note(row, is_update=True, before=before)
+
+
 def unrecorded_updates(session: Session) -> dict[ChainOwner, list[str]]:
     """Return the names of updated rows that no record covers yet, by owner."""
     unrecorded: dict[ChainOwner, list[str]] = {}
@@ -276,28 +283,33 @@ def _note(row: Attested, *, is_update: bool, before: str | None = None) -> None:
 
 def _digest(kind: type[Attested], values: Mapping[str, Any]) -> str:
     columns = {
-        name: _as_stored(values[name], type_)
-        for name, type_, is_later in _covered(cast(Any, kind))
-        if values[name] or not is_later
+        name: value if type(value) in _JSON and scale is None else _as_stored(value, scale)
+        for name, scale, is_later in _covered(cast(Any, kind))
+        if (value := values[name]) or not is_later
     }
     text = canonical_json([kind.__tablename__, columns])
     return WrappedKey.platform_key().mac(text, _CONTEXT)
 
 
 @cache
-def _covered(kind: Any) -> list[tuple[str, Any, bool]]:
-    """Each attribute that the digest covers, its type, and whether a later version added it."""
+def _covered(kind: Any) -> list[tuple[str, int | None, bool]]:
+    """Each attribute that the digest covers, its decimals, and whether a later version added it."""
+    types = {name: _column(kind, name).type for name in kind.digest_columns}
     return [
-        (name, _column(kind, name).type, name in kind.later_digest_columns)
-        for name in kind.digest_columns
+        (
+            name,
+            type_.scale if isinstance(type_, Numeric) else None,
+            name in kind.later_digest_columns,
+        )
+        for name, type_ in types.items()
     ]
 
 
-def _as_stored(value: Any, kind: Any) -> Any:
+def _as_stored(value: Any, scale: int | None) -> Any:
     """Return a column's value as it comes back from the database, as JSON."""
-    if value is not None and isinstance(kind, Numeric) and kind.scale is not None:
+    if value is not None and scale is not None:
         # PostgreSQL rounds halves away from zero
-        exact = Decimal(str(value)).quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP)
+        exact = Decimal(str(value)).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
         return format(exact, "f")
     match value:
         case datetime():

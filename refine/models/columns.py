@@ -82,6 +82,20 @@ def next_ids(ids: Sequence, count: int) -> list[int]:
     return db.session.scalar(numbers) or []
 
 
+def array(values: Iterable[object]) -> str:
+    """Return an array as PostgreSQL reads it, of numbers, instants, hashes and bytes.
+
+    Psycopg would take ten times as long.
+    """
+    return f"{{{','.join(map(_element, values))}}}"
+
+
+def _element(value: object) -> str:
+    if value is None:
+        return "NULL"
+    return rf"\\x{value.hex()}" if isinstance(value, bytes) else str(value)
+
+
 def one_of_ids(ids: Iterable[int]) -> Any:
     """Return what a column of ids is compared with to be one of these, however many."""
     return any_(literal(list(ids), ARRAY(BigInteger)))

@@ -1,7 +1,7 @@
 """Where a session may look first: pairs of its memories that are alike."""
 
-from refine.extensions import db
 from refine.models import RefinementSession
+from refine.models.ledger.many import core_memories
 from refine.models.runs.session.entry import SessionEntry
 from refine.rules.alike_texts import LikelyPair
 from refine.rules.likely_pairs import likely_pairs
@@ -15,9 +15,11 @@ def pairs_to_look_at(session: RefinementSession) -> list[LikelyPair]:
     Those of which the agent was shown both come first.
     """
     entries = SessionEntry.of(session)
-    kept = [each for each in db.session.scalars(session.agent.ledger.core()) if each.id in entries]
-    locked = {memory.id for memory in kept if memory.is_locked}
-    texts = {memory.id: memory.content for memory in kept}
+    texts, locked = dict[int, str](), set[int]()
+    for memory in core_memories(session.agent):
+        if memory.id in entries:
+            texts[memory.id] = memory.content
+            locked |= {memory.id} if memory.edit_lock is not None else set()
     shown = {id_: text for id_, text in texts.items() if entries[id_].shown_digest is not None}
     pairs = likely_pairs(shown, MAX_PAIRS, locked=locked)
     if len(shown) < len(texts) and len(pairs) < MAX_PAIRS:

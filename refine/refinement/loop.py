@@ -15,7 +15,7 @@ from refine.llm.messages import ToolCall, user_message
 from refine.models import RefinementSession
 from refine.models.runs.session import EndStatus
 from refine.models.runs.session.duplicates import batches_of_copies, remove_duplicates
-from refine.models.runs.session.entry import entries_of
+from refine.models.runs.session.entry import counted
 from refine.refinement.consent_question import answer_to_question
 from refine.refinement.prompting import (
     LedgerExcerpt,
@@ -121,7 +121,7 @@ class SessionWorker(RunWorker[RefinementSession]):
         session = self._held()
         if session.agent.ledger_version != excerpt.ledger_version:
             excerpt, entries = self._read_ledger()  # it changed while nobody was kept waiting
-        session.take_snapshot(excerpt.shown_ids, excerpt.memories, entries)
+        session.take_snapshot(excerpt.shown_ids, excerpt.entries, entries)
         session.batch_through_id = excerpt.through_id
         session.prompt_version = prompts.version()
         if session.removable_tokens == 0:
@@ -143,8 +143,7 @@ class SessionWorker(RunWorker[RefinementSession]):
             room_tokens=room_for_ledger(self._room, agent),
             after_id=last.batch_through_id if last is not None else None,
         )
-        key = agent.data_key()
-        return excerpt, entries_of(self._run_id, excerpt.memories, excerpt.shown_ids, key)
+        return excerpt, counted(self._run_id, excerpt.entries, agent.data_key())
 
     def _skip(self, session: RefinementSession) -> NoReturn:
         by_threshold = (

@@ -21,7 +21,7 @@ from refine.extensions import db
 from refine.llm.messages import Message
 from refine.models import MAX_MUTATIONS, Agent, AgentMemory, RefinementSession
 from refine.models.ledger.many import core_memories
-from refine.models.ledger.stored import StoredMemory
+from refine.models.runs.session.entry import Entry, shown_alone
 from refine.prompts import as_block, as_entry, as_line
 from refine.refinement.hints import pairs_to_look_at
 from refine.rules.context import Room, tokens_at_most
@@ -42,14 +42,14 @@ class LedgerExcerpt:
     lines: list[str]
     shown_ids: frozenset[int]
     through_id: int | None
-    memories: Sequence[StoredMemory]
+    entries: Sequence[Entry]
     room_tokens: int
     ledger_version: int
 
     @property
     def all_memories(self) -> int:
         """How many memories there are, shown or not."""
-        return len(self.memories)
+        return len(self.entries)
 
     @property
     def is_batch(self) -> bool:
@@ -63,17 +63,19 @@ class LedgerExcerpt:
         A memory that would not fit even alone is left out.
         """
         read = partial(cls, room_tokens=room_tokens, ledger_version=agent.ledger_version)
-        memories, key = core_memories(agent), agent.data_key()
-        lines = {memory.id: as_entry(memory.ledger_entry(key)) for memory in memories}
+        key, lines, entries = agent.data_key(), dict[int, str](), list[Entry]()
+        for memory in core_memories(agent):
+            lines[memory.id] = as_entry(memory.ledger_entry(key))
+            entries.append(Entry.of(memory, key))
         tokens = {id_: tokens_at_most(line) for id_, line in lines.items()}
         if sum(tokens.values()) <= room_tokens:
-            return read(list(lines.values()), frozenset(lines), None, memories)
+            return read(list(lines.values()), frozenset(lines), None, entries)
         fitting = [id_ for id_ in _rotated(lines, after_id) if tokens[id_] <= room_tokens]
         taken = itertools.accumulate(tokens[id_] for id_ in fitting)
         shown = [id_ for id_, so_far in zip(fitting, taken, strict=True) if so_far <= room_tokens]
-        in_order = [id_ for id_ in lines if id_ in set(shown)]
-        through_id = shown[-1] if shown else None
-        return read([lines[id_] for id_ in in_order], frozenset(shown), through_id, memories)
+        through_id, ids = shown[-1] if shown else None, frozenset(shown)
+        shown_lines = [line for id_, line in lines.items() if id_ in ids]
+        return read(shown_lines, ids, through_id, shown_alone(entries, ids))
 
 
 def room_for_ledger(room: Room, agent: Agent) -> int:

@@ -121,7 +121,7 @@ class Event(NamedTuple):
             "session_id": self.session_id,
             "auditable_type": kind,
             "auditable_id": str(id_) if kind is not None else None,
-            "data": dict(self.data or {}),
+            "data": canonical_json(self.data or {}),
         }
 
     def sealed_for(self, chain: Chain, id_: int) -> bytes | None:
@@ -230,6 +230,14 @@ class ChainHead(Base):
         return {
             ChainOwner(head.account_id, head.agent_id): head for head in db.session.scalars(heads)
         }
+
+    @classmethod
+    def genuine(cls, values: Iterable[Any]) -> "ChainHead":
+        """Return the head with these values of its columns; RowAltered if it was changed."""
+        head = cls(**dict(zip(cls.__mapper__.columns.keys(), values, strict=True)))
+        if not head.is_genuine:
+            raise RowAltered(f"the audit chain of {head.name}")
+        return head
 
     @property
     def is_genuine(self) -> bool:
@@ -340,50 +348,10 @@ class AuditLog(Base):
         records = []
         for chain, events in events_of:
             numbered = [(next(ids), each) for each in events]
-            records += cls._next_of(heads[chain.chain_owner], numbered, chain, at or clock.now())
+            stored = next_records(heads[chain.chain_owner], numbered, chain, at or clock.now())
+            records += [cls(**each.attributes()) for each in stored]
         db.session.add_all(records)
         db.session.flush()
-        return records
-
-    @classmethod
-    def following(
-        cls, event_: "Event", *, id_: int, chain: Chain, head: ChainHead, at: datetime
-    ) -> tuple["AuditLog", dict[str, Any]]:
-        """Return the record of an event, and the parameters of ``APPENDED``, which writes it.
-
-        For a caller who has locked the head of the chain, and has an id for the record. Neither
-        record nor head are entities of the database session.
-        """
-        (record,) = cls._next_of(head, [(id_, event_)], chain, at)
-        values = {f"record_{name}": getattr(record, name) for name in _WRITTEN}
-        return record, {**values, **{f"head_{name}": getattr(head, name) for name in _ADVANCED}}
-
-    @classmethod
-    def _next_of(
-        cls, head: ChainHead, events: Iterable[tuple[int, "Event"]], chain: Chain, at: datetime
-    ) -> list["AuditLog"]:
-        """Return the records of events, each with its id, and advance the head to the last."""
-        platform = WrappedKey.platform_key()
-        sequence, previous = head.sequence, head.hash
-        rows = changed_rows(chain.chain_owner) or None
-        records = []
-        for id_, event_ in events:
-            sequence += 1
-            written = cls(
-                id=id_,
-                chain_id=head.id,
-                sequence=sequence,
-                account_id=chain.account_id,
-                agent_id=chain.agent_id,
-                created_at=at,
-                rows=rows,
-                **event_.columns(),
-            )
-            written.sealed_text = event_.sealed_for(chain, id_)
-            previous = written.hash = written.link(platform, previous, canonical_json(written.data))
-            records.append(written)
-            rows = None  # the first record tells of them
-        head.advance(sequence=sequence, hash=previous)
         return records
 
     @property
@@ -467,6 +435,11 @@ class StoredRecord(NamedTuple):
     rows: str | None
     hash: str
 
+    def attributes(self) -> dict[str, Any]:
+        """Return it as attributes of an ``AuditLog``."""
+        rows = json.loads(self.rows) if self.rows is not None else None
+        return {**self._asdict(), "data": json.loads(self.data), "rows": rows}
+
 
 def link_text(previous_hash: str, record: StoredRecord) -> str:
     """Return the text whose keyed hash a record carries after ``previous_hash``."""
@@ -487,24 +460,60 @@ def link_text(previous_hash: str, record: StoredRecord) -> str:
     return text if rows is None else f"{text[:-1]},{rows}]"
 
 
+def next_records(
+    head: ChainHead, events: Iterable[tuple[int, Event]], chain: Chain, at: datetime
+) -> list[StoredRecord]:
+    """Return the records of events, each with its id, that follow in a chain; advance its head.
+
+    The caller has locked the head. The first record tells which rows of the owner were changed.
+    """
+    platform = WrappedKey.platform_key()
+    sequence, hash_ = head.sequence, head.hash
+    rows = changed_rows(chain.chain_owner)
+    records = list[StoredRecord]()
+    for id_, event_ in events:
+        sequence += 1
+        record = StoredRecord(
+            id=id_,
+            chain_id=head.id,
+            sequence=sequence,
+            account_id=chain.account_id,
+            agent_id=chain.agent_id,
+            created_at=at,
+            sealed_text=event_.sealed_for(chain, id_),
+            rows=canonical_json(rows) if rows and not records else None,
+            hash="",
+            **event_.columns(),
+        )
+        hash_ = platform.mac(link_text(hash_, record), LINK_CONTEXT)
+        records.append(record._replace(hash=hash_))
+    head.advance(sequence=sequence, hash=hash_)
+    return records
+
+
 _LOGS, _HEADS = cast(Table, AuditLog.__table__), cast(Table, ChainHead.__table__)
-# the attributes of a record that the application writes; the database adds the rest
-_WRITTEN = {
-    name: column
-    for name, column in AuditLog.__mapper__.columns.items()
-    if name not in ("transaction_id", "transaction_at")
-}
-_ADVANCED = ("id", "sequence", "hash", "digest")
-# The parts of a statement that write a record as ``AuditLog.following`` returned it.
+# The columns of ``StoredRecord``.
+RECORD_COLUMNS = ["sealed" if name == "sealed_text" else name for name in StoredRecord._fields]
+# The parts of a statement that write a record: see ``appended``.
 APPENDED = (
     insert(_LOGS)
-    .values({column.name: bindparam(f"record_{name}") for name, column in _WRITTEN.items()})
+    .values({name: bindparam(f"record_{name}") for name in RECORD_COLUMNS})
     .cte("appended"),
     update(_HEADS)
-    .where(_HEADS.c.id == bindparam("head_id"))
-    .values({name: bindparam(f"head_{name}") for name in _ADVANCED})
+    .where(_HEADS.c.id == bindparam("record_chain_id"))
+    .values(
+        sequence=bindparam("record_sequence"),
+        hash=bindparam("record_hash"),
+        digest=bindparam("head_digest"),
+    )
     .cte("advanced"),
 )
+
+
+def appended(record: StoredRecord, head: ChainHead) -> dict[str, Any]:
+    """Return the parameters of ``APPENDED`` for the record to which the head was advanced."""
+    named = zip(RECORD_COLUMNS, record, strict=True)
+    return {**{f"record_{name}": value for name, value in named}, "head_digest": head.digest}
 
 
 @event.listens_for(Session, "before_commit")

@@ -30,6 +30,7 @@ _CONTENT, _EXTRA = "agent_memories.content", "agent_memories.extra"
 _ATTRIBUTES = dict(AgentMemory.__mapper__.columns.items())
 _NAMES = [column.name for column in _ATTRIBUTES.values()]
 _VALUES = attrgetter(*_ATTRIBUTES)
+_READ_AT_ONCE = 200
 
 
 # -- new ones --------------------------------------------------------------------------------------
@@ -103,13 +104,18 @@ def _stored(id_: int, agent_id: int, memory: NewMemory, key: DataKey, at: dateti
 # -- existing ones ---------------------------------------------------------------------------------
 
 
-def core_memories(agent: MemoryOwner) -> list[StoredMemory]:
-    """Return the agent's kept core memories, in the order of ``Ledger.core``."""
+def core_memories(agent: MemoryOwner) -> Iterator[StoredMemory]:
+    """Yield the agent's kept core memories, in the order of ``Ledger.core``.
+
+    They are fetched in parts, so that thousands do not take megabytes for each session that reads.
+    The transaction must stay open meanwhile.
+    """
     db.session.flush()
     mine = select(*COLUMNS).where(AgentMemory.agent_id == agent.id, AgentMemory.is_kept_core)
     key = agent.data_key()
-    found = db.session.execute(mine.order_by(AgentMemory.created_at, AgentMemory.id))
-    return [StoredMemory.of(row, key) for row in found]
+    in_order = mine.order_by(AgentMemory.created_at, AgentMemory.id)
+    for row in db.session.execute(in_order.execution_options(yield_per=_READ_AT_ONCE)):
+        yield StoredMemory.of(row, key)
 
 
 def lock_memories(agent: MemoryOwner, ids: Iterable[int]) -> dict[int, StoredMemory]:

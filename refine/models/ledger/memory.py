@@ -222,7 +222,7 @@ def change_memories(
     chain, key, mass = agent.chain, agent.data_key(), agent.core_tokens
     about = about_changes(changes, key, mass, data, sealed)
     log = recording.record(action, chain=chain, **about, **record)
-    _apply(changes, memories, log.created_at)
+    apply_changes(changes, memories, log.created_at)
     return log
 
 
@@ -243,7 +243,10 @@ def about_changes(
     }
 
 
-def _apply(changes: Iterable[Change], memories: Mapping[int, AgentMemory], at: datetime) -> None:
+def apply_changes(
+    changes: Iterable[Change], memories: Mapping[int, AgentMemory], at: datetime
+) -> None:
+    """Change locked memories, after the record of it is written."""
     for change in changes:
         if change.before is not None:
             memories[change.memory_id].apply(change.after, at)

@@ -1,10 +1,11 @@
 """Memories read and written as plain rows, where entities would cost more than the statements."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Self, cast
 
-from sqlalchemy import Row, Table, bindparam, insert, text
+from sqlalchemy import Table, bindparam, insert, text
 
+from refine.models.columns import array
 from refine.models.ledger.kept import is_kept_core
 from refine.models.ledger.memory import AgentMemory
 from refine.models.ledger.values import MemoryValues
@@ -46,10 +47,11 @@ _ALTERED = (
     "updated_at",
     "row_digest",
 )
-# The part that adds one: see ``added``.
+# The part that adds one, kept and made by a session: see ``added``.
+_ADDED = _BY_ATTRIBUTE.keys() - {"discarded_at", "source", "source_id", "sealed_extra"}
 ADDED = (
     insert(MEMORIES)
-    .values({column.name: bindparam(f"added_{name}") for name, column in _BY_ATTRIBUTE.items()})
+    .values({_BY_ATTRIBUTE[name].name: bindparam(f"added_{name}") for name in _ADDED})
     .cte("added")
 )
 
@@ -62,7 +64,7 @@ class StoredMemory(MemoryValues):
         vars(self).update(values)
 
     @classmethod
-    def of(cls, row: Row[Any], key: DataKey) -> Self:
+    def of(cls, row: Sequence[Any], key: DataKey) -> Self:
         """Return the memory that begins a row of a query for ``COLUMNS``."""
         return cls(key, **dict(zip(_BY_ATTRIBUTE, row, strict=False)))
 
@@ -92,10 +94,12 @@ def altered(memories: Collection[StoredMemory]) -> dict[str, Any]:
     """Return the parameters of ``ALTERED`` for memories as they are to be; sign them."""
     for memory in memories:
         memory.row_digest = memory.digest_of_row()
-    return {f"changed_{name}": [getattr(each, name) for each in memories] for name in _ALTERED}
+    return {
+        f"changed_{name}": array([getattr(each, name) for each in memories]) for name in _ALTERED
+    }
 
 
 def added(memory: StoredMemory) -> dict[str, Any]:
     """Return the parameters of ``ADDED`` for a new memory; sign it."""
     memory.row_digest = memory.digest_of_row()
-    return {f"added_{name}": getattr(memory, name) for name in _BY_ATTRIBUTE}
+    return {f"added_{name}": getattr(memory, name) for name in _ADDED}

@@ -94,7 +94,7 @@ class MemoryValues:
         """
         return {
             "id": self.id,
-            "date": f"{self.created_at:%Y-%m-%d}",
+            "date": str(clock.iso(self.created_at))[:10],
             "tokens": self.token_estimate,
             "constitutional": self.constitutional,
             "tags": list(self.tags),

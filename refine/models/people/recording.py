@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Exists, SQLColumnExpression, Text, cast, exists
+from sqlalchemy import Exists, SQLColumnExpression, Text, any_, cast, exists, literal
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from refine.models.audit import AuditLog, Chain, Subject
 from refine.models.audit.record import Actor, Event
@@ -66,7 +67,7 @@ def is_recorded(subject: Subject, id_: SQLColumnExpression[Any], *actions: str) 
         .where(
             AuditLog.auditable_type == subject,
             AuditLog.auditable_id == cast(id_, Text),
-            AuditLog.action.in_(actions),
+            AuditLog.action == any_(literal(list(actions), ARRAY(Text))),
         )
         .correlate_except(AuditLog)
     )

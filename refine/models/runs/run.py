@@ -233,6 +233,7 @@ class Run:
                 cls.is_held,  # or else a caller without a lease would hold every run without one
                 cls.lease_token == lease_token,
             )
+            .options(undefer_group("sealed"))
             .with_for_update(key_share=True, of=cls)
             .execution_options(populate_existing=True)
         )

@@ -151,7 +151,7 @@ class _Draft:
 
 def _symbols(text: str) -> set[str]:
     """Return the emoji and other symbols, which are all that a text without words says."""
-    return {character for character in text if unicodedata.category(character)[0] == "S"}
+    return {character for character in set(text) if unicodedata.category(character)[0] == "S"}
 
 
 def _without_numbers(text: str, items: list[Item]) -> str:

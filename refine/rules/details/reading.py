@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
+from decimal import Decimal
 
 from refine.rules.details.eastern_names import stands_in
 from refine.rules.details.inflection import is_form_of, is_verb_form_of
@@ -73,13 +73,13 @@ def carries(carrier: Reading, key: str, original: Reading) -> bool:
     )
 
 
-def likeness(original: Reading, other: Reading) -> Fraction:
+def likeness(original: Reading, other: Reading) -> Decimal:
     """Return the share, 0 to 1, of the original's words that stand in the other; 1 if none."""
     if not original.words:
-        return Fraction(1)
+        return Decimal(1)
     # a text of symbols alone may have come into one with words
     shared = original.words & other.words or original.words & other.mentioned
-    return Fraction(len(shared), len(original.words))
+    return Decimal(len(shared)) / len(original.words)
 
 
 def _stands_in_row(words: str, row: str) -> bool:

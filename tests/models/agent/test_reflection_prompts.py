@@ -9,7 +9,7 @@ from refine.errors import RowAltered
 from refine.extensions import canonical_json, db
 from refine.models import Agent
 from refine.models.agent import PROMPTS
-from refine.models.attested import _as_stored, _column
+from refine.models.attested import _as_stored, _covered
 from refine.models.integrity import verify_all
 from refine.models.keys import WrappedKey
 from refine.models.resealing import reseal_everything
@@ -208,12 +208,12 @@ def test_an_agent_that_version_1_sealed_keeps_its_prompts_too(app: Flask) -> Non
 
 def test_an_agent_of_version_2_has_the_digest_that_version_2_gave_it(app: Flask) -> None:
     agent = agent_of_version_2(journal=JOURNAL)
-    covered = [name for name in Agent.digest_columns if name != "prompts_in_place"]
+    covered = [(name, scale) for name, scale, _ in _covered(Agent) if name != "prompts_in_place"]
 
     text = canonical_json(
         [
             "agents",
-            {name: _as_stored(getattr(agent, name), _column(Agent, name).type) for name in covered},
+            {name: _as_stored(getattr(agent, name), scale) for name, scale in covered},
         ]
     )
 

@@ -1,6 +1,6 @@
 """Memories that are read and written many at once."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from sqlalchemy.exc import DBAPIError
@@ -89,10 +89,17 @@ def test_core_memories_are_those_of_the_ledger_in_order(app):
     young = factories.memory(agent, "young", tags=["voice"], created_at=NOW)
     old = factories.memory(agent, "old", extra="more", created_at=NOW - timedelta(days=1))
 
-    found = core_memories(agent)
+    found = list(core_memories(agent))
 
     assert [memory.id for memory in found] == [old.id, young.id]
     assert [memory.image() for memory in found] == [old.image(), young.image()]
+
+
+def test_a_memory_is_shown_with_its_date_in_utc(app):
+    (memory,) = core_memories(factories.agent("one"))
+    memory.created_at = datetime(2026, 3, 4, 23, tzinfo=timezone(-timedelta(hours=2)))
+
+    assert memory.ledger_entry()["date"] == "2026-03-05"
 
 
 def test_locked_memories_are_the_agents_own(app):

@@ -1,6 +1,7 @@
 """Refinement sessions.
 
-``state`` is what the row holds; ``session`` the noun and its life: queue, claim, snapshot, end;
+``state`` is what the row holds; ``session`` the noun and its life: queue, claim, snapshot;
+``ending`` its end;
 ``duplicates``, ``editing`` and ``breaker`` are what happens in between, ``refusing`` which edits
 are not made, ``survival`` what the ledger must go on saying, ``held`` how an edit is written, with
 its ``statements``; ``entry`` is what is counted for each memory, ``notes`` what the agent is told

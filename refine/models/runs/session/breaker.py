@@ -10,8 +10,9 @@ from refine import clock
 from refine.extensions import db
 from refine.models.audit import AuditLog
 from refine.models.ledger import AgentMemory, Change, Image, changes_in
+from refine.models.runs.session.ending import Reversal
 from refine.models.runs.session.notes import rollback_note, rollback_reason
-from refine.models.runs.session.session import RefinementSession, Reversal
+from refine.models.runs.session.session import RefinementSession
 from refine.rules.quantities import abbreviated
 
 # The edits that the cap counts, and all edits of the loop. Duplicates are removed before the loop,

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from sqlalchemy import (
     CheckConstraint,
@@ -10,7 +10,6 @@ from sqlalchemy import (
     Text,
     Uuid,
     bindparam,
-    delete,
     func,
     select,
     text,
@@ -19,6 +18,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from refine.errors import RowAltered
 from refine.extensions import Base, db
+from refine.models.columns import array
 from refine.models.ledger.values import MemoryValues
 from refine.models.runs.session.state import SessionState
 from refine.sealing import DataKey
@@ -78,12 +78,6 @@ class SessionEntry(Base):
         return removed
 
     @classmethod
-    def delete_of(cls, session_id: uuid.UUID) -> None:
-        """Delete the entries of a session that ends."""
-        gone = delete(cls).where(cls.session_id == session_id)
-        db.session.execute(gone.execution_options(synchronize_session=False))
-
-    @classmethod
     def show(cls, session: SessionState, memories: Iterable[MemoryValues]) -> None:
         """Note that the agent has seen these memories in their present state.
 
@@ -108,6 +102,12 @@ class Entry(NamedTuple):
     counting_tokens: int
     shown_digest: str | None
 
+    @classmethod
+    def of(cls, memory: MemoryValues, key: DataKey) -> Self:
+        """Return a new entry of a memory that the agent sees as it is."""
+        tokens = memory.token_estimate
+        return cls(memory.id, tokens, tokens, memory.state_digest_under(key))
+
 
 ENTRY = Entry._fields
 
@@ -126,33 +126,19 @@ SET counting_tokens = excluded.counting_tokens, shown_digest = excluded.shown_di
 """).bindparams(bindparam("entries_session_id", type_=Uuid))
 
 
-def entries_of(
-    session_id: uuid.UUID,
-    ledger: Iterable[MemoryValues],
-    shown: Collection[int] | None,
-    key: DataKey,
-) -> dict[str, Any]:
-    """Return the parameters of ``COUNTED`` for a new entry of each memory.
-
-    ``shown`` are the ids that the agent sees; None: all.
-    """
-    entries = (
-        Entry(
-            memory.id,
-            memory.token_estimate,
-            memory.token_estimate,
-            memory.state_digest_under(key) if shown is None or memory.id in shown else None,
-        )
-        for memory in ledger
-    )
-    return counted(session_id, entries, key)
+def shown_alone(entries: Iterable[Entry], shown: Collection[int] | None) -> list[Entry]:
+    """Return the entries of a ledger of which the agent sees these memories; None: all."""
+    return [
+        each if shown is None or each.memory_id in shown else each._replace(shown_digest=None)
+        for each in entries
+    ]
 
 
 def counted(session_id: uuid.UUID, entries: Iterable[Entry], key: DataKey) -> dict[str, Any]:
     """Return the parameters of ``COUNTED``."""
     rows = [(*entry, _digest(session_id, entry, key)) for entry in entries]
     columns = enumerate((*ENTRY, "digest"))
-    arrays = {f"entries_{name}": [row[place] for row in rows] for place, name in columns}
+    arrays = {f"entries_{name}": array([row[place] for row in rows]) for place, name in columns}
     return {"entries_session_id": session_id, **arrays}
 
 

@@ -13,24 +13,24 @@ from datetime import datetime
 from typing import Any, Self, cast
 
 from refine.errors import RowAltered
-from refine.extensions import db
+from refine.extensions import canonical_json, db
 from refine.models.agent import Agent
 from refine.models.attested import require_genuine_values, signed
-from refine.models.audit import AuditLog, Chain, ChainHead, Subject
-from refine.models.audit.record import Event
+from refine.models.audit import Chain, ChainHead, Subject
+from refine.models.audit.record import Event, StoredRecord, appended, next_records
+from refine.models.columns import array
 from refine.models.keys import WrappedKey, key_owner_name
 from refine.models.ledger import Change
 from refine.models.ledger.memory import about_changes
 from refine.models.ledger.stored import COLUMNS, StoredMemory, added, altered
 from refine.models.runs.session import breaker
-from refine.models.runs.session.entry import ENTRY, Entry, SessionEntry, counted, genuine_entry
+from refine.models.runs.session.entry import Entry, SessionEntry, counted, genuine_entry
 from refine.models.runs.session.session import RefinementSession
 from refine.models.runs.session.state import MAX_MUTATIONS
 from refine.models.runs.session.statements import (
     FIGURES,
     HOLD,
     LOOK_UP,
-    LOOK_UP_FOR_MERGE,
     PARTS,
     WRITE,
     WRITE_WITH_NEW,
@@ -113,17 +113,15 @@ class HeldSession:
         """Lock the session with its agent; LeaseLost or RowAltered as in ``Run.held``."""
         db.session.flush()
         ids = {"session_id": session_id, "lease_token": lease_token}
-        row = db.session.connection().execute(HOLD, ids).one_or_none()
-        if row is None:
+        rows = HOLD.execute(ids)
+        if not rows:
             session = RefinementSession.held(session_id, lease_token)
             raise RowAltered(f"the audit chain of agent {session.agent_id}")
-        values = iter(row)
+        values = iter(rows[0])
         figures, agent, head, key = (dict(zip(part, values, strict=False)) for part in PARTS)
         require_genuine_values(Agent, agent)
         require_genuine_values(RefinementSession, figures)
-        end = ChainHead(**head)
-        if not end.is_genuine:
-            raise RowAltered(f"the audit chain of {end.name}")
+        end = ChainHead.genuine(head.values())
         return cls(figures, lease_token, _held_agent(agent, WrappedKey(**key)), end)
 
     # -- figures ----------------------------------------------------------------------------------
@@ -178,27 +176,23 @@ class HeldSession:
         for a new memory is needed. RowAltered if a memory, or what the session has done, is not as
         the application left it.
         """
-        rows = db.session.connection().execute(
-            LOOK_UP_FOR_MERGE if is_merge else LOOK_UP,
-            {
-                "session_id": self.id,
-                "agent_id": self.agent.id,
-                "ids": list(ids),
-                "content_hash": content_hash,
-            },
-        )
+        wanted = {
+            "session_id": self.id,
+            "agent_id": self.agent.id,
+            "ids": array(ids),
+            "content_hash": content_hash,
+            "is_merge": is_merge,
+        }
         sight = Sight({}, {})
-        for row in rows:
-            if row.made != self.mutation_count:
+        for row in LOOK_UP.execute(wanted):
+            made, sight.copy_id, sight.record_id, sight.new_memory_id, *found = row
+            if made != self.mutation_count:
                 raise RowAltered(f"RefinementSession {self.id}")
-            memory = StoredMemory.of(row, self.agent.key)
+            memory = StoredMemory.of(found, self.agent.key)
             memory.require_genuine(self.agent.key)
             sight.memories[memory.id] = memory
-            if row.entry_memory_id is not None:
-                values = row[len(COLUMNS) : len(COLUMNS) + len(ENTRY) + 1]
-                sight.entries[memory.id] = genuine_entry(self.id, values, self.agent.key)
-            sight.copy_id, sight.record_id = row.copy_id, row.record_id
-            sight.new_memory_id = row.new_memory_id if is_merge else None
+            if (entry := found[len(COLUMNS) :])[0] is not None:
+                sight.entries[memory.id] = genuine_entry(self.id, entry, self.agent.key)
         return sight
 
     def show(self, memory: StoredMemory) -> None:
@@ -206,27 +200,25 @@ class HeldSession:
         session = db.session.get_one(RefinementSession, self.id, populate_existing=True)
         SessionEntry.show(session, [memory])
 
-    def write(self, edit: Edit, record_id: int, at: datetime) -> tuple[AuditLog, int]:
+    def write(self, edit: Edit, record_id: int, at: datetime) -> tuple[StoredRecord, int]:
         """Write an edit, with its record; return that, and the new version of the ledger.
 
         The session is rolled back entirely if it removed more than it may.
         """
         removed = self._values["removed_tokens"] + edit.removed_tokens
         is_too_far = removed > self._values["removable_tokens"] and self._values["memories_before"]
-        record, appended = AuditLog.following(
-            self._event(edit), id_=record_id, chain=self.agent.chain, head=self._head, at=at
-        )
-        figures = self._figures(edit, None if is_too_far else removed)
+        event = self._event(edit)
+        (record,) = next_records(self._head, [(record_id, event)], self.agent.chain, at)
         written = {
-            **appended,
+            **appended(record, self._head),
             **altered(edit.memories),
             **counted(self.id, edit.entries, self.agent.key),
-            **figures,
+            **self._figures(edit, None if is_too_far else removed),
         }
         if edit.new is None:
-            db.session.connection().execute(WRITE, written)
+            WRITE.execute(written)
         else:
-            db.session.connection().execute(WRITE_WITH_NEW, {**written, **added(edit.new)})
+            WRITE_WITH_NEW.execute({**written, **added(edit.new)})
         if is_too_far:
             self._roll_back(removed, at)
         # a trigger counts each statement that writes memories
@@ -249,7 +241,8 @@ class HeldSession:
         name, amount = edit.stat
         self._values["stats"] = {**self.stats, name: self.stats[name] + amount}
         self._values |= signed(RefinementSession, self._values)
-        return {f"session_{name}": self._values[name] for name in FIGURES}
+        figures = {**self._values, "stats": canonical_json(self.stats)}
+        return {f"session_{name}": figures[name] for name in FIGURES}
 
     def _roll_back(self, removed_tokens: int, at: datetime) -> None:
         session = RefinementSession.held(self.id, self._lease_token)

@@ -5,46 +5,33 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, cast
 
-from sqlalchemy import CheckConstraint, Index, UniqueConstraint, and_, literal, select, text, update
+from sqlalchemy import CheckConstraint, Index, UniqueConstraint, and_, select, text, update
 
 from refine import clock, settings
 from refine.errors import Refused, RowAltered
 from refine.extensions import Base, db
 from refine.models.agent import Agent
-from refine.models.attested import Attested, ChainOwner
+from refine.models.attested import ChainOwner
 from refine.models.audit import AuditLog
 from refine.models.audit.record import Event
-from refine.models.ledger import Change, change_memories
 from refine.models.ledger.many import core_memories
-from refine.models.ledger.values import MemoryValues
 from refine.models.people import User
-from refine.models.people.recording import is_recorded, to_record
+from refine.models.people.recording import to_record
 from refine.models.runs.log import log_after_commit
 from refine.models.runs.run import LIVE
-from refine.models.runs.session.entry import COUNTED, SessionEntry, entries_of
-from refine.models.runs.session.notes import closing_note
+from refine.models.runs.session.ending import END_ACTION, Ending
+from refine.models.runs.session.entry import COUNTED, Entry, counted, shown_alone
 from refine.models.runs.session.state import (
     CONSENTED_ENDS,
     ENDED,
     MAX_MUTATIONS,
     ROLLING_WINDOW,
     TRIGGERS,
-    EndStatus,
-    SessionState,
     Trigger,
 )
 from refine.rules.quantities import in_days
 from refine.rules.retention import removable_tokens, removable_under_floor
 from refine.rules.threshold import threshold_check
-
-_END_ACTION: dict[EndStatus, str] = {
-    "completed": "memory_refinement_complete",
-    "rolled_back": "memory_refinement_rollback",
-    "incomplete": "memory_refinement_incomplete",
-    "declined": "memory_refinement_declined",
-    "skipped": "memory_refinement_skipped",
-    "failed": "memory_refinement_failed",
-}
 
 
 class SessionAlreadyLive(Refused):
@@ -68,18 +55,7 @@ class Wanted(NamedTuple):
     skip_reason: str | None = None
 
 
-class Reversal(NamedTuple):
-    """What a rollback undoes, what its record adds to the figures, and what the agent is told."""
-
-    changes: Sequence[Change]
-    data: Mapping[str, Any]
-    note: str | None
-
-
-NO_REVERSAL = Reversal((), {}, None)
-
-
-class RefinementSession(SessionState, Attested, Base):
+class RefinementSession(Ending, Base):
     """One session: queued, claimed, measured, ended.
 
     What happens in between is in ``duplicates``, ``editing`` and ``breaker``.
@@ -209,16 +185,13 @@ class RefinementSession(SessionState, Attested, Base):
         return cls._new(agent, at, user_id=user_id, threshold=agent.threshold, **fields)
 
     def _first_events(self, user: User | None) -> list[Event]:
-        about: dict[str, Any] = {
-            "session_id": self.id,
-            "subject": ("RefinementSession", self.id),
-            "user": user,
-        }
-        queued = to_record("refinement_queued", data={"trigger": self.trigger}, **about)
+        about: dict[str, Any] = {"subject": ("RefinementSession", self.id), "user": user}
+        data = {"trigger": self.trigger}
+        queued = to_record("refinement_queued", session_id=self.id, data=data, **about)
         if self.is_live:
             return [queued]
         log_after_commit("session ended", self.facts())
-        return [queued, to_record(_END_ACTION["skipped"], data=self.measured(), **about)]
+        return [queued, self._end_record(user, data=self.measured())]
 
     @classmethod
     def dispatch_again(cls, agents: Collection[Agent]) -> None:
@@ -246,14 +219,8 @@ class RefinementSession(SessionState, Attested, Base):
         session.take_snapshot()
         return session
 
-    def _require_no_end(self) -> None:
-        """Raise RowAltered if an end is on record: an earlier version of the row was put back."""
-        ended = is_recorded("RefinementSession", literal(self.id), *_END_ACTION.values())
-        if db.session.scalar(select(ended)):
-            raise RowAltered(self.row_name)
-
     def _may_start(self, at: datetime) -> bool:
-        self._require_no_end()
+        self.require_no_end()
         if (reason := self.skip_reason(at)) is not None:
             self.finish("skipped", reason, at=at)
         return reason is None
@@ -263,20 +230,24 @@ class RefinementSession(SessionState, Attested, Base):
     def take_snapshot(
         self,
         shown: Collection[int] | None = None,
-        ledger: Sequence[MemoryValues] | None = None,
-        entries: Mapping[str, Any] | None = None,
+        entries: Sequence[Entry] | None = None,
+        written: Mapping[str, Any] | None = None,
     ) -> None:
         """Fix what the session is measured against: entries, mass, and what it may remove.
 
-        ``shown`` are the ids of the memories that the agent is shown; None: all. ``ledger`` is the
-        kept core memory as it is now, and ``entries`` its ``entries_of``, for who has them.
+        ``shown`` are the ids of the memories that the agent is shown; None: all. ``entries`` are
+        those of the ledger as it is now, and ``written`` is what ``counted`` makes of them, for who
+        has them.
         """
-        ledger = core_memories(self.agent) if ledger is None else ledger
-        entries = entries or entries_of(self.id, ledger, shown, self.data_key())
-        db.session.execute(COUNTED, entries)
-        self.memories_before = len(ledger)
-        self.shown_memories = len(ledger) if shown is None else len(shown)
-        self.mass_before = sum(memory.token_estimate for memory in ledger)
+        key = self.data_key()
+        if entries is None:
+            entries = shown_alone(
+                (Entry.of(each, key) for each in core_memories(self.agent)), shown
+            )
+        db.session.execute(COUNTED, written or counted(self.id, entries, key))
+        self.memories_before = len(entries)
+        self.shown_memories = len(entries) if shown is None else len(shown)
+        self.mass_before = sum(entry.ceiling_tokens for entry in entries)
         self.threshold = self.agent.threshold
         removed_recently = self.removed_recently(self.agent)
         self.removable_tokens = self.removable_of(self.mass_before, self.agent, removed_recently)
@@ -303,7 +274,7 @@ class RefinementSession(SessionState, Attested, Base):
         )
         on_record = select(AuditLog.session_id, AuditLog.agent_id).where(
             AuditLog.agent_id.in_(agent_ids),
-            AuditLog.action.in_(_END_ACTION.values()),
+            AuditLog.action.in_(END_ACTION.values()),
             AuditLog.created_at > since,
         )
         ended = lately.union(on_record).subquery()
@@ -379,72 +350,6 @@ class RefinementSession(SessionState, Attested, Base):
             user=user,
             at=at,
         )
-
-    def give_up(
-        self, reason: str, error_kind: str | None = None, *, at: datetime | None = None
-    ) -> None:
-        """End after a failure: ``incomplete`` if something was changed, else ``failed``."""
-        status: EndStatus = "incomplete" if self.mutation_count else "failed"
-        self.finish(status, reason, error_kind=error_kind, at=at)
-
-    def finish(
-        self,
-        status: EndStatus,
-        reason: str,
-        *,
-        error_kind: str | None = None,
-        summary: str | None = None,
-        reversal: Reversal = NO_REVERSAL,
-        user: User | None = None,
-        at: datetime | None = None,
-    ) -> None:
-        """End with a status and a record of measured figures, and tell the agent in its journal.
-
-        A rollback's ``reversal`` becomes part of the same record; the figures are those after it.
-        ``user`` is who asked for the end, if anybody did. For an agent that was erased or altered
-        meanwhile, only figures are recorded, and no journal memory is added.
-        """
-        at = at or clock.now()
-        self._require_no_end()
-        self._measure_end(reversal.changes)
-        with db.session.no_autoflush:  # all that is set is written at once
-            self._set_end(status, reason, error_kind, at)
-            if self.memories_before is not None:
-                SessionEntry.delete_of(self.id)
-            data = {**self.measured(), **reversal.data}
-            about = {"session_id": self.id, "subject": ("RefinementSession", self.id)}
-            record: dict[str, Any] = {**about, "data": data, "user": user, "at": at}
-            if self.agent.is_unusable:
-                self.agent.record(_END_ACTION[status], **record)
-            else:
-                self._tell_end(status, summary, reversal, record)
-        log_after_commit("session ended", self.facts())
-
-    def _set_end(
-        self, status: EndStatus, reason: str, error_kind: str | None, at: datetime
-    ) -> None:
-        self.status, self.end_reason, self.error_kind = status, reason, error_kind
-        self.lease_token, self.ended_at = None, at
-        if status in CONSENTED_ENDS:
-            self.agent.last_refinement_at = at
-
-    def _tell_end(
-        self, status: EndStatus, summary: str | None, reversal: Reversal, record: dict[str, Any]
-    ) -> None:
-        """Record the end with its contents, and tell the agent."""
-        changes = list(reversal.changes)
-        if status in CONSENTED_ENDS:
-            self.summary = f"{self.summary_line()} {summary or ''}".strip()
-        if (note := closing_note(self, reversal.note)) is not None:
-            changes.append(self.agent.ledger.add_session_note(self.id, note, record["at"]))
-        sealed = {"summary": self.summary, "consent_reply": self.consent_reply}
-        change_memories(_END_ACTION[status], changes, agent=self.agent, sealed=sealed, **record)
-
-    def _measure_end(self, changes: Collection[Change]) -> None:
-        """Measure the ledger as it is once ``changes`` are made."""
-        count, mass = self.agent.ledger.core_totals()
-        self.memories_after = count + sum(change.count_difference for change in changes)
-        self.mass_after = mass + sum(change.mass_difference for change in changes)
 
     # -- finding ---------------------------------------------------------------------------------
 

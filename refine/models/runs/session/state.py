@@ -94,8 +94,12 @@ class SessionState(Run):
     stop_requested_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     consented_at: Mapped[datetime | None]
     batch_through_id: Mapped[int | None] = mapped_column(BigInteger)
-    sealed_summary: Mapped[Sealed | None] = mapped_column("summary", deferred=True)
-    sealed_consent_reply: Mapped[Sealed | None] = mapped_column("consent_reply", deferred=True)
+    sealed_summary: Mapped[Sealed | None] = mapped_column(
+        "summary", deferred=True, deferred_group="sealed"
+    )
+    sealed_consent_reply: Mapped[Sealed | None] = mapped_column(
+        "consent_reply", deferred=True, deferred_group="sealed"
+    )
 
     undone_at: Mapped[datetime | None]
     undone_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))

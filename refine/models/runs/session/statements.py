@@ -2,9 +2,23 @@
 
 from typing import Any, cast
 
-from sqlalchemy import BigInteger, Table, all_, and_, any_, bindparam, func, select, update
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Table,
+    Text,
+    all_,
+    and_,
+    any_,
+    bindparam,
+    func,
+    literal,
+    select,
+    update,
+)
 from sqlalchemy.dialects.postgresql import ARRAY
 
+from refine.extensions import Plain
 from refine.models.agent import Agent
 from refine.models.attested import attested_columns
 from refine.models.audit import AuditLog, ChainHead
@@ -33,8 +47,12 @@ PARTS: list[dict[str, Any]] = [
     dict(_HEADS.c.items()),
     {"wrapped": _KEYS.c.wrapped, "wrapped_by": _KEYS.c.wrapped_by},
 ]
-HOLD = (
-    select(*(column for part in PARTS for column in part.values()))
+HOLD = Plain(
+    select(
+        *(column for part in PARTS for column in part.values()),
+        # the statements after it are planned once: planning them takes longer than they do
+        func.set_config("plan_cache_mode", "force_generic_plan", True),
+    )
     .select_from(
         _SESSIONS.join(_AGENTS, _AGENTS.c.id == _SESSIONS.c.agent_id)
         .join(_KEYS, _KEYS.c.id == _AGENTS.c.data_key_id)
@@ -51,7 +69,8 @@ HOLD = (
 
 _IDS = bindparam("ids", type_=ARRAY(BigInteger))
 _made = select(func.count()).where(
-    _LOGS.c.session_id == bindparam("session_id"), _LOGS.c.action.in_(MUTATIONS)
+    _LOGS.c.session_id == bindparam("session_id"),
+    _LOGS.c.action == any_(literal(list(MUTATIONS), ARRAY(Text))),
 )
 _copy = MEMORIES.alias("copy")
 _copy_id = (
@@ -64,20 +83,23 @@ _copy_id = (
     )
     .limit(1)
 )
-LOOK_UP = (
+_new_id = select(ID_SEQUENCE.next_value()).where(bindparam("is_merge", type_=Boolean))
+LOOK_UP = Plain(
     select(
+        _made.scalar_subquery(),
+        _copy_id.scalar_subquery(),
+        select(RECORD_IDS.next_value()).scalar_subquery(),
+        _new_id.scalar_subquery(),
         *COLUMNS,
-        *(_ENTRIES.c[name].label(f"entry_{name}") for name in (*ENTRY, "digest")),
-        _made.scalar_subquery().label("made"),
-        _copy_id.scalar_subquery().label("copy_id"),
-        select(RECORD_IDS.next_value()).scalar_subquery().label("record_id"),
+        *(_ENTRIES.c[name] for name in (*ENTRY, "digest")),
     )
     .select_from(
         MEMORIES.outerjoin(
             _ENTRIES,
             and_(
-                _ENTRIES.c.memory_id == MEMORIES.c.id,
                 _ENTRIES.c.session_id == bindparam("session_id"),
+                _ENTRIES.c.memory_id == MEMORIES.c.id,
+                _ENTRIES.c.memory_id == any_(_IDS),  # or else all of the session are read
             ),
         )
     )
@@ -85,15 +107,13 @@ LOOK_UP = (
     .order_by(MEMORIES.c.id)
     .with_for_update(of=MEMORIES)
 )
-LOOK_UP_FOR_MERGE = LOOK_UP.add_columns(
-    select(ID_SEQUENCE.next_value()).scalar_subquery().label("new_memory_id")
-)
 
-FIGURES = ("id", "stats", "mutation_count", "removed_tokens", "details_lost", "row_digest")
-WRITE = (
+FIGURES = ("stats", "mutation_count", "removed_tokens", "details_lost", "row_digest")
+_WRITE = (
     update(_SESSIONS)
-    .where(_SESSIONS.c.id == bindparam("session_id"))
+    .where(_SESSIONS.c.id == bindparam("entries_session_id"))
     .values({name: bindparam(f"session_{name}") for name in FIGURES})
     .add_cte(*APPENDED, ALTERED, COUNTED.columns().cte("counted"))
 )
-WRITE_WITH_NEW = WRITE.add_cte(ADDED)
+WRITE = Plain(_WRITE)
+WRITE_WITH_NEW = Plain(_WRITE.add_cte(ADDED))

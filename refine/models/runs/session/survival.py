@@ -16,6 +16,7 @@ from sqlalchemy.orm import undefer
 
 from refine.extensions import db
 from refine.models.audit import AuditLog
+from refine.models.audit.record import StoredRecord
 from refine.models.ledger import Change, changes_in, is_kept
 from refine.models.ledger.kept import kept_core
 from refine.models.ledger.stored import COLUMNS, MEMORIES, StoredMemory
@@ -64,6 +65,8 @@ class LedgerReading:
         # these were fetched
         self._kept: dict[int, Reading] = {}
         self._fetched: deque[StoredMemory] = deque()
+        # what may have been edited since it was fetched
+        self._edited: set[int] = set()
         self._last: StoredMemory | None = None
         # whatever was read, by its text
         self._readings: dict[str, Reading] = {}
@@ -130,7 +133,7 @@ class LedgerReading:
 
     def follow(
         self,
-        record: AuditLog,
+        record: StoredRecord,
         changes: Iterable[Change],
         memories: Collection[StoredMemory],
         version: int,
@@ -140,8 +143,7 @@ class LedgerReading:
         Forget this reading if the edit is not committed.
         """
         self._take_over(record, changes)
-        touched = {memory.id for memory in memories}
-        self._fetched = deque(each for each in self._fetched if each.id not in touched)
+        self._edited |= {memory.id for memory in memories}
         for memory in memories:
             self._kept.pop(memory.id, None)
             if memory.is_kept_core:
@@ -168,7 +170,7 @@ class LedgerReading:
         key = agent.data_key()
         while self._fetched or self._fetch(agent, key):
             memory = self._fetched.popleft()
-            if memory.id not in self._kept and memory.is_genuine_under(key):
+            if memory.id not in self._edited and memory.is_genuine_under(key):
                 self._kept[memory.id] = self._read(memory.content)
                 yield memory.id, self._kept[memory.id]
 
@@ -192,6 +194,7 @@ class LedgerReading:
         if self._version != agent.ledger_version:
             self._kept.clear()
             self._fetched.clear()
+            self._edited.clear()
             self._last = None
             self._read_originals(agent)
             self._version = agent.ledger_version
@@ -218,7 +221,7 @@ class LedgerReading:
         for record in db.session.scalars(newer):
             self._take_over(record, changes_in(record.data, record.sealed_under(key)))
 
-    def _take_over(self, record: AuditLog, changes: Iterable[Change]) -> None:
+    def _take_over(self, record: AuditLog | StoredRecord, changes: Iterable[Change]) -> None:
         for change in changes:
             touched = (record.session_id, change.memory_id)
             if change.before is not None and touched not in self._known:

@@ -515,6 +515,23 @@ def test_the_summary_names_every_figure_that_is_not_0(session, subtests):
             assert set(told.removesuffix("). Done.").split(", ")) == done
 
 
+@pytest.mark.parametrize(
+    "tampering",
+    [
+        "UPDATE refinement_sessions SET removable_tokens = 100, row_digest = ''",
+        "DELETE FROM chain_heads WHERE agent_id IS NOT NULL",
+    ],
+    ids=["the row", "the chain"],
+)
+def test_a_session_that_was_altered_since_it_was_read_does_not_end(session, tampering):
+    db.session.commit()
+    session.require_genuine()
+    sql.tamper(tampering)
+
+    with pytest.raises(RowAltered):
+        session.finish("incomplete", "a test")
+
+
 def test_the_end_is_recorded_with_open_figures_and_sealed_words(session):
     session.consent_reply = "Yes, canary."
 
