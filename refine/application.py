@@ -65,6 +65,7 @@ def build(settings: Settings) -> Flask:
     db.init_app(app)
     migrate.init_app(app, db, directory=str(_ROOT / "migrations"))
     headers.register(app)
+    app.after_request(_end_reading)
     app.url_map.converters["int"] = _IdConverter
     app.register_error_handler(Exception, _answer_error)
     web.register(app)
@@ -78,6 +79,17 @@ class _IdConverter(IntegerConverter):
 
     def to_python(self, value: str) -> int:
         return id_in(value) or 0
+
+
+def _end_reading(response: Response) -> Response:
+    """End the transaction of a request that only read, and succeeded, with a commit.
+
+    A rollback would discard what its connection has prepared: each statement would be planned anew.
+    """
+    is_read = request.method in ("GET", "HEAD") and response.status_code < 400
+    if is_read and not (db.session.new or db.session.dirty or db.session.deleted):
+        db.session.commit()
+    return response
 
 
 def _answer_error(error: Exception) -> Response:
