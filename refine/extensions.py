@@ -11,6 +11,7 @@ from flask_sqlalchemy import SQLAlchemy
 from flask_wtf import CSRFProtect
 from sqlalchemy import (
     JSON,
+    BindParameter,
     Column,
     ColumnElement,
     Connection,
@@ -18,6 +19,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    bindparam,
     event,
     func,
     select,
@@ -52,6 +54,15 @@ def read_plainly(column: ColumnElement[Any]) -> ColumnElement[Any]:
     """Return a column to be read in bulk: instants stay in the time zone of the connection."""
     is_instant = isinstance(column.type, UtcDateTime)
     return type_coerce(column, DateTime(timezone=True)) if is_instant else column
+
+
+# In a statement that is built once, an instant is a parameter.
+Instant = datetime | ColumnElement[datetime]
+
+
+def instant(name: str) -> BindParameter[datetime]:
+    """Return a parameter for a statement that is built once: an instant, which may be shifted."""
+    return bindparam(name, type_=DateTime(timezone=True))
 
 
 _CONSTRAINT_NAMES = {

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Generic, Protocol, Self, TypeVar, cast, overl
 
 from sqlalchemy import (
     BigInteger,
+    BindParameter,
     Connection,
     Identity,
     LargeBinary,
@@ -15,6 +16,7 @@ from sqlalchemy import (
     Sequence,
     Text,
     any_,
+    bindparam,
     false,
     func,
     inspect,
@@ -31,6 +33,9 @@ from refine.extensions import db
 from refine.sealing import DataKey, Place
 
 T = TypeVar("T", bound=str | None)
+
+# An account, or (None) all of them; in a statement that is built once, a parameter.
+AccountId = int | BindParameter[int] | None
 
 # A digest before and after a change; None where there was or is none.
 DigestChange = tuple[str | None, str | None]
@@ -80,6 +85,11 @@ def next_ids(ids: Sequence, count: int) -> list[int]:
     """Return that many new ids of a sequence, in order, with one query."""
     numbers = select(func.array_agg(ids.next_value())).select_from(func.generate_series(1, count))
     return db.session.scalar(numbers) or []
+
+
+def account_parameter(*, is_of_account: bool) -> AccountId:
+    """Return the parameter ``account_id`` of a statement that is built once; None for all."""
+    return bindparam("account_id", type_=BigInteger) if is_of_account else None
 
 
 def one_of_ids(ids: Iterable[int]) -> Any:

@@ -7,7 +7,7 @@ from flask import url_for
 from sqlalchemy import ColumnElement, select
 
 from refine import clock, settings
-from refine.extensions import db
+from refine.extensions import Instant, db
 from refine.health import clock_check, queue_check
 from refine.models import Account, Agent
 from refine.models.attention import Case, Kind, cases
@@ -98,9 +98,9 @@ def _installation() -> list[Attention]:
     return found
 
 
-def is_watched() -> ColumnElement[bool]:
+def is_watched(at: Instant) -> ColumnElement[bool]:
     """Return the SQL condition that ``in_general`` has to ask what the account spent."""
-    return Account.has_late_slot(clock.now()) | Account.monthly_cost_cap_usd.is_not(None)
+    return Account.has_late_slot(at) | Account.monthly_cost_cap_usd.is_not(None)
 
 
 def _accounts() -> list[Attention]:
