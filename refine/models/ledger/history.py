@@ -3,13 +3,14 @@
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import cast, func, select
+from sqlalchemy import Select, bindparam, cast, func, select
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import joinedload
 
-from refine.extensions import db
+from refine.extensions import db, read_plainly
 from refine.models.audit import AuditLog
 from refine.models.ledger.image import mass_of, recorded_digests
 from refine.models.ledger.row import MemoryRow
@@ -33,19 +34,25 @@ def masses(agent_id: int, since: datetime, limit: int) -> list[Mass]:
     The first item is the mass before these records: at ``since``, or at the first record if that
     is earlier.
     """
-    newest = (
-        select(AuditLog.created_at, _MASS_AFTER, AuditLog.action, AuditLog.session_id, AuditLog.id)
-        .where(AuditLog.agent_id == agent_id, _MASS_AFTER.is_not(None))
-        .order_by(AuditLog.sequence.desc())
-        .limit(limit)
-    )
-    found = [Mass(*row) for row in reversed(db.session.execute(newest).all())]
+    newest = db.session.execute(_newest_masses(), {"agent_id": agent_id, "limit": limit}).all()
+    found = [Mass(*row) for row in reversed(newest)]
     if not found:
         return []
     first = found[0]
     data = db.session.scalars(select(AuditLog.data).where(AuditLog.id == first.record_id)).one()
     before = first.tokens - effect_tokens(data)
     return [Mass(min(since, first.at), before, "", None, first.record_id), *found]
+
+
+@cache
+def _newest_masses() -> Select[*tuple[Any, ...]]:
+    at = read_plainly(AuditLog.__table__.c.created_at)
+    return (
+        select(at, _MASS_AFTER, AuditLog.action, AuditLog.session_id, AuditLog.id)
+        .where(AuditLog.agent_id == bindparam("agent_id"), _MASS_AFTER.is_not(None))
+        .order_by(AuditLog.sequence.desc())
+        .limit(bindparam("limit"))
+    )
 
 
 def records_of_memory(memory: MemoryRow, limit: int) -> Sequence[AuditLog]:
