@@ -33,8 +33,8 @@ from refine.web.words import ACTIONS, here
 
 pages = Blueprint("audit", __name__)
 
-# What the list shows; the data of an import's record would be hundreds of memories.
-_LISTED = (
+# What the list shows, without ``data``: that of an import's record is hundreds of memories.
+_LISTED: tuple[Any, ...] = (
     AuditLog.id,
     AuditLog.sequence,
     AuditLog.action,
@@ -43,8 +43,8 @@ _LISTED = (
     AuditLog.agent_id,
     Agent.name.label("agent_name"),
     User.email,
-    AuditLog.data["by"].as_string().label("by"),
-    AuditLog.data[(CLIENT_KEY, "address")].astext.label("address"),
+    AuditLog.by,
+    AuditLog.client_address,
 )
 
 # How many records there were on days that are over, by day, for each account, action and time zone.
@@ -245,7 +245,7 @@ def _chains(chosen: AuditFilter) -> ChainsVerified:
         func.coalesce(func.sum(ChainHead.sequence - ChainHead.verified_sequence), 0),
     )
     if chosen.agent_id is not None:
-        of_page = of_page.where(ChainHead.agent_id == chosen.agent_id)
+        of_page = of_page.where(ChainHead.is_of_agent(chosen.agent_id))
     elif not scope.sees_all_accounts():
         agents = select(Agent.id).where(scope.owns(Agent.account_id))
         of_page = of_page.where(scope.owns(ChainHead.account_id) | ChainHead.agent_id.in_(agents))

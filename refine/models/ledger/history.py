@@ -6,16 +6,14 @@ from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, bindparam, cast, func, select
+from sqlalchemy import BigInteger, Select, bindparam, cast, func, select
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import joinedload
 
 from refine.extensions import db, read_plainly
-from refine.models.audit import AuditLog
+from refine.models.audit import AuditLog, ChainHead
 from refine.models.ledger.image import mass_of, recorded_digests
 from refine.models.ledger.row import MemoryRow
-
-_MASS_AFTER = AuditLog.data["mass_after"].as_integer()
 
 
 class Mass(NamedTuple):
@@ -46,10 +44,13 @@ def masses(agent_id: int, since: datetime, limit: int) -> list[Mass]:
 
 @cache
 def _newest_masses() -> Select[*tuple[Any, ...]]:
+    # by the chain, whose records are in order in an index
+    is_mine = ChainHead.is_of_agent(bindparam("agent_id", type_=BigInteger))
+    chain_id = select(ChainHead.id).where(is_mine).scalar_subquery()
     at = read_plainly(AuditLog.__table__.c.created_at)
     return (
-        select(at, _MASS_AFTER, AuditLog.action, AuditLog.session_id, AuditLog.id)
-        .where(AuditLog.agent_id == bindparam("agent_id"), _MASS_AFTER.is_not(None))
+        select(at, AuditLog.mass_after, AuditLog.action, AuditLog.session_id, AuditLog.id)
+        .where(AuditLog.chain_id == chain_id, AuditLog.mass_after.is_not(None))
         .order_by(AuditLog.sequence.desc())
         .limit(bindparam("limit"))
     )
@@ -73,7 +74,8 @@ def records_of_memory(memory: MemoryRow, limit: int) -> Sequence[AuditLog]:
 
 def count_changes(agent_id: int) -> int:
     """Return how many records tell of changed memories; unlike memories, none can be moved away."""
-    count = select(func.count()).where(AuditLog.agent_id == agent_id, _MASS_AFTER.is_not(None))
+    is_change = AuditLog.mass_after.is_not(None)
+    count = select(func.count()).where(AuditLog.agent_id == agent_id, is_change)
     return db.session.scalar(count) or 0
 
 
