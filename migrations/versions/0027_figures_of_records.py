@@ -7,7 +7,7 @@ find out who imported them. The table is written anew, once for all three.
 from alembic import op
 
 revision = "0027"
-down_revision = "0025"
+down_revision = "0026"
 branch_labels = None
 depends_on = None
 

@@ -138,7 +138,7 @@ class AuditFilter(NamedTuple):
 def page() -> str:
     chosen = AuditFilter.of_request()
     agent = scope.agent_or_404(chosen.agent_id) if chosen.agent_id is not None else None
-    page = page_of(_in_order(select(*_LISTED).outerjoin(User).outerjoin(Agent), chosen))
+    page = page_of(_in_order(_listed(), chosen))
     return render_template(
         "audit/page.html",
         page=page,
@@ -149,6 +149,11 @@ def page() -> str:
         days_url=_days_url(),
         chains=_chains(chosen),
     )
+
+
+@cache
+def _listed() -> Select[*tuple[Any, ...]]:
+    return select(*_LISTED).outerjoin(User).outerjoin(Agent)
 
 
 @pages.get("/audit/<int:record_id>")

@@ -274,9 +274,11 @@ def action(name: str) -> str:
 
 def here(**changed: object) -> str:
     """Return the URL of this page with other arguments; None removes one."""
-    args = {**request.args.to_dict(), **changed}
-    wanted = urlencode({name: value for name, value in args.items() if value is not None})
-    return f"{request.path}?{wanted}" if wanted else request.path
+    if "here" not in g:
+        g.here = request.path, request.args.to_dict()
+    path, args = g.here
+    wanted = urlencode([each for each in (args | changed).items() if each[1] is not None])
+    return f"{path}?{wanted}" if wanted else path
 
 
 def plot_marks(marks: Iterable[tuple[float, float, Moment]]) -> Markup:
