@@ -8,7 +8,7 @@ from werkzeug.routing import IntegerConverter
 
 from refine import api, headers, logs, models, refusals, web
 from refine.api import problems
-from refine.extensions import CONNECT_ARGS, POOLED_CONNECT_ARGS, db, migrate
+from refine.extensions import CONNECT_ARGS, POOLED_CONNECT_ARGS, db, end_reading, migrate
 from refine.llm.clients import dialect_of
 from refine.rules.ids import id_in
 from refine.sealing import Keyring
@@ -65,7 +65,7 @@ def build(settings: Settings) -> Flask:
     db.init_app(app)
     migrate.init_app(app, db, directory=str(_ROOT / "migrations"))
     headers.register(app)
-    app.after_request(_end_reading)
+    app.after_request(end_reading)
     app.url_map.converters["int"] = _IdConverter
     app.register_error_handler(Exception, _answer_error)
     web.register(app)
@@ -79,17 +79,6 @@ class _IdConverter(IntegerConverter):
 
     def to_python(self, value: str) -> int:
         return id_in(value) or 0
-
-
-def _end_reading(response: Response) -> Response:
-    """End the transaction of a request that only read, and succeeded, with a commit.
-
-    A rollback would discard what its connection has prepared: each statement would be planned anew.
-    """
-    is_read = request.method in ("GET", "HEAD") and response.status_code < 400
-    if is_read and not (db.session.new or db.session.dirty or db.session.deleted):
-        db.session.commit()
-    return response
 
 
 def _answer_error(error: Exception) -> Response:

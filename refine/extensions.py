@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from flask import Response, request
 from flask_login import LoginManager
 from flask_migrate import Migrate
 from flask_sqlalchemy import SQLAlchemy
@@ -136,6 +137,17 @@ def safe_rollback() -> None:
         db.session.rollback()
     except Exception:  # whatever a driver raises that was interrupted halfway
         db.session().invalidate()
+
+
+def end_reading(response: Response) -> Response:
+    """End the transaction of a request that only read, and succeeded, with a commit.
+
+    A rollback would discard what its connection has prepared: each statement would be planned anew.
+    """
+    is_read = request.method in ("GET", "HEAD") and response.status_code < 400
+    if is_read and not (db.session.new or db.session.dirty or db.session.deleted):
+        db.session.commit()
+    return response
 
 
 # No request or job waits for ever on a lock, nor holds one while it does nothing.
