@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, select
 from refine import clock, settings
 from refine.extensions import Instant, db
 from refine.health import clock_check, queue_check
-from refine.models import Account, Agent
+from refine.models import Account
 from refine.models.attention import Case, Kind, cases
 from refine.models.runs.spending import cap_in_words, cap_is_spent, cost_cap_reached
 from refine.rules.quantities import in_hours, plural
@@ -53,7 +53,7 @@ def in_general(lost_conversations: int, *, has_watched_accounts: bool) -> list[A
 
 def in_cases() -> list[tuple[Attention, list[Case]]]:
     """Return what agents need attention for, with the worst cases of each, worst first."""
-    found = cases(scope.owns(Agent.account_id))
+    found = cases(scope.account_id())
     return [
         (
             Attention(
