@@ -8,7 +8,7 @@ from werkzeug.routing import IntegerConverter
 
 from refine import api, headers, logs, models, refusals, web
 from refine.api import problems
-from refine.extensions import CONNECT_ARGS, POOLED_CONNECT_ARGS, db, migrate
+from refine.extensions import CONNECT_ARGS, POOLED_CONNECT_ARGS, db, end_reading, migrate
 from refine.llm.clients import dialect_of
 from refine.rules.ids import id_in
 from refine.sealing import Keyring
@@ -65,6 +65,7 @@ def build(settings: Settings) -> Flask:
     db.init_app(app)
     migrate.init_app(app, db, directory=str(_ROOT / "migrations"))
     headers.register(app)
+    app.after_request(end_reading)
     app.url_map.converters["int"] = _IdConverter
     app.register_error_handler(Exception, _answer_error)
     web.register(app)

@@ -5,12 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from flask import Response, request
 from flask_login import LoginManager
 from flask_migrate import Migrate
 from flask_sqlalchemy import SQLAlchemy
 from flask_wtf import CSRFProtect
 from sqlalchemy import (
     JSON,
+    BindParameter,
     ClauseElement,
     Column,
     ColumnElement,
@@ -19,6 +21,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    bindparam,
     event,
     func,
     select,
@@ -55,6 +58,15 @@ def read_plainly(column: ColumnElement[Any]) -> ColumnElement[Any]:
     """Return a column to be read in bulk: instants stay in the time zone of the connection."""
     is_instant = isinstance(column.type, UtcDateTime)
     return type_coerce(column, DateTime(timezone=True)) if is_instant else column
+
+
+# In a statement that is built once, an instant is a parameter.
+Instant = datetime | ColumnElement[datetime]
+
+
+def instant(name: str) -> BindParameter[datetime]:
+    """Return a parameter for a statement that is built once: an instant, which may be shifted."""
+    return bindparam(name, type_=DateTime(timezone=True))
 
 
 _CONSTRAINT_NAMES = {
@@ -152,6 +164,17 @@ def safe_rollback() -> None:
         db.session.rollback()
     except Exception:  # whatever a driver raises that was interrupted halfway
         db.session().invalidate()
+
+
+def end_reading(response: Response) -> Response:
+    """End the transaction of a request that only read, and succeeded, with a commit.
+
+    A rollback would discard what its connection has prepared: each statement would be planned anew.
+    """
+    is_read = request.method in ("GET", "HEAD") and response.status_code < 400
+    if is_read and not (db.session.new or db.session.dirty or db.session.deleted):
+        db.session.commit()
+    return response
 
 
 # No request or job waits for ever on a lock, nor holds one while it does nothing.

@@ -52,7 +52,7 @@ PAGES = {
     "/agents": 10,
     "/agents?sort=share": 10,
     "/agents?q=agent&state=never": 10,
-    "/agents/<int:agent_id>": 21,
+    "/agents/<int:agent_id>": 20,
     "/agents/<int:agent_id>/import": 10,
     "/agents/<int:agent_id>/ledger": 22,
     "/agents/<int:agent_id>/ledger?kind=discarded": 22,

@@ -10,9 +10,10 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
+from functools import cache
 from typing import Any, Literal, TypeVar
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, bindparam, func, select
 from sqlalchemy.orm import contains_eager, undefer
 
 from refine.access.differences import Part, word_difference
@@ -125,10 +126,7 @@ class ReadableSession:
 
 def live_grants(user: User) -> list[LiveGrant]:
     """Return the user's grants that let them read now; a short query tells if there are any."""
-    granted = select(AccessGrant.id).where(
-        AccessGrant.user_id == user.id, AccessGrant.status == "granted"
-    )
-    if db.session.scalar(granted.limit(1)) is None:
+    if db.session.scalar(_granted_to(), {"user_id": user.id}) is None:
         return []
     rows = db.session.execute(
         select(AccessGrant, func.clock_timestamp(type_=UtcDateTime()))
@@ -140,6 +138,12 @@ def live_grants(user: User) -> list[LiveGrant]:
         .execution_options(populate_existing=True)
     ).all()
     return [_live(grant, now) for grant, now in rows if grant.is_genuine]
+
+
+@cache
+def _granted_to() -> Select[uuid.UUID]:
+    granted = select(AccessGrant.id).where(AccessGrant.status == "granted")
+    return granted.where(AccessGrant.user_id == bindparam("user_id")).limit(1)
 
 
 def texts_of(grant: AccessGrant) -> GrantTexts:

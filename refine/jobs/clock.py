@@ -123,7 +123,7 @@ def _scheduling() -> Iterator[None]:
     It has its own connection, because the worker's has other timeouts.
     """
     stop = threading.Event()
-    with redis_connection() as connection:
+    with redis_connection(is_kept=False) as connection:
         scheduler = TickScheduler(connection)
         thread = threading.Thread(target=_schedule, args=(scheduler, stop), name="refine-scheduler")
         thread.start()

@@ -4,9 +4,10 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, NamedTuple
 
-from redis import Redis
+from redis import ConnectionPool, Redis
 from redis.exceptions import RedisError
 from rq import Queue
 from rq.exceptions import NoSuchJobError
@@ -33,6 +34,8 @@ RUN_QUEUES = (REQUESTED, AUTOMATIC, MEMORY_TASKS)
 # RQ's own time limit comes after the run's, which ends it in order.
 GRACE_SECONDS = 120
 FAILURE_TTL_SECONDS = 3_600
+
+_TIMEOUT_SECONDS = 5
 
 # Workers send a heartbeat to Redis at least every 45 seconds.
 _WORKER_IS_GONE_AFTER = timedelta(seconds=60)
@@ -100,9 +103,16 @@ class JsonJob(Job):
 
 
 @contextmanager
-def redis_connection() -> Iterator[Redis]:
-    """Yield a new connection; Unreachable if Redis does not answer."""
-    connection = Redis.from_url(settings.current().redis_url, socket_connect_timeout=5)
+def redis_connection(*, is_kept: bool = True) -> Iterator[Redis]:
+    """Yield a connection, which stays open for the next one; Unreachable if Redis does not answer.
+
+    One that is not kept belongs to its caller, who may wait on it without a limit.
+    """
+    url = settings.current().redis_url
+    if is_kept:
+        connection = Redis(connection_pool=_pool(url))
+    else:
+        connection = Redis.from_url(url, socket_connect_timeout=_TIMEOUT_SECONDS)
     try:
         yield connection
     except (RedisError, OSError) as error:
@@ -112,6 +122,13 @@ def redis_connection() -> Iterator[Redis]:
         ) from None
     finally:
         connection.close()
+
+
+@cache
+def _pool(url: str) -> ConnectionPool:
+    """Return the connections of this process; a fork has its own."""
+    limits = {"socket_connect_timeout": _TIMEOUT_SECONDS, "socket_timeout": _TIMEOUT_SECONDS}
+    return ConnectionPool.from_url(url, **limits)
 
 
 def queue(name: str, connection: Redis) -> Queue:

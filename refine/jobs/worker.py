@@ -200,7 +200,7 @@ def keep_working(kind: type[GracefulWorker], queues: Iterable[str], *, burst: bo
     worker: GracefulWorker | None = None
     while worker is None or not (burst or worker.stop_requested):
         try:
-            with redis_connection() as connection:
+            with redis_connection(is_kept=False) as connection:
                 if worker is not None:
                     _log.warning("restarting the worker")
                     if worker.stop_requested:  # logging swallows what a signal raises in it

@@ -1,6 +1,7 @@
 """Many agents in one query, for lists and overviews: found, sorted and counted."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Select, case, func, select, true
@@ -37,29 +38,28 @@ Order = Literal["name", "share", "tokens", "last"]
 
 def listed_agents(*conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
     """Return a query for what lists show of these agents: plain columns, not models."""
-    return (
-        select(
-            Agent.id,
-            Agent.name,
-            Agent.model_id,
-            Agent.core_tokens,
-            Agent.core_token_budget,
-            Agent.over_budget,
-            Agent.active,
-            Agent.paused,
-            Agent.last_session_id,
-            Agent.last_session_at,
-            Agent.last_session_status,
-            Agent.last_session_undone_at,
-            case((Agent.is_available(automatic=True), Account.next_due_at)).label(
-                "next_session_at"
-            ),
-            Account.name.label("account_name"),
-            Account.slug.label("account_slug"),
-        )
-        .join(Account, Account.id == Agent.account_id)
-        .where(*conditions)
-    )
+    return _listed().where(*conditions)
+
+
+@cache
+def _listed() -> Select[*tuple[Any, ...]]:
+    return select(
+        Agent.id,
+        Agent.name,
+        Agent.model_id,
+        Agent.core_tokens,
+        Agent.core_token_budget,
+        Agent.over_budget,
+        Agent.active,
+        Agent.paused,
+        Agent.last_session_id,
+        Agent.last_session_at,
+        Agent.last_session_status,
+        Agent.last_session_undone_at,
+        case((Agent.is_available(automatic=True), Account.next_due_at)).label("next_session_at"),
+        Account.name.label("account_name"),
+        Account.slug.label("account_slug"),
+    ).join(Account, Account.id == Agent.account_id)
 
 
 def count_agents(*states: State, of: ColumnElement[bool] | None = None) -> Select[*tuple[Any, ...]]:

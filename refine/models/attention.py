@@ -1,14 +1,25 @@
 """Agents that need a person: the worst of each kind, by name."""
 
 from datetime import datetime
+from functools import cache
 from typing import Any, Literal, NamedTuple, get_args
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, func, literal, select, union_all
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    Select,
+    func,
+    literal,
+    select,
+    true,
+    union_all,
+)
 
 from refine.extensions import db
 from refine.models.agent import Agent
 from refine.models.agent_list import is_in
+from refine.models.columns import account_parameter
 from refine.models.people import Account
 from refine.models.runs.session import RefinementSession
 from refine.models.runs.session.state import retry_at
@@ -52,17 +63,24 @@ class Case(NamedTuple):
         return retry_at(self.trigger, self.attempt, self.ended_at)
 
 
-def cases(of: ColumnElement[bool]) -> dict[Kind, list[Case]]:
-    """Return the worst cases of each kind, among agents for which ``of`` is true.
+def cases(account_id: int | None) -> dict[Kind, list[Case]]:
+    """Return the worst cases of each kind, among agents (of this account).
 
     Those who are furthest over their budgets; the latest sessions.
     """
-    of_each_kind = [select(_worst(kind, of).subquery()) for kind in _KINDS]
+    worst = _worst_of_each_kind(is_of_account=account_id is not None)
     found: dict[Kind, list[Case]] = {kind: [] for kind in _KINDS}
-    for row in db.session.execute(union_all(*of_each_kind)):
+    for row in db.session.execute(worst, {"account_id": account_id}):
         case = Case(*row)
         found[case.kind].append(case)
     return found
+
+
+@cache
+def _worst_of_each_kind(*, is_of_account: bool) -> CompoundSelect[*tuple[Any, ...]]:
+    account_id = account_parameter(is_of_account=is_of_account)
+    of = Agent.account_id == account_id if is_of_account else true()
+    return union_all(*(select(_worst(kind, of).subquery()) for kind in _KINDS))
 
 
 def _worst(kind: Kind, of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:

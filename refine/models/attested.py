@@ -195,7 +195,7 @@ def plain_rows(kind: type["Attested"], *columns: Any) -> Select[Any]:
 
 
 def plain_digest(kind: type["Attested"], row: Row[Any]) -> str:
-    """Return the digest that a row of ``plain_rows`` must carry."""
+    """Return the digest that a row must carry, read by column as ``plain_rows`` does."""
     return _digest(kind, row._asdict())
 
 

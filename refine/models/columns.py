@@ -8,6 +8,7 @@ from typing import Annotated, Any, Generic, Protocol, Self, TypeVar, cast, overl
 
 from sqlalchemy import (
     BigInteger,
+    BindParameter,
     Connection,
     Identity,
     LargeBinary,
@@ -15,6 +16,7 @@ from sqlalchemy import (
     Sequence,
     Text,
     any_,
+    bindparam,
     false,
     func,
     inspect,
@@ -31,6 +33,9 @@ from refine.extensions import db
 from refine.sealing import DataKey, Place
 
 T = TypeVar("T", bound=str | None)
+
+# An account, or (None) all of them; in a statement that is built once, a parameter.
+AccountId = int | BindParameter[int] | None
 
 # A digest before and after a change; None where there was or is none.
 DigestChange = tuple[str | None, str | None]
@@ -96,9 +101,19 @@ def _element(value: object) -> str:
     return rf"\\x{value.hex()}" if isinstance(value, bytes) else str(value)
 
 
+def account_parameter(*, is_of_account: bool) -> AccountId:
+    """Return the parameter ``account_id`` of a statement that is built once; None for all."""
+    return bindparam("account_id", type_=BigInteger) if is_of_account else None
+
+
 def one_of_ids(ids: Iterable[int]) -> Any:
     """Return what a column of ids is compared with to be one of these, however many."""
     return any_(literal(list(ids), ARRAY(BigInteger)))
+
+
+def one_of_parameter(name: str) -> Any:
+    """Return ``one_of_ids`` as a parameter of a statement that is built once."""
+    return any_(bindparam(name, type_=ARRAY(BigInteger)))
 
 
 def one_of_names(names: Iterable[str]) -> Any:

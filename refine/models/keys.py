@@ -1,9 +1,10 @@
 """Data keys, stored wrapped by an encryption key."""
 
 from datetime import datetime
+from functools import cache
 from typing import Literal, NamedTuple, cast
 
-from sqlalchemy import CheckConstraint, Index, Text, event, func, select, text
+from sqlalchemy import CheckConstraint, Index, Select, Text, event, func, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
@@ -79,7 +80,7 @@ class WrappedKey(Base):
             .values(purpose="platform", wrapped=made.wrapped, wrapped_by=made.wrapped_by)
             .on_conflict_do_nothing()
         )
-        return db.session.execute(select(cls).where(cls.purpose == "platform")).scalar_one()
+        return db.session.execute(_of_platform()).scalar_one()
 
     @classmethod
     def platform_key(cls) -> DataKey:
@@ -162,7 +163,12 @@ class WrappedKey(Base):
 
     @classmethod
     def _platform(cls) -> "WrappedKey | None":
-        return db.session.execute(select(cls).where(cls.purpose == "platform")).scalar_one_or_none()
+        return db.session.execute(_of_platform()).scalar_one_or_none()
+
+
+@cache
+def _of_platform() -> Select[WrappedKey]:
+    return select(WrappedKey).where(WrappedKey.purpose == "platform")
 
 
 @event.listens_for(Session, "after_rollback")

@@ -1,7 +1,5 @@
 """One agent: its history in figures, its latest runs, and the button that starts a session."""
 
-from datetime import datetime
-
 from flask import Blueprint, flash, redirect, render_template, url_for
 from flask.typing import ResponseReturnValue
 from sqlalchemy import Select, select
@@ -35,6 +33,7 @@ pages = Blueprint("agent", __name__)
 _RUNS_SHOWN = 10
 _EVENTS_SHOWN = 10
 _MAX_RECORDS_DRAWN = 2_000
+_WINDOWS = (ROLLING_WINDOW, 3 * ROLLING_WINDOW)
 _MARKS = {
     "memory_refinement_complete": "session",
     "memory_refinement_incomplete": "session",
@@ -50,6 +49,7 @@ def page(agent_id: int) -> str:
     agent = scope.agent_or_404(agent_id)
     at = clock.now()
     composition = agent.ledger.composition(at)
+    candidates = Candidates([agent], at, looking_back=max(_WINDOWS))
     moments = [
         Moment(mass.at, mass.tokens, _MARKS.get(mass.action), mass.session_id)
         for mass in masses(agent.id, agent.created_at, _MAX_RECORDS_DRAWN)
@@ -70,7 +70,7 @@ def page(agent_id: int) -> str:
             [*moments, Moment(at, composition.core_tokens)], agent.core_token_budget, at
         ),
         story=list(reversed(events))[:_EVENTS_SHOWN],
-        removed=_percent_removed(agent, composition.core_tokens, at),
+        removed=_percent_removed(candidates, agent, composition.core_tokens),
         sessions=sessions,
         live=live,
         refresh_seconds=in_place.seconds_while(live),
@@ -80,7 +80,7 @@ def page(agent_id: int) -> str:
         conversations_waiting=MemoryTask.conversations_waiting(agent) if tasks else 0,
         grant=granted.active_grant_for(agent.id),
         asked=AccessGrant.asked_counts(agent),
-        why_no_automatic_sessions=Candidates([agent], at).automatic_skip_reason(agent),
+        why_no_automatic_sessions=candidates.automatic_skip_reason(agent),
     )
 
 
@@ -132,11 +132,7 @@ def _tasks(agent: Agent) -> Select[MemoryTask]:
     )
 
 
-def _percent_removed(agent: Agent, tokens: int, at: datetime) -> dict[int, int]:
+def _percent_removed(candidates: Candidates, agent: Agent, tokens: int) -> dict[int, int]:
     """What sessions removed within so many days, in percent of the mass before those removals."""
-    windows = (ROLLING_WINDOW, 3 * ROLLING_WINDOW)
-    ended = RefinementSession.ended_since(at - max(windows), [agent.id])[agent.id]
-    removed = {
-        window.days: RefinementSession.removed_since(at - window, ended) for window in windows
-    }
+    removed = {window.days: candidates.removed_tokens(agent, within=window) for window in _WINDOWS}
     return {days: percent(share, tokens + share) for days, share in removed.items()}

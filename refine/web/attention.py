@@ -7,9 +7,9 @@ from flask import url_for
 from sqlalchemy import ColumnElement, select
 
 from refine import clock, settings
-from refine.extensions import db
+from refine.extensions import Instant, db
 from refine.health import clock_check, queue_check
-from refine.models import Account, Agent
+from refine.models import Account
 from refine.models.attention import Case, Kind, cases
 from refine.models.runs.spending import cap_in_words, cap_is_spent, cost_cap_reached
 from refine.rules.quantities import in_hours, plural
@@ -53,7 +53,7 @@ def in_general(lost_conversations: int, *, has_watched_accounts: bool) -> list[A
 
 def in_cases() -> list[tuple[Attention, list[Case]]]:
     """Return what agents need attention for, with the worst cases of each, worst first."""
-    found = cases(scope.owns(Agent.account_id))
+    found = cases(scope.account_id())
     return [
         (
             Attention(
@@ -98,9 +98,9 @@ def _installation() -> list[Attention]:
     return found
 
 
-def is_watched() -> ColumnElement[bool]:
+def is_watched(at: Instant) -> ColumnElement[bool]:
     """Return the SQL condition that ``in_general`` has to ask what the account spent."""
-    return Account.has_late_slot(clock.now()) | Account.monthly_cost_cap_usd.is_not(None)
+    return Account.has_late_slot(at) | Account.monthly_cost_cap_usd.is_not(None)
 
 
 def _accounts() -> list[Attention]:

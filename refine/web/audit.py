@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, timedelta
+from functools import cache
 from typing import Any, NamedTuple
 
 from flask import (
@@ -18,11 +19,23 @@ from flask import (
     stream_with_context,
 )
 from flask.typing import ResponseReturnValue
-from sqlalchemy import ColumnElement, Date, Select, and_, cast, func, select, true
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Date,
+    Select,
+    and_,
+    bindparam,
+    cast,
+    func,
+    select,
+    true,
+)
 
 from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AuditLog, ChainHead, User
+from refine.models.columns import account_parameter
 from refine.models.people.recording import CLIENT_KEY
 from refine.rules.personal import mask_ids
 from refine.web import granted, scope
@@ -33,8 +46,8 @@ from refine.web.words import ACTIONS, here
 
 pages = Blueprint("audit", __name__)
 
-# What the list shows; the data of an import's record would be hundreds of memories.
-_LISTED = (
+# What the list shows, without ``data``: that of an import's record is hundreds of memories.
+_LISTED: tuple[Any, ...] = (
     AuditLog.id,
     AuditLog.sequence,
     AuditLog.action,
@@ -43,8 +56,8 @@ _LISTED = (
     AuditLog.agent_id,
     Agent.name.label("agent_name"),
     User.email,
-    AuditLog.data["by"].as_string().label("by"),
-    AuditLog.data[(CLIENT_KEY, "address")].astext.label("address"),
+    AuditLog.by,
+    AuditLog.client_address,
 )
 
 # How many records there were on days that are over, by day, for each account, action and time zone.
@@ -125,7 +138,7 @@ class AuditFilter(NamedTuple):
 def page() -> str:
     chosen = AuditFilter.of_request()
     agent = scope.agent_or_404(chosen.agent_id) if chosen.agent_id is not None else None
-    page = page_of(_in_order(select(*_LISTED).outerjoin(User).outerjoin(Agent), chosen))
+    page = page_of(_in_order(_listed(), chosen))
     return render_template(
         "audit/page.html",
         page=page,
@@ -136,6 +149,11 @@ def page() -> str:
         days_url=_days_url(),
         chains=_chains(chosen),
     )
+
+
+@cache
+def _listed() -> Select[*tuple[Any, ...]]:
+    return select(*_LISTED).outerjoin(User).outerjoin(Agent)
 
 
 @pages.get("/audit/<int:record_id>")
@@ -237,19 +255,28 @@ class ChainsVerified(NamedTuple):
 
 
 def _chains(chosen: AuditFilter) -> ChainsVerified:
-    of_page = select(
+    agent_id, account_id = chosen.agent_id, scope.account_id()
+    chains = _chains_of(is_of_agent=agent_id is not None, is_of_account=account_id is not None)
+    values = {"agent_id": agent_id, "account_id": account_id}
+    return ChainsVerified(*db.session.execute(chains, values).one())
+
+
+@cache
+def _chains_of(*, is_of_agent: bool, is_of_account: bool) -> Select[*tuple[Any, ...]]:
+    chains = select(
         func.count(),
         func.count(ChainHead.verified_at),
         func.min(ChainHead.verified_at),
         func.max(ChainHead.verified_sequence),
         func.coalesce(func.sum(ChainHead.sequence - ChainHead.verified_sequence), 0),
     )
-    if chosen.agent_id is not None:
-        of_page = of_page.where(ChainHead.agent_id == chosen.agent_id)
-    elif not scope.sees_all_accounts():
-        agents = select(Agent.id).where(scope.owns(Agent.account_id))
-        of_page = of_page.where(scope.owns(ChainHead.account_id) | ChainHead.agent_id.in_(agents))
-    return ChainsVerified(*db.session.execute(of_page).one())
+    if is_of_agent:
+        return chains.where(ChainHead.is_of_agent(bindparam("agent_id", type_=BigInteger)))
+    if is_of_account:
+        account_id = account_parameter(is_of_account=True)
+        agents = select(Agent.id).where(Agent.account_id == account_id)
+        chains = chains.where((ChainHead.account_id == account_id) | ChainHead.agent_id.in_(agents))
+    return chains
 
 
 def _export(kind: str, mimetype: str, lines: Any) -> Response:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from typing import NamedTuple
 
 # The days that lists of what happened lately look back over.
 DAYS_SHOWN = 30
@@ -26,8 +27,7 @@ OUTCOMES = (
 Amounts = int | Decimal
 
 
-@dataclass(frozen=True)
-class Moment:
+class Moment(NamedTuple):
     """The token mass of an agent's ledger at an instant; ``mark`` names an event worth marking."""
 
     at: datetime
@@ -64,17 +64,18 @@ def step_plot(moments: Sequence[Moment], budget: int, until: datetime) -> Plot |
     since = min(moments[0].at, until - timedelta(days=1))
     top = _round_up(max(budget, *(moment.tokens for moment in moments)))
 
-    def x(at: datetime) -> float:
-        return round(100 * ((at - since) / (until - since)), 3)
+    span = until - since
 
     def y(tokens: int) -> float:
         return round(100 - 100 * tokens / top, 3)
 
-    drawn = _thinned(moments)
-    steps = [f"M0 {y(drawn[0].tokens)}"]
-    steps += [f"H{x(moment.at)}V{y(moment.tokens)}" for moment in drawn[1:]]
-    marks = [(x(each.at), y(each.tokens), each) for each in drawn if each.mark is not None]
-    return Plot("".join([*steps, "H100"]), y(budget), marks, top, since, until)
+    drawn = [
+        (round(100 * ((each.at - since) / span), 3), y(each.tokens), each)
+        for each in _thinned(moments)
+    ]
+    steps = [f"M0 {drawn[0][1]}", *(f"H{x}V{height}" for x, height, _ in drawn[1:]), "H100"]
+    marks = [point for point in drawn if point[2].mark is not None]
+    return Plot("".join(steps), y(budget), marks, top, since, until)
 
 
 @dataclass(frozen=True)

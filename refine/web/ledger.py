@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 from flask import Blueprint, abort, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 from sqlalchemy import Select, select
-from sqlalchemy.orm import defer
 
 from refine import clock
 from refine.errors import InvalidValue
@@ -20,6 +19,18 @@ from refine.web import granted, scope
 from refine.web.paging import PAGE_ROWS, page_of
 
 pages = Blueprint("ledger", __name__)
+
+
+_LISTED: tuple[Any, ...] = (
+    AgentMemory.id,
+    AgentMemory.created_at,
+    AgentMemory.token_estimate,
+    AgentMemory.tags,
+    AgentMemory.constitutional,
+    AgentMemory.discarded_at,
+    AgentMemory.discarded.label("discarded"),
+    AgentMemory.is_locked.label("is_locked"),
+)
 
 
 class Kind(NamedTuple):
@@ -93,15 +104,13 @@ def page(agent_id: int) -> str:
     """List the agent's memories; their content is shown only under an active grant."""
     agent = scope.agent_or_404(agent_id)
     chosen = LedgerFilter.of(request.args)
-    sealed = defer(AgentMemory.sealed_content), defer(AgentMemory.sealed_extra)
-    found = page_of(chosen.query(agent).options(*sealed))
-    memories = [row[0] for row in found.rows]
-    opened = granted.memories(agent.id, [memory.id for memory in memories])
+    found = page_of(chosen.query(agent).with_only_columns(*_LISTED))
+    opened = granted.memories(agent.id, [memory.id for memory in found.rows])
     return _page(
         agent,
         chosen,
         page=found,
-        memories=memories if opened is None else opened,
+        memories=found.rows if opened is None else opened,
         is_readable=opened is not None,
     )
 

@@ -1,15 +1,17 @@
 """The front page: first what needs attention, then the last months."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from flask import Blueprint, render_template
-from sqlalchemy import select
+from sqlalchemy import Select, select
 
 from refine import clock
-from refine.extensions import db
+from refine.extensions import db, instant
 from refine.models import Account, Agent, RefinementSession
 from refine.models.agent_list import count_agents
+from refine.models.columns import account_parameter
 from refine.models.runs.task.totals import conversations_given_up
 from refine.web import attention, first_steps, in_place, scope
 from refine.web.sessions import listed
@@ -23,12 +25,10 @@ _ROWS_SHOWN = 10
 
 @pages.get("/")
 def page() -> str:
-    lost_since = clock.now() - attention.LOST_WITHIN
+    account_id = scope.account_id()
     agents, running, lost_conversations, has_watched_accounts = db.session.execute(
-        count_agents("running", of=scope.owns(Agent.account_id)).add_columns(
-            conversations_given_up(scope.account_id(), lost_since).scalar_subquery(),
-            select(Account.id).where(scope.owns(Account.id), attention.is_watched()).exists(),
-        )
+        _counts(is_of_account=account_id is not None),
+        {"account_id": account_id, "at": clock.now()},
     ).one()
     trend = Trend.of_page()
     return render_template(
@@ -46,15 +46,38 @@ def page() -> str:
     )
 
 
+@cache
+def _counts(*, is_of_account: bool) -> Select[*tuple[Any, ...]]:
+    """Count agents, those that run, and what was lost; tell whether accounts are watched."""
+    account_id, at = account_parameter(is_of_account=is_of_account), instant("at")
+    is_watched = scope.is_of(account_id, Account.id) & attention.is_watched(at)
+    return count_agents("running", of=scope.is_of(account_id, Agent.account_id)).add_columns(
+        conversations_given_up(account_id, at - attention.LOST_WITHIN).scalar_subquery(),
+        select(Account.id).where(is_watched).exists(),
+    )
+
+
 def _running() -> Sequence[Any]:
     live = listed(RefinementSession.is_live).order_by(None).order_by(RefinementSession.created_at)
     return db.session.execute(live.limit(_ROWS_SHOWN)).all()
 
 
-def _next_accounts() -> Sequence[Account]:
-    return db.session.scalars(
-        select(Account)
-        .where(scope.owns(Account.id), Account.paused.is_(False), Account.next_due_at.is_not(None))
+def _next_accounts() -> Sequence[Any]:
+    account_id = scope.account_id()
+    due = _next_due(is_of_account=account_id is not None)
+    return db.session.execute(due, {"account_id": account_id}).all()
+
+
+@cache
+def _next_due(*, is_of_account: bool) -> Select[*tuple[Any, ...]]:
+    account_id = account_parameter(is_of_account=is_of_account)
+    return (
+        select(Account.name, Account.slug, Account.next_due_at)
+        .where(
+            scope.is_of(account_id, Account.id),
+            Account.paused.is_(False),
+            Account.next_due_at.is_not(None),
+        )
         .order_by(Account.next_due_at)
         .limit(_NEXT_SLOTS)
-    ).all()
+    )

@@ -36,6 +36,7 @@ from refine.models import (
     User,
 )
 from refine.models.attested import Attested
+from refine.models.columns import AccountId
 from refine.rules.ids import id_in
 from refine.web.drafts import Draft
 
@@ -78,8 +79,12 @@ def owns(of: SQLColumnExpression[Any]) -> ColumnElement[bool]:
 
     Written so that the database can read its rows in order from an index.
     """
-    only = account_id()
-    return of == only if only is not None else true()
+    return is_of(account_id(), of)
+
+
+def is_of(account: AccountId, of: SQLColumnExpression[Any]) -> ColumnElement[bool]:
+    """Return ``owns`` for this account, or (None) for all of them."""
+    return of == account if account is not None else true()
 
 
 def chosen_account() -> Account | None:

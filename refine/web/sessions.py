@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Sequence
 from datetime import date
+from functools import cache
 from typing import Any, NamedTuple
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
@@ -83,10 +84,14 @@ class SessionFilter(NamedTuple):
 
 def listed(*conditions: ColumnExpressionArgument[bool]) -> Select[*tuple[Any, ...]]:
     """Return a query for what lists show of this page's sessions, newest first: plain columns."""
+    return _listed().where(scope.owns(Agent.account_id), *conditions)
+
+
+@cache
+def _listed() -> Select[*tuple[Any, ...]]:
     return (
         select(*_LISTED)
         .join(RefinementSession.agent)
-        .where(scope.owns(Agent.account_id), *conditions)
         .order_by(RefinementSession.created_at.desc(), RefinementSession.id)
     )
 

@@ -1,7 +1,8 @@
 """The wording of the pages: times, numbers, states and actions, as template filters and names."""
 
 import re
-from collections.abc import Callable
+from calendar import month_abbr
+from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -174,6 +175,8 @@ LABELS = {
     "duration_minutes": "duration",
     "memory_type": "memory type",
 }
+# Quicker than strftime.
+_MONTHS = list(month_abbr)
 _ZERO_IDS: dict[str, tuple[str, Any]] = {
     "agent.page": ("agent_id", 0),
     "audit.record": ("record_id", 0),
@@ -196,7 +199,7 @@ def when(at: datetime | None) -> Markup | str:
     local, utc = at.astimezone(scope.zone()), at.astimezone(UTC).isoformat(" ", "seconds")
     return Markup(  # noqa: S704 - digits and names of months
         f'<time datetime="{utc[:10]}T{utc[11:]}" title="{utc[:19]} UTC">'
-        f"{local.day} {local:%b %Y, %H:%M}</time>"
+        f"{_date(local)}, {local.hour:02}:{local.minute:02}</time>"
     )
 
 
@@ -217,7 +220,11 @@ def as_of() -> str:
 def day(on: datetime | date) -> str:
     """Format a day in the page's time zone."""
     local = on.astimezone(scope.zone()) if isinstance(on, datetime) else on
-    return f"{local.day} {local:%b %Y}"
+    return _date(local)
+
+
+def _date(on: date) -> str:
+    return f"{on.day} {_MONTHS[on.month]} {on.year}"
 
 
 def ago(at: datetime | None) -> str:
@@ -267,18 +274,23 @@ def action(name: str) -> str:
 
 def here(**changed: object) -> str:
     """Return the URL of this page with other arguments; None removes one."""
-    args = {**request.args.to_dict(), **changed}
-    wanted = urlencode({name: value for name, value in args.items() if value is not None})
-    return f"{request.path}?{wanted}" if wanted else request.path
+    if "here" not in g:
+        g.here = request.path, request.args.to_dict()
+    path, args = g.here
+    wanted = urlencode([each for each in (args | changed).items() if each[1] is not None])
+    return f"{path}?{wanted}" if wanted else path
 
 
-def plot_mark(mark: tuple[float, float, Moment]) -> Markup:
-    """Return a mark of the plot of an agent's mass; there are hundreds."""
-    x, y, moment = mark
-    said = f"{day(moment.at)}: {MARKS[str(moment.mark)]}, {moment.tokens:,} tokens"
-    return Markup(  # noqa: S704 - numbers and words of ours
-        f'<path class="mark m-{moment.mark}" d="M{x} {y}h0"><title>{said}</title></path>'
+def plot_marks(marks: Iterable[tuple[float, float, Moment]]) -> Markup:
+    """Return the marks of the plot of an agent's mass: at once, because there are hundreds."""
+    zone = scope.zone()
+    paths = (
+        f'<path class="mark m-{moment.mark}" d="M{x} {y}h0"><title>'
+        f"{_date(moment.at.astimezone(zone))}: {MARKS[str(moment.mark)]}, {moment.tokens:,} tokens"
+        "</title></path>"
+        for x, y, moment in marks
     )
+    return Markup("\n    ".join(paths))  # noqa: S704 - numbers and words of ours
 
 
 def status_badge(name: str, undone_at: datetime | None = None) -> Markup:
@@ -301,7 +313,7 @@ def url_of(id_: object, page: str) -> str:
 _FILTERS: list[Callable[..., str | bool]] = [
     badge,
     meter,
-    plot_mark,
+    plot_marks,
     status_badge,
     url_of,
     usage,

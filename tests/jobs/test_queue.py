@@ -108,6 +108,17 @@ def test_a_flushed_redis_loses_no_session(redis: Redis, agent: Agent) -> None:
         assert queue(REQUESTED, connection).job_ids == [str(session.id)]
 
 
+def test_connections_are_kept_unless_they_are_the_callers_own(redis: Redis, app: Flask) -> None:
+    def client_id(*, is_kept: bool = True) -> int:
+        with redis_connection(is_kept=is_kept) as connection:
+            return int(connection.client_id())
+
+    kept = client_id()
+
+    assert client_id() == kept
+    assert client_id(is_kept=False) != kept
+
+
 def test_requested_sessions_have_their_own_queue(redis: Redis, app: Flask) -> None:
     queues: dict[Trigger, str] = {
         **dict.fromkeys(("manual", "api", "cli"), REQUESTED),

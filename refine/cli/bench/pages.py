@@ -1,5 +1,6 @@
 """The speed of pages and API, compared with bare routes and their main query in the same run."""
 
+import gc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -112,6 +113,8 @@ class Pages:
         ]
 
     def _measured(self, asked: Asked, suffix: str) -> Iterator[Figure]:
+        gc.collect()
+        gc.freeze()  # as gunicorn does before it forks
         with plain_connection() as connection:
             works = (asked.ask, _floor(asked, connection), asked.bare)
             ours, floor, bare = interleaved(self._world.size.repetitions, *map(timed, works))

@@ -14,10 +14,14 @@ from typing import Any, Literal, NamedTuple, Protocol, cast
 
 from sqlalchemy import (
     BigInteger,
+    BindParameter,
     CheckConstraint,
+    ColumnElement,
+    Computed,
     Connection,
     ForeignKey,
     Index,
+    Integer,
     LargeBinary,
     Sequence,
     Table,
@@ -34,8 +38,15 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects.postgresql import JSON, insert
-from sqlalchemy.orm import Mapped, Session, mapped_column, relationship, scoped_session
-from sqlalchemy.types import UserDefinedType
+from sqlalchemy.orm import (
+    Mapped,
+    MappedColumn,
+    Session,
+    mapped_column,
+    relationship,
+    scoped_session,
+)
+from sqlalchemy.types import TypeEngine, UserDefinedType
 
 from refine import clock
 from refine.errors import RowAltered
@@ -218,11 +229,13 @@ class ChainHead(Base):
 
     @classmethod
     def _lock(cls, owners: Collection[ChainOwner]) -> dict[ChainOwner, "ChainHead"]:
-        # as the unique index has it
-        key = tuple_(func.coalesce(cls.account_id, 0), func.coalesce(cls.agent_id, 0))
         heads = (
             select(cls)
-            .where(key.in_([(owner.account_id or 0, owner.agent_id or 0) for owner in owners]))
+            .where(
+                tuple_(*cls._key()).in_(
+                    [(owner.account_id or 0, owner.agent_id or 0) for owner in owners]
+                )
+            )
             .order_by(cls.id)
             .with_for_update()
             .execution_options(populate_existing=True)
@@ -238,6 +251,17 @@ class ChainHead(Base):
         if not head.is_genuine:
             raise RowAltered(f"the audit chain of {head.name}")
         return head
+
+    @classmethod
+    def is_of_agent(cls, agent_id: int | BindParameter[int]) -> ColumnElement[bool]:
+        """Return the SQL condition that the chain is this agent's."""
+        account, agent = cls._key()
+        return and_(account == 0, agent == agent_id)
+
+    @classmethod
+    def _key(cls) -> tuple[ColumnElement[int], ColumnElement[int]]:
+        """Return whose chain it is, as the unique index has it."""
+        return func.coalesce(cls.account_id, 0), func.coalesce(cls.agent_id, 0)
 
     @property
     def is_genuine(self) -> bool:
@@ -261,6 +285,11 @@ class ChainHead(Base):
             clock.iso(self.verified_at),
         ]
         return WrappedKey.platform_key().mac(canonical_json(parts), "chain_heads.digest")
+
+
+def _figure(type_: type[TypeEngine[Any]], sql: str) -> MappedColumn[Any]:
+    """Return a column that the database takes from the record's data."""
+    return mapped_column(type_, Computed(sql, persisted=True), deferred=True)
 
 
 class AuditLog(Base):
@@ -315,6 +344,11 @@ class AuditLog(Base):
         TransactionId(), server_default=text("pg_current_xact_id()"), deferred=True
     )
     transaction_at: Mapped[datetime] = mapped_column(server_default=text("now()"), deferred=True)
+
+    # from ``data``, of which a list of records, or a plot, would read hundreds of kilobytes each
+    mass_after: Mapped[int | None] = _figure(Integer, "(data ->> 'mass_after')::integer")
+    by: Mapped[str | None] = _figure(Text, "data ->> 'by'")
+    client_address: Mapped[str | None] = _figure(Text, "data #>> '{from,address}'")
 
     # by name: the log knows none of the models that it is about
     agent: Mapped[Any] = relationship("Agent")

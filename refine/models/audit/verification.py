@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any, Literal
 
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
     ForeignKey,
+    Row,
     Select,
     Text,
     and_,
@@ -23,7 +25,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from refine import clock
 from refine.errors import RowAltered
 from refine.extensions import Base, UtcDateTime, db
-from refine.models.attested import Attested
+from refine.models.attested import Attested, plain_digest
 from refine.models.audit.checkpoint import Position
 from refine.models.audit.record import PLATFORM, Actor, AuditLog
 from refine.models.columns import BigId, BoolFalse, Count
@@ -191,29 +193,24 @@ class Verification(Attested, Base):
         The record of a failure alarms likewise, whatever its row says by now. If none has ended
         for ``IS_LATE_AFTER``, that alarms too.
         """
-        newest = select(cls.id).order_by(cls.id.desc()).limit(_WATCHED)
-        failed = and_(cls.problems > 0, cls.seen_at.is_(None))
-        watched = (
-            select(cls, _recorded("verification_failed").exists())
-            .where(or_(cls.id.in_(newest), failed))
-            .order_by(cls.id.desc())
-        )
-        last = None
-        rows = db.session.execute(watched).all()
-        for found, _ in rows:
-            if not found.is_genuine:
-                if found.id not in _looked_at():
-                    return Alarm("altered", found._altered_text)
-            elif found.ended_at is not None:
-                if found.problems and (last is None or found.seen_at is None):
-                    return Alarm("failed", found._failed_text)
-                last = last or found
-        is_failure_recorded = not rows or rows[0][1]
+        last_ended_at = None
+        rows = db.session.execute(_watched()).all()
+        for row in rows:
+            if row.row_digest != plain_digest(cls, row):
+                if row.id not in _looked_at():
+                    return Alarm(
+                        "altered", f"Verification {row.id} was changed outside the application"
+                    )
+            elif row.ended_at is not None:
+                if row.problems and (last_ended_at is None or row.seen_at is None):
+                    return Alarm("failed", _failed_text(row))
+                last_ended_at = last_ended_at or row.ended_at
+        is_failure_recorded = not rows or rows[0].is_failure_recorded
         if is_failure_recorded and (record := _unseen_failure()) is not None:
             return Alarm("failed", str(record.data["first"]))
-        if last is None and rows:
-            last = cls.last()
-        return cls._lateness(last)
+        if last_ended_at is None and rows and (last := cls.last()) is not None:
+            last_ended_at = last.ended_at
+        return _lateness(last_ended_at)
 
     @classmethod
     def acknowledge_all(cls, *, user: Actor, at: datetime) -> None:
@@ -248,24 +245,33 @@ class Verification(Attested, Base):
         with db.session.scalars(newest_first) as rows:
             return next((found for found in rows if found.is_genuine and fits(found)), None)
 
-    @staticmethod
-    def _lateness(last: "Verification | None") -> Alarm | None:
-        now = clock.now()
-        ended_at = last.ended_at if last is not None else None
-        since = ended_at or _installed_before(now - IS_LATE_AFTER)
-        if since is None or since > now - IS_LATE_AFTER:
-            return None
-        return Alarm("late", f"none finished for {rough_span(now - since)}; check the clock")
 
-    @property
-    def _altered_text(self) -> str:
-        return f"{self.row_name} was changed outside the application"
+def _lateness(last_ended_at: datetime | None) -> Alarm | None:
+    now = clock.now()
+    since = last_ended_at or _installed_before(now - IS_LATE_AFTER)
+    if since is None or since > now - IS_LATE_AFTER:
+        return None
+    return Alarm("late", f"none finished for {rough_span(now - since)}; check the clock")
 
-    @property
-    def _failed_text(self) -> str:
-        others = self.problems - 1
-        more = f", and {plural(others, 'more problem')}" if others else ""
-        return f"{self.first_problem}{more} (verified at {self.ended_at:%Y-%m-%d %H:%M} UTC)"
+
+def _failed_text(row: Row[Any]) -> str:
+    others = row.problems - 1
+    more = f", and {plural(others, 'more problem')}" if others else ""
+    return f"{row.first_problem}{more} (verified at {row.ended_at:%Y-%m-%d %H:%M} UTC)"
+
+
+@cache
+def _watched() -> Select[*tuple[Any, ...]]:
+    """Return the query for the newest and the failed ones, and whether any failure is recorded."""
+    columns = (getattr(Verification, name) for name in (*Verification.digest_columns, "row_digest"))
+    is_failure_recorded = _recorded("verification_failed").exists().label("is_failure_recorded")
+    newest = select(Verification.id).order_by(Verification.id.desc()).limit(_WATCHED)
+    failed = and_(Verification.problems > 0, Verification.seen_at.is_(None))
+    return (
+        select(*columns, is_failure_recorded)
+        .where(or_(Verification.id.in_(newest), failed))
+        .order_by(Verification.id.desc())
+    )
 
 
 def _looked_at() -> set[int]:

@@ -3,18 +3,17 @@
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import cast, func, select
+from sqlalchemy import BigInteger, Select, bindparam, cast, func, select
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import joinedload
 
-from refine.extensions import db
-from refine.models.audit import AuditLog
+from refine.extensions import db, read_plainly
+from refine.models.audit import AuditLog, ChainHead
 from refine.models.ledger.image import mass_of, recorded_digests
 from refine.models.ledger.row import MemoryRow
-
-_MASS_AFTER = AuditLog.data["mass_after"].as_integer()
 
 
 class Mass(NamedTuple):
@@ -33,19 +32,28 @@ def masses(agent_id: int, since: datetime, limit: int) -> list[Mass]:
     The first item is the mass before these records: at ``since``, or at the first record if that
     is earlier.
     """
-    newest = (
-        select(AuditLog.created_at, _MASS_AFTER, AuditLog.action, AuditLog.session_id, AuditLog.id)
-        .where(AuditLog.agent_id == agent_id, _MASS_AFTER.is_not(None))
-        .order_by(AuditLog.sequence.desc())
-        .limit(limit)
-    )
-    found = [Mass(*row) for row in reversed(db.session.execute(newest).all())]
+    newest = db.session.execute(_newest_masses(), {"agent_id": agent_id, "limit": limit}).all()
+    found = [Mass(*row) for row in reversed(newest)]
     if not found:
         return []
     first = found[0]
     data = db.session.scalars(select(AuditLog.data).where(AuditLog.id == first.record_id)).one()
     before = first.tokens - effect_tokens(data)
     return [Mass(min(since, first.at), before, "", None, first.record_id), *found]
+
+
+@cache
+def _newest_masses() -> Select[*tuple[Any, ...]]:
+    # by the chain, whose records are in order in an index
+    is_mine = ChainHead.is_of_agent(bindparam("agent_id", type_=BigInteger))
+    chain_id = select(ChainHead.id).where(is_mine).scalar_subquery()
+    at = read_plainly(AuditLog.__table__.c.created_at)
+    return (
+        select(at, AuditLog.mass_after, AuditLog.action, AuditLog.session_id, AuditLog.id)
+        .where(AuditLog.chain_id == chain_id, AuditLog.mass_after.is_not(None))
+        .order_by(AuditLog.sequence.desc())
+        .limit(bindparam("limit"))
+    )
 
 
 def records_of_memory(memory: MemoryRow, limit: int) -> Sequence[AuditLog]:
@@ -66,7 +74,8 @@ def records_of_memory(memory: MemoryRow, limit: int) -> Sequence[AuditLog]:
 
 def count_changes(agent_id: int) -> int:
     """Return how many records tell of changed memories; unlike memories, none can be moved away."""
-    count = select(func.count()).where(AuditLog.agent_id == agent_id, _MASS_AFTER.is_not(None))
+    is_change = AuditLog.mass_after.is_not(None)
+    count = select(func.count()).where(AuditLog.agent_id == agent_id, is_change)
     return db.session.scalar(count) or 0
 
 

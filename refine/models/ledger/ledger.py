@@ -3,12 +3,13 @@
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, bindparam, func, select
 
 from refine import clock
-from refine.extensions import db
+from refine.extensions import db, instant
 from refine.models.ledger.image import Change
 from refine.models.ledger.memory import AgentMemory, change_memories, is_of_kind
 from refine.models.ledger.row import MemoryOwner
@@ -59,17 +60,8 @@ class Ledger:
 
     def composition(self, at: datetime) -> Composition:
         """Return how many memories there are of each kind at ``at``."""
-        core = is_of_kind("core", at)
-        counted = select(
-            func.count().filter(core),
-            func.coalesce(func.sum(AgentMemory.token_estimate).filter(core), 0),
-            func.count().filter(is_of_kind("constitutional", at)),
-            func.count().filter(core & AgentMemory.is_locked),
-            func.count().filter(is_of_kind("journal", at)),
-            func.count().filter(is_of_kind("expired", at)),
-            func.count().filter(is_of_kind("discarded", at)),
-        ).where(AgentMemory.agent_id == self._agent.id)
-        return Composition(*db.session.execute(counted).one())
+        values = {"agent_id": self._agent.id, "at": at}
+        return Composition(*db.session.execute(_composition(), values).one())
 
     # -- what the agent sees ---------------------------------------------------------------------
 
@@ -144,6 +136,21 @@ class Ledger:
             at=at,
         )
         return memory
+
+
+@cache
+def _composition() -> Select[*tuple[Any, ...]]:
+    at = instant("at")
+    core = is_of_kind("core", at)
+    return select(
+        func.count().filter(core),
+        func.coalesce(func.sum(AgentMemory.token_estimate).filter(core), 0),
+        func.count().filter(is_of_kind("constitutional", at)),
+        func.count().filter(core & AgentMemory.is_locked),
+        func.count().filter(is_of_kind("journal", at)),
+        func.count().filter(is_of_kind("expired", at)),
+        func.count().filter(is_of_kind("discarded", at)),
+    ).where(AgentMemory.agent_id == bindparam("agent_id"))
 
 
 def _added(memory: AgentMemory) -> Change:

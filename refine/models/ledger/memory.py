@@ -21,7 +21,7 @@ from sqlalchemy.orm import Mapper
 
 from refine import clock
 from refine.errors import Refused
-from refine.extensions import Base, db
+from refine.extensions import Base, Instant, db
 from refine.models.audit import AuditLog
 from refine.models.audit.record import Actor
 from refine.models.columns import next_ids, row_id
@@ -99,12 +99,12 @@ class AgentMemory(MemoryRow, Base):
         return kept_core(cls.memory_type, cls.discarded_at)
 
     @classmethod
-    def is_shown_journal(cls, at: datetime) -> ColumnElement[bool]:
+    def is_shown_journal(cls, at: Instant) -> ColumnElement[bool]:
         """Return the SQL condition that it is a journal memory shown to its agent at ``at``."""
         return and_(cls._is_kept_journal(), cls.created_at > at - JOURNAL_SHOWN_FOR)
 
     @classmethod
-    def is_expired_journal(cls, at: datetime) -> ColumnElement[bool]:
+    def is_expired_journal(cls, at: Instant) -> ColumnElement[bool]:
         """Return the SQL condition that it is kept in the journal, but no longer shown."""
         return and_(cls._is_kept_journal(), cls.created_at <= at - JOURNAL_SHOWN_FOR)
 
@@ -253,7 +253,7 @@ def apply_changes(
     db.session.flush()
 
 
-def is_of_kind(kind: str, at: datetime) -> ColumnElement[bool]:
+def is_of_kind(kind: str, at: Instant) -> ColumnElement[bool]:
     """Return the SQL condition that a memory is of this kind at ``at``: one of its keys below."""
     conditions: dict[str, Callable[[], ColumnElement[bool]]] = {
         "core": lambda: and_(AgentMemory.is_kept_core),

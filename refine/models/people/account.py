@@ -23,7 +23,7 @@ from sqlalchemy.orm import Mapped, Mapper, mapped_column, validates
 
 from refine import clock, settings
 from refine.errors import InvalidValue, NotFound, Refused
-from refine.extensions import Base, db
+from refine.extensions import Base, Instant, db
 from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog, Chain, ChainHead
 from refine.models.audit.record import Actor
@@ -174,7 +174,7 @@ class Account(Attested, Base):
         )
 
     @classmethod
-    def has_late_slot(cls, at: datetime) -> ColumnElement[bool]:
+    def has_late_slot(cls, at: Instant) -> ColumnElement[bool]:
         """Return the SQL condition that the account's slot is stuck."""
         return and_(~cls.paused, cls.next_due_at < at - SLOT_IS_LATE_AFTER)
 

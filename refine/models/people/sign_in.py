@@ -1,14 +1,15 @@
 """Signed-in browsers, kept in the database so that they can be ended."""
 
 from datetime import datetime, timedelta
+from functools import cache
 
 from flask_login import UserMixin
-from sqlalchemy import ForeignKey, Text, select
+from sqlalchemy import ForeignKey, Select, Text, bindparam, select
 from sqlalchemy.orm import Mapped, joinedload, mapped_column, relationship
 
 from refine import clock
 from refine.errors import RowAltered
-from refine.extensions import Base, db
+from refine.extensions import Base, db, instant
 from refine.models.attested import Attested, ChainOwner, keyed_hash
 from refine.models.columns import BigId, Created
 from refine.models.people.recording import is_recorded
@@ -83,19 +84,8 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
 
     @classmethod
     def _used(cls, secret: str, at: datetime) -> "SignIn | None":
-        found = db.session.scalar(
-            select(cls)
-            .join(cls.user)
-            .options(joinedload(cls.user).joinedload(User.account, innerjoin=True))
-            .where(
-                cls.secret_hash == keyed_hash(secret, "sign_ins.secret_hash"),
-                cls.ended_at.is_(None),
-                ~is_recorded("SignIn", cls.id, _ENDED),
-                cls.last_seen_at > at - IDLE_FOR,
-                cls.created_at > at - LASTS_FOR,
-                User.active,
-            )
-        )
+        secret_hash = keyed_hash(secret, "sign_ins.secret_hash")
+        found = db.session.scalar(_valid(), {"secret_hash": secret_hash, "at": at})
         if found is not None:
             found.secret = secret
             found.require_genuine()
@@ -135,3 +125,22 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
     def get_id(self) -> str:
         """Return what Flask-Login keeps in the cookie."""
         return self.secret
+
+
+@cache
+def _valid() -> Select[SignIn]:
+    """Return the query for a valid sign-in with its user and account; every page sends it."""
+    at = instant("at")
+    return (
+        select(SignIn)
+        .join(SignIn.user)
+        .options(joinedload(SignIn.user).joinedload(User.account, innerjoin=True))
+        .where(
+            SignIn.secret_hash == bindparam("secret_hash"),
+            SignIn.ended_at.is_(None),
+            ~is_recorded("SignIn", SignIn.id, _ENDED),
+            SignIn.last_seen_at > at - IDLE_FOR,
+            SignIn.created_at > at - LASTS_FOR,
+            User.active,
+        )
+    )

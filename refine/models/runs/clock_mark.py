@@ -1,9 +1,10 @@
 """Clock marks: what a tick must remember until the next one."""
 
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Literal
 
-from sqlalchemy import BigInteger, Text, case, func, select, update
+from sqlalchemy import BigInteger, Select, Text, bindparam, case, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -54,5 +55,10 @@ class ClockMark(Base):
     @classmethod
     def age(cls, event: Event, at: datetime | None = None) -> timedelta | None:
         """Return how long ago the event was; None if it never happened."""
-        last = db.session.scalar(select(cls.at).where(cls.event == event))
+        last = db.session.scalar(_last(), {"event": event})
         return (at or clock.now()) - last if last is not None else None
+
+
+@cache
+def _last() -> Select[datetime]:
+    return select(ClockMark.at).where(ClockMark.event == bindparam("event"))

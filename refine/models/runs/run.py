@@ -11,7 +11,17 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, ClassVar, Protocol, Self
 
-from sqlalchemy import ColumnElement, ForeignKey, Select, Text, and_, or_, select, text, true
+from sqlalchemy import (
+    ColumnElement,
+    ForeignKey,
+    Select,
+    Text,
+    and_,
+    or_,
+    select,
+    text,
+    true,
+)
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship, undefer_group
 from sqlalchemy.orm.attributes import set_committed_value
@@ -21,7 +31,7 @@ from refine.errors import Refused
 from refine.extensions import db
 from refine.models.agent import Agent
 from refine.models.attested import Attested
-from refine.models.columns import Count, Created, Usd, Uuid
+from refine.models.columns import AccountId, Count, Created, Usd, Uuid
 from refine.models.runs.spending import CostCaps
 from refine.sealing import DataKey
 
@@ -314,7 +324,7 @@ class Run:
     # -- sums ------------------------------------------------------------------------------------
 
     @classmethod
-    def in_account(cls, account_id: int | None) -> ColumnElement[bool]:
+    def in_account(cls, account_id: AccountId) -> ColumnElement[bool]:
         """Return the SQL condition that the run is of this account; None: of any."""
         if account_id is None:
             return true()

@@ -3,15 +3,18 @@
 from collections.abc import Collection, Iterable, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
     Date,
     Row,
+    Select,
     Subquery,
     Text,
     and_,
+    bindparam,
     case,
     cast,
     func,
@@ -24,7 +27,7 @@ from sqlalchemy import (
 )
 
 from refine import settings
-from refine.extensions import Base, UtcDateTime, db
+from refine.extensions import Base, UtcDateTime, db, instant
 from refine.models.agent import Agent
 from refine.models.people import Account
 from refine.rules.model_names import VARIANT
@@ -175,19 +178,26 @@ def _of_month(runs: Subquery, summed: ColumnElement[Any], at: datetime) -> Colum
 
 def by_day(account_id: int | None, zone: str, since: datetime) -> list[DaySpending]:
     """Return what the agents (of this account) cost since then, by local day."""
+    values = {"account_id": account_id, "zone": zone, "since": since}
+    summed = db.session.execute(_by_day(is_of_account=account_id is not None), values)
+    return [DaySpending(*row) for row in summed]
+
+
+@cache
+def _by_day(*, is_of_account: bool) -> Select[*tuple[Any, ...]]:
     runs = _runs()
-    day = cast(_local(zone, runs.c.created_at), Date)
+    day = cast(_local(bindparam("zone", type_=Text), runs.c.created_at), Date)
     summed = select(
         day,
         _counted(runs, "reflection"),
         _counted(runs, "extraction"),
         func.sum(runs.c.cost_usd),
         func.sum(runs.c.unpriced_calls),
-    ).where(runs.c.created_at >= since)
-    if account_id is not None:
-        theirs = select(Agent.id).where(Agent.account_id == account_id)
+    ).where(runs.c.created_at >= instant("since"))
+    if is_of_account:
+        theirs = select(Agent.id).where(Agent.account_id == bindparam("account_id"))
         summed = summed.where(runs.c.agent_id.in_(theirs))
-    return [DaySpending(*row) for row in db.session.execute(summed.group_by(day))]
+    return summed.group_by(day)
 
 
 def by_month(

@@ -1,12 +1,14 @@
 """What waits for workers, and what they work on."""
 
 from datetime import datetime
+from functools import cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import Select, and_, func, select, true
 
-from refine.extensions import db
+from refine.extensions import db, instant
 from refine.models.agent import Agent
+from refine.models.columns import AccountId, account_parameter
 from refine.models.runs.run import LIVE
 from refine.models.runs.session import RefinementSession
 from refine.models.runs.task import MemoryTask
@@ -26,13 +28,19 @@ class Workload(NamedTuple):
     @classmethod
     def at(cls, at: datetime, account_id: int | None = None) -> "Workload":
         """Return the workload (of this account), in one query."""
-        sessions = _sessions(account_id).subquery("sessions")
-        tasks = _tasks(at, account_id).subquery("tasks")
-        both = select(sessions, tasks).join_from(sessions, tasks, true())
-        return cls(*db.session.execute(both).one())
+        both = _both(is_of_account=account_id is not None)
+        return cls(*db.session.execute(both, {"at": at, "account_id": account_id}).one())
 
 
-def _sessions(account_id: int | None) -> Select[*tuple[Any, ...]]:
+@cache
+def _both(*, is_of_account: bool) -> Select[*tuple[Any, ...]]:
+    account_id = account_parameter(is_of_account=is_of_account)
+    sessions = _sessions(account_id).subquery("sessions")
+    tasks = _tasks(account_id).subquery("tasks")
+    return select(sessions, tasks).join_from(sessions, tasks, true())
+
+
+def _sessions(account_id: AccountId) -> Select[*tuple[Any, ...]]:
     waits, runs = RefinementSession.is_waiting, RefinementSession.is_held
     return select(
         func.count().filter(waits),
@@ -41,9 +49,11 @@ def _sessions(account_id: int | None) -> Select[*tuple[Any, ...]]:
     ).where(RefinementSession.status.in_(LIVE), RefinementSession.in_account(account_id))
 
 
-def _tasks(at: datetime, account_id: int | None) -> Select[*tuple[Any, ...]]:
+def _tasks(account_id: AccountId) -> Select[*tuple[Any, ...]]:
     could_run = and_(
-        MemoryTask.is_waiting, MemoryTask.due_at <= at, Agent.is_available(automatic=True)
+        MemoryTask.is_waiting,
+        MemoryTask.due_at <= instant("at"),
+        Agent.is_available(automatic=True),
     )
     return (
         select(

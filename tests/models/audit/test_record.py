@@ -16,6 +16,19 @@ from tests import factories, sql
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 
 
+def test_the_database_takes_figures_from_the_data_of_a_record(app):
+    agent = factories.agent()
+
+    agent.record("memory_saved", data={"mass_after": 7, "by": "her", "from": {"address": "::1"}})
+    agent.record("memory_saved", data={"from": None})
+    db.session.commit()
+
+    figures = [
+        (each.mass_after, each.by, each.client_address) for each in factories.records(agent)[-2:]
+    ]
+    assert figures == [(7, "her", "::1"), (None, None, None)]
+
+
 def test_a_record_keeps_all_of_its_fields(app):
     agent, user = factories.agent(), factories.user()
     session = factories.session(agent)

@@ -3,9 +3,10 @@
 import uuid
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple, Self
+from functools import cache
+from typing import Any, NamedTuple, Self
 
-from sqlalchemy import ForeignKey, Select, func, or_, select
+from sqlalchemy import ForeignKey, Select, bindparam, func, or_, select, true
 from sqlalchemy.orm import Mapped, mapped_column
 
 from refine.errors import RowAltered
@@ -147,12 +148,20 @@ class AskingRules(Run, Attested):
     @classmethod
     def asked_counts(cls, agent: Agent, user: User | None = None) -> AskedCounts:
         """Count the requests to this agent, of one user or of all, and its answers."""
-        counts = select(
+        user_id = user.id if user is not None else None
+        counts = cls._asked_counts(is_of_user=user_id is not None)
+        values = {"agent_id": agent.id, "user_id": user_id}
+        return AskedCounts(*db.session.execute(counts, values).one())
+
+    @classmethod
+    @cache
+    def _asked_counts(cls, *, is_of_user: bool) -> Select[*tuple[Any, ...]]:
+        return select(
             func.count(), func.count(cls.granted_at), func.count().filter(cls.status == "declined")
-        ).where(cls.agent_id == agent.id)
-        if user is not None:
-            counts = counts.where(cls.user_id == user.id)
-        return AskedCounts(*db.session.execute(counts).one())
+        ).where(
+            cls.agent_id == bindparam("agent_id"),
+            cls.user_id == bindparam("user_id") if is_of_user else true(),
+        )
 
     @classmethod
     def asked_lately(cls, agent: Agent, *, except_for: uuid.UUID | None = None) -> dict[str, int]:

@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import takewhile
 
-from sqlalchemy import ColumnElement, Select, and_, exists, or_, select, true
+from sqlalchemy import ColumnElement, Select, and_, bindparam, exists, or_, select, true
 from sqlalchemy.orm import aliased
 
 from refine import settings
@@ -13,6 +13,7 @@ from refine.extensions import db
 from refine.models.agent import Agent
 from refine.models.agent.eligibility import AutomaticTrigger
 from refine.models.audit import AuditLog
+from refine.models.columns import one_of_parameter
 from refine.models.ledger import AgentMemory
 from refine.models.people import Account
 from refine.models.runs.run import blocked_reason
@@ -114,9 +115,14 @@ class Candidates:
     """
 
     def __init__(
-        self, agents: Collection[Agent], at: datetime, caps: CostCaps | None = None
+        self,
+        agents: Collection[Agent],
+        at: datetime,
+        caps: CostCaps | None = None,
+        *,
+        looking_back: timedelta = ROLLING_WINDOW,
     ) -> None:
-        self._agents, self._at = agents, at
+        self._agents, self._at, self._looking_back = agents, at, looking_back
         self._ids = [agent.id for agent in agents]
         self._all_caps = caps or CostCaps(at)
         self._slots: dict[int, datetime] = {}
@@ -129,7 +135,7 @@ class Candidates:
         What blocks automatic runs, and the floor against slow erosion.
         """
         blocked = blocked_reason(agent, self._caps, automatic=True)
-        return blocked or _Session.erosion_reason(agent, self._removed_recently(agent))
+        return blocked or _Session.erosion_reason(agent, self.removed_tokens(agent))
 
     def automatic_skip_reason(self, agent: Agent) -> str | None:
         """Return why the clock does not ask this agent now, in words; None if it may.
@@ -153,7 +159,7 @@ class Candidates:
         Because its last session was too recent, or failed and has its own retry, or because a
         session could remove nothing.
         """
-        removed = self._removed_recently(agent)
+        removed = self.removed_tokens(agent)
         if _Session.removable_of(agent.core_token_usage, agent, removed) == 0:
             return True
         latest = self._newest.get(agent.id)
@@ -209,38 +215,31 @@ class Candidates:
         self._all_caps.look_up(agent.account for agent in self._agents)
         return self._all_caps
 
-    def _removed_recently(self, agent: Agent) -> int:
-        return _Session.removed_since(self._at - ROLLING_WINDOW, self._ended_recently[agent.id])
+    def removed_tokens(self, agent: Agent, *, within: timedelta = ROLLING_WINDOW) -> int:
+        """Return how many tokens sessions removed in this time, at most ``looking_back``."""
+        return _Session.removed_since(self._at - within, self._ended_lately[agent.id])
 
     @cached_property
-    def _ended_recently(self) -> dict[int, list[RefinementSession]]:
-        return _Session.ended_since(self._at - ROLLING_WINDOW, self._ids)
+    def _ended_lately(self) -> dict[int, list[RefinementSession]]:
+        return _Session.ended_since(self._at - self._looking_back, self._ids)
 
     @cached_property
     def _newest(self) -> dict[int, RefinementSession]:
         """Each agent's latest session, whatever its status."""
-        return {each.agent_id: each for each in self._latest(1)}
+        return {each.agent_id: each for each in self._latest(1, only_answered=False)}
 
     @cached_property
     def _answered(self) -> Mapping[int, Sequence[RefinementSession]]:
         """Each agent's last sessions that it answered, newest first."""
         answered: dict[int, list[RefinementSession]] = {id_: [] for id_ in self._ids}
-        for session in self._latest(MAX_DOUBLINGS, _Session.status.in_(ANSWERED)):
+        for session in self._latest(MAX_DOUBLINGS, only_answered=True):
             answered[session.agent_id].append(session)
         return answered
 
-    def _latest(self, limit: int, *conditions: ColumnElement[bool]) -> Sequence[RefinementSession]:
-        """Up to ``limit`` sessions of each agent that fulfil the conditions, newest first."""
-        mine = select(_Session).where(_Session.agent_id == Agent.id, *conditions)
-        latest = mine.order_by(_Session.created_at.desc()).limit(limit).correlate(Agent).lateral()
-        found = aliased(_Session, latest)
-        return db.session.scalars(
-            select(found)
-            .select_from(Agent)
-            .join(latest, true())
-            .where(Agent.id.in_(self._ids))
-            .order_by(found.created_at.desc())
-        ).all()
+    def _latest(self, limit: int, *, only_answered: bool) -> Sequence[RefinementSession]:
+        """Up to ``limit`` sessions of each agent, newest first."""
+        values = {"agent_ids": self._ids, "limit": limit}
+        return db.session.scalars(_latest(only_answered=only_answered), values).all()
 
     @cached_property
     def _live(self) -> dict[int, RefinementSession]:
@@ -276,6 +275,23 @@ class Candidates:
             and session.batch_through_id is None
             and _slots_between(session.agent.account, session.ended_at, self._at) <= MAX_QUIET_SLOTS
         )
+
+
+@cache
+def _latest(*, only_answered: bool) -> Select[RefinementSession]:
+    mine = select(_Session).where(
+        _Session.agent_id == Agent.id, _Session.status.in_(ANSWERED) if only_answered else true()
+    )
+    newest_first = mine.order_by(_Session.created_at.desc()).limit(bindparam("limit"))
+    latest = newest_first.correlate(Agent).lateral()
+    found = aliased(_Session, latest)
+    return (
+        select(found)
+        .select_from(Agent)
+        .join(latest, true())
+        .where(Agent.id == one_of_parameter("agent_ids"))
+        .order_by(found.created_at.desc())
+    )
 
 
 def _changed_since() -> ColumnElement[bool]:

@@ -3,17 +3,28 @@
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, NamedTuple, cast
 
-from sqlalchemy import CheckConstraint, Index, UniqueConstraint, and_, select, text, update
+from sqlalchemy import (
+    CheckConstraint,
+    Index,
+    Select,
+    UniqueConstraint,
+    and_,
+    select,
+    text,
+    update,
+)
 
 from refine import clock, settings
 from refine.errors import Refused, RowAltered
-from refine.extensions import Base, db
+from refine.extensions import Base, db, instant
 from refine.models.agent import Agent
 from refine.models.attested import ChainOwner
 from refine.models.audit import AuditLog
 from refine.models.audit.record import Event
+from refine.models.columns import one_of_parameter
 from refine.models.ledger.many import core_memories
 from refine.models.people import User
 from refine.models.people.recording import to_record
@@ -269,19 +280,9 @@ class RefinementSession(Ending, Base):
 
         Whatever was done to a session's row, the records of ends stay, with their dates.
         """
-        lately = select(cls.id, cls.agent_id).where(
-            cls.agent_id.in_(agent_ids), cls.ended_at > since
-        )
-        on_record = select(AuditLog.session_id, AuditLog.agent_id).where(
-            AuditLog.agent_id.in_(agent_ids),
-            AuditLog.action.in_(END_ACTION.values()),
-            AuditLog.created_at > since,
-        )
-        ended = lately.union(on_record).subquery()
         found: dict[int, list[RefinementSession]] = {id_: [] for id_ in agent_ids}
-        for agent_id, session in db.session.execute(
-            select(ended.c.agent_id, cls).join(ended, ended.c.id == cls.id)
-        ):
+        values = {"agent_ids": list(agent_ids), "since": since}
+        for agent_id, session in db.session.execute(_ended_since(), values):
             found[agent_id].append(session)
         return found
 
@@ -388,3 +389,20 @@ class RefinementSession(Ending, Base):
         """Return the agent's last ended session that changed memories, undone or not."""
         changed = select(cls).where(cls.agent_id == agent.id, cls.has_changes, ~cls.is_live)
         return db.session.scalar(changed.order_by(cls.created_at.desc()).limit(1))
+
+
+@cache
+def _ended_since() -> Select[*tuple[Any, ...]]:
+    mine, since = one_of_parameter("agent_ids"), instant("since")
+    lately = select(RefinementSession.id, RefinementSession.agent_id).where(
+        RefinementSession.agent_id == mine, RefinementSession.ended_at > since
+    )
+    on_record = select(AuditLog.session_id, AuditLog.agent_id).where(
+        AuditLog.agent_id == mine,
+        AuditLog.action.in_(END_ACTION.values()),
+        AuditLog.created_at > since,
+    )
+    ended = lately.union(on_record).subquery()
+    return select(ended.c.agent_id, RefinementSession).join(
+        ended, ended.c.id == RefinementSession.id
+    )

@@ -1,11 +1,13 @@
 """Sums over many sessions, for pages."""
 
 from datetime import date, datetime
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
-from sqlalchemy import Date, case, cast, func, select
+from sqlalchemy import Date, Select, Text, bindparam, case, cast, func, select
 
-from refine.extensions import db
+from refine.extensions import db, instant
+from refine.models.columns import account_parameter
 from refine.models.runs.run import WORKER_LOST
 from refine.models.runs.session.session import RefinementSession
 
@@ -27,8 +29,16 @@ class DayTotals(NamedTuple):
 
 def by_day(account_id: int | None, zone: str, since: datetime) -> list[DayTotals]:
     """Return the sessions (of this account) since then, by local day and status."""
-    day = cast(func.timezone(zone, _Session.created_at), Date)
-    counted = (
+    counted = _by_day(is_of_account=account_id is not None)
+    values = {"account_id": account_id, "zone": zone, "since": since}
+    return [DayTotals(*row) for row in db.session.execute(counted, values)]
+
+
+@cache
+def _by_day(*, is_of_account: bool) -> Select[*tuple[Any, ...]]:
+    account_id = account_parameter(is_of_account=is_of_account)
+    day = cast(func.timezone(bindparam("zone", type_=Text), _Session.created_at), Date)
+    return (
         select(
             day,
             _Session.status,
@@ -36,7 +46,6 @@ def by_day(account_id: int | None, zone: str, since: datetime) -> list[DayTotals
             func.sum(case((_Session.undone_at.is_(None), _Session.removed_tokens), else_=0)),
             func.count().filter(_Session.error_kind == WORKER_LOST),
         )
-        .where(_Session.in_account(account_id), _Session.created_at >= since)
+        .where(_Session.in_account(account_id), _Session.created_at >= instant("since"))
         .group_by(day, _Session.status)
     )
-    return [DayTotals(*row) for row in db.session.execute(counted)]

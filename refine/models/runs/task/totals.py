@@ -1,13 +1,13 @@
 """Sums over many tasks, for pages."""
 
-from datetime import datetime
-
 from sqlalchemy import Select, func, select
 
+from refine.extensions import Instant
+from refine.models.columns import AccountId
 from refine.models.runs.task.task import MemoryTask
 
 
-def conversations_given_up(account_id: int | None, since: datetime) -> Select[int]:
+def conversations_given_up(account_id: AccountId, since: Instant) -> Select[int]:
     """Return a query for how many conversations (of this account) were given up since then."""
     return select(func.count()).where(
         MemoryTask.kind == "extraction",
