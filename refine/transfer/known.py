@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import func, select, true
 
 from refine.extensions import db
 from refine.models import Agent, AgentMemory
 from refine.models.columns import one_of_ids, one_of_names
-from refine.models.ledger import is_kept_core
 from refine.transfer import own
 from refine.transfer.pieces import Piece
 
@@ -107,21 +106,20 @@ class Known:
                 self.hashes[own.SOURCE, own_rows[id_].row_id] = hashed
 
     def _load_cores(self, agent: Agent, candidates: Sequence[Candidate]) -> None:
-        # filtered by hash alone: with type and state in SQL, PostgreSQL scans all core memories
-        hashes = {each.content_hash for each in candidates}
-        same = db.session.execute(
-            select(
-                AgentMemory.content_hash,
-                AgentMemory.constitutional,
-                AgentMemory.tags,
-                AgentMemory.memory_type,
-                AgentMemory.discarded_at,
-            ).where(
+        hashes = func.string_to_array(",".join({each.content_hash for each in candidates}), ",")
+        wanted = func.unnest(hashes).table_valued("hash", name="wanted").render_derived()
+        same = (
+            select(AgentMemory.content_hash, AgentMemory.constitutional, AgentMemory.tags)
+            .where(
                 AgentMemory.agent_id == agent.id,
-                AgentMemory.content_hash == one_of_names(hashes),
+                AgentMemory.is_kept_core,
+                AgentMemory.content_hash == wanted.c.hash,
             )
+            # looked up one by one: as one condition, PostgreSQL scans all core memories
+            .offset(0)
+            .lateral()
         )
-        for hashed, constitutional, tags, memory_type, discarded_at in same:
-            if is_kept_core(memory_type, discarded_at):
-                protection = _Protection(constitutional, frozenset(tags))
-                self.cores.setdefault(hashed, []).append(protection)
+        found = select(same).select_from(wanted).join(same, true())
+        for hashed, constitutional, tags in db.session.execute(found):
+            protection = _Protection(constitutional, frozenset(tags))
+            self.cores.setdefault(hashed, []).append(protection)
