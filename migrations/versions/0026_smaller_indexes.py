@@ -10,7 +10,7 @@ depends_on = None
 _INDEXES = {
     "ix_agent_memories_content_hash": (
         "agent_memories (agent_id, content_hash)",
-        "memory_type = 'core' AND discarded_at IS NULL",
+        "memory_type = 'core'",
     ),
     "ix_agent_memories_session_id": ("agent_memories (session_id)", "session_id IS NOT NULL"),
     "ix_audit_logs_session_id": ("audit_logs (session_id)", "session_id IS NOT NULL"),

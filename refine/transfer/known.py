@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sqlalchemy import func, select, true
+from sqlalchemy import select
 
 from refine.extensions import db
 from refine.models import Agent, AgentMemory
@@ -106,20 +106,21 @@ class Known:
                 self.hashes[own.SOURCE, own_rows[id_].row_id] = hashed
 
     def _load_cores(self, agent: Agent, candidates: Sequence[Candidate]) -> None:
-        hashes = func.string_to_array(",".join({each.content_hash for each in candidates}), ",")
-        wanted = func.unnest(hashes).table_valued("hash", name="wanted").render_derived()
-        same = (
-            select(AgentMemory.content_hash, AgentMemory.constitutional, AgentMemory.tags)
-            .where(
+        # with the state, too, in SQL, PostgreSQL scans all core memories
+        hashes = {each.content_hash for each in candidates}
+        same = db.session.execute(
+            select(
+                AgentMemory.content_hash,
+                AgentMemory.constitutional,
+                AgentMemory.tags,
+                AgentMemory.discarded,
+            ).where(
                 AgentMemory.agent_id == agent.id,
-                AgentMemory.is_kept_core,
-                AgentMemory.content_hash == wanted.c.hash,
+                AgentMemory.memory_type == "core",
+                AgentMemory.content_hash == one_of_names(hashes),
             )
-            # looked up one by one: as one condition, PostgreSQL scans all core memories
-            .offset(0)
-            .lateral()
         )
-        found = select(same).select_from(wanted).join(same, true())
-        for hashed, constitutional, tags in db.session.execute(found):
-            protection = _Protection(constitutional, frozenset(tags))
-            self.cores.setdefault(hashed, []).append(protection)
+        for hashed, constitutional, tags, discarded in same:
+            if not discarded:
+                protection = _Protection(constitutional, frozenset(tags))
+                self.cores.setdefault(hashed, []).append(protection)

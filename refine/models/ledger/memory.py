@@ -65,12 +65,12 @@ class AgentMemory(MemoryRow, Base):
             postgresql_where=text("discarded_at IS NULL"),
             postgresql_include=["token_estimate"],
         ),
-        # only of these are copies looked for
+        # of others, no copies are looked for by it
         Index(
             "ix_agent_memories_content_hash",
             "agent_id",
             "content_hash",
-            postgresql_where=text("memory_type = 'core' AND discarded_at IS NULL"),
+            postgresql_where=text("memory_type = 'core'"),
         ),
         Index(
             "ix_agent_memories_session_id",
