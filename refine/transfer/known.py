@@ -9,6 +9,7 @@ from sqlalchemy import select
 from refine.extensions import db
 from refine.models import Agent, AgentMemory
 from refine.models.columns import one_of_ids, one_of_names
+from refine.models.ledger.kept import CORE
 from refine.transfer import own
 from refine.transfer.pieces import Piece
 
@@ -116,7 +117,7 @@ class Known:
                 AgentMemory.discarded,
             ).where(
                 AgentMemory.agent_id == agent.id,
-                AgentMemory.memory_type == "core",
+                AgentMemory.memory_type == CORE,
                 AgentMemory.content_hash == one_of_names(hashes),
             )
         )
