@@ -89,7 +89,11 @@ class Base(DeclarativeBase):
 
 # made once: making it takes as long as a short text
 _encoder = json.JSONEncoder(
-    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    sort_keys=True,
+    separators=(",", ":"),
+    ensure_ascii=False,
+    allow_nan=False,
+    check_circular=False,
 )
 
 

@@ -21,6 +21,7 @@ from refine.errors import InvalidValue, Refused, SealingError
 from refine.extensions import UtcDateTime, database_now, db
 from refine.models import AccessGrant, AgentMemory, AuditLog, RefinementSession, User
 from refine.models.agent import PROMPTS
+from refine.models.ledger import contents_in
 from refine.rules.content import bounded_text
 
 T = TypeVar("T")
@@ -303,7 +304,7 @@ def _open(memory: AgentMemory) -> ReadableMemory:
 def _open_record(record: AuditLog) -> ReadableRecord:
     sealed = record.sealed
     texts = {name: text for name, text in sealed.items() if isinstance(text, str)}
-    return ReadableRecord(_changes(sealed.get("memories", []), record.action), texts)
+    return ReadableRecord(_changes(contents_in(sealed), record.action), texts)
 
 
 def _changes(images: list[dict[str, Any]], action: str) -> list[ReadableChange]:

@@ -12,6 +12,8 @@ from refine.api.routing import ResponseSpec, operation
 from refine.api.schemas import Resource, Time
 from refine.api.scope import rows_of_agent
 from refine.models import Agent, AuditLog
+from refine.models.ledger import contents_in
+from refine.models.ledger.history import shown_data
 from refine.models.people.recording import CLIENT_KEY
 
 # The sealed part of these holds a human's words: search terms and notes.
@@ -69,6 +71,11 @@ def _record(record: AuditLog) -> Record:
         subject_type=record.auditable_type,
         subject_id=record.auditable_id,
         # from where a person acted is for the admins
-        data={name: value for name, value in record.shown_data.items() if name != CLIENT_KEY},
-        sealed={} if record.action.startswith(_ACCESS_ACTIONS) else record.sealed,
+        data={name: value for name, value in shown_data(record).items() if name != CLIENT_KEY},
+        sealed={} if record.action.startswith(_ACCESS_ACTIONS) else _contents(record),
     )
+
+
+def _contents(record: AuditLog) -> dict[str, Any]:
+    sealed = record.sealed
+    return {**sealed, "memories": contents_in(sealed)} if "memories" in sealed else sealed

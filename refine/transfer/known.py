@@ -9,7 +9,7 @@ from sqlalchemy import select
 from refine.extensions import db
 from refine.models import Agent, AgentMemory
 from refine.models.columns import one_of_ids, one_of_names
-from refine.models.ledger import is_kept_core
+from refine.models.ledger.kept import CORE
 from refine.transfer import own
 from refine.transfer.pieces import Piece
 
@@ -107,21 +107,21 @@ class Known:
                 self.hashes[own.SOURCE, own_rows[id_].row_id] = hashed
 
     def _load_cores(self, agent: Agent, candidates: Sequence[Candidate]) -> None:
-        # filtered by hash alone: with type and state in SQL, PostgreSQL scans all core memories
+        # with the state, too, in SQL, PostgreSQL scans all core memories
         hashes = {each.content_hash for each in candidates}
         same = db.session.execute(
             select(
                 AgentMemory.content_hash,
                 AgentMemory.constitutional,
                 AgentMemory.tags,
-                AgentMemory.memory_type,
-                AgentMemory.discarded_at,
+                AgentMemory.discarded,
             ).where(
                 AgentMemory.agent_id == agent.id,
+                AgentMemory.memory_type == CORE,
                 AgentMemory.content_hash == one_of_names(hashes),
             )
         )
-        for hashed, constitutional, tags, memory_type, discarded_at in same:
-            if is_kept_core(memory_type, discarded_at):
+        for hashed, constitutional, tags, discarded in same:
+            if not discarded:
                 protection = _Protection(constitutional, frozenset(tags))
                 self.cores.setdefault(hashed, []).append(protection)

@@ -10,6 +10,7 @@ from sqlalchemy import select
 from refine import clock
 from refine.extensions import db
 from refine.models import Account, Agent, AgentMemory, AuditLog, RefinementSession
+from refine.models.ledger import images_in
 from refine.refinement.loop import Event, refine
 from refine.settings import Settings
 from refine.tools import SaveMemoryTool
@@ -119,7 +120,7 @@ class Life:
             AuditLog.session_id == session.id, AuditLog.action == "memory_refinement_consolidate"
         )
         for record in db.session.scalars(merges):
-            for memory in record.data["memories"]:
+            for memory in images_in(record.data):
                 if memory["before"] is not None:
                     self._merged_into[memory["id"]] = int(str(record.auditable_id))
 

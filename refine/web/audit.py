@@ -36,6 +36,7 @@ from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AuditLog, ChainHead, User
 from refine.models.columns import account_parameter
+from refine.models.ledger.history import shown_data
 from refine.models.people.recording import CLIENT_KEY
 from refine.rules.personal import mask_ids
 from refine.web import granted, scope
@@ -80,7 +81,7 @@ _EXPORTED: dict[str, Callable[[AuditLog], Any]] = {
     "user_id": lambda record: record.user_id,
     "subject_type": lambda record: record.auditable_type,
     "subject_id": lambda record: record.auditable_id,
-    "data": lambda record: mask_ids(record.shown_data),
+    "data": lambda record: mask_ids(shown_data(record)),
     "hash": lambda record: record.hash,
 }
 # Spreadsheets read a cell that begins like this as a formula.

@@ -15,6 +15,8 @@ from refine import settings
 from refine.access.differences import Part
 from refine.llm import clients
 from refine.models import AccessGrant, Agent, AuditLog, RefinementSession, User
+from refine.models.ledger import images_in
+from refine.models.ledger.history import shown_data
 from refine.models.people.recording import CLIENT_KEY
 from refine.models.runs import WORKER_LOST
 from refine.models.runs.access.grant import REQUEST_LAPSES_AFTER
@@ -266,7 +268,7 @@ def changed_core_ids(record: AuditLog) -> list[int]:
     """Return the ids of the core memories that a session's step changed."""
     if not record.data.get("operation"):
         return []
-    memories = record.data.get("memories", [])
+    memories = images_in(record.data)
     return [memory["id"] for memory in memories if memory["after"]["memory_type"] == "core"]
 
 
@@ -283,7 +285,7 @@ class MemoryChange(NamedTuple):
 
 
 def memory_changes(record: AuditLog) -> list[MemoryChange]:
-    return [_memory_change(memory) for memory in record.data.get("memories", [])]
+    return [_memory_change(memory) for memory in images_in(record.data)]
 
 
 def _memory_change(memory: _Image) -> MemoryChange:
@@ -318,7 +320,7 @@ def marked(part: Part) -> Markup:
 
 
 def public_figures(record: AuditLog) -> list[tuple[str, Any]]:
-    data = mask_ids(record.shown_data)
+    data = mask_ids(shown_data(record))
     if "cost_usd" in data:
         data["cost"] = cost_in_words(Decimal(data.pop("cost_usd")), data.get("unpriced_calls", 0))
     elsewhere = {"memories", "image_version", CLIENT_KEY}

@@ -1,6 +1,5 @@
 """Asked, read and ended: what stays is a chain of records that is whole, and sealed bytes."""
 
-from refine import clock
 from refine.access import reading
 from refine.extensions import db
 from tests import sql
@@ -14,7 +13,7 @@ NOTE = "the c4n4ry was asleep"
 def test_after_all_of_it_the_records_verify_and_nothing_is_stored_in_clear(world: World) -> None:
     world.model.say("YES, the c4n4ry may be read about")
     grant = world.ask(world.request(purpose=PURPOSE))
-    reading.search(grant.id, world.reader, "c4n4ry", world.agent.ledger.shown(clock.now()), rows=9)
+    reading.search(grant.id, world.reader, "c4n4ry", world.agent.ledger.core(), rows=9)
     reading.memories(grant.id, world.reader, [memory.id for memory in world.memories])
     reading.prompts(grant.id, world.reader)
     grant.end(user=world.reader)

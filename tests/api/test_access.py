@@ -92,7 +92,10 @@ def test_records_show_the_agent_contents_before_and_after(world: World) -> None:
     assert len(listed) == 1
     assert listed[0]["session_id"] == str(session.id)
     assert listed[0]["data"]["operation"] == "delete"
-    assert listed[0]["sealed"]["memories"][0]["before"]["content"] == said
+    (shown,), (contents,) = (listed[0][part]["memories"] for part in ("data", "sealed"))
+    assert (contents["before"]["content"], contents["after"]["content"]) == (said, said)
+    assert (shown["before"]["discarded_at"], shown["after"]["tags"]) == (None, [])
+    assert shown["before"].keys() == shown["after"].keys()
     assert world.sibling.get("/audit?action=memory_refinement_delete").json["records"] == []
 
 

@@ -76,9 +76,8 @@ def test_agents_have_their_prompts_and_settings(loaded: Account) -> None:
 def test_ids_follow_dates_and_no_memory_is_in_the_future(loaded: Account) -> None:
     wren = Agent.named("Wren")
 
-    memories = db.session.scalars(
-        wren.ledger.shown(clock.now()).order_by(None).order_by(AgentMemory.id)
-    ).all()
+    mine = db.select(AgentMemory).where(AgentMemory.agent_id == wren.id)
+    memories = db.session.scalars(mine.order_by(AgentMemory.id)).all()
 
     dates = [memory.created_at for memory in memories]
     assert dates == sorted(dates)

@@ -43,9 +43,7 @@ def test_a_wrong_key_writes_nothing(with_other_keys, use):
     uses = {
         "agent": lambda: factories.agent(account=agent.account),
         "memory": lambda: factories.memory(agent),
-        "content": lambda: setattr(
-            db.session.scalar(agent.ledger.shown(clock.now())), "content", "new"
-        ),
+        "content": lambda: setattr(db.session.scalar(agent.ledger.core()), "content", "new"),
         "record": lambda: agent.record("memory_saved"),
         "prompt": lambda: setattr(agent, "refinement_prompt", "new"),
         "key": lambda: WrappedKey.for_agent(1),
@@ -84,7 +82,7 @@ def test_the_platform_has_one_key(app):
 def test_each_agent_has_its_own_key(app):
     one, other = factories.agent("same words"), factories.agent("same words")
 
-    sealed = db.session.scalar(one.ledger.shown(clock.now())).sealed_content
+    sealed = db.session.scalar(one.ledger.core()).sealed_content
 
     assert one.data_key_id != other.data_key_id
     with pytest.raises(SealingError):
@@ -93,7 +91,7 @@ def test_each_agent_has_its_own_key(app):
 
 def test_destroying_a_key_erases_everything_it_sealed(app):
     agent = factories.agent("words")
-    memory = db.session.scalar(agent.ledger.shown(clock.now()))
+    memory = db.session.scalar(agent.ledger.core())
     agent.wrapped_key.wrapped, agent.wrapped_key.destroyed_at = None, clock.now()
     db.session.commit()
 
@@ -241,7 +239,7 @@ def test_after_a_rotation_everything_opens_and_verifies(rotating):
     ada = Agent.named("Ada")
     record = factories.records(ada)[0]
     assert ada.system_prompt == "You are Ada."
-    assert db.session.scalar(ada.ledger.shown(clock.now())).content == "the words of Ada"
+    assert db.session.scalar(ada.ledger.core()).content == "the words of Ada"
     assert record.sealed["memories"][0]["after"]["content"] == "the words of Ada"
     assert problems() == [None, None]
 

@@ -18,13 +18,13 @@ from refine.errors import RefineError, Refused, RowAltered, SealingError
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, MemoryTask, RefinementSession
 from refine.models.integrity import verify_all
-from refine.models.ledger.image import Image
+from refine.models.ledger.image import Image, images_in
 from refine.models.runs.session import breaker
 from refine.models.runs.session.duplicates import remove_duplicates
 from refine.models.runs.task import saving
 from refine.refinement import time_machine
 from refine.refinement.time_machine import Undo, UndoConflict
-from tests import editing, factories, sql
+from tests import editing, factories, images_of_version_1, sql
 from tests.chains import verify_agent
 from tests.commands import eventually
 from tests.factories import EDITS, text_of
@@ -1014,7 +1014,7 @@ def test_an_undo_writes_one_record_with_its_author_and_figures(agent: Agent) -> 
         "by": "dashboard",
         "and_after": False,
         "undone_sessions": [str(session.id)],
-        "image_version": 1,
+        "image_version": 2,
         "mass_before": 317,
         "mass_after": 350,
         "memories_before": 11,
@@ -1035,8 +1035,8 @@ def test_the_record_seals_the_content_of_memories_before_and_after(agent: Agent)
     undo(session)
 
     left, record = memory(id_).image(), last_record(agent)
-    (opened,) = [each for each in record.data["memories"] if each["before"]]
-    (contents,) = [each for each in record.sealed["memories"] if each["before"]]
+    (opened,) = [each for each in images_in(record.data) if each["before"]]
+    (contents,) = [each for each in record.sealed["memories"] if "before" in each]
     assert (opened["id"], opened["after"]["digest"]) == (id_, memory(id_).state_digest)
     assert (opened["before"]["token_estimate"], opened["after"]["token_estimate"]) == (24, tokens)
     assert (contents["before"]["content"], contents["after"]["content"]) == (
@@ -1047,6 +1047,20 @@ def test_the_record_seals_the_content_of_memories_before_and_after(agent: Agent)
     assert "canary" in str(record.sealed)
 
 
+def test_a_session_recorded_by_version_1_is_undone_the_same(agent: Agent) -> None:
+    before = rows(agent)
+    session = refined(agent, does_everything)
+    for record in factories.records(agent):
+        if "image_version" in record.data:
+            images_of_version_1.store(record)
+    db.session.expire_all()
+
+    undo(session)
+    db.session.commit()
+
+    assert among(rows(agent), before) == before
+
+
 def test_the_record_leaves_out_unchanged_memories(agent: Agent) -> None:
     session = begun(agent)
     updates_and_deletes(session, changeable(agent))
@@ -1055,7 +1069,7 @@ def test_the_record_leaves_out_unchanged_memories(agent: Agent) -> None:
     undo(session)
 
     told = factories.journal(agent)[-1]
-    (only,) = last_record(agent).data["memories"]
+    (only,) = images_in(last_record(agent).data)
     assert (only["id"], only["before"]) == (told.id, None)
     assert (only["after"]["digest"], told.session_id) == (told.state_digest, session.id)
 

@@ -5,7 +5,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy.exc import DBAPIError
 
-from refine import clock
 from refine.extensions import db
 from refine.models import AgentMemory
 from refine.tools import SaveMemoryTool
@@ -63,7 +62,7 @@ def test_tags_may_be_left_out(tool):
 def test_an_exact_duplicate_of_a_kept_core_memory_is_the_one_that_is_there(
     tool, agent, memory_type
 ):
-    there = db.session.scalar(agent.ledger.shown(clock.now()))
+    there = db.session.scalar(agent.ledger.core())
     db.session.commit()
     before = sql.snapshot()
 

@@ -15,6 +15,7 @@ from refine.extensions import db
 from refine.models import Agent, AuditLog, ChainHead, RefinementSession, User
 from refine.models.audit import PLATFORM
 from refine.models.integrity import note_verified, verify_all
+from refine.models.ledger import images_in
 from refine.transfer.importing import import_memories
 from refine.transfer.rows import Incoming
 from tests import factories
@@ -169,7 +170,7 @@ def test_nothing_that_is_shown_can_confirm_a_guessed_memory(
     memory.discard()
     db.session.commit()
     record = db.session.scalars(db.select(AuditLog).filter_by(action="memory_discarded")).one()
-    (image,) = record.data["memories"]
+    (image,) = images_in(record.data)
     telling = {
         *(memory.content_hash, memory.row_digest, memory.source_id),
         *(image["before"]["digest"], image["after"]["digest"]),

@@ -203,7 +203,8 @@ def test_an_internal_error_hides_its_message(
     agent: Agent, dashboard: Browser, caplog: pytest.LogCaptureFixture
 ) -> None:
     record = factories.records(agent)[-1]
-    broken = {"memories": [{"id": 1, "before": None, "after": {"token_estimate": CANARY}}]}
+    image = {"created_at": "", "token_estimate": CANARY}
+    broken = {"memories": [{"id": 1, "before": None, "after": image}]}
     sql.tamper(f"UPDATE audit_logs SET data = '{json.dumps(broken)}' WHERE id = {record.id}")
 
     answer = dashboard.get(f"/audit/{record.id}")

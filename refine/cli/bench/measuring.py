@@ -65,7 +65,8 @@ class Figure:
 
     def _amount(self, figure: float) -> str:
         if self.unit != "ms":
-            return f"{figure:,.0f} {self.unit}"
+            digits = 1 if self.unit == "MB" and figure < 10 else 0
+            return f"{figure:,.{digits}f} {self.unit}"
         return f"{figure:,.{0 if figure >= 100 else 1 if figure >= 10 else 2}f} ms"
 
 

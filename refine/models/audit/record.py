@@ -71,10 +71,6 @@ Subject = Literal[
 
 GENESIS = "0" * 64
 
-# Hidden from people: by comparing them with those of a memory that they added themselves, they
-# could confirm a guess.
-_CONFIRM_GUESSES = frozenset({"content_hash", "digest", "source_id"})
-
 _Executor = Connection | scoped_session[Any]
 
 RECORD_IDS = Sequence("audit_logs_id_seq")
@@ -298,7 +294,18 @@ class AuditLog(Base):
     __tablename__ = "audit_logs"
     __table_args__ = (
         UniqueConstraint("chain_id", "sequence"),
-        Index("ix_audit_logs_subject", "auditable_type", "auditable_id"),
+        # nothing looks up what is about a memory, which most records are
+        Index(
+            "ix_audit_logs_subject",
+            "auditable_type",
+            "auditable_id",
+            postgresql_where=text("auditable_type <> 'AgentMemory'"),
+        ),
+        Index(
+            "ix_audit_logs_session_id",
+            "session_id",
+            postgresql_where=text("session_id IS NOT NULL"),
+        ),
         Index("ix_audit_logs_created_at", "created_at", "id"),
         Index("ix_audit_logs_action_created_at", "action", "created_at", "id"),
         Index("ix_audit_logs_account_id_created_at", "account_id", "created_at", "id"),
@@ -328,9 +335,7 @@ class AuditLog(Base):
     account_id: Mapped[int | None] = mapped_column(ForeignKey("accounts.id"))
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     agent_id: Mapped[int | None] = mapped_column(ForeignKey("agents.id"))
-    session_id: Mapped[uuid.UUID | None] = mapped_column(
-        ForeignKey("refinement_sessions.id"), index=True
-    )
+    session_id: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("refinement_sessions.id"))
     action: Mapped[str] = mapped_column(Text)
     auditable_type: Mapped[str | None] = mapped_column(Text)
     auditable_id: Mapped[str | None] = mapped_column(Text)
@@ -414,12 +419,6 @@ class AuditLog(Base):
         previous = db.session.scalar(before) or GENESIS
         written = self.link(WrappedKey.platform_key(), previous, canonical_json(self.data))
         return written == self.hash
-
-    @property
-    def shown_data(self) -> dict[str, Any]:
-        """``data`` as it may leave the database: without what could confirm a guessed memory."""
-        shown: dict[str, Any] = _without(self.data, _CONFIRM_GUESSES)
-        return shown
 
     def link(self, platform: DataKey, previous_hash: str, data: str) -> str:
         """Return the hash that this record must carry after ``previous_hash``.
@@ -569,9 +568,3 @@ def _record_remaining(session: Session) -> None:
         )
         if (earlier := session.execute(told).first()) is not None:
             AuditLog.record("row_updated", chain=Chain(earlier.account_id, owner.agent_id))
-
-
-def _without(value: Any, hidden: frozenset[str]) -> Any:
-    if isinstance(value, dict):
-        return {key: _without(each, hidden) for key, each in value.items() if key not in hidden}
-    return [_without(each, hidden) for each in value] if isinstance(value, list) else value

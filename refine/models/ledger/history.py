@@ -1,4 +1,4 @@
-"""What an agent's audit records tell of its memories, among it the token mass over time."""
+"""What audit records tell of memories, among it an agent's token mass over time."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -12,8 +12,12 @@ from sqlalchemy.orm import joinedload
 
 from refine.extensions import db, read_plainly
 from refine.models.audit import AuditLog, ChainHead
-from refine.models.ledger.image import mass_of, recorded_digests
+from refine.models.ledger.image import images_in, mass_of, recorded_digests
 from refine.models.ledger.row import MemoryRow
+
+# Hidden from people: by comparing them with those of a memory that they added themselves, they
+# could confirm a guess.
+_CONFIRM_GUESSES = frozenset({"content_hash", "digest", "source_id"})
 
 
 class Mass(NamedTuple):
@@ -96,6 +100,17 @@ def effect_tokens(data: Mapping[str, Any]) -> int:
 
     A new memory counts in full.
     """
-    return sum(
-        mass_of(memory["after"]) - mass_of(memory["before"]) for memory in data.get("memories", [])
-    )
+    return sum(mass_of(memory["after"]) - mass_of(memory["before"]) for memory in images_in(data))
+
+
+def shown_data(record: AuditLog) -> dict[str, Any]:
+    """Return ``data`` as it may leave the database: without what could confirm a guessed memory."""
+    images = {"memories": images_in(record.data)} if "memories" in record.data else {}
+    shown: dict[str, Any] = _without({**record.data, **images}, _CONFIRM_GUESSES)
+    return shown
+
+
+def _without(value: Any, hidden: frozenset[str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _without(each, hidden) for key, each in value.items() if key not in hidden}
+    return [_without(each, hidden) for each in value] if isinstance(value, list) else value

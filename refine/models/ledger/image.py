@@ -4,6 +4,10 @@ Images make exact reversals possible. The public part of an image (ids, dates, f
 into a record's ``data``, its contents into ``sealed``. The *state* of a memory is its content,
 type, flag, tags, original date, and whether it is discarded; a keyed digest of the state tells
 whether a memory is still as a session showed it, or as a record left it.
+
+A record stores nothing twice: ``after`` holds what is not as in ``before``, fields that are unset
+are left out, and a memory was recorded when it was created unless another time is given. Version 1
+stored all of it, and is read in the same way.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -17,12 +21,26 @@ from refine.models.columns import DigestChange
 from refine.models.ledger.kept import is_kept_core
 from refine.sealing import DataKey
 
-IMAGE_VERSION = 1
+IMAGE_VERSION = 2
 
-SEALED_FIELDS = ("content", "extra")
 STATE_FIELDS = ("content", "memory_type", "constitutional", "tags", "created_at")
 
 Image = dict[str, Any]
+
+# What a field that is left out of a stored image holds: of its public part, and of the sealed one.
+_UNSET: Image = {
+    "constitutional": False,
+    "tags": [],
+    "discarded_at": None,
+    "source": None,
+    "source_id": None,
+    "session_id": None,
+}
+_UNSET_CONTENTS: Image = {"extra": None}
+_UNSET_FIELDS = {**_UNSET, **_UNSET_CONTENTS}
+_SEALED_FIELDS = ("content", "extra")
+# What stands in a stored image, but not in that of a memory: the last two in version 1.
+_ONLY_STORED = frozenset({"digest", "content_hash", "agent_id"})
 
 
 @dataclass(frozen=True)
@@ -75,10 +93,14 @@ def recorded(changes: Iterable[Change], key: DataKey) -> tuple[dict[str, Any], d
     """Return changes as the ``data`` and the ``sealed`` part of a record."""
     shown, hidden = [], []
     for change in changes:
-        before, sealed_before = _parts(change.before, key)
-        after, sealed_after = _parts(change.after, key)
-        shown.append({"id": change.memory_id, "before": before, "after": after})
-        hidden.append({"id": change.memory_id, "before": sealed_before, "after": sealed_after})
+        public: Image = {"id": change.memory_id}
+        contents: Image = {"id": change.memory_id}
+        if (before := change.before) is not None:
+            public["before"], contents["before"] = _parts(before, _implied(before), key)
+        known = before or _implied(change.after)
+        public["after"], contents["after"] = _parts(change.after, known, key)
+        shown.append(public)
+        hidden.append(contents)
     return {"image_version": IMAGE_VERSION, "memories": shown}, {"memories": hidden}
 
 
@@ -88,21 +110,29 @@ def changes_in(data: Mapping[str, Any], sealed: Mapping[str, Any]) -> list[Chang
         return []
     return [
         Change(
-            memory_id=public_part["id"],
-            before=_joined(public_part["before"], sealed_part["before"]),
-            after=_joined(public_part["after"], sealed_part["after"]) or {},
+            memory_id=public["id"],
+            before=_joined(public["before"], contents["before"]) if public["before"] else None,
+            after=_joined(public["after"], contents["after"]),
         )
-        for public_part, sealed_part in zip(
-            data.get("memories", []), sealed.get("memories", []), strict=True
-        )
+        for public, contents in zip(images_in(data), contents_in(sealed), strict=True)
     ]
+
+
+def images_in(data: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the public part of a record's images, with every field."""
+    return [_whole(memory, _implied_in(memory)) for memory in data.get("memories", [])]
+
+
+def contents_in(sealed: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the sealed part of a record's images, with every field."""
+    return [_whole(memory, _UNSET_CONTENTS) for memory in sealed.get("memories", [])]
 
 
 def recorded_digests(data: Mapping[str, Any]) -> dict[int, DigestChange]:
     """Return the state digests of a record's memories, before and after it, by memory id."""
     return {
         memory["id"]: (
-            memory["before"]["digest"] if memory["before"] is not None else None,
+            memory["before"]["digest"] if memory.get("before") is not None else None,
             memory["after"]["digest"],
         )
         for memory in data.get("memories", [])
@@ -114,18 +144,42 @@ def mass_of(image: Image | None) -> int:
     return int(image["token_estimate"]) if image is not None and is_kept(image) else 0
 
 
-def _parts(image: Image | None, key: DataKey) -> tuple[Image | None, Image | None]:
-    """Return the public part of an image, with its digest, and the part to be sealed."""
-    if image is None:
-        return None, None
-    shown = {**image, "digest": state_digest(image, key)}
-    return shown, {field: shown.pop(field) for field in SEALED_FIELDS}
+def _implied(image: Image) -> Image:
+    """Return what need not be stored of an image that stands for itself."""
+    return {**_UNSET_FIELDS, "recorded_at": image["created_at"]}
 
 
-def _joined(public_part: Image | None, sealed_part: Image | None) -> Image | None:
-    if public_part is None or sealed_part is None:
-        return None
-    return {key: value for key, value in {**public_part, **sealed_part}.items() if key != "digest"}
+def _parts(image: Image, known: Image, key: DataKey) -> tuple[Image, Image]:
+    """Return the public part of an image, with its digest, and the part to be sealed.
+
+    Fields that are as in ``known`` are left out.
+    """
+    shown = {
+        field: value
+        for field, value in image.items()
+        if field != "id" and (field not in known or known[field] != value)
+    }
+    sealed = {field: shown.pop(field) for field in _SEALED_FIELDS if field in shown}
+    return {**shown, "digest": state_digest(image, key)}, sealed
+
+
+def _implied_in(memory: Mapping[str, Any]) -> Image:
+    first = memory.get("before") or memory["after"]
+    return {**_UNSET, "id": memory["id"], "recorded_at": first["created_at"]}
+
+
+def _whole(memory: Mapping[str, Any], implied: Image) -> dict[str, Any]:
+    """Return a stored memory with all fields of its images; ``before`` is None if it is new."""
+    stored = memory.get("before")
+    before = None if stored is None else {**implied, **stored}
+    after = {**(before or implied), **memory["after"]}
+    return {"id": memory["id"], "before": before, "after": after}
+
+
+def _joined(public: Image, contents: Image) -> Image:
+    return {
+        field: value for field, value in {**public, **contents}.items() if field not in _ONLY_STORED
+    }
 
 
 def is_kept(image: Image) -> bool:

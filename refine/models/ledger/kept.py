@@ -2,7 +2,11 @@
 
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, SQLColumnExpression, and_
+from sqlalchemy import ColumnElement, SQLColumnExpression, Text, and_, literal_column
+
+# No parameter: whatever its value, PostgreSQL may use the index of core memories in a plan that it
+# keeps.
+CORE = literal_column("'core'", Text)
 
 
 def is_kept_core(memory_type: str, discarded_at: object) -> bool:
@@ -14,4 +18,4 @@ def kept_core(
     memory_type: SQLColumnExpression[str], discarded_at: SQLColumnExpression[datetime | None]
 ) -> ColumnElement[bool]:
     """Return ``is_kept_core`` as an SQL condition."""
-    return and_(memory_type == "core", discarded_at.is_(None))
+    return and_(memory_type == CORE, discarded_at.is_(None))

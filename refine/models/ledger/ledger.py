@@ -43,10 +43,6 @@ class Ledger:
         """Return a query for the journal memories that the agent is shown at ``at``."""
         return self._mine().where(AgentMemory.is_shown_journal(at))
 
-    def shown(self, at: datetime) -> Select[AgentMemory]:
-        """Return a query for everything that the agent is shown at ``at``."""
-        return self._mine().where(AgentMemory.is_kept_core | AgentMemory.is_shown_journal(at))
-
     def _mine(self) -> Select[AgentMemory]:
         mine = select(AgentMemory).where(AgentMemory.agent_id == self._agent.id)
         return mine.order_by(AgentMemory.created_at, AgentMemory.id)
@@ -93,7 +89,7 @@ class Ledger:
         """
         at = at or clock.now()
         memory = AgentMemory(
-            agent=self._agent, content=content, memory_type=memory_type, tags=tags, created_at=at
+            agent=self._agent, content=content, memory_type=memory_type, tags=tags, **_dated(at)
         )
         self._agent.lock()
         if (existing := self.core_with(memory.content_hash)) is not None:
@@ -121,7 +117,7 @@ class Ledger:
 
     def _journal_note(self, content: str, at: datetime, **fields: Any) -> AgentMemory:
         return AgentMemory(
-            agent=self._agent, content=content, memory_type="journal", created_at=at, **fields
+            agent=self._agent, content=content, memory_type="journal", **_dated(at), **fields
         )
 
     def _save(
@@ -151,6 +147,10 @@ def _composition() -> Select[*tuple[Any, ...]]:
         func.count().filter(is_of_kind("expired", at)),
         func.count().filter(is_of_kind("discarded", at)),
     ).where(AgentMemory.agent_id == bindparam("agent_id"))
+
+
+def _dated(at: datetime) -> dict[str, datetime]:
+    return {"created_at": at, "recorded_at": at}
 
 
 def _added(memory: AgentMemory) -> Change:

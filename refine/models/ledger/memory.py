@@ -65,7 +65,18 @@ class AgentMemory(MemoryRow, Base):
             postgresql_where=text("discarded_at IS NULL"),
             postgresql_include=["token_estimate"],
         ),
-        Index("ix_agent_memories_content_hash", "agent_id", "content_hash"),
+        # of others, no copies are looked for by it
+        Index(
+            "ix_agent_memories_content_hash",
+            "agent_id",
+            "content_hash",
+            postgresql_where=text("memory_type = 'core'"),
+        ),
+        Index(
+            "ix_agent_memories_session_id",
+            "session_id",
+            postgresql_where=text("session_id IS NOT NULL"),
+        ),
         Index(
             "uq_agent_memories_source",
             "agent_id",

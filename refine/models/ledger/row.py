@@ -71,9 +71,7 @@ class MemoryRow(MemoryValues):
     source: Mapped[str | None] = mapped_column(Text)
     source_id: Mapped[str | None] = mapped_column(Text)
     sealed_extra: Mapped[Sealed | None] = mapped_column("extra")
-    session_id: Mapped[uuid.UUID | None] = mapped_column(
-        ForeignKey("refinement_sessions.id"), index=True
-    )
+    session_id: Mapped[uuid.UUID | None] = mapped_column(ForeignKey("refinement_sessions.id"))
     row_digest: Mapped[str] = mapped_column(Text)
 
     @declared_attr

@@ -104,20 +104,22 @@ class MemoryValues:
     # -- images ----------------------------------------------------------------------------------
 
     def image(self) -> Image:
-        """Return the full row of a flushed memory as JSON values, contents in clear."""
+        """Return the row of a flushed memory as JSON values, contents in clear.
+
+        All of it, but for whose it is, as the whole record is about that agent, and for keyed
+        hashes and the time of the last change, which follow from the rest.
+        """
         return self.image_saying(self.content, self.extra)
 
     def image_saying(self, content: str, extra: str | None) -> Image:
         """Return ``image``; the caller knows what the row holds sealed."""
         return {
             "id": self.id,
-            "agent_id": self.agent_id,
             "memory_type": self.memory_type,
             "content": content,
             "constitutional": self.constitutional,
             "tags": list(self.tags),
             "token_estimate": self.token_estimate,
-            "content_hash": self.content_hash,
             "discarded_at": clock.iso(self.discarded_at),
             "created_at": clock.iso(self.created_at),
             "recorded_at": clock.iso(self.recorded_at),
@@ -132,7 +134,6 @@ class MemoryValues:
         return {
             **self.image(),
             "content": content,
-            "content_hash": content_hash(content, self.data_key()),
             "token_estimate": token_estimate(content),
         }
 

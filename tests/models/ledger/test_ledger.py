@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from refine.extensions import db
 from refine.models import AgentMemory
-from tests import factories
+from tests import factories, sql
 from tests.models.cases import case
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -120,6 +120,17 @@ def test_an_exact_duplicate_of_a_kept_core_memory_is_not_saved_again(agent, memo
     assert (memory, existing) == (there, True)
     assert factories.records(agent) == []
     assert db.session.scalars(select(AgentMemory)).all() == [there]
+
+
+def test_a_copy_is_looked_up_in_the_index_of_core_memories_whatever_plan_is_kept(agent):
+    query = str(agent.ledger.select_core_with(["a hash"]).compile(db.engine))
+
+    assert "memory_type = 'core'" in query
+    indexed = sql.value(
+        "SELECT pg_get_expr(indpred, indrelid) FROM pg_index "
+        "WHERE indexrelid = 'ix_agent_memories_content_hash'::regclass"
+    )
+    assert indexed == "(memory_type = 'core'::text)"
 
 
 def test_a_duplicate_of_any_other_memory_is_saved(agent):

@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 from refine import clock
 from refine.extensions import db
 from refine.models.audit import AuditLog
-from refine.models.ledger import AgentMemory, Change, Image, changes_in
+from refine.models.ledger import AgentMemory, Change, Image, changes_in, images_in
 from refine.models.runs.session.ending import Reversal
 from refine.models.runs.session.notes import rollback_note, rollback_reason
 from refine.models.runs.session.session import RefinementSession
@@ -114,4 +114,4 @@ def _operations(edits: Sequence[AuditLog]) -> str:
 
 
 def _touched(edit: AuditLog) -> list[int]:
-    return [memory["id"] for memory in edit.data["memories"] if memory["before"] is not None]
+    return [each["id"] for each in images_in(edit.data) if each["before"] is not None]

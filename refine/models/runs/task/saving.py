@@ -6,7 +6,7 @@ Each verb expects a task that its caller holds (``MemoryTask.held``).
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from sqlalchemy import Select
+from sqlalchemy import Select, select, union_all
 
 from refine import clock
 from refine.errors import InvalidValue
@@ -67,8 +67,13 @@ def save(
     """
     at = at or clock.now()
     hashed = content_hash(memory_content(content), task.data_key())
-    same = task.agent.ledger.shown(at).where(AgentMemory.content_hash == hashed).limit(1)
-    if (existing := db.session.scalar(same)) is not None:
+    ledger = task.agent.ledger
+    in_core = ledger.select_core_with([hashed])
+    in_journal = ledger.journal(at).where(AgentMemory.content_hash == hashed)
+    # each found through an index of its own
+    ids = union_all(*(same.with_only_columns(AgentMemory.id) for same in (in_core, in_journal)))
+    found = select(AgentMemory).where(AgentMemory.id.in_(ids)).limit(1)
+    if (existing := db.session.scalar(found)) is not None:
         return existing, True
     _count_or_refuse(task, 1)
     return task.agent.ledger.remember(

@@ -5,6 +5,7 @@ import pytest
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.models import MAX_MUTATIONS, EditRefused, RefinementSession
+from refine.models.ledger import changes_in, images_in
 from tests import editing, factories, sql
 from tests.factories import text_of
 from tests.models.cases import case, set_fields
@@ -66,7 +67,7 @@ def test_a_merge_is_recorded_with_every_source_and_the_result(app):
     assert (record.data["operation"], record.data["mass_after"]) == ("consolidate", 120)
     assert [
         (entry["id"], entry["before"] is None, entry["after"]["discarded_at"] is None)
-        for entry in record.data["memories"]
+        for entry in images_in(record.data)
     ] == [(ids[0], False, False), (ids[1], False, False), (merged.id, True, True)]
     assert record.sealed["memories"][2]["after"]["content"] == merged.content
     assert merged.content not in str(record.data)
@@ -81,12 +82,11 @@ def test_an_edit_of_one_memory_is_recorded_before_and_after(app, subtests):
             before = memory(ids[0]).image()
             edited = edits[verb]()
             record = last_record(session)
-            (entry,), (sealed,) = record.data["memories"], record.sealed["memories"]
+            (change,) = changes_in(record.data, record.sealed)
             assert record.action == f"memory_refinement_{verb}"
             assert (record.session_id, record.user_id) == (session.id, None)
             assert record.auditable_id == str(ids[0])
-            assert {**entry["before"], **sealed["before"]}.items() >= before.items()
-            assert {**entry["after"], **sealed["after"]}.items() >= edited.image().items()
+            assert (change.before, change.after) == (before, edited.image())
             others = dict.fromkeys(("consolidated", "updated", "deleted", "protected"), 0)
             assert session.stats == {**others, figure: 1}
 

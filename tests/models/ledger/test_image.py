@@ -1,0 +1,115 @@
+"""What a record stores of memories before and after a change."""
+
+import pytest
+from flask import Flask
+
+from refine.extensions import canonical_json
+from refine.models import AgentMemory
+from refine.models.ledger.image import (
+    Change,
+    Image,
+    changes_in,
+    images_in,
+    recorded,
+    recorded_digests,
+    state_digest,
+)
+from refine.sealing import DataKey
+from tests import factories, images_of_version_1
+
+KEY = DataKey(b"k" * 32)
+CREATED, LATER = "2026-01-02T03:04:05.000006+00:00", "2026-02-03T04:05:06.000007+00:00"
+OLD: Image = {
+    "id": 7,
+    "memory_type": "core",
+    "content": "the canary sings",
+    "constitutional": False,
+    "tags": [],
+    "token_estimate": 4,
+    "discarded_at": None,
+    "created_at": CREATED,
+    "recorded_at": CREATED,
+    "source": None,
+    "source_id": None,
+    "extra": None,
+    "session_id": None,
+}
+FULL: Image = {
+    **OLD,
+    "constitutional": True,
+    "tags": ["voice"],
+    "discarded_at": LATER,
+    "recorded_at": LATER,
+    "source": "mem0",
+    "source_id": "m-1",
+    "extra": '{"a":1}',
+    "session_id": "58e81873-b682-4568-879a-a24c8cb0072e",
+}
+CHANGES = {
+    "created": Change(7, None, OLD),
+    "created, every field set": Change(7, None, FULL),
+    "rewritten": Change(7, OLD, {**OLD, "content": "the canary sang", "token_estimate": 5}),
+    "every field set": Change(7, OLD, FULL),
+    "every field unset": Change(7, FULL, OLD),
+    "dated back": Change(7, FULL, {**FULL, "created_at": "2025-01-01T00:00:00.000000+00:00"}),
+    "unchanged": Change(7, FULL, dict(FULL)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_changes_are_read_as_they_were_recorded(change: Change) -> None:
+    assert changes_in(*recorded([change], KEY)) == [change]
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_changes_recorded_by_version_1_are_read_the_same(change: Change) -> None:
+    data, sealed = images_of_version_1.recorded([change], KEY)
+
+    assert changes_in(data, sealed) == [change]
+    assert recorded_digests(data) == recorded_digests(recorded([change], KEY)[0])
+
+
+def test_a_record_holds_the_digests_of_both_states() -> None:
+    data, _ = recorded([CHANGES["rewritten"], Change(8, None, {**FULL, "id": 8})], KEY)
+
+    assert recorded_digests(data) == {
+        7: (state_digest(OLD, KEY), state_digest(CHANGES["rewritten"].after, KEY)),
+        8: (None, state_digest(FULL, KEY)),
+    }
+
+
+def test_nothing_is_stored_twice() -> None:
+    (rewritten,) = recorded([CHANGES["rewritten"]], KEY)[0]["memories"]
+    (discarded,) = recorded([Change(7, OLD, {**OLD, "discarded_at": LATER})], KEY)[1]["memories"]
+    (created,) = recorded([CHANGES["created"]], KEY)[0]["memories"]
+
+    assert rewritten["after"].keys() == {"token_estimate", "digest"}
+    assert (discarded["before"], discarded["after"]) == ({"content": OLD["content"]}, {})
+    assert created.keys() == {"id", "after"}
+    assert created["after"].keys() == {"memory_type", "token_estimate", "created_at", "digest"}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_contents_stand_in_the_sealed_part_alone(change: Change) -> None:
+    data, sealed = recorded([change], KEY)
+
+    assert "canary" not in canonical_json(data)
+    assert "canary" in canonical_json(sealed)
+
+
+def test_an_image_is_shown_with_every_field_that_was_left_out() -> None:
+    (shown,) = images_in(recorded([CHANGES["created"]], KEY)[0])
+
+    public = OLD.keys() - {"content", "extra"}
+    assert shown["before"] is None
+    assert {field: shown["after"][field] for field in public} == {
+        field: OLD[field] for field in public
+    }
+
+
+def test_an_image_holds_every_column_that_does_not_follow_from_others(app: Flask) -> None:
+    image = factories.memory(factories.agent(), "the canary sings").image()
+
+    assert image.keys() == OLD.keys()
+    others = AgentMemory.__table__.columns.keys() - image.keys()
+    assert others == {"agent_id", "content_hash", "updated_at", "row_digest"}
