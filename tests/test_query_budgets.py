@@ -56,7 +56,7 @@ PAGES = {
     "/agents/<int:agent_id>/import": 10,
     "/agents/<int:agent_id>/ledger": 22,
     "/agents/<int:agent_id>/ledger?kind=discarded": 22,
-    "/agents/<int:agent_id>/memories/<int:memory_id>": 22,
+    "/agents/<int:agent_id>/memories/<int:memory_id>": 23,
     "/agents/<int:agent_id>/settings": 22,
     "/agents/<int:agent_id>/tasks": 11,
     "/audit": 12,

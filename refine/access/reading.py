@@ -22,13 +22,16 @@ from refine.extensions import UtcDateTime, database_now, db
 from refine.models import AccessGrant, AgentMemory, AuditLog, RefinementSession, User
 from refine.models.agent import PROMPTS
 from refine.models.ledger import contents_in
+from refine.models.ledger.history import records_of_memory
 from refine.rules.content import bounded_text
 
 T = TypeVar("T")
-Row = TypeVar("Row", AuditLog, RefinementSession)
+Row = TypeVar("Row", AgentMemory, AuditLog, RefinementSession)
 What = Literal["memories", "export", "search", "versions", "audit_record", "session", "prompts"]
 
 MAX_SEARCHED_CHARACTERS = 200
+# So many records of a session or a memory are shown at most.
+MAX_RECORDS = 100
 
 
 class NoAccess(Refused):
@@ -207,31 +210,27 @@ def read_record(grant_id: uuid.UUID, user: User, record_id: int) -> ReadableReco
     return _seen(grant, "audit_record", shown, record_id=record_id, ids=shown.memory_ids)
 
 
-def versions(
-    grant_id: uuid.UUID, user: User, memory_id: int, record_ids: Sequence[int]
-) -> ReadableVersions:
-    """Return a memory's text, and how these records changed it, by their ids."""
+def versions(grant_id: uuid.UUID, user: User, memory_id: int) -> ReadableVersions:
+    """Return the text of one of the agent's memories, and how records changed it."""
     grant = _readable_grant(grant_id, user)
-    texts = [memory.content for memory in _memories_of(grant, [memory_id])]
+    memory = _of_agent(grant, AgentMemory, memory_id)
     changes = {
         id_: change
-        for id_, record in _records_of(grant, record_ids).items()
+        for id_, record in _open_records(grant, records_of_memory(memory)).items()
         for change in record.changes
         if change.memory_id == memory_id
     }
-    shown = ReadableVersions("".join(texts), changes)
-    return _seen(grant, "versions", shown, record_ids=list(changes), ids=[memory_id])
+    shown = ReadableVersions(memory.content, changes)
+    return _seen(grant, "versions", shown, record_ids=sorted(changes), ids=[memory_id])
 
 
-def session(
-    grant_id: uuid.UUID, user: User, session_id: uuid.UUID, record_ids: Sequence[int]
-) -> ReadableSession:
-    """Return what the agent said in one of its sessions, and what these records changed."""
+def session(grant_id: uuid.UUID, user: User, session_id: uuid.UUID) -> ReadableSession:
+    """Return what the agent said in one of its sessions, and what the session changed."""
     grant = _readable_grant(grant_id, user)
     looked_at = _of_agent(grant, RefinementSession, session_id)
-    changes = [
-        each for record in _records_of(grant, record_ids).values() for each in record.changes
-    ]
+    last = select(AuditLog).where(AuditLog.session_id == session_id)
+    records = _open_records(grant, last.order_by(AuditLog.sequence.desc())).values()
+    changes = [change for record in reversed(records) for change in record.changes]
     shown = ReadableSession(looked_at.consent_reply, looked_at.summary, changes)
     ids = sorted({change.memory_id for change in changes})
     return _seen(grant, "session", shown, session_id=str(session_id), ids=ids)
@@ -275,9 +274,13 @@ def _memories_of(grant: AccessGrant, ids: Sequence[int]) -> Iterable[AgentMemory
     return db.session.scalars(select(AgentMemory).where(*wanted))
 
 
-def _records_of(grant: AccessGrant, ids: Sequence[int]) -> dict[int, ReadableRecord]:
-    wanted = AuditLog.agent_id == grant.agent_id, AuditLog.id.in_(ids)
-    found = db.session.scalars(select(AuditLog).where(*wanted).order_by(AuditLog.sequence))
+def _open_records(grant: AccessGrant, query: Select[AuditLog]) -> dict[int, ReadableRecord]:
+    """The sealed parts of the agent's records among these, by id; no more than pages show."""
+    found = db.session.scalars(
+        query.where(AuditLog.agent_id == grant.agent_id)
+        .options(undefer(AuditLog.sealed_text))
+        .limit(MAX_RECORDS)
+    )
     return {record.id: _open_record(record) for record in found}
 
 

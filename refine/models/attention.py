@@ -85,11 +85,21 @@ def _worst_of_each_kind(*, is_of_account: bool) -> CompoundSelect[*tuple[Any, ..
 
 def _worst(kind: Kind, of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
     is_over_budget = kind == "over_budget"
-    worst = Agent.budget_share if is_over_budget else _Session.ended_at
-    query = (
+    needs_it = of & is_in(kind)
+    if not is_over_budget:
+        needs_it &= Agent.last_session_seen_at.is_(None)
+    order = (Agent.budget_share if is_over_budget else Agent.last_session_at).desc(), Agent.id
+    worst = (
+        select(Agent.id, func.count().over().label("number"))
+        .where(needs_it)
+        .order_by(*order)
+        .limit(_SHOWN)
+        .subquery()
+    )
+    return (
         select(
             literal(kind).label("kind"),
-            func.count().over(),
+            worst.c.number,
             Agent.id,
             Agent.name,
             Account.name.label("account_name"),
@@ -101,10 +111,8 @@ def _worst(kind: Kind, of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
             _Session.attempt,
             _Session.ended_at,
         )
+        .join(worst, worst.c.id == Agent.id)
         .join(Account, Account.id == Agent.account_id)
         .outerjoin(_Session, _Session.id == Agent.last_session_id)
-        .where(of, is_in(kind))
-        .order_by(worst.desc(), Agent.id)
-        .limit(_SHOWN)
+        .order_by(*order)
     )
-    return query if is_over_budget else query.where(_Session.seen_at.is_(None))

@@ -77,16 +77,14 @@ def record(agent_id: int | None, record_id: int) -> ReadableRecord | None:
     return _opened(agent_id, reading.read_record, record_id)
 
 
-def versions(agent_id: int, memory_id: int, record_ids: Sequence[int]) -> ReadableVersions | None:
-    """Return a memory's text, and how these records changed it."""
-    return _opened(agent_id, reading.versions, memory_id, record_ids)
+def versions(agent_id: int, memory_id: int) -> ReadableVersions | None:
+    """Return a memory's text, and how records changed it."""
+    return _opened(agent_id, reading.versions, memory_id)
 
 
-def session(
-    agent_id: int, session_id: uuid.UUID, record_ids: Sequence[int]
-) -> ReadableSession | None:
-    """Return what the agent said in a session, and what these records of it changed."""
-    return _opened(agent_id, reading.session, session_id, record_ids)
+def session(agent_id: int, session_id: uuid.UUID) -> ReadableSession | None:
+    """Return what the agent said in a session, and what the session changed."""
+    return _opened(agent_id, reading.session, session_id)
 
 
 def prompts(agent_id: int) -> dict[str, str | None] | None:

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from flask import Blueprint, render_template
+from sqlalchemy.orm import joinedload
 
-from refine.access.reading import ReadableChange
+from refine.access.reading import MAX_RECORDS, ReadableChange
+from refine.extensions import db
 from refine.models import AuditLog
 from refine.models.ledger.history import records_of_memory
 from refine.web import granted, scope
@@ -13,8 +15,6 @@ from refine.web.ledger import memory_or_404
 from refine.web.presenting import MemoryChange, memory_changes
 
 pages = Blueprint("memory", __name__)
-
-_VERSIONS_SHOWN = 50
 
 
 class Version(NamedTuple):
@@ -30,18 +30,19 @@ class Version(NamedTuple):
 @pages.get("/agents/<int:agent_id>/memories/<int:memory_id>")
 def page(agent_id: int, memory_id: int) -> str:
     """Show a memory's versions; their texts only under an active grant."""
+    opened = granted.versions(agent_id, memory_id)  # first, as reading commits
     memory = memory_or_404(agent_id, memory_id)
-    record_ids = [record.id for record in records_of_memory(memory, _VERSIONS_SHOWN)]
-    opened = granted.versions(agent_id, memory_id, record_ids)  # first, as reading commits
+    records = db.session.scalars(
+        records_of_memory(memory).options(joinedload(AuditLog.user)).limit(MAX_RECORDS)
+    ).all()
     texts = opened.changes if opened is not None else {}
-    records = records_of_memory(memory, _VERSIONS_SHOWN)
     return render_template(
         "memory/page.html",
         agent=scope.agent_or_404(agent_id),
         memory=memory,
         opened=opened,
         versions=[_version(memory_id, record, texts.get(record.id)) for record in records],
-        has_earlier=len(records) == _VERSIONS_SHOWN,
+        has_earlier=len(records) == MAX_RECORDS,
     )
 
 

@@ -117,8 +117,8 @@ def page(session_id: uuid.UUID) -> str:
     session = scope.found_or_404(RefinementSession, session_id)
     agent_id, opened = session.agent_id, None
     # opened first, as reading commits; a live session has nothing to open yet
-    if not session.is_live and granted.active_grant_for(agent_id) is not None:
-        opened = granted.session(agent_id, session_id, _edits_shown(session_id))
+    if not session.is_live:
+        opened = granted.session(agent_id, session_id)
     return render_template("sessions/page.html", **_context(session_id), opened=opened)
 
 
@@ -212,12 +212,6 @@ def _context(session_id: uuid.UUID) -> dict[str, object]:
         "max_mutations": MAX_MUTATIONS,
         "max_attempts": MAX_RETRIES + 1,
     }
-
-
-def _edits_shown(session_id: uuid.UUID) -> list[int]:
-    """Return the ids of the records of edits that its page shows, oldest first."""
-    shown = _last_records(session_id)[:_STEPS_SHOWN]
-    return [record.id for record in reversed(shown) if "operation" in record.data]
 
 
 def _last_records(session_id: uuid.UUID) -> Sequence[AuditLog]:

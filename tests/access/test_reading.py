@@ -29,9 +29,9 @@ def reads(world: World) -> dict[str, Read]:
     return {
         "memories": lambda grant, user: reading.memories(grant, user, ids),
         "search": lambda grant, user: reading.search(grant, user, "roses", among, rows=50),
-        "versions": lambda grant, user: reading.versions(grant, user, ids[0], [record_id]),
+        "versions": lambda grant, user: reading.versions(grant, user, ids[0]),
         "record": lambda grant, user: reading.read_record(grant, user, record_id),
-        "session": lambda grant, user: reading.session(grant, user, session_id, []),
+        "session": lambda grant, user: reading.session(grant, user, session_id),
         "prompts": reading.prompts,
     }
 
@@ -394,13 +394,15 @@ def test_an_unknown_record_or_session_or_another_agents_is_not_opened(world: Wor
     other = factories.agent("one", account=world.agent.account)
     session_id = ended_session(world, other).id
     record_id = factories.records(other)[-1].id
+    memory_id = next(iter(db.session.scalars(other.ledger.core()))).id
     grant = world.grant()
 
     for read in (
         lambda: reading.read_record(grant.id, world.reader, record_id),
         lambda: reading.read_record(grant.id, world.reader, 10**17),
-        lambda: reading.session(grant.id, world.reader, session_id, []),
-        lambda: reading.session(grant.id, world.reader, uuid.uuid4(), []),
+        lambda: reading.session(grant.id, world.reader, session_id),
+        lambda: reading.session(grant.id, world.reader, uuid.uuid4()),
+        lambda: reading.versions(grant.id, world.reader, memory_id),
     ):
         with pytest.raises(NoAccess, match="does not belong to the agent"):
             read()
@@ -409,23 +411,11 @@ def test_an_unknown_record_or_session_or_another_agents_is_not_opened(world: Wor
     assert world.records("memory_access_viewed") == []
 
 
-def test_a_record_of_another_agent_shows_nothing_in_versions(world: World) -> None:
-    other = factories.agent("one", account=world.agent.account)
-    other.ledger.remember("a rose of somebody else", "core")
-    record_id = factories.records(other)[-1].id
-    grant = world.grant()
-    (memory_id,) = [memory.id for memory in db.session.scalars(other.ledger.core())][-1:]
-
-    opened = reading.versions(grant.id, world.reader, memory_id, [record_id])
-
-    assert (opened.text, opened.changes) == ("", {})
-
-
 def test_a_session_shows_the_agents_words(world: World) -> None:
     session = ended_session(world)
     grant = world.grant()
 
-    opened = reading.session(grant.id, world.reader, session.id, [])
+    opened = reading.session(grant.id, world.reader, session.id)
 
     assert opened.consent_text == "YES, tidy the wall"
     assert opened.summary_text is not None

@@ -86,6 +86,7 @@ def test_the_latest_session_is_told(account):
 def test_each_state_is_counted_as_often_as_it_is_listed(account):
     ended(factories.agent("one", account=account), "failed", error_kind="worker_lost")
     ended(factories.agent("one", account=account), "failed", error_kind="timeout")
+    ended(factories.agent("one", account=account), "rolled_back")
     ended(factories.agent("one", account=account), "declined")
     factories.session(factories.agent("one", account=account))
     factories.agent("one two three", account=account, core_token_budget=1)
@@ -102,6 +103,7 @@ def test_each_state_is_counted_as_often_as_it_is_listed(account):
         "running": 1,
         "failed": 2,
         "lost": 1,
+        "rolled_back": 1,
         "declined": 1,
         "never": 3,
         "paused": 1,

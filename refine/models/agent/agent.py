@@ -35,6 +35,13 @@ class Agent(Configurable, Base):
         ),
         Index("ix_agents_last_session_status", "last_session_status", "account_id"),
         Index(
+            "ix_agents_unseen_session",
+            "last_session_status",
+            text("last_session_at DESC"),
+            "id",
+            postgresql_where=text("last_session_seen_at IS NULL"),
+        ),
+        Index(
             "ix_agents_last_session_error_kind",
             "last_session_error_kind",
             "account_id",

@@ -31,3 +31,4 @@ class Figures:
     last_session_status: Mapped[str | None] = mapped_column(Text)
     last_session_error_kind: Mapped[str | None] = mapped_column(Text)
     last_session_undone_at: Mapped[datetime | None]
+    last_session_seen_at: Mapped[datetime | None]

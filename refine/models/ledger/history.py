@@ -1,14 +1,13 @@
 """What audit records tell of memories, among it an agent's token mass over time."""
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import BigInteger, Select, bindparam, cast, func, select
 from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.orm import joinedload
 
 from refine.extensions import db, read_plainly
 from refine.models.audit import AuditLog, ChainHead
@@ -60,20 +59,18 @@ def _newest_masses() -> Select[*tuple[Any, ...]]:
     )
 
 
-def records_of_memory(memory: MemoryRow, limit: int) -> Sequence[AuditLog]:
-    """Return the last records that changed the memory, newest first."""
+def records_of_memory(memory: MemoryRow) -> Select[AuditLog]:
+    """Return a query for the records that changed the memory, newest first."""
     changed: dict[str, Any] = {"memories": [{"id": memory.id}]}
-    return db.session.scalars(
+    return (
         select(AuditLog)
-        .options(joinedload(AuditLog.user))
         .where(
             AuditLog.agent_id == memory.agent_id,
             AuditLog.created_at >= memory.recorded_at,
             cast(AuditLog.data, JSONB).contains(changed),
         )
         .order_by(AuditLog.sequence.desc())
-        .limit(limit)
-    ).all()
+    )
 
 
 def count_changes(agent_id: int) -> int:
