@@ -34,6 +34,7 @@ class Attention:
     level: str
     text: str
     url: str | None = None
+    link: str | None = None
 
     @property
     def shape(self) -> str:
@@ -60,6 +61,7 @@ def in_cases() -> list[tuple[Attention, list[Case]]]:
                 level,
                 f"{plural(worst[0].number, 'agent')} {words}",
                 url_in_account("agents.listing", state=kind),
+                f"All agents {words}",
             ),
             worst,
         )

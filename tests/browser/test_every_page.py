@@ -67,4 +67,4 @@ def test_every_page_is_light_to_load(walk: Walk) -> None:
     heavy = {name: weight for name, weight in walk.weights.items() if weight >= MOST_BYTES}
 
     assert heavy == {}
-    assert walk.weights["session-live"] > walk.weights["session-completed"] > 2_000
+    assert walk.weights["session-completed"] > 15_000  # with its style and scripts

@@ -163,7 +163,7 @@ class _Scale:
     def weight(self) -> int:
         """The bytes of the page that came last."""
         html = self._answers[-1].text()
-        linked = set(re.findall(r'(?:href|src)="(/static/[^"]+\.(?:css|js))"', html))
+        linked = set(re.findall(r'(?:href|src)="(/static/[^"]+\.(?:css|js)[^"]*)"', html))
         for each in linked - self._weights.keys():
             self._weights[each] = _zipped(self._page.request.get(each).text())
         return _zipped(html) + sum(self._weights[each] for each in linked)
