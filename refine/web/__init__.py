@@ -30,6 +30,7 @@ from refine.web import (
     sessions,
     signing_in,
     status,
+    theme,
     tokens,
     uploads,
     words,
@@ -39,6 +40,7 @@ _AREAS = [
     status,
     metrics,
     signing_in,
+    theme,
     overview,
     agents,
     agent,
@@ -72,6 +74,7 @@ def register(app: Flask) -> None:
     words.register(app)
     signing_in.register(app)
     granted.register(app)
+    theme.register(app)
     ops.register(app)
     audit.register(app)
     for area in _AREAS:

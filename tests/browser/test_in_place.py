@@ -112,6 +112,19 @@ def test_a_form_that_leads_elsewhere_goes_there(desk: Page, agent: Agent) -> Non
     assert sql.value("SELECT count(*) FROM refinement_sessions") == 1
 
 
+def test_a_session_is_acknowledged_on_the_overview(desk: Page, agent: Agent) -> None:
+    factories.session(agent).give_up("the provider cannot be reached")
+    db.session.commit()
+    desk.goto("/")
+    desk.evaluate(f"{KEPT} = true")
+
+    button(desk, f"Acknowledge the last session of {agent.name}").click()
+
+    expect(desk.get_by_role("status").first).to_contain_text("Acknowledged")
+    expect(desk.get_by_text("whose last session failed")).to_have_count(0)
+    assert desk.evaluate(KEPT)
+
+
 def test_a_list_keeps_itself_fresh_while_something_runs(desk: Page, agent: Agent) -> None:
     desk.clock.install()
     session = factories.session(agent)

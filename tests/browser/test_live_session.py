@@ -89,6 +89,20 @@ def test_every_step_appears_without_reloading(desk: Page, watched: Watched) -> N
     assert desk.evaluate("window.isTheSamePage")
 
 
+def test_title_icon_and_a_message_say_when_a_watched_session_ended(
+    desk: Page, watched: Watched
+) -> None:
+    icon = desk.locator("#icon")
+    expect(desk).to_have_title(re.compile("^Running: session of"))
+    expect(icon).to_have_attribute("href", re.compile("icon.svg"))
+
+    watched.complete()
+
+    expect(desk).to_have_title(re.compile("^Completed: session of"))
+    expect(icon).to_have_attribute("href", re.compile("icon-ended.svg"))
+    expect(desk.get_by_role("status")).to_contain_text("Completed: session of")
+
+
 def test_polling_stops_when_the_session_ends(desk: Page, watched: Watched) -> None:
     looked_while_it_ran = watched.looks_within_a_minute()
     watched.complete()

@@ -88,6 +88,7 @@ ACTED = {
     "/ops/verification/seen": OF_SITE._replace(site_admin=303),
     "/profile/confirm": Answers("sign-in", 303, 303, 303, 303),
     "/profile/password": Answers("sign-in", 303, 303, 303, 303),
+    "/profile/theme": Answers("sign-in", 303, 303, 303, 303),
     "/schedule": ACT,
     "/schedule/run": ACT,
     "/sessions/<uuid:session_id>/seen": ACT_IN_ACCOUNT,
