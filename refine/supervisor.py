@@ -1,4 +1,4 @@
-"""Runs the processes of a Procfile until one of them ends or a signal arrives."""
+"""Runs the processes of a Procfile, and again those that end, until a signal arrives."""
 
 import gc
 import multiprocessing
@@ -9,6 +9,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -26,6 +27,12 @@ _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _CHUNK_BYTES = 65_536
 _PROCESS = re.compile(r"^([A-Za-z0-9_-]+):\s*(.+)$", re.MULTILINE)
 _WAKE_SECONDS = 1.0  # signals wake us up; this is in case one is lost
+
+# The pause before a process is started again: doubled each time, until it has run for the longest.
+_FIRST_PAUSE_SECONDS = 1
+_LONGEST_PAUSE_SECONDS = 60
+# What ends by itself so soon after its first start (a bad setting, a taken port) cannot start.
+_STARTING_SECONDS = 10
 
 
 def read_procfile(path: Path) -> dict[str, str]:
@@ -54,12 +61,14 @@ def supervise(
 ) -> int:
     """Run the commands from the main thread, each line of output prefixed with the process's name.
 
-    Returns 0 after SIGINT, SIGTERM or SIGHUP, 1 if a process or one of the ``servers`` ended. All
-    processes have ended by then: by SIGTERM, after the grace period or a second Ctrl-C by SIGKILL.
+    A process that ends is started again after a pause; the others run on. Returns 0 after SIGINT,
+    SIGTERM or SIGHUP, 1 if one of the ``servers`` ended or a process cannot start. All processes
+    have ended by then: by SIGTERM, after the grace period or a second Ctrl-C by SIGKILL.
 
     Each process is a fork of this one, so that memory holds what they load only once: load it
-    before, and have no thread and no connection. The shell runs what is no Python program with
-    ``exec``: write variables as ``env NAME=value command``.
+    before, and have no thread and no connection. (While there is a thread, nothing is started
+    again.) The shell runs what is no Python program with ``exec``: write variables as
+    ``env NAME=value command``.
     """
     with _stop_signals() as signals:
         run = _Processes(servers, signals, _Output([*commands, "refine"], output or sys.stdout))
@@ -132,6 +141,7 @@ class _Child:
         """Return when the process has a group of its own, in which signals reach it."""
         self.name = name
         self._unfinished = b""
+        self._began = time.monotonic()
         dies_with_us = dies_with_parent(signal.SIGTERM) or (lambda: None)
         reader, writer = os.pipe()
         is_apart, apart = os.pipe()
@@ -167,6 +177,14 @@ class _Child:
         with suppress(ProcessLookupError, PermissionError):  # macOS: EPERM for a group of zombies
             os.killpg(cast(int, self.process.pid), number)
 
+    def end(self) -> None:
+        """End it at once, and everything left in its group."""
+        self.signal(signal.SIGKILL)
+        self.process.join()
+
+    def has_run_for(self, seconds: float) -> bool:
+        return time.monotonic() - self._began >= seconds
+
 
 class _Processes:
     """All processes, from the start to the end of the last one."""
@@ -175,7 +193,11 @@ class _Processes:
         self._servers = servers
         self._signals = signals
         self._output = output
+        self._programs: dict[str, Callable[[], None]] = {}
         self._children: list[_Child] = []
+        # of those that ended: how long the last pause is, and when it is over
+        self._pauses: dict[str, float] = {}
+        self._due: dict[str, float] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(signals.wake, selectors.EVENT_READ)
 
@@ -185,9 +207,13 @@ class _Processes:
         for name, command in commands.items():
             if self._signals.received:
                 return
-            child = _Child(name, partial(self._run, command, environ, cwd))
-            self._children.append(child)
-            self._selector.register(child.stdout, selectors.EVENT_READ, child)
+            self._programs[name] = partial(self._run, command, environ, cwd)
+            self._start(name)
+
+    def _start(self, name: str) -> None:
+        child = _Child(name, self._programs[name])
+        self._children.append(child)
+        self._selector.register(child.stdout, selectors.EVENT_READ, child)
 
     def _run(self, command: str, environ: Mapping[str, str], cwd: Path) -> None:
         """Be the process of this command, and no longer the parent of the others."""
@@ -201,15 +227,58 @@ class _Processes:
         _run(command)
 
     def watch(self) -> bool:
-        """Return when everything should stop: True if something ended, False after a signal."""
+        """Return when everything should stop: True if it cannot go on, False after a signal."""
         while not self._signals.received:
-            if ended := self._ended():
+            if reason := self._reason_to_end():
                 self._drain()
-                self._say(f"{ended}; stopping everything")
+                self._say(f"{reason}; stopping everything")
                 return True
+            self._replace_ended()
             self._pump(_WAKE_SECONDS)
         self._say(f"{signal.Signals(self._signals.received[0]).name}: stopping")
         return False
+
+    def _reason_to_end(self) -> str | None:
+        """Return which server ended or which process cannot start, in words; or None."""
+        for name, server in self._servers.items():
+            if (code := server.poll()) is not None:
+                return f"embedded {name} {_in_words(code)}"
+        for child in self._ended():
+            code = cast(int, child.process.exitcode)
+            is_first = child.name not in self._pauses
+            if is_first and code >= 0 and not child.has_run_for(_STARTING_SECONDS):
+                return f"{child.name} {_in_words(code)}"
+        return None
+
+    def _ended(self) -> list[_Child]:
+        return [child for child in self._children if child.process.exitcode is not None]
+
+    def _replace_ended(self) -> None:
+        """Start each process that ended again, once its pause is over."""
+        for child in self._ended():
+            self._remove(child)
+            pause = self._pause_after(child)
+            self._pauses[child.name], self._due[child.name] = pause, time.monotonic() + pause
+            ending = _in_words(cast(int, child.process.exitcode))
+            self._say(f"{child.name} {ending}; starting it again in {pause:.0f} s")
+        if threading.active_count() > 1:  # a fork would copy the locks that it holds
+            return
+        for name in [name for name, at in self._due.items() if at <= time.monotonic()]:
+            del self._due[name]
+            self._start(name)
+
+    def _pause_after(self, child: _Child) -> float:
+        if child.name not in self._pauses or child.has_run_for(_LONGEST_PAUSE_SECONDS):
+            return _FIRST_PAUSE_SECONDS
+        return min(2 * self._pauses[child.name], _LONGEST_PAUSE_SECONDS)
+
+    def _remove(self, child: _Child) -> None:
+        child.end()
+        self._drain()
+        self._children.remove(child)
+        with suppress(KeyError):  # its output has ended
+            self._selector.unregister(child.stdout)
+        child.stdout.close()
 
     def stop(self, grace_seconds: float) -> None:
         """End all processes, and everything left in their process groups."""
@@ -217,8 +286,7 @@ class _Processes:
             self._terminate(grace_seconds)
         finally:
             for child in self._children:
-                child.signal(signal.SIGKILL)
-                child.process.join()
+                child.end()
             self._drain()
             for child in self._children:
                 child.stdout.close()
@@ -234,17 +302,6 @@ class _Processes:
                 self._say(f"killing {', '.join(names)}")
                 return
             self._pump(min(remaining, _WAKE_SECONDS))
-
-    def _ended(self) -> str | None:
-        """Return which process has ended and how, in words; None while all run."""
-        codes = {child.name: child.process.exitcode for child in self._children}
-        codes |= {f"embedded {name}": server.poll() for name, server in self._servers.items()}
-        for name, code in codes.items():
-            if code is not None and code < 0:
-                return f"{name} was killed by {signal.Signals(-code).name}"
-            if code is not None:
-                return f"{name} ended with exit status {code}"
-        return None
 
     def _pump(self, timeout_seconds: float) -> bool:
         """Forward output for up to this time; return False if there was none."""
@@ -266,6 +323,12 @@ class _Processes:
 
     def _say(self, text: str) -> None:
         self._output.line("refine", text)
+
+
+def _in_words(code: int) -> str:
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with exit status {code}"
 
 
 def _leave_parent(name: str, output: int) -> None:

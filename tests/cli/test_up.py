@@ -1,6 +1,8 @@
 """`refine up` starts everything with one command, and leaves nothing running."""
 
+import os
 import re
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +12,20 @@ import requests
 
 from refine import application, create_app
 from refine.settings import Settings
+from tests.commands import children_of, eventually, is_alive
 from tests.embedded.processes import processes_of
 from tests.forked import refine
 from tests.running import Up
+
+PROCESSES = ("web", "worker", "clock")
+
+
+def process_called(name: str, parent: int) -> int:
+    """The process of that name that `refine up` has started."""
+    (pid,) = [
+        pid for pid in children_of(parent) if Path(f"/proc/{pid}/comm").read_text() == f"{name}\n"
+    ]
+    return pid
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +51,27 @@ def test_forks_get_the_application_that_was_built_for_them(
 
     assert built is create_app(settings)
     assert other is not built
+
+
+@pytest.mark.slow
+def test_a_killed_worker_leaves_the_dashboard_up_and_is_started_again(up: Up) -> None:
+    up.ready()
+    supervisor = up.process.pid
+    web, worker, clock = (process_called(f"refine {name}", supervisor) for name in PROCESSES)
+
+    os.kill(worker, signal.SIGKILL)
+    eventually(lambda: not is_alive(worker))
+    answer = requests.get(f"{up.url}/sign-in", timeout=10)
+    ran = refine("run", "Halyard", "--enqueue", environ=up.environ)
+    session = re.search(r"[0-9a-f-]{36}", ran.stdout)
+
+    assert answer.status_code == 200
+    assert session is not None
+    eventually(lambda: any(session[0] in line and '"status": "' in line for line in up.said))
+    assert any("worker was killed by SIGKILL; starting it again in 1 s" in said for said in up.said)
+    assert is_alive(web)
+    assert is_alive(clock)
+    assert process_called("refine worker", supervisor) != worker
 
 
 @pytest.mark.slow

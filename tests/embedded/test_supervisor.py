@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from refine import supervisor
 from refine.embedded import socket_dir
 from refine.errors import SettingsError
 from refine.supervisor import read_procfile, supervise
+from tests.commands import is_alive
 
 from .processes import Script, eventually, processes_of
 
@@ -162,11 +164,10 @@ class TestEndings:
         [
             ("sh -c 'exit 3'", "worker ended with exit status 3"),
             ("true", "worker ended with exit status 0"),
-            ("sh -c 'kill -9 $$'", "worker was killed by SIGKILL"),
             ("/no/such/command", "worker ended with exit status 127"),
         ],
     )
-    def test_a_process_that_ends_stops_everything_with_exit_status_1(
+    def test_a_process_that_cannot_start_stops_everything_with_exit_status_1(
         self,
         script: Start,
         procfile: Callable[..., Path],
@@ -231,6 +232,101 @@ class TestEndings:
             )
 
         assert_all_gone(tmp_path)
+
+
+class TestStartingAgain:
+    def test_a_killed_process_is_started_again_after_pauses_that_grow(
+        self, script: Start, procfile: Callable[..., Path], tmp_path: Path
+    ) -> None:
+        dies = "sh -c 'echo working; kill -9 $$'"
+        run = script("run_procfile", procfile(web="sleep 60", worker=dies), 10)
+
+        for pause in (1, 2):
+            run.said("worker | working")
+            run.said(f"refine | worker was killed by SIGKILL; starting it again in {pause} s")
+
+        run.said("worker | working")
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(5) == 0
+        assert_all_gone(tmp_path)
+
+    def test_the_others_run_on_meanwhile(
+        self, script: Start, procfile: Callable[..., Path], tmp_path: Path
+    ) -> None:
+        run = script(
+            "run_procfile",
+            procfile(
+                web="sh -c 'while :; do echo as $$; sleep 0.3; done'",
+                worker="sh -c 'echo working; sleep 0.2; kill -9 $$'",
+            ),
+            10,
+        )
+        before = run.said("web    | as")
+
+        run.said("starting it again")
+        run.said("worker | working")
+
+        assert run.said("web    | as") == before
+
+    def test_what_it_left_in_its_group_ends_first(
+        self, script: Start, procfile: Callable[..., Path], tmp_path: Path
+    ) -> None:
+        leaves = "sh -c 'sleep 61 & echo left $!; kill -9 $$'"
+        run = script("run_procfile", procfile(worker=leaves), 10)
+        left = int(run.said("| left").split()[-1])
+
+        run.said("starting it again in 1 s")
+
+        eventually(lambda: not is_alive(left), seconds=0.9)
+
+    def test_a_process_that_ends_by_itself_later_is_started_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(supervisor, "_STARTING_SECONDS", 0)
+        output = _Ending("starting it again in 2 s")
+
+        status = supervise(
+            {"worker": "sh -c 'exit 3'"},
+            environ=os.environ,
+            cwd=tmp_path,
+            servers={},
+            output=output,
+        )
+
+        assert status == 0
+        assert "worker ended with exit status 3; starting it again in 1 s" in output.getvalue()
+
+    def test_the_pause_is_short_again_after_a_long_run(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(supervisor, "_LONGEST_PAUSE_SECONDS", 0.5)
+        output = _Ending("starting it again in 1 s", times=2)
+
+        status = supervise(
+            {"worker": "sh -c 'sleep 0.6; kill -9 $$'"},
+            environ=os.environ,
+            cwd=tmp_path,
+            servers={},
+            output=output,
+        )
+
+        assert status == 0
+        assert "in 2 s" not in output.getvalue()
+
+
+class _Ending(io.StringIO):
+    """An output that asks this process to stop once it holds a text so many times."""
+
+    def __init__(self, text: str, times: int = 1) -> None:
+        super().__init__()
+        self._text, self._times = text, times
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        if self.getvalue().count(self._text) == self._times:
+            self._times = 0
+            os.kill(os.getpid(), signal.SIGTERM)
+        return written
 
 
 class TestPythonPrograms:
