@@ -1,6 +1,8 @@
 """Ids as people, URLs and language models write them."""
 
 import re
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from refine.errors import InvalidValue
 
@@ -12,12 +14,23 @@ _MAX_ID_DIGITS = 18
 MAX_ID = 10**_MAX_ID_DIGITS - 1
 _ID = re.compile(rf"[0-9]{{1,{_MAX_ID_DIGITS}}}")
 _NUMBERED = re.compile(rf"#?({_ID.pattern})")
+_Row = TypeVar("_Row")
 _EXPECTED = "use a number such as 7, or a list such as [7, 9]"
 
 
 def id_in(text: str) -> int | None:
     """Return the id that ``text`` consists of; None if no row can have that id."""
     return int(text) if _ID.fullmatch(text) else None
+
+
+def best_matches(
+    found: Sequence[_Row], reference: str, *keys: Callable[[_Row], str]
+) -> Sequence[_Row]:
+    """Return the rows of which the first possible key is the reference to the letter; else all."""
+    for key in keys:
+        if exact := [row for row in found if key(row) == reference]:
+            return exact
+    return found
 
 
 def parse_ids(value: object) -> list[int]:

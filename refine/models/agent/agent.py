@@ -15,7 +15,7 @@ from refine.models.audit import ChainHead
 from refine.models.columns import Created, Updated, row_id
 from refine.models.keys import WrappedKey
 from refine.models.people import Account
-from refine.rules.ids import id_in
+from refine.rules.ids import best_matches, id_in
 from refine.rules.threshold import threshold_check
 
 
@@ -96,18 +96,21 @@ class Agent(Configurable, Base):
 
     @classmethod
     def named(cls, reference: str) -> "Agent":
-        """Return the agent of that id or name; NotFound, or Ambiguous with the ids."""
-        same = cls.name == reference
+        """Return the agent of that id or name, whatever its case; an id and an exact name go first.
+
+        NotFound, or Ambiguous with the ids.
+        """
+        same = func.lower(cls.name) == func.lower(reference)
         if (agent_id := id_in(reference)) is not None:
             same = or_(cls.id == agent_id, same)
         found = db.session.scalars(select(cls).where(same).order_by(cls.id)).all()
-        by_id = [agent for agent in found if str(agent.id) == reference]
         if not found:
             raise NotFound(f"no agent is called {reference!r}; `refine agent list` shows them")
-        if len(found) > 1 and not by_id:
-            ids = ", ".join(str(agent.id) for agent in found)
+        best = best_matches(found, reference, lambda each: str(each.id), lambda each: each.name)
+        if len(best) > 1:
+            ids = ", ".join(str(agent.id) for agent in best)
             raise Ambiguous(f"several agents are called {reference!r}; use an id: {ids}")
-        return by_id[0] if by_id else found[0]
+        return best[0]
 
     @property
     def next_session_at(self) -> datetime | None:

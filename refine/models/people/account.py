@@ -95,8 +95,8 @@ class Account(Attested, Base):
 
     @classmethod
     def by_slug(cls, slug: str) -> "Account":
-        """Return the account of that slug, or raise NotFound."""
-        account = db.session.scalar(select(cls).where(cls.slug == slug))
+        """Return the account of that slug, whatever its case, or raise NotFound."""
+        account = db.session.scalar(select(cls).where(cls.slug == slug.lower()))
         if account is None:
             raise NotFound(f"no account has the slug {slug!r}; `refine account list` shows them")
         return account

@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, mapped_column, relationship, validates
 
-from refine.errors import InvalidValue, Refused
+from refine.errors import Ambiguous, InvalidValue, NotFound, Refused
 from refine.extensions import Base, db
 from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog
@@ -31,6 +31,7 @@ from refine.models.columns import BigId, BoolFalse, BoolTrue, Created, Updated
 from refine.models.people.account import Account
 from refine.models.people.recording import NO_CLIENT, Client
 from refine.rules.content import MAX_EMAIL_CHARACTERS, visible_name
+from refine.rules.ids import id_in
 
 Role = Literal["admin", "viewer"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -103,6 +104,20 @@ class User(Attested, Base):
         return db.session.scalar(
             select(cls).where(cls._has_email(email)).order_by(*joined_first).limit(1)
         )
+
+    @classmethod
+    def named(cls, reference: str) -> "User":
+        """Return the user of that id or address, whatever its case; NotFound, or Ambiguous."""
+        same = cls._has_email(reference)
+        if (user_id := id_in(reference)) is not None:
+            same = or_(cls.id == user_id, same)
+        found = db.session.scalars(select(cls).where(same).order_by(cls.id)).all()
+        if not found:
+            raise NotFound(f"no user is called {reference!r}; `refine user list` shows them")
+        if len(found) > 1:  # an address may be invited to several accounts
+            ids = ", ".join(str(user.id) for user in found)
+            raise Ambiguous(f"several users are called {reference!r}; use an id: {ids}")
+        return found[0]
 
     @classmethod
     def _has_email(cls, email: str) -> ColumnElement[bool]:

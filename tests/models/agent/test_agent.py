@@ -31,7 +31,7 @@ def test_an_agent_is_found_by_name_or_id_and_the_id_goes_first(app):
 def test_an_unknown_agent_is_not_found(app, subtests):
     factories.agent(name="Ada")
 
-    for reference in ["Eve", "ada", "999999999999999999", "9" * 30, "²", ""]:
+    for reference in ["Eve", "adaa", "999999999999999999", "9" * 30, "²", ""]:
         with subtests.test(reference=reference), pytest.raises(NotFound):
             Agent.named(reference)
 
@@ -43,6 +43,17 @@ def test_an_ambiguous_name_is_refused_with_the_ids(app):
         Agent.named("Ada")
 
     assert str(refusal.value).endswith(": " + ", ".join(str(agent.id) for agent in agents))
+
+
+def test_a_name_is_found_whatever_its_case_unless_another_is_exact(app):
+    ada, loud = factories.agent(name="Ada"), factories.agent(name="ADA")
+    zoe = factories.agent(name="Zoë")
+
+    assert Agent.named("zOË") is zoe
+    assert Agent.named("Ada") is ada
+    assert Agent.named("ADA") is loud
+    with pytest.raises(Ambiguous, match=f": {ada.id}, {loud.id}$"):
+        Agent.named("ada")
 
 
 # -- settings with defaults ------------------------------------------------------------------------

@@ -31,13 +31,12 @@ def test_a_name_without_letters_or_digits_makes_no_slug():
         Account.slug_for("日本 !")
 
 
-def test_an_account_is_found_by_its_slug(app):
+def test_an_account_is_found_by_its_slug_whatever_its_case(app):
     account = factories.account(slug="acme")
     factories.account(slug="acme-2")
 
-    found = Account.by_slug("acme")
-
-    assert found is account
+    assert Account.by_slug("acme") is account
+    assert Account.by_slug("ACME") is account
 
 
 def test_an_unknown_slug_is_not_found(app):

@@ -3,7 +3,7 @@ import time
 import pytest
 from argon2 import PasswordHasher
 
-from refine.errors import InvalidValue, Refused
+from refine.errors import Ambiguous, InvalidValue, NotFound, Refused
 from refine.extensions import db
 from refine.models import User
 from refine.models.people.user import DUMMY_PASSWORD_HASH
@@ -22,6 +22,19 @@ def test_a_user_is_found_by_address_whatever_its_case(account):
     assert User.by_email(" ADA@example.ORG ") is user
     assert User.by_email("eve@example.org") is None
     assert user.email == "ada@example.org"
+
+
+def test_a_user_is_found_by_address_or_id(account):
+    user = factories.user(email="ada@example.org", account=account)
+    joined = factories.user(email="twin@example.org")
+    invited = User.invite(account, "twin@example.org", role="viewer", by=user)
+
+    assert User.named("Ada@example.org") is user
+    assert User.named(str(user.id)) is user
+    with pytest.raises(Ambiguous, match=f": {joined.id}, {invited.id}$"):
+        User.named("twin@example.org")
+    with pytest.raises(NotFound, match="'999'"):
+        User.named("999")
 
 
 def test_a_user_is_registered_once_with_a_password_kept_as_an_argon2id_hash(account):
