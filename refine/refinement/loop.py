@@ -211,7 +211,7 @@ class SessionWorker(RunWorker[RefinementSession]):
         if not self._run.is_stop_requested:
             return super()._stopped()
         status: EndStatus = "skipped" if self._run.consented_at is None else "incomplete"
-        return RunEnded(status, "stopped on request", user=self._run.stop_requested_by)
+        return RunEnded(status, self._run.stop_reason, user=self._run.stop_requested_by)
 
     def _out_of_time(self) -> RunEnded:
         """Before consent a failure; after it an orderly end."""

@@ -235,7 +235,7 @@ ENDINGS = [
     Ending(takes_too_many_turns, "incomplete", "the limit of 2 turns was reached"),
     Ending(makes_too_many_calls, "incomplete", "the limit of 60 tool calls was reached"),
     Ending(takes_too_long, "incomplete", "the limit of 1 seconds was reached"),
-    Ending(is_stopped_between_two_calls, "incomplete", "stopped on request"),
+    Ending(is_stopped_between_two_calls, "incomplete", "stopped on the command line"),
     Ending(
         loses_its_provider_after_a_change,
         "incomplete",
@@ -386,7 +386,10 @@ def test_a_session_stopped_while_queued_is_skipped_and_asks_nothing(world: World
 
     world.refine(session)
 
-    assert (session.status, session.end_reason) == ("skipped", "stopped while it was queued")
+    assert (session.status, session.end_reason) == (
+        "skipped",
+        "stopped on the command line while it was queued",
+    )
     assert world.model.requests == []
     assert world.agent.last_refinement_at is None
 
@@ -421,7 +424,7 @@ def test_a_stop_does_not_wait_for_the_model(world: World) -> None:
     answered.set()
 
     assert time.monotonic() - began < 5
-    assert (session.status, session.end_reason) == ("incomplete", "stopped on request")
+    assert (session.status, session.end_reason) == ("incomplete", "stopped on the command line")
 
 
 def test_a_stopping_worker_does_not_wait_for_the_model(world: World) -> None:

@@ -56,17 +56,25 @@ class Configurable(AgentSettings):
         if after != before or self.reflects_daily != reflected:
             self._record_settings(at=at, data=data, sealed={"before": before, "after": after})
 
-    def configure(self, *, user: Actor, at: datetime | None = None, **fields: Any) -> list[str]:
-        """Set fields of ``ADMIN_FIELDS`` as a user; return the names of those that changed.
+    def configure(
+        self,
+        *,
+        user: Actor | None = None,
+        by: str = "user",
+        at: datetime | None = None,
+        **fields: Any,
+    ) -> list[str]:
+        """Set fields of ``ADMIN_FIELDS`` as an admin; return the names of those that changed.
 
-        Recorded as ``agent_settings_update``. InvalidValue, also for any other field, changes
-        nothing. A new model changes the agent's identity (see ``_mark_identity_change``).
+        Recorded as ``agent_settings_update``; ``by`` says in its data who it was, if no user.
+        InvalidValue, also for any other field, changes nothing. A new model changes the
+        agent's identity (see ``_mark_identity_change``).
         """
         require_allowed(fields, ADMIN_FIELDS)
         self.lock()
         changes = set_fields(self, fields)
         if changes:
-            self._record_settings(user=user, at=at, data={"changes": changes, "by": "user"})
+            self._record_settings(user=user, at=at, data={"changes": changes, "by": by})
         if self._mark_identity_change(changes):
             self._note_changes_in_journal("An admin", changes, at)
         return list(changes)

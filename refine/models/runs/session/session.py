@@ -326,7 +326,10 @@ class RefinementSession(Ending, Base):
     # -- ending ----------------------------------------------------------------------------------
 
     def request_stop(self, user: User | None = None, at: datetime | None = None) -> None:
-        """Ask the session to stop before its next step; a queued one ends ``skipped`` at once."""
+        """Ask the session to stop before its next step; a queued one ends ``skipped`` at once.
+
+        Without a user, it is the server's command line.
+        """
         at = at or clock.now()
         self.lock()
         if not self.is_live:
@@ -335,7 +338,7 @@ class RefinementSession(Ending, Base):
             self.stop_requested_at = at
             self.stop_requested_by_id = user.id if user is not None else None
         if self.status == "queued":
-            self.finish("skipped", "stopped while it was queued", user=user, at=at)
+            self.finish("skipped", f"{self.stop_reason} while it was queued", user=user, at=at)
 
     def acknowledge(self, user: User, at: datetime | None = None) -> None:
         """Note who looked at how the session ended, recorded as ``refinement_seen``."""

@@ -152,6 +152,12 @@ class SessionState(Run):
         return self.stop_requested_at is not None
 
     @property
+    def stop_reason(self) -> str:
+        """What the end of a session says that somebody asked to stop."""
+        by_user = self.stop_requested_by_id is not None
+        return "stopped on request" if by_user else "stopped on the command line"
+
+    @property
     def can_stop(self) -> bool:
         """Whether a stop can still be requested."""
         return self.is_live and not self.is_stop_requested

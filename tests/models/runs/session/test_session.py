@@ -425,7 +425,7 @@ def test_stopping_a_queued_session_skips_it_even_if_its_agent_was_erased(agent, 
             record = last_record(session)
             assert (session.status, session.ended_at, session.is_live) == ("skipped", NOW, False)
             assert record.action == "memory_refinement_skipped"
-            assert record.data["reason"] == "stopped while it was queued"
+            assert record.data["reason"] == "stopped on the command line while it was queued"
             assert not is_erased or record.sealed == {}
 
 
@@ -439,6 +439,7 @@ def test_the_first_request_to_stop_a_running_session_counts(session):
     assert session.is_stop_requested
     assert session.status == "running"
     assert (session.stop_requested_at, session.stop_requested_by_id) == (NOW, first.id)
+    assert session.stop_reason == "stopped on request"
 
 
 def test_an_ended_session_cannot_be_stopped(session):
