@@ -84,7 +84,7 @@ SAID: list[tuple[Any, str, list[str]]] = [
             "docs/api.md",
             "refine/api/context.py",
             "refine/api/memories.py",
-            "refine/cli/sessions.py",
+            "refine/cli/running.py",
             "refine/models/ledger/ledger.py",
             "refine/models/ledger/memory.py",
             "refine/prompts/default_memory_reflection_prompt.md.j2",

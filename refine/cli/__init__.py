@@ -7,16 +7,20 @@ import click
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from refine import __version__, core_dumps
-from refine.cli.accounts import account, agent, token, user
+from refine.cli.access import access
+from refine.cli.accounts import account, user
+from refine.cli.agents import agent
 from refine.cli.audit import audit
 from refine.cli.bench import bench
 from refine.cli.database import db
 from refine.cli.doctor import doctor
 from refine.cli.evaluate import evaluate_model
 from refine.cli.keys import keys
+from refine.cli.running import reflect, run, sweep
 from refine.cli.services import clock, tick, worker
-from refine.cli.sessions import reflect, run, sweep
+from refine.cli.sessions import session
 from refine.cli.time_machine import restore, undo
+from refine.cli.tokens import token
 from refine.cli.transfer import export, import_
 from refine.cli.up import up
 from refine.errors import RefineError
@@ -34,7 +38,8 @@ def refine() -> None:
     and `refine run NAME`.
 
     Settings come from the environment (DATABASE_URL, REDIS_URL, OPENROUTER_API_KEY, ...; listed in
-    docs/operations.md). Exit codes: 0 done, 1 failed, 2 wrong usage.
+    docs/operations.md). Exit codes: 0 done, 1 failed, 2 wrong usage. Lists take --json. How your
+    shell completes commands and the names of agents is in docs/guide.md.
     """
 
 
@@ -43,6 +48,7 @@ _COMMANDS = [
     run,
     reflect,
     sweep,
+    session,
     undo,
     restore,
     worker,
@@ -54,6 +60,7 @@ _COMMANDS = [
     evaluate_model,
     bench,
     audit,
+    access,
     account,
     user,
     agent,

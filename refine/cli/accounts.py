@@ -1,21 +1,47 @@
-"""Accounts, users, agents and tokens, managed on the server's command line."""
+"""Accounts and users, managed on the server's command line."""
 
 import sys
+from typing import Any
 
 import click
+from flask import current_app
 from sqlalchemy import func, select
 from sqlalchemy.orm import joinedload
 
 from refine import settings
 from refine.cli.context import application
-from refine.cli.output import LONGEST_LIST, console, table
-from refine.errors import InvalidValue
+from refine.cli.output import Field, console, print_list
+from refine.cli.parameters import account_option, json_option, limit_option
+from refine.errors import Refused
 from refine.extensions import db
-from refine.llm.clients import warning_about
-from refine.models import Account, Agent, ApiToken, User
-from refine.models.agent_list import STATES, State
+from refine.models import Account, Agent, Invitation, User
+from refine.models.people.invitation import VALID_FOR
 from refine.models.people.user import ROLES
-from refine.rules.ids import MAX_ID
+from refine.rules.quantities import in_days
+
+_ACCOUNTS = (
+    Field("id", lambda row: row.Account.id),
+    Field("slug", lambda row: row.Account.slug, "slug"),
+    Field("name", lambda row: row.Account.name, "name"),
+    Field("agents", lambda row: row.agents, "agents"),
+    Field("time_zone", lambda row: row.Account.time_zone, "time zone"),
+    Field("schedule", lambda row: row.Account.effective_schedule, "schedule"),
+    Field("paused", lambda row: row.Account.paused),
+    Field("next_due_at", lambda row: row.Account.next_due_at),
+    Field("monthly_cost_cap_usd", lambda row: row.Account.monthly_cost_cap_usd),
+    Field("created_at", lambda row: row.Account.created_at),
+)
+
+_USERS = (
+    Field("id", lambda row: row.id, "id"),
+    Field("email", lambda row: row.email, "e-mail"),
+    Field("account", lambda user: user.account.slug, "account"),
+    Field("role", lambda row: row.role, "role"),
+    Field("site_admin", lambda row: row.site_admin, "site admin"),
+    Field("active", lambda row: row.active, "active"),
+    Field("has_joined", lambda user: user.password_hash is not None, "joined"),
+    Field("created_at", lambda row: row.created_at, "created (UTC)"),
+)
 
 
 @click.group()
@@ -35,17 +61,18 @@ def account_add(name: str, slug: str | None) -> None:
 
 
 @account.command("list")
-def account_list() -> None:
+@json_option
+def account_list(as_json: bool) -> None:
     """List all accounts."""
     with application("account list"):
         agents = select(func.count(Agent.id)).where(Agent.account_id == Account.id)
-        counted = select(Account, agents.scalar_subquery()).order_by(Account.slug)
-        rows = [
-            (found.slug, found.name, count, found.time_zone, found.effective_schedule)
-            for found, count in db.session.execute(counted)
-        ]
-        columns = ("slug", "name", "agents", "time zone", "schedule")
-        table(columns, rows, empty="no accounts yet; `refine account add NAME` adds one")
+        counted = select(Account, agents.scalar_subquery().label("agents")).order_by(Account.slug)
+        print_list(
+            _ACCOUNTS,
+            db.session.execute(counted).all(),
+            as_json=as_json,
+            empty="no accounts yet; `refine account add NAME` adds one",
+        )
 
 
 @click.group()
@@ -86,115 +113,52 @@ def user_add(email: str, slug: str, role: str, site_admin: bool, password_stdin:
         console.print(f"{made.email} can sign in ({role}{', site admin' if site_admin else ''})")
 
 
-@click.group()
-def agent() -> None:
-    """Manage agents."""
-
-
-@agent.command("add")
-@click.argument("name")
-@click.option("--account", "slug", required=True, help="The slug of the agent's account.")
-@click.option("--model", "model_id", required=True, help="The provider's name for its model.")
-def agent_add(name: str, slug: str, model_id: str) -> None:
-    """Add the agent NAME and print its id.
-
-    Warns if the provider does not list its model, or lists it without tools.
-    """
-    with application("agent add"):
-        owner = Account.by_slug(slug)
-        made = Agent.create(owner, name=name, model_id=model_id, actor={"by": "command line"})
-        agent_id, model_id, is_demo = made.id, made.model_id, owner.is_demo
-        db.session.commit()
-        console.print(str(agent_id))
-        # no transaction is open while the provider is asked
-        warning = warning_about(model_id, settings.current(), is_demo=is_demo)
-        if warning is not None:
-            click.echo(f"refine: warning: sessions may fail: {warning}", err=True)
-
-
-@agent.command("erase")
-@click.argument("reference", metavar="AGENT")
-@click.option(
-    "--for-good", is_flag=True, required=True, help="Confirm that the content cannot come back."
-)
-def agent_erase(reference: str, for_good: bool) -> None:
-    """Destroy AGENT's data key, so that nobody can read its memories and prompts any more.
-
-    Its figures and audit records stay. Backups that hold the key can still be read.
-    """
-    with application("agent erase"):
-        erased = Agent.named(reference)
-        erased.erase(by="command line")
-        db.session.commit()
-        console.print(f"erased {erased.name} (agent {erased.id})")
-
-
-@agent.command("list")
-@click.option("--account", "slug", help="List only agents of this account.")
-@click.option("--after", type=click.IntRange(0, MAX_ID), default=0, help="Start after this id.")
-def agent_list(slug: str | None, after: int) -> None:
-    """List agents with their figures, 50 at a time."""
-    with application("agent list"):
-        wanted = select(Agent).options(joinedload(Agent.account)).where(Agent.id > after)
+@user.command("list")
+@account_option
+@limit_option
+@json_option
+def user_list(slug: str | None, limit: int, as_json: bool) -> None:
+    """List users by their addresses, with their roles."""
+    with application("user list"):
+        users = select(User).options(joinedload(User.account)).order_by(User.email, User.id)
         if slug is not None:
-            wanted = wanted.where(Agent.account_id == Account.by_slug(slug).id)
-        found = db.session.scalars(wanted.order_by(Agent.id).limit(LONGEST_LIST + 1)).all()
-        table(
-            ("id", "name", "account", "model", "memories", "tokens", "budget", "state"),
-            [_agent_row(one) for one in found[:LONGEST_LIST]],
-            empty="no agents; `refine agent add NAME --account SLUG --model ID` adds one",
+            users = users.where(User.account_id == Account.by_slug(slug).id)
+        print_list(
+            _USERS,
+            db.session.scalars(users.limit(limit + 1)).all(),
+            as_json=as_json,
+            limit=limit,
+            empty="no users; `refine user add EMAIL --account SLUG --password-stdin` adds one",
         )
-        if len(found) > LONGEST_LIST:
-            console.print(f"more: refine agent list --after {found[LONGEST_LIST - 1].id}")
 
 
-def _agent_row(one: Agent) -> tuple[object, ...]:
-    is_over = one.exceeds_budget(one.core_tokens)
-    applies: dict[State, bool] = {
-        "inactive": not one.active,
-        "paused": one.paused,
-        "over_budget": is_over,
-    }
-    state = ", ".join(STATES[each] for each in applies if applies[each]) or "within budget"
-    identity = (one.id, one.name, one.account.slug, one.model_id)
-    return (*identity, one.core_count, f"{one.core_tokens:,}", f"{one.core_token_budget:,}", state)
+@user.command("reset")
+@click.argument("reference", metavar="USER")
+def user_reset(reference: str) -> None:
+    """Print a link with which USER (e-mail address or id) chooses a new password.
 
+    It is printed once, works once, and ends every earlier link. The old password works until then.
+    Whoever has a new password cannot ask for access to memories at first, as with links of the
+    dashboard.
 
-@click.group()
-def token() -> None:
-    """Manage bearer tokens of the HTTP API."""
-
-
-@token.command("add")
-@click.option("--agent", "agent_reference", help="Create a token for this agent (id or name).")
-@click.option("--platform", is_flag=True, help="Create a token that manages an account's agents.")
-@click.option("--account", "slug", help="The slug of the account, with --platform.")
-def token_add(agent_reference: str | None, platform: bool, slug: str | None) -> None:
-    """Create a token and print it. It cannot be shown again.
-
-    `refine token add --agent NAME` or `refine token add --platform --account SLUG`.
+    Example: refine user reset ada@example.org
     """
-    if platform == (agent_reference is not None) or platform != (slug is not None):
-        raise click.UsageError("give either --agent NAME, or --platform with --account SLUG")
-    with application("token add"):
-        if agent_reference is not None:
-            owner = Agent.named(agent_reference)
-            _, secret = ApiToken.mint(account=owner.account, agent=owner)
-        else:
-            _, secret = ApiToken.mint(account=Account.by_slug(slug or ""))
+    with application("user reset"):
+        found = User.named(reference)
+        if not found.active:
+            raise Refused(f"{found.email} is not active; an admin can change that in the dashboard")
+        secret = Invitation.issue(found)
+        found.record("user_invited", data={"by": "command line"})
+        email = found.email
         db.session.commit()
-        click.echo(secret)
+        click.echo(_url("signing_in.invitation", secret=secret))
+        days = in_days(VALID_FOR)
+        click.echo(
+            f"refine: for {email}; the link is shown only now, and works for {days}", err=True
+        )
 
 
-@token.command("revoke")
-@click.argument("secret", metavar="TOKEN")
-def token_revoke(secret: str) -> None:
-    """Revoke TOKEN; `-` reads it from standard input."""
-    given = sys.stdin.readline().strip() if secret == "-" else secret  # noqa: S105
-    if not given:
-        raise InvalidValue("no token given")
-    with application("token revoke"):
-        found = ApiToken.of_secret(given)
-        found.revoke()
-        db.session.commit()
-        console.print(f"revoked {found.hint}…")
+def _url(endpoint: str, **values: Any) -> str:
+    """Return the address of a page; a command has no request that would tell it."""
+    pages = current_app.url_map.bind("localhost")
+    return settings.current().public_url + pages.build(endpoint, values)

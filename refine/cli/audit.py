@@ -1,30 +1,97 @@
-"""Verification of the audit log."""
+"""The audit log: listed, verified, anchored."""
 
 import json
+import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import TextIO
 
 import click
+from sqlalchemy import select
+from sqlalchemy.orm import joinedload
 
 from refine import clock
 from refine.cli.context import application
-from refine.cli.output import console
+from refine.cli.output import Field, console, print_list
+from refine.cli.parameters import Narrowing, narrowed
 from refine.extensions import db
 from refine.jobs.verifying import verify_in_processes
-from refine.models import Verification
+from refine.models import AuditLog, Verification
 from refine.models.audit.anchor import anchor, missing_since, read_anchor
 from refine.models.audit.verification import ChainResult
 from refine.models.integrity import note_verified, verify_all
+from refine.models.ledger.history import shown_data
+from refine.rules.personal import mask_ids
 from refine.rules.quantities import plural
 
 _NOTED_AT_ONCE = 200
 
 
+def _actor(record: AuditLog) -> str | None:
+    return record.user.email if record.user is not None else record.data.get("by")
+
+
+# as the dashboard exports them, with names
+_LISTED = (
+    Field("id", lambda row: row.id, "id"),
+    Field("chain", lambda record: record.chain_id),
+    Field("sequence", lambda row: row.sequence),
+    Field("at", lambda record: record.created_at, "at (UTC)"),
+    Field("action", lambda row: row.action, "action"),
+    Field("account_id", lambda row: row.account_id),
+    Field("agent_id", lambda row: row.agent_id),
+    Field("agent", lambda row: row.agent.name if row.agent is not None else None, "agent"),
+    Field("session_id", lambda row: row.session_id),
+    Field("user_id", lambda row: row.user_id),
+    Field("by", _actor, "by"),
+    Field("subject_type", lambda record: record.auditable_type, "about"),
+    Field("subject_id", lambda record: record.auditable_id, "its id"),
+    Field("data", lambda record: mask_ids(shown_data(record))),
+    Field("hash", lambda row: row.hash),
+)
+
+
 @click.group()
 def audit() -> None:
-    """Verify the audit log, the append-only record of every change."""
+    """List and verify the audit log, the append-only record of every change."""
+
+
+@audit.command("list")
+@click.option("--action", help="Only records of this action, such as memory_access_granted.")
+@click.option("--session", "session_id", type=click.UUID, help="Only records of this session.")
+@narrowed
+def audit_list(
+    narrowing: Narrowing,
+    limit: int,
+    as_json: bool,
+    action: str | None,
+    session_id: uuid.UUID | None,
+) -> None:
+    """List records, newest first: what was done, when, by whom. Their contents stay sealed.
+
+    The dashboard's *Audit* exports all records; this lists at most 10,000.
+
+    Example: refine audit list --agent Wren --action agent_settings_update --json
+    """
+    with application("audit list"):
+        named = joinedload(AuditLog.agent), joinedload(AuditLog.user)
+        records = select(AuditLog).options(*named)
+        records = records.where(
+            *narrowing.conditions(AuditLog.account_id, AuditLog.agent_id, AuditLog.created_at)
+        )
+        if action is not None:
+            records = records.where(AuditLog.action == action)
+        if session_id is not None:
+            records = records.where(AuditLog.session_id == session_id)
+        newest = records.order_by(AuditLog.created_at.desc(), AuditLog.id.desc())
+        print_list(
+            _LISTED,
+            db.session.scalars(newest.limit(limit + 1)).all(),
+            as_json=as_json,
+            limit=limit,
+            empty="no records",
+        )
 
 
 @audit.command("verify")

@@ -1,178 +1,173 @@
-"""Sessions and reflections, run manually or queued for the workers."""
+"""Refinement sessions: listed, shown, stopped and retried."""
 
-import signal
+import uuid
+from collections.abc import Sequence
 
 import click
-from rich.markup import escape
-from rich.status import Status
+from sqlalchemy import select
+from sqlalchemy.orm import contains_eager
 
-from refine import settings
 from refine.cli.context import application
-from refine.cli.output import console, table
-from refine.jobs import runs, stopping, sweeping
-from refine.llm.clients import is_rehearsed
-from refine.models import MAX_MUTATIONS, Agent, MemoryTask, RefinementSession
-from refine.refinement.loop import Event, refine
-from refine.remembering.task_worker import run_task
-from refine.rules.quantities import cost_in_words, plural
+from refine.cli.output import Field, console, print_list, print_one
+from refine.cli.parameters import Narrowing, json_option, narrowed
+from refine.errors import NotFound, Refused
+from refine.extensions import db
+from refine.jobs import runs
+from refine.models import Agent, AuditLog, RefinementSession
+from refine.models.ledger.history import effect_tokens
+from refine.models.runs import LIVE
+from refine.models.runs.session import ENDED, TRIGGERS
+from refine.rules.personal import masked_id
+from refine.rules.quantities import cost_in_words
+
+_LISTED = (
+    Field("id", lambda row: row.id, "id"),
+    Field("agent_id", lambda row: row.agent_id),
+    Field("agent", lambda session: session.agent.name, "agent"),
+    Field("account", lambda session: session.agent.account.slug, "account"),
+    Field("status", lambda row: row.status, "status"),
+    Field("trigger", lambda row: row.trigger, "trigger"),
+    Field("attempt", lambda row: row.attempt),
+    Field("model_id", lambda session: masked_id(session.model_id or session.agent.model_id)),
+    Field("created_at", lambda row: row.created_at, "requested (UTC)"),
+    Field("started_at", lambda row: row.started_at),
+    Field("ended_at", lambda row: row.ended_at),
+    Field("undone_at", lambda row: row.undone_at),
+    Field("memories_before", lambda row: row.memories_before),
+    Field("memories_after", lambda row: row.memories_after),
+    Field("mass_before", lambda row: row.mass_before),
+    Field("mass_after", lambda row: row.mass_after),
+    Field("removable_tokens", lambda row: row.removable_tokens),
+    Field("removed_tokens", lambda row: row.removed_tokens, "removed"),
+    Field("mutation_count", lambda row: row.mutation_count, "changes"),
+    Field("duplicates_removed", lambda row: row.duplicates_removed),
+    Field("prompt_tokens", lambda row: row.prompt_tokens),
+    Field("cached_tokens", lambda row: row.cached_tokens),
+    Field("completion_tokens", lambda row: row.completion_tokens),
+    Field(
+        "cost_usd",
+        lambda row: row.cost_usd,
+        "cost",
+        words=lambda each: cost_in_words(each.cost_usd, each.unpriced_calls),
+    ),
+    Field("unpriced_calls", lambda row: row.unpriced_calls),
+    Field("error_kind", lambda row: row.error_kind),
+    Field("end_reason", lambda row: row.end_reason, "reason"),
+)
+
+_STEPS = (
+    Field("sequence", lambda row: row.sequence, "record"),
+    Field("created_at", lambda row: row.created_at, "at (UTC)"),
+    Field("action", lambda row: row.action, "action"),
+    Field("effect_tokens", lambda record: effect_tokens(record.data), "tokens"),
+)
 
 
-@click.command()
-@click.argument("agent_reference", metavar="AGENT")
-@click.option("--enqueue", is_flag=True, help="Let a worker run it instead of running it here.")
-def run(agent_reference: str, enqueue: bool) -> int:
-    """Let AGENT (id or name) tidy its memory now, and show each step.
+def _steps(session: RefinementSession) -> Sequence[AuditLog]:
+    records = select(AuditLog).where(AuditLog.session_id == session.id)
+    return db.session.scalars(records.order_by(AuditLog.sequence)).all()
 
-    The agent is asked for consent first. Works for paused agents too. Prints figures and outcomes,
-    never memory content. Exit code 1 only if the session failed.
+
+_SHOWN = (
+    *_LISTED,
+    Field("threshold", lambda row: row.threshold, "must keep"),
+    Field("tokens_left", lambda row: row.tokens_left, "may still remove"),
+    Field("stop_requested_at", lambda row: row.stop_requested_at, "stop requested (UTC)"),
+    Field("stats", lambda row: row.stats),
+    Field(
+        "steps",
+        lambda session: [
+            {field.name: field.of(record) for field in _STEPS} for record in _steps(session)
+        ],
+    ),
+)
+
+
+_session_argument = click.argument("session_id", metavar="SESSION", type=click.UUID)
+
+
+@click.group()
+def session() -> None:
+    """List, show, stop and retry refinement sessions."""
+
+
+@session.command("list")
+@click.option("--status", type=click.Choice([*LIVE, *ENDED]), help="Only with this status.")
+@click.option("--trigger", type=click.Choice(TRIGGERS), help="Only of this trigger.")
+@narrowed
+def session_list(narrowing: Narrowing, limit: int, as_json: bool, **equal: str | None) -> None:
+    """List sessions with their figures, newest first.
+
+    Example: refine session list --status failed --since 2026-03-01
     """
-    with application("run"):
-        agent = Agent.named(agent_reference)
-        if enqueue:
-            session = runs.refine_later(agent, "cli")
-            console.print(f"queued session {session.id} for {agent.name}; a worker will run it")
-            return 0
-        return _run_here(agent)
-
-
-@click.command()
-def sweep() -> None:
-    """Queue a session for every agent that needs one.
-
-    Workers run the sessions. Agents that have just declined are included.
-    """
-    with application("sweep"):
-        rows = [(swept.agent_id, swept.name, swept.outcome) for swept in sweeping.sweep()]
-        table(("id", "agent", "outcome"), rows, empty="no agents")
-
-
-@click.command()
-@click.argument("agent_reference", metavar="AGENT")
-def reflect(agent_reference: str) -> None:
-    """Let AGENT (id or name) reflect on its journal of the last week now.
-
-    It may promote entries to core memories. Works even if the agent has not turned on daily
-    reflection. Prints figures, never memory content. Exit code 1 only if the reflection failed.
-    """
-    with application("reflect"):
-        agent = Agent.named(agent_reference)
-        with stopping.handle_stop_signals(signal.SIGINT, signal.SIGTERM):
-            # committed only when it is claimed, so that no worker takes it
-            task = MemoryTask.reflect(agent, "cli")
-            ended = run_task(task.id, settings.current(), is_stopping=stopping.stop_requested)
-            was_stopped = stopping.stop_requested()
-        if ended is None:
-            waiting = (
-                "another task of this agent is running; a worker will run the reflection later"
+    with application("session list"):
+        wanted = select(RefinementSession).join(RefinementSession.agent)
+        wanted = wanted.filter_by(**{name: value for name, value in equal.items() if value})
+        wanted = wanted.where(
+            *narrowing.conditions(
+                Agent.account_id, RefinementSession.agent_id, RefinementSession.created_at
             )
-            console.print(
-                "stopped before it began; the agent was not asked" if was_stopped else waiting
-            )
-            return
-        if task.status == "failed":
-            raise click.ClickException(f"the reflection failed: {task.end_reason}")
-        reason = f" ({task.end_reason})" if task.end_reason else ""
-        console.print(
-            f"{agent.name} (agent {agent.id}): reflection {task.status}{reason}, "
-            f"{task.memories_kept} promoted; {task.llm_calls} calls, {task.prompt_tokens:,} prompt "
-            f"tokens, {task.completion_tokens:,} completion tokens, "
-            f"cost {cost_in_words(task.cost_usd, task.unpriced_calls)}"
+        )
+        with_names = wanted.options(
+            contains_eager(RefinementSession.agent).joinedload(Agent.account)
+        )
+        newest = with_names.order_by(RefinementSession.created_at.desc(), RefinementSession.id)
+        print_list(
+            _LISTED,
+            db.session.scalars(newest.limit(limit + 1)).all(),
+            as_json=as_json,
+            limit=limit,
+            empty="no sessions",
         )
 
 
-def _run_here(agent: Agent) -> int:
-    # before anything is queued, so that a signal ends the session properly
-    with stopping.handle_stop_signals(signal.SIGINT, signal.SIGTERM):
-        # committed only when it is claimed, so that no worker takes it
-        session = RefinementSession.queue(agent, "cli")
-        _introduce(agent, session)
-        with console.status("starting") as status:
-            ended = refine(
-                session.id,
-                settings.current(),
-                observe=_Progress(status),
-                is_stopping=stopping.stop_requested,
-            )
-    if ended is None:
-        console.print("stopped before it began; the agent was not asked")
-        return 0
-    if ended.status == "failed":
-        raise click.ClickException(f"the session failed: {ended.end_reason}")
-    return 0
+@session.command("show")
+@_session_argument
+@json_option
+def session_show(session_id: uuid.UUID, as_json: bool) -> None:
+    """Show SESSION: its figures, and each of its steps with what it changed in tokens."""
+    with application("session show"):
+        shown = _found(session_id)
+        print_one(_SHOWN, shown, as_json=as_json)
+        if not as_json:
+            console.print()
+            print_list(_STEPS, _steps(shown), as_json=False, empty="no steps yet")
 
 
-def _introduce(agent: Agent, session: RefinementSession) -> None:
-    count, mass = agent.ledger.core_totals()
-    now = settings.current()
-    is_rehearsal = is_rehearsed(agent.model_id, now, is_demo=agent.account.is_demo)
-    answering = "the rehearsal model" if is_rehearsal else now.openrouter_base_url
-    console.print(
-        f"[bold]{escape(agent.name)}[/] (agent {agent.id}), model {escape(agent.model_id)}, "
-        f"answered by {answering}:\n"
-        f"{count} core memories, {mass:,} tokens, budget {agent.core_token_budget:,}\n"
-        f"session {session.id} (Ctrl-C ends it after the current step)",
-        markup=True,
-    )
+@session.command("stop")
+@_session_argument
+def session_stop(session_id: uuid.UUID) -> None:
+    """Stop SESSION before its next step. Changes made so far are kept.
+
+    Its end is recorded as stopped on the command line.
+    """
+    with application("session stop"):
+        stopped = _found(session_id)
+        stopped.request_stop()
+        is_live, agent = stopped.is_live, stopped.agent.name
+        db.session.commit()
+        when = "ends before its next step" if is_live else "is skipped; the agent was not asked"
+        console.print(f"session {session_id} of {agent} {when}")
 
 
-class _Progress:
-    """Prints each step of a session with its effect."""
+@session.command("retry")
+@_session_argument
+def session_retry(session_id: uuid.UUID) -> None:
+    """Queue a new session for the agent of the failed session SESSION; a worker runs it.
 
-    def __init__(self, status: Status) -> None:
-        self._status = status
-        self._removed_tokens = 0
+    The rules are those of `refine run`: the agent is asked for consent, and may have no other live
+    session.
+    """
+    with application("session retry"):
+        failed = _found(session_id)
+        if failed.status != "failed":
+            raise Refused(f"only a failed session can be retried; this one is {failed.status}")
+        queued = runs.refine_later(failed.agent, "cli")
+        console.print(f"queued session {queued.id} for {queued.agent.name}; a worker will run it")
 
-    def __call__(self, event: Event) -> None:
-        session, facts = event.session, event.facts
-        match event.kind:
-            case "duplicates":
-                self._line("exact duplicates", f"{facts['removed']} removed")
-            case "snapshot":
-                batch = f", {facts['shown_memories']} of them shown" if facts["is_batch"] else ""
-                self._line(
-                    "ledger",
-                    f"{session.memories_before} memories{batch}, {session.mass_before:,} tokens; "
-                    f"at most {session.removable_tokens:,} may be removed",
-                )
-                if session.part_shown is not None:
-                    self._line("warning", f"[yellow]{session.part_shown}[/]")
-                self._status.update("asking for consent")
-            case "consent":
-                self._line("consent", "yes" if facts["agreed"] else "no")
-                self._status.update("asking the model")
-            case "tool_call":
-                self._tool_call(session, facts["action"], facts["result"])
-            case "ended":
-                self._ended(session)
 
-    def _tool_call(self, session: RefinementSession, action: str, result: str) -> None:
-        figures = ""
-        if result in ("consolidated", "updated", "deleted"):
-            effect = session.removed_tokens - self._removed_tokens
-            figures = (
-                f"{-effect:+,} tokens; {session.tokens_left:,} left to remove, "
-                f"{session.mutation_count} of {MAX_MUTATIONS} changes"
-            )
-        self._removed_tokens = session.removed_tokens
-        told = "refused" if result == "error" else result.replace("_", " ")
-        self._line(action, f"{told:<20} {figures}".rstrip())
-
-    def _ended(self, session: RefinementSession) -> None:
-        colour = {"completed": "green", "failed": "red", "rolled_back": "red"}.get(
-            session.status, "yellow"
-        )
-        reason = "" if session.status == "completed" else f": {escape(session.end_reason or '')}"
-        self._line("outcome", f"[{colour}]{session.status}[/]{reason}")
-        if session.memories_before is not None:
-            self._line("", session.summary_line().removeprefix("Refinement session: "))
-        if session.llm_calls:
-            self._line(
-                "model",
-                f"{plural(session.llm_calls, 'call')}, {session.prompt_tokens:,} prompt tokens "
-                f"({session.cached_tokens:,} cached), {session.completion_tokens:,} completion "
-                f"tokens, cost {cost_in_words(session.cost_usd, session.unpriced_calls)}",
-            )
-
-    @staticmethod
-    def _line(label: str, text: str) -> None:
-        console.print(f"  {label:<17} {text}", markup=True)
+def _found(session_id: uuid.UUID) -> RefinementSession:
+    found = db.session.get(RefinementSession, session_id)
+    if found is None:
+        raise NotFound(f"there is no session {session_id}; `refine session list` shows them")
+    return found

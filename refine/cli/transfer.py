@@ -16,6 +16,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from refine.access import reading
 from refine.cli.context import application
 from refine.cli.output import console
+from refine.cli.parameters import agent_argument
 from refine.errors import InvalidValue, NotFound
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AgentMemory
@@ -30,7 +31,7 @@ EXPORTED_AT_A_TIME = 500
 
 
 @click.command("import")
-@click.argument("agent_reference", metavar="AGENT")
+@agent_argument
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--format",
@@ -58,7 +59,7 @@ EXPORTED_AT_A_TIME = 500
 @click.option("--dry-run", is_flag=True, help="Report what would be imported; write nothing.")
 @click.option("--strict", is_flag=True, help="Import nothing if any row is bad.")
 def import_(
-    agent_reference: str,
+    reference: str,
     file: Path,
     format_: str,
     memory_type: str,
@@ -83,7 +84,7 @@ def import_(
     with file.open("rb") as stream, application("import"):
         if not stream.seekable():
             raise click.UsageError("FILE is read more than once: use a file, not a pipe")
-        agent = Agent.named(agent_reference)
+        agent = Agent.named(reference)
         gc.freeze()  # what is loaded stays: looking through it again and again takes long
         report = Report()
         try:
@@ -111,21 +112,21 @@ def import_(
 
 
 @click.command()
-@click.argument("agent_reference", metavar="AGENT")
+@agent_argument
 @click.option(
     "--grant",
     "grant_id",
     type=click.UUID,
     help="Include content, under this grant. Each read is recorded before it is printed.",
 )
-def export(agent_reference: str, grant_id: uuid.UUID | None) -> None:
+def export(reference: str, grant_id: uuid.UUID | None) -> None:
     """Print the metadata of AGENT's memories, discarded ones included, as JSON Lines.
 
     Metadata is ids, types, flags, tags, dates and sizes; content is included only under a grant.
     The first line describes the export; the last one has the number of memories and a digest.
     """
     with application("export"):
-        agent = Agent.named(agent_reference)
+        agent = Agent.named(reference)
         if grant_id is None:
             all_memories = itertools.chain.from_iterable(pages_of(agent))
             lines = own.metadata_lines(agent, all_memories)

@@ -148,8 +148,8 @@ def test_agent_list_has_pages(demo: Account, environ: dict[str, str]) -> None:
     first = refine("agent", "list", environ=environ)
     second = refine("agent", "list", "--after", str(ids[49]), environ=environ)
 
-    assert len(first.stdout.splitlines()) == 52
-    assert first.stdout.endswith(f"more: refine agent list --after {ids[49]}\n")
+    assert len(first.stdout.splitlines()) == 51
+    assert first.stderr == f"refine: these are the first 50; --after {ids[49]} lists the next\n"
     assert [line.split()[0] for line in second.stdout.splitlines()[1:]] == [
         str(id_) for id_ in ids[50:]
     ]

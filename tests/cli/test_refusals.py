@@ -71,6 +71,20 @@ REFUSALS = [
     usage("token", "add", "--agent", "Ada", "--platform", says="give either --agent NAME"),
     usage("token", "add", "--agent", "Ada", "--account", "demo", says="give either --agent NAME"),
     usage("token", "revoke", says="Missing argument 'TOKEN'"),
+    usage("agent", "set", "Ada", says="give at least one option, such as --budget 6000"),
+    usage("agent", "set", "Ada", "--budget", "many", says="'many' is not a valid integer"),
+    usage("agent", "list", "--state", "happy", says="'happy' is not one of"),
+    usage("agent", "list", "--limit", "0", says="0 is not in the range"),
+    usage("agent", "show", says="Missing argument 'AGENT'"),
+    usage("session", "list", "--status", "lost", says="'lost' is not one of 'queued'"),
+    *(
+        usage("session", "list", "--since", time, says=f"{time!r} is no time such as 2026-03-01")
+        for time in ("", "monday", "2026-02-30", "0001-01-01", "9999-12-31", "2026-03-01T25:00")
+    ),
+    usage("session", "show", "7", says="'7' is not a valid UUID"),
+    usage("session", "stop", says="Missing argument 'SESSION'"),
+    usage("audit", "list", "--session", "7", says="'7' is not a valid UUID"),
+    usage("user", "reset", says="Missing argument 'USER'"),
     usage("run", says="Missing argument 'AGENT'"),
     usage("run", "Ada", "--now", says="No such option"),
     usage("sweep", "x", says="unexpected extra argument"),
@@ -99,7 +113,21 @@ REFUSALS = [
     Refusal(("run", "Busy"), "the agent already has a live session, queued: "),
     Refusal(("run", "Busy"), "`refine worker --burst` runs all queued sessions"),
     Refusal(("run", "--enqueue", "Busy"), "the agent already has a live session, queued: "),
+    *(
+        Refusal((command, "list", "--agent", "Twin"), "several agents are called 'Twin'; use an id")
+        for command in ("session", "access", "audit", "token")
+    ),
+    *(
+        Refusal((command, "list", "--account", "x"), "no account has the slug 'x'")
+        for command in ("session", "access", "audit", "token", "user")
+    ),
+    Refusal(("session", "stop", SEVENTH), f"there is no session {SEVENTH}"),
+    Refusal(("session", "retry", SEVENTH), f"there is no session {SEVENTH}"),
+    Refusal(("user", "reset", "x"), "no user is called 'x'; `refine user list` shows them"),
     # values
+    Refusal(("agent", "set", "Idle", "--budget", "0"), "core_token_budget must be a whole number"),
+    Refusal(("agent", "set", "Idle", "--threshold", "2"), "threshold"),
+    Refusal(("agent", "set", "Idle", "--model", "a@b.org"), "model_id must not look like"),
     Refusal(("account", "add", "Demo"), "the slug 'demo' is reserved for the demo account"),
     Refusal(("account", "add", "!!!"), "a slug needs letters a to z or digits"),
     Refusal(("account", "add", "New", "--slug", "Not A Slug"), "slug must be lower-case"),

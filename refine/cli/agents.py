@@ -1,0 +1,205 @@
+"""Agents, managed on the server's command line."""
+
+from dataclasses import replace
+from typing import Any
+
+import click
+from sqlalchemy import select
+from sqlalchemy.orm import joinedload
+
+from refine import settings
+from refine.cli.context import application
+from refine.cli.output import Field, console, print_list, print_one
+from refine.cli.parameters import account_option, agent_argument, json_option, limit_option
+from refine.extensions import db
+from refine.llm.clients import warning_about
+from refine.models import Account, Agent
+from refine.models.agent_list import STATES, State, is_in
+from refine.rules.ids import MAX_ID
+from refine.rules.personal import masked_id
+
+_DEFAULT = "default"
+
+
+def _state(agent: Agent) -> str:
+    applies: dict[State, bool] = {
+        "inactive": not agent.active,
+        "paused": agent.paused,
+        "over_budget": agent.exceeds_budget(agent.core_tokens),
+    }
+    return ", ".join(STATES[each] for each in applies if applies[each]) or "within budget"
+
+
+_LISTED = (
+    Field("id", lambda row: row.id, "id"),
+    Field("name", lambda row: row.name, "name"),
+    Field("account", lambda agent: agent.account.slug, "account"),
+    Field("model_id", lambda agent: masked_id(agent.model_id), "model"),
+    Field("core_memories", lambda agent: agent.core_count, "memories"),
+    Field("core_tokens", lambda row: row.core_tokens, "tokens"),
+    Field("core_token_budget", lambda row: row.core_token_budget, "budget"),
+    Field("over_budget", lambda agent: agent.exceeds_budget(agent.core_tokens)),
+    Field("refinement_threshold", lambda agent: agent.effective_refinement_threshold),
+    Field("active", lambda row: row.active),
+    Field("paused", lambda row: row.paused),
+    Field("state", _state, "state"),
+    Field("last_session_id", lambda row: row.last_session_id),
+    Field("last_session_status", lambda row: row.last_session_status),
+    Field("last_session_at", lambda row: row.last_session_at),
+    Field("created_at", lambda row: row.created_at),
+)
+
+_HEADINGS = {
+    "refinement_threshold": "threshold",
+    "active": "active",
+    "paused": "paused",
+    "last_session_id": "last session",
+    "last_session_status": "ended as",
+    "last_session_at": "on (UTC)",
+    "created_at": "created (UTC)",
+}
+_SHOWN = (
+    *(replace(field, heading=_HEADINGS.get(field.name, field.heading)) for field in _LISTED),
+    Field("next_session_at", lambda row: row.next_session_at, "next session (UTC)"),
+    Field("reflects_daily", lambda row: row.reflects_daily, "reflects daily"),
+    Field("erased", lambda agent: agent.is_erased, "erased"),
+)
+
+
+@click.group()
+def agent() -> None:
+    """Manage agents."""
+
+
+@agent.command("add")
+@click.argument("name")
+@click.option("--account", "slug", required=True, help="The slug of the agent's account.")
+@click.option("--model", "model_id", required=True, help="The provider's name for its model.")
+def agent_add(name: str, slug: str, model_id: str) -> None:
+    """Add the agent NAME and print its id.
+
+    Warns if the provider does not list its model, or lists it without tools.
+    """
+    with application("agent add"):
+        owner = Account.by_slug(slug)
+        made = Agent.create(owner, name=name, model_id=model_id, actor={"by": "command line"})
+        agent_id, model_id, is_demo = made.id, made.model_id, owner.is_demo
+        db.session.commit()
+        console.print(str(agent_id))
+        _warn_about(model_id, is_demo=is_demo)
+
+
+@agent.command("erase")
+@agent_argument
+@click.option(
+    "--for-good", is_flag=True, required=True, help="Confirm that the content cannot come back."
+)
+def agent_erase(reference: str, for_good: bool) -> None:
+    """Destroy AGENT's data key, so that nobody can read its memories and prompts any more.
+
+    Its figures and audit records stay. Backups that hold the key can still be read.
+    """
+    with application("agent erase"):
+        erased = Agent.named(reference)
+        erased.erase(by="command line")
+        db.session.commit()
+        console.print(f"erased {erased.name} (agent {erased.id})")
+
+
+@agent.command("list")
+@account_option
+@click.option("--state", type=click.Choice(list(STATES)), help="Only agents in this state.")
+@click.option("--after", type=click.IntRange(0, MAX_ID), default=0, help="Start after this id.")
+@limit_option
+@json_option
+def agent_list(
+    slug: str | None, state: State | None, after: int, limit: int, as_json: bool
+) -> None:
+    """List agents with their figures, by their ids.
+
+    Example: refine agent list --state over_budget --json
+    """
+    with application("agent list"):
+        wanted = select(Agent).options(joinedload(Agent.account)).where(Agent.id > after)
+        if slug is not None:
+            wanted = wanted.where(Agent.account_id == Account.by_slug(slug).id)
+        if state is not None:
+            wanted = wanted.where(is_in(state))
+        found = db.session.scalars(wanted.order_by(Agent.id).limit(limit + 1)).all()
+        print_list(
+            _LISTED,
+            found,
+            as_json=as_json,
+            limit=limit,
+            empty="no agents; `refine agent add NAME --account SLUG --model ID` adds one",
+            more=f"--after {found[limit - 1].id} lists the next" if len(found) > limit else "",
+        )
+
+
+@agent.command("show")
+@agent_argument
+@json_option
+def agent_show(reference: str, as_json: bool) -> None:
+    """Show AGENT (id or name): its settings and figures, no memory and no prompt."""
+    with application("agent show"):
+        print_one(_SHOWN, Agent.named(reference), as_json=as_json)
+
+
+@agent.command("set")
+@agent_argument
+@click.option("--model", "model_id", help="The provider's name for its model.")
+@click.option("--budget", "core_token_budget", type=int, help="How many tokens it should keep.")
+@click.option(
+    "--threshold",
+    "refinement_threshold",
+    help="The share that a session must keep, such as 0.8, or `default`.",
+)
+@click.option("--active/--inactive", default=None, help="Whether it may be asked at all.")
+def agent_set(reference: str, **options: Any) -> None:
+    """Change settings of AGENT (id or name), as its page *Settings* does.
+
+    Recorded as every change of settings. The agent is told of a new model, and warned about here if
+    the provider does not list it, or lists it without tools.
+
+    Example: refine agent set Wren --budget 6000 --threshold 0.8
+    """
+    fields = {name: value for name, value in options.items() if value is not None}
+    if not fields:
+        raise click.UsageError("give at least one option, such as --budget 6000")
+    if fields.get("refinement_threshold") == _DEFAULT:
+        fields["refinement_threshold"] = None
+    with application("agent set"):
+        _configure(Agent.named(reference), **fields)
+
+
+@agent.command("pause")
+@agent_argument
+def agent_pause(reference: str) -> None:
+    """Pause AGENT (id or name): no automatic sessions until `refine agent resume`."""
+    with application("agent pause"):
+        _configure(Agent.named(reference), paused=True)
+
+
+@agent.command("resume")
+@agent_argument
+def agent_resume(reference: str) -> None:
+    """End the pause of AGENT (id or name)."""
+    with application("agent resume"):
+        _configure(Agent.named(reference), paused=False)
+
+
+def _configure(found: Agent, **fields: Any) -> None:
+    changed = found.configure(by="command line", **fields)
+    named = f"{found.name} (agent {found.id})"
+    model_id, is_demo = found.model_id, found.account.is_demo
+    db.session.commit()
+    console.print(f"{named}: {', '.join(changed)} changed" if changed else f"{named}: as before")
+    if "model_id" in changed:
+        _warn_about(model_id, is_demo=is_demo)
+
+
+def _warn_about(model_id: str, *, is_demo: bool) -> None:
+    """Say why sessions with a new model would fail; no transaction is open meanwhile."""
+    warning = warning_about(model_id, settings.current(), is_demo=is_demo)
+    if warning is not None:
+        click.echo(f"refine: warning: sessions may fail: {warning}", err=True)

@@ -1,0 +1,160 @@
+"""Arguments and options that several commands share."""
+
+import functools
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import FrameType
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+from sqlalchemy import ColumnElement, ColumnExpressionArgument, func, literal, select
+
+from refine.cli.context import in_context
+from refine.extensions import db
+from refine.models import Account, Agent
+from refine.settings import Settings, is_installed
+
+R = TypeVar("R")
+
+_DEFAULT_LIMIT = 50
+_MAX_LIMIT = 10_000
+_YEARS = range(1970, 9999)
+
+# Who waits for a suggestion does not wait for a database.
+_COMPLETION_SECONDS = 1.0
+_MAX_SUGGESTED = 50
+
+
+def agents_like(_context: object, _parameter: object, typed: str) -> list[CompletionItem]:
+    """Return the agents whose names begin like this; none if that cannot be asked right now.
+
+    An agent is suggested by its id if its name is another's too, or is more than one word.
+    """
+    try:
+        with _at_most(_COMPLETION_SECONDS):
+            found = _names_like(typed)
+    except Exception:  # whatever it is: a suggestion is not worth a word of it
+        return []
+    bearers = Counter(name.lower() for _, name in found)
+    return [
+        CompletionItem(name)
+        if bearers[name.lower()] == 1 and name.replace("-", "").isalnum()
+        else CompletionItem(str(agent_id), help=name)
+        for agent_id, name in found
+    ]
+
+
+def _names_like(typed: str) -> list[tuple[int, str]]:
+    if not is_installed():
+        return []
+    with in_context(Settings.from_environ()):  # no server is started for it
+        is_like = func.lower(Agent.name).startswith(typed.lower(), autoescape=True)
+        named = select(Agent.id, Agent.name).where(is_like)
+        ordered = named.order_by(func.lower(Agent.name), Agent.id)
+        return [(row.id, row.name) for row in db.session.execute(ordered.limit(_MAX_SUGGESTED))]
+
+
+@contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    def give_up(_number: int, _frame: FrameType | None) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+class _Time(click.ParamType[datetime]):
+    """A day, or a time; in UTC unless it names its zone."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> datetime:
+        """Return the instant; the first one of a day."""
+        try:
+            given = datetime.fromisoformat(value)
+        except ValueError:
+            given = None
+        if given is None or given.year not in _YEARS:
+            self.fail(f"{value!r} is no time such as 2026-03-01 or 2026-03-01T09:30", parameter)
+        return given if given.tzinfo is not None else given.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Narrowing:
+    """What a list is narrowed to by the options of ``narrowed``."""
+
+    account: str | None
+    agent: str | None
+    since: datetime | None
+    until: datetime | None
+
+    def conditions(
+        self,
+        account_id: ColumnExpressionArgument[Any],
+        agent_id: ColumnExpressionArgument[Any],
+        at: ColumnExpressionArgument[Any],
+    ) -> Iterator[ColumnElement[bool]]:
+        """Yield them as SQL conditions; NotFound if there is no such account or agent."""
+        if self.account is not None:
+            yield literal(Account.by_slug(self.account).id) == account_id
+        if self.agent is not None:
+            yield literal(Agent.named(self.agent).id) == agent_id
+        if self.since is not None:
+            yield literal(self.since) <= at
+        if self.until is not None:
+            yield literal(self.until) > at
+
+
+def narrowed(command: Callable[..., R]) -> Callable[..., R]:
+    """Give a command that lists the options that most lists have."""
+
+    @functools.wraps(command)
+    def with_narrowing(
+        *,
+        slug: str | None,
+        reference: str | None,
+        since: datetime | None,
+        until: datetime | None,
+        **options: Any,
+    ) -> R:
+        return command(narrowing=Narrowing(slug, reference, since, until), **options)
+
+    for option in (json_option, limit_option, *_NARROWING):
+        with_narrowing = option(with_narrowing)
+    return with_narrowing
+
+
+agent_argument = click.argument("reference", metavar="AGENT", shell_complete=agents_like)
+account_option = click.option("--account", "slug", help="Only of the account of this slug.")
+limit_option = click.option(
+    "--limit",
+    type=click.IntRange(1, _MAX_LIMIT),
+    default=_DEFAULT_LIMIT,
+    show_default=True,
+    help="How many to list at most.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+_NARROWING = (
+    click.option("--until", type=_Time(), help="Only before this day or time (UTC)."),
+    click.option("--since", type=_Time(), help="Only from this day or time (UTC) on."),
+    click.option(
+        "--agent",
+        "reference",
+        metavar="AGENT",
+        shell_complete=agents_like,
+        help="Only of this agent (id or name).",
+    ),
+    account_option,
+)

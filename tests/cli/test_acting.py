@@ -1,0 +1,206 @@
+"""Commands that do what pages do: change agents, stop and retry sessions, reset passwords."""
+
+import re
+import uuid
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+
+from refine.extensions import db
+from refine.models import Account, Agent, AuditLog, RefinementSession, User
+from tests import factories
+from tests.cli.conftest import problem
+from tests.forked import refine
+from tests.scripted_model import ScriptedModel
+
+
+def last_record(action: str) -> AuditLog:
+    db.session.rollback()
+    found = db.select(AuditLog).filter_by(action=action).order_by(AuditLog.id.desc())
+    return db.session.scalars(found.limit(1)).one()
+
+
+@pytest.fixture
+def failed(ledger: Agent) -> RefinementSession:
+    session = RefinementSession.queue(ledger, "weekly")
+    session.finish("failed", "the provider is away")
+    db.session.commit()
+    return session
+
+
+# -- agents ----------------------------------------------------------------------------------------
+
+
+def test_agent_set_changes_settings_and_records_who(ledger: Agent, environ: dict[str, str]) -> None:
+    done = refine(
+        *("agent", "set", "ada", "--budget", "6000", "--threshold", "0.8", "--inactive"),
+        environ=environ,
+    )
+
+    record = last_record("agent_settings_update")
+    changed = "core_token_budget, refinement_threshold, active changed"
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"Ada (agent {ledger.id}): {changed}\n"
+    assert (ledger.core_token_budget, ledger.refinement_threshold) == (6000, 0.8)
+    assert not ledger.active
+    assert (record.user_id, record.data["by"]) == (None, "command line")
+    assert record.data["changes"]["core_token_budget"] == [5000, 6000]
+
+
+def test_agent_set_restores_the_default_threshold(ledger: Agent, environ: dict[str, str]) -> None:
+    ledger.refinement_threshold = 0.9
+    ledger.active = False
+    db.session.commit()
+
+    done = refine("agent", "set", "Ada", "--threshold", "default", "--active", environ=environ)
+
+    db.session.rollback()
+    assert done.returncode == 0
+    assert (ledger.refinement_threshold, ledger.active) == (None, True)
+
+
+def test_agent_set_tells_the_agent_of_a_new_model_and_warns_of_one_that_cannot_be_used(
+    ledger: Agent, environ: dict[str, str], model: ScriptedModel
+) -> None:
+    model.catalogue = [{"id": "test/listed", "supported_parameters": ["tools"]}]
+    provider = {**environ, "OPENROUTER_BASE_URL": model.base_url}
+
+    good = refine("agent", "set", "Ada", "--model", "test/listed", environ=provider)
+    bad = refine("agent", "set", "Ada", "--model", "test/none", environ=provider)
+
+    db.session.rollback()
+    warning = "refine: warning: sessions may fail: the provider lists no model 'test/none'\n"
+    assert (good.stderr, bad.stderr) == ("", warning)
+    assert ledger.model_id == "test/none"
+    assert ledger.identity_changed_at is not None
+    assert "An admin changed my settings: model." in [
+        each.content for each in factories.journal(ledger)
+    ]
+
+
+def test_agent_pause_and_resume_are_recorded_once(ledger: Agent, environ: dict[str, str]) -> None:
+    first = refine("agent", "pause", "Ada", environ=environ)
+    paused = last_record("agent_settings_update").data
+    again = refine("agent", "pause", "Ada", environ=environ)
+    resumed = refine("agent", "resume", "Ada", environ=environ)
+
+    db.session.rollback()
+    named = f"Ada (agent {ledger.id})"
+    assert paused == {"changes": {"paused": [False, True]}, "by": "command line"}
+    assert [each.stdout for each in (first, again, resumed)] == [
+        f"{named}: paused changed\n",
+        f"{named}: as before\n",
+        f"{named}: paused changed\n",
+    ]
+    assert not ledger.paused
+
+
+def test_names_that_differ_only_in_case_are_refused_unless_one_is_exact(
+    demo: Account, environ: dict[str, str]
+) -> None:
+    ids = [factories.agent(account=demo, name=name).id for name in ("Ada", "ADA")]
+    db.session.commit()
+
+    unclear = refine("agent", "pause", "ada", environ=environ)
+    exact = refine("agent", "pause", "ADA", environ=environ)
+
+    assert problem(unclear) == f"several agents are called 'ada'; use an id: {ids[0]}, {ids[1]}"
+    assert exact.stdout == f"ADA (agent {ids[1]}): paused changed\n"
+
+
+# -- sessions --------------------------------------------------------------------------------------
+
+
+def test_session_stop_skips_a_waiting_session(ledger: Agent, environ: dict[str, str]) -> None:
+    session = RefinementSession.queue(ledger, "manual")
+    db.session.commit()
+
+    done = refine("session", "stop", str(session.id), environ=environ)
+    again = refine("session", "stop", str(session.id), environ=environ)
+
+    record = last_record("memory_refinement_skipped")
+    assert done.stdout == f"session {session.id} of Ada is skipped; the agent was not asked\n"
+    assert record.data["reason"] == "stopped on the command line while it was queued"
+    assert problem(again) == "the session has already ended (skipped)"
+
+
+def test_session_stop_ends_a_running_session_before_its_next_step(
+    app: Flask, environ: dict[str, str]
+) -> None:
+    session = factories.session()
+
+    done = refine("session", "stop", str(session.id), environ=environ)
+
+    db.session.rollback()
+    assert done.stdout.endswith(" ends before its next step\n")
+    assert (session.is_stop_requested, session.stop_requested_by_id) == (True, None)
+    assert session.status == "running"
+
+
+def test_session_retry_queues_another_one(
+    failed: RefinementSession, environ: dict[str, str]
+) -> None:
+    done = refine("session", "retry", str(failed.id), environ=environ)
+    again = refine("session", "retry", str(failed.id), environ=environ)
+
+    db.session.rollback()
+    queued = db.session.get_one(RefinementSession, re.findall(r"[0-9a-f-]{36}", done.stdout)[0])
+    assert (queued.agent_id, queued.trigger, queued.status) == (failed.agent_id, "cli", "queued")
+    assert last_record("refinement_queued").data == {"trigger": "cli"}
+    assert problem(again).startswith(f"the agent already has a live session, queued: {queued.id}")
+
+
+def test_only_a_failed_session_is_retried(ledger: Agent, environ: dict[str, str]) -> None:
+    session = RefinementSession.queue(ledger, "manual")
+    db.session.commit()
+
+    done = refine("session", "retry", str(session.id), environ=environ)
+    unknown = refine("session", "retry", str(uuid.UUID(int=7)), environ=environ)
+
+    assert problem(done) == "only a failed session can be retried; this one is queued"
+    assert problem(unknown).startswith("there is no session")
+
+
+# -- users -----------------------------------------------------------------------------------------
+
+
+def test_user_reset_prints_a_link_with_which_a_new_password_is_chosen(
+    demo: Account, environ: dict[str, str], client: FlaskClient
+) -> None:
+    user = factories.user(email="ada@example.org", account=demo)
+    db.session.commit()
+
+    first = refine("user", "reset", "ADA@Example.org", environ=environ)
+    second = refine("user", "reset", str(user.id), environ=environ)
+
+    record = last_record("user_invited")
+    links = [each.stdout.strip().removeprefix("http://localhost:8000") for each in (first, second)]
+    assert first.stderr.startswith("refine: for ada@example.org; the link is shown only now")
+    assert (record.data, record.user_id, record.auditable_id) == (
+        {"by": "command line"},
+        None,
+        str(user.id),
+    )
+    assert [client.get(link).status_code for link in links] == [404, 200]
+
+
+def test_a_link_is_not_made_for_nobody_or_for_one_of_several(
+    demo: Account, environ: dict[str, str]
+) -> None:
+    idle = factories.user(email="idle@example.org", account=demo, active=False)
+    inviter = factories.user(account=demo)
+    twins = [
+        User.invite(account, "twin@example.org", role="viewer", by=inviter)
+        for account in (demo, factories.account())
+    ]
+    db.session.commit()
+
+    def refused(reference: str) -> str:
+        return problem(refine("user", "reset", reference, environ=environ))
+
+    assert refused("eve@example.org").startswith("no user is called 'eve@example.org'")
+    assert refused(idle.email).startswith("idle@example.org is not active")
+    assert refused("twin@example.org") == (
+        f"several users are called 'twin@example.org'; use an id: {twins[0].id}, {twins[1].id}"
+    )

@@ -1,0 +1,309 @@
+"""Lists for people and, with ``--json``, for programs."""
+
+import json
+import re
+import subprocess
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from flask import Flask
+from sqlalchemy import Engine, event
+
+from refine.extensions import db
+from refine.models import Account, Agent, ApiToken, RefinementSession
+from tests import factories
+from tests.cli.conftest import Run, problem
+from tests.forked import refine
+
+NOON = datetime(2026, 3, 4, 12, 30, tzinfo=UTC)
+DAY = timedelta(days=1)
+EMPTY = {
+    "account list": "no accounts yet; `refine account add NAME` adds one",
+    "user list": "no users; `refine user add EMAIL --account SLUG --password-stdin` adds one",
+    "agent list": "no agents; `refine agent add NAME --account SLUG --model ID` adds one",
+    "token list": "no tokens; `refine token add --agent NAME` creates one",
+    "session list": "no sessions",
+    "access list": "no requests",
+    "audit list": "no records",
+    "sweep": "no agents",
+}
+
+
+def rows(done: "subprocess.CompletedProcess[str]") -> list[dict[str, Any]]:
+    """What a command with ``--json`` listed."""
+    assert (done.returncode, done.stderr) == (0, "")
+    listed: list[dict[str, Any]] = json.loads(done.stdout)
+    return listed
+
+
+@pytest.fixture
+def agents(demo: Account) -> list[Agent]:
+    """An agent of the demo account with a failed session, and one elsewhere with a queued one."""
+    ada = factories.agent("a memory of the canary", account=demo, name="Ada")
+    eve = factories.agent(account=factories.account(slug="other"), name="Eve")
+    failed = RefinementSession.queue(ada, "manual", at=NOON)
+    failed.finish("failed", "the provider is away", error_kind="unreachable", at=NOON)
+    RefinementSession.queue(eve, "cli", at=NOON + 2 * DAY)
+    db.session.commit()
+    return [ada, eve]
+
+
+@pytest.mark.parametrize("command", EMPTY)
+def test_nothing_to_list_is_a_sentence_or_an_empty_array(
+    app: Flask, environ: dict[str, str], command: str
+) -> None:
+    said = refine(*command.split(), environ=environ)
+    listed = refine(*command.split(), "--json", environ=environ)
+
+    assert (said.returncode, said.stdout) == (0, f"{EMPTY[command]}\n")
+    assert rows(listed) == []
+
+
+def test_sessions_are_listed_newest_first(agents: list[Agent], environ: dict[str, str]) -> None:
+    waiting, failed = rows(refine("session", "list", "--json", environ=environ))
+    table = refine("session", "list", environ=environ).stdout.splitlines()
+
+    assert (waiting["agent"], waiting["status"], waiting["trigger"]) == ("Eve", "queued", "cli")
+    assert (waiting["account"], waiting["agent_id"]) == ("other", agents[1].id)
+    assert failed["created_at"] == failed["ended_at"] == "2026-03-04T12:30:00.000000+00:00"
+    assert (failed["end_reason"], failed["error_kind"]) == ("the provider is away", "unreachable")
+    assert failed["cost_usd"] in ("0", "0.000000")
+    assert waiting["ended_at"] is None
+    assert table[0].split() == [
+        *("id", "agent", "account", "status", "trigger", "requested", "(UTC)"),
+        *("removed", "changes", "cost", "reason"),
+    ]
+    assert [line.split()[:4] for line in table[1:]] == [
+        [waiting["id"], "Eve", "other", "queued"],
+        [failed["id"], "Ada", "demo", "failed"],
+    ]
+    assert "2026-03-04 12:30" in table[2]
+
+
+@pytest.mark.parametrize(
+    ("narrowed", "names"),
+    [
+        (("--account", "DEMO"), ["Ada"]),
+        (("--agent", "eve"), ["Eve"]),
+        (("--status", "failed"), ["Ada"]),
+        (("--trigger", "cli"), ["Eve"]),
+        (("--since", "2026-03-05"), ["Eve"]),
+        (("--since", "2026-03-04T12:30"), ["Eve", "Ada"]),
+        (("--until", "2026-03-04T12:30"), []),
+        (("--since", "2026-03-04T14:00+02:00", "--until", "2026-03-05"), ["Ada"]),
+        (("--account", "demo", "--status", "queued"), []),
+    ],
+)
+def test_sessions_are_narrowed(
+    agents: list[Agent], environ: dict[str, str], narrowed: tuple[str, ...], names: list[str]
+) -> None:
+    listed = rows(refine("session", "list", "--json", *narrowed, environ=environ))
+
+    assert [session["agent"] for session in listed] == names
+
+
+def test_a_list_that_is_cut_off_says_so_beside_it(
+    agents: list[Agent], environ: dict[str, str]
+) -> None:
+    listed = refine("session", "list", "--json", "--limit", "1", environ=environ)
+
+    assert [session["agent"] for session in json.loads(listed.stdout)] == ["Eve"]
+    assert listed.stderr == "refine: these are the first 1; --limit lists more\n"
+
+
+def test_a_session_is_shown_with_its_steps(agents: list[Agent], environ: dict[str, str]) -> None:
+    session = db.session.scalars(db.select(RefinementSession).filter_by(status="failed")).one()
+
+    shown = refine("session", "show", str(session.id), environ=environ)
+    as_json = refine("session", "show", str(session.id), "--json", environ=environ)
+
+    told = json.loads(as_json.stdout)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert [step["action"] for step in told["steps"]] == [
+        "refinement_queued",
+        "memory_refinement_failed",
+    ]
+    assert (told["threshold"], told["stats"]["deleted"]) == ("0.7500", 0)
+    assert re.search("^reason +the provider is away$", shown.stdout, re.MULTILINE)
+    assert "memory_refinement_failed" in shown.stdout.splitlines()[-1]
+
+
+def test_an_unknown_session_is_not_shown(app: Flask, environ: dict[str, str]) -> None:
+    unknown = "00000000-0000-0000-0000-000000000007"
+
+    done = refine("session", "show", unknown, environ=environ)
+
+    assert problem(done) == f"there is no session {unknown}; `refine session list` shows them"
+
+
+def test_agents_are_listed_for_programs(agents: list[Agent], environ: dict[str, str]) -> None:
+    ada, eve = rows(refine("agent", "list", "--json", environ=environ))
+    failed = rows(refine("agent", "list", "--state", "failed", "--json", environ=environ))
+    first = refine("agent", "list", "--limit", "1", "--json", environ=environ)
+
+    assert (ada["name"], ada["account"], ada["model_id"]) == ("Ada", "demo", "test/model")
+    assert (ada["core_memories"], ada["core_token_budget"]) == (1, 5000)
+    assert (ada["active"], ada["paused"], ada["over_budget"]) == (True, False, False)
+    assert ada["last_session_status"] == "failed"
+    assert [one["id"] for one in failed] == [ada["id"]]
+    assert first.stderr == f"refine: these are the first 1; --after {ada['id']} lists the next\n"
+    assert eve["id"] == agents[1].id
+
+
+def test_an_agent_is_shown_without_content(agents: list[Agent], environ: dict[str, str]) -> None:
+    shown = refine("agent", "show", "ADA", environ=environ)
+    told = json.loads(refine("agent", "show", "ADA", "--json", environ=environ).stdout)
+
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert re.search("^threshold +0.75$", shown.stdout, re.MULTILINE)
+    assert "canary" not in shown.stdout
+    assert (told["id"], told["erased"], told["reflects_daily"]) == (agents[0].id, False, False)
+
+
+def test_a_model_that_looks_like_an_address_is_hidden(
+    demo: Account, environ: dict[str, str]
+) -> None:
+    agent = factories.agent(account=demo)
+    db.session.execute(db.text("UPDATE agents SET model_id = 'ada@example.org'"))
+    db.session.commit()
+
+    shown = refine("agent", "show", str(agent.id), environ=environ)
+
+    assert "ada@example.org" not in shown.stdout
+    assert "hidden" in shown.stdout
+
+
+def test_access_is_listed_without_purposes(agents: list[Agent], environ: dict[str, str]) -> None:
+    reader = factories.user(email="reader@example.org", account=agents[0].account)
+    factories.live_grant(agents[0], reader)
+    factories.grant(agents[1])
+    db.session.commit()
+
+    listed = rows(refine("access", "list", "--json", "--status", "granted", environ=environ))
+    of_eve = rows(refine("access", "list", "--json", "--agent", "Eve", environ=environ))
+    table = refine("access", "list", environ=environ)
+
+    assert [(one["user"], one["agent"]) for one in listed] == [("reader@example.org", "Ada")]
+    assert listed[0]["expires_at"].endswith("+00:00")
+    assert [one["status"] for one in of_eve] == ["requested"]
+    assert "to see why it declined" not in table.stdout
+    assert "agent_asked" in table.stdout
+
+
+def test_records_are_listed_with_who_did_it(agents: list[Agent], environ: dict[str, str]) -> None:
+    reader = factories.user(email="reader@example.org", account=agents[0].account)
+    agents[0].configure(user=reader, core_token_budget=7000)
+    agents[1].configure(by="command line", core_token_budget=8000)
+    db.session.commit()
+
+    listed = rows(
+        refine("audit", "list", "--json", "--action", "agent_settings_update", environ=environ)
+    )
+    table = refine("audit", "list", "--agent", "Eve", environ=environ)
+
+    assert [(one["agent_id"], one["by"]) for one in listed] == [
+        (agents[1].id, "command line"),
+        (agents[0].id, "reader@example.org"),
+    ]
+    assert listed[1]["data"]["changes"] == {"core_token_budget": [5000, 7000]}
+    assert len(listed[0]["hash"]) == 64
+    assert "command line" in table.stdout
+    assert "reader@example.org" not in table.stdout
+
+
+def test_the_records_of_a_session_are_listed(agents: list[Agent], environ: dict[str, str]) -> None:
+    session = db.session.scalars(db.select(RefinementSession).filter_by(status="failed")).one()
+
+    listed = rows(refine("audit", "list", "--session", str(session.id), "--json", environ=environ))
+
+    assert [one["action"] for one in listed] == ["memory_refinement_failed", "refinement_queued"]
+    assert {one["session_id"] for one in listed} == {str(session.id)}
+
+
+def test_users_are_listed(demo: Account, environ: dict[str, str]) -> None:
+    factories.user(email="bea@example.org", account=demo, role="viewer")
+    factories.user(email="ada@example.org", site_admin=True)
+    db.session.commit()
+
+    every = rows(refine("user", "list", "--json", environ=environ))
+    of_demo = rows(refine("user", "list", "--json", "--account", "demo", environ=environ))
+
+    assert [one["email"] for one in every] == ["ada@example.org", "bea@example.org"]
+    assert (every[0]["site_admin"], every[0]["has_joined"]) == (True, True)
+    assert [(one["email"], one["role"]) for one in of_demo] == [("bea@example.org", "viewer")]
+
+
+def test_tokens_are_listed_but_not_what_they_are(
+    agents: list[Agent], environ: dict[str, str]
+) -> None:
+    ada = agents[0]
+    platform, secret = ApiToken.mint(account=ada.account)
+    minted, its_secret = ApiToken.mint(account=ada.account, agent=ada, by=platform)
+    ApiToken.mint(account=ada.account, agent=ada, expires_at=NOON)
+    gone, _ = ApiToken.mint(account=agents[1].account)
+    gone.revoke()
+    db.session.commit()
+
+    done = refine("token", "list", "--json", environ=environ)
+    of_ada = rows(refine("token", "list", "--agent", "Ada", "--json", environ=environ))
+    table = refine("token", "list", "--account", "demo", environ=environ)
+
+    assert [(one["state"], one["kind"]) for one in rows(done)] == [
+        ("revoked", "platform"),
+        ("expired", "agent"),
+        ("valid", "agent"),
+        ("valid", "platform"),
+    ]
+    assert [one["created_by"] for one in of_ada] == ["command line", f"{platform.hint}…"]
+    assert minted.hint in table.stdout
+    assert not any(each in done.stdout + table.stdout for each in (secret, its_secret))
+
+
+def test_accounts_are_listed_for_programs(demo: Account, environ: dict[str, str]) -> None:
+    factories.agent(account=demo)
+    db.session.commit()
+
+    (listed,) = rows(refine("account", "list", "--json", environ=environ))
+
+    assert (listed["slug"], listed["agents"], listed["time_zone"]) == ("demo", 1, "UTC")
+
+
+def test_a_sweep_lists_whom_it_queued(agents: list[Agent], environ: dict[str, str]) -> None:
+    swept = rows(refine("sweep", "--json", environ=environ))
+
+    assert [(one["name"], one.keys()) for one in swept] == [
+        (each.name, {"agent_id", "name", "outcome"}) for each in agents
+    ]
+
+
+def test_a_list_takes_as_many_statements_for_many_rows(agents: list[Agent], run: Run) -> None:
+    few = statements_by_list(run)
+    for account in [agents[0].account, *(factories.account() for _ in range(3))]:
+        agent = factories.agent(account=account)
+        RefinementSession.queue(agent, "cli")
+        factories.live_grant(agent, factories.user(account=account))
+        ApiToken.mint(account=account, agent=agent, by=ApiToken.mint(account=account)[0])
+
+    many = statements_by_list(run)
+
+    assert few.keys() == EMPTY.keys() - {"sweep"}
+    assert many == few
+
+
+def statements_by_list(run: Run) -> dict[str, int]:
+    """How many statements each list sends, by a command's own engine."""
+    sent: Counter[str] = Counter()
+    for command in EMPTY.keys() - {"sweep"}:
+
+        def note(*_: object, command: str = command) -> None:
+            sent[command] += 1
+
+        db.session.commit()
+        event.listen(Engine, "before_cursor_execute", note)
+        try:
+            run(*command.split())
+        finally:
+            event.remove(Engine, "before_cursor_execute", note)
+    return dict(sent)
