@@ -14,11 +14,13 @@ from sqlalchemy import Select
 
 from refine.access import reading
 from refine.access.reading import (
+    MAX_RECORDS,
     MAX_SEARCHED_CHARACTERS,
     Found,
     GrantTexts,
     LiveGrant,
     NoAccess,
+    ReadableChange,
     ReadableMemory,
     ReadableRecord,
     ReadableSession,
@@ -28,7 +30,7 @@ from refine.extensions import db
 from refine.models import AccessGrant, User
 from refine.web import scope
 
-__all__ = ["MAX_SEARCHED_CHARACTERS", "texts_of"]
+__all__ = ["MAX_RECORDS", "MAX_SEARCHED_CHARACTERS", "ReadableChange", "texts_of"]
 
 P = ParamSpec("P")
 T = TypeVar("T")

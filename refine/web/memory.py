@@ -6,7 +6,6 @@ from typing import NamedTuple
 from flask import Blueprint, render_template
 from sqlalchemy.orm import joinedload
 
-from refine.access.reading import MAX_RECORDS, ReadableChange
 from refine.extensions import db
 from refine.models import AuditLog
 from refine.models.ledger.history import records_of_memory
@@ -24,7 +23,7 @@ class Version(NamedTuple):
     change: MemoryChange
     merged_from: Sequence[int]
     merged_into: Sequence[int]
-    text: ReadableChange | None
+    text: granted.ReadableChange | None
 
 
 @pages.get("/agents/<int:agent_id>/memories/<int:memory_id>")
@@ -33,7 +32,7 @@ def page(agent_id: int, memory_id: int) -> str:
     opened = granted.versions(agent_id, memory_id)  # first, as reading commits
     memory = memory_or_404(agent_id, memory_id)
     records = db.session.scalars(
-        records_of_memory(memory).options(joinedload(AuditLog.user)).limit(MAX_RECORDS)
+        records_of_memory(memory).options(joinedload(AuditLog.user)).limit(granted.MAX_RECORDS)
     ).all()
     texts = opened.changes if opened is not None else {}
     return render_template(
@@ -42,11 +41,11 @@ def page(agent_id: int, memory_id: int) -> str:
         memory=memory,
         opened=opened,
         versions=[_version(memory_id, record, texts.get(record.id)) for record in records],
-        has_earlier=len(records) == MAX_RECORDS,
+        has_earlier=len(records) == granted.MAX_RECORDS,
     )
 
 
-def _version(memory_id: int, record: AuditLog, text: ReadableChange | None) -> Version:
+def _version(memory_id: int, record: AuditLog, text: granted.ReadableChange | None) -> Version:
     changes = {change.id: change for change in memory_changes(record)}
     is_merge = record.action == "memory_refinement_consolidate"
     others = [id_ for id_ in changes if id_ != memory_id] if is_merge else []
