@@ -65,6 +65,7 @@ PAGES = {
     "/audit/<int:record_id>": 21,
     "/audit/export.csv": 3,
     "/audit/export.jsonl": 3,
+    "/find?q=1": 13,
     "/healthz": 0,
     "/invitations/<secret>": 12,
     "/metrics": 9,
@@ -81,6 +82,7 @@ PAGES = {
     "/sign-in": 2,
     "/static/<path:filename>": 0,
     "/tokens": 10,
+    "/tokens/<int:token_id>/revoke": 13,
     "/users": 10,
 }
 OPERATIONS_OF_API = {
@@ -156,6 +158,7 @@ def urls(owner: Agent, session: RefinementSession) -> dict[str, str]:
     values = {
         "<int:agent_id>": owner.id,
         "<int:memory_id>": next(iter(db.session.scalars(owner.ledger.core()))).id,
+        "<int:token_id>": ApiToken.mint(account=owner.account)[0].id,
         "<uuid:session_id>": session.id,
         "<uuid:grant_id>": grant.id,
         "<int:record_id>": factories.records(owner)[-1].id,

@@ -2,7 +2,7 @@
 
 from flask import Blueprint, flash, redirect, render_template
 from flask.typing import ResponseReturnValue
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import joinedload
 
 from refine.extensions import db
@@ -25,6 +25,17 @@ def listing() -> str:
     )
     page = page_of(query)
     return render_template("tokens/page.html", page=page, tokens=[row[0] for row in page.rows])
+
+
+@pages.get("/tokens/<int:token_id>/revoke")
+@scope.admins_only
+def revoke_form(token_id: int) -> str:
+    """Say what revoking the token would end, and ask."""
+    token = scope.found_or_404(ApiToken, token_id)
+    minted = select(func.count()).where(
+        ApiToken.minted_by_id == token.id, ApiToken.revoked_at.is_(None)
+    )
+    return render_template("tokens/revoke.html", token=token, minted=db.session.scalar(minted))
 
 
 @pages.post("/tokens/<int:token_id>/revoke")

@@ -54,6 +54,7 @@ class History:
     petrel: Agent
     newcomer: Agent
     toggled: AgentMemory
+    token: ApiToken
     completed: RefinementSession
     in_the_way: RefinementSession
     rolled_back: RefinementSession
@@ -175,14 +176,20 @@ def _now(account: Account, now: datetime) -> dict[str, Any]:
     # in kept memories there is a tag of each kind, and something from the last week
     factories.memory(newcomer, memory_type="journal")
     factories.memory(newcomer, tags=["voice", "relational"])
-    ApiToken.mint(account=account, agent=newcomer)
+    token, _ = ApiToken.mint(account=account, agent=newcomer)
     ApiToken.mint(account=account)[0].revoke()
     live = _claimed(_agent(account, "Turnstone", 16), "manual")
     RefinementTool(live).execute("delete", id=_ids(live.agent)[3])
     queued = RefinementSession.queue(_agent(account, "Sanderling", 5), "manual")
     secret = Invitation.issue(invited)
     db.session.commit()
-    return {"newcomer": newcomer, "live": live, "queued": queued, "invitation": secret}
+    return {
+        "newcomer": newcomer,
+        "token": token,
+        "live": live,
+        "queued": queued,
+        "invitation": secret,
+    }
 
 
 def _agent(account: Account, name: str, memories: int, **fields: object) -> Agent:

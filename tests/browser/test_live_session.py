@@ -133,7 +133,7 @@ def test_the_focus_survives_a_refresh(desk: Page, watched: Watched, name: str) -
 
 
 def test_a_field_keeps_text_caret_and_focus_through_a_refresh(desk: Page, watched: Watched) -> None:
-    field = desk.get_by_role("searchbox", name="Find an agent")
+    field = desk.get_by_role("searchbox", name="Find an agent, user, memory, session or record")
     field.press_sequentially("wrn")
     field.press("ArrowLeft")
 

@@ -117,6 +117,7 @@ SEALED_PAGES = (
     "/audit",
     "/audit/export.csv",
     "/audit/export.jsonl",
+    "/find",
     "/sessions",
     "/sessions/<uuid:session_id>/undo",
 )
@@ -132,6 +133,7 @@ NO_AGENTS = {
         "/profile/confirm",
     ),
     *("/readyz", "/schedule", "/sign-in", "/static/<path:filename>", "/tokens", "/users"),
+    "/tokens/<int:token_id>/revoke",
 }
 
 

@@ -53,6 +53,7 @@ READ = {
     "/audit/<int:record_id>": OF_ACCOUNT,
     "/audit/export.csv": PAGE,
     "/audit/export.jsonl": PAGE,
+    "/find": PAGE,
     "/healthz": OPEN,
     "/invitations/<secret>": OPEN,
     "/metrics": OPEN,
@@ -67,6 +68,7 @@ READ = {
     "/sign-in": Answers(200, 302, 302, 302, 302),
     "/static/<path:filename>": OPEN,
     "/tokens": PAGE,
+    "/tokens/<int:token_id>/revoke": ADMINS_OF_ACCOUNT,
     "/users": PAGE,
 }
 

@@ -9,7 +9,15 @@ from refine.errors import NotFound
 from refine.extensions import db
 from refine.models import ApiToken, User
 from tests import factories, sql
-from tests.web.conftest import Browser, SignedIn, actions_of, person, records, words_of
+from tests.web.conftest import (
+    Browser,
+    SignedIn,
+    actions_of,
+    links_of,
+    person,
+    records,
+    words_of,
+)
 
 
 def test_no_token_is_created_in_the_dashboard(
@@ -45,7 +53,7 @@ def test_revoking_a_token_is_final_and_recorded(
     db.session.refresh(token)
     assert not token.is_valid
     assert f"Token {token.hint}… revoked" in words_of(answer.text)
-    assert f"/tokens/{token.id}/revoke" not in actions_of(answer.text)
+    assert f"/tokens/{token.id}/revoke" not in links_of(answer.text)
     assert [record.user_id for record in records("token_revoked")] == [admin.id]
 
 
@@ -61,6 +69,28 @@ def test_an_agents_token_is_listed_and_can_be_revoked(dashboard: Browser, admin:
     assert "command line" in words_of(page)
     db.session.refresh(token)
     assert not token.is_valid
+
+
+def test_what_revoking_ends_is_told_first(dashboard: Browser, admin: User, token: ApiToken) -> None:
+    token.mint_for(factories.agent(account=admin.account), expires_at=None)
+    db.session.commit()
+    assert f"/tokens/{token.id}/revoke" in links_of(dashboard.get("/tokens").text)
+
+    page = dashboard.get(f"/tokens/{token.id}/revoke").text
+
+    assert "and so is whoever uses the 1 token that it created" in words_of(page)
+    assert actions_of(page) == [f"/tokens/{token.id}/revoke"]
+    db.session.refresh(token)
+    assert token.is_valid
+
+
+def test_a_token_that_is_over_cannot_be_revoked_again(dashboard: Browser, token: ApiToken) -> None:
+    dashboard.submit(f"/tokens/{token.id}/revoke")
+
+    page = dashboard.get(f"/tokens/{token.id}/revoke").text
+
+    assert "This token is no longer valid." in words_of(page)
+    assert actions_of(page) == []
 
 
 def test_revoking_a_platform_token_ends_what_it_minted(
