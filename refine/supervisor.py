@@ -66,7 +66,7 @@ def supervise(
     have ended by then: by SIGTERM, after the grace period or a second Ctrl-C by SIGKILL.
 
     Each process is a fork of this one, so that memory holds what they load only once: load it
-    before, and have no thread and no connection. (While there is a thread, nothing is started
+    before, and have no thread and no connection. (While there is a new thread, nothing is started
     again.) The shell runs what is no Python program with ``exec``: write variables as
     ``env NAME=value command``.
     """
@@ -198,6 +198,7 @@ class _Processes:
         # of those that ended: how long the last pause is, and when it is over
         self._pauses: dict[str, float] = {}
         self._due: dict[str, float] = {}
+        self._threads = threading.active_count()
         self._selector = selectors.DefaultSelector()
         self._selector.register(signals.wake, selectors.EVENT_READ)
 
@@ -261,7 +262,7 @@ class _Processes:
             self._pauses[child.name], self._due[child.name] = pause, time.monotonic() + pause
             ending = _in_words(cast(int, child.process.exitcode))
             self._say(f"{child.name} {ending}; starting it again in {pause:.0f} s")
-        if threading.active_count() > 1:  # a fork would copy the locks that it holds
+        if threading.active_count() > self._threads:  # a fork would copy the locks that it holds
             return
         for name in [name for name, at in self._due.items() if at <= time.monotonic()]:
             del self._due[name]

@@ -152,7 +152,7 @@ def test_a_queued_session_stops_at_once(dashboard: Browser, admin: User, agent: 
 
     answer = dashboard.submit(f"/sessions/{session.id}/stop", follow_redirects=True)
 
-    assert "skipped Stopped while it was queued." in words_of(answer.text)
+    assert "skipped Stopped on request while it was queued." in words_of(answer.text)
     db.session.refresh(session)
     assert session.status == "skipped"
     (record,) = records("memory_refinement_skipped")
