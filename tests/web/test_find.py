@@ -1,7 +1,7 @@
 """One field that finds what the user may see, and says nothing of the rest."""
 
 from dataclasses import dataclass
-from uuid import uuid4
+from uuid import UUID
 
 import pytest
 
@@ -67,7 +67,7 @@ def test_nothing_of_another_account_is_found(dashboard: Browser, signed_in: Sign
     assert [text for text, path in other.paths.items() if path not in found(of_all, text)] == []
 
 
-@pytest.mark.parametrize("text", ["", "%", "_", "9" * 30, str(uuid4()), "no such thing"])
+@pytest.mark.parametrize("text", ["", "%", "_", "9" * 30, str(UUID(int=7)), "no such thing"])
 def test_what_matches_nothing_says_so(dashboard: Browser, admin: User, text: str) -> None:
     things(admin)
 
