@@ -514,3 +514,12 @@ def test_a_failed_session_can_be_tried_again_at_once(dashboard: Browser, agent: 
     db.session.commit()
 
     assert "Retry" in words_of(shown(dashboard, failed))
+
+
+def test_a_session_that_has_not_ended_or_never_started_took_no_time(
+    running: RefinementSession, agent: Agent
+) -> None:
+    skipped = RefinementSession.queue(factories.agent("one", account=agent.account), "manual")
+    skipped.request_stop()
+
+    assert (running.duration, skipped.duration) == (None, None)
