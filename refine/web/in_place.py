@@ -30,9 +30,9 @@ def prepare(response: Response) -> Response:
     response.headers[PAGE_HEADER] = "1"
     if "HX-Request" in request.headers:
         if response.location is not None and not _is_current(response.location):
-            return _sent_to(response.location)
+            return _sent_to(response, response.location)
         if "shown_under" in g:
-            return _sent_to(request.full_path)
+            return _sent_to(response, request.full_path)
     return response
 
 
@@ -40,5 +40,10 @@ def _is_current(location: str) -> bool:
     return urlsplit(location).path == urlsplit(request.headers.get("HX-Current-URL", "")).path
 
 
-def _sent_to(location: str) -> Response:
-    return Response(headers={"HX-Redirect": location, PAGE_HEADER: "1"}, mimetype="text/html")
+def _sent_to(response: Response, location: str) -> Response:
+    """Empty the response, but for its other headers: the browser goes to the location itself."""
+    response.status_code = 200
+    response.set_data(b"")
+    response.headers.pop("Location", None)
+    response.headers["HX-Redirect"] = location
+    return response

@@ -71,6 +71,19 @@ def test_content_is_never_put_into_a_page_in_place(
     assert TEXT in dashboard.get(answer.headers["HX-Redirect"]).text
 
 
+def test_an_end_of_access_on_another_page_still_clears_the_cache(
+    dashboard: Browser, agent: Agent, admin: User
+) -> None:
+    grant = factories.live_grant(agent, admin)
+    db.session.commit()
+
+    answer = dashboard.submit(f"/access/{grant.id}/end", headers=asked_from("/agents"))
+
+    assert answer.headers["HX-Redirect"] == f"/access/{grant.id}"
+    assert answer.headers["Clear-Site-Data"] == '"cache"'
+    assert "Location" not in answer.headers
+
+
 def test_no_control_of_a_page_with_content_works_in_place(
     dashboard: Browser, agent: Agent, admin: User
 ) -> None:
