@@ -3,12 +3,14 @@
 import os
 import re
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import pytest
-from flask import Flask
+from flask import Flask, current_app
 
 from bench import at_rest
 from bench.__main__ import main
+from refine.cli.bench import dashboard
 from refine.cli.bench.measuring import (
     Benchmark,
     Broken,
@@ -19,8 +21,10 @@ from refine.cli.bench.measuring import (
     statements_of,
 )
 from refine.cli.bench.pages import bench_pages
+from refine.cli.bench.world import TINY, seeded
 from refine.extensions import db
 from refine.models import Agent
+from tests.web.test_every_route import READ
 
 # Two spaces or more stand between the columns.
 _CELLS = re.compile(r" {2,}")
@@ -69,6 +73,29 @@ def test_pages_alone_are_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     (_head, *lines), last = printed(capsys)
     assert [line[0] for line in lines][2:4] == ["overview", "overview: queries"]
     assert re.fullmatch(r"goals: \d+ met, \d+ missed", last)
+
+
+# They are not framed, or not pages.
+NOT_MEASURED = {
+    "/audit/export.csv",
+    "/audit/export.jsonl",
+    "/healthz",
+    "/invitations/<secret>",
+    "/metrics",
+    "/profile/confirm",
+    "/readyz",
+    "/sign-in",
+    "/static/<path:filename>",
+}
+
+
+def test_every_page_is_measured() -> None:
+    with seeded(TINY) as world:
+        routes = current_app.url_map.bind("localhost")
+        paths = [urlsplit(page.path).path for page in dashboard.pages(world)]
+        rules = {routes.match(path, return_rule=True)[0].rule for path in paths}
+
+    assert rules == READ.keys() - NOT_MEASURED
 
 
 def test_a_benchmark_that_fails_is_missed_and_stops_no_other(

@@ -1,18 +1,26 @@
 """Many rows at once: what lists, sums and counts look at, without content that anybody opens.
 
 These rows are as many, as large and as spread over two years as an installation's. Memories and
-records are fillers: their digests and hashes are not genuine. Sessions and chain heads are genuine,
-as new sessions of their agents rely on them.
+records are fillers: their digests and hashes are not genuine. All other rows are genuine, but for
+what nobody opens.
 """
 
 from sqlalchemy import select, text
 
 from refine.extensions import db
-from refine.models import Account, Agent, ChainHead, RefinementSession
-from refine.models.attested import add_missing_digests
+from refine.models import (
+    AccessGrant,
+    Account,
+    Agent,
+    ApiToken,
+    ChainHead,
+    RefinementSession,
+    User,
+)
+from refine.models.attested import Attested, add_missing_digests
 
 SESSIONS_EACH = 5
-MEMORIES_EACH = 10
+TASKS_EACH = 5
 
 _ADDED_AT_ONCE = 250
 _DIGESTS_AT_ONCE = 5_000
@@ -69,6 +77,39 @@ ORDER BY created_at
 """
 
 
+_TASKS = """
+INSERT INTO memory_tasks (agent_id, kind, trigger, status, model_id, memories_kept, llm_calls,
+  prompt_tokens, cached_tokens, completion_tokens, cost_usd, created_at, due_at, started_at,
+  ended_at)
+SELECT id, 'reflection', 'daily', 'completed', model_id, n, 1, 2000, 1000, 100, 0.002, at, at, at,
+  at + interval '1 minute'
+FROM agents, generate_series(1, :each) AS n,
+  LATERAL (SELECT now() - interval '2 days' - random() * interval '2 years') AS begun (at)
+WHERE agents.id > :after
+"""
+
+# For each agent a viewer, who once read what it keeps, and a token.
+_VIEWERS = """
+INSERT INTO users (account_id, email)
+SELECT account_id, 'viewer-' || id || '@example.org' FROM agents WHERE id > :after
+"""
+_GRANTS = """
+INSERT INTO access_grants (account_id, agent_id, user_id, status, reason, purpose,
+  duration_minutes, model_id, created_at, asked_at, granted_at, expires_at, end_reason, ended_at)
+SELECT agents.account_id, agents.id, users.id, 'ended', 'agent_asked',
+  decode(repeat('02', 60), 'hex'), 30, model_id, at, at, at, at + interval '30 minutes', 'expired',
+  at + interval '30 minutes'
+FROM agents JOIN users ON email = 'viewer-' || agents.id || '@example.org',
+  LATERAL (SELECT now() - interval '2 days' - random() * interval '2 years') AS begun (at)
+WHERE agents.id > :after
+"""
+_TOKENS = """
+INSERT INTO api_tokens (kind, account_id, agent_id, token_hash, hint)
+SELECT 'agent', account_id, id, md5(id::text) || md5('token'), 'ra_none'
+FROM agents WHERE id > :after
+"""
+
+
 def add_agents(accounts: list[Account], count: int) -> int:
     """Add genuine agents to these accounts in turn; return the id that they come after."""
     after = db.session.scalar(text("SELECT coalesce(max(id), 0) FROM agents")) or 0
@@ -83,17 +124,21 @@ def add_agents(accounts: list[Account], count: int) -> int:
     return int(after)
 
 
-def fill(after: int, records_each: int) -> None:
-    """Give every agent after this id memories, sessions and records."""
+def fill(after: int, records_each: int, memories_each: int) -> None:
+    """Give every agent after this id memories, runs, records, a reader and a token."""
     db.session.commit()  # a transaction that stays idle for so long would be ended
     with db.engine.begin() as connection:
         connection.execute(text("SELECT setseed(0.16)"))
-        connection.execute(text(_MEMORIES), {"after": after, "each": MEMORIES_EACH})
+        connection.execute(text(_MEMORIES), {"after": after, "each": memories_each})
         connection.execute(text(_SESSIONS), {"after": after, "each": SESSIONS_EACH})
+        connection.execute(text(_TASKS), {"after": after, "each": TASKS_EACH})
+        for statement in (_VIEWERS, _GRANTS, _TOKENS):
+            connection.execute(text(statement), {"after": after})
         # foreign keys hold, and checking them row by row takes longer than the rows
         connection.execute(text("SET LOCAL session_replication_role = replica"))
         connection.execute(text(_RECORDS), {"after": after, "each": records_each})
-    _digest_sessions()
+    for kind in (RefinementSession, User, AccessGrant, ApiToken):
+        _add_digests(kind)
     _advance_heads(after, records_each)
     settle()
 
@@ -104,10 +149,10 @@ def settle() -> None:
         connection.execute(text("VACUUM ANALYZE"))
 
 
-def _digest_sessions() -> None:
+def _add_digests(kind: type[Attested]) -> None:
     while True:
         with db.engine.begin() as connection:
-            if not add_missing_digests(connection, RefinementSession, _DIGESTS_AT_ONCE):
+            if not add_missing_digests(connection, kind, _DIGESTS_AT_ONCE):
                 return
 
 

@@ -1,5 +1,6 @@
 """Times code against a floor in the same run, and prints one table of what was promised."""
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -119,10 +120,20 @@ def print_goals(lines: Sequence[Figure | Broken]) -> None:
     console.print(f"goals: {met} met, {len(lines) - met} missed")
 
 
-def interleaved(repetitions: int, *stopwatches: Stopwatch, warm_ups: int = 1) -> tuple[float, ...]:
-    """Take turns; return the median milliseconds of each."""
+def interleaved(
+    repetitions: int,
+    *stopwatches: Stopwatch,
+    warm_ups: int = 1,
+    typical: Callable[[Sequence[float]], float] = statistics.median,
+) -> tuple[float, ...]:
+    """Take turns; return the typical milliseconds of each."""
     rounds = [[stopwatch() for stopwatch in stopwatches] for _ in range(warm_ups + repetitions)]
-    return tuple(map(statistics.median, zip(*rounds[warm_ups:], strict=True)))
+    return tuple(map(typical, zip(*rounds[warm_ups:], strict=True)))
+
+
+def p95(times: Sequence[float]) -> float:
+    """Return the time that at least 95 of 100 do not exceed."""
+    return sorted(times)[math.ceil(0.95 * len(times)) - 1]
 
 
 def timed(work: Callable[[], Any]) -> Stopwatch:

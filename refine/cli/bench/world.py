@@ -1,6 +1,7 @@
 """An installation to measure: accounts, people, tokens, and agents with everything they have."""
 
 import time
+import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from refine.cli.bench.measuring import tell
 from refine.cli.bench.temporary import settings_for, temporary_database, temporary_folder
 from refine.extensions import canonical_json, db
 from refine.models import (
+    AccessGrant,
     Account,
     Agent,
     AgentMemory,
@@ -32,6 +34,7 @@ from refine.models.agent.settings import MAX_CORE_TOKEN_BUDGET
 from refine.models.columns import place_of
 from refine.models.ledger import Change
 from refine.models.ledger.image import recorded
+from refine.models.runs.access import MIN_MINUTES
 
 ACCOUNTS = 20
 JOURNAL_ENTRIES = 20
@@ -53,6 +56,7 @@ class Size:
 
     agents: int = 1_000
     records_each: int = 500
+    memories_each: int = 10
     ledgers: tuple[int, int] = (100, 5_000)
     tidied_agents: int = 20
     duplicates: tuple[int, int] = (10_000, 4_000)
@@ -60,6 +64,7 @@ class Size:
     expired: int = 5_000
     swept: tuple[int, int] = (10, 40)
     repetitions: int = 9
+    times_asked: int = 30
 
 
 DEFAULT = Size()
@@ -74,6 +79,7 @@ TINY = Size(
     expired=10,
     swept=(2, 4),
     repetitions=1,
+    times_asked=1,
 )
 
 
@@ -95,6 +101,8 @@ class World:
     """An agent with a current journal and no expired entries."""
     expired_id: int
     """The same, with expired entries."""
+    grant_id: uuid.UUID
+    """An access that has ended."""
     sign_in: str
     platform_token: str
     tokens: dict[int, str]
@@ -123,7 +131,7 @@ def grow(world: World, agents: int) -> tuple[()]:
     """Add agents, each with as much of everything, until there are so many; nothing is measured."""
     accounts = [db.session.get_one(Account, id_) for id_ in world.account_ids]
     after = bulk.add_agents(accounts, agents - world.size.agents)
-    bulk.fill(after, world.size.records_each)
+    bulk.fill(after, world.size.records_each, world.size.memories_each)
     return ()
 
 
@@ -136,8 +144,9 @@ def _seed(size: Size) -> World:
     _note_clock()
     db.session.commit()
     account_ids = tuple(account.id for account in accounts)
-    special_id = special.id
-    bulk.fill(after := bulk.add_agents(accounts, size.agents), size.records_each)
+    special_id, user_id = special.id, user.id
+    after = bulk.add_agents(accounts, size.agents)
+    bulk.fill(after, size.records_each, size.memories_each)
     first_id, second_id = db.session.scalars(
         select(Agent.id).where(Agent.id > after).order_by(Agent.id).limit(2)
     ).all()
@@ -159,6 +168,7 @@ def _seed(size: Size) -> World:
         large_id=large_id,
         reader_id=readers[0],
         expired_id=readers[1],
+        grant_id=_add_grant(readers[0], user_id),
         sign_in=sign_in,
         platform_token=platform_token,
         tokens=tokens,
@@ -225,6 +235,27 @@ def _site_admin(account: Account) -> User:
     db.session.add(user)
     db.session.flush()
     return user
+
+
+def _add_grant(agent_id: int, user_id: int) -> uuid.UUID:
+    agent = db.session.get_one(Agent, agent_id)
+    at = clock.now() - timedelta(days=3)
+    grant = AccessGrant(
+        agent=agent,
+        user_id=user_id,
+        model_id=_MODEL,
+        status="ended",
+        end_reason="expired",
+        reason="agent_asked",
+        purpose="to see what a page costs",
+        duration_minutes=MIN_MINUTES,
+        granted_at=at,
+        expires_at=at + timedelta(minutes=MIN_MINUTES),
+        ended_at=at + timedelta(minutes=MIN_MINUTES),
+    )
+    db.session.add(grant)
+    db.session.commit()
+    return grant.id
 
 
 def _note_clock() -> None:
