@@ -2,7 +2,7 @@
 
 from flask import Blueprint, abort, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import joinedload
 
 from refine import settings
@@ -82,7 +82,11 @@ def update(user_id: int) -> ResponseReturnValue:
 
 
 def _page(**shown: object) -> str:
-    visible = select(User).where(scope.owns(User.account_id)).order_by(User.email, User.id)
+    visible = (
+        select(User)
+        .where(scope.owns(User.account_id))
+        .order_by(func.lower(User.email), User.account_id)
+    )
     page = page_of(visible.options(joinedload(User.account)))
     return render_template(
         "people/page.html",

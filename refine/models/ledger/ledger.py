@@ -136,8 +136,12 @@ class Ledger:
 
 @cache
 def _composition() -> Select[*tuple[Any, ...]]:
-    at = instant("at")
+    at, agent_id = instant("at"), bindparam("agent_id")
     core = is_of_kind("core", at)
+    # apart from what is kept: each has an index of its own
+    discarded = select(func.count()).where(
+        AgentMemory.agent_id == agent_id, is_of_kind("discarded", at)
+    )
     return select(
         func.count().filter(core),
         func.coalesce(func.sum(AgentMemory.token_estimate).filter(core), 0),
@@ -145,8 +149,8 @@ def _composition() -> Select[*tuple[Any, ...]]:
         func.count().filter(core & AgentMemory.is_locked),
         func.count().filter(is_of_kind("journal", at)),
         func.count().filter(is_of_kind("expired", at)),
-        func.count().filter(is_of_kind("discarded", at)),
-    ).where(AgentMemory.agent_id == bindparam("agent_id"))
+        discarded.correlate(None).scalar_subquery(),
+    ).where(AgentMemory.agent_id == agent_id, ~is_of_kind("discarded", at))
 
 
 def _dated(at: datetime) -> dict[str, datetime]:

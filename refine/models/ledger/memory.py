@@ -65,6 +65,13 @@ class AgentMemory(MemoryRow, Base):
             postgresql_where=text("discarded_at IS NULL"),
             postgresql_include=["token_estimate"],
         ),
+        Index(
+            "ix_agent_memories_discarded",
+            "agent_id",
+            "created_at",
+            "id",
+            postgresql_where=text("discarded_at IS NOT NULL"),
+        ),
         # of others, no copies are looked for by it
         Index(
             "ix_agent_memories_content_hash",

@@ -106,6 +106,7 @@ class AccessGrant(AskingRules, Base):
             "created_at",
             postgresql_where=text(f"status IN {UNFINISHED}"),
         ),
+        Index("ix_access_grants_created_at", text("created_at DESC"), "id"),
     )
 
     # the status changes only with the answer; a lease shows that a worker is asking the agent
