@@ -1,0 +1,1 @@
+"""Twelve walks through the dashboard, from the first hour to a bad day."""

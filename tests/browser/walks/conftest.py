@@ -1,0 +1,27 @@
+"""Each walk is taken three times: with a pointer, by keyboard alone, and without script."""
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import BrowserContext
+
+from refine.models import User
+from tests import factories
+from tests.browser.walks.visitor import ByKeyboard, Visitor, WithoutScript
+
+
+@pytest.fixture(
+    params=[Visitor, ByKeyboard, WithoutScript], ids=["pointer", "keyboard", "no script"]
+)
+def visitor(request: pytest.FixtureRequest, new_context: Callable[..., BrowserContext]) -> Visitor:
+    """Somebody who is not signed in."""
+    kind: type[Visitor] = request.param
+    context = new_context(java_script_enabled=kind is not WithoutScript)
+    return kind(context.new_page())
+
+
+@pytest.fixture
+def at_work(visitor: Visitor, admin: User) -> Visitor:
+    """The platform's admin, signed in."""
+    visitor.sign_in(admin.email, factories.PASSWORD)
+    return visitor

@@ -1,0 +1,79 @@
+"""The first days: joining, a first session, settings, a schedule, a colleague."""
+
+import pytest
+from flask import Flask
+
+from refine import demo
+from refine.extensions import db
+from refine.models import Agent, Invitation, User
+from tests import factories
+from tests.browser.visiting import state
+from tests.browser.walks.visitor import Visitor
+
+
+def test_the_first_hour(app: Flask, visitor: Visitor, worker: None) -> None:
+    account = demo.load_into_empty_database()
+    invited = factories.user(account=account, email="first@example.org", site_admin=True)
+    invited.password_hash = None
+    secret = Invitation.issue(invited)
+    db.session.commit()
+
+    visitor.go(f"/invitations/{secret}")
+    visitor.arrives_at("Welcome to Refine")
+    visitor.fill("Password", "a long enough password")
+    visitor.fill("Repeat password", "a long enough password")
+    visitor.press("Join")
+    visitor.arrives_at("Overview")
+    visitor.sees("First steps")
+    visitor.menu("Agents")
+    visitor.follow("Halyard")
+    visitor.arrives_at("Halyard")
+    visitor.press("Refine now")
+    visitor.arrives_at("Session of Halyard")
+    visitor.waits_for(state(visitor.page, "completed"))
+
+    visitor.sees("tokens saved")
+    visitor.menu("Overview")
+    visitor.sees("completed")
+
+
+def test_a_colleague_joins(at_work: Visitor, visitor: Visitor) -> None:
+    at_work.menu("Users")
+    at_work.fill("E-mail", "colleague@example.org")
+    at_work.choose("Role", "viewer (read-only)")
+    at_work.press("Invite")
+    at_work.sees("Send this link to")
+    link = at_work.page.get_by_label("Invitation link").input_value()
+    at_work.press("Sign out")
+
+    visitor.go(link)
+    visitor.fill("Password", "another long password")
+    visitor.fill("Repeat password", "another long password")
+    visitor.press("Join")
+    visitor.arrives_at("Overview")
+    visitor.menu("Users")
+
+    visitor.sees("colleague@example.org")
+    assert visitor.page.get_by_role("button", name="Invite", exact=True).count() == 0
+
+
+@pytest.fixture
+def wren(admin: User) -> Agent:
+    made: Agent = factories.agent("it rains", account=admin.account, name="Wren")
+    db.session.commit()
+    return made
+
+
+def test_settings_are_corrected_and_saved(at_work: Visitor, wren: Agent) -> None:
+    at_work.menu("Agents")
+    at_work.follow("Wren")
+    at_work.follow("Settings")
+    at_work.fill("Core memory budget", "plenty")
+    at_work.press("Save")
+    at_work.sees("Core memory budget must be")
+    at_work.fill("Core memory budget", "3000")
+    at_work.press("Save")
+
+    at_work.sees("Saved")
+    db.session.refresh(wren)
+    assert wren.core_token_budget == 3_000
