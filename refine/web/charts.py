@@ -137,6 +137,24 @@ def amount_bars(days: Mapping[date, Amounts], until: date, number: int) -> list[
     ]
 
 
+def sparkline(values: Sequence[Amounts | float | None], top: float = 0) -> str:
+    """Return the path of a line through values at equal distances, in a square of 100 by 100.
+
+    The square reaches from 0 to the highest value, or to ``top`` if that is more. None is a gap.
+    """
+    highest = max((float(value) for value in values if value is not None), default=0)
+    height = max(highest, top) or 1
+    step = 100 / max(len(values) - 1, 1)
+    path, verb = [], "M"
+    for position, value in enumerate(values):
+        if value is not None:
+            x, y = round(position * step, 2), round(100 - 100 * float(value) / height, 2)
+            # a point by itself is drawn as a dot
+            path.append(f"{verb}{x:g} {y:g}{'h0' if verb == 'M' else ''}")
+        verb = "M" if value is None else "L"
+    return "".join(path)
+
+
 def _thinned(moments: Sequence[Moment]) -> list[Moment]:
     """Keep every marked moment, the first and the last, and as many others as can be seen."""
     every = max(1, len(moments) // _MAX_POINTS)

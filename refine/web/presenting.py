@@ -3,7 +3,7 @@
 Templates reach these functions as ``view``, so that none of them compares a status or computes.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
@@ -22,6 +22,8 @@ from refine.models.runs import WORKER_LOST
 from refine.models.runs.access.grant import REQUEST_LAPSES_AFTER
 from refine.rules.personal import mask_ids
 from refine.rules.quantities import cost_in_words, in_hours
+from refine.web import charts
+from refine.web.charts import Amounts
 
 _NEARLY_FULL_PERCENT = 80
 
@@ -105,6 +107,19 @@ def share(tokens: int, budget: int) -> Markup:
         f'<span class="usage share">{meter(gauge)} <span class="percent">{gauge.percent}%</span> '
         f'<span class="percent">of {budget:,}</span></span>'
     )
+
+
+def sparkline(
+    values: Sequence[Amounts | float | None], label: str, limit: float | None = None
+) -> Markup:
+    """Return a small line through the values, and what it says in words; ``limit`` is a line."""
+    top = max((float(each) for each in [*values, limit] if each is not None), default=0) or 1
+    y = "" if limit is None else f"{100 - 100 * limit / top:.4g}"
+    budget = f'<line class="budget" x1="0" x2="100" y1="{y}" y2="{y}"/>' if y else ""
+    return Markup(  # noqa: S704 - numbers; the label is escaped
+        '<svg class="spark" viewBox="0 0 100 100" preserveAspectRatio="none" role="img" '
+        f'aria-label="{{}}">{budget}<path d="{charts.sparkline(values, top)}"/></svg>'
+    ).format(label)
 
 
 # -- agents and users ------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from refine.rules.quantities import cost_in_words, in_days, plural, rough_span
 from refine.rules.schedules import describe_schedule
 from refine.web import presenting, scope
 from refine.web.charts import DAYS_SHOWN, Moment
-from refine.web.presenting import Badge, badge, meter, share, usage
+from refine.web.presenting import Badge, badge, meter, share, sparkline, usage
 
 STATUSES = {
     "queued": Badge("queued", "◔", "live"),
@@ -318,6 +318,7 @@ _FILTERS: list[Callable[..., str | bool]] = [
     url_of,
     usage,
     share,
+    sparkline,
     when,
     when_in,
     day,

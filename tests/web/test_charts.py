@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from refine.web.charts import OUTCOMES, Moment, day_bars, step_plot
+from refine.web.charts import OUTCOMES, Moment, day_bars, sparkline, step_plot
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 END = START + timedelta(days=10)
@@ -111,3 +111,23 @@ def test_every_outcome_has_a_part() -> None:
 
     assert [part[0] for part in bars[0].parts] == list(OUTCOMES)
     assert bars[0].parts[-1][1] == pytest.approx(0, abs=0.01)
+
+
+def test_a_sparkline_goes_through_values_at_equal_distances() -> None:
+    assert sparkline([0, 5, 10]) == "M0 100h0L50 50L100 0"
+
+
+def test_a_sparkline_leaves_a_gap_where_a_value_is_unknown() -> None:
+    assert sparkline([10, None, 10, 5, None]) == "M0 0h0M50 0h0L75 50"
+
+
+def test_a_sparkline_reaches_up_to_the_given_top() -> None:
+    assert sparkline([10, 20], top=40) == "M0 75h0L100 50"
+
+
+def test_a_sparkline_of_nothing_is_empty() -> None:
+    assert sparkline([]) == sparkline([None]) == ""
+
+
+def test_a_sparkline_of_one_value_is_a_dot() -> None:
+    assert sparkline([0]) == "M0 100h0"

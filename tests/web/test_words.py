@@ -33,6 +33,20 @@ def test_numbers_have_separators(value: int | None, said: str) -> None:
     assert words.number(value) == said
 
 
+def test_a_sparkline_says_in_words_what_it_shows() -> None:
+    drawn = words.sparkline([1, 2], "up from 1 to <2>")
+
+    assert 'aria-label="up from 1 to &lt;2&gt;"' in drawn
+    assert 'd="M0 50h0L100 0"' in drawn
+    assert "<line" not in drawn
+
+
+def test_a_sparkline_has_room_for_its_limit() -> None:
+    assert 'y1="0"' in words.sparkline([1, 2], "", limit=4)
+    assert 'y1="50"' in words.sparkline([1, 2], "", limit=1)
+    assert 'y1="100"' in words.sparkline([0], "", limit=0)
+
+
 def test_the_first_letter_becomes_a_capital_and_the_rest_stays() -> None:
     assert words.first_upper("the model GPT said") == "The model GPT said"
     assert words.first_upper("") == ""
