@@ -1,7 +1,5 @@
 """The audit log: a filtered list, a page for each record, and exports."""
 
-import csv
-import io
 import json
 import uuid
 from collections.abc import Callable, Iterator
@@ -41,6 +39,7 @@ from refine.models.people.recording import CLIENT_KEY
 from refine.rules.personal import mask_ids
 from refine.web import granted, scope
 from refine.web.charts import DAYS_SHOWN
+from refine.web.csv_export import csv_line
 from refine.web.forms import day_of, midnight
 from refine.web.paging import page_of
 from refine.web.words import ACTIONS, here
@@ -84,8 +83,6 @@ _EXPORTED: dict[str, Callable[[AuditLog], Any]] = {
     "data": lambda record: mask_ids(shown_data(record)),
     "hash": lambda record: record.hash,
 }
-# Spreadsheets read a cell that begins like this as a formula.
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def register(app: Flask) -> None:
@@ -298,10 +295,10 @@ def _streamed(query: Select[Any]) -> Iterator[AuditLog]:
 
 
 def _csv_lines(rows: Iterator[dict[str, Any]]) -> Iterator[str]:
-    yield _csv_line(_EXPORTED)
+    yield csv_line(_EXPORTED)
     for row in rows:
         row["data"] = json.dumps(row["data"], ensure_ascii=False, sort_keys=True)
-        yield _csv_line(map(_cell, row.values()))
+        yield csv_line(row.values())
 
 
 def _json_lines(rows: Iterator[dict[str, Any]]) -> Iterator[str]:
@@ -314,17 +311,6 @@ def _row(record: AuditLog, shows_origin: bool) -> dict[str, Any]:
     if not shows_origin:
         row["data"].pop(CLIENT_KEY, None)
     return row
-
-
-def _csv_line(cells: Any) -> str:
-    line = io.StringIO()
-    csv.writer(line).writerow(cells)
-    return line.getvalue()
-
-
-def _cell(value: object) -> str:
-    text = "" if value is None else str(value)
-    return f"'{text}" if text.startswith(_FORMULA_STARTS) else text
 
 
 def _uuid(text: str) -> uuid.UUID | None:
