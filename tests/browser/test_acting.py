@@ -9,7 +9,7 @@ from refine.extensions import db
 from refine.models import Agent, RefinementSession, User
 from refine.tools import RefinementTool
 from tests import factories
-from tests.browser.visiting import button, rows, state
+from tests.browser.visiting import button, kept, rows, state
 from tests.scripted_model import ScriptedModel
 
 
@@ -19,11 +19,6 @@ def agent(admin: User) -> Agent:
     made: Agent = factories.agent(*contents, account=admin.account, name="Wren")
     db.session.commit()
     return made
-
-
-def kept(agent: Agent) -> list[int]:
-    db.session.rollback()
-    return [memory.id for memory in db.session.scalars(agent.ledger.core())]
 
 
 def tidied(agent: Agent) -> RefinementSession:

@@ -2,6 +2,8 @@
 
 from playwright.sync_api import Locator, Page, expect
 
+from refine.extensions import db
+from refine.models import Agent
 from tests import factories
 
 
@@ -32,3 +34,9 @@ def state(page: Page, word: str) -> Locator:
 def rows(page: Page, region: str) -> Locator:
     """The rows of the table in the region of that name."""
     return page.get_by_role("region", name=region).locator("tbody tr")
+
+
+def kept(agent: Agent) -> list[int]:
+    """The ids of the core memories that the agent has by now."""
+    db.session.rollback()
+    return [memory.id for memory in db.session.scalars(agent.ledger.core())]

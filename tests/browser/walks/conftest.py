@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import BrowserContext
 
-from refine.models import User
+from refine.extensions import db
+from refine.models import Agent, User
 from tests import factories
 from tests.browser.walks.visitor import ByKeyboard, Visitor, WithoutScript
 
@@ -25,3 +26,12 @@ def at_work(visitor: Visitor, admin: User) -> Visitor:
     """The platform's admin, signed in."""
     visitor.sign_in(admin.email, factories.PASSWORD)
     return visitor
+
+
+@pytest.fixture
+def wren(admin: User) -> Agent:
+    """An agent with twenty memories of 25 tokens."""
+    contents = [factories.text_of(25) for _ in range(20)]
+    made: Agent = factories.agent(*contents, account=admin.account, name="Wren")
+    db.session.commit()
+    return made

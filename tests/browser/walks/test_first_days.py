@@ -1,11 +1,10 @@
 """The first days: joining, a first session, settings, a schedule, a colleague."""
 
-import pytest
 from flask import Flask
 
 from refine import demo
 from refine.extensions import db
-from refine.models import Agent, Invitation, User
+from refine.models import Agent, Invitation
 from tests import factories
 from tests.browser.visiting import state
 from tests.browser.walks.visitor import Visitor
@@ -55,13 +54,6 @@ def test_a_colleague_joins(at_work: Visitor, visitor: Visitor) -> None:
 
     visitor.sees("colleague@example.org")
     assert visitor.page.get_by_role("button", name="Invite", exact=True).count() == 0
-
-
-@pytest.fixture
-def wren(admin: User) -> Agent:
-    made: Agent = factories.agent("it rains", account=admin.account, name="Wren")
-    db.session.commit()
-    return made
 
 
 def test_settings_are_corrected_and_saved(at_work: Visitor, wren: Agent) -> None:
