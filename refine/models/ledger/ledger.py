@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, bindparam, func, select
+from sqlalchemy import BigInteger, Select, bindparam, func, select
 
 from refine import clock
 from refine.extensions import db, instant
@@ -136,7 +136,8 @@ class Ledger:
 
 @cache
 def _composition() -> Select[*tuple[Any, ...]]:
-    at, agent_id = instant("at"), bindparam("agent_id")
+    at = instant("at")
+    agent_id = bindparam("agent_id", type_=BigInteger)
     core = is_of_kind("core", at)
     # apart from what is kept: each has an index of its own
     discarded = select(func.count()).where(

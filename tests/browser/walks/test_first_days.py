@@ -44,6 +44,7 @@ def test_a_colleague_joins(at_work: Visitor, visitor: Visitor) -> None:
     at_work.sees("Send this link to")
     link = at_work.page.get_by_label("Invitation link").input_value()
     at_work.press("Sign out")
+    at_work.arrives_at("Sign in to Refine")
 
     visitor.go(link)
     visitor.fill("Password", "another long password")
