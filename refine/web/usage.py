@@ -187,18 +187,17 @@ def _total(rows: Any) -> Used:
 @pages.get("/usage/export.csv")
 def export_csv() -> ResponseReturnValue:
     chosen = Chosen.of_request()
-    answer = Response(stream_with_context(_lines(chosen)), mimetype="text/csv")
+    answer = Response(stream_with_context(_lines(chosen, chosen.query())), mimetype="text/csv")
     period = "by-month" if chosen.is_by_month else f"{chosen.month:%Y-%m}-by-{chosen.by}"
     answer.headers["Content-Disposition"] = f"attachment; filename=usage-{period}.csv"
     return answer
 
 
-def _lines(chosen: Chosen) -> Iterator[str]:
+def _lines(chosen: Chosen, query: Select[*tuple[Any, ...]]) -> Iterator[str]:
     """Yield the lines; runs while the response is sent, in a database session of its own."""
     exported = chosen.grouping.exported
     yield csv_line(["month", *exported, *Used._fields])
-    query = chosen.query().execution_options(yield_per=_EXPORT_BATCH_ROWS)
-    for row in db.session.execute(query):
+    for row in db.session.execute(query.execution_options(yield_per=_EXPORT_BATCH_ROWS)):
         month = row.month if chosen.is_by_month else chosen.month
         keys = (value(row) for value in exported.values())
         yield csv_line([f"{month:%Y-%m}", *keys, *(getattr(row, name) for name in Used._fields)])
