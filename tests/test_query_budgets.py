@@ -43,8 +43,8 @@ MOST_OF_A_PAGE = 25
 
 # By rule, and what the URL asks for: of an admin who may read a memory, or a site admin.
 PAGES = {
-    "/": 17,
-    "/?account=own": 18,
+    "/": 18,
+    "/?account=own": 19,
     "/access": 10,
     "/access/<uuid:grant_id>": 17,
     "/access/new?agent=<int:agent_id>": 21,
@@ -83,6 +83,11 @@ PAGES = {
     "/static/<path:filename>": 0,
     "/tokens": 10,
     "/tokens/<int:token_id>/revoke": 13,
+    "/usage": 12,
+    "/usage?account=own": 13,
+    "/usage?by=model": 12,
+    "/usage?by=month": 11,
+    "/usage/export.csv": 3,
     "/users": 10,
 }
 OPERATIONS_OF_API = {

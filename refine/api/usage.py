@@ -12,7 +12,7 @@ from refine.api.paging import Page, PageQuery, found_page
 from refine.api.routing import ResponseSpec, json_response, operation
 from refine.api.schemas import QueryDay, Resource, Usd
 from refine.models import Account, Agent, ApiToken
-from refine.models.runs.spending import by_month
+from refine.models.runs.usage import by_month
 
 
 class UsageQuery(PageQuery):

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -20,11 +21,19 @@ from refine.errors import InvalidValue
 from refine.extensions import db
 
 # What values rows are sorted by, and how each kind is read from a bookmark.
-_KINDS: dict[type, str] = {int: "i", str: "s", float: "f", datetime: "t", uuid.UUID: "u"}
+_KINDS: dict[type, str] = {
+    int: "i",
+    str: "s",
+    float: "f",
+    Decimal: "d",
+    datetime: "t",
+    uuid.UUID: "u",
+}
 _READERS: dict[str, Callable[[str], Any]] = {
     "i": int,
     "s": str,
     "f": float,
+    "d": Decimal,
     "t": datetime.fromisoformat,
     "u": uuid.UUID,
 }
@@ -79,7 +88,7 @@ def select_page(query: Select[Any], rows: int, bookmark: str | None) -> Page:
             ordered = ordered.where(tuple_(*less) < tuple_(*greater))
         named = ordered.add_columns(*(key.column.label(key.name) for key in keys))
         found = db.session.execute(named.limit(rows + 1)).all()
-    except (ValueError, SQLAlchemyError) as error:
+    except (ValueError, ArithmeticError, SQLAlchemyError) as error:
         if bookmark is None or isinstance(error, OperationalError):
             raise
         db.session.rollback()

@@ -1,9 +1,10 @@
 """The pages, one module for each area.
 
 ``scope`` says who is signed in and what they may see; ``granted`` what agents let them read;
-``words`` how pages say things; ``charts`` draws plots; ``paging`` cuts long lists; ``errors`` shows
-what went wrong; ``uploads`` keeps uploaded files in memory; ``in_place`` lets pages change without
-being loaded anew; ``assets`` has browsers keep static files.
+``words`` how pages say things; ``charts`` draws plots; ``month_cost`` says what this month costs;
+``paging`` cuts long lists; ``csv_export`` writes them as CSV; ``errors`` shows what went wrong;
+``uploads`` keeps uploaded files in memory; ``in_place`` lets pages change without being loaded
+anew; ``assets`` has browsers keep static files.
 """
 
 from flask import Flask
@@ -34,6 +35,7 @@ from refine.web import (
     theme,
     tokens,
     uploads,
+    usage,
     words,
 )
 
@@ -51,6 +53,7 @@ _AREAS = [
     agent_settings,
     importing,
     sessions,
+    usage,
     access,
     audit,
     schedule,

@@ -22,7 +22,8 @@ OUTCOMES = (
     "rolled_back",
     "failed",
 )
-
+# The only part of a bar that stacks nothing.
+AMOUNT = "amount"
 
 Amounts = int | Decimal
 
@@ -78,63 +79,48 @@ def step_plot(moments: Sequence[Moment], budget: int, until: datetime) -> Plot |
     return Plot("".join(steps), y(budget), marks, top, since, until)
 
 
+class Part(NamedTuple):
+    """A part of a bar: what it stands for, its place, and the amount that it shows."""
+
+    name: str
+    y: float
+    height: float
+    amount: Amounts
+
+
 @dataclass(frozen=True)
 class Bar:
-    """One day's bar: its place, and its parts as (outcome, y, height, count)."""
+    """One day's bar: its place, and its parts."""
 
     day: date
     x: float
     width: float
-    parts: list[tuple[str, float, float, int]]
+    parts: list[Part]
+
+    @property
+    def amount(self) -> Amounts:
+        return sum(part.amount for part in self.parts)
 
 
-def day_bars(days: Mapping[date, Mapping[str, int]], until: date, number: int) -> list[Bar]:
+def day_bars(days: Mapping[date, Mapping[str, Amounts]], until: date, number: int) -> list[Bar]:
     """Return stacked bars for the ``number`` days up to ``until``, in a square of 100 by 100."""
     listed = [until - timedelta(days=back) for back in reversed(range(number))]
     most = max((sum(days.get(day, {}).values()) for day in listed), default=0) or 1
     step = 100 / number
-    bars = []
-    for position, day in enumerate(listed):
-        counts, top, parts = days.get(day, {}), 100.0, []
-        for outcome in OUTCOMES:
-            if count := counts.get(outcome, 0):
-                height = round(100 * count / most, 3)
-                top = round(top - height, 3)
-                parts.append((outcome, top, height, count))
-        bars.append(Bar(day, round(position * step, 3), round(step * 0.8, 3), parts))
-    return bars
-
-
-@dataclass(frozen=True)
-class Amount:
-    """One day's amount: the place of its bar, and how high it is."""
-
-    day: date
-    x: float
-    width: float
-    y: float
-    amount: Amounts
-
-    @property
-    def height(self) -> float:
-        return 100 - self.y
-
-
-def amount_bars(days: Mapping[date, Amounts], until: date, number: int) -> list[Amount]:
-    """Return a bar for each of the ``number`` days up to ``until``, in a square of 100 by 100."""
-    listed = [until - timedelta(days=back) for back in reversed(range(number))]
-    most = max((days.get(day, 0) for day in listed), default=0) or 1
-    step = 100 / number
     return [
-        Amount(
-            day,
-            x=round(position * step, 3),
-            width=round(step * 0.8, 3),
-            y=round(100 - float(100 * days.get(day, 0) / most), 3),
-            amount=days.get(day, 0),
-        )
+        Bar(day, round(position * step, 3), round(step * 0.8, 3), _stacked(days.get(day, {}), most))
         for position, day in enumerate(listed)
     ]
+
+
+def _stacked(amounts: Mapping[str, Amounts], most: Amounts) -> list[Part]:
+    top, parts = 100.0, []
+    for name in (*OUTCOMES, AMOUNT):
+        if amount := amounts.get(name, 0):
+            height = round(float(100 * amount / most), 3)
+            top = round(top - height, 3)
+            parts.append(Part(name, top, height, amount))
+    return parts
 
 
 def sparkline(values: Sequence[Amounts | float | None], top: float = 0) -> str:

@@ -25,6 +25,11 @@ def day_of(text: str) -> date | None:
     return given if 1970 <= given.year < 9999 else None
 
 
+def month_of(text: str) -> date | None:
+    """Return the first day of the month that is given like 2026-11; None for anything else."""
+    return day_of(f"{text}-01")
+
+
 def midnight(day: date, days_later: int = 0) -> datetime:
     """Return when a day begins, or the day so many days later."""
     on = day + timedelta(days=days_later)

@@ -13,7 +13,7 @@ from refine.models import Account, Agent, RefinementSession
 from refine.models.agent_list import count_agents
 from refine.models.columns import account_parameter
 from refine.models.runs.task.totals import conversations_given_up
-from refine.web import attention, first_steps, in_place, scope
+from refine.web import attention, first_steps, in_place, month_cost, scope
 from refine.web.sessions import listed
 from refine.web.trend import Trend
 
@@ -21,6 +21,7 @@ pages = Blueprint("overview", __name__)
 
 _NEXT_SLOTS = 5
 _ROWS_SHOWN = 10
+_CAPS_SHOWN = 3
 
 
 @pages.get("/")
@@ -38,6 +39,8 @@ def page() -> str:
         ),
         cases=attention.in_cases(),
         trend=trend,
+        costs=month_cost.of_page(_CAPS_SHOWN) if trend.outcomes else [],
+        names_accounts=scope.sees_all_accounts(),
         steps=[] if trend.outcomes else first_steps.steps(has_agents=agents > 0),
         running=_running() if running else [],
         accounts=_next_accounts(),

@@ -84,10 +84,14 @@ class Gauge(NamedTuple):
 
 
 def meter(of: Gauge) -> Markup:
+    return _bar(of.width, of.css_class)
+
+
+def _bar(width: int, css_class: str) -> Markup:
     return Markup(  # noqa: S704 - numbers and names of classes
-        f'<svg class="bar {of.css_class}" viewBox="0 0 100 8" preserveAspectRatio="none" '
+        f'<svg class="bar {css_class}" viewBox="0 0 100 8" preserveAspectRatio="none" '
         'aria-hidden="true"><rect class="track" width="100" height="8"/>'
-        f'<rect class="fill" width="{of.width}" height="8"/></svg>'
+        f'<rect class="fill" width="{width}" height="8"/></svg>'
     )
 
 
@@ -106,6 +110,15 @@ def share(tokens: int, budget: int) -> Markup:
     return Markup(  # noqa: S704 - numbers
         f'<span class="usage share">{meter(gauge)} <span class="percent">{gauge.percent}%</span> '
         f'<span class="percent">of {budget:,}</span></span>'
+    )
+
+
+def part(amount: Decimal, whole: Decimal) -> Markup:
+    """Return which part of a whole an amount is: as a bar, and in percent."""
+    of_whole = round(100 * amount / whole) if whole else 0
+    return Markup(  # noqa: S704 - numbers
+        f'<span class="usage share">{_bar(of_whole, "live")} '
+        f'<span class="percent">{of_whole}%</span></span>'
     )
 
 

@@ -14,7 +14,7 @@ from refine.models.runs.session import totals
 from refine.models.runs.session.totals import DayTotals
 from refine.models.runs.spending import DaySpending
 from refine.web import scope
-from refine.web.charts import Amount, Amounts, Bar, amount_bars, day_bars
+from refine.web.charts import AMOUNT, Amounts, Bar, day_bars
 from refine.web.forms import midnight
 
 DAYS = 90
@@ -86,21 +86,21 @@ class Trend:
 
     @property
     def session_bars(self) -> list[Bar]:
-        by_status: dict[date, dict[str, int]] = defaultdict(dict)
+        by_status: dict[date, dict[str, Amounts]] = defaultdict(dict)
         for each in self.sessions:
             by_status[each.day][each.status] = each.sessions
         return day_bars(by_status, self.today, DAYS)
 
     @property
-    def removed_bars(self) -> list[Amount]:
+    def removed_bars(self) -> list[Bar]:
         return self._bars((each.day, each.removed_tokens) for each in self.sessions)
 
     @property
-    def cost_bars(self) -> list[Amount]:
+    def cost_bars(self) -> list[Bar]:
         return self._bars((each.day, each.cost_usd) for each in self.spending)
 
-    def _bars(self, amounts: Iterable[tuple[date, Amounts]]) -> list[Amount]:
-        by_day: dict[date, Amounts] = {}
+    def _bars(self, amounts: Iterable[tuple[date, Amounts]]) -> list[Bar]:
+        by_day: dict[date, dict[str, Amounts]] = defaultdict(lambda: {AMOUNT: 0})
         for day, amount in amounts:
-            by_day[day] = by_day.get(day, 0) + amount
-        return amount_bars(by_day, self.today, DAYS)
+            by_day[day][AMOUNT] += amount
+        return day_bars(by_day, self.today, DAYS)

@@ -1,7 +1,7 @@
 """The wording of the pages: times, numbers, states and actions, as template filters and names."""
 
 import re
-from calendar import month_abbr
+from calendar import month_abbr, month_name
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from refine.rules.quantities import cost_in_words, in_days, plural, rough_span
 from refine.rules.schedules import describe_schedule
 from refine.web import presenting, scope
 from refine.web.charts import DAYS_SHOWN, Moment
-from refine.web.presenting import Badge, badge, meter, share, sparkline, usage
+from refine.web.presenting import Badge, badge, meter, part, share, sparkline, usage
 
 STATUSES = {
     "queued": Badge("queued", "◔", "live"),
@@ -223,6 +223,11 @@ def day(on: datetime | date) -> str:
     return _date(local)
 
 
+def month(first: date) -> str:
+    """Format a month, given by a day of it: "November 2026"."""
+    return f"{month_name[first.month]} {first.year}"
+
+
 def _date(on: date) -> str:
     return f"{on.day} {_MONTHS[on.month]} {on.year}"
 
@@ -313,6 +318,7 @@ def url_of(id_: object, page: str) -> str:
 _FILTERS: list[Callable[..., str | bool]] = [
     badge,
     meter,
+    part,
     plot_marks,
     status_badge,
     url_of,
@@ -322,6 +328,7 @@ _FILTERS: list[Callable[..., str | bool]] = [
     when,
     when_in,
     day,
+    month,
     ago,
     seconds,
     number,

@@ -145,8 +145,19 @@ def _people(account: Account) -> None:
     factories.user(account=account, email="ines.moreau@example.org", role="viewer")
     factories.user(account=account, email="former.colleague@example.org", active=False)
     factories.account(name="Harbour Lights", slug="harbour-lights")
+    _spending_too_fast(clock.now())
     account.next_due_at = account.next_slot(clock.now())
     account.monthly_cost_cap_usd = Decimal("25.00")
+
+
+def _spending_too_fast(now: datetime) -> None:
+    """Another account, whose cost cap will not last the month."""
+    account = factories.account(name="Quayside", slug="quayside", time_zone="Europe/Dublin")
+    account.monthly_cost_cap_usd = Decimal("9.00")
+    puffin = _agent(account, "Puffin", 5)
+    for days in range(1, 7):
+        cost = {"prompt_tokens": 214_000, "cached_tokens": 90_000, "cost_usd": Decimal("1.12")}
+        factories.ended_task(puffin, "reflection", at=now - timedelta(days=days), **cost)
 
 
 def _with_models_of_others(account: Account, at: datetime) -> dict[str, RefinementSession]:

@@ -120,6 +120,8 @@ SEALED_PAGES = (
     "/find",
     "/sessions",
     "/sessions/<uuid:session_id>/undo",
+    "/usage",
+    "/usage/export.csv",
 )
 # These are about no agent.
 NO_AGENTS = {

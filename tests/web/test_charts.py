@@ -2,10 +2,11 @@
 
 import re
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 
-from refine.web.charts import OUTCOMES, Moment, day_bars, sparkline, step_plot
+from refine.web.charts import AMOUNT, OUTCOMES, Moment, day_bars, sparkline, step_plot
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 END = START + timedelta(days=10)
@@ -111,6 +112,19 @@ def test_every_outcome_has_a_part() -> None:
 
     assert [part[0] for part in bars[0].parts] == list(OUTCOMES)
     assert bars[0].parts[-1][1] == pytest.approx(0, abs=0.01)
+
+
+def test_a_plain_amount_is_a_bar_of_one_part() -> None:
+    days = {TODAY: {AMOUNT: Decimal("0.5")}, TODAY - timedelta(1): {AMOUNT: Decimal(2)}}
+
+    bars = day_bars(days, TODAY, 3)
+
+    assert [bar.parts for bar in bars] == [
+        [],
+        [(AMOUNT, 0.0, 100.0, 2)],
+        [(AMOUNT, 75.0, 25.0, Decimal("0.5"))],
+    ]
+    assert [bar.amount for bar in bars] == [0, 2, Decimal("0.5")]
 
 
 def test_a_sparkline_goes_through_values_at_equal_distances() -> None:

@@ -69,6 +69,8 @@ READ = {
     "/static/<path:filename>": OPEN,
     "/tokens": PAGE,
     "/tokens/<int:token_id>/revoke": ADMINS_OF_ACCOUNT,
+    "/usage": PAGE,
+    "/usage/export.csv": PAGE,
     "/users": PAGE,
 }
 

@@ -1,5 +1,6 @@
 """The front page: what needs attention first, then how things go."""
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -431,6 +432,36 @@ def test_restored_tokens_do_not_count_as_saved(dashboard: Browser, account: Acco
     db.session.commit()
 
     assert "Sessions 2 Tokens removed 30" in said(dashboard)
+
+
+def test_the_cost_of_this_month_is_drawn_against_the_cap(
+    dashboard: Browser, account: Account
+) -> None:
+    account.monthly_cost_cap_usd = Decimal(8)
+    ended(factories.agent("one", account=account), "completed", cost_usd=Decimal(2))
+    db.session.commit()
+
+    page = dashboard.get("/").text
+
+    assert "Cost this month $2.00 of $8.00 spent (25%) At the pace of" in words_of(page)
+    assert '<svg class="bar ' in page.partition("Cost this month")[2]
+    assert "/usage" in links_of(page)
+
+
+def test_site_admins_see_the_cost_of_the_accounts_nearest_to_their_caps(
+    signed_in: SignedIn, account: Account
+) -> None:
+    for number in range(5):
+        capped = factories.account(name=f"Capped {number}", monthly_cost_cap_usd=Decimal(8))
+        cost = {"cost_usd": Decimal(number)}
+        ended(factories.agent("one", account=capped), "completed", **cost)
+    db.session.commit()
+
+    words = said(signed_in(person(site_admin=True))).partition("Cost this month ")[2]
+
+    assert re.findall(r"Capped \d : \$\d", words) == [
+        *("Capped 4 : $4", "Capped 3 : $3", "Capped 2 : $2")
+    ]
 
 
 # -- whose -----------------------------------------------------------------------------------------

@@ -126,6 +126,24 @@ def test_agents_can_be_paged_in_every_order(dashboard: Browser, admin: User) -> 
         assert backwards[::-1] == forwards
 
 
+def test_usage_can_be_paged_in_every_order(dashboard: Browser, admin: User) -> None:
+    for number in range(ROWS):
+        agent = factories.agent(account=admin.account, name=f"same {number % 5}")
+        cost = {"cost_usd": Decimal(number % 7) / 10, "prompt_tokens": 10**9 + number % 3}
+        factories.ended_task(agent, "reflection", at=NOON, **cost)
+        factories.ended_task(agent, "reflection", at=NOON, **cost)  # beyond the largest integer
+    db.session.commit()
+
+    for order in ("name", "sessions", "tokens", "cost"):
+        url, row = f"/usage?month=2026-03&sort={order}", r'<th scope="row"><a href="/agents/(\d+)"'
+        *forwards, (last,) = walked(dashboard, url, row, "next")
+        *backwards, _ = walked(dashboard, last, row, "prev")
+
+        rows = [each for page in forwards for each in page]
+        assert len(set(rows)) == len(rows) == ROWS
+        assert backwards[::-1] == forwards
+
+
 def test_a_new_row_shifts_no_page(dashboard: Browser, admin: User) -> None:
     url, row = audit(admin)
     db.session.commit()
@@ -161,11 +179,11 @@ def test_pages_keep_the_filter(dashboard: Browser, admin: User) -> None:
 
 
 def test_invalid_bookmarks_are_refused(dashboard: Browser) -> None:
-    lists = ["/agents?", "/agents?sort=share&", "/sessions?", "/audit?", "/users?"]
+    lists = ["/agents?", "/agents?sort=share&", "/usage?", "/sessions?", "/audit?", "/users?"]
     bookmarks = [
         *("nonsense", ">", "<", ">i:x", ">i:1~i:2~i:3", ">dt:not a time", ">n:x", ">uuid:x"),
         *(">s:one~s:two", ">i:99999999999999999999", ">b:%%%", ">s:\x00~i:1", "~" * 500),
-        *(">x~x", ">true"),
+        *(">x~x", ">true", ">dx,i1", ">dNaN,i1"),
     ]
 
     answers = [

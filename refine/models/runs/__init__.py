@@ -2,9 +2,9 @@
 
 ``run`` is what all kinds share: waiting, the lease, the cost, lost workers. ``session`` refines
 core memories, ``task`` adds to memory between sessions, ``access`` asks the agent to let a human
-read. ``spending`` adds up what all of them cost, ``sums`` the ended ones; ``workload`` counts what
-waits; ``answering`` tells which model answers; ``clock_mark`` remembers the clock's rounds,
-``sweep`` what users asked of it.
+read. ``spending`` adds up what all of them cost, ``usage`` what they used, by agent, model and
+month, ``sums`` the ended ones; ``workload`` counts what waits; ``answering`` tells which model
+answers; ``clock_mark`` remembers the clock's rounds, ``sweep`` what users asked of it.
 """
 
 from refine.models.runs.access import AccessAlreadyRequested, AccessGrant

@@ -17,12 +17,14 @@ from sqlalchemy import (
     bindparam,
     case,
     cast,
+    false,
     func,
     literal,
     literal_column,
     null,
     or_,
     select,
+    true,
     union_all,
 )
 
@@ -35,25 +37,9 @@ from refine.rules.prices import ANY_MODEL, Price
 
 # By name, because the models of these tables import this module.
 _SESSIONS, _TASKS, _GRANTS = "refinement_sessions", "memory_tasks", "access_grants"
-_SUMMED = ("prompt_tokens", "cached_tokens", "completion_tokens", "cost_usd", "unpriced_calls")
+SUMMED = ("prompt_tokens", "cached_tokens", "completion_tokens", "cost_usd", "unpriced_calls")
 # No month is longer in any time zone, so older runs need not be read.
 _LONGEST_MONTH = timedelta(days=32)
-
-
-class AgentMonth(NamedTuple):
-    """One agent's runs of one month, and what they cost."""
-
-    month: str
-    agent_id: int
-    agent: str
-    sessions: int
-    reflections: int
-    conversations: int
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
-    cost_usd: Decimal
-    unpriced_calls: int
 
 
 class DaySpending(NamedTuple):
@@ -67,6 +53,21 @@ class DaySpending(NamedTuple):
     conversations: int
     cost_usd: Decimal
     unpriced_calls: int
+
+
+class MonthSoFar(NamedTuple):
+    """What an account's runs cost this month so far, and lately, as its cost cap counts it.
+
+    ``is_unknown``: the cost of a run of this month is unknown, of which only what is known counts.
+    """
+
+    account: str
+    slug: str
+    time_zone: str
+    cap_usd: Decimal | None
+    spent_usd: Decimal
+    lately_usd: Decimal
+    is_unknown: bool
 
 
 class CostCaps:
@@ -148,32 +149,73 @@ def spent_usd_of_month(at: datetime) -> ColumnElement[Decimal]:
 
     Of a run whose cost is unknown, what is known of it counts.
     """
-    runs = _runs()
+    runs = all_runs()
     usd = func.coalesce(_known_usd(runs), runs.c.cost_usd)
     return _of_month(runs, func.coalesce(func.sum(usd), 0), at)
 
 
 def has_unpriced_runs_in_month(at: datetime) -> ColumnElement[bool]:
     """Return the SQL condition that the account has a run this month whose cost is unknown."""
-    runs = _runs()
+    runs = all_runs()
     return _of_month(runs, func.coalesce(func.bool_or(_known_usd(runs).is_(None)), False), at)
+
+
+def month_so_far(account: Account, at: datetime, lately: timedelta) -> MonthSoFar:
+    """Return what the account's runs cost this month, and from ``lately`` before ``at`` on."""
+    found = db.session.execute(_months_so_far(at, lately).where(Account.id == account.id))
+    return MonthSoFar(*found.one())
+
+
+def months_nearest_caps(at: datetime, lately: timedelta, limit: int) -> list[MonthSoFar]:
+    """Return ``month_so_far`` of the accounts that used the most of their cost cap."""
+    months = _months_so_far(at, lately)
+    spent = months.selected_columns.spent_usd
+    share = spent / func.nullif(Account.monthly_cost_cap_usd, 0)
+    capped = months.where(Account.monthly_cost_cap_usd.is_not(None))
+    found = db.session.execute(capped.order_by(share.desc().nulls_first(), Account.id).limit(limit))
+    return [MonthSoFar(*row) for row in found]
+
+
+def _months_so_far(at: datetime, lately: timedelta) -> Select[*tuple[Any, ...]]:
+    runs = all_runs()
+    known_usd = _known_usd(runs)
+    usd = func.coalesce(known_usd, runs.c.cost_usd)
+    is_of_month = _is_of_month(runs, at)
+    summed = (
+        select(
+            func.coalesce(func.sum(usd).filter(is_of_month), 0).label("spent_usd"),
+            func.coalesce(func.sum(usd).filter(runs.c.created_at > at - lately), 0).label("lately"),
+            func.coalesce(func.bool_or(known_usd.is_(None)).filter(is_of_month), false()),
+        )
+        .join(Agent, Agent.id == runs.c.agent_id)
+        .where(Agent.account_id == Account.id, runs.c.created_at > at - _LONGEST_MONTH)
+        .correlate(Account)
+        .lateral()
+    )
+    named = (Account.name, Account.slug, Account.time_zone, Account.monthly_cost_cap_usd)
+    return select(*named, *summed.c).select_from(Account).join(summed, true())
 
 
 def _of_month(runs: Subquery, summed: ColumnElement[Any], at: datetime) -> ColumnElement[Any]:
     """Return what is summed over the account's runs of this month."""
-    began_at = func.date_trunc("month", _local(Account.time_zone, literal(at, UtcDateTime())))
     return (
         select(summed)
         .join(Agent, Agent.id == runs.c.agent_id)
         .where(
             Agent.account_id == Account.id,
             runs.c.created_at > at - _LONGEST_MONTH,
-            # by local time: a midnight that comes twice counts from the first one
-            _local(Account.time_zone, runs.c.created_at) >= began_at,
+            _is_of_month(runs, at),
         )
         .correlate(Account)
         .scalar_subquery()
     )
+
+
+def _is_of_month(runs: Subquery, at: datetime) -> ColumnElement[bool]:
+    """Return the SQL condition that the account's month has begun when a run was requested."""
+    began_at = func.date_trunc("month", local_time(Account.time_zone, literal(at, UtcDateTime())))
+    # by local time: a midnight that comes twice counts from the first one
+    return local_time(Account.time_zone, runs.c.created_at) >= began_at
 
 
 def by_day(account_id: int | None, zone: str, since: datetime) -> list[DaySpending]:
@@ -185,12 +227,12 @@ def by_day(account_id: int | None, zone: str, since: datetime) -> list[DaySpendi
 
 @cache
 def _by_day(*, is_of_account: bool) -> Select[*tuple[Any, ...]]:
-    runs = _runs()
-    day = cast(_local(bindparam("zone", type_=Text), runs.c.created_at), Date)
+    runs = all_runs()
+    day = cast(local_time(bindparam("zone", type_=Text), runs.c.created_at), Date)
     summed = select(
         day,
-        _counted(runs, "reflection"),
-        _counted(runs, "extraction"),
+        counted(runs, "reflection"),
+        counted(runs, "extraction"),
         func.sum(runs.c.cost_usd),
         func.sum(runs.c.unpriced_calls),
     ).where(runs.c.created_at >= instant("since"))
@@ -200,45 +242,12 @@ def _by_day(*, is_of_account: bool) -> Select[*tuple[Any, ...]]:
     return summed.group_by(day)
 
 
-def by_month(
-    account: Account,
-    agent_ids: Sequence[int],
-    since: datetime | None = None,
-    until: datetime | None = None,
-) -> Sequence[AgentMonth]:
-    """Return what each of these agents of the account cost, month by month.
-
-    A run counts in the month in which it was requested, in the account's time zone: from ``since``
-    (inclusive) to ``until`` (exclusive).
-    """
-    runs = _runs()
-    month = func.to_char(_local(account.time_zone, runs.c.created_at), "YYYY-MM")
-    summed = (
-        select(
-            month,
-            Agent.id,
-            Agent.name,
-            *(_counted(runs, kind) for kind in ("session", "reflection", "extraction")),
-            *(func.sum(runs.c[name]) for name in _SUMMED),
-        )
-        .join(Agent, Agent.id == runs.c.agent_id)
-        .where(Agent.account_id == account.id, runs.c.agent_id.in_(agent_ids))
-        .group_by(month, Agent.id)
-        .order_by(month, Agent.id)
-    )
-    if since is not None:
-        summed = summed.where(runs.c.created_at >= since)
-    if until is not None:
-        summed = summed.where(runs.c.created_at < until)
-    return [AgentMonth(*row) for row in db.session.execute(summed)]
-
-
-def _runs() -> Subquery:
+def all_runs() -> Subquery:
     """All runs of every kind."""
     sessions, tasks, grants = (
         Base.metadata.tables[name].c for name in (_SESSIONS, _TASKS, _GRANTS)
     )
-    names = ("agent_id", "created_at", "model_id", *_SUMMED)
+    names = ("agent_id", "created_at", "model_id", *SUMMED)
     return union_all(
         select(literal_column("'session'", Text).label("kind"), *(sessions[n] for n in names)),
         select(tasks.kind, *(tasks[n] for n in names)),
@@ -279,9 +288,11 @@ def _reckoned(runs: Subquery, price: Price) -> ColumnElement[Decimal]:
     )
 
 
-def _counted(runs: Subquery, kind: str) -> ColumnElement[int]:
+def counted(runs: Subquery, kind: str) -> ColumnElement[int]:
+    """Return how many of the runs are of this kind."""
     return func.count().filter(runs.c.kind == kind)
 
 
-def _local(zone: object, instant: ColumnElement[datetime]) -> ColumnElement[datetime]:
+def local_time(zone: object, instant: ColumnElement[datetime]) -> ColumnElement[datetime]:
+    """Return an instant as clocks in the time zone showed it."""
     return func.timezone(zone, instant)

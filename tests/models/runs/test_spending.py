@@ -14,12 +14,13 @@ from refine.extensions import db
 from refine.models import Account, Agent, RefinementSession
 from refine.models.runs.spending import (
     by_day,
-    by_month,
     cap_is_spent,
     cost_cap_reached,
     cost_cap_reason,
     cost_usd_of_month,
     is_unpriced_in_month,
+    month_so_far,
+    months_nearest_caps,
     spent_usd_of_month,
 )
 from refine.rules.prices import price_of
@@ -123,21 +124,6 @@ def test_a_day_is_that_of_the_time_zone(agent: Agent) -> None:
     (day,) = by_day(None, "Asia/Tokyo", datetime(2026, 3, 1, tzinfo=UTC))
 
     assert day.day == date(2026, 3, 2)
-
-
-def test_month_by_month_all_three_are_in_one_row(agent: Agent) -> None:
-    everything(agent)
-    factories.ended_task(agent, "extraction", "failed", at=NOW - timedelta(days=20))
-    everything(factories.agent("one"))
-
-    rows = by_month(agent.account, [agent.id])
-
-    assert rows == [
-        ("2026-02", agent.id, "Ada", 0, 0, 1, 0, 0, 0, 0, 0),
-        ("2026-03", agent.id, "Ada", 1, 1, 1, 120, 10, 2, Decimal("1.75"), 0),
-    ]
-    assert by_month(agent.account, [agent.id], since=NOW) == rows[1:]
-    assert by_month(agent.account, [agent.id], until=NOW) == rows[:1]
 
 
 # -- unknown costs --------------------------------------------------------------------------------
@@ -260,8 +246,60 @@ def test_the_sums_tell_how_many_calls_are_unpriced(agent: Agent) -> None:
     unpriced(agent)
     costly(agent, "1")
 
-    (month,) = by_month(agent.account, [agent.id])
     (day,) = by_day(None, "UTC", NOW - MOMENT)
 
-    assert (month.cost_usd, month.unpriced_calls) == (Decimal("1.5"), 1)
     assert (day.cost_usd, day.unpriced_calls) == (Decimal("1.5"), 1)
+
+
+# -- the month so far ------------------------------------------------------------------------------
+
+WEEK = timedelta(days=7)
+
+
+def test_the_month_so_far_and_the_last_week_are_told_apart(agent: Agent) -> None:
+    agent.account.monthly_cost_cap_usd = Decimal(25)
+    costly(agent, "1", at=NOW - timedelta(days=1))
+    costly(agent, "2", at=NOW - WEEK)
+    costly(agent, "4", at=datetime(2026, 3, 1, tzinfo=UTC))
+    costly(agent, "8", at=datetime(2026, 3, 1, tzinfo=UTC) - MOMENT)
+    everything(factories.agent("one"))
+
+    month = month_so_far(agent.account, NOW, WEEK)
+
+    account = agent.account
+    assert month == (account.name, account.slug, "UTC", Decimal(25), 7, 1, False)
+
+
+def test_the_last_week_reaches_into_the_month_before(agent: Agent) -> None:
+    costly(agent, "8", at=datetime(2026, 2, 28, tzinfo=UTC))
+
+    month = month_so_far(agent.account, datetime(2026, 3, 2, tzinfo=UTC), WEEK)
+
+    assert (month.spent_usd, month.lately_usd) == (0, 8)
+
+
+def test_the_month_so_far_is_what_the_cap_is_compared_with(
+    with_prices: Callable[[str], None], agent: Agent
+) -> None:
+    unpriced(agent)
+    before = month_so_far(agent.account, NOW, WEEK)
+
+    with_prices('{"*": {"prompt": "0.001", "completion": "0.01"}}')
+
+    after = month_so_far(agent.account, NOW, WEEK)
+    assert (before.spent_usd, before.lately_usd, before.is_unknown) == (
+        *(Decimal("0.5"), Decimal("0.5")),
+        True,
+    )
+    spent = cost_usd_of_month(agent.account, NOW)
+    assert (after.spent_usd, after.lately_usd, after.is_unknown) == (spent, spent, False)
+
+
+def test_the_accounts_nearest_to_their_caps_come_first(app: Flask) -> None:
+    for name, cap, usd in [("a", 10, 5), ("b", 10, 9), ("c", 0, 0), ("d", None, 50), ("e", 100, 1)]:
+        account = factories.account(name=name, monthly_cost_cap_usd=cap)
+        costly(factories.agent("one", account=account), str(usd))
+
+    nearest = months_nearest_caps(NOW, WEEK, limit=3)
+
+    assert [(month.account, month.spent_usd) for month in nearest] == [("c", 0), ("b", 9), ("a", 5)]

@@ -1,0 +1,170 @@
+"""What agents used: runs, tokens and cost, by agent, model and month.
+
+A run counts in the month in which it was requested, in the time zone of its account. Tokens and
+cost are those of all kinds of runs.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    ColumnElement,
+    Date,
+    Select,
+    SQLColumnExpression,
+    Subquery,
+    cast,
+    func,
+    select,
+)
+
+from refine.extensions import db
+from refine.models.agent import Agent
+from refine.models.columns import AccountId
+from refine.models.people import Account
+from refine.models.runs.spending import SUMMED, all_runs, counted, local_time
+from refine.rules.months import first_of_month
+
+_COUNTED = {"sessions": "session", "reflections": "reflection", "conversations": "extraction"}
+# No clock is further from UTC, so other runs need not be read.
+_FURTHEST_ZONE = timedelta(days=1)
+
+
+class Used(NamedTuple):
+    """Some runs, added up.
+
+    ``cost_usd`` is without ``unpriced_calls``, whose cost is unknown.
+    """
+
+    sessions: int
+    reflections: int
+    conversations: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    cost_usd: Decimal
+    unpriced_calls: int
+
+
+class AgentMonth(NamedTuple):
+    """One agent's runs of one month, and what they cost."""
+
+    month: str
+    agent_id: int
+    agent: str
+    sessions: int
+    reflections: int
+    conversations: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    cost_usd: Decimal
+    unpriced_calls: int
+
+
+class Months(NamedTuple):
+    """Whole months: from the first day of one to the first day of another, exclusive."""
+
+    since: date
+    until: date
+
+    @classmethod
+    def up_to(cls, month: date, number: int = 1) -> "Months":
+        """Return so many months, this one the last."""
+        return cls(first_of_month(month, 1 - number), first_of_month(month, 1))
+
+
+def by_month(
+    account: Account,
+    agent_ids: Sequence[int],
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> Sequence[AgentMonth]:
+    """Return what each of these agents of the account used, month by month.
+
+    Of the runs from ``since`` (inclusive) to ``until`` (exclusive).
+    """
+    runs = all_runs()
+    month = func.to_char(_requested(runs), "YYYY-MM")
+    summed = (
+        _summed(runs, month, Agent.id, Agent.name)
+        .where(Account.id == account.id, runs.c.agent_id.in_(agent_ids))
+        .group_by(month, Agent.id)
+        .order_by(month, Agent.id)
+    )
+    if since is not None:
+        summed = summed.where(runs.c.created_at >= since)
+    if until is not None:
+        summed = summed.where(runs.c.created_at < until)
+    return [AgentMonth(*row) for row in db.session.execute(summed)]
+
+
+def used_in(months: Months, account_id: AccountId) -> Used:
+    """Return what all agents (of this account) used in these months."""
+    runs = all_runs()
+    return Used(*db.session.execute(_in_months(_summed(runs), runs, months, account_id)).one())
+
+
+def used_by_month(months: Months, account_id: AccountId) -> Select[*tuple[Any, ...]]:
+    """Return a query for what all agents (of this account) used, for each of these months."""
+    runs = all_runs()
+    month = cast(func.date_trunc("month", _requested(runs)), Date).label("month")
+    return _in_months(_summed(runs, month), runs, months, account_id).group_by(month)
+
+
+def used_by_model(months: Months, account_id: AccountId) -> Select[*tuple[Any, ...]]:
+    """Return a query for what runs with each model used in these months."""
+    runs = all_runs()
+    model_id = runs.c.model_id
+    return _in_months(_summed(runs, model_id), runs, months, account_id).group_by(model_id)
+
+
+def used_by_agent(months: Months, account_id: AccountId) -> Select[*tuple[Any, ...]]:
+    """Return a query for what each agent (of this account) used in these months."""
+    runs = all_runs()
+    named = (
+        Agent.id.label("agent_id"),
+        Agent.name.label("agent"),
+        Account.name.label("account"),
+        Account.slug.label("account_slug"),
+    )
+    summed = _in_months(_summed(runs, *named), runs, months, account_id)
+    return summed.group_by(Agent.id, Account.id)
+
+
+def _summed(runs: Subquery, *grouped_by: SQLColumnExpression[Any]) -> Select[*tuple[Any, ...]]:
+    return (
+        select(
+            *grouped_by,
+            *(counted(runs, kind).label(name) for name, kind in _COUNTED.items()),
+            *(func.coalesce(func.sum(runs.c[name]), 0).label(name) for name in SUMMED),
+        )
+        .select_from(runs)
+        .join(Agent, Agent.id == runs.c.agent_id)
+        .join(Account, Account.id == Agent.account_id)
+    )
+
+
+def _in_months(
+    summed: Select[*tuple[Any, ...]], runs: Subquery, months: Months, account_id: AccountId
+) -> Select[*tuple[Any, ...]]:
+    requested = _requested(runs)
+    summed = summed.where(
+        # for the indexes; then exactly, by the account's clock
+        runs.c.created_at >= _midnight(months.since) - _FURTHEST_ZONE,
+        runs.c.created_at < _midnight(months.until) + _FURTHEST_ZONE,
+        requested >= months.since,
+        requested < months.until,
+    )
+    return summed if account_id is None else summed.where(Agent.account_id == account_id)
+
+
+def _midnight(day: date) -> datetime:
+    return datetime.combine(day, time(), UTC)
+
+
+def _requested(runs: Subquery) -> ColumnElement[datetime]:
+    """When runs were requested, by the account's clock."""
+    return local_time(Account.time_zone, runs.c.created_at)

@@ -1,0 +1,203 @@
+"""What an account used: by agent, model and month; on a page and as CSV."""
+
+from collections.abc import Callable, Iterator
+from datetime import date
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+from flask import Blueprint, Response, render_template, request, stream_with_context
+from flask.typing import ResponseReturnValue
+from sqlalchemy import BigInteger, Select, cast, func, select
+
+from refine import clock
+from refine.extensions import db
+from refine.models.runs.usage import (
+    Months,
+    Used,
+    used_by_agent,
+    used_by_model,
+    used_by_month,
+    used_in,
+)
+from refine.rules.months import first_of_month
+from refine.rules.personal import masked_id
+from refine.web import month_cost, scope
+from refine.web.csv_export import csv_line
+from refine.web.forms import month_of
+from refine.web.paging import page_of
+
+pages = Blueprint("usage", __name__)
+
+_MONTHS_SHOWN = 12
+_CAPS_SHOWN = 10
+_EXPORT_BATCH_ROWS = 500
+
+
+class Grouping(NamedTuple):
+    """By what usage is added up: what the rows are told apart by, and called."""
+
+    query: Callable[[Months, int | None], Select[*tuple[Any, ...]]]
+    heading: str
+    key: str
+    name: str
+    exported: dict[str, Callable[[Any], object]]
+
+
+_GROUPINGS = {
+    "agent": Grouping(
+        used_by_agent,
+        heading="Agent",
+        key="agent_id",
+        name="agent",
+        exported={
+            "account": lambda row: row.account_slug,
+            "agent_id": lambda row: row.agent_id,
+            "agent": lambda row: row.agent,
+        },
+    ),
+    "model": Grouping(
+        used_by_model,
+        heading="Model",
+        key="model_id",
+        name="model_id",
+        exported={"model": lambda row: masked_id(row.model_id)},
+    ),
+    "month": Grouping(used_by_month, heading="Month", key="month", name="month", exported={}),
+}
+# What every row says, as ``Used`` has it; the table has no column for calls without a price.
+_FIGURES = (
+    "Sessions",
+    "Reflections",
+    "Conversations",
+    "Prompt tokens",
+    "Cached",
+    "Completion tokens",
+    "Cost",
+)
+# The columns by which agents and models can be sorted, and in which direction.
+_SORTS = {
+    "Sessions": ("sessions", "descending"),
+    "Prompt tokens": ("tokens", "descending"),
+    "Cost": ("cost", "descending"),
+}
+
+
+class Chosen(NamedTuple):
+    """What the URL asks for; invalid values are ignored."""
+
+    by: str
+    month: date
+    this_month: date
+    order: str
+
+    @classmethod
+    def of_request(cls) -> "Chosen":
+        args = request.args
+        zone = ZoneInfo(scope.account_to_change().time_zone)
+        this_month = first_of_month(clock.now().astimezone(zone).date())
+        orders = {"name", *(order for order, _ in _SORTS.values())}
+        return cls(
+            by=args.get("by", "") if args.get("by") in _GROUPINGS else "agent",
+            month=month_of(args.get("month", "")) or this_month,
+            this_month=this_month,
+            order=args.get("sort", "") if args.get("sort") in orders else "cost",
+        )
+
+    @property
+    def grouping(self) -> Grouping:
+        return _GROUPINGS[self.by]
+
+    @property
+    def is_by_month(self) -> bool:
+        return self.by == "month"
+
+    @property
+    def months(self) -> Months:
+        """The chosen month; by month, the last twelve."""
+        if self.is_by_month:
+            return Months.up_to(self.this_month, _MONTHS_SHOWN)
+        return Months.up_to(self.month)
+
+    @property
+    def is_now(self) -> bool:
+        return self.is_by_month or self.month == self.this_month
+
+    @property
+    def choices(self) -> list[date]:
+        """The months that can be chosen: the last twelve, and the one that is, newest first."""
+        last = {first_of_month(self.this_month, -back) for back in range(_MONTHS_SHOWN)}
+        return sorted(last | {self.month}, reverse=True)
+
+    @property
+    def sorts(self) -> dict[str, tuple[str, str]]:
+        if self.is_by_month:
+            return {}
+        return {self.grouping.heading: ("name", "ascending"), **_SORTS}
+
+    def query(self) -> Select[*tuple[Any, ...]]:
+        """Return a query for the rows, in order."""
+        used = self.grouping.query(self.months, scope.account_id()).subquery()
+        key, name = used.c[self.grouping.key], used.c[self.grouping.name]
+        if self.is_by_month:
+            return select(used).order_by(key.desc())
+        by = {
+            "name": func.lower(name).asc(),
+            "sessions": used.c.sessions.desc(),
+            "tokens": cast(used.c.prompt_tokens, BigInteger).desc(),
+            "cost": used.c.cost_usd.desc(),
+        }
+        return select(used).order_by(by[self.order], key)
+
+    def as_args(self) -> dict[str, str]:
+        """Return the arguments of a URL that asks for the same."""
+        month = {} if self.is_by_month else {"month": f"{self.month:%Y-%m}", "sort": self.order}
+        return {"by": self.by, **month}
+
+
+@pages.get("/usage")
+def page() -> str:
+    chosen = Chosen.of_request()
+    page = None if chosen.is_by_month else page_of(chosen.query())
+    rows = page.rows if page is not None else db.session.execute(chosen.query()).all()
+    return render_template(
+        "usage/page.html",
+        chosen=chosen,
+        page=page,
+        rows=rows,
+        total=_total(rows) if page is None else used_in(chosen.months, scope.account_id()),
+        months_shown=_MONTHS_SHOWN,
+        costs=month_cost.of_page(_CAPS_SHOWN) if chosen.is_now else [],
+        groupings=_GROUPINGS,
+        figures=_FIGURES,
+        columns=_columns(chosen),
+        account=None if scope.sees_all_accounts() else scope.account_to_change(),
+    )
+
+
+def _columns(chosen: Chosen) -> list[str]:
+    is_named = chosen.by == "agent" and scope.sees_all_accounts()
+    accounts = ["Account"] if is_named else []
+    return [chosen.grouping.heading, *accounts, *_FIGURES, "Share of cost"]
+
+
+def _total(rows: Any) -> Used:
+    return Used(*(sum((getattr(row, name) for row in rows), start=0) for name in Used._fields))
+
+
+@pages.get("/usage/export.csv")
+def export_csv() -> ResponseReturnValue:
+    chosen = Chosen.of_request()
+    answer = Response(stream_with_context(_lines(chosen, chosen.query())), mimetype="text/csv")
+    period = "by-month" if chosen.is_by_month else f"{chosen.month:%Y-%m}-by-{chosen.by}"
+    answer.headers["Content-Disposition"] = f"attachment; filename=usage-{period}.csv"
+    return answer
+
+
+def _lines(chosen: Chosen, query: Select[*tuple[Any, ...]]) -> Iterator[str]:
+    """Yield the lines; runs while the response is sent, in a database session of its own."""
+    exported = chosen.grouping.exported
+    yield csv_line(["month", *exported, *Used._fields])
+    for row in db.session.execute(query.execution_options(yield_per=_EXPORT_BATCH_ROWS)):
+        month = row.month if chosen.is_by_month else chosen.month
+        keys = (value(row) for value in exported.values())
+        yield csv_line([f"{month:%Y-%m}", *keys, *(getattr(row, name) for name in Used._fields)])

@@ -1,0 +1,108 @@
+"""What agents used: by agent, model and month, in their account's time zone."""
+
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from flask import Flask
+
+from refine.extensions import db
+from refine.models import Agent
+from refine.models.runs.usage import (
+    Months,
+    by_month,
+    used_by_agent,
+    used_by_model,
+    used_by_month,
+    used_in,
+)
+from tests import factories
+from tests.models.runs.test_spending import MOMENT, NOW, costly, everything, unpriced
+
+MARCH = Months.up_to(date(2026, 3, 1))
+
+
+@pytest.fixture
+def agent(app: Flask) -> Agent:
+    return factories.agent("a core memory", name="Ada")
+
+
+def test_month_by_month_all_three_are_in_one_row(agent: Agent) -> None:
+    everything(agent)
+    factories.ended_task(agent, "extraction", "failed", at=NOW - timedelta(days=20))
+    everything(factories.agent("one"))
+
+    rows = by_month(agent.account, [agent.id])
+
+    assert rows == [
+        ("2026-02", agent.id, "Ada", 0, 0, 1, 0, 0, 0, 0, 0),
+        ("2026-03", agent.id, "Ada", 1, 1, 1, 120, 10, 2, Decimal("1.75"), 0),
+    ]
+    assert by_month(agent.account, [agent.id], since=NOW) == rows[1:]
+    assert by_month(agent.account, [agent.id], until=NOW) == rows[:1]
+
+
+def test_the_sums_tell_how_many_calls_are_unpriced(agent: Agent) -> None:
+    unpriced(agent)
+    costly(agent, "1")
+
+    (month,) = by_month(agent.account, [agent.id])
+
+    assert (month.cost_usd, month.unpriced_calls) == (Decimal("1.5"), 1)
+
+
+def test_nothing_used_is_zero_of_everything(agent: Agent) -> None:
+    assert used_in(MARCH, None) == (0, 0, 0, 0, 0, 0, 0, 0)
+
+
+def test_by_agent_month_and_model_it_is_the_same_as_in_all(agent: Agent) -> None:
+    other = factories.agent("one", account=agent.account, model_id="other/model")
+    for each in (agent, other, factories.agent("one")):
+        everything(each)
+        everything(each, at=NOW - timedelta(days=20))
+    unpriced(other)
+    whose = agent.account_id
+
+    in_all = used_in(MARCH, whose)
+
+    assert in_all == (3, 2, 2, 1240, 420, 104, Decimal(4), 1)
+    for used_by in (used_by_agent, used_by_model, used_by_month):
+        rows = db.session.execute(used_by(MARCH, whose)).all()
+        assert [sum(column) for column in zip(*(row[-8:] for row in rows), strict=True)] == [
+            *in_all
+        ]
+    platform = by_month(agent.account, [agent.id, other.id], since=datetime(2026, 3, 1, tzinfo=UTC))
+    assert sum(month.cost_usd for month in platform) == in_all.cost_usd
+
+
+def test_rows_tell_what_they_are_about(agent: Agent) -> None:
+    everything(agent)
+    everything(agent, at=NOW - timedelta(days=20))
+    account = agent.account
+
+    (by_agent,) = db.session.execute(used_by_agent(MARCH, None)).all()
+    (by_model,) = db.session.execute(used_by_model(MARCH, None)).all()
+    months = db.session.execute(used_by_month(Months.up_to(date(2026, 3, 1), 2), None)).all()
+
+    assert by_agent[:4] == (agent.id, "Ada", account.name, account.slug)
+    assert by_model.model_id == agent.model_id
+    assert {row.month for row in months} == {date(2026, 2, 1), date(2026, 3, 1)}
+
+
+@pytest.mark.parametrize(
+    ("zone", "offset"),
+    [
+        ("UTC", "+00:00"),
+        ("Asia/Tokyo", "+09:00"),
+        ("Pacific/Kiritimati", "+14:00"),
+        ("Pacific/Pago_Pago", "-11:00"),
+    ],
+)
+def test_each_account_counts_by_its_own_clock(agent: Agent, zone: str, offset: str) -> None:
+    agent.account.time_zone = zone
+    begins = datetime.fromisoformat(f"2026-03-01T00:00{offset}")
+    ends = datetime.fromisoformat(f"2026-04-01T00:00{offset}")
+    for at, usd in [(begins - MOMENT, 1), (begins, 2), (ends - MOMENT, 4), (ends, 8)]:
+        costly(agent, str(usd), at=at)
+
+    assert used_in(MARCH, None).cost_usd == 6
