@@ -86,6 +86,7 @@ NOT_MEASURED = {
     "/readyz",
     "/sign-in",
     "/static/<path:filename>",
+    "/usage/export.csv",
 }
 
 

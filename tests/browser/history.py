@@ -21,6 +21,7 @@ from refine.models import (
     RefinementSession,
     User,
 )
+from refine.models.runs.access import AccessTerms
 from refine.models.runs.session import EndStatus
 from refine.models.runs.session.state import Trigger
 from refine.models.runs.task import EndStatus as TaskStatus
@@ -132,9 +133,10 @@ def _access(admin: User, petrel: Agent, asked: Agent, read: Agent) -> dict[str, 
     has_read.add_closing_note(
         "The session merged two notes of different days; its style is clearer now.", user=other
     )
+    terms = AccessTerms.checked(reason="failed_session", purpose=why, duration_minutes=60)
     grants = {
         "may_read": factories.live_grant(petrel, admin, purpose=why, reason="failed_session"),
-        "was_asked": factories.grant(asked, user_id=other.id),
+        "was_asked": AccessGrant.request(asked, other, terms),
         "has_read": has_read,
     }
     db.session.commit()

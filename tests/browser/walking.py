@@ -34,11 +34,16 @@ _SCHEMES: dict[Scheme, dict[str, list[str]]] = {
     "dark": {"runOnly": ["color-contrast", "link-in-text-block"]},
     "light": {},
 }
-_SERIOUS_FINDINGS = """async (rules) => {
-  const report = await axe.run(document, {resultTypes: ["violations"], selectors: false, ...rules});
-  return report.violations
-    .filter((finding) => ["serious", "critical"].includes(finding.impact))
-    .map((finding) => [finding.id, finding.nodes[0].html.slice(0, 120)]);
+# All that axe finds, and all that it cannot decide, but for the contrast of signs that stand beside
+# words and that nobody has to read.
+_FINDINGS = """async (rules) => {
+  const kinds = ["violations", "incomplete"];
+  const isSign = (node) => node.any.some((check) => check.data?.messageKey === "nonBmp")
+    && node.html.includes('aria-hidden="true"');
+  const report = await axe.run(document, {resultTypes: kinds, selectors: false, ...rules});
+  return kinds.flatMap((kind) => report[kind]).flatMap((finding) => finding.nodes
+    .filter((node) => !isSign(node))
+    .map((node) => [finding.id, node.html.slice(0, 120)]));
 }"""
 # One number for each control, in the order of the page; what is hidden or disabled is none.
 _NUMBER_CONTROLS = """() => {
@@ -123,10 +128,10 @@ def _out_of_order(page: Page) -> list[int]:
 
 
 def _findings(page: Page) -> Iterator[tuple[Scheme, str, str]]:
-    """The scheme, the rule and the first place of each serious finding of axe."""
+    """The scheme, the rule and the place of each finding of axe."""
     for scheme, rules in _SCHEMES.items():
         page.emulate_media(color_scheme=scheme)
-        for rule, place in page.evaluate(_SERIOUS_FINDINGS, rules):
+        for rule, place in page.evaluate(_FINDINGS, rules):
             yield scheme, rule, place
 
 

@@ -24,6 +24,11 @@ _DAYS = """
 SELECT created_at::date, status, count(*), sum(prompt_tokens), sum(cost_usd)
 FROM refinement_sessions WHERE created_at > now() - interval '90 days' GROUP BY 1, 2
 """
+_MONTH = """
+SELECT agent_id, count(*), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens),
+  sum(cost_usd)
+FROM refinement_sessions WHERE created_at >= date_trunc('month', now()) GROUP BY 1
+"""
 _MASSES = """
 SELECT created_at, data ->> 'mass_after', action, session_id FROM audit_logs
 WHERE agent_id = %(agent)s ORDER BY sequence DESC LIMIT 2000
@@ -65,6 +70,7 @@ class Page(NamedTuple):
 def pages(world: World) -> Iterator[Page]:
     """Yield every page, as a site admin sees it."""
     yield Page("overview", "/", _DAYS)
+    yield Page("usage", "/usage", _MONTH)
     yield from _of_agents(world)
     yield from _of_sessions(world)
     yield from _of_records(world)
