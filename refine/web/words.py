@@ -368,5 +368,5 @@ def _names() -> dict[str, Any]:
         "url_in_account": url_in_account,
     }
     if current_user.is_authenticated:
-        names |= {"me": scope.user(), "zone_name": scope.user().account.time_zone}
+        names |= {"me": scope.user(), "zone_name": scope.zone().key}
     return names
