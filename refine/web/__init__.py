@@ -3,7 +3,7 @@
 ``scope`` says who is signed in and what they may see; ``granted`` what agents let them read;
 ``words`` how pages say things; ``charts`` draws plots; ``paging`` cuts long lists; ``errors`` shows
 what went wrong; ``uploads`` keeps uploaded files in memory; ``in_place`` lets pages change without
-being loaded anew; ``assets`` has browsers keep static files.
+being loaded anew; ``tables`` are cards on phones; ``assets`` has browsers keep static files.
 """
 
 from flask import Flask
@@ -11,6 +11,7 @@ from flask import Flask
 from refine.extensions import csrf
 from refine.web import (
     access,
+    account_switch,
     accounts,
     agent,
     agent_settings,
@@ -77,6 +78,7 @@ def register(app: Flask) -> None:
     signing_in.register(app)
     granted.register(app)
     theme.register(app)
+    account_switch.register(app)
     ops.register(app)
     audit.register(app)
     for area in _AREAS:

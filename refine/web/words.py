@@ -26,6 +26,7 @@ from refine.rules.schedules import describe_schedule
 from refine.web import presenting, scope
 from refine.web.charts import DAYS_SHOWN, Moment
 from refine.web.presenting import Badge, badge, meter, share, sparkline, usage
+from refine.web.tables import as_cards
 
 STATUSES = {
     "queued": Badge("queued", "◔", "live"),
@@ -311,6 +312,7 @@ def url_of(id_: object, page: str) -> str:
 
 
 _FILTERS: list[Callable[..., str | bool]] = [
+    as_cards,
     badge,
     meter,
     plot_marks,
