@@ -46,22 +46,26 @@ def switch(listing: str) -> Switch | None:
     names = {row.slug: row.name for row in db.session.execute(_first_accounts())}
     if len(names) < 2:  # noqa: PLR2004 - nothing to switch to
         return None
-    has_all = listing != "schedule.page"
+    has_all, is_here = listing != "schedule.page", request.endpoint in (listing, "find.page")
     slug = request.args.get("account", "").strip()
     if not (slug or has_all):
         slug = scope.user().account.slug
     slugs = sorted(names, key=lambda each: names[each].casefold())
     offered = [("", _ALL)] * has_all + [(each, names[each]) for each in slugs]
     return Switch(
-        current=names.get(slug, slug or _ALL),
-        choices=[Choice(name, _url(listing, each), each == slug) for each, name in offered]
+        current=names.get(slug, slug or ("all" if is_here else "choose")),
+        choices=[
+            Choice(name, _url(each, None if is_here else listing), is_here and each == slug)
+            for each, name in offered
+        ]
         if len(names) <= MOST_CHOICES
         else [],
     )
 
 
-def _url(listing: str, slug: str) -> str:
-    if request.endpoint in (listing, "find.page"):
+def _url(slug: str, listing: str | None) -> str:
+    """Return the URL of this page, or of the listing, for the account."""
+    if listing is None:
         return here(**_OF_THIS_ACCOUNT, account=slug or None)
     return url_for(listing, account=slug or None)
 

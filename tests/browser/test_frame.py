@@ -104,7 +104,7 @@ def test_the_account_menu_closes_by_escape_and_by_a_click_elsewhere(agents: Page
     factories.account(name="Harbour Lights", slug="harbour-lights")
     db.session.commit()
     agents.reload()
-    summary, choice = agents.get_by_text("All accounts").first, agents.get_by_text("Harbour Lights")
+    summary, choice = agents.get_by_text("Account: all"), agents.get_by_text("Harbour Lights")
 
     summary.click()
     expect(choice).to_be_visible()

@@ -57,10 +57,11 @@ def test_the_header_names_the_account_that_is_looked_at(site_admins: Browser) ->
     def shown(url: str) -> str:
         return words_of(switch_of(site_admins, url).partition("</summary>")[0].partition(">")[2])
 
-    assert shown("/agents") == "Account: All accounts"
+    assert shown("/agents") == "Account: all"
     assert shown("/agents?account=harbour-lights") == "Account: Harbour Lights"
     assert shown("/agents?account=nowhere") == "Account: nowhere"
     assert shown("/schedule") == "Account: Own account"
+    assert shown("/profile") == "Account: choose"
 
 
 def test_a_schedule_is_always_that_of_one_account(site_admins: Browser) -> None:
