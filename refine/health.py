@@ -1,5 +1,6 @@
 """Health checks of the services that Refine depends on."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from refine.errors import Unreachable, WrongKey
 from refine.extensions import db
 from refine.jobs.queue import live_workers, redis_connection
 from refine.models import Account, ClockMark, Verification, WrappedKey
+from refine.models.audit.verification import Alarm
 from refine.models.resealing import unbound_agents
 from refine.models.runs.workload import Workload
 from refine.rules.hosts import is_this_machine
@@ -123,9 +125,9 @@ def binding_check() -> Check:
     return Check("sealing", said if unbound else None, "everything is bound to its row")
 
 
-def verification_check() -> Check:
+def verification_check(look: Callable[[], Alarm | None] = Verification.alarm) -> Check:
     """Check that the last verification found nothing wrong, and that it is not long ago."""
-    if (alarm := Verification.alarm()) is not None:
+    if (alarm := look()) is not None:
         return Check("verification", alarm.alarm_text)
     last = Verification.last()
     if last is None or last.ended_at is None:

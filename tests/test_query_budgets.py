@@ -65,7 +65,7 @@ PAGES = {
     "/audit/<int:record_id>": 21,
     "/audit/export.csv": 3,
     "/audit/export.jsonl": 3,
-    "/find?q=1": 13,
+    "/find?q=1": 14,
     "/healthz": 0,
     "/invitations/<secret>": 12,
     "/metrics": 9,

@@ -4,7 +4,7 @@
 ``words`` how pages say things; ``charts`` draws plots; ``month_cost`` says what this month costs;
 ``paging`` cuts long lists; ``csv_export`` writes them as CSV; ``errors`` shows what went wrong;
 ``uploads`` keeps uploaded files in memory; ``in_place`` lets pages change without being loaded
-anew; ``assets`` has browsers keep static files.
+anew; ``tables`` are cards on phones; ``assets`` has browsers keep static files.
 """
 
 from flask import Flask
@@ -12,6 +12,7 @@ from flask import Flask
 from refine.extensions import csrf
 from refine.web import (
     access,
+    account_switch,
     accounts,
     agent,
     agent_settings,
@@ -80,6 +81,7 @@ def register(app: Flask) -> None:
     signing_in.register(app)
     granted.register(app)
     theme.register(app)
+    account_switch.register(app)
     ops.register(app)
     audit.register(app)
     for area in _AREAS:

@@ -2,7 +2,7 @@
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, or_, select
 
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db
@@ -39,11 +39,18 @@ def add() -> ResponseReturnValue:
 
 def _page(error: str | None = None) -> str:
     agents = select(func.count(Agent.id)).where(Agent.account_id == Account.id).scalar_subquery()
-    page = page_of(select(Account, agents).order_by(Account.slug))
+    text = request.args.get("q", "").strip()
+    page = page_of(select(Account, agents).where(named_like(text)).order_by(Account.slug))
     return render_template(
         "accounts/page.html",
         page=page,
         accounts=[row[:2] for row in page.rows],
+        text=text,
         error=error,
         form=request.form,
     )
+
+
+def named_like(text: str) -> ColumnElement[bool]:
+    """Return the SQL condition that an account's name or slug contains the text."""
+    return or_(*(name.icontains(text, autoescape=True) for name in (Account.name, Account.slug)))

@@ -1,4 +1,4 @@
-"""One field that finds agents, sessions, memories, records and users that the user may see."""
+"""One field that finds whatever the user may see, by name, address, number or id."""
 
 import re
 from typing import Any, NamedTuple
@@ -8,10 +8,11 @@ from flask import Blueprint, render_template, request
 from sqlalchemy import Select, select
 
 from refine.extensions import db
-from refine.models import Agent, AgentMemory, AuditLog, RefinementSession, User
+from refine.models import Account, Agent, AgentMemory, AuditLog, RefinementSession, User
 from refine.models.agent_list import name_or_model_contains
 from refine.rules.ids import id_in
 from refine.web import scope
+from refine.web.accounts import named_like
 
 pages = Blueprint("find", __name__)
 
@@ -28,6 +29,7 @@ class Found(NamedTuple):
     sessions: list[Any]
     memories: list[Any]
     records: list[Any]
+    accounts: list[Any]
 
     @property
     def is_empty(self) -> bool:
@@ -50,6 +52,7 @@ def _found(text: str) -> Found:
         sessions=_rows(_sessions(uuid)) if uuid is not None else [],
         memories=_rows(_memories(number)) if number is not None else [],
         records=_rows(_records(number)) if number is not None else [],
+        accounts=_rows(_accounts(text)) if scope.user().site_admin else [],
     )
 
 
@@ -93,3 +96,7 @@ def _records(id_: int) -> Select[*tuple[Any, ...]]:
     return select(AuditLog.id, AuditLog.sequence, AuditLog.action, AuditLog.created_at).where(
         scope.owns(AuditLog.account_id), AuditLog.id == id_
     )
+
+
+def _accounts(text: str) -> Select[*tuple[Any, ...]]:
+    return select(Account.slug, Account.name).where(named_like(text)).order_by(Account.slug)

@@ -1,6 +1,8 @@
-"""Parsing of the numbers and days that forms and URLs send."""
+"""What forms offer, and parsing of the numbers and days that forms and URLs send."""
 
 from datetime import date, datetime, timedelta
+from functools import cache
+from zoneinfo import available_timezones
 
 from refine.errors import InvalidValue
 from refine.web import scope
@@ -34,3 +36,11 @@ def midnight(day: date, days_later: int = 0) -> datetime:
     """Return when a day begins, or the day so many days later."""
     on = day + timedelta(days=days_later)
     return datetime(on.year, on.month, on.day, tzinfo=scope.zone())
+
+
+@cache
+def time_zones() -> list[str]:
+    """Return the zones that are named by a place, without aliases and technical names."""
+    technical = ("Etc", "posix", "right")
+    zones = available_timezones()
+    return sorted(zone for zone in zones if "/" in zone and not zone.startswith(technical))

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from flask import Blueprint, Flask, current_app, flash, redirect, render_template, url_for
+from flask import Blueprint, Flask, current_app, flash, g, redirect, render_template, url_for
 from sqlalchemy import ColumnExpressionArgument, func, literal, select, union_all
 from werkzeug.wrappers import Response
 
@@ -21,6 +20,7 @@ from refine.health import (
     verification_check,
 )
 from refine.models import MemoryTask, RefinementSession, Verification
+from refine.models.audit.verification import Alarm
 from refine.web import in_place, scope
 from refine.web.charts import DAYS_SHOWN
 from refine.web.sessions import listed
@@ -70,7 +70,13 @@ def see_verification() -> Response:
 
 def register(app: Flask) -> None:
     """Give every page the alarm about verifications, looked up once."""
-    app.context_processor(lambda: {"verification_alarm": cache(Verification.alarm)})
+    app.context_processor(lambda: {"verification_alarm": _alarm})
+
+
+def _alarm() -> Alarm | None:
+    if "verification_alarm" not in g:
+        g.verification_alarm = Verification.alarm()
+    return cast(Alarm | None, g.verification_alarm)
 
 
 def _checks() -> list[Check]:
@@ -79,7 +85,7 @@ def _checks() -> list[Check]:
         found = [
             *checks(current_app),
             older_keys_check(),
-            verification_check(),
+            verification_check(_alarm),
             schedule_check(),
             *found,
         ]

@@ -44,6 +44,7 @@ def page() -> str:
         steps=[] if trend.outcomes else first_steps.steps(has_agents=agents > 0),
         running=_running() if running else [],
         accounts=_next_accounts(),
+        account=None if account_id is None else scope.account_to_change(),
         agents=agents,
         refresh_seconds=in_place.seconds_while(running),
     )

@@ -82,9 +82,10 @@ def update(user_id: int) -> ResponseReturnValue:
 
 
 def _page(**shown: object) -> str:
+    text = request.args.get("q", "").strip()
     visible = (
         select(User)
-        .where(scope.owns(User.account_id))
+        .where(scope.owns(User.account_id), User.email.icontains(text, autoescape=True))
         .order_by(func.lower(User.email), User.account_id)
     )
     page = page_of(visible.options(joinedload(User.account)))
@@ -92,6 +93,7 @@ def _page(**shown: object) -> str:
         "people/page.html",
         page=page,
         users=[row[0] for row in page.rows],
+        text=text,
         account=scope.account_to_change(),
         form=request.form,
         **shown,

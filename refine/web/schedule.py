@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
-from zoneinfo import available_timezones
 
 from flask import Blueprint, flash, redirect, render_template, request
 from flask.typing import ResponseReturnValue
@@ -24,6 +23,7 @@ from refine.models.runs.spending import (
 )
 from refine.rules.quantities import cost_in_words, plural
 from refine.web import in_place, scope
+from refine.web.forms import time_zones
 from refine.web.sessions import listed
 from refine.web.words import url_in_account
 
@@ -110,7 +110,7 @@ def _page(account: Account, error: str | None = None) -> str:
         error=error,
         values={**stored, **request.form},
         slots=_next_slots(account, at),
-        time_zones=_time_zones(),
+        time_zones=time_zones(),
         outcomes=_recent_sessions(account),
         spent=cost_in_words(cost_usd_of_month(account, at), is_unpriced_in_month(account, at)),
         why_capped=cost_cap_reason(account, at),
@@ -122,13 +122,6 @@ def _next_slots(account: Account, at: datetime) -> list[datetime]:
     while len(slots) < _NEXT_SLOTS:
         slots.append(account.next_slot(slots[-1]))
     return slots
-
-
-def _time_zones() -> list[str]:
-    """The zones that are named by a place, without aliases and technical names."""
-    technical = ("Etc", "posix", "right")
-    zones = available_timezones()
-    return sorted(zone for zone in zones if "/" in zone and not zone.startswith(technical))
 
 
 def _recent_sessions(account: Account) -> Sequence[Any]:

@@ -59,10 +59,10 @@ def user() -> User:
 
 
 def zone() -> ZoneInfo:
-    """Return the time zone of the page; every cell with an instant asks for it."""
+    """Return the time zone of the page, the user's own or their account's; every cell asks."""
     found: ZoneInfo | None = g.get("zone")
     if found is None:
-        found = g.zone = ZoneInfo(user().account.time_zone)
+        found = g.zone = ZoneInfo(user().time_zone or user().account.time_zone)
     return found
 
 

@@ -25,8 +25,10 @@ from refine.faults import as_sentence, headers_of, status_of
 from refine.models import AccessGrant, Invitation, PasswordGuess, SignIn, User
 from refine.models.audit import PLATFORM
 from refine.models.people import recording
+from refine.models.settings_change import set_fields
 from refine.web import devices, own_origin, scope
 from refine.web.drafts import Draft
+from refine.web.forms import time_zones
 
 pages = Blueprint("signing_in", __name__)
 
@@ -157,7 +159,23 @@ def accept(secret: str) -> ResponseReturnValue:
 
 @pages.get("/profile")
 def profile() -> ResponseReturnValue:
-    return render_template("signing_in/profile.html")
+    return _profile()
+
+
+@pages.post("/profile/time-zone")
+def choose_time_zone() -> ResponseReturnValue:
+    """Choose the zone of the times on this user's pages; an empty one is the account's."""
+    user = scope.user()
+    try:
+        wanted = request.form.get("time_zone", "").strip() or None
+        if set_fields(user, {"time_zone": wanted}):
+            user.record("user_updated", by=user, data={"time_zone": wanted})
+    except InvalidValue as error:
+        db.session.rollback()
+        return _refused(_profile(error), error)
+    db.session.commit()
+    flash(f"Times are in {scope.zone().key} now.")
+    return redirect(url_for("signing_in.profile"), 303)
 
 
 @pages.get("/profile/confirm")
@@ -189,7 +207,7 @@ def change_password() -> ResponseReturnValue:
         user.set_password(_new_password())
     except (InvalidValue, TooMany) as error:
         db.session.rollback()
-        return _refused(render_template("signing_in/profile.html", error=error), error)
+        return _refused(_profile(error), error)
     # a copied cookie ends, too: this browser gets a new one
     SignIn.end_all_of(user)
     Invitation.end_all_of(user)
@@ -198,6 +216,15 @@ def change_password() -> ResponseReturnValue:
     db.session.commit()
     flash("Password changed. You were signed out of all other browsers.")
     return redirect(url_for("signing_in.profile"), 303)
+
+
+def _profile(error: Exception | None = None) -> str:
+    return render_template(
+        "signing_in/profile.html",
+        error=error,
+        time_zone=request.form.get("time_zone", scope.user().time_zone or ""),
+        time_zones=time_zones(),
+    )
 
 
 def _form(error: str | None = None, email: str = "", draft: Draft | None = None) -> str:

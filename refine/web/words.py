@@ -26,6 +26,7 @@ from refine.rules.schedules import describe_schedule
 from refine.web import presenting, scope
 from refine.web.charts import DAYS_SHOWN, Moment
 from refine.web.presenting import Badge, badge, meter, part, share, sparkline, usage
+from refine.web.tables import as_cards
 
 STATUSES = {
     "queued": Badge("queued", "◔", "live"),
@@ -316,6 +317,7 @@ def url_of(id_: object, page: str) -> str:
 
 
 _FILTERS: list[Callable[..., str | bool]] = [
+    as_cards,
     badge,
     meter,
     part,
@@ -375,5 +377,5 @@ def _names() -> dict[str, Any]:
         "url_in_account": url_in_account,
     }
     if current_user.is_authenticated:
-        names |= {"me": scope.user(), "zone_name": scope.user().account.time_zone}
+        names |= {"me": scope.user(), "zone_name": scope.zone().key}
     return names

@@ -163,6 +163,7 @@ def _out_of_date(page: Page, history: History) -> None:
 
 def _invite(page: Page) -> None:
     page.goto("/users")
+    page.get_by_text("Change…").nth(1).click()
     button(page, "New password link for ines.moreau@example.org").click()
     page.get_by_label("Invitation link").wait_for()
 

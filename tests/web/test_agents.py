@@ -49,7 +49,7 @@ def agents(account: Account) -> dict[str, Agent]:
 
 def names(browser: Browser, query: str = "") -> list[str]:
     page = browser.get(f"/agents{query}").text
-    return re.findall(r'<th scope="row"><a href="/agents/\d+">([^<]+)</a>', page)
+    return re.findall(r'scope="row"><a href="/agents/\d+">([^<]+)</a>', page)
 
 
 def test_agents_are_found_filtered_and_sorted(dashboard: Browser, agents: dict[str, Agent]) -> None:

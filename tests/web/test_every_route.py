@@ -93,6 +93,7 @@ ACTED = {
     "/profile/confirm": Answers("sign-in", 303, 303, 303, 303),
     "/profile/password": Answers("sign-in", 303, 303, 303, 303),
     "/profile/theme": Answers("sign-in", 303, 303, 303, 303),
+    "/profile/time-zone": Answers("sign-in", 303, 303, 303, 303),
     "/schedule": ACT,
     "/schedule/run": ACT,
     "/sessions/<uuid:session_id>/seen": ACT_IN_ACCOUNT,

@@ -57,6 +57,26 @@ def test_a_user_is_found_by_a_part_of_the_address(dashboard: Browser, admin: Use
     assert "grace.hopper@example.org" in words_of(dashboard.get("/find?q=HOPPER").text)
 
 
+def test_a_found_user_leads_to_their_row(dashboard: Browser, admin: User) -> None:
+    person(account=admin.account, email="grace.hopper@example.org")
+    db.session.commit()
+
+    (link,) = [link for link in found(dashboard, "hopper") if link.startswith("/users")]
+    listed = words_of(dashboard.get(link).text.partition("<tbody")[2])
+
+    assert "grace.hopper@example.org" in listed
+    assert admin.email not in listed
+    assert "No users match." in words_of(dashboard.get("/users?q=nobody").text)
+
+
+def test_accounts_are_found_by_site_admins(dashboard: Browser, signed_in: SignedIn) -> None:
+    factories.account(name="Harbour Lights", slug="harbour-lights")
+    of_all = signed_in(person(site_admin=True))
+
+    assert "/?account=harbour-lights" in found(of_all, "lights")
+    assert "/?account=harbour-lights" not in found(dashboard, "lights")
+
+
 def test_nothing_of_another_account_is_found(dashboard: Browser, signed_in: SignedIn) -> None:
     other = things(person())
 

@@ -158,7 +158,7 @@ def test_each_count_matches_the_list_it_links_to(dashboard: Browser, account: Ac
     for state, count in {"failed": 6, "rolled_back": 6, "declined": 6, "over_budget": 18}.items():
         (link,) = [link for link in links_of(page) if f"state={state}" in link]
         assert f"{count} agents " in words_of(page)
-        assert dashboard.get(link).text.count('<th scope="row"><a href="/agents/') == count
+        assert dashboard.get(link).text.count('scope="row"><a href="/agents/') == count
 
 
 def test_the_five_worst_of_each_kind_are_named(dashboard: Browser, account: Account) -> None:
@@ -402,7 +402,9 @@ def test_each_figure_matches_the_list_it_links_to(dashboard: Browser, quarter: N
     links = [link for link in links_of(page) if link.startswith("/sessions?")]
 
     listed = {
-        link.partition("&since")[0].partition("since")[0]: dashboard.get(link).text.count("<tr>")
+        link.partition("&since")[0].partition("since")[0]: dashboard.get(link).text.count(
+            'role="row"'
+        )
         for link in links
     }
 
@@ -476,7 +478,7 @@ def test_a_site_admin_sees_all_accounts_or_one(
 
     assert "2 agents in all accounts" in everything
     assert "Sessions 5" in everything
-    assert "Account: own × all accounts" in one
+    assert "1 agent in Own account" in one
     assert "Sessions 4" in one
 
 

@@ -32,6 +32,7 @@ from refine.models.people.account import Account
 from refine.models.people.recording import NO_CLIENT, Client
 from refine.rules.content import MAX_EMAIL_CHARACTERS, visible_name
 from refine.rules.ids import id_in
+from refine.rules.schedules import valid_time_zone
 
 Role = Literal["admin", "viewer"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -72,6 +73,8 @@ class User(Attested, Base):
     role: Mapped[str] = mapped_column(Text, default="admin", server_default=text("'admin'"))
     site_admin: Mapped[BoolFalse]
     active: Mapped[BoolTrue]
+    # of the pages that they see; NULL: the account's
+    time_zone: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[Created]
     updated_at: Mapped[Updated]
 
@@ -90,7 +93,9 @@ class User(Attested, Base):
         "site_admin",
         "active",
         "created_at",
+        "time_zone",
     )
+    later_digest_columns = ("time_zone",)
 
     @property
     def chain_owner(self) -> ChainOwner:
@@ -252,6 +257,10 @@ class User(Attested, Base):
         if role not in ROLES:
             raise InvalidValue(f"role must be one of {', '.join(ROLES)}")
         return str(role)
+
+    @validates("time_zone")
+    def _valid_time_zone(self, _key: str, name: Any) -> str | None:
+        return None if name is None else valid_time_zone(name)
 
 
 def _matches(password_hash: str | None, password: str) -> bool:

@@ -1,0 +1,75 @@
+"""The switch between accounts in the header, for site admins."""
+
+from functools import cache
+from typing import Any, NamedTuple
+
+from flask import Flask, request, url_for
+from sqlalchemy import Select, select
+
+from refine.extensions import db
+from refine.models import Account
+from refine.web import scope
+from refine.web.words import here
+
+# If there are more, an account is found by its name instead.
+MOST_CHOICES = 50
+_ALL = "All accounts"
+# What the URL says besides the account that would mean nothing in another one.
+_OF_THIS_ACCOUNT = dict.fromkeys(("page", "agent", "session", "memory"))
+
+
+class Choice(NamedTuple):
+    """An account, or all of them, and where to see the page for it."""
+
+    name: str
+    url: str
+    is_current: bool
+
+
+class Switch(NamedTuple):
+    """Which account the page is about, and the others; no choices if they are too many to list."""
+
+    current: str
+    choices: list[Choice]
+
+
+def register(app: Flask) -> None:
+    """Give every page the switch; it is looked up where the template asks for it."""
+    app.context_processor(lambda: {"account_switch": switch})
+
+
+def switch(listing: str) -> Switch | None:
+    """Return the choices for this page, or for the ``listing`` of its area; None for one account.
+
+    A schedule is always that of one account: the user's own, if the URL names none.
+    """
+    names = {row.slug: row.name for row in db.session.execute(_first_accounts())}
+    if len(names) < 2:  # noqa: PLR2004 - nothing to switch to
+        return None
+    has_all, is_here = listing != "schedule.page", request.endpoint in (listing, "find.page")
+    slug = request.args.get("account", "").strip()
+    if not (slug or has_all):
+        slug = scope.user().account.slug
+    slugs = sorted(names, key=lambda each: names[each].casefold())
+    offered = [("", _ALL)] * has_all + [(each, names[each]) for each in slugs]
+    return Switch(
+        current=names.get(slug, slug or ("all" if is_here else "choose")),
+        choices=[
+            Choice(name, _url(each, None if is_here else listing), is_here and each == slug)
+            for each, name in offered
+        ]
+        if len(names) <= MOST_CHOICES
+        else [],
+    )
+
+
+def _url(slug: str, listing: str | None) -> str:
+    """Return the URL of this page, or of the listing, for the account."""
+    if listing is None:
+        return here(**_OF_THIS_ACCOUNT, account=slug or None)
+    return url_for(listing, account=slug or None)
+
+
+@cache
+def _first_accounts() -> Select[*tuple[Any, ...]]:
+    return select(Account.slug, Account.name).order_by(Account.slug).limit(MOST_CHOICES + 1)

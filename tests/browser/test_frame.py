@@ -1,0 +1,134 @@
+"""The header: a palette by keyboard, a menu that folds on a phone, tables as cards there."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from refine.extensions import db
+from refine.models import User
+from tests import factories
+from tests.browser.visiting import heading, rows
+from tests.browser.walking import PHONE
+
+
+@pytest.fixture
+def agents(desk: Page, admin: User) -> Page:
+    for name in ("Kingfisher", "Wren"):
+        factories.agent("one", account=admin.account, name=name)
+    db.session.commit()
+    desk.goto("/agents")
+    return desk
+
+
+def test_the_palette_finds_an_agent_by_keyboard(agents: Page) -> None:
+    agents.keyboard.press("Control+k")
+    agents.keyboard.type("kingf")
+    palette = agents.get_by_role("dialog")
+
+    expect(palette.get_by_role("link", name="Kingfisher")).to_be_visible()
+    expect(palette.get_by_role("status")).to_have_text("1 found")
+    agents.keyboard.press("ArrowDown")
+    expect(palette.get_by_role("link", name="Kingfisher")).to_be_focused()
+    agents.keyboard.press("Enter")
+
+    expect(heading(agents, "Kingfisher")).to_be_visible()
+
+
+def test_the_palette_goes_to_a_page_by_name(agents: Page) -> None:
+    agents.keyboard.press("Control+k")
+    agents.keyboard.type("sess")
+
+    expect(agents.get_by_role("dialog").get_by_role("link", name="Agents")).to_be_hidden()
+    agents.keyboard.press("ArrowDown")
+    agents.keyboard.press("Enter")
+
+    expect(heading(agents, "Sessions")).to_be_visible()
+
+
+def test_the_palette_says_when_nothing_matches_and_enter_asks_find(agents: Page) -> None:
+    agents.keyboard.press("Control+k")
+    agents.keyboard.type("nobody")
+
+    said = agents.get_by_role("dialog").get_by_role("status")
+    expect(said).to_have_text("Nothing that you may see matches.")
+    agents.keyboard.press("Enter")
+
+    expect(heading(agents, "Find")).to_be_visible()
+
+
+def test_escape_closes_the_palette_and_returns_the_focus(agents: Page) -> None:
+    field = agents.get_by_label("Name or model")
+    field.focus()
+
+    agents.keyboard.press("Control+k")
+    expect(agents.get_by_role("dialog").get_by_role("searchbox")).to_be_focused()
+    agents.keyboard.press("ArrowUp")
+    expect(agents.get_by_role("dialog").get_by_role("link").last).to_be_focused()
+    agents.keyboard.press("Escape")
+
+    expect(agents.get_by_role("dialog")).to_be_hidden()
+    expect(field).to_be_focused()
+
+
+def test_the_palette_closes_by_its_key_and_by_a_click_beside_it(agents: Page) -> None:
+    agents.keyboard.press("Control+k")
+    agents.keyboard.press("Control+k")
+    expect(agents.get_by_role("dialog")).to_be_hidden()
+
+    agents.keyboard.press("Control+k")
+    expect(agents.get_by_role("dialog")).to_be_visible()
+    agents.mouse.click(5, 300)
+    expect(agents.get_by_role("dialog")).to_be_hidden()
+
+
+def test_a_letter_alone_opens_nothing(agents: Page) -> None:
+    for key in ("/", "?", "k"):
+        agents.keyboard.press(key)
+
+    expect(agents.get_by_role("dialog")).to_be_hidden()
+
+
+def test_the_menu_folds_on_a_phone_and_names_the_area(agents: Page) -> None:
+    menu = agents.get_by_role("navigation", name="Main")
+    expect(menu).to_be_visible()
+
+    agents.set_viewport_size(PHONE)
+    expect(menu).to_be_hidden()
+    agents.get_by_text("Menu: Agents").click()
+
+    menu.get_by_role("link", name="Sessions").click()
+    expect(heading(agents, "Sessions")).to_be_visible()
+    expect(menu).to_be_hidden()
+
+
+def test_the_account_menu_closes_by_escape_and_by_a_click_elsewhere(agents: Page) -> None:
+    factories.account(name="Harbour Lights", slug="harbour-lights")
+    db.session.commit()
+    agents.reload()
+    summary, choice = agents.get_by_text("Account: all"), agents.get_by_text("Harbour Lights")
+
+    summary.click()
+    expect(choice).to_be_visible()
+    agents.keyboard.press("Escape")
+    expect(choice).to_be_hidden()
+    summary.click()
+    heading(agents, "Agents").click()
+    expect(choice).to_be_hidden()
+    summary.click()
+    choice.click()
+
+    expect(agents.get_by_text("No agents yet.")).to_be_visible()
+
+
+def test_a_row_is_a_card_on_a_phone_and_still_a_row(agents: Page) -> None:
+    row = rows(agents, "Agents").first
+    cells = row.get_by_role("cell")
+    assert len({box["y"] for cell in cells.all() if (box := cell.bounding_box())}) == 1
+
+    agents.set_viewport_size(PHONE)
+
+    tops = [box["y"] for cell in cells.all() if (box := cell.bounding_box())]
+    assert len(tops) > 3
+    assert tops == sorted(set(tops))
+    expect(agents.get_by_role("columnheader", name="Model")).to_be_attached()
+    label = cells.nth(1).evaluate("each => getComputedStyle(each, '::before').content")
+    assert label == '"Model"'
