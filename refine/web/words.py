@@ -14,6 +14,7 @@ from flask_login import current_user
 from markupsafe import Markup, escape
 
 from refine import clock
+from refine.models.audit.kinds import ACTIONS_OF_KIND
 from refine.models.audit.verification import AlarmKind
 from refine.models.people.invitation import VALID_FOR
 from refine.models.people.sign_in import CONFIRMED_FOR
@@ -135,6 +136,20 @@ ACTIONS = {
     "memories_resealed": "memories sealed anew",
     "verification_failed": "verification failed",
     "verification_seen": "alarm of a verification acknowledged",
+    "audit_exported": "records exported",
+}
+
+# In the order in which people look for them; ``ACTIONS_OF_KIND`` has what is of each.
+RECORD_KINDS = {
+    "read": "Content read",
+    "rollbacks": "Rollbacks",
+    "access": "Access",
+    "settings": "Settings",
+    "failures": "Failures",
+    "sessions": "Sessions",
+    "memories": "Memories",
+    "users": "Users and tokens",
+    "upkeep": "Upkeep",
 }
 
 
@@ -365,6 +380,8 @@ def _names() -> dict[str, Any]:
         "ACCESS_REASONS": REASONS,
         "ACCESS_ENDS": ACCESS_ENDS,
         "ACTIONS": ACTIONS,
+        "RECORD_KINDS": RECORD_KINDS,
+        "ACTIONS_OF_KIND": ACTIONS_OF_KIND,
         "VERIFICATION_ALARMS": VERIFICATION_ALARMS,
         "MIN_PASSWORD_CHARACTERS": MIN_PASSWORD_CHARACTERS,
         "CONFIRMED_FOR": CONFIRMED_FOR,
