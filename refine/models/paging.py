@@ -129,10 +129,10 @@ def _first_of_all(
 ) -> Select[Any]:
     """Return the first rows of all values, from the ``first`` rows of each."""
     values = literal(list(one_of.values), ARRAY(Text))
-    value = func.unnest(values).column_valued("value")
-    of_value = first.where(one_of.column == value).correlate(value).lateral()
-    together = select(of_value).select_from(value).join(of_value, true())
-    sorted_by = [(of_value.c[key.name], key.is_descending != backwards) for key in keys]
+    each = func.unnest(values).table_valued("value").render_derived()
+    of_each = first.where(one_of.column == each.c.value).correlate(each).lateral()
+    together = select(of_each).select_from(each).join(of_each, true())
+    sorted_by = [(of_each.c[key.name], key.is_descending != backwards) for key in keys]
     in_order = (column.desc() if down else column.asc() for column, down in sorted_by)
     return together.order_by(*in_order).limit(rows)
 

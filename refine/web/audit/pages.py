@@ -34,6 +34,8 @@ _LISTED: tuple[Any, ...] = (
     AuditLog.created_at,
     AuditLog.session_id,
     AuditLog.agent_id,
+    AuditLog.auditable_type,
+    AuditLog.auditable_id,
     Agent.name.label("agent_name"),
     User.email,
     AuditLog.by,
