@@ -6,7 +6,7 @@ Building the last of these reads the data of every record about memories once.
 from alembic import op
 
 revision = "0031"
-down_revision = "0029"
+down_revision = "0034"
 branch_labels = None
 depends_on = None
 

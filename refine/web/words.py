@@ -14,7 +14,6 @@ from flask_login import current_user
 from markupsafe import Markup, escape
 
 from refine import clock
-from refine.models.audit.kinds import ACTIONS_OF_KIND
 from refine.models.audit.verification import AlarmKind
 from refine.models.people.invitation import VALID_FOR
 from refine.models.people.sign_in import CONFIRMED_FOR
@@ -381,7 +380,6 @@ def _names() -> dict[str, Any]:
         "ACCESS_ENDS": ACCESS_ENDS,
         "ACTIONS": ACTIONS,
         "RECORD_KINDS": RECORD_KINDS,
-        "ACTIONS_OF_KIND": ACTIONS_OF_KIND,
         "VERIFICATION_ALARMS": VERIFICATION_ALARMS,
         "MIN_PASSWORD_CHARACTERS": MIN_PASSWORD_CHARACTERS,
         "CONFIRMED_FOR": CONFIRMED_FOR,

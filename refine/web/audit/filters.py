@@ -17,7 +17,7 @@ from refine.models.paging import OneOf
 from refine.rules.ids import id_in
 from refine.web import scope
 from refine.web.forms import day_of, midnight
-from refine.web.words import ACTIONS
+from refine.web.words import ACTIONS, RECORD_KINDS, here
 
 # Who acts besides users, as the lists of records name them.
 NOBODY = "agent or system"
@@ -25,6 +25,14 @@ OTHER_ACTORS = (NOBODY, "agent", "platform", "command line")
 
 _MAX_WHO_CHARACTERS = 254
 _MAX_SUGGESTED = 50
+
+
+class View(NamedTuple):
+    """A kind of records, and the address of this page with it."""
+
+    name: str
+    url: str
+    is_current: bool
 
 
 class AuditFilter(NamedTuple):
@@ -109,6 +117,19 @@ class AuditFilter(NamedTuple):
         return of.where(
             self.condition(but_kind=but_kind), scope.owns(AuditLog.account_id)
         ).order_by(AuditLog.created_at.desc(), AuditLog.id.desc())
+
+    def views(self) -> list[View]:
+        """Return the kinds of records, and all of them, with the other filters as they are."""
+        return [
+            View(name, here(kind=kind or None, action=None, page=None), kind == self.kind)
+            for kind, name in {"": "All", **RECORD_KINDS}.items()
+        ]
+
+    @property
+    def actions(self) -> dict[str, Sequence[str]]:
+        """The actions that can be chosen, by the name of their kind."""
+        kinds = [self.kind] if self.kind else ACTIONS_OF_KIND
+        return {RECORD_KINDS[kind]: ACTIONS_OF_KIND[kind] for kind in kinds}
 
     def as_args(self) -> dict[str, str]:
         """Return the arguments of a URL with this filter, the empty ones left out."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from flask import Blueprint, render_template
 from flask.typing import ResponseReturnValue
-from sqlalchemy import Select, select
+from sqlalchemy import Select, case, select
 
 from refine.models import Agent, AuditLog, User
 from refine.models.exported import exported_data
@@ -34,8 +34,7 @@ _LISTED: tuple[Any, ...] = (
     AuditLog.created_at,
     AuditLog.session_id,
     AuditLog.agent_id,
-    AuditLog.auditable_type,
-    AuditLog.auditable_id,
+    case((AuditLog.auditable_type == "AgentMemory", AuditLog.auditable_id)).label("memory_id"),
     Agent.name.label("agent_name"),
     User.email,
     AuditLog.by,
@@ -56,6 +55,7 @@ def page() -> str:
         records=page.rows,
         filter=chosen,
         agent=agent,
+        views=chosen.views(),
         actors=suggested_actors(),
         strip=strip(chosen),
         days_url=_days_url(),

@@ -86,9 +86,11 @@ class Told:
 
     @property
     def effect(self) -> str:
-        """Say by how many tokens the memories became more or fewer."""
+        """Say, at the end, by how many tokens the core memories became more or fewer."""
         tokens = effect_tokens(self.record.data)
-        return f"{plural(abs(tokens), 'token')} {'fewer' if tokens < 0 else 'more'}"
+        if not tokens:
+            return "."
+        return f": {plural(abs(tokens), 'token')} {'fewer' if tokens < 0 else 'more'}."
 
 
 def sentence(record: AuditLog) -> str:
@@ -97,7 +99,10 @@ def sentence(record: AuditLog) -> str:
     tell = _SENTENCES.get(record.action)
     if tell is None:
         return first_upper(f"{ACTIONS.get(record.action, spaced(record.action))}{told.by}.")
-    return first_upper(tell(told))
+    text = tell(told)
+    is_of_agent = record.agent is not None and text.startswith(told.agent)
+    begins_with_name = is_of_agent or "@" in text.partition(" ")[0]
+    return text if begins_with_name else first_upper(text)
 
 
 def named(ids: Sequence[int]) -> str:
@@ -119,15 +124,15 @@ def _removed_duplicate(told: Told) -> str:
 
 
 def _merged(told: Told) -> str:
-    return f"{told.agent} merged {named(told.old)} into {named(told.new)}: {told.effect}."
+    return f"{told.agent} merged {named(told.old)} into {named(told.new)}{told.effect}"
 
 
 def _rewrote(told: Told) -> str:
-    return f"{told.agent} rewrote {named(told.old)}: {told.effect}."
+    return f"{told.agent} rewrote {named(told.old)}{told.effect}"
 
 
 def _discarded_in_session(told: Told) -> str:
-    return f"{told.agent} discarded {named(told.old)}: {told.effect}."
+    return f"{told.agent} discarded {named(told.old)}{told.effect}"
 
 
 def _ended(told: Told) -> str:
@@ -262,8 +267,8 @@ _SENTENCES: dict[str, Callable[[Told], str]] = {
     "memory_promoted": lambda t: f"{t.agent} promoted {named(t.old)} to its core memories.",
     "memory_reflection_ended": _task_ended,
     "memory_extraction_ended": _task_ended,
-    "memory_discarded": lambda t: f"{named(t.old)} of {t.agent} was discarded{t.by}: {t.effect}.",
-    "memory_restored": lambda t: f"{named(t.old)} of {t.agent} was restored{t.by}: {t.effect}.",
+    "memory_discarded": lambda t: f"{named(t.old)} of {t.agent} was discarded{t.by}{t.effect}",
+    "memory_restored": lambda t: f"{named(t.old)} of {t.agent} was restored{t.by}{t.effect}",
     "memory_constitutional_toggle": _toggled,
     "memory_access_requested": _asked,
     "memory_access_granted": _granted,
