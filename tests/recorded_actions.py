@@ -29,7 +29,7 @@ _RECORDERS_OF_MODULES = {
 # What is called alike, but only returns a record, or is given the action by ``to_record``: module
 # and object.
 _NOT_RECORDING = {
-    ("web/audit.py", "granted"),
+    ("web/audit/pages.py", "granted"),
     ("trials/bill.py", ""),
     ("models/people/recording.py", "AuditLog"),
 }

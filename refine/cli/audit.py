@@ -20,9 +20,8 @@ from refine.jobs.verifying import verify_in_processes
 from refine.models import AuditLog, Verification
 from refine.models.audit.anchor import anchor, missing_since, read_anchor
 from refine.models.audit.verification import ChainResult
+from refine.models.exported import EXPORTED
 from refine.models.integrity import note_verified, verify_all
-from refine.models.ledger.history import shown_data
-from refine.rules.personal import mask_ids
 from refine.rules.quantities import plural
 
 _NOTED_AT_ONCE = 200
@@ -32,24 +31,28 @@ def _actor(record: AuditLog) -> str | None:
     return record.user.email if record.user is not None else record.data.get("by")
 
 
+# What people read of the exported fields.
+_HEADINGS = {
+    "id": "id",
+    "at": "at (UTC)",
+    "action": "action",
+    "subject_type": "about",
+    "subject_id": "its id",
+}
 # as the dashboard exports them, with names
-_LISTED = (
-    Field("id", lambda row: row.id, "id"),
-    Field("chain", lambda record: record.chain_id),
-    Field("sequence", lambda row: row.sequence),
-    Field("at", lambda record: record.created_at, "at (UTC)"),
-    Field("action", lambda row: row.action, "action"),
-    Field("account_id", lambda row: row.account_id),
-    Field("agent_id", lambda row: row.agent_id),
-    Field("agent", lambda row: row.agent.name if row.agent is not None else None, "agent"),
-    Field("session_id", lambda row: row.session_id),
-    Field("user_id", lambda row: row.user_id),
-    Field("by", _actor, "by"),
-    Field("subject_type", lambda record: record.auditable_type, "about"),
-    Field("subject_id", lambda record: record.auditable_id, "its id"),
-    Field("data", lambda record: mask_ids(shown_data(record))),
-    Field("hash", lambda row: row.hash),
-)
+_EXPORTED = {name: Field(name, of, _HEADINGS.get(name)) for name, of in EXPORTED.items()}
+_NAMES = {
+    "agent_id": Field(
+        "agent", lambda row: row.agent.name if row.agent is not None else None, "agent"
+    ),
+    "user_id": Field("by", _actor, "by"),
+}
+_LISTED = [
+    field
+    for name, exported in _EXPORTED.items()
+    for field in (exported, _NAMES.get(name))
+    if field is not None
+]
 
 
 @click.group()

@@ -6,14 +6,25 @@ place.
 """
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 from urllib.parse import quote, unquote
 
-from sqlalchemy import ColumnElement, Select, UnaryExpression, literal, tuple_
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Select,
+    Text,
+    UnaryExpression,
+    func,
+    literal,
+    select,
+    true,
+    tuple_,
+)
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.sql.operators import desc_op
 
@@ -70,7 +81,21 @@ class _Key:
         return (self.column, place) if is_descending else (place, self.column)
 
 
-def select_page(query: Select[Any], rows: int, bookmark: str | None) -> Page:
+@dataclass(frozen=True)
+class OneOf:
+    """That a column has one of these values; not part of a query, but given to ``select_page``.
+
+    The page is then the first of what the first rows of each value are together. Each is read in
+    order from an index that begins with the column. The database would read all of their rows.
+    """
+
+    column: Any
+    values: Collection[str]
+
+
+def select_page(
+    query: Select[Any], rows: int, bookmark: str | None, one_of: OneOf | None = None
+) -> Page:
     """Return the page of this bookmark, or the first one; InvalidValue if it fits no page.
 
     The query needs a unique order, by columns that are never NULL.
@@ -87,13 +112,29 @@ def select_page(query: Select[Any], rows: int, bookmark: str | None) -> Page:
             less, greater = zip(*sides, strict=True)
             ordered = ordered.where(tuple_(*less) < tuple_(*greater))
         named = ordered.add_columns(*(key.column.label(key.name) for key in keys))
-        found = db.session.execute(named.limit(rows + 1)).all()
+        first = named.limit(rows + 1)
+        if one_of is not None:
+            first = _first_of_all(first, one_of, keys, rows + 1, backwards=backwards)
+        found = db.session.execute(first).all()
     except (ValueError, ArithmeticError, SQLAlchemyError) as error:
         if bookmark is None or isinstance(error, OperationalError):
             raise
         db.session.rollback()
         raise InvalidValue("no page of this list") from None
     return _page(found, rows, keys, is_first=place is None, backwards=backwards)
+
+
+def _first_of_all(
+    first: Select[Any], one_of: OneOf, keys: list[_Key], rows: int, *, backwards: bool
+) -> Select[Any]:
+    """Return the first rows of all values, from the ``first`` rows of each."""
+    values = literal(list(one_of.values), ARRAY(Text))
+    each = func.unnest(values).table_valued("value").render_derived()
+    of_each = first.where(one_of.column == each.c.value).correlate(each).lateral()
+    together = select(of_each).select_from(each).join(of_each, true())
+    sorted_by = [(of_each.c[key.name], key.is_descending != backwards) for key in keys]
+    in_order = (column.desc() if down else column.asc() for column, down in sorted_by)
+    return together.order_by(*in_order).limit(rows)
 
 
 def _page(

@@ -135,6 +135,20 @@ ACTIONS = {
     "memories_resealed": "memories sealed anew",
     "verification_failed": "verification failed",
     "verification_seen": "alarm of a verification acknowledged",
+    "audit_exported": "records exported",
+}
+
+# In the order in which people look for them; ``ACTIONS_OF_KIND`` has what is of each.
+RECORD_KINDS = {
+    "read": "Content read",
+    "rollbacks": "Rollbacks",
+    "access": "Access",
+    "settings": "Settings",
+    "failures": "Failures",
+    "sessions": "Sessions",
+    "memories": "Memories",
+    "users": "Users and tokens",
+    "upkeep": "Upkeep",
 }
 
 
@@ -365,6 +379,7 @@ def _names() -> dict[str, Any]:
         "ACCESS_REASONS": REASONS,
         "ACCESS_ENDS": ACCESS_ENDS,
         "ACTIONS": ACTIONS,
+        "RECORD_KINDS": RECORD_KINDS,
         "VERIFICATION_ALARMS": VERIFICATION_ALARMS,
         "MIN_PASSWORD_CHARACTERS": MIN_PASSWORD_CHARACTERS,
         "CONFIRMED_FOR": CONFIRMED_FOR,

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
+from html import unescape
 
 import pytest
 import time_machine
@@ -14,11 +15,12 @@ from flask import Flask
 from refine.extensions import db
 from refine.models import Agent, AuditLog, ChainHead, RefinementSession, User
 from refine.models.audit import PLATFORM
+from refine.models.audit.kinds import ACTIONS_OF_KIND
 from refine.models.integrity import note_verified, verify_all
 from refine.models.ledger import images_in
 from refine.transfer.importing import import_memories
 from refine.transfer.rows import Incoming
-from tests import factories
+from tests import factories, sql
 from tests.web.conftest import Browser, SignedIn, ended_session, links_of, person, words_of
 
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
@@ -115,21 +117,89 @@ def test_the_url_filters_the_list(
     assert found == ids
 
 
+def exported_ids(browser: Browser, link: str) -> list[int]:
+    """The ids of the records in an export, in its order."""
+    text = browser.get(link).text
+    if "/export.csv" in link:
+        return [int(row["id"]) for row in csv.DictReader(io.StringIO(text))]
+    return [json.loads(line)["id"] for line in text.splitlines()]
+
+
 def test_an_export_holds_exactly_the_filtered_records(
     dashboard: Browser, agent: Agent, session: RefinementSession, records: list[AuditLog]
 ) -> None:
     for name in FILTERS:
-        page = dashboard.get(f"/audit{query_of(name, agent, session)}").text
-        links = [link for link in links_of(page) if "/export." in link]
-        as_csv, as_json = (dashboard.get(link) for link in links)
+        query = query_of(name, agent, session)
+        links = [
+            link for link in links_of(dashboard.get(f"/audit{query}").text) if "/export." in link
+        ]
+        assert len(links) == 2
+        for link in links:
+            seen = listed(dashboard, query)
 
-        of_csv = [int(row["id"]) for row in csv.DictReader(io.StringIO(as_csv.text))]
-        of_json = [json.loads(line)["id"] for line in as_json.text.splitlines()]
+            exported = exported_ids(dashboard, link)
 
-        assert set(of_csv) == listed(dashboard, query_of(name, agent, session)), name
-        at = {row["id"]: row["at"] for row in map(json.loads, as_json.text.splitlines())}
-        newest_first = sorted(of_csv, key=lambda id_: (at[id_], id_), reverse=True)
-        assert of_json == of_csv == newest_first, name
+            ordered = db.select(AuditLog.id).order_by(
+                AuditLog.created_at.desc(), AuditLog.id.desc()
+            )
+            found = db.session.scalars(ordered.where(AuditLog.id.in_(exported))).all()
+            assert set(exported) == seen, (name, link)
+            assert exported == found, (name, link)
+            db.session.rollback()
+
+
+def test_an_export_is_a_record_of_who_took_what(
+    dashboard: Browser, admin: User, agent: Agent, session: RefinementSession
+) -> None:
+    db.session.commit()
+    of_session = f"session={session.id}&since=2026-03-01"
+    query = f"agent={agent.id}&action=memory_saved&memory=7&who={admin.email}&{of_session}"
+
+    dashboard.get(f"/audit/export.jsonl?{query}")
+
+    (record,) = db.session.scalars(db.select(AuditLog).filter_by(action="audit_exported"))
+    assert (record.user_id, record.account_id, record.agent_id) == (
+        *(admin.id, admin.account_id),
+        None,
+    )
+    assert record.data["format"] == "jsonl"
+    assert record.data["filter"] == {
+        "action": "memory_saved",
+        "user_id": admin.id,
+        "agent_id": agent.id,
+        "session_id": str(session.id),
+        "memory_id": 7,
+        "since": "2026-03-01",
+    }
+    said = words_of(dashboard.get(f"/audit/{record.id}").text)
+    assert f"Records were exported as jsonl by {admin.email}: those with action" in said
+
+
+def test_an_export_of_all_accounts_is_a_record_of_the_installation(signed_in: SignedIn) -> None:
+    signed_in(person(site_admin=True)).get("/audit/export.csv?who=platform")
+
+    (record,) = db.session.scalars(db.select(AuditLog).filter_by(action="audit_exported"))
+
+    assert (record.account_id, record.agent_id, record.auditable_type) == (None, None, None)
+    assert record.data["filter"] == {"who": "platform"}
+
+
+def test_an_export_that_cannot_be_recorded_sends_nothing(
+    dashboard: Browser, records: list[AuditLog]
+) -> None:
+    sql.run(
+        "CREATE FUNCTION refuse_exports() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN IF NEW.action = 'audit_exported' THEN RAISE 'no'; END IF; RETURN NEW; END $$",
+        "CREATE TRIGGER refuse_exports BEFORE INSERT ON audit_logs FOR EACH ROW "
+        "EXECUTE FUNCTION refuse_exports()",
+    )
+    try:
+        answer = dashboard.get("/audit/export.jsonl")
+    finally:
+        sql.run("DROP TRIGGER refuse_exports ON audit_logs", "DROP FUNCTION refuse_exports()")
+
+    assert answer.status_code == 503
+    assert "memory_saved" not in answer.text
 
 
 def test_an_export_holds_all_open_data(
@@ -230,13 +300,33 @@ def test_a_long_export_is_complete(dashboard: Browser, agent: Agent) -> None:
     assert len({json.loads(line)["id"] for line in exported.splitlines()}) == 510
 
 
+def strip_of(page: str) -> str:
+    return page.partition('<ol aria-label="Records per day"')[2].partition("</ol>")[0]
+
+
+def test_the_strip_has_numbers_and_an_axis(dashboard: Browser, records: list[AuditLog]) -> None:
+    page = dashboard.get("/audit?action=memory_saved").text
+    said = words_of(page)
+
+    assert "3 records in the last 30 days, at most 1 a day (20 Mar 2026)" in said
+    assert "19 Feb 19 Feb 2026: 1 record 20" in words_of(strip_of(page))
+    assert "28 Feb 2026: 0 records 1 Mar 1 Mar 2026: 0 records" in words_of(strip_of(page))
+
+
+def test_the_strip_marks_the_day_that_is_shown(dashboard: Browser) -> None:
+    strip = strip_of(dashboard.get("/audit?since=2026-03-17&until=2026-03-17").text)
+
+    (marked,) = re.findall(r'title="([^"]+)" aria-current="date"', strip)
+    assert marked.startswith("17 Mar 2026")
+
+
 def test_the_strip_counts_each_days_records_and_links_to_them(
     dashboard: Browser, agent: Agent, session: RefinementSession, records: list[AuditLog]
 ) -> None:
     for name in FILTERS:
         query = query_of(name, agent, session)
         page = dashboard.get(f"/audit{query}").text
-        strip = page.partition('<ol class="strip"')[2].partition("</ol>")[0]
+        strip = strip_of(page)
         counts = [int(count) for count in re.findall(r": (\d+) records?<", strip)]
         by_link = dict(zip(links_of(strip), counts, strict=True))
         quiet = next(link for link, count in by_link.items() if count == 0)
@@ -251,9 +341,7 @@ def test_the_strip_counts_each_days_records_and_links_to_them(
 
 
 def counts_by_day(browser: Browser, query: str = "") -> list[int]:
-    strip = (
-        browser.get(f"/audit{query}").text.partition('<ol class="strip"')[2].partition("</ol>")[0]
-    )
+    strip = strip_of(browser.get(f"/audit{query}").text)
     return [int(count) for count in re.findall(r": (\d+) records?<", strip)]
 
 
@@ -313,24 +401,137 @@ def test_days_follow_the_accounts_time_zone(admin: User, agent: Agent, signed_in
     assert "10 Mar 2026, 00:00" in words_of(browser.get("/audit").text)
 
 
+def test_records_are_filtered_by_who_acted(
+    dashboard: Browser, admin: User, agent: Agent, signed_in: SignedIn
+) -> None:
+    colleague = person(account=admin.account)
+    made = {
+        admin.email: agent.record("agent_settings_update", user=admin).id,
+        colleague.email: agent.record("agent_settings_update", user=colleague).id,
+        "platform": agent.record("agent_settings_update", data={"by": "platform"}).id,
+        "command line": agent.record("agent_settings_update", data={"by": "command line"}).id,
+        "agent": agent.record("agent_settings_update", data={"by": "agent"}).id,
+        "agent or system": agent.record("agent_settings_update").id,
+    }
+    db.session.commit()
+
+    for action in ("&action=agent_settings_update", "&kind=settings"):
+        found = {who: listed(dashboard, f"?who={who}{action}") for who in made}
+        assert found == {who: {id_} for who, id_ in made.items()}, action
+        assert listed(dashboard, f"?who={admin.email.upper()}{action}") == {made[admin.email]}
+        assert listed(dashboard, f"?who=nobody@example.org{action}") == set()
+
+
+def test_the_actors_of_ones_own_account_are_suggested(dashboard: Browser, admin: User) -> None:
+    elsewhere = person()
+
+    page = dashboard.get("/audit").text
+
+    suggested = re.findall('<option value="([^"]+)">', page.partition("<datalist")[2])
+    assert {admin.email, "command line", "platform", "agent", "agent or system"} <= {*suggested}
+    assert elsewhere.email not in suggested
+
+
+def test_a_memorys_records_are_those_that_changed_it_or_showed_it(
+    dashboard: Browser, admin: User, agent: Agent
+) -> None:
+    memory, other = factories.ledger(agent, 25, 30)
+    memory.discard(user=admin)
+    other.discard(user=admin)
+    db.session.commit()
+    grant = factories.live_grant(agent, admin)
+    viewed = grant.record("viewed", user=admin, what="memories", ids=[other.id, memory.id])
+    grant.record("viewed", user=admin, what="memories", ids=[other.id])
+    db.session.commit()
+    discarded = next(
+        each
+        for each in factories.records(agent)
+        if each.action == "memory_discarded" and images_in(each.data)[0]["id"] == memory.id
+    )
+
+    both, hashed = (listed(dashboard, f"?memory={text}") for text in (memory.id, f"%23{memory.id}"))
+
+    assert both == hashed == {discarded.id, viewed.id}
+    assert listed(dashboard, f"?memory={memory.id}&kind=read") == {viewed.id}
+    assert listed(dashboard, "?memory=999999999") == set()
+
+
+def test_a_kind_shows_the_records_of_its_actions(
+    dashboard: Browser, admin: User, agent: Agent
+) -> None:
+    made = {
+        kind: {agent.record(action, at=NOW - timedelta(minutes=1)).id for action in actions}
+        for kind, actions in ACTIONS_OF_KIND.items()
+    }
+    db.session.commit()
+
+    found = {kind: listed(dashboard, f"?kind={kind}") for kind in ACTIONS_OF_KIND}
+
+    others = listed(dashboard) - set.union(*made.values())  # of signing in
+    assert {kind: ids - others for kind, ids in found.items()} == made
+
+
+def test_a_kinds_pages_lead_to_its_end_and_back(dashboard: Browser, agent: Agent) -> None:
+    made = [
+        agent.record(action, at=NOW - timedelta(minutes=number // 3)).id
+        for number in range(61)
+        for action in ("memory_saved", "memory_discarded", "refinement_queued")
+    ]
+    db.session.commit()
+    newest_first = sorted(made[::3] + made[1::3], key=lambda id_: ((id_ - made[0]) // 9, -id_))
+
+    forwards, url = list[list[str]](), "/audit?kind=memories"
+    while url:
+        page = dashboard.get(url).text
+        forwards.append(re.findall(r'<a href="/audit/(\d+)"', page))
+        last, following = url, re.search('rel="next" href="([^"]+)"', page)
+        url = unescape(following[1]) if following else ""
+    before = re.search('rel="prev" href="([^"]+)"', dashboard.get(last).text)
+    assert before is not None
+    back = re.findall(r'<a href="/audit/(\d+)"', dashboard.get(unescape(before[1])).text)
+
+    assert [int(id_) for page in forwards for id_ in page] == newest_first
+    assert [len(page) for page in forwards] == [50, 50, 22]
+    assert back == forwards[1]
+
+
+def test_each_kind_is_a_link_that_keeps_the_other_filters(dashboard: Browser, agent: Agent) -> None:
+    db.session.commit()
+
+    page = dashboard.get(f"/audit?agent={agent.id}&kind=read&action=memory_saved").text
+    views = page.partition('<nav class="tabs views"')[2].partition("</nav>")[0]
+
+    links = [unescape(link) for link in re.findall('href="([^"]+)"', views)]
+
+    assert links == [
+        f"/audit?agent={agent.id}",
+        *(f"/audit?agent={agent.id}&kind={kind}" for kind in ACTIONS_OF_KIND),
+    ]
+    assert re.findall('aria-current="page">([^<]+)', views) == ["Content read"]
+
+
 def test_each_filter_can_be_removed(
     dashboard: Browser, agent: Agent, session: RefinementSession, records: list[AuditLog]
 ) -> None:
-    query = f"{query_of('all', agent, session)}&session={session.id}"
+    more = f"session={session.id}&kind=memories&who=platform&memory=%2338"
+    query = f"{query_of('all', agent, session)}&{more}"
 
     page = dashboard.get(f"/audit{query}").text
     chips = re.findall(r'<a class="chip" href="([^"]+)">× ([^<]+)</a>', page)
 
     assert [text for _, text in chips] == [
+        "Memories",
         "memory saved",
         "Ada",
+        "by platform",
+        "memory #38",
         "one session",
         "from 19 Feb 2026",
         "to 19 Mar 2026",
     ]
-    gone = ["action", "agent", "session", "since", "until"]
+    gone = ["kind", "action", "agent", "who", "memory", "session", "since", "until"]
     assert [name for (link, _), name in zip(chips, gone, strict=True) if f"{name}=" in link] == []
-    assert [len(re.findall("=", link)) for link, _ in chips] == [4] * 5
+    assert [len(re.findall("=", link)) for link, _ in chips] == [7] * 8
 
 
 def test_a_record_page_shows_the_open_data(dashboard: Browser, admin: User, agent: Agent) -> None:
@@ -347,7 +548,7 @@ def test_a_record_page_shows_the_open_data(dashboard: Browser, admin: User, agen
     assert "Constitutional flag changed" in said
     assert f"Record #{record.sequence} in chain {record.chain_id}" in said
     assert f"By {admin.email}" in said
-    assert f"Subject AgentMemory {memory.id}" in said
+    assert f"About memory {memory.id}" in said
     assert f"#{memory.id} core 25 kept no → yes voice" in said
     assert record.hash in said
 
@@ -388,8 +589,8 @@ def test_a_record_tells_a_cost_in_words_and_exports_it_as_it_is(
 
     page = words_of(dashboard.get(f"/audit/{id_}").text)
 
-    assert f"{said} " in page
-    assert cost_usd not in page
+    assert f"{said} " in page.partition("As JSON")[0]
+    assert cost_usd not in page.partition("As JSON")[0]
     exported = dashboard.get(f"/audit/export.jsonl?action={action}").text.splitlines()
     assert [json.loads(line)["data"] for line in exported] == [usage]
 
@@ -469,10 +670,11 @@ def test_records_of_other_accounts_are_not_listed_or_exported(
     platforms = AuditLog.record("keys_rotated", chain=PLATFORM)
     db.session.commit()
 
+    seen = listed(dashboard)
     exported = dashboard.get("/audit/export.jsonl").text
 
     ids = {json.loads(line)["id"] for line in exported.splitlines()}
-    assert ids == listed(dashboard)
+    assert ids == seen
     assert not ids & {theirs.id, platforms.id}
     assert dashboard.get(f"/audit/{platforms.id}").status_code == 404
     for path in ("/audit", "/audit/export.csv", "/audit/export.jsonl"):

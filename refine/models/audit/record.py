@@ -31,13 +31,15 @@ from sqlalchemy import (
     bindparam,
     event,
     func,
+    literal,
+    literal_column,
     or_,
     select,
     text,
     tuple_,
     update,
 )
-from sqlalchemy.dialects.postgresql import JSON, insert
+from sqlalchemy.dialects.postgresql import JSON, JSONB, insert
 from sqlalchemy.orm import (
     Mapped,
     MappedColumn,
@@ -288,13 +290,24 @@ def _figure(type_: type[TypeEngine[Any]], sql: str) -> MappedColumn[Any]:
     return mapped_column(type_, Computed(sql, persisted=True), deferred=True)
 
 
+def _memory_ids(data: str) -> str:
+    """Return the SQL of the ids of the memories that a record changed, or showed to somebody."""
+    return (
+        f"(jsonb_path_query_array({data}::jsonb, '$.memories[*].id') || "
+        f"jsonb_path_query_array({data}::jsonb, '$.ids[*]'))"
+    )
+
+
+_HAS_MEMORY_IDS = "mass_after IS NOT NULL OR action = 'memory_access_viewed'"
+
+
 class AuditLog(Base):
     """One record. The database refuses to change or remove it."""
 
     __tablename__ = "audit_logs"
     __table_args__ = (
         UniqueConstraint("chain_id", "sequence"),
-        # nothing looks up what is about a memory, which most records are
+        # what is about a memory, which most records are, is found by the ids in their data
         Index(
             "ix_audit_logs_subject",
             "auditable_type",
@@ -310,6 +323,37 @@ class AuditLog(Base):
         Index("ix_audit_logs_action_created_at", "action", "created_at", "id"),
         Index("ix_audit_logs_account_id_created_at", "account_id", "created_at", "id"),
         Index("ix_audit_logs_agent_id_created_at", "agent_id", "created_at", "id"),
+        Index(
+            "ix_audit_logs_account_id_action_created_at", "account_id", "action", "created_at", "id"
+        ),
+        Index(
+            "ix_audit_logs_user_id_created_at",
+            "user_id",
+            "created_at",
+            "id",
+            postgresql_where=text("user_id IS NOT NULL"),
+        ),
+        Index(
+            "ix_audit_logs_by_created_at",
+            "by",
+            "created_at",
+            "id",
+            postgresql_where=text("by IS NOT NULL"),
+        ),
+        Index(
+            "ix_audit_logs_account_id_by_created_at",
+            "account_id",
+            "by",
+            "created_at",
+            "id",
+            postgresql_where=text("by IS NOT NULL"),
+        ),
+        Index(
+            "ix_audit_logs_memory_ids",
+            text(_memory_ids("data")),
+            postgresql_using="gin",
+            postgresql_where=text(_HAS_MEMORY_IDS),
+        ),
         # what the constitutional guard looks for: permits of the running transaction
         Index(
             "ix_audit_logs_permits",
@@ -358,6 +402,12 @@ class AuditLog(Base):
     # by name: the log knows none of the models that it is about
     agent: Mapped[Any] = relationship("Agent")
     user: Mapped[Any] = relationship("User")
+
+    @classmethod
+    def is_about_memory(cls, memory_id: int) -> ColumnElement[bool]:
+        """Return the SQL condition that a record changed this memory, or showed it to somebody."""
+        ids: ColumnElement[Any] = literal_column(_memory_ids("audit_logs.data"), JSONB)
+        return and_(text(f"({_HAS_MEMORY_IDS})"), ids.contains(literal(memory_id, JSONB)))
 
     @classmethod
     def record(

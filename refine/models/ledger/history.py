@@ -1,13 +1,12 @@
 """What audit records tell of memories, among it an agent's token mass over time."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Select, bindparam, cast, func, select
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy import BigInteger, Select, bindparam, func, select
 
 from refine.extensions import db, read_plainly
 from refine.models.audit import AuditLog, ChainHead
@@ -61,16 +60,23 @@ def _newest_masses() -> Select[*tuple[Any, ...]]:
 
 def records_of_memory(memory: MemoryRow) -> Select[AuditLog]:
     """Return a query for the records that changed the memory, newest first."""
-    changed: dict[str, Any] = {"memories": [{"id": memory.id}]}
     return (
         select(AuditLog)
         .where(
             AuditLog.agent_id == memory.agent_id,
-            AuditLog.created_at >= memory.recorded_at,
-            cast(AuditLog.data, JSONB).contains(changed),
+            AuditLog.is_about_memory(memory.id),
+            AuditLog.mass_after.is_not(None),
         )
         .order_by(AuditLog.sequence.desc())
     )
+
+
+def record_ids_about(memory_id: int) -> Sequence[int]:
+    """Return the ids of the records that changed this memory, or showed it to somebody.
+
+    By themselves, because the database takes them for so many that it would sort all others.
+    """
+    return db.session.scalars(select(AuditLog.id).where(AuditLog.is_about_memory(memory_id))).all()
 
 
 def count_changes(agent_id: int) -> int:
