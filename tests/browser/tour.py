@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from playwright.sync_api import Page
+from playwright.sync_api import Locator, Page
 
 from refine.extensions import db
 from refine.models import Agent
 from tests import factories
 from tests.browser.history import History
-from tests.browser.visiting import button
+from tests.browser.visiting import button, rows
 from tests.transfer.files import FIXTURES
 
 
@@ -100,13 +100,18 @@ def stops(history: History) -> Iterator[tuple[str, Callable[[Page], object]]]:
 
 def _record(page: Page, history: History) -> None:
     page.goto(f"/audit?session={history.completed.id}&action=memory_refinement_delete")
-    page.get_by_role("region", name="Records").get_by_role("link", name="#").first.click()
+    _first_record(page).click()
 
 
 def _open_record(page: Page, history: History) -> None:
     page.goto(f"/audit?session={history.rolled_back.id}&action=memory_refinement_delete")
-    page.get_by_role("region", name="Records").get_by_role("link", name="#").first.click()
+    _first_record(page).click()
     page.get_by_role("heading", name="Contents").wait_for()
+
+
+def _first_record(page: Page) -> Locator:
+    """Its link, which is the last one of its row."""
+    return rows(page, "Records").first.get_by_role("link", name="#").last
 
 
 def _refused_access(page: Page, history: History) -> None:
