@@ -216,9 +216,7 @@ def test_a_daily_slot_comes_once_on_every_local_day(zone: str, at: datetime) -> 
 
 @pytest.mark.parametrize("zone", ZONES.values(), ids=ZONES)
 @given(schedule=schedules, at=instants | changes)
-def test_slots_follow_each_other_in_both_directions(
-    zone: str, schedule: str, at: datetime
-) -> None:
+def test_slots_follow_each_other_in_both_directions(zone: str, schedule: str, at: datetime) -> None:
     after = list(islice(slots_after(schedule, zone, at), 4))
 
     before = list(islice(slots_until(schedule, zone, after[-1]), 5))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, cast
 
 from sqlalchemy import (
     CheckConstraint,
+    ColumnElement,
     Index,
     Select,
     UniqueConstraint,
@@ -43,7 +44,6 @@ from refine.models.runs.session.state import (
 from refine.rules.quantities import in_days
 from refine.rules.retention import removable_tokens, removable_under_floor
 from refine.rules.threshold import threshold_check
-
 
 class SessionAlreadyLive(Refused):
     """The agent has a queued or running session; ``session_id`` is that one."""
@@ -91,6 +91,13 @@ class RefinementSession(Ending, Base):
         Index("ix_refinement_sessions_agent_id_created_at", "agent_id", "created_at"),
         Index("ix_refinement_sessions_status_created_at", "status", "created_at"),
         Index("ix_refinement_sessions_created_at", text("created_at DESC"), "id"),
+        Index(
+            "ix_refinement_sessions_errors",
+            text("created_at DESC"),
+            "id",
+            "error_kind",
+            postgresql_where=text("error_kind IS NOT NULL"),
+        ),
     )
 
     # its figures decide what it may still remove and, once it has ended, what later sessions may
@@ -356,6 +363,11 @@ class RefinementSession(Ending, Base):
         )
 
     # -- finding ---------------------------------------------------------------------------------
+
+    @classmethod
+    def is_for_slot(cls, slot_at: datetime) -> ColumnElement[bool]:
+        """Return the SQL condition that the session is for this slot, and so no older than it."""
+        return and_(cls.slot_at == slot_at, cls.created_at >= slot_at)
 
     @classmethod
     def live_of(cls, agent: Agent) -> "RefinementSession | None":
