@@ -10,9 +10,12 @@ from sqlalchemy import (
     CheckConstraint,
     ColumnElement,
     Index,
+    Numeric,
     Select,
     UniqueConstraint,
     and_,
+    func,
+    literal,
     select,
     text,
     update,
@@ -44,6 +47,10 @@ from refine.models.runs.session.state import (
 from refine.rules.quantities import in_days
 from refine.rules.retention import removable_tokens, removable_under_floor
 from refine.rules.threshold import threshold_check
+
+# Why the floor against slow erosion allows no session.
+ERODED = f"sessions of the last {in_days(ROLLING_WINDOW)} removed as much as is allowed"
+
 
 class SessionAlreadyLive(Refused):
     """The agent has a queued or running session; ``session_id`` is that one."""
@@ -328,7 +335,19 @@ class RefinementSession(Ending, Base):
         floor = settings.current().rolling_floor
         if removable_under_floor(agent.core_token_usage, floor, removed_recently) > 0:
             return None
-        return f"sessions of the last {in_days(ROLLING_WINDOW)} removed as much as is allowed"
+        return ERODED
+
+    @classmethod
+    def is_eroded(cls, at: datetime) -> ColumnElement[bool]:
+        """Return the SQL condition that there is an ``erosion_reason``, as the rows tell it."""
+        # for an index: no session lasts as long as the window
+        lately = and_(cls.ended_at > at - ROLLING_WINDOW, cls.created_at > at - 2 * ROLLING_WINDOW)
+        removed = select(func.coalesce(func.sum(cls.removed_tokens), 0)).where(
+            cls.agent_id == Agent.id, lately, cls.undone_at.is_(None)
+        )
+        mass, floor = Agent.core_tokens, literal(settings.current().rolling_floor, Numeric)
+        before = mass + removed.correlate(Agent).scalar_subquery()
+        return mass - func.ceil(floor * before) <= 0
 
     # -- ending ----------------------------------------------------------------------------------
 
