@@ -14,7 +14,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from refine import clock, database_roles
 from refine.errors import Unreachable, WrongKey
 from refine.extensions import db
-from refine.jobs.queue import live_workers, redis_connection
+from refine.jobs.queue import redis_connection
+from refine.jobs.workers import Crew, crew
 from refine.models import Account, ClockMark, Verification, WrappedKey
 from refine.models.audit.verification import Alarm
 from refine.models.resealing import unbound_agents
@@ -30,6 +31,9 @@ QUEUE_IS_LATE_AFTER = timedelta(hours=1)
 TASKS_ARE_LATE_AFTER = timedelta(days=1)
 
 SECRET_KEY_BYTES = 32
+
+# Pages do not wait longer for a slow Redis.
+_PATIENCE_SECONDS = 2
 
 
 @dataclass(frozen=True)
@@ -50,15 +54,18 @@ class Check:
         return self.problem is None
 
 
-def checks(app: Flask) -> list[Check]:
-    """Check database, migrations, keys and redis, in this order; all must be ok."""
+def checks(app: Flask, found: Crew | Unreachable | None = None) -> list[Check]:
+    """Check database, migrations, keys and redis, in this order; all must be ok.
+
+    ``found`` are the workers, for who has asked Redis already.
+    """
     away = _database()
     unfit = away or _migrations(app)
     return [
         Check("database", away, "PostgreSQL answers"),
         Check("migrations", unfit, "up to date"),
         Check("keys", unfit or _keys(), "REFINE_ENCRYPTION_KEYS holds every key in use"),
-        Check("redis", _redis(), "Redis answers"),
+        Check("redis", _redis() if found is None else _away(found), "Redis answers"),
     ]
 
 
@@ -76,30 +83,34 @@ def clock_check() -> Check:
 
 def schedule_check() -> Check:
     """Check that the accounts' slots are served."""
-    late = select(func.count()).where(Account.has_late_slot(clock.now()))
-    following = select(func.min(Account.next_due_at)).where(Account.paused.is_(False))
-    if count := db.session.scalar(late):
+    late = func.count().filter(Account.has_late_slot(clock.now()))
+    following = func.min(Account.next_due_at).filter(Account.paused.is_(False))
+    count, due_at = db.session.execute(select(late, following)).one()
+    if count:
         return Check("schedule", f"{plural(count, 'account')} with a missed slot; check the clock")
-    due_at = db.session.scalar(following)
     if due_at is None:
         return Check("schedule", None, "no upcoming slots")
     return Check("schedule", None, f"the next slot is at {due_at:%Y-%m-%d %H:%M} UTC")
 
 
-def queue_check(account_id: int | None = None) -> Check:
-    """Count workers, and what waits for them (in this account), and check for how long."""
-    try:
-        with redis_connection() as connection:
-            workers = live_workers(connection)
-    except Unreachable as error:
-        return Check("queue", str(error))
+def queue_check(account_id: int | None = None, found: Crew | Unreachable | None = None) -> Check:
+    """Count workers, and what waits for them (in this account), and check for how long.
+
+    ``found`` are the workers, for who has looked already.
+    """
+    if isinstance(found := found or look_for_workers(), Unreachable):
+        return Check("queue", str(found))
     now = clock.now()
     load = Workload.at(now, account_id)
     counts = [plural(load.sessions, "session")]
     counts += [plural(load.reflections, "reflection")] if load.reflections else []
     counts += [plural(load.conversations, "conversation")] if load.conversations else []
-    said = f"{plural(workers, 'worker')}, {', '.join(counts)} waiting"
-    if not workers and (load.sessions or load.tasks_since is not None):
+    said = f"{plural(len(found.live), 'worker')}, {', '.join(counts)} waiting"
+    if found.silent:
+        silent = rough_span(now - found.silent[0].last_seen_at)
+        frozen = plural(len(found.silent), "worker")
+        return Check("queue", f"{said}; {frozen} without a sign of life for {silent}: restart it")
+    if not found.live and (load.sessions or load.tasks_since is not None):
         return Check("queue", f"{said}: start `refine worker`")
     for oldest, late_after in (
         (load.sessions_since, QUEUE_IS_LATE_AFTER),
@@ -109,6 +120,15 @@ def queue_check(account_id: int | None = None) -> Check:
             waited = rough_span(now - oldest)
             return Check("queue", f"{said}, the oldest for {waited}: start more workers")
     return Check("queue", None, said)
+
+
+def look_for_workers(*, with_runs: bool = False) -> Crew | Unreachable:
+    """Return the workers, with their runs for who shows them; or that Redis is down."""
+    try:
+        with redis_connection(patience_seconds=_PATIENCE_SECONDS) as connection:
+            return crew(connection, with_runs=with_runs)
+    except Unreachable as error:
+        return error
 
 
 def older_keys_check() -> Check:
@@ -201,6 +221,10 @@ def _keys() -> str | None:
     finally:
         db.session.commit()
     return None
+
+
+def _away(found: Crew | Unreachable) -> str | None:
+    return str(found) if isinstance(found, Unreachable) else None
 
 
 def _redis() -> str | None:

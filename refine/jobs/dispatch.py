@@ -15,7 +15,8 @@ from sqlalchemy.exc import DBAPIError
 from refine import clock, settings
 from refine.errors import Unreachable
 from refine.extensions import db
-from refine.jobs.queue import RUN_JOBS, enqueue, live_workers, redis_connection, waiting_ids
+from refine.jobs.queue import RUN_JOBS, enqueue, redis_connection, waiting_ids
+from refine.jobs.workers import live_workers
 from refine.models import AccessGrant, MemoryTask, RefinementSession
 from refine.models.runs import Run
 from refine.models.runs.task import scheduling as task_scheduling

@@ -3,7 +3,6 @@
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -14,10 +13,9 @@ from rq.exceptions import NoSuchJobError
 from rq.job import Job
 from rq.queue import EnqueueData
 from rq.serializers import JSONSerializer
-from rq.utils import as_text, utcparse
-from rq.worker_registration import WORKERS_BY_QUEUE_KEY
+from rq.utils import as_text
 
-from refine import clock, settings
+from refine import settings
 from refine.access.asking import ASKING_SECONDS
 from refine.errors import Refused, Unreachable
 from refine.models import AccessGrant, MemoryTask, RefinementSession
@@ -36,9 +34,6 @@ GRACE_SECONDS = 120
 FAILURE_TTL_SECONDS = 3_600
 
 _TIMEOUT_SECONDS = 5
-
-# Workers send a heartbeat to Redis at least every 45 seconds.
-_WORKER_IS_GONE_AFTER = timedelta(seconds=60)
 
 
 class RunJob(NamedTuple):
@@ -103,14 +98,16 @@ class JsonJob(Job):
 
 
 @contextmanager
-def redis_connection(*, is_kept: bool = True) -> Iterator[Redis]:
+def redis_connection(
+    *, is_kept: bool = True, patience_seconds: float = _TIMEOUT_SECONDS
+) -> Iterator[Redis]:
     """Yield a connection, which stays open for the next one; Unreachable if Redis does not answer.
 
     One that is not kept belongs to its caller, who may wait on it without a limit.
     """
     url = settings.current().redis_url
     if is_kept:
-        connection = Redis(connection_pool=_pool(url))
+        connection = Redis(connection_pool=_pool(url, patience_seconds))
     else:
         connection = Redis.from_url(url, socket_connect_timeout=_TIMEOUT_SECONDS)
     try:
@@ -125,26 +122,15 @@ def redis_connection(*, is_kept: bool = True) -> Iterator[Redis]:
 
 
 @cache
-def _pool(url: str) -> ConnectionPool:
+def _pool(url: str, patience_seconds: float) -> ConnectionPool:
     """Return the connections of this process; a fork has its own."""
-    limits = {"socket_connect_timeout": _TIMEOUT_SECONDS, "socket_timeout": _TIMEOUT_SECONDS}
+    limits = {"socket_connect_timeout": patience_seconds, "socket_timeout": patience_seconds}
     return ConnectionPool.from_url(url, **limits)
 
 
 def queue(name: str, connection: Redis) -> Queue:
     """Return the queue of that name on that connection."""
     return Queue(name, connection=connection, serializer=JSONSerializer, job_class=JsonJob)
-
-
-def live_workers(connection: Redis) -> int:
-    """Return how many workers sent a heartbeat recently; RQ lists killed ones for longer."""
-    keys = connection.smembers(WORKERS_BY_QUEUE_KEY % AUTOMATIC)
-    with connection.pipeline() as pipeline:
-        for key in keys:
-            pipeline.hget(key, "last_heartbeat")
-        beats = [_time_of(beat) for beat in pipeline.execute(raise_on_error=False)]
-    since = clock.now() - _WORKER_IS_GONE_AFTER
-    return sum(beat is not None and beat > since for beat in beats)
 
 
 def waiting_ids(connection: Redis) -> list[uuid.UUID]:
@@ -155,13 +141,6 @@ def waiting_ids(connection: Redis) -> list[uuid.UUID]:
 
 
 # Anybody who can write to Redis can write anything: what cannot be read counts as missing.
-
-
-def _time_of(beat: Any) -> datetime | None:
-    try:
-        return utcparse(as_text(beat))
-    except ValueError:
-        return None
 
 
 def _id_of(stored: bytes | str) -> uuid.UUID | None:

@@ -3,7 +3,10 @@
 import ctypes
 import gc
 import os
+import re
+import secrets
 import signal
+import socket
 import threading
 import time
 import uuid
@@ -37,6 +40,7 @@ from refine.jobs.queue import (
     redis_connection,
 )
 from refine.jobs.side_by_side import Roster, SideBySide
+from refine.jobs.workers import REMEMBERED_FOR
 
 # M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of mallopt(3)
 _MALLOC = {-8: 1, -3: 128 * 1024, -1: 128 * 1024}
@@ -55,6 +59,9 @@ MONITORING_SECONDS = 30
 # A process that gives no sign of life for so long hangs as a whole, and is killed.
 HORSE_SILENT_SECONDS = 120
 
+# Redis takes no others in the name of a client.
+_NOT_IN_NAMES = re.compile(r"[^\w.-]", re.ASCII)
+
 _log = structlog.get_logger(__name__)
 
 
@@ -72,7 +79,7 @@ class GracefulWorker(BaseWorker):
         """Ignore a second request: the first one stops the worker in time."""
 
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
-        super().heartbeat(timeout, pipeline)
+        super().heartbeat(max(timeout or 0, int(REMEMBERED_FOR.total_seconds())), pipeline)
         # a flushed Redis has forgotten this worker
         worker_registration.register(self, pipeline)
 
@@ -208,6 +215,7 @@ def keep_working(kind: type[GracefulWorker], queues: Iterable[str], *, burst: bo
                     time.sleep(_PAUSE_SECONDS)
                 worker = kind(
                     [queue(name, connection) for name in queues],
+                    name=_name(),
                     connection=connection,
                     job_class=JsonJob,
                     serializer=JSONSerializer,
@@ -221,6 +229,12 @@ def keep_working(kind: type[GracefulWorker], queues: Iterable[str], *, burst: bo
         except Unreachable:
             if worker is None or burst:
                 raise
+
+
+def _name() -> str:
+    """Return a new name for a worker, which says where to look for its process."""
+    host = _NOT_IN_NAMES.sub("", socket.gethostname())
+    return f"{host}-{os.getpid()}-{secrets.token_hex(2)}"
 
 
 def _stop(pid: int, worker: RefineWorker) -> None:

@@ -4,17 +4,54 @@ A local time that a clock change skips runs at the next valid minute; a repeated
 first time.
 """
 
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, time, timedelta
+from typing import NamedTuple
 from zoneinfo import ZoneInfo, available_timezones
 
 from croniter import CroniterError, croniter
 
 from refine.errors import InvalidValue
 
-_DAYS = ("Sundays", "Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays")
+# By their numbers in a cron expression.
+WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 
 # Longer than any clock change: how far local time may be ahead of the last slot.
 _WIDEST_CLOCK_CHANGE = timedelta(hours=25)
+
+
+class WeeklyTime(NamedTuple):
+    """A time of day on some days of the week, in order, by their numbers in a cron expression."""
+
+    days: tuple[int, ...]
+    at: time
+
+    @classmethod
+    def of(cls, schedule: str) -> "WeeklyTime | None":
+        """Return what a valid cron expression says; None if it says something else."""
+        (minutes, hours, *dates, days), which_ones = croniter.expand(schedule)
+        if which_ones or dates != [["*"], ["*"]] or len(minutes) != 1 or len(hours) != 1:
+            return None
+        if "*" in (*minutes, *hours):
+            return None
+        return cls(tuple(range(7)) if days == ["*"] else tuple(days), time(hours[0], minutes[0]))
+
+    @classmethod
+    def picked(cls, days: Iterable[str], at: str) -> "WeeklyTime":
+        """Return what the fields ``days`` and ``time`` of a form say; or raise InvalidValue."""
+        known = [day for day in range(7) if str(day) in days]
+        if not known:
+            raise InvalidValue("days must include at least one day of the week")
+        try:
+            return cls(tuple(known), time.fromisoformat(at))
+        except ValueError:
+            raise InvalidValue("time must be a time of day, such as 04:00") from None
+
+    @property
+    def schedule(self) -> str:
+        """The cron expression."""
+        days = "*" if len(self.days) == len(WEEKDAYS) else ",".join(map(str, self.days))
+        return f"{self.at.minute} {self.at.hour} * * {days}"
 
 
 def valid_schedule(schedule: object, *, field: str = "schedule") -> str:
@@ -41,40 +78,54 @@ def valid_time_zone(name: object) -> str:
 
 def last_slot(schedule: str, time_zone: str, at: datetime) -> datetime:
     """Return the latest slot at or before ``at`` (aware), in UTC."""
-    zone = ZoneInfo(time_zone)
-    local = at.astimezone(zone).replace(tzinfo=None) + _WIDEST_CLOCK_CHANGE
-    slots = croniter(schedule, local)
-    while True:
-        slot = _instant(slots.get_prev(datetime), zone)
-        if slot <= at:
-            return slot
+    return next(slots_until(schedule, time_zone, at))
 
 
 def next_slot(schedule: str, time_zone: str, at: datetime) -> datetime:
     """Return the first slot after ``at`` (aware), in UTC."""
+    return next(slots_after(schedule, time_zone, at))
+
+
+def slots_until(schedule: str, time_zone: str, at: datetime) -> Iterator[datetime]:
+    """Yield the slots at or before ``at`` (aware), in UTC, the latest first."""
+    zone = ZoneInfo(time_zone)
+    local = at.astimezone(zone).replace(tzinfo=None) + _WIDEST_CLOCK_CHANGE
+    slots, earliest = croniter(schedule, local), at + timedelta.resolution
+    while True:
+        slot = _instant(slots.get_prev(datetime), zone)
+        if slot < earliest:
+            earliest = slot
+            yield slot
+
+
+def slots_after(schedule: str, time_zone: str, at: datetime) -> Iterator[datetime]:
+    """Yield the slots after ``at`` (aware), in UTC, the earliest first."""
     zone = ZoneInfo(time_zone)
     local = at.astimezone(zone).replace(tzinfo=None) - _WIDEST_CLOCK_CHANGE
-    slots = croniter(schedule, local)
+    slots, latest = croniter(schedule, local), at
     while True:
         slot = _instant(slots.get_next(datetime), zone)
-        if slot > at:
-            return slot
+        if slot > latest:
+            latest = slot
+            yield slot
+
+
+def is_moved(slot: datetime, schedule: str, time_zone: str) -> bool:
+    """Tell whether a clock change skips the slot's own local time, so that it comes later."""
+    local = slot.astimezone(ZoneInfo(time_zone)).replace(tzinfo=None)
+    return not croniter.match(schedule, local)
 
 
 def describe_schedule(schedule: str) -> str:
     """Return a cron expression of five fields in words, or quoted if it is not a simple one."""
-    minute, hour, day, month, weekday = schedule.split()
-    is_one_time = minute.isdigit() and hour.isdigit()
-    if not is_one_time or month != "*":
-        return f"on the schedule {schedule}"
-    at = f"at {int(hour):02}:{int(minute):02}"
-    if day == "*" and weekday == "*":
-        return f"every day {at}"
-    if day == "*" and all(each.isdigit() for each in weekday.split(",")):
-        named = [_DAYS[int(each) % 7] for each in weekday.split(",")]
-        return f"on {_listed(named)} {at}"
-    if day.isdigit() and weekday == "*":
-        return f"on day {int(day)} of each month {at}"
+    if (weekly := WeeklyTime.of(schedule)) is not None:
+        at = f"at {weekly.at:%H:%M}"
+        if len(weekly.days) == len(WEEKDAYS):
+            return f"every day {at}"
+        return f"on {_listed([f'{WEEKDAYS[day]}s' for day in weekly.days])} {at}"
+    minute, hour, day, *others = schedule.split()
+    if minute.isdigit() and hour.isdigit() and day.isdigit() and others == ["*", "*"]:
+        return f"on day {int(day)} of each month at {int(hour):02}:{int(minute):02}"
     return f"on the schedule {schedule}"
 
 

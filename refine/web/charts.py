@@ -123,6 +123,17 @@ def _stacked(amounts: Mapping[str, Amounts], most: Amounts) -> list[Part]:
     return parts
 
 
+def shares(counts: Sequence[tuple[str, int]]) -> list[tuple[str, float, float]]:
+    """Return how a strip of width 100 is divided: (name, x, width) of each count above 0."""
+    whole = sum(count for _, count in counts)
+    parts, before = [], 0
+    for name, count in counts:
+        if count:
+            parts.append((name, round(100 * before / whole, 3), round(100 * count / whole, 3)))
+        before += count
+    return parts
+
+
 def sparkline(values: Sequence[Amounts | float | None], top: float = 0) -> str:
     """Return the path of a line through values at equal distances, in a square of 100 by 100.
 

@@ -32,6 +32,15 @@ def month_of(text: str) -> date | None:
     return day_of(f"{text}-01")
 
 
+def instant_of(text: str) -> datetime | None:
+    """Return the instant that an ISO time with its zone names; None for anything else."""
+    try:
+        given = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return given if given.tzinfo is not None and 1970 <= given.year < 9999 else None
+
+
 def midnight(day: date, days_later: int = 0) -> datetime:
     """Return when a day begins, or the day so many days later."""
     on = day + timedelta(days=days_later)

@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from refine import clock, refusals, settings
 from refine.extensions import db
-from refine.models import ClockMark, Verification
+from refine.models import ClockMark, Pulse, Verification
 from refine.models.runs import WORKER_LOST
 from refine.models.runs.sums import Sums, ended_sums
 from refine.models.runs.task import KINDS
@@ -140,6 +140,13 @@ def _waiting(at: datetime) -> Iterator[Metric]:
             "Time since the last verification ended",
             (at - last.ended_at).total_seconds(),
         )
+    if (pulse := Pulse.last()) is not None and pulse.workers is not None:
+        workers = GaugeMetricFamily(
+            "refine_workers", "Workers at the last tick, by their state", labels=["state"]
+        )
+        workers.add_metric(["live"], pulse.workers)
+        workers.add_metric(["silent"], pulse.silent_workers or 0)
+        yield workers
     if (age := ClockMark.age("tick")) is not None:
         yield _gauge("tick_age_seconds", "Time since the clock last ticked", age.total_seconds())
 

@@ -1,28 +1,44 @@
 """Operations: health checks, running work, and failures by kind of error."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple, cast
 
-from flask import Blueprint, Flask, current_app, flash, g, redirect, render_template, url_for
-from sqlalchemy import ColumnExpressionArgument, func, literal, select, union_all
+from flask import (
+    Blueprint,
+    Flask,
+    current_app,
+    flash,
+    g,
+    redirect,
+    render_template,
+    request,
+    url_for,
+)
+from sqlalchemy import ColumnElement, ColumnExpressionArgument, func, literal, select, union_all
 from werkzeug.wrappers import Response
 
 from refine import clock
+from refine.errors import Unreachable
 from refine.extensions import db
 from refine.health import (
     Check,
     checks,
     clock_check,
+    look_for_workers,
     older_keys_check,
     queue_check,
     schedule_check,
     verification_check,
 )
+from refine.jobs.workers import Crew
 from refine.models import MemoryTask, RefinementSession, Verification
 from refine.models.audit.verification import Alarm
 from refine.web import in_place, scope
 from refine.web.charts import DAYS_SHOWN
+from refine.web.crew import hands
+from refine.web.forms import midnight
+from refine.web.pulse import lines
 from refine.web.sessions import listed
 
 pages = Blueprint("ops", __name__)
@@ -42,18 +58,25 @@ class Failures(NamedTuple):
 
 @pages.get("/ops")
 def page() -> str:
-    """Show health, running work and failures; checks of the installation only to site admins."""
-    health = _checks()  # first: some end the transaction
+    """Show health, running work and failures; what is the installation's only to site admins."""
+    is_of_site = scope.user().site_admin
+    found = look_for_workers(with_runs=is_of_site)
+    health = _checks(found)  # first: some end the transaction
     live, live_tasks = _sessions(RefinementSession.is_live), _tasks(MemoryTask.is_live)
+    error, since = request.args.get("error", "").strip(), _since()
     return render_template(
         "ops/page.html",
         checks=health,
+        hands=hands(found) if is_of_site and not isinstance(found, Unreachable) else None,
+        lines=lines(clock.now(), of_installation=is_of_site),
         live=live,
         live_tasks=live_tasks,
         refresh_seconds=in_place.seconds_while(live or live_tasks),
-        failures=_failures(),
-        failed=_sessions(RefinementSession.has_ended_with_error()),
-        failed_tasks=_tasks(MemoryTask.has_ended_with_error()),
+        failures=_failures(since),
+        since=since.date(),
+        error=error,
+        failed=_sessions(*_that_failed(RefinementSession, error)),
+        failed_tasks=_tasks(*_that_failed(MemoryTask, error)),
     )
 
 
@@ -79,17 +102,30 @@ def _alarm() -> Alarm | None:
     return cast(Alarm | None, g.verification_alarm)
 
 
-def _checks() -> list[Check]:
-    found = [queue_check(scope.account_id()), clock_check()]
+def _checks(found: Crew | Unreachable) -> list[Check]:
+    known = [queue_check(scope.account_id(), found), clock_check()]
     if scope.user().site_admin:
-        found = [
-            *checks(current_app),
+        known = [
+            *checks(current_app, found),
             older_keys_check(),
             verification_check(_alarm),
             schedule_check(),
-            *found,
+            *known,
         ]
-    return found
+    return known
+
+
+def _since() -> datetime:
+    """Return when the days begin of which failures are counted."""
+    return midnight(clock.now().astimezone(scope.zone()).date(), -DAYS_SHOWN + 1)
+
+
+def _that_failed(
+    kind: type[RefinementSession] | type[MemoryTask], error: str
+) -> list[ColumnElement[bool]]:
+    """Return the conditions of runs that ended with an error, or with this one."""
+    ended = kind.has_ended_with_error()
+    return [ended, kind.error_kind == error] if error else [ended]
 
 
 def _sessions(*conditions: ColumnExpressionArgument[bool]) -> Sequence[Any]:
@@ -100,9 +136,9 @@ def _tasks(*conditions: ColumnExpressionArgument[bool]) -> Sequence[MemoryTask]:
     return db.session.scalars(scope.recent(MemoryTask, *conditions).limit(_SHOWN)).all()
 
 
-def _failures() -> list[Failures]:
-    """Count recent failures by kind, the most frequent first."""
-    since, account_id = clock.now() - timedelta(days=DAYS_SHOWN), scope.account_id()
+def _failures(since: datetime) -> list[Failures]:
+    """Count the failures since then by kind, the most frequent first."""
+    account_id = scope.account_id()
     of_sessions = select(
         RefinementSession.error_kind.label("kind"),
         literal("session").label("of"),
@@ -110,12 +146,12 @@ def _failures() -> list[Failures]:
     ).where(
         RefinementSession.in_account(account_id),
         RefinementSession.has_ended_with_error(),
-        RefinementSession.created_at > since,
+        RefinementSession.created_at >= since,
     )
     of_tasks = select(MemoryTask.error_kind, MemoryTask.kind, MemoryTask.ended_at).where(
         MemoryTask.in_account(account_id),
         MemoryTask.has_ended_with_error(),
-        MemoryTask.created_at > since,
+        MemoryTask.created_at >= since,
     )
     each = union_all(of_sessions, of_tasks).subquery()
     counts = [

@@ -1,36 +1,41 @@
 """When automatic sessions run: the schedule of one account."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from flask import Blueprint, flash, redirect, render_template, request
 from flask.typing import ResponseReturnValue
 
-from refine import clock
+from refine import clock, settings
 from refine.errors import InvalidValue, Unreachable
 from refine.extensions import db
 from refine.faults import status_of
 from refine.jobs.dispatch import dispatch
 from refine.jobs.sweeping import run_now
 from refine.models import Account, Agent, RefinementSession, Sweep
+from refine.models.agent.eligibility import NOT_ACTIVE, PAUSED
+from refine.models.agent_list import State
+from refine.models.runs.session.prospects import COSTS_SINCE, RUNNING, Prospects
 from refine.models.runs.spending import (
     cost_cap_reason,
     cost_usd_of_month,
     is_unpriced_in_month,
 )
 from refine.rules.quantities import cost_in_words, plural
-from refine.web import in_place, scope
+from refine.web import in_place, schedule_form, scope
 from refine.web.forms import time_zones
+from refine.web.schedule_form import Picker, Plan
 from refine.web.sessions import listed
+from refine.web.slots import past_slots
 from refine.web.words import url_in_account
 
 pages = Blueprint("schedule", __name__)
 
-_NEXT_SLOTS = 3
 _SESSIONS_SHOWN = 20
+# The agents' list has some of those that a run leaves out.
+_STATES: dict[str, State] = {PAUSED: "paused", NOT_ACTIVE: "inactive", RUNNING: "running"}
 
 
 @pages.get("/schedule")
@@ -41,15 +46,35 @@ def page() -> str:
 @pages.post("/schedule")
 @scope.admins_only
 def change() -> ResponseReturnValue:
+    """Change the settings; with ``preview`` show the next slots, and change nothing."""
     account = scope.account_to_change()
     try:
-        changed = account.configure(user=scope.user(), **_sent_settings(request.form))
+        sent = schedule_form.sent_settings(request.form)
+        if "preview" in request.form:
+            return _page(account, preview=Plan.sent(account, sent))
+        changed = account.configure(user=scope.user(), **sent)
     except InvalidValue as error:
         db.session.rollback()
         return _page(scope.account_to_change(), error=str(error)), status_of(error)
     db.session.commit()
     flash("Saved." if changed else "Nothing was changed.")
     return redirect(url_in_account("schedule.page"), 303)
+
+
+@pages.get("/schedule/run")
+@scope.admins_only
+def run_form() -> str:
+    """Show whom a run would ask, whom not and why, and what it may cost."""
+    account, at = scope.account_to_change(), clock.now()
+    return render_template(
+        "schedule/run.html",
+        account=account,
+        sweep=Sweep.open_of(account),
+        prospects=Prospects.of(account, at),
+        costs_since=COSTS_SINCE,
+        spent=_spent(account, at),
+        states=_STATES,
+    )
 
 
 @pages.post("/schedule/run")
@@ -80,24 +105,10 @@ def run() -> ResponseReturnValue:
     return redirect(url_in_account(following), 303)
 
 
-def _sent_settings(form: Mapping[str, str]) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    if "schedule" in form:
-        fields["schedule"] = form["schedule"].strip() or None
-    if "time_zone" in form:
-        fields["time_zone"] = form["time_zone"].strip()
-    if "paused" in form:
-        fields["paused"] = form["paused"] == "1"
-    if "monthly_cost_cap_usd" in form:
-        fields["monthly_cost_cap_usd"] = _usd(form["monthly_cost_cap_usd"])
-    return fields
-
-
-def _page(account: Account, error: str | None = None) -> str:
-    at = clock.now()
+def _page(account: Account, error: str | None = None, preview: Plan | None = None) -> str:
+    at, plan = clock.now(), Plan.of(account)
     cap = account.monthly_cost_cap_usd
     stored = {
-        "schedule": account.schedule or "",
         "time_zone": account.time_zone,
         "monthly_cost_cap_usd": "" if cap is None else cap,
     }
@@ -106,37 +117,29 @@ def _page(account: Account, error: str | None = None) -> str:
         "schedule/page.html",
         account=account,
         sweep=sweep,
-        refresh_seconds=in_place.seconds_while(sweep),
+        # what is typed and not saved yet stays
+        refresh_seconds=in_place.seconds_while(sweep and not (preview or error)),
         error=error,
+        error_fields=schedule_form.FIELDS,
+        picker=Picker.of(account.schedule, request.form),
         values={**stored, **request.form},
-        slots=_next_slots(account, at),
+        plan=plan,
+        slots=plan.slots(at),
+        preview=preview,
+        preview_slots=preview.slots(at) if preview else [],
+        default_schedule=settings.current().schedule,
+        past=past_slots(account, at),
         time_zones=time_zones(),
         outcomes=_recent_sessions(account),
-        spent=cost_in_words(cost_usd_of_month(account, at), is_unpriced_in_month(account, at)),
+        spent=_spent(account, at),
         why_capped=cost_cap_reason(account, at),
     )
 
 
-def _next_slots(account: Account, at: datetime) -> list[datetime]:
-    slots = [account.next_slot(at)]
-    while len(slots) < _NEXT_SLOTS:
-        slots.append(account.next_slot(slots[-1]))
-    return slots
+def _spent(account: Account, at: datetime) -> str:
+    return cost_in_words(cost_usd_of_month(account, at), is_unpriced_in_month(account, at))
 
 
 def _recent_sessions(account: Account) -> Sequence[Any]:
     found = listed(Agent.account_id == account.id, RefinementSession.is_automatic)
     return db.session.execute(found.limit(_SESSIONS_SHOWN)).all()
-
-
-def _usd(text: str) -> Decimal | None:
-    given = text.strip().removeprefix("$").replace(",", "")
-    if not given:
-        return None
-    try:
-        amount = Decimal(given)
-    except InvalidOperation:
-        amount = Decimal(-1)
-    if not (amount.is_finite() and 0 <= amount < 10**9):
-        raise InvalidValue("monthly_cost_cap_usd must be an amount in dollars, such as 25 or 9.50")
-    return amount.quantize(Decimal("0.01"))

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Sequence
-from datetime import date
+from datetime import date, datetime
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -20,9 +20,9 @@ from refine.refinement import time_machine
 from refine.refinement.time_machine import UndoConflict
 from refine.rules.pacing import MAX_RETRIES
 from refine.web import granted, in_place, scope, timeline
-from refine.web.forms import day_of, midnight
+from refine.web.forms import day_of, instant_of, midnight
 from refine.web.paging import page_of
-from refine.web.words import STATUSES, TRIGGERS, url_in_account
+from refine.web.words import STATUSES, TRIGGERS, spaced, url_in_account
 
 pages = Blueprint("sessions", __name__)
 
@@ -48,7 +48,8 @@ class SessionFilter(NamedTuple):
     status: str
     trigger: str
     since: date | None
-    is_lost: bool
+    error: str
+    slot: datetime | None
     agent: Agent | None
 
     @classmethod
@@ -59,7 +60,8 @@ class SessionFilter(NamedTuple):
             status=args.get("status", "") if args.get("status") in _STATUSES else "",
             trigger=args.get("trigger", "") if args.get("trigger") in TRIGGERS else "",
             since=day_of(args.get("since", "")),
-            is_lost=bool(args.get("lost")),
+            error=args.get("error", "").strip(),
+            slot=instant_of(args.get("slot", "")),
             agent=scope.chosen_agent(),
         )
 
@@ -75,8 +77,10 @@ class SessionFilter(NamedTuple):
             query = query.where(RefinementSession.trigger == self.trigger)
         if self.since is not None:
             query = query.where(RefinementSession.created_at >= midnight(self.since))
-        if self.is_lost:
-            query = query.where(RefinementSession.error_kind == WORKER_LOST)
+        if self.error:
+            query = query.where(RefinementSession.error_kind == self.error)
+        if self.slot is not None:
+            query = query.where(RefinementSession.is_for_slot(self.slot))
         if self.agent is not None:
             query = query.where(RefinementSession.agent_id == self.agent.id)
         return query
@@ -107,6 +111,7 @@ def listing() -> str:
         filter=chosen,
         agent=chosen.agent,
         statuses=[(status, STATUSES[status].word) for status in _STATUSES],
+        errors=[(kind, spaced(kind)) for kind in sorted({WORKER_LOST, chosen.error} - {""})],
         refresh_seconds=in_place.seconds_while(any(each.status in LIVE for each in page.rows)),
     )
 

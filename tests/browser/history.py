@@ -4,6 +4,7 @@ import itertools
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import time_machine
@@ -18,6 +19,7 @@ from refine.models import (
     ApiToken,
     ClockMark,
     Invitation,
+    Pulse,
     RefinementSession,
     User,
 )
@@ -92,7 +94,7 @@ def lived(admin: User, *, weeks: int = 3, saves_a_week: int = 3, others: int = 4
         _saves(wren, slot - timedelta(days=7), saves_a_week)
         completed = _session(wren, slot, "weekly", deletions=max(1, next(_PLANS)))
     for agent, ending in zip(crowd, itertools.cycle(_ENDINGS), strict=False):
-        _ended(agent, monday + timedelta(minutes=4), ending)
+        _ended(agent, monday + timedelta(minutes=4), ending, slot_at=monday)
     declined = _ended(crowd[1], monday + timedelta(minutes=9), "declined")
     failed = _ended(crowd[0], now - timedelta(hours=2), "failed")
     undone = _session(petrel, now - timedelta(days=6, hours=3), "over_budget", deletions=1)
@@ -182,7 +184,7 @@ def _with_models_of_others(account: Account, at: datetime) -> dict[str, Refineme
 
 def _now(account: Account, now: datetime) -> dict[str, Any]:
     """What goes on at this moment."""
-    ClockMark.note("tick", now)
+    _ticks(now)
     invited = factories.user(account=account, email="new.colleague@example.org")
     invited.password_hash = None
     newcomer = _agent(account, "Whimbrel", 2)
@@ -203,6 +205,26 @@ def _now(account: Account, now: datetime) -> dict[str, Any]:
         "queued": queued,
         "invitation": secret,
     }
+
+
+def _ticks(now: datetime) -> None:
+    """A day of the clock, which was away for half an hour, with more to do in the night."""
+    ClockMark.note("tick", now)
+    minutes = [minute for minute in range(1440) if not 300 < minute < 330]
+    for minute, before in pairwise([*minutes, 1440]):
+        at = now - timedelta(minutes=minute)
+        waiting = max(0, 40 - abs(minute - 1_000) // 5)
+        pulse = Pulse(
+            minute=int(at.timestamp() // 60) % 1440,
+            at=at,
+            pause_seconds=60 * (before - minute),
+            waiting=waiting,
+            waiting_seconds=45 * waiting,
+            running=1,
+            workers=1 if minute < 500 else 2,
+            silent_workers=0,
+        )
+        db.session.add(pulse)
 
 
 def _agent(account: Account, name: str, memories: int, **fields: object) -> Agent:
@@ -231,6 +253,7 @@ def _session(
     """A session that does so much, as far as it may, or too much, if it is wild."""
     with time_machine.travel(at, tick=False) as traveller:
         session = _claimed(agent, trigger)
+        session.slot_at = at if trigger == "weekly" else None
         tool, ids = RefinementTool(session), _ids(agent)
         if protects:
             tool.execute("protect", id=ids[0])
@@ -244,7 +267,9 @@ def _session(
     return session
 
 
-def _ended(agent: Agent, at: datetime, status: EndStatus) -> RefinementSession:
+def _ended(
+    agent: Agent, at: datetime, status: EndStatus, slot_at: datetime | None = None
+) -> RefinementSession:
     """A session that ended so, without a change."""
     reasons: dict[EndStatus, str] = {
         "completed": "the agent called complete",
@@ -254,6 +279,7 @@ def _ended(agent: Agent, at: datetime, status: EndStatus) -> RefinementSession:
     }
     with time_machine.travel(at, tick=False) as traveller:
         session = _claimed(agent, "weekly")
+        session.slot_at = slot_at
         traveller.shift(12)
         kind = "provider_unreachable" if status == "failed" else None
         session.finish(status, reasons[status], error_kind=kind)

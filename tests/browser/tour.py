@@ -36,7 +36,7 @@ def paths(history: History) -> dict[str, str]:
         "settings-misnamed": f"/agents/{history.misnamed.agent_id}/settings",
         "import": f"{wren}/import",
         "sessions": "/sessions",
-        "sessions-none": "/sessions?lost=1",
+        "sessions-none": "/sessions?error=worker_lost",
         "session-queued": f"/sessions/{history.queued.id}",
         "session-live": f"/sessions/{history.live.id}",
         "session-completed": f"/sessions/{history.completed.id}",
@@ -69,6 +69,7 @@ def paths(history: History) -> dict[str, str]:
         "usage-by-month": "/usage?account=saltmarsh&by=month",
         "usage-none": "/usage?month=1990-01",
         "schedule": "/schedule",
+        "schedule-run": "/schedule/run",
         "operations": "/ops",
         "users": "/users",
         "tokens": "/tokens",
@@ -90,6 +91,7 @@ def stops(history: History) -> Iterator[tuple[str, Callable[[Page], object]]]:
     yield "record-open", lambda page: _open_record(page, history)
     yield "access-refused", lambda page: _refused_access(page, history)
     yield "settings-refused", lambda page: _refused_settings(page, history)
+    yield "schedule-previewed", _preview_schedule
     yield "import-checked", lambda page: _check_import(page, history)
     yield "imported", lambda page: _import(page, history)
     yield "import-refused", lambda page: _refused_import(page, history)
@@ -127,6 +129,15 @@ def _refused_settings(page: Page, history: History) -> None:
     page.get_by_label("Retention threshold").fill("7")
     button(page, "Save").click()
     page.get_by_text("Retention threshold must").wait_for()
+
+
+def _preview_schedule(page: Page) -> None:
+    page.goto("/schedule")
+    page.get_by_label("Days and time").check()
+    page.get_by_label("Thu").check()
+    page.get_by_label("Time", exact=True).fill("02:30")
+    button(page, "Show the next runs first").click()
+    page.get_by_role("heading", name="Next runs, if you save").wait_for()
 
 
 def _check_import(page: Page, history: History) -> None:

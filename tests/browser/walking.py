@@ -45,11 +45,12 @@ _FINDINGS = """async (rules) => {
     .filter((node) => !isSign(node))
     .map((node) => [finding.id, node.html.slice(0, 120)]));
 }"""
-# One number for each control, in the order of the page; what is hidden or disabled is none.
+# One number for each control, in the order of the page; what is hidden or disabled is none, and of
+# radio buttons the chosen one stands for all.
 _NUMBER_CONTROLS = """() => {
   const all = "a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']";
   const controls = [...document.querySelectorAll(all)].filter((each) =>
-    !each.matches(":disabled") && each.checkVisibility({visibilityProperty: true}));
+    !each.matches(":disabled, [type=radio]:not(:checked)") && each.checkVisibility({visibilityProperty: true}));
   document.body.tabIndex = -1;
   document.body.focus();
   window.reached = [];

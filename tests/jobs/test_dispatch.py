@@ -15,9 +15,10 @@ from refine import create_app
 from refine.errors import Unreachable
 from refine.extensions import db
 from refine.jobs.dispatch import dispatch
-from refine.jobs.queue import AUTOMATIC, QUEUES, REQUESTED, TICKS, live_workers, queue
+from refine.jobs.queue import AUTOMATIC, QUEUES, REQUESTED, TICKS, queue
 from refine.jobs.runs import RunFault, refine_session
 from refine.jobs.worker import RefineWorker
+from refine.jobs.workers import live_workers
 from refine.models import RefinementSession
 from refine.models.runs.session import Trigger
 from refine.settings import Settings

@@ -19,8 +19,18 @@ from refine import clock
 from refine.cli.bench.measuring import statements_of
 from refine.extensions import db
 from refine.jobs import tick
+from refine.jobs.queue import AUTOMATIC, queue
 from refine.jobs.tick import INTERVAL, TickResult, run_tick
-from refine.models import Account, Agent, ClockMark, LeaseLost, RefinementSession, SignIn
+from refine.jobs.worker import RefineWorker
+from refine.models import (
+    Account,
+    Agent,
+    ClockMark,
+    LeaseLost,
+    Pulse,
+    RefinementSession,
+    SignIn,
+)
 from refine.models.runs.run import LOST_AFTER
 from refine.models.runs.session import scheduling
 from refine.models.runs.session.scheduling import Candidates
@@ -720,6 +730,31 @@ def test_without_redis_sessions_are_queued_and_dispatched_later(
     assert session_of(agent).dispatched_at == SLOT + MINUTE
 
 
+def test_a_tick_notes_who_works_and_how_long_the_clock_was_away(
+    time: Clock, agent: Agent, redis: Redis
+) -> None:
+    RefineWorker([queue(AUTOMATIC, redis)], connection=redis).register_birth()
+    run_tick()
+    time.shift(5 * MINUTE)
+    RefineWorker([queue(AUTOMATIC, redis)], connection=redis).register_birth()
+
+    run_tick()
+
+    pulse = Pulse.last()
+    assert pulse is not None
+    assert (pulse.pause_seconds, pulse.workers, pulse.silent_workers) == (300, 1, 0)
+
+
+def test_a_tick_without_redis_leaves_the_workers_unknown(
+    time: Clock, agent: Agent, redis_away: pytest.MonkeyPatch
+) -> None:
+    run_tick()
+
+    pulse = Pulse.last()
+    assert pulse is not None
+    assert (pulse.workers, pulse.silent_workers) == (None, None)
+
+
 # -- skipped at a slot ----------------------------------------------------------------------------
 
 
@@ -1098,5 +1133,6 @@ def test_a_tick_with_nothing_due_only_leaves_its_mark(
     after = sql.snapshot()
     assert done == TickResult()
     assert redis.keys() == []
-    assert {table for table in after if after[table] != committed[table]} == {"clock_marks"}
+    changed = {table for table in after if after[table] != committed[table]}
+    assert changed == {"clock_marks", "pulses"}
     assert (was_marked, ClockMark.age("tick")) == (MINUTE, timedelta(0))

@@ -29,12 +29,12 @@ from refine.jobs.queue import (
     TICKS,
     JsonJob,
     enqueue,
-    live_workers,
     queue,
 )
 from refine.jobs.runs import refine_later, request_access_later
 from refine.jobs.tick import run_tick
 from refine.jobs.worker import RefineWorker
+from refine.jobs.workers import live_workers
 from refine.models import Agent, ClockMark, RefinementSession
 from refine.models.runs.access import AccessTerms
 from refine.models.runs.run import LOST_AFTER

@@ -1,6 +1,7 @@
 """Schedules: slots in local time across every kind of clock change, and their words."""
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, time, timedelta, timezone
+from itertools import islice
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -9,9 +10,13 @@ from hypothesis import strategies as st
 
 from refine.errors import InvalidValue
 from refine.rules.schedules import (
+    WeeklyTime,
     describe_schedule,
+    is_moved,
     last_slot,
     next_slot,
+    slots_after,
+    slots_until,
     valid_schedule,
     valid_time_zone,
 )
@@ -209,6 +214,30 @@ def test_a_daily_slot_comes_once_on_every_local_day(zone: str, at: datetime) -> 
     assert days[1] - days[0] == timedelta(days=1)
 
 
+@pytest.mark.parametrize("zone", ZONES.values(), ids=ZONES)
+@given(schedule=schedules, at=instants | changes)
+def test_slots_follow_each_other_in_both_directions(zone: str, schedule: str, at: datetime) -> None:
+    after = list(islice(slots_after(schedule, zone, at), 4))
+
+    before = list(islice(slots_until(schedule, zone, after[-1]), 5))
+
+    assert before == [*reversed(after), last_slot(schedule, zone, at)]
+    assert after == sorted(set(after))
+
+
+def test_only_a_slot_whose_own_time_is_skipped_is_moved() -> None:
+    before, on, later = islice(
+        slots_after("30 2 * * *", "Europe/Berlin", utc("2026-03-27T12:00+01:00")), 3
+    )
+
+    assert on == utc("2026-03-29T03:00+02:00")
+    assert [is_moved(slot, "30 2 * * *", "Europe/Berlin") for slot in (before, on, later)] == [
+        False,
+        True,
+        False,
+    ]
+
+
 def test_slots_are_in_utc() -> None:
     at = utc("2026-05-04T12:00+00:00")
 
@@ -311,6 +340,37 @@ def test_what_is_no_iana_name_is_refused(zone: object) -> None:
         valid_time_zone(zone)
 
 
+@given(
+    days=st.sets(st.integers(0, 6), min_size=1),
+    at=st.times().map(lambda time: time.replace(second=0, microsecond=0)),
+)
+def test_picked_days_and_time_are_found_again_in_their_cron_expression(
+    days: set[int], at: time
+) -> None:
+    picked = WeeklyTime.picked(list(map(str, days)), f"{at:%H:%M}")
+
+    schedule = valid_schedule(picked.schedule)
+
+    assert WeeklyTime.of(schedule) == picked == (tuple(sorted(days)), at)
+
+
+@pytest.mark.parametrize(
+    ("days", "at", "problem"),
+    [
+        ([], "04:00", "days must include at least one day of the week"),
+        (["7", "Monday", "-1"], "04:00", "days must include"),
+        (["1"], "", "time must be a time of day, such as 04:00"),
+        (["1"], "25:00", "time must be a time of day"),
+        (["1"], "soon", "time must be a time of day"),
+    ],
+)
+def test_days_and_times_that_do_not_exist_are_refused(
+    days: list[str], at: str, problem: str
+) -> None:
+    with pytest.raises(InvalidValue, match=problem):
+        WeeklyTime.picked(days, at)
+
+
 def test_describes_simple_schedules_and_quotes_the_others() -> None:
     for schedule, words in (
         ("0 4 * * 1", "on Mondays at 04:00"),
@@ -319,6 +379,9 @@ def test_describes_simple_schedules_and_quotes_the_others() -> None:
         ("30 0 * * *", "every day at 00:30"),
         ("0 4 * * 1,3", "on Mondays and Wednesdays at 04:00"),
         ("0 4 * * 1,3,5", "on Mondays, Wednesdays and Fridays at 04:00"),
+        ("0 4 * * 0-2", "on Sundays, Mondays and Tuesdays at 04:00"),
+        ("0 4 * * mon", "on Mondays at 04:00"),
+        ("0 4 * * 0-7", "every day at 04:00"),
         ("0 4 1 * *", "on day 1 of each month at 04:00"),
         ("0 4 31 * *", "on day 31 of each month at 04:00"),
         *(
@@ -328,8 +391,9 @@ def test_describes_simple_schedules_and_quotes_the_others() -> None:
                     "*/15 * * * *",
                     "*/15 4 * * *",
                     "0 4,16 * * *",
-                    "0 4 * * 1-5",
-                    "0 4 * * mon",
+                    "0 * * * *",
+                    "* 4 * * *",
+                    "0 4 * * 1#2",
                     "0 4 1 1 *",
                 ),
                 *("0 4 1 * 1", "0 4 * 6 1", "0 4 l * *"),

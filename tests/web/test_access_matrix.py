@@ -118,6 +118,7 @@ SEALED_PAGES = (
     "/audit/export.csv",
     "/audit/export.jsonl",
     "/find",
+    "/schedule/run",
     "/sessions",
     "/sessions/<uuid:session_id>/undo",
     "/usage",

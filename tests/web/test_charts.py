@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from refine.web.charts import AMOUNT, OUTCOMES, Moment, day_bars, sparkline, step_plot
+from refine.web.charts import AMOUNT, OUTCOMES, Moment, day_bars, shares, sparkline, step_plot
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 END = START + timedelta(days=10)
@@ -145,3 +145,8 @@ def test_a_sparkline_of_nothing_is_empty() -> None:
 
 def test_a_sparkline_of_one_value_is_a_dot() -> None:
     assert sparkline([0]) == "M0 100h0"
+
+
+def test_a_strip_is_divided_by_counts_and_what_is_none_has_no_place() -> None:
+    assert shares([("a", 1), ("b", 0), ("c", 3)]) == [("a", 0, 25), ("c", 25, 75)]
+    assert shares([("a", 0)]) == []

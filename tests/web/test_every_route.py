@@ -62,6 +62,7 @@ READ = {
     "/profile/confirm": PAGE,
     "/readyz": OPEN,
     "/schedule": PAGE,
+    "/schedule/run": ADMINS,
     "/sessions": PAGE,
     "/sessions/<uuid:session_id>": OF_ACCOUNT,
     "/sessions/<uuid:session_id>/undo": ADMINS_OF_ACCOUNT,

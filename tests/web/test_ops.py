@@ -1,17 +1,21 @@
 """Operations: what Refine stands on, what waits and runs, what failed and why."""
 
+import re
+import socket
+import time
 from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+import time_machine
 from flask import Flask
 from redis import Redis
 
 from refine import clock
 from refine.extensions import db
-from refine.jobs.queue import AUTOMATIC, queue
+from refine.jobs.queue import AUTOMATIC, TICKS, queue
 from refine.jobs.worker import RefineWorker
-from refine.models import Account, ClockMark, MemoryTask, RefinementSession, User
+from refine.models import Account, ClockMark, MemoryTask, Pulse, RefinementSession, User
 from tests import factories
 from tests.commands import UNUSED_PORT
 from tests.web.conftest import Browser, SignedIn, browser_of, person, words_of
@@ -118,6 +122,208 @@ def test_recent_failures_are_counted_by_reason(dashboard: Browser, account: Acco
     assert "worker lost 1 0 0" in words
     assert "✗ failed it was the worker_lost" in words
     assert "◑ incomplete it was the timeout" in words
+
+
+def test_each_kind_of_error_leads_to_its_sessions(dashboard: Browser, account: Account) -> None:
+    failed(account, "timeout")
+    failed(account, "worker_lost", days=29)
+    failed(account, "worker_lost", days=31)
+
+    page = dashboard.get("/ops").text
+    (link,) = re.findall(r'href="(/sessions\?error=worker_lost[^"]*)"', page)
+    listed = words_of(dashboard.get(link.replace("&amp;", "&")).text)
+
+    assert "it was the worker_lost" in listed
+    assert "it was the timeout" not in listed
+    assert listed.count("✗ failed") == 1
+
+
+def test_what_failed_can_be_narrowed_to_one_kind_of_error(
+    dashboard: Browser, account: Account
+) -> None:
+    failed(account, "timeout")
+    failed(account, "worker_lost")
+    owner = factories.agent(account=account)
+    for kind in ("timeout", "refused"):
+        factories.ended_task(
+            owner, "reflection", "failed", reason=f"a task: {kind}", error_kind=kind
+        )
+    db.session.commit()
+
+    page = dashboard.get("/ops?error=timeout").text
+
+    words = words_of(page)
+    assert "Below, only: × timeout" in words
+    assert "it was the timeout" in words
+    assert "a task: timeout" in words
+    assert "it was the worker_lost" not in words
+    assert "a task: refused" not in words
+    assert "worker lost 1 0 0" in words
+    assert 'href="/ops?error=refused#failures"' in page
+
+
+# -- workers and clock -----------------------------------------------------------------------------
+
+
+def worker(redis: Redis, name: str, *, seen: timedelta = timedelta(0)) -> RefineWorker:
+    """A worker that was started, and last heard of, so long ago."""
+    with time_machine.travel(clock.now() - seen, tick=False):
+        made = RefineWorker([queue(AUTOMATIC, redis)], name=name, connection=redis)
+        made.register_birth()
+    return made
+
+
+def row_of(page: str, name: str) -> str:
+    return words_of(page.partition(f">{name}<")[2].partition("</tr>")[0])
+
+
+def test_a_site_admin_sees_the_workers_by_name_and_a_frozen_one_as_such(
+    site_admins: Browser, redis: Redis
+) -> None:
+    worker(redis, "ada-1")
+    worker(redis, "old-1", seen=timedelta(minutes=9))
+    frozen = worker(redis, "frozen-1", seen=timedelta(minutes=4))
+    redis.hset(frozen.key, "hostname", "<b>host</b>")
+    redis.hset("rq:worker:ada-1", "birth", "2020-01-01T00:00:00.000000Z")
+    clock_worker = RefineWorker([queue(TICKS, redis)], name="clock-1", connection=redis)
+    clock_worker.register_birth()
+
+    page = site_admins.get("/ops").text
+
+    assert "✓ idle" in row_of(page, "ada-1")
+    assert "◷ clock" in row_of(page, "clock-1")
+    assert "✗ no sign of life" in row_of(page, "frozen-1")
+    assert "(4 minutes ago)" in row_of(page, "frozen-1")
+    assert "&lt;b&gt;host&lt;/b&gt;" in page
+    assert (
+        "queue ✗ 1 worker, 0 sessions waiting; 2 workers without a sign of life for 4 minutes"
+        in (words_of(page))
+    )
+
+
+def test_a_worker_that_was_replaced_is_gone_and_no_alarm(
+    site_admins: Browser, redis: Redis
+) -> None:
+    worker(redis, "old-1", seen=timedelta(minutes=9))
+    worker(redis, "new-1")
+
+    page = site_admins.get("/ops").text
+
+    assert "○ gone" in row_of(page, "old-1")
+    assert "queue ✓ 1 worker, 0 sessions waiting" in words_of(page)
+
+
+def test_what_a_worker_has_in_hand_is_named(
+    site_admins: Browser, redis: Redis, account: Account
+) -> None:
+    session = factories.session(factories.agent("one", account=account, name="Ada"))
+    task = MemoryTask.reflect(factories.agent(account=account, name="Bea"), "daily")
+    db.session.commit()
+    for name, run in (("a-1", session), ("b-1", task)):
+        redis.hset(worker(redis, name).key, "current_job", str(run.id))
+
+    page = site_admins.get("/ops").text
+
+    assert "session of Ada since" in row_of(page, "a-1")
+    assert f'href="/sessions/{session.id}"' in page
+    assert "▶ working" in row_of(page, "b-1")
+    assert "reflection of Bea" in row_of(page, "b-1")
+
+
+def test_workers_are_the_installations_and_no_admins_to_see(
+    dashboard: Browser, redis: Redis
+) -> None:
+    worker(redis, "ada-1")
+
+    page = dashboard.get("/ops").text
+
+    assert "ada-1" not in page
+    assert "queue ✓ 1 worker" in words_of(page)
+
+
+def test_without_workers_a_site_admin_is_told_how_to_start_one(site_admins: Browser) -> None:
+    assert "Workers None. Start refine worker" in said(site_admins)
+
+
+def test_without_redis_a_site_admin_sees_the_page_without_workers(
+    admin: User, with_settings: Callable[..., Flask]
+) -> None:
+    site_admin = person(site_admin=True)
+    db.session.commit()
+    browser = browser_of(with_settings(REDIS_URL=f"redis://127.0.0.1:{UNUSED_PORT}/0"))
+    browser.sign_in(site_admin.email)
+
+    page = browser.get("/ops").text
+
+    assert "redis ✗ Redis does not answer" in words_of(page)
+    assert ">Workers<" not in page
+
+
+def test_the_page_does_not_wait_for_a_redis_that_accepts_and_is_silent(
+    admin: User, with_settings: Callable[..., Flask]
+) -> None:
+    site_admin = person(site_admin=True)
+    db.session.commit()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
+        browser = browser_of(with_settings(REDIS_URL=url))
+        browser.sign_in(site_admin.email)
+
+        began = time.monotonic()
+        words = said(browser)
+        took = time.monotonic() - began
+
+    assert "redis ✗ Redis does not answer" in words
+    assert took < 4
+
+
+def pulses(*, late: timedelta = timedelta(0)) -> None:
+    """Ticks an hour ago and just now, and what they found."""
+    now = clock.now() - late
+    for at, waiting, workers in ((now - timedelta(hours=1), 7, 2), (now, 3, 1)):
+        minute = int(at.timestamp() // 60) % 1440
+        pulse = Pulse(minute=minute, at=at, pause_seconds=60, waiting=waiting, running=0)
+        pulse.waiting_seconds, pulse.workers = 600 * waiting, workers
+        db.session.add(pulse)
+    db.session.commit()
+
+
+def test_the_last_day_is_drawn_and_said(site_admins: Browser, dashboard: Browser) -> None:
+    pulses()
+
+    page, admins_page = site_admins.get("/ops").text, dashboard.get("/ops").text
+
+    words = words_of(page)
+    assert "Time between ticks at most 1 minute" in words
+    assert "Waiting for a worker at most 7 runs" in words
+    assert "Oldest of them at most 1 hour; late above the dashed line" in words
+    assert "Workers 1 to 2 workers" in words
+    assert 'aria-label="Workers over the last 24 hours: 1 to 2 workers"' in page
+    assert "Time between ticks at most 1 minute" in words_of(admins_page)
+    assert "Waiting for a worker" not in admins_page
+
+
+def test_a_clock_that_stands_still_is_drawn_until_now(dashboard: Browser) -> None:
+    pulses(late=timedelta(minutes=20))
+
+    words = said(dashboard)
+
+    assert "Time between ticks at most 20 minutes; late above the dashed line" in words
+
+
+def test_workers_that_nobody_could_count_leave_a_gap(site_admins: Browser) -> None:
+    pulses()
+    db.session.execute(db.update(Pulse).values(workers=None))
+    db.session.commit()
+
+    assert "Workers 0 workers" in said(site_admins)
+
+
+def test_before_the_first_tick_nothing_is_drawn(dashboard: Browser) -> None:
+    assert "The last 24 hours Nothing yet: the clock has not ticked." in said(dashboard)
+
+
+# -- running and waiting ---------------------------------------------------------------------------
 
 
 def test_queued_and_running_tasks_are_listed(dashboard: Browser, account: Account) -> None:

@@ -414,7 +414,7 @@ def test_each_figure_matches_the_list_it_links_to(dashboard: Browser, quarter: N
         "/sessions?status=completed": 1,
         "/sessions?status=declined": 1,
         "/sessions?status=failed": 2,
-        "/sessions?lost=1": 1,
+        "/sessions?error=worker_lost": 1,
     }
 
 

@@ -1,5 +1,6 @@
 """The schedule of an account: in words, changed, paused, run now."""
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -42,7 +43,7 @@ def said(browser: Browser, query: str = "") -> str:
     return words_of(browser.get(f"/schedule{query}").text)
 
 
-def test_the_schedule_is_shown_in_words_with_three_slots(
+def test_the_schedule_is_shown_in_words_with_five_slots(
     in_march: None, account: Account, admin: User, signed_in: SignedIn
 ) -> None:
     account.schedule, account.time_zone = "30 4 * * 1", "Europe/Berlin"
@@ -54,6 +55,8 @@ def test_the_schedule_is_shown_in_words_with_three_slots(
     assert "asked for a session on Mondays at 04:30 (Europe/Berlin)." in words
     assert "Mon 23 Mar 2026, 04:30 (in 6 days) Mon 30 Mar 2026, 04:30" in words
     assert "Mon 6 Apr 2026, 04:30" in words
+    assert "Mon 20 Apr 2026, 04:30" in words
+    assert "27 Apr" not in words
     for instant in ("2026-03-23T03:30", "2026-03-30T02:30", "2026-04-06T02:30"):
         assert f'datetime="{instant}:00+00:00"' in page
 
@@ -187,6 +190,109 @@ def test_the_page_says_if_nothing_ran_yet(dashboard: Browser) -> None:
     assert "Recent automatic sessions None yet." in said(dashboard)
 
 
+# -- days and time ---------------------------------------------------------------------------------
+
+
+def checked(page: str) -> list[str]:
+    """The radio button and the days that are chosen."""
+    return re.findall(r'name="(?:kind|days)" value="(\w+)" checked', page)
+
+
+WEEKLY = {"kind": "weekly", "days": ["1", "4"], "time": "02:30", "schedule": "ignored"}
+
+
+def test_picked_days_and_a_time_become_a_cron_expression(
+    dashboard: Browser, account: Account
+) -> None:
+    answer = dashboard.submit("/schedule", WEEKLY, follow_redirects=True)
+
+    db.session.refresh(account)
+    assert account.schedule == "30 2 * * 1,4"
+    assert "on Mondays and Thursdays at 02:30 (UTC)" in words_of(answer.text)
+    assert checked(answer.text) == ["weekly", "1", "4"]
+    assert 'name="time" value="02:30"' in answer.text
+    assert 'name="schedule" value="30 2 * * 1,4"' in answer.text
+
+
+def test_the_chosen_way_alone_counts(dashboard: Browser, account: Account) -> None:
+    dashboard.submit("/schedule", {**WEEKLY, "kind": "cron", "schedule": "*/5 * * * *"})
+    db.session.refresh(account)
+    by_cron, page = account.schedule, dashboard.get("/schedule").text
+    dashboard.submit("/schedule", {**WEEKLY, "kind": "default"})
+
+    db.session.refresh(account)
+    assert (by_cron, account.schedule) == ("*/5 * * * *", None)
+    assert sorted(checked(page)) == ["1", "cron"]
+    assert sorted(checked(dashboard.get("/schedule").text)) == ["1", "default"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "problem"),
+    [
+        ({"days": []}, "Days must include at least one day of the week."),
+        ({"time": "noon"}, "Time must be a time of day, such as 04:00."),
+    ],
+)
+def test_what_is_wrong_with_days_and_time_stands_beside_them(
+    dashboard: Browser, account: Account, sent: dict[str, object], problem: str
+) -> None:
+    answer = dashboard.submit("/schedule", {**WEEKLY, **sent})
+
+    (field,) = sent
+    assert answer.status_code == 422
+    assert f'<p class="wrong" id="wrong-{field}">{problem}</p>' in answer.text
+    assert 'class="error"' not in answer.text
+    assert checked(answer.text)[0] == "weekly"
+
+
+def test_the_next_runs_are_shown_before_anything_is_saved(
+    in_march: None, dashboard: Browser, account: Account
+) -> None:
+    dashboard.token()
+    before = sql.snapshot()
+
+    answer = dashboard.submit(
+        "/schedule", {**WEEKLY, "days": "0", "time_zone": "Europe/Berlin", "preview": "1"}
+    )
+
+    words = words_of(answer.text)
+    assert answer.status_code == 200
+    assert "On Sundays at 02:30 (Europe/Berlin), in cron 30 2 * * 0 . Nothing is saved" in words
+    assert "Sun 22 Mar 2026, 02:30 (in 5 days) Sun 29 Mar 2026, 03:00" in words
+    assert words.count("later than usual: the clocks change") == 1
+    assert "Sun 19 Apr 2026, 02:30" in words
+    assert checked(answer.text) == ["weekly", "0"]
+    assert "on Mondays at 04:00 (UTC)" in words
+    assert sql.snapshot() == before
+
+
+@pytest.mark.parametrize(
+    ("sent", "problem"),
+    [
+        ({"time_zone": "Nowhere"}, "Time zone must be"),
+        ({"kind": "cron", "schedule": "often"}, "Schedule must be a cron expression"),
+        ({"monthly_cost_cap_usd": "lots"}, "Monthly cost cap must be"),
+    ],
+)
+def test_the_next_runs_are_not_shown_of_what_could_not_be_saved(
+    dashboard: Browser, sent: dict[str, str], problem: str
+) -> None:
+    answer = dashboard.submit("/schedule", {**WEEKLY, "preview": "1", **sent})
+
+    assert answer.status_code == 422
+    assert problem in words_of(answer.text)
+    assert "if you save" not in answer.text
+
+
+def test_the_default_is_shown_before_it_is_saved(dashboard: Browser, account: Account) -> None:
+    account.schedule = "0 5 * * *"
+    db.session.commit()
+
+    words = words_of(dashboard.submit("/schedule", {"kind": "default", "preview": "1"}).text)
+
+    assert "On Mondays at 04:00 (UTC), in cron 0 4 * * 1" in words
+
+
 # -- run now ---------------------------------------------------------------------------------------
 
 
@@ -205,6 +311,82 @@ def test_run_now_queues_agents_in_need_and_counts_the_others(
     assert [(session.agent_id, session.user_id) for session in sessions] == [(needy.id, admin.id)]
     assert answer.request.path == "/sessions"
     assert "1 session queued; 1 agent not queued: no session needed." in words_of(answer.text)
+
+
+def test_run_now_says_first_whom_it_asks_and_what_that_may_cost(
+    dashboard: Browser, admin: User, account: Account
+) -> None:
+    needy = factories.agent("one", "two", account=account, name="Ada")
+    factories.agent("one", account=account, name="Bea", paused=True)
+    session = RefinementSession.queue(needy, "manual")
+    session.llm_calls, session.cost_usd = 3, Decimal("0.25")
+    session.finish("declined", "it said no")
+    account.monthly_cost_cap_usd = Decimal(5)
+    db.session.commit()
+    before = sql.snapshot()
+
+    answer = dashboard.get("/schedule/run")
+
+    words = words_of(answer.text)
+    assert "Run now?" in words
+    assert (
+        "1 agent will be asked for a session now, including any that have just declined: Ada"
+        in (words)
+    )
+    assert "This may cost about $0.2500 , and $0.2500 if every session" in words
+    assert "by 1 session of the last 30 days with the same models." in words
+    assert "Spent this month: $0.2500 of $5.00" in words
+    assert "The agent is paused 1 Bea" in words
+    assert 'href="/agents?account=own&amp;state=paused"' in answer.text
+    assert "Ask 1 agent" in words
+    assert actions_of(answer.text) == ["/schedule/run"]
+    assert sql.snapshot() == before
+
+
+def test_run_now_says_that_a_cost_is_unknown(dashboard: Browser, account: Account) -> None:
+    factories.agent("one", "two", account=account, model_id="model/new")
+    db.session.commit()
+    nothing = words_of(dashboard.get("/schedule/run").text)
+    priced = RefinementSession.queue(
+        factories.agent("one", "two", account=account, model_id="model/known"), "manual"
+    )
+    priced.llm_calls, priced.cost_usd = 3, Decimal("0.25")
+    priced.finish("declined", "it said no")
+    db.session.commit()
+
+    in_part = words_of(dashboard.get("/schedule/run").text)
+
+    assert "What this may cost is unknown : no session of the last 30 days" in nothing
+    assert "there is no monthly cap" in nothing
+    assert "It leaves out 1 agent whose model has no session with a known price" in in_part
+
+
+def test_run_now_asks_for_nothing_if_nobody_would_be_asked(
+    dashboard: Browser, account: Account
+) -> None:
+    factories.agent("one", account=account)
+    account.paused = True
+    db.session.commit()
+
+    page = dashboard.get("/schedule/run").text
+
+    assert "No agent would be asked now. Back" in words_of(page)
+    assert "Its account is paused 1" in words_of(page)
+    assert actions_of(page) == []
+
+
+def test_run_now_says_that_one_is_under_way(
+    redis: Redis, dashboard: Browser, account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeping, "BATCH", 2)
+    for _ in range(7):
+        factories.agent("one", "two", account=account)
+    db.session.commit()
+    dashboard.submit("/schedule/run")
+
+    words = words_of(dashboard.get("/schedule/run").text)
+
+    assert "2 sessions queued so far, 0 agents not queued, 5 agents still to come" in words
 
 
 def test_run_now_says_that_a_paused_account_is_skipped(
@@ -274,7 +456,7 @@ def test_a_site_admin_changes_the_chosen_account(account: Account, signed_in: Si
     db.session.refresh(account)
     db.session.refresh(site_admin.account)
     assert "Schedule of Own account" in words_of(page)
-    assert {"/schedule?account=own", "/schedule/run?account=own"} == set(actions_of(page))
+    assert {"/schedule?account=own"} == set(actions_of(page))
     assert (account.paused, site_admin.account.paused) == (True, False)
 
 

@@ -418,7 +418,7 @@ def test_sessions_are_listed_newest_first_and_filtered(
         "": ["0", "1", "2", "40"],
         "?status=failed": ["1", "2", "40"],
         "?status=failed&trigger=weekly": ["1", "2"],
-        "?lost=1": ["1"],
+        "?error=worker_lost": ["1"],
         "?status=queued": [],
         "?status=nonsense&trigger=nonsense&since=nonsense&agent=%C2%B2": ["0", "1", "2", "40"],
     }
@@ -437,10 +437,12 @@ def test_sessions_are_filtered_by_their_start_day(
 def test_the_form_keeps_the_lists_filter(
     dashboard: Browser, several: list[RefinementSession], agent: Agent
 ) -> None:
-    page = dashboard.get(f"/sessions?status=failed&lost=1&since=2026-01-02&agent={agent.id}").text
+    page = dashboard.get(
+        f"/sessions?status=failed&error=worker_lost&since=2026-01-02&agent={agent.id}"
+    ).text
 
     assert '<option value="failed" selected>' in page
-    assert 'name="lost" value="1" checked' in page
+    assert '<option value="worker_lost" selected>worker lost</option>' in page
     assert 'name="since" value="2026-01-02"' in page
     assert f'name="agent" value="{agent.id}"' in page
 

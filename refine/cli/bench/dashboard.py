@@ -38,6 +38,10 @@ SELECT id, memory_type, constitutional, tags, token_estimate, created_at, discar
 FROM agent_memories WHERE agent_id = %(agent)s AND discarded_at IS NULL
 ORDER BY created_at DESC, id DESC LIMIT 51
 """
+_AGENTS = """
+SELECT model_id, paused, last_refinement_at, core_tokens FROM agents
+WHERE account_id = %(account)s
+"""
 _SESSIONS = """
 SELECT refinement_sessions.*, agents.name FROM refinement_sessions
 JOIN agents ON agents.id = agent_id WHERE refinement_sessions.id = ANY(%(ids)s)
@@ -136,6 +140,7 @@ def _of_installation(world: World) -> Iterator[Page]:
     account = _row("accounts", account_id)
     token_id = _first("SELECT max(id) FROM api_tokens WHERE agent_id = :agent", world.reader_id)
     yield Page("schedule", f"/schedule?account={slug}", *account)
+    yield Page("run now", f"/schedule/run?account={slug}", _AGENTS, {"account": account_id})
     yield Page("operations", "/ops", *_row("accounts", account_id))
     yield _list("users", "/users", "users", "id")
     yield _list("tokens", "/tokens", "api_tokens", "id")

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Literal
 
-from sqlalchemy import ColumnElement, Computed, and_, exists, text
+from sqlalchemy import ColumnElement, Computed, and_, exists, not_, text
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -19,6 +19,13 @@ from refine.models.people import Account
 AutomaticTrigger = Literal["weekly", "over_budget"]
 
 DEFAULT_CORE_TOKEN_BUDGET = 5_000
+
+
+# Why an agent may not be asked.
+NOT_ACTIVE = "the agent is not active"
+ERASED = "the agent was erased"
+PAUSED = "the agent is paused"
+ACCOUNT_PAUSED = "its account is paused"
 
 
 class Eligibility(LedgerOwner):
@@ -43,24 +50,29 @@ class Eligibility(LedgerOwner):
         With ``automatic`` runs, a paused agent or account may not be asked either.
         """
         if not self.active:
-            return "the agent is not active"
+            return NOT_ACTIVE
         if self.is_erased:
-            return "the agent was erased"
+            return ERASED
         if automatic and self.paused:
-            return "the agent is paused"
+            return PAUSED
         if automatic and self.account.paused:
-            return "its account is paused"
+            return ACCOUNT_PAUSED
         return None
 
     @classmethod
     def is_available(cls, *, automatic: bool) -> ColumnElement[bool]:
         """Return the SQL condition that ``unavailable_reason`` is None."""
+        return and_(*map(not_, cls.obstacles(automatic=automatic).values()))
+
+    @classmethod
+    def obstacles(cls, *, automatic: bool) -> dict[str, ColumnElement[bool]]:
+        """Return each ``unavailable_reason``, in its order, with its SQL condition."""
         has_key = exists().where(WrappedKey.id == cls.data_key_id, WrappedKey.wrapped.is_not(None))
-        by_hand = and_(cls.active, has_key.correlate(cls))
-        account_paused = exists().where(Account.id == cls.account_id, Account.paused)
+        by_hand = {NOT_ACTIVE: ~cls.active, ERASED: ~has_key.correlate(cls)}
         if not automatic:
             return by_hand
-        return and_(by_hand, ~cls.paused, ~account_paused.correlate(cls))
+        account_paused = exists().where(Account.id == cls.account_id, Account.paused)
+        return by_hand | {PAUSED: and_(cls.paused), ACCOUNT_PAUSED: account_paused.correlate(cls)}
 
     # -- is there anything to refine? ------------------------------------------------------------
 

@@ -3,12 +3,14 @@
 ``run`` is what all kinds share: waiting, the lease, the cost, lost workers. ``session`` refines
 core memories, ``task`` adds to memory between sessions, ``access`` asks the agent to let a human
 read. ``spending`` adds up what all of them cost, ``usage`` what they used, by agent, model and
-month, ``sums`` the ended ones; ``workload`` counts what waits; ``answering`` tells which model
-answers; ``clock_mark`` remembers the clock's rounds, ``sweep`` what users asked of it.
+month, ``sums`` the ended ones; ``workload`` counts what waits, ``pulse`` remembers that for a day;
+``answering`` tells which model answers; ``clock_mark`` remembers the clock's rounds, ``sweep`` what
+users asked of it.
 """
 
 from refine.models.runs.access import AccessAlreadyRequested, AccessGrant
 from refine.models.runs.clock_mark import ClockMark
+from refine.models.runs.pulse import Pulse
 from refine.models.runs.run import LIVE, LOST_AFTER, WORKER_LOST, LeaseLost, Run
 from refine.models.runs.session import RefinementSession, SessionAlreadyLive, SessionEntry
 from refine.models.runs.sweep import Sweep
@@ -23,6 +25,7 @@ __all__ = [
     "ClockMark",
     "LeaseLost",
     "MemoryTask",
+    "Pulse",
     "RefinementSession",
     "ReflectionAlreadyLive",
     "Run",

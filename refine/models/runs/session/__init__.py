@@ -5,7 +5,8 @@
 ``duplicates``, ``editing`` and ``breaker`` are what happens in between, ``refusing`` which edits
 are not made, ``survival`` what the ledger must go on saying, ``held`` how an edit is written, with
 its ``statements``; ``entry`` is what is counted for each memory, ``notes`` what the agent is told
-at the end; ``scheduling`` who is due, and who must wait; ``totals`` sums over many.
+at the end; ``scheduling`` who is due, and who must wait, ``prospects`` whom a sweep would ask;
+``totals`` sums over many.
 """
 
 from refine.models.runs.session.entry import SessionEntry

@@ -8,10 +8,14 @@ from typing import Any, NamedTuple, cast
 
 from sqlalchemy import (
     CheckConstraint,
+    ColumnElement,
     Index,
+    Numeric,
     Select,
     UniqueConstraint,
     and_,
+    func,
+    literal,
     select,
     text,
     update,
@@ -43,6 +47,9 @@ from refine.models.runs.session.state import (
 from refine.rules.quantities import in_days
 from refine.rules.retention import removable_tokens, removable_under_floor
 from refine.rules.threshold import threshold_check
+
+# Why the floor against slow erosion allows no session.
+ERODED = f"sessions of the last {in_days(ROLLING_WINDOW)} removed as much as is allowed"
 
 
 class SessionAlreadyLive(Refused):
@@ -91,6 +98,13 @@ class RefinementSession(Ending, Base):
         Index("ix_refinement_sessions_agent_id_created_at", "agent_id", "created_at"),
         Index("ix_refinement_sessions_status_created_at", "status", "created_at"),
         Index("ix_refinement_sessions_created_at", text("created_at DESC"), "id"),
+        Index(
+            "ix_refinement_sessions_errors",
+            text("created_at DESC"),
+            "id",
+            "error_kind",
+            postgresql_where=text("error_kind IS NOT NULL"),
+        ),
     )
 
     # its figures decide what it may still remove and, once it has ended, what later sessions may
@@ -321,7 +335,19 @@ class RefinementSession(Ending, Base):
         floor = settings.current().rolling_floor
         if removable_under_floor(agent.core_token_usage, floor, removed_recently) > 0:
             return None
-        return f"sessions of the last {in_days(ROLLING_WINDOW)} removed as much as is allowed"
+        return ERODED
+
+    @classmethod
+    def is_eroded(cls, at: datetime) -> ColumnElement[bool]:
+        """Return the SQL condition that there is an ``erosion_reason``, as the rows tell it."""
+        # for an index: no session lasts as long as the window
+        lately = and_(cls.ended_at > at - ROLLING_WINDOW, cls.created_at > at - 2 * ROLLING_WINDOW)
+        removed = select(func.coalesce(func.sum(cls.removed_tokens), 0)).where(
+            cls.agent_id == Agent.id, lately, cls.undone_at.is_(None)
+        )
+        mass, floor = Agent.core_tokens, literal(settings.current().rolling_floor, Numeric)
+        before = mass + removed.correlate(Agent).scalar_subquery()
+        return mass - func.ceil(floor * before) <= 0
 
     # -- ending ----------------------------------------------------------------------------------
 
@@ -356,6 +382,11 @@ class RefinementSession(Ending, Base):
         )
 
     # -- finding ---------------------------------------------------------------------------------
+
+    @classmethod
+    def is_for_slot(cls, slot_at: datetime) -> ColumnElement[bool]:
+        """Return the SQL condition that the session is for this slot, and so no older than it."""
+        return and_(cls.slot_at == slot_at, cls.created_at >= slot_at)
 
     @classmethod
     def live_of(cls, agent: Agent) -> "RefinementSession | None":

@@ -1,6 +1,7 @@
 """Sums over many sessions, for pages."""
 
 from datetime import date, datetime
+from decimal import Decimal
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -32,6 +33,66 @@ def by_day(account_id: int | None, zone: str, since: datetime) -> list[DayTotals
     counted = _by_day(is_of_account=account_id is not None)
     values = {"account_id": account_id, "zone": zone, "since": since}
     return [DayTotals(*row) for row in db.session.execute(counted, values)]
+
+
+class SlotTotals(NamedTuple):
+    """The sessions of one status for a slot, retries among them; when the first was requested."""
+
+    slot_at: datetime
+    status: str
+    sessions: int
+    first_at: datetime
+
+
+def by_slot(account_id: int, since: datetime) -> list[SlotTotals]:
+    """Return the sessions of this account for its slots since then, by slot and status."""
+    values = {"account_id": account_id, "since": since}
+    return [SlotTotals(*row) for row in db.session.execute(_by_slot(), values)]
+
+
+class ModelCosts(NamedTuple):
+    """What sessions with one model cost; ``unpriced`` of them have calls without a price."""
+
+    model_id: str
+    sessions: int
+    unpriced: int
+    average_usd: Decimal
+    highest_usd: Decimal
+
+
+def costs_by_model(account_id: int, since: datetime) -> list[ModelCosts]:
+    """Return what the sessions of this account that asked a model cost since then, by model."""
+    values = {"account_id": account_id, "since": since}
+    return [ModelCosts(*row) for row in db.session.execute(_costs_by_model(), values)]
+
+
+@cache
+def _costs_by_model() -> Select[*tuple[Any, ...]]:
+    return (
+        select(
+            _Session.model_id,
+            func.count(),
+            func.count().filter(_Session.unpriced_calls > 0),
+            func.avg(_Session.cost_usd),
+            func.max(_Session.cost_usd),
+        )
+        .where(
+            _Session.in_account(account_parameter(is_of_account=True)),
+            _Session.created_at >= instant("since"),
+            _Session.llm_calls > 0,
+        )
+        .group_by(_Session.model_id)
+    )
+
+
+@cache
+def _by_slot() -> Select[*tuple[Any, ...]]:
+    account_id = account_parameter(is_of_account=True)
+    return (
+        select(_Session.slot_at, _Session.status, func.count(), func.min(_Session.created_at))
+        .where(_Session.in_account(account_id), _Session.slot_at >= instant("since"))
+        .group_by(_Session.slot_at, _Session.status)
+    )
 
 
 @cache

@@ -1,0 +1,106 @@
+"""Pulses: what the ticks of the last day found, for the lines on a page."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any, NamedTuple
+
+from sqlalchemy import BigInteger, CheckConstraint, Select, SmallInteger, cast, func, select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Mapped, mapped_column
+
+from refine.extensions import Base, db, instant
+from refine.models.runs.clock_mark import ClockMark
+from refine.models.runs.workload import Workload
+
+KEPT_FOR = timedelta(days=1)
+SPAN = timedelta(minutes=10)
+
+_MINUTES_OF_A_DAY = 1440
+
+
+class Pulse(Base):
+    """What one tick found. There is a row for each minute of the day, which each day writes anew.
+
+    ``pause_seconds`` is the time since the tick before; ``workers`` is None without Redis.
+    """
+
+    __tablename__ = "pulses"
+    __table_args__ = (
+        CheckConstraint(f"minute BETWEEN 0 AND {_MINUTES_OF_A_DAY - 1}", name="minute"),
+    )
+
+    minute: Mapped[int] = mapped_column(SmallInteger, primary_key=True, autoincrement=False)
+    at: Mapped[datetime]
+    pause_seconds: Mapped[int]
+    waiting: Mapped[int]
+    waiting_seconds: Mapped[int]
+    running: Mapped[int]
+    workers: Mapped[int | None]
+    silent_workers: Mapped[int | None]
+
+    @classmethod
+    def take(cls, at: datetime, *, workers: int | None, silent_workers: int | None) -> None:
+        """Note what there is at a tick, before the tick itself is noted."""
+        load, pause = Workload.at(at), ClockMark.age("tick", at) or timedelta(0)
+        oldest = min(filter(None, (load.sessions_since, load.tasks_since)), default=at)
+        values = {
+            "minute": int(at.timestamp() // 60) % _MINUTES_OF_A_DAY,
+            "at": at,
+            "pause_seconds": _seconds(pause),
+            "waiting": load.sessions + load.reflections + load.conversations,
+            "waiting_seconds": _seconds(at - oldest),
+            "running": load.sessions_running + load.tasks_running,
+            "workers": workers,
+            "silent_workers": silent_workers,
+        }
+        taken = insert(cls).values(values)
+        db.session.execute(taken.on_conflict_do_update(index_elements=[cls.minute], set_=values))
+
+    @classmethod
+    def last(cls) -> "Pulse | None":
+        """Return the latest one."""
+        return db.session.scalar(select(cls).order_by(cls.at.desc()).limit(1))
+
+
+class Span(NamedTuple):
+    """The most of each figure among the pulses of ten minutes, but the least of the workers.
+
+    ``number`` counts the spans since 1970.
+    """
+
+    number: int
+    last_at: datetime
+    pause_seconds: int
+    waiting: int
+    waiting_seconds: int
+    workers: int | None
+
+
+def spans(until: datetime) -> list[Span | None]:
+    """Return the last day in spans of ten minutes, the oldest first; None: the clock was away."""
+    rows: Sequence[Any] = db.session.execute(_spans(), {"since": until - KEPT_FOR}).all()
+    found = {span.number: span for span in (Span(*row) for row in rows)}
+    last = int(until.timestamp() // SPAN.total_seconds())
+    return [found.get(last - back) for back in reversed(range(KEPT_FOR // SPAN))]
+
+
+@cache
+def _spans() -> Select[*tuple[Any, ...]]:
+    epoch = func.extract("epoch", Pulse.at)
+    number = cast(func.floor(epoch / SPAN.total_seconds()), BigInteger)
+    figures = (Pulse.pause_seconds, Pulse.waiting, Pulse.waiting_seconds)
+    return (
+        select(
+            number,
+            func.max(Pulse.at),
+            *(func.max(figure) for figure in figures),
+            func.min(Pulse.workers),
+        )
+        .where(Pulse.at > instant("since"))
+        .group_by(number)
+    )
+
+
+def _seconds(span: timedelta) -> int:
+    return max(0, int(span.total_seconds()))

@@ -1,0 +1,149 @@
+"""What Redis knows of the workers, and which of them gave no sign of life."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import time_machine
+from flask import Flask
+from redis import Redis
+
+from refine.health import queue_check
+from refine.jobs.queue import AUTOMATIC, QUEUES, REQUESTED, TICKS, enqueue, queue
+from refine.jobs.worker import RefineWorker
+from refine.jobs.workers import REMEMBERED_FOR, SILENT_AFTER, Crew, crew
+from refine.models import RefinementSession
+from tests import factories
+
+NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
+MOMENT = timedelta(microseconds=1)
+
+Register = Callable[..., RefineWorker]
+
+
+@pytest.fixture(autouse=True)
+def now(app: Flask, redis: Redis) -> Iterator[time_machine.Traveller]:
+    with time_machine.travel(NOW, tick=False) as traveller:
+        yield traveller
+
+
+@pytest.fixture
+def register(redis: Redis) -> Register:
+    """Registers a worker, as it registers itself when it starts."""
+
+    def started(name: str, queues: tuple[str, ...] = QUEUES) -> RefineWorker:
+        worker = RefineWorker([queue(each, redis) for each in queues], name=name, connection=redis)
+        worker.register_birth()
+        return worker
+
+    return started
+
+
+def names(crew: Crew) -> list[str]:
+    return [each.name for each in crew.workers]
+
+
+def test_a_worker_tells_its_name_host_and_process(redis: Redis, register: Register) -> None:
+    worker = register("ada")
+
+    (seen,) = crew(redis).workers
+
+    assert (seen.name, seen.host, seen.pid) == ("ada", worker.hostname, str(worker.pid))
+    assert (seen.since, seen.last_seen_at, seen.is_live) == (NOW, NOW, True)
+
+
+def test_a_worker_without_a_sign_of_life_is_silent_and_no_live_one(
+    redis: Redis, register: Register, now: time_machine.Traveller
+) -> None:
+    register("frozen")
+    alive = register("alive")
+    now.shift(SILENT_AFTER)
+    alive.heartbeat()
+
+    found = crew(redis)
+
+    assert names(found) == ["alive", "frozen"]
+    assert [each.name for each in found.live] == ["alive"]
+    assert [each.name for each in found.silent] == ["frozen"]
+
+
+def test_a_silent_worker_that_was_replaced_is_missed_no_more(
+    redis: Redis, register: Register, now: time_machine.Traveller
+) -> None:
+    register("killed")
+    now.shift(SILENT_AFTER)
+    register("successor")
+
+    found = crew(redis)
+
+    assert names(found) == ["successor", "killed"]
+    assert found.silent == []
+
+
+def test_redis_remembers_a_silent_worker_for_an_hour(redis: Redis, register: Register) -> None:
+    worker = register("ada")
+
+    worker.heartbeat()
+    by_itself = redis.ttl(worker.key)
+    worker.heartbeat(90)
+
+    assert by_itself == redis.ttl(worker.key) == REMEMBERED_FOR.total_seconds()
+
+
+def test_the_clock_is_no_worker_of_runs(redis: Redis, register: Register) -> None:
+    register("clock", (TICKS,))
+
+    found = crew(redis)
+
+    assert [each.serves_runs for each in found.workers] == [False]
+    assert (found.live, found.silent) == ([], [])
+
+
+def test_the_runs_that_a_worker_has_in_hand_are_known(redis: Redis, register: Register) -> None:
+    worker = register("ada")
+    sessions = [
+        RefinementSession.queue(factories.agent("one"), trigger)  # type: ignore[arg-type]
+        for trigger in ("manual", "weekly")
+    ]
+    enqueue(sessions, redis)
+    for name, session in zip((REQUESTED, AUTOMATIC), sessions, strict=True):
+        job = queue(name, redis).fetch_job(str(session.id))
+        assert job is not None
+        worker.prepare_execution(job)
+        redis.hset(job.key, "worker_name", "ada")
+
+    told = [each.run_ids for each in crew(redis, with_runs=True).workers]
+
+    assert told == [sorted(each.id for each in sessions)]
+    assert [each.run_ids for each in crew(redis).workers] == [[]]
+
+
+def test_what_cannot_be_read_is_left_out(redis: Redis, register: Register) -> None:
+    worker = register("ada")
+    redis.hset(worker.key, mapping={"hostname": b"\xff", "current_job": "no id", "birth": "never"})
+    redis.hset("rq:worker:odd", "last_heartbeat", "yesterday")
+    redis.set("rq:worker:no-hash", "x")
+    redis.sadd(f"rq:workers:{AUTOMATIC}", "rq:worker:odd", "rq:worker:no-hash", "rq:worker:gone")
+    redis.zadd(f"rq:wip:{AUTOMATIC}", {"no id:1": 1, f"{uuid.uuid4()}:1": 2})
+    redis.set(f"rq:wip:{REQUESTED}", "x")
+
+    (seen,) = crew(redis, with_runs=True).workers
+
+    assert (seen.name, seen.host, seen.since, seen.run_ids) == ("ada", "�", None, [])
+
+
+def test_the_queue_check_reports_a_frozen_worker(
+    redis: Redis, register: Register, now: time_machine.Traveller
+) -> None:
+    register("frozen")
+    now.shift(SILENT_AFTER - MOMENT)
+    before = queue_check()
+    now.shift(timedelta(minutes=2))
+
+    after = queue_check()
+
+    assert (before.is_ok, before.detail) == (True, "1 worker, 0 sessions waiting")
+    assert after.problem == (
+        "0 workers, 0 sessions waiting; 1 worker without a sign of life for 2 minutes: restart it"
+    )

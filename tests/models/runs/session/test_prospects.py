@@ -1,0 +1,189 @@
+"""Prospects: whom a sweep would ask, whom not and why, and what it may cost."""
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from flask import Flask
+from redis import Redis
+
+from refine import clock
+from refine.cli.bench.measuring import statements_of
+from refine.extensions import db
+from refine.jobs.sweeping import run_now
+from refine.models import Account, Agent, RefinementSession, User
+from refine.models.agent.eligibility import ACCOUNT_PAUSED, ERASED, NOT_ACTIVE, PAUSED
+from refine.models.runs.session.prospects import (
+    NOT_DUE,
+    NOTHING_TO_REFINE,
+    RUNNING,
+    WAITING,
+    Prospects,
+)
+from refine.models.runs.session.session import ERODED
+from tests import factories
+
+# What the sweep itself says of an agent, where it says it in other words.
+SAID_BY_SWEEP = {
+    WAITING: "already waiting, dispatched again",
+    NOTHING_TO_REFINE: "no session needed",
+    NOT_DUE: "no session needed",
+    ERODED: f"skipped: {ERODED}",
+}
+
+
+@pytest.fixture
+def account(app: Flask, redis: Redis) -> Account:
+    return factories.account(schedule="0 0 1 1 *")
+
+
+@pytest.fixture
+def user(account: Account) -> User:
+    return factories.user(account=account)
+
+
+def made(account: Account, name: str, **fields: object) -> Agent:
+    return factories.agent("one memory", account=account, name=name, **fields)
+
+
+def cost(owner: Agent, usd: str, *, days: int = 1, **fields: object) -> None:
+    """A session that has cost so much."""
+    at = clock.now() - timedelta(days=days)
+    session = RefinementSession.queue(owner, "manual", at=at)
+    session.llm_calls, session.cost_usd = 3, Decimal(usd)
+    for name, value in fields.items():
+        setattr(session, name, value)
+    session.finish("declined", "it said no", at=at)
+
+
+def one_of_each(account: Account) -> dict[str, str]:
+    """An agent for each reason to be left out, by its name."""
+    made(account, "off").active = False
+    factories.erase(made(account, "erased"))
+    made(account, "paused").paused = True
+    factories.agent(account=account, name="empty")
+    made(account, "content").last_refinement_at = clock.now()
+    RefinementSession.queue(made(account, "queued"), "manual")
+    factories.session(made(account, "busy"))
+    eroded = RefinementSession.queue(made(account, "eroded"), "manual")
+    eroded.removable_tokens = eroded.removed_tokens = 1_000
+    eroded.finish("completed", "done")
+    eroded.agent.last_refinement_at = None
+    db.session.commit()
+    return {
+        "off": NOT_ACTIVE,
+        "erased": ERASED,
+        "paused": PAUSED,
+        "empty": NOTHING_TO_REFINE,
+        "content": NOT_DUE,
+        "queued": WAITING,
+        "busy": RUNNING,
+        "eroded": ERODED,
+    }
+
+
+def told(account: Account) -> dict[str, str]:
+    """The reason why each agent is left out."""
+    found = Prospects.of(account, clock.now())
+    return {each.name: reason for reason, group in found.left_out for each in group.first}
+
+
+def test_every_agent_that_is_left_out_is_told_with_its_reason(account: Account) -> None:
+    reasons = one_of_each(account)
+    made(account, "ready")
+    made(factories.account(), "elsewhere")
+    db.session.commit()
+
+    found = Prospects.of(account, clock.now())
+
+    assert told(account) == reasons
+    assert [each.name for each in found.asked.first] == ["ready"]
+
+
+def test_a_sweep_does_what_was_told(account: Account, user: User) -> None:
+    one_of_each(account)
+    for name in ("ready", "over"):
+        made(account, name)
+    db.session.commit()
+    asked = {each.name for each in Prospects.of(account, clock.now()).asked.first}
+    left_out = told(account)
+
+    swept = run_now(account, user).swept
+
+    assert {each.name for each in swept if each.is_queued} == asked == {"ready", "over"}
+    said = {each.name: each.outcome for each in swept if not each.is_queued}
+    busy = said.pop("busy")
+    assert left_out.pop("busy") == RUNNING
+    assert busy.startswith("the agent already has a live session, running")
+    assert said == {name: SAID_BY_SWEEP.get(why, why) for name, why in left_out.items()}
+
+
+def test_an_agent_over_its_budget_is_asked_though_it_was_refined_since_the_slot(
+    account: Account,
+) -> None:
+    over = made(account, "over", core_token_budget=1)
+    over.last_refinement_at = clock.now()
+    db.session.commit()
+
+    assert Prospects.of(account, clock.now()).asked.agents == 1
+
+
+def test_nobody_is_asked_while_the_account_is_paused_or_its_cap_is_reached(
+    account: Account,
+) -> None:
+    made(account, "ready")
+    account.monthly_cost_cap_usd = Decimal(0)
+    db.session.commit()
+    at_cap = Prospects.of(account, clock.now())
+    account.paused = True
+    db.session.commit()
+
+    while_paused = Prospects.of(account, clock.now())
+
+    assert (at_cap.asked.agents, while_paused.asked.agents) == (0, 0)
+    assert [reason for reason, _ in at_cap.left_out] == [
+        "the account's monthly cost cap of $0.00 is reached"
+    ]
+    assert [reason for reason, _ in while_paused.left_out] == [ACCOUNT_PAUSED]
+
+
+def test_the_first_five_are_named_and_the_others_counted(account: Account) -> None:
+    for name in ("Fay", "eve", "Dot", "cat", "Bob", "ada", "Gus"):
+        made(account, name, model_id=f"model/{name}")
+    db.session.commit()
+
+    asked = Prospects.of(account, clock.now()).asked
+
+    assert [each.name for each in asked.first] == ["ada", "Bob", "cat", "Dot", "eve"]
+    assert (asked.agents, asked.others) == (7, 2)
+
+
+def test_the_cost_goes_by_recent_sessions_with_the_same_models(account: Account) -> None:
+    dear = [made(account, name, model_id="model/dear") for name in ("one", "two", "three")]
+    cheap = made(account, "four", model_id="model/cheap")
+    made(account, "five", model_id="model/new")
+    unpriced = made(account, "six", model_id="model/unpriced")
+    cost(dear[0], "0.10")
+    cost(dear[1], "0.30")
+    cost(dear[2], "9.00", days=31)
+    cost(cheap, "0.01")
+    cost(cheap, "0", llm_calls=0)
+    cost(unpriced, "0.05", unpriced_calls=1)
+    cost(made(factories.account(), "elsewhere", model_id="model/new"), "1")
+    db.session.commit()
+
+    found = Prospects.of(account, clock.now())
+
+    assert found.asked.agents == 6
+    assert found.cost == (3, Decimal("0.61"), Decimal("0.91"), 2)
+
+
+def test_it_takes_as_many_statements_however_many_agents_there_are(account: Account) -> None:
+    made(account, "first")
+    db.session.commit()
+    few = statements_of(lambda: Prospects.of(account, clock.now()))
+    for number in range(30):
+        made(account, f"number {number}", model_id=f"model/{number}")
+    db.session.commit()
+
+    assert statements_of(lambda: Prospects.of(account, clock.now())) == few

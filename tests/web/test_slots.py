@@ -1,0 +1,120 @@
+"""The past slots of a schedule, each with what became of its sessions."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import time_machine
+from flask import Flask
+
+from refine.extensions import db
+from refine.models import Account, RefinementSession, User
+from refine.web.slots import PastSlot, past_slots
+from tests import factories
+from tests.web.conftest import Browser, SignedIn, words_of
+
+NOON = datetime(2026, 3, 18, 12, tzinfo=UTC)
+SLOT = datetime(2026, 3, 16, 4, tzinfo=UTC)
+WEEK, HOUR = timedelta(weeks=1), timedelta(hours=1)
+
+
+@pytest.fixture
+def account(app: Flask) -> Account:
+    """One that is as old as three slots, the last of which was served."""
+    return factories.account(slug="own", created_at=SLOT - 2 * WEEK - HOUR, next_due_at=SLOT + WEEK)
+
+
+def ended(account: Account, status: str, slot: datetime = SLOT, late: timedelta = 0 * HOUR) -> None:
+    """A session for a slot; it has ended so."""
+    agent = factories.agent("one", account=account)
+    session = RefinementSession.queue(agent, "weekly", slot_at=slot, at=slot + late)
+    if status != "queued":
+        session.finish(status, "so it ended", at=slot + late)  # type: ignore[arg-type]
+    db.session.commit()
+
+
+def told(account: Account) -> list[PastSlot]:
+    return past_slots(account, NOON)
+
+
+def test_each_slot_since_the_account_exists_is_told_newest_first(account: Account) -> None:
+    ended(account, "completed")
+
+    assert [(slot.at, slot.sessions) for slot in told(account)] == [
+        (SLOT, 1),
+        (SLOT - WEEK, 0),
+        (SLOT - 2 * WEEK, 0),
+    ]
+
+
+def test_the_outcomes_are_counted_and_drawn_in_their_shares(account: Account) -> None:
+    for status in ("failed", "completed", "completed", "declined"):
+        ended(account, status)
+    ended(factories.account(), "skipped")
+
+    slot, before, _ = told(account)
+
+    assert slot.words == "2 completed, 1 declined, 1 failed"
+    assert slot.parts == [("completed", 0, 50), ("declined", 50, 25), ("failed", 75, 25)]
+    assert (slot.remark, before.words, before.parts) == (None, "no sessions", [])
+
+
+@pytest.mark.parametrize(
+    ("late", "remark"), [(HOUR, None), (3 * HOUR, "late by 3 hours")], ids=["in time", "late"]
+)
+def test_sessions_that_were_requested_long_after_the_slot_are_late(
+    account: Account, late: timedelta, remark: str | None
+) -> None:
+    ended(account, "completed", late=late)
+
+    assert told(account)[0].remark == remark
+
+
+def test_a_slot_that_is_not_served_yet_goes_on_or_is_missed(account: Account) -> None:
+    account.next_due_at = SLOT
+    at_once = past_slots(account, SLOT + HOUR)[0]
+    later = past_slots(account, SLOT + 2 * HOUR)[0]
+    account.paused = True
+
+    paused = past_slots(account, SLOT + 2 * HOUR)[0]
+
+    assert at_once.remark == paused.remark == "not finished yet"
+    assert later.remark == "missed so far: check the clock"
+
+
+def test_a_slot_of_an_earlier_schedule_is_told_if_it_had_sessions(account: Account) -> None:
+    ended(account, "completed", slot=SLOT + 30 * HOUR)
+
+    assert [slot.at for slot in told(account)][:2] == [SLOT + 30 * HOUR, SLOT]
+
+
+def test_a_slot_leads_to_its_sessions(admin: User, signed_in: SignedIn) -> None:
+    with time_machine.travel(NOON, tick=False):
+        account = admin.account
+        account.created_at, account.time_zone = SLOT - HOUR, "Europe/Berlin"
+        account.schedule = "0 5 * * 1"
+        ended(account, "completed")
+        ended(account, "skipped", slot=SLOT - WEEK)
+        browser: Browser = signed_in(admin)
+
+        page = browser.get("/schedule").text
+        linked = browser.get("/sessions?account=own&slot=2026-03-16T04:00Z").text
+
+    assert "Mon 16 Mar 2026, 05:00 1 1 completed" in words_of(page)
+    assert "/sessions?account=own&amp;slot=2026-03-16T04:00Z" in page
+    assert "For one slot: × 16 Mar 2026, 05:00" in words_of(linked)
+    assert "✓ completed" in words_of(linked)
+    assert "○ skipped" not in words_of(linked)
+    assert 'name="slot" value="2026-03-16T04:00Z"' in linked
+
+
+@pytest.mark.parametrize(
+    "slot", ["", "soon", "2026-03-16", "2026-03-16T04:00", "9999-12-31T23:00Z"]
+)
+def test_what_is_no_slot_filters_nothing(dashboard: Browser, slot: str) -> None:
+    factories.session(factories.agent("one", account=db.session.scalars(db.select(Account)).one()))
+    db.session.commit()
+
+    page = dashboard.get("/sessions", query_string={"slot": slot}).text
+
+    assert "▶ running" in words_of(page)
+    assert "For one slot" not in words_of(page)
