@@ -60,6 +60,8 @@ def paths(history: History) -> dict[str, str]:
         "access-ended": f"/access/{history.has_read.id}",
         "audit": "/audit",
         "audit-filtered": f"/audit?agent={history.wren.id}&action=memory_refinement_delete",
+        "audit-settings": "/audit?kind=settings",
+        "audit-of-a-memory": f"/audit?memory={history.toggled.id}",
         "audit-none": "/audit?until=1990-01-01",
         "find": "/find?q=wren",
         "usage": "/usage?account=saltmarsh",
@@ -100,12 +102,12 @@ def stops(history: History) -> Iterator[tuple[str, Callable[[Page], object]]]:
 
 def _record(page: Page, history: History) -> None:
     page.goto(f"/audit?session={history.completed.id}&action=memory_refinement_delete")
-    page.get_by_role("region", name="Records").get_by_role("link", name="#").first.click()
+    page.get_by_role("region", name="Records").locator("a[href^='/audit/']").first.click()
 
 
 def _open_record(page: Page, history: History) -> None:
     page.goto(f"/audit?session={history.rolled_back.id}&action=memory_refinement_delete")
-    page.get_by_role("region", name="Records").get_by_role("link", name="#").first.click()
+    page.get_by_role("region", name="Records").locator("a[href^='/audit/']").first.click()
     page.get_by_role("heading", name="Contents").wait_for()
 
 
