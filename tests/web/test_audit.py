@@ -548,7 +548,7 @@ def test_a_record_page_shows_the_open_data(dashboard: Browser, admin: User, agen
     assert "Constitutional flag changed" in said
     assert f"Record #{record.sequence} in chain {record.chain_id}" in said
     assert f"By {admin.email}" in said
-    assert f"About memory {memory.id}" in said
+    assert f"About memory #{memory.id}" in said
     assert f"#{memory.id} core 25 kept no → yes voice" in said
     assert record.hash in said
 

@@ -26,13 +26,17 @@ _TICK_DAYS = 7
 
 
 class DayBar(NamedTuple):
-    """A day: how many records it has, in percent of the most; whether the axis names its month."""
+    """A day: how many records it has, also in percent of the most, and how the axis marks it."""
 
     day: date
     records: int
     percent: int
     begins_month: bool
     is_tick: bool
+
+    @property
+    def css_class(self) -> str:
+        return " ".join(["month"] * self.begins_month + ["tick"] * self.is_tick)
 
     @property
     def month(self) -> str:

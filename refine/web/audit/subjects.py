@@ -47,4 +47,5 @@ def subject_of(record: AuditLog) -> Subject | None:
     if kind is None:
         return None
     url = _URLS[kind](record) if kind in _URLS else None
-    return Subject(f"{_NAMES[kind]} {record.auditable_id}", url)
+    number = "#" if str(record.auditable_id).isdigit() else ""
+    return Subject(f"{_NAMES[kind]} {number}{record.auditable_id}", url)
