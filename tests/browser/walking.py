@@ -49,8 +49,9 @@ _FINDINGS = """async (rules) => {
 # radio buttons the chosen one stands for all.
 _NUMBER_CONTROLS = """() => {
   const all = "a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']";
+  const isSkipped = (each) => each.matches(":disabled, [type=radio]:not(:checked)");
   const controls = [...document.querySelectorAll(all)].filter((each) =>
-    !each.matches(":disabled, [type=radio]:not(:checked)") && each.checkVisibility({visibilityProperty: true}));
+    !isSkipped(each) && each.checkVisibility({visibilityProperty: true}));
   document.body.tabIndex = -1;
   document.body.focus();
   window.reached = [];
