@@ -70,3 +70,22 @@ def test_settings_are_corrected_and_saved(at_work: Visitor, wren: Agent) -> None
     at_work.sees("Saved")
     db.session.refresh(wren)
     assert wren.core_token_budget == 3_000
+
+
+def test_a_schedule_is_picked_and_run_at_once(at_work: Visitor, wren: Agent) -> None:
+    at_work.menu("Schedule")
+    at_work.tick("Days and time")
+    at_work.tick("Wed")
+    at_work.fill("Time", "05:30")
+    at_work.press("Show the next runs first")
+    at_work.sees("Nothing is saved yet")
+    at_work.press("Save")
+    at_work.sees("Saved")
+    at_work.follow("Run now …")
+    at_work.sees("will be asked for a session now")
+    at_work.press("Ask 1 agent")
+
+    at_work.arrives_at("Sessions")
+    db.session.rollback()
+    assert wren.account.schedule == "30 5 * * 1,3"
+    assert wren.last_session_status == "queued"

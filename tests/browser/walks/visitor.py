@@ -66,7 +66,8 @@ class Visitor:
         self._field(label).select_option(label=option)
 
     def tick(self, label: str) -> None:
-        self.page.get_by_label(label).check()
+        """Tick a box, or take a choice."""
+        self._field(label).check()
 
     def waits_for(self, sight: Locator) -> None:
         """Wait until that is to be seen on a page that keeps itself fresh."""
@@ -92,7 +93,9 @@ class Visitor:
     def _field(self, label: str) -> Locator:
         # a hint stands in the label, after its name
         return (
-            self.page.locator("main").get_by_label(re.compile(rf"^{re.escape(label)}(\s|$)")).first
+            self.page.locator("main")
+            .get_by_label(re.compile(rf"^\s*{re.escape(label)}(\s|$)"))
+            .first
         )
 
     def _activate(self, control: Locator) -> None:
@@ -126,10 +129,13 @@ class ByKeyboard(Visitor):
         self._until(lambda: field.evaluate(_CHOSEN) == option, "ArrowDown")
 
     def tick(self, label: str) -> None:
-        box = self.page.get_by_label(label)
-        self._reach(box)
-        if not box.is_checked():
-            self.page.keyboard.press("Space")
+        box = self._field(label)
+        if box.get_attribute("type") == "radio":
+            self._reach(self.page.locator(f"[name={box.get_attribute('name')}]:checked"))
+            self._until(box.is_checked, "ArrowDown")
+        else:
+            self._reach(box)
+            self._until(box.is_checked, "Space")
 
     def _activate(self, control: Locator) -> None:
         self._reach(control)
