@@ -5,6 +5,7 @@ import logging
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -15,10 +16,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import time_machine
 from flask import Flask
 from redis import Redis
 from rq.timeouts import UnixSignalDeathPenalty
 
+from refine import clock
 from refine.embedded import redis_url, valkey
 from refine.extensions import db
 from refine.jobs import worker as workers
@@ -34,7 +37,7 @@ from refine.jobs.queue import (
 from refine.jobs.runs import refine_later, request_access_later
 from refine.jobs.tick import run_tick
 from refine.jobs.worker import RefineWorker
-from refine.jobs.workers import live_workers
+from refine.jobs.workers import SILENT_AFTER, crew, live_workers
 from refine.models import Agent, ClockMark, RefinementSession
 from refine.models.runs.access import AccessTerms
 from refine.models.runs.run import LOST_AFTER
@@ -153,6 +156,32 @@ def test_two_workers_given_the_same_id_run_it_once(
     assert ended(session)
     assert session.status == "completed"
     assert len(model.requests) == 2
+
+
+def test_a_worker_tells_what_it_works_on_and_once_frozen_counts_no_more(
+    redis: Redis,
+    agent: Agent,
+    model: ScriptedModel,
+    begin: Callable[..., Service],
+    waiting: threading.Event,
+) -> None:
+    model.say(YES).meanwhile(lambda: waiting.wait(20))
+    model.call("complete", summary="All is well.")
+    session = refine_later(agent, "cli")
+    worker = begin("worker")
+    eventually(lambda: len(model.requests) == 1)
+
+    (busy,) = crew(redis, with_runs=True).live
+    worker.signal(signal.SIGSTOP)
+    with time_machine.travel(clock.now() + SILENT_AFTER, tick=False):
+        found = crew(redis, with_runs=True)
+    worker.signal(signal.SIGCONT)
+    waiting.set()
+
+    assert busy.name.startswith(f"{socket.gethostname()}-{worker.pid}-")
+    assert busy.run_ids == [session.id]
+    assert (found.live, [each.name for each in found.silent]) == ([], [busy.name])
+    eventually(lambda: ended(session))
 
 
 def test_a_job_of_a_session_that_was_stopped_asks_nothing(
