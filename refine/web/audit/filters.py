@@ -72,11 +72,8 @@ class AuditFilter(NamedTuple):
     @property
     def has_few_records(self) -> bool:
         """Whether it is about one agent, session, memory, user or the like, of which are many."""
-        return (self.agent_id, self.session_id, self.memory_id) != (
-            None,
-            None,
-            None,
-        ) or self.who not in ("", NOBODY)
+        chosen = (self.agent_id, self.session_id, self.memory_id)
+        return any(each is not None for each in chosen) or self.who not in ("", NOBODY)
 
     @property
     def one_of(self) -> OneOf | None:
