@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from html import unescape
+from typing import Any
 
 import pytest
 import time_machine
@@ -551,6 +552,51 @@ def test_a_record_page_shows_the_open_data(dashboard: Browser, admin: User, agen
     assert f"About memory #{memory.id}" in said
     assert f"#{memory.id} core 25 kept no → yes voice" in said
     assert record.hash in said
+
+
+def test_a_record_links_to_what_it_is_about(
+    dashboard: Browser, admin: User, agent: Agent, session: RefinementSession
+) -> None:
+    grant = factories.grant(agent)
+    about: dict[tuple[Any, object], str | None] = {
+        ("AccessGrant", grant.id): f"/access/{grant.id}",
+        ("Account", admin.account_id): None,
+        ("Agent", agent.id): f"/agents/{agent.id}",
+        ("AgentMemory", 7): f"/agents/{agent.id}/memories/7",
+        ("ApiToken", 7): "/tokens",
+        ("MemoryTask", session.id): f"/agents/{agent.id}/tasks",
+        ("RefinementSession", session.id): f"/sessions/{session.id}",
+        ("SignIn", 7): None,
+        ("Sweep", 7): "/schedule",
+        ("User", admin.id): "/users",
+    }
+    made = {agent.record("keys_rotated", subject=subject).id: url for subject, url in about.items()}
+    db.session.commit()
+
+    pages = {id_: dashboard.get(f"/audit/{id_}").text for id_ in made}
+
+    cells = {
+        id_: page.partition("<dt>About</dt>")[2].partition("</dd>")[0]
+        for id_, page in pages.items()
+    }
+    assert {id_: (links_of(cell) or [None])[0] for id_, cell in cells.items()} == made
+    assert all(words_of(cell) for cell in cells.values())
+
+
+def test_the_json_of_a_record_is_folded_and_cut_where_it_is_long(
+    dashboard: Browser, agent: Agent
+) -> None:
+    short = agent.record("keys_rotated", data={"kept": 7})
+    long = agent.record("keys_rotated", data={"kept": "x" * 30_000})
+    db.session.commit()
+
+    pages = [dashboard.get(f"/audit/{record.id}").text for record in (short, long)]
+
+    folded = [page.partition('<details class="raw">')[2] for page in pages]
+    assert words_of(folded[0]).startswith('As JSON { "kept": 7 } ')
+    assert "This is the beginning" not in folded[0]
+    assert "This is the beginning, of 30,0" in words_of(folded[1])
+    assert 19_000 < folded[1].count("x") < 20_100
 
 
 def test_an_import_record_counts_memories_without_their_content(

@@ -118,6 +118,11 @@ def _of_records(world: World) -> Iterator[Page]:
     yield _audit("audit by account", f"?account={slug}", of_account)
     yield _audit("audit by dates", f"?since={since}&until={until}", of_days)
     yield _audit("audit by action", f"?action={rollback}", f"action = '{rollback}'")
+    yield _audit(
+        "audit by kind",
+        f"?kind=sessions&account={slug}",
+        f"action IN ('refinement_queued', 'memory_refinement_complete') AND {of_account}",
+    )
     record_id = _first(
         "SELECT max(id) FROM audit_logs WHERE agent_id = :agent", world.tidied_ids[0]
     )

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Sequence
 from datetime import date
+from functools import cache
 from typing import Any, NamedTuple
 
 from flask import request
@@ -11,7 +12,7 @@ from sqlalchemy import ColumnElement, Select, and_, select, true
 from refine.extensions import db
 from refine.models import AuditLog, User
 from refine.models.audit.kinds import ACTIONS_OF_KIND
-from refine.models.columns import one_of_ids, one_of_names
+from refine.models.columns import account_parameter, one_of_ids, one_of_names
 from refine.models.ledger.history import record_ids_about
 from refine.models.paging import OneOf
 from refine.rules.ids import id_in
@@ -71,11 +72,8 @@ class AuditFilter(NamedTuple):
     @property
     def has_few_records(self) -> bool:
         """Whether it is about one agent, session, memory, user or the like, of which are many."""
-        return (self.agent_id, self.session_id, self.memory_id) != (
-            None,
-            None,
-            None,
-        ) or self.who not in ("", NOBODY)
+        chosen = (self.agent_id, self.session_id, self.memory_id)
+        return any(each is not None for each in chosen) or self.who not in ("", NOBODY)
 
     @property
     def one_of(self) -> OneOf | None:
@@ -163,8 +161,16 @@ class AuditFilter(NamedTuple):
 
 def suggested_actors() -> list[str]:
     """Return whom a record may be by, the account's first users among them."""
-    users = select(User.email).where(scope.owns(User.account_id)).order_by(User.email)
-    return [*OTHER_ACTORS, *db.session.scalars(users.limit(_MAX_SUGGESTED))]
+    account_id = scope.account_id()
+    users = _first_users(is_of_account=account_id is not None)
+    return [*OTHER_ACTORS, *db.session.scalars(users, {"account_id": account_id})]
+
+
+@cache
+def _first_users(*, is_of_account: bool) -> Select[str]:
+    account_id = account_parameter(is_of_account=is_of_account)
+    users = select(User.email).where(scope.is_of(account_id, User.account_id))
+    return users.order_by(User.email).limit(_MAX_SUGGESTED)
 
 
 def _user_id(email: str) -> int | None:
