@@ -81,6 +81,7 @@ PAGES = {
     "/sessions": 10,
     "/sessions?agent=<int:agent_id>": 11,
     "/sessions?error=timeout": 10,
+    "/sessions/compare?b=<uuid:session_id>": 14,
     "/sessions/<uuid:session_id>": 24,
     "/sessions/<uuid:session_id>/redo": 22,
     "/sessions/<uuid:session_id>/undo": 19,

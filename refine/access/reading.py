@@ -30,6 +30,8 @@ Row = TypeVar("Row", AgentMemory, AuditLog, RefinementSession)
 What = Literal["memories", "export", "search", "versions", "audit_record", "session", "prompts"]
 
 MAX_SEARCHED_CHARACTERS = 200
+# Readers are warned when so many minutes are left.
+ENDING_MINUTES = 5
 # So many records of a session or a memory are shown at most.
 MAX_RECORDS = 100
 
@@ -48,6 +50,16 @@ class LiveGrant:
     expires_at: datetime
     seconds_left: int
     purpose_text: str | None = field(repr=False)
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the reader is warned that the end is near."""
+        return self.minutes_left <= ENDING_MINUTES
+
+    @property
+    def minutes_left(self) -> int:
+        """The minutes left, the one that has begun included."""
+        return -(-self.seconds_left // 60)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Access to memories: requests, the agents' answers, and what was read under each grant."""
 
 import uuid
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from flask import (
     Blueprint,
@@ -33,6 +34,7 @@ from refine.models.runs.access import (
     STATUSES,
     AccessTerms,
 )
+from refine.models.runs.access.viewed import select_viewed
 from refine.web import granted, in_place, scope
 from refine.web.forms import whole_number
 from refine.web.paging import page_of
@@ -165,7 +167,10 @@ def _context(grant_id: uuid.UUID) -> dict[str, Any]:
         .limit(_RECORDS_SHOWN)
     ).all()
     access = AccessView(grant, scope.user())
+    read = page_of(select_viewed(grant))
     return {
+        "read": [_read(row, grant.agent) for row in read.rows],
+        "read_page": read,
         "grant": grant,
         "agent": grant.agent,
         "access": access,
@@ -175,6 +180,30 @@ def _context(grant_id: uuid.UUID) -> dict[str, Any]:
         "asked": AccessGrant.asked_counts(grant.agent, grant.user),
         "max_note": MAX_NOTE_CHARACTERS,
     }
+
+
+class Read(NamedTuple):
+    """Something that was read under a grant: what, its page, how often, and when."""
+
+    what: str
+    url: str
+    times: int
+    first_at: datetime
+    last_at: datetime
+
+
+def _read(row: Any, agent: Agent) -> Read:
+    match row.kind:
+        case "memory":
+            what = f"Memory #{row.id}"
+            url = url_for("memory.page", agent_id=agent.id, memory_id=row.id)
+        case "record":
+            what, url = f"Record {row.id}", url_for("audit.record", record_id=row.id)
+        case "session":
+            what, url = f"Session {row.id[:8]}", url_for("sessions.page", session_id=row.id)
+        case _:
+            what, url = "Prompts", url_for("agent_settings.page", agent_id=agent.id)
+    return Read(what, url, row.times, row.first_at, row.last_at)
 
 
 def _agent_or_404() -> Agent:

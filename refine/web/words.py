@@ -211,11 +211,16 @@ def when(at: datetime | None) -> Markup | str:
     """Format an instant in the page's time zone, with UTC in the tooltip."""
     if at is None:
         return "never"
-    local, utc = at.astimezone(scope.zone()), at.astimezone(UTC).isoformat(" ", "seconds")
+    utc = at.astimezone(UTC).isoformat(" ", "seconds")
     return Markup(  # noqa: S704 - digits and names of months
-        f'<time datetime="{utc[:10]}T{utc[11:]}" title="{utc[:19]} UTC">'
-        f"{_date(local)}, {local.hour:02}:{local.minute:02}</time>"
+        f'<time datetime="{utc[:10]}T{utc[11:]}" title="{utc[:19]} UTC">{minute(at)}</time>'
     )
+
+
+def minute(at: datetime) -> str:
+    """Format an instant in the page's time zone as plain text, for where no markup can be."""
+    local = at.astimezone(scope.zone())
+    return f"{_date(local)}, {local.hour:02}:{local.minute:02}"
 
 
 def when_in(at: datetime, zone: str) -> Markup | str:

@@ -64,6 +64,7 @@ READ = {
     "/schedule": PAGE,
     "/schedule/run": ADMINS,
     "/sessions": PAGE,
+    "/sessions/compare": PAGE,
     "/sessions/<uuid:session_id>": OF_ACCOUNT,
     # it is not undone
     "/sessions/<uuid:session_id>/redo": ADMINS_OF_ACCOUNT._replace(admin=409, site_admin=409),

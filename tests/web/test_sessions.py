@@ -385,6 +385,70 @@ def test_a_live_session_cannot_be_undone(dashboard: Browser, running: Refinement
     assert records("memory_refinement_rollback") == []
 
 
+# -- two of them -----------------------------------------------------------------------------------
+
+
+def test_a_session_is_compared_with_the_one_before(
+    dashboard: Browser, agent: Agent, ended: RefinementSession, memories: list[AgentMemory]
+) -> None:
+    agent.refinement_threshold = 0.8
+    later = ended_session(agent, memories[1], memories[2])
+    path = f"/sessions/compare?b={later.id}"
+
+    page = shown(dashboard, later)
+    said = words_of(dashboard.get(path).text)
+
+    assert path in links_of(page)
+    assert "Both are sessions of Ada." in said
+    assert "Retention threshold 0.75 0.8 ≠ differs" in said
+    assert "Memories discarded 1 2 ≠ differs" in said
+    assert "Trigger manual manual Attempt" in said
+    assert f"/sessions/{ended.id}" in links_of(dashboard.get(path).text)
+
+
+def test_any_two_sessions_are_compared_also_of_two_agents(
+    dashboard: Browser, admin: User, ended: RefinementSession
+) -> None:
+    other = ended_session(factories.agent("one", account=admin.account, name="Bo"))
+
+    said = words_of(dashboard.get(f"/sessions/compare?a={other.id}&b={ended.id}").text)
+
+    assert "These are sessions of two agents." in said
+    assert "Agent Bo Ada ≠ differs" in said
+
+
+def test_a_queued_session_has_nothing_to_compare_yet(
+    dashboard: Browser, agent: Agent, ended: RefinementSession
+) -> None:
+    queued = RefinementSession.queue(agent, "manual")
+    db.session.commit()
+
+    said = words_of(dashboard.get(f"/sessions/compare?b={queued.id}").text)
+
+    assert "Tokens 500 → 475 – ≠ differs" in said
+
+
+def test_the_first_session_of_an_agent_has_none_before_it(
+    dashboard: Browser, ended: RefinementSession
+) -> None:
+    said = words_of(dashboard.get(f"/sessions/compare?b={ended.id}").text)
+
+    assert "This is the first session of Ada" in said
+    assert "choose Compare with the session before" in words_of(
+        dashboard.get("/sessions/compare").text
+    )
+
+
+def test_sessions_of_others_and_what_is_none_are_not_compared(
+    dashboard: Browser, ended: RefinementSession
+) -> None:
+    theirs = factories.session(factories.agent("one"))
+    db.session.commit()
+
+    for path in (f"b={theirs.id}", f"a={theirs.id}&b={ended.id}", "b=7", f"a=x&b={ended.id}"):
+        assert dashboard.get(f"/sessions/compare?{path}").status_code == 404
+
+
 # -- undoing an undo -------------------------------------------------------------------------------
 
 
