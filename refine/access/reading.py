@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, Literal, TypeVar
 
 from sqlalchemy import Select, bindparam, func, select
-from sqlalchemy.orm import contains_eager, undefer
+from sqlalchemy.orm import aliased, contains_eager, undefer
 
 from refine.access.differences import Part, word_difference
 from refine.errors import InvalidValue, Refused, SealingError
@@ -50,6 +50,8 @@ class LiveGrant:
     expires_at: datetime
     seconds_left: int
     purpose_text: str | None = field(repr=False)
+    # the request for more that the agent has not answered yet
+    more_id: uuid.UUID | None = None
 
     @property
     def is_ending(self) -> bool:
@@ -144,8 +146,15 @@ def live_grants(user: User) -> list[LiveGrant]:
     """Return the user's grants that let them read now; a short query tells if there are any."""
     if db.session.scalar(_granted_to(), {"user_id": user.id}) is None:
         return []
+    more = aliased(AccessGrant)
+    is_for_more = (
+        more.status == "requested",
+        more.user_id == AccessGrant.user_id,
+        more.agent_id == AccessGrant.agent_id,
+    )
+    more_id = select(more.id).where(*is_for_more).scalar_subquery()
     rows = db.session.execute(
-        select(AccessGrant, func.clock_timestamp(type_=UtcDateTime()))
+        select(AccessGrant, func.clock_timestamp(type_=UtcDateTime()), more_id)
         .join(AccessGrant.agent)
         .options(contains_eager(AccessGrant.agent), undefer(AccessGrant.sealed_purpose))
         .where(AccessGrant.user_id == user.id, AccessGrant.permits_reading)
@@ -153,7 +162,7 @@ def live_grants(user: User) -> list[LiveGrant]:
         # a request that is already loaded may have been granted since
         .execution_options(populate_existing=True)
     ).all()
-    return [_live(grant, now) for grant, now in rows if grant.is_genuine]
+    return [_live(grant, now, more) for grant, now, more in rows if grant.is_genuine]
 
 
 @cache
@@ -341,7 +350,7 @@ def _change(image: dict[str, Any]) -> ReadableChange:
     return ReadableChange(image["id"], (), word_difference(before, image["after"]["content"]))
 
 
-def _live(grant: AccessGrant, now: datetime) -> LiveGrant:
+def _live(grant: AccessGrant, now: datetime, more_id: uuid.UUID | None) -> LiveGrant:
     assert grant.expires_at is not None  # noqa: S101 - it is granted; for mypy
     return LiveGrant(
         id=grant.id,
@@ -350,6 +359,7 @@ def _live(grant: AccessGrant, now: datetime) -> LiveGrant:
         expires_at=grant.expires_at,
         seconds_left=max(0, int((grant.expires_at - now).total_seconds())),
         purpose_text=_unsealed(lambda: grant.purpose),
+        more_id=more_id,
     )
 
 

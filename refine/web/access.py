@@ -22,13 +22,11 @@ from refine.access.asking import NOT_CHOSEN, question
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db
 from refine.faults import status_of
-from refine.jobs.runs import request_access_later
+from refine.jobs.runs import more_access_later, request_access_later
 from refine.models import AccessGrant, Agent, AuditLog
 from refine.models.runs.access import (
-    MAX_MINUTES,
     MAX_NOTE_CHARACTERS,
     MAX_PURPOSE_CHARACTERS,
-    MIN_MINUTES,
     MIN_PURPOSE_CHARACTERS,
     REASONS,
     STATUSES,
@@ -36,14 +34,13 @@ from refine.models.runs.access import (
 )
 from refine.models.runs.access.viewed import select_viewed
 from refine.web import granted, in_place, scope
-from refine.web.forms import whole_number
+from refine.web.forms import own_path, whole_number
 from refine.web.paging import page_of
 from refine.web.presenting import AccessView
-from refine.web.words import ACCESS_STATES
+from refine.web.words import ACCESS_STATES, MINUTES_OFFERED
 
 pages = Blueprint("access", __name__)
 
-MINUTES_OFFERED = (MIN_MINUTES, 30, 60, 120, MAX_MINUTES)
 _RECORDS_SHOWN = 200
 
 
@@ -114,6 +111,25 @@ def end(grant_id: uuid.UUID) -> ResponseReturnValue:
     db.session.commit()
     flash("The access has ended." if has_ended else "This access had already ended.")
     return _clearing_cache(redirect(url_for("access.page", grant_id=grant_id), 303))
+
+
+@pages.post("/access/<uuid:grant_id>/more")
+@scope.admins_only
+@scope.password_confirmed
+def more(grant_id: uuid.UUID) -> ResponseReturnValue:
+    """Ask for more while reading; the agent decides, and the reader goes on where they were."""
+    grant = scope.found_or_404(AccessGrant, grant_id)
+    if grant.user_id != scope.user().id:
+        abort(403)
+    try:
+        more_access_later(grant, scope.user(), request.form.get("purpose"), _minutes())
+    except (InvalidValue, Refused) as error:
+        db.session.rollback()
+        page = render_template("access/page.html", **_context(grant_id), error=error)
+        return page, status_of(error)
+    flash(f"{grant.agent.name} is asked for more time. Until it agrees, nothing changes.")
+    back = own_path(request.form.get("back", ""))
+    return redirect(back or url_for("access.page", grant_id=grant_id), 303)
 
 
 @pages.post("/access/<uuid:grant_id>/note")

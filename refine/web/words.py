@@ -18,7 +18,13 @@ from refine.models.audit.verification import AlarmKind
 from refine.models.people.invitation import VALID_FOR
 from refine.models.people.sign_in import CONFIRMED_FOR
 from refine.models.people.user import MIN_PASSWORD_CHARACTERS
-from refine.models.runs.access import REASONS
+from refine.models.runs.access import (
+    MAX_MINUTES,
+    MAX_PURPOSE_CHARACTERS,
+    MIN_MINUTES,
+    MIN_PURPOSE_CHARACTERS,
+    REASONS,
+)
 from refine.rules import quantities
 from refine.rules.personal import masked_id
 from refine.rules.quantities import cost_in_words, in_days, plural, rough_span
@@ -65,6 +71,9 @@ ACCESS_STATES = {
     "lapsed": Badge("lapsed", "○", "calm"),
     "ended": Badge("ended", "✓", "ok"),
 }
+
+# How long access can be asked for.
+MINUTES_OFFERED = (MIN_MINUTES, 30, 60, 120, MAX_MINUTES)
 
 ACCESS_ENDS = {
     "expired": "time limit reached",
@@ -383,6 +392,9 @@ def _names() -> dict[str, Any]:
         "ACCESS_STATES": ACCESS_STATES,
         "ACCESS_REASONS": REASONS,
         "ACCESS_ENDS": ACCESS_ENDS,
+        "MINUTES_OFFERED": [(minutes, minutes) for minutes in MINUTES_OFFERED],
+        "MIN_PURPOSE_CHARACTERS": MIN_PURPOSE_CHARACTERS,
+        "MAX_PURPOSE_CHARACTERS": MAX_PURPOSE_CHARACTERS,
         "ACTIONS": ACTIONS,
         "RECORD_KINDS": RECORD_KINDS,
         "VERIFICATION_ALARMS": VERIFICATION_ALARMS,

@@ -128,6 +128,9 @@ NEEDS_AGENT = {
     "redo.redo_own_last": lambda w: redo.redo_own_last(w.session),
     "ApiToken.mint": lambda w: ApiToken.mint(account=w.account, agent=w.agent),
     "AccessGrant.request": lambda w: AccessGrant.request(w.agent, w.closer, TERMS),
+    "AccessGrant.ask_for_more": lambda w: w.live_grant.ask_for_more(
+        w.live_grant.user, TERMS.purpose, 60
+    ),
     "AccessGrant.settle": lambda w: w.failed_grant.settle("YES", agreed=True, generation_id=None),
     "AccessGrant.end": lambda w: w.failed_grant.end(user=None),
     "AccessGrant.end_all_of": lambda w: AccessGrant.end_all_of(w.user, by=None),

@@ -11,9 +11,11 @@ import pytest
 from flask import Flask
 from redis import Redis
 
+from refine.access.asking import question
 from refine.extensions import database_now, db
 from refine.jobs.runs import ask_for_access
 from refine.models import AccessGrant, Agent, User
+from refine.models.runs.access import AccessTerms
 from tests import factories, sql
 from tests.web.conftest import (
     HERE,
@@ -641,6 +643,86 @@ def test_the_banner_says_how_many_minutes_are_left(
     assert f"{words}</strong>" in page
     assert ('class="access ending"' in page) == is_ending
     assert "/static/left.js" in page
+
+
+MORE = {"purpose": "to read the other half as well", "duration_minutes": "15"}
+
+
+def test_a_reader_asks_for_more_without_leaving(
+    dashboard: Browser, grant: AccessGrant, agent: Agent, redis: Redis
+) -> None:
+    path = f"/agents/{agent.id}/ledger"
+    assert f'action="/access/{grant.id}/more"' in dashboard.get(path).text
+
+    answer = dashboard.submit(f"/access/{grant.id}/more", {**MORE, "back": path})
+
+    (first, asked) = grants()
+    page = dashboard.get(path).text
+    assert (answer.status_code, answer.location) == (303, path)
+    assert (first.status, asked.status) == ("granted", "requested")
+    assert (asked.reason, asked.duration_minutes) == (first.reason, 15)
+    assert redis.exists(f"rq:job:{asked.id}") == 1
+    assert "roses by the wall" in page
+    assert "Ada is asked for more time." in page
+    assert f'href="/access/{asked.id}"' in page
+    assert f'action="/access/{grant.id}/more"' not in page
+
+
+def test_the_agent_is_told_until_when_the_reader_may_read_already(
+    dashboard: Browser, grant: AccessGrant, agent: Agent, admin: User, redis: Redis
+) -> None:
+    dashboard.submit(f"/access/{grant.id}/more", MORE)
+    terms = AccessTerms("failed_session", PURPOSE, 15)
+
+    assert f'"may_read_already_until":"{grant.expires_at:%Y-%m-%d %H:%M} UTC"' in question(
+        agent, admin, terms
+    )
+
+
+def test_a_refused_request_for_more_keeps_what_was_typed(
+    dashboard: Browser, grant: AccessGrant, agent: Agent
+) -> None:
+    sent = {"purpose": "too short", "duration_minutes": "15", "back": "/agents"}
+
+    answer = dashboard.submit(f"/access/{grant.id}/more", sent)
+
+    assert answer.status_code == 422
+    assert "Purpose must have at least 20 characters" in words_of(answer.text)
+    assert ">too short</textarea>" in answer.text
+    assert '<details class="more" open>' in answer.text
+    assert len(grants()) == 1
+
+
+def test_nobody_asks_for_more_of_another_readers_access(
+    grant: AccessGrant, admin: User, signed_in: SignedIn
+) -> None:
+    other = signed_in(person(account=admin.account))
+
+    assert other.submit(f"/access/{grant.id}/more", MORE).status_code == 403
+
+
+def test_a_request_for_more_leads_to_no_other_site(
+    dashboard: Browser, grant: AccessGrant, redis: Redis
+) -> None:
+    sent = {**MORE, "back": "https://example.com/"}
+
+    answer = dashboard.submit(f"/access/{grant.id}/more", sent)
+
+    assert answer.location == f"/access/{grant.id}"
+
+
+def test_the_page_of_an_access_that_goes_on_says_so(
+    dashboard: Browser, grant: AccessGrant, redis: Redis
+) -> None:
+    dashboard.submit(f"/access/{grant.id}/more", MORE)
+    asked = grants()[-1]
+    asked.claim()
+    asked.settle("YES", agreed=True, generation_id=None)
+    db.session.commit()
+
+    assert " data-continued>" in dashboard.get(f"/access/{grant.id}").text
+    dashboard.submit(f"/access/{asked.id}/end")
+    assert " data-continued>" not in dashboard.get(f"/access/{grant.id}").text
 
 
 def test_only_the_grants_user_sees_the_banner(
