@@ -105,6 +105,7 @@ class ReadableChange:
     """How a record changed the text of one memory; for a merge, from sources to result."""
 
     memory_id: int
+    action: str
     source_ids: tuple[int, ...]
     parts: list[Part] = field(repr=False)
 
@@ -333,21 +334,23 @@ def _open_record(record: AuditLog) -> ReadableRecord:
 
 def _changes(images: list[dict[str, Any]], action: str) -> list[ReadableChange]:
     if action != "memory_refinement_consolidate":
-        return [_change(image) for image in images]
+        return [_change(image, action) for image in images]
     sources = [image for image in images if image["before"] is not None]
     before = "\n\n".join(image["before"]["content"] for image in sources)
     ids = tuple(image["id"] for image in sources)
     results = [
-        ReadableChange(image["id"], ids, word_difference(before, image["after"]["content"]))
+        ReadableChange(image["id"], action, ids, word_difference(before, image["after"]["content"]))
         for image in images
         if image["before"] is None
     ]
-    return results + [_change(image) for image in sources]
+    return results + [_change(image, action) for image in sources]
 
 
-def _change(image: dict[str, Any]) -> ReadableChange:
+def _change(image: dict[str, Any], action: str) -> ReadableChange:
     before = image["before"]["content"] if image["before"] is not None else None
-    return ReadableChange(image["id"], (), word_difference(before, image["after"]["content"]))
+    return ReadableChange(
+        image["id"], action, (), word_difference(before, image["after"]["content"])
+    )
 
 
 def _live(grant: AccessGrant, now: datetime, more_id: uuid.UUID | None) -> LiveGrant:
