@@ -80,7 +80,7 @@ READ = {
 
 ACTED = {
     "/access/<uuid:grant_id>/end": ACT_IN_ACCOUNT,
-    "/access/<uuid:grant_id>/more": ACT_IN_ACCOUNT._replace(admin=403, site_admin=409),
+    "/access/<uuid:grant_id>/more": ACT_IN_ACCOUNT._replace(admin=403),
     "/access/<uuid:grant_id>/note": ACT_IN_ACCOUNT._replace(admin=403, site_admin=409),
     "/access/new": ACT_IN_ACCOUNT,
     "/accounts": OF_SITE._replace(site_admin=303),

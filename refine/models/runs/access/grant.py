@@ -201,27 +201,29 @@ class AccessGrant(AskingRules, Base):
     @classmethod
     def unfinished_of(cls, agent: Agent, user: User) -> "AccessGrant | None":
         """Return the user's open request or live grant for an agent."""
-        found = db.session.scalars(cls._select_unfinished(agent, user))
+        found = db.session.scalars(cls._select_unfinished(agent.id, user.id))
         return next((each for each in found if not each.has_expired), None)
 
     @classmethod
     def _refuse_second(cls, agent: Agent, user: User, *, is_for_more: bool) -> None:
         """The agent is locked, so the second of two concurrent requests is refused."""
-        for found in cls._lock_unfinished(agent, user):
+        for found in cls._lock_unfinished(agent.id, user.id):
             is_beside = is_for_more and found.status == "granted"
             if not found.end_if_expired() and not is_beside:
                 raise AccessAlreadyRequested(found.id, found.status)
 
     @classmethod
-    def _lock_unfinished(cls, agent: Agent, user: User) -> Sequence["AccessGrant"]:
+    def _lock_unfinished(cls, agent_id: int, user_id: int) -> Sequence["AccessGrant"]:
         """Lock and return the user's open request and live grant; the agent is locked."""
-        open_ones = cls._select_unfinished(agent, user).with_for_update(key_share=True, of=cls)
+        open_ones = cls._select_unfinished(agent_id, user_id).with_for_update(
+            key_share=True, of=cls
+        )
         return db.session.scalars(open_ones.execution_options(populate_existing=True)).all()
 
     @classmethod
-    def _select_unfinished(cls, agent: Agent, user: User) -> Select["AccessGrant"]:
+    def _select_unfinished(cls, agent_id: int, user_id: int) -> Select["AccessGrant"]:
         mine = select(cls).where(
-            cls.user_id == user.id, cls.agent_id == agent.id, cls.status.in_(UNFINISHED)
+            cls.user_id == user_id, cls.agent_id == agent_id, cls.status.in_(UNFINISHED)
         )
         return mine.order_by(cls.status)  # what is granted first
 
@@ -283,7 +285,7 @@ class AccessGrant(AskingRules, Base):
             self._end_request("declined", sealed={"reply": self.reply})
 
     def _grant(self, at: datetime) -> None:
-        for other in self._lock_unfinished(self.agent, self.user):
+        for other in self._lock_unfinished(self.agent_id, self.user_id):
             if other.status == "granted" and not other.end_if_expired():
                 other._end_grant("ended_by_user", at, self.user)  # who asked for more
         self.status, self.granted_at, self.lease_token = "granted", at, None
@@ -351,7 +353,7 @@ class AccessGrant(AskingRules, Base):
         if user is not None:
             reason = "ended_by_user" if user.id == self.user_id else "revoked_by_admin"
         self._end_grant(reason, database_now(), user)
-        for asking in self._lock_unfinished(self.agent, self.user):
+        for asking in self._lock_unfinished(self.agent_id, self.user_id):
             asking.fail("the access that was to be continued was ended", "refused")
         return True
 
