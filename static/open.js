@@ -24,7 +24,10 @@
     if (performance.now() > until) return true;
     const answer = await fetch(grant.dataset.state, { redirect: "manual" });
     if (answer.status >= 500) return false;
-    return !answer.ok || !(await answer.text()).includes('data-access="granted"');
+    const text = await answer.text();
+    // the agent agreed to more: the server says what may be shown
+    if (answer.ok && text.includes("data-continued")) location.reload();
+    else return !answer.ok || !text.includes('data-access="granted"');
   };
   const look = () => isOver().then((over) => over && leave(), () => {});
   setInterval(look, LOOK_EVERY_MS);

@@ -26,6 +26,7 @@ from refine.models import (
     RefinementSession,
     User,
 )
+from refine.refinement.time_machine import undo
 from refine.tools import (
     PromoteTool,
     RefinementTool,
@@ -46,8 +47,8 @@ PAGES = {
     "/": 18,
     "/?account=own": 19,
     "/access": 10,
-    "/access/<uuid:grant_id>": 17,
-    "/access/new?agent=<int:agent_id>": 21,
+    "/access/<uuid:grant_id>": 18,
+    "/access/new?agent=<int:agent_id>": 22,
     "/accounts": 12,
     "/agents": 10,
     "/agents?sort=share": 10,
@@ -80,7 +81,9 @@ PAGES = {
     "/sessions": 10,
     "/sessions?agent=<int:agent_id>": 11,
     "/sessions?error=timeout": 10,
+    "/sessions/compare?b=<uuid:session_id>": 14,
     "/sessions/<uuid:session_id>": 24,
+    "/sessions/<uuid:session_id>/redo": 22,
     "/sessions/<uuid:session_id>/undo": 19,
     "/sessions/<uuid:session_id>/undo?and_after=1": 19,
     "/sign-in": 2,
@@ -103,12 +106,13 @@ OPERATIONS_OF_API = {
     "POST /conversations": 25,
     "GET /openapi.json": 0,
     "GET /grants": 5,
-    "DELETE /grants/<uuid:grant_id>": 16,
+    "DELETE /grants/<uuid:grant_id>": 17,
     "POST /grants/<uuid:grant_id>/allow-asking": 18,
     "GET /memories": 5,
     "POST /memories": 21,
     "GET /sessions": 5,
     "POST /sessions": 31,
+    "POST /sessions/<uuid:session_id>/redo": 40,
     "POST /sessions/<uuid:session_id>/undo": 34,
     "POST /agents/<int:agent_id>/tokens": 26,
     "DELETE /tokens/<int:token_id>": 13,
@@ -179,8 +183,16 @@ def urls(owner: Agent, session: RefinementSession) -> dict[str, str]:
         found[page] = page
         for name, value in values.items():
             found[page] = found[page].replace(name, str(value))
+    found["/sessions/<uuid:session_id>/redo"] = f"/sessions/{undone_session(owner).id}/redo"
     db.session.commit()
     return found
+
+
+def undone_session(like: Agent) -> RefinementSession:
+    agent = factories.agent(*(factories.text_of(20) for _ in range(9)), account=like.account)
+    session = ended_session(agent, *db.session.scalars(agent.ledger.core().limit(1)))
+    undo(session, through="dashboard")
+    return session
 
 
 def seen(browser: Browser, url: str) -> int:

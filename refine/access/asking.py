@@ -45,9 +45,18 @@ def question(
                 "agent": agent.name,
                 "changes": agent.changes_by_others(),
                 "asked_before": AccessGrant.asked_lately(agent, except_for=request_id),
+                **_reads_already(agent, user),
             }
         ),
     )
+
+
+def _reads_already(agent: Agent, user: User) -> dict[str, str]:
+    """Until when they may read anyway, if they ask for more."""
+    current = AccessGrant.unfinished_of(agent, user)
+    if current is None or current.expires_at is None:
+        return {}
+    return {"may_read_already_until": f"{current.expires_at:%Y-%m-%d %H:%M} UTC"}
 
 
 def run_access_request(

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, Literal, TypeVar
 
 from sqlalchemy import Select, bindparam, func, select
-from sqlalchemy.orm import contains_eager, undefer
+from sqlalchemy.orm import aliased, contains_eager, undefer
 
 from refine.access.differences import Part, word_difference
 from refine.errors import InvalidValue, Refused, SealingError
@@ -30,6 +30,8 @@ Row = TypeVar("Row", AgentMemory, AuditLog, RefinementSession)
 What = Literal["memories", "export", "search", "versions", "audit_record", "session", "prompts"]
 
 MAX_SEARCHED_CHARACTERS = 200
+# Readers are warned when so many minutes are left.
+ENDING_MINUTES = 5
 # So many records of a session or a memory are shown at most.
 MAX_RECORDS = 100
 
@@ -48,6 +50,18 @@ class LiveGrant:
     expires_at: datetime
     seconds_left: int
     purpose_text: str | None = field(repr=False)
+    # the request for more that the agent has not answered yet
+    more_id: uuid.UUID | None = None
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the reader is warned that the end is near."""
+        return self.minutes_left <= ENDING_MINUTES
+
+    @property
+    def minutes_left(self) -> int:
+        """The minutes left, the one that has begun included."""
+        return -(-self.seconds_left // 60)
 
 
 @dataclass(frozen=True)
@@ -91,6 +105,7 @@ class ReadableChange:
     """How a record changed the text of one memory; for a merge, from sources to result."""
 
     memory_id: int
+    action: str
     source_ids: tuple[int, ...]
     parts: list[Part] = field(repr=False)
 
@@ -132,8 +147,15 @@ def live_grants(user: User) -> list[LiveGrant]:
     """Return the user's grants that let them read now; a short query tells if there are any."""
     if db.session.scalar(_granted_to(), {"user_id": user.id}) is None:
         return []
+    more = aliased(AccessGrant)
+    is_for_more = (
+        more.status == "requested",
+        more.user_id == AccessGrant.user_id,
+        more.agent_id == AccessGrant.agent_id,
+    )
+    more_id = select(more.id).where(*is_for_more).scalar_subquery()
     rows = db.session.execute(
-        select(AccessGrant, func.clock_timestamp(type_=UtcDateTime()))
+        select(AccessGrant, func.clock_timestamp(type_=UtcDateTime()), more_id)
         .join(AccessGrant.agent)
         .options(contains_eager(AccessGrant.agent), undefer(AccessGrant.sealed_purpose))
         .where(AccessGrant.user_id == user.id, AccessGrant.permits_reading)
@@ -141,7 +163,7 @@ def live_grants(user: User) -> list[LiveGrant]:
         # a request that is already loaded may have been granted since
         .execution_options(populate_existing=True)
     ).all()
-    return [_live(grant, now) for grant, now in rows if grant.is_genuine]
+    return [_live(grant, now, more) for grant, now, more in rows if grant.is_genuine]
 
 
 @cache
@@ -312,24 +334,26 @@ def _open_record(record: AuditLog) -> ReadableRecord:
 
 def _changes(images: list[dict[str, Any]], action: str) -> list[ReadableChange]:
     if action != "memory_refinement_consolidate":
-        return [_change(image) for image in images]
+        return [_change(image, action) for image in images]
     sources = [image for image in images if image["before"] is not None]
     before = "\n\n".join(image["before"]["content"] for image in sources)
     ids = tuple(image["id"] for image in sources)
     results = [
-        ReadableChange(image["id"], ids, word_difference(before, image["after"]["content"]))
+        ReadableChange(image["id"], action, ids, word_difference(before, image["after"]["content"]))
         for image in images
         if image["before"] is None
     ]
-    return results + [_change(image) for image in sources]
+    return results + [_change(image, action) for image in sources]
 
 
-def _change(image: dict[str, Any]) -> ReadableChange:
+def _change(image: dict[str, Any], action: str) -> ReadableChange:
     before = image["before"]["content"] if image["before"] is not None else None
-    return ReadableChange(image["id"], (), word_difference(before, image["after"]["content"]))
+    return ReadableChange(
+        image["id"], action, (), word_difference(before, image["after"]["content"])
+    )
 
 
-def _live(grant: AccessGrant, now: datetime) -> LiveGrant:
+def _live(grant: AccessGrant, now: datetime, more_id: uuid.UUID | None) -> LiveGrant:
     assert grant.expires_at is not None  # noqa: S101 - it is granted; for mypy
     return LiveGrant(
         id=grant.id,
@@ -338,6 +362,7 @@ def _live(grant: AccessGrant, now: datetime) -> LiveGrant:
         expires_at=grant.expires_at,
         seconds_left=max(0, int((grant.expires_at - now).total_seconds())),
         purpose_text=_unsealed(lambda: grant.purpose),
+        more_id=more_id,
     )
 
 

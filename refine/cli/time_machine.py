@@ -1,4 +1,4 @@
-"""Undoes sessions and restores memories, without showing their content."""
+"""Undoes and redoes sessions, and restores memories, without showing their content."""
 
 import uuid
 
@@ -9,7 +9,9 @@ from refine.cli.output import console
 from refine.errors import NotFound
 from refine.extensions import db
 from refine.models import AgentMemory, RefinementSession
+from refine.refinement import redo as redoing
 from refine.refinement import time_machine
+from refine.refinement.time_machine import Undo
 from refine.rules.ids import MAX_ID
 from refine.rules.quantities import plural
 
@@ -26,9 +28,7 @@ def undo(session_id: uuid.UUID, and_after: bool, preview: bool) -> None:
     flag changes, restores; memories saved since stay). Undoing a session twice changes nothing.
     """
     with application("undo"):
-        session = db.session.get(RefinementSession, session_id)
-        if session is None:
-            raise NotFound(f"there is no session {session_id}")
+        session = _found(session_id)
         if preview:
             planned = time_machine.preview(session, and_after=and_after)
         else:
@@ -36,10 +36,42 @@ def undo(session_id: uuid.UUID, and_after: bool, preview: bool) -> None:
         if planned.is_done:
             console.print(f"session {session_id} {session.undo_summary}; nothing was changed")
         else:
-            verb = "would undo" if preview else "undid"
-            sessions = plural(len(planned.sessions), "session")
-            console.print(f"{verb} {sessions} of {session.agent.name}: {planned.effect}")
+            _print_done("would undo" if preview else "undid", planned)
         db.session.commit()
+
+
+@click.command()
+@click.argument("session_id", metavar="SESSION", type=click.UUID)
+@click.option("--preview", is_flag=True, help="Print what would be redone; change nothing.")
+def redo(session_id: uuid.UUID, preview: bool) -> None:
+    """Undo the undo of the session SESSION: memories return to what the session left.
+
+    Refused as an undo is, and if the session removed more tokens than a session may remove now, if
+    it was undone together with later changes, or if the agent undid it itself.
+    """
+    with application("redo"):
+        session = _found(session_id)
+        if preview:
+            planned = redoing.preview(session, "command line")
+        else:
+            planned = redoing.redo(session, through="command line")
+        if planned.is_done:
+            console.print(f"session {session_id} {session.redo_summary}; nothing was changed")
+        else:
+            _print_done("would redo" if preview else "redid", planned)
+        db.session.commit()
+
+
+def _found(session_id: uuid.UUID) -> RefinementSession:
+    session = db.session.get(RefinementSession, session_id)
+    if session is None:
+        raise NotFound(f"there is no session {session_id}")
+    return session
+
+
+def _print_done(verb: str, done: Undo) -> None:
+    sessions = plural(len(done.sessions), "session")
+    console.print(f"{verb} {sessions} of {done.session.agent.name}: {done.effect}")
 
 
 @click.command()

@@ -107,7 +107,17 @@ def request_access_later(agent: Agent, user: User, terms: AccessTerms) -> Access
 
     Raises Refused, and AccessAlreadyRequested if there is one.
     """
-    requested = AccessGrant.request(agent, user, terms)
+    return _dispatched(AccessGrant.request(agent, user, terms))
+
+
+def more_access_later(
+    grant: AccessGrant, user: User, purpose: object, duration_minutes: object
+) -> AccessGrant:
+    """Add the request for more of a user who may read, and go on as ``request_access_later``."""
+    return _dispatched(grant.ask_for_more(user, purpose, duration_minutes))
+
+
+def _dispatched(requested: AccessGrant) -> AccessGrant:
     db.session.commit()
     dispatch_if_possible()
     return requested

@@ -4,13 +4,14 @@ The session's records are replayed backwards, newest first. Each must find every
 state in which the record left it, and returns it to the state that the record found. A memory in
 another state is a conflict, and then nothing is changed. ``and_after`` also replays everything that
 happened since: sessions, toggles, restores. Memories saved since stay. An earlier undo and the
-records that it took back cancel out, and are skipped.
+records that it took back cancel out, and are skipped. ``redo`` undoes an undo.
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import undefer
@@ -50,6 +51,8 @@ class UndoConflict(Refused):
     ``obstacles`` are the records in the way, ``unexplained`` the memories changed without a record.
     """
 
+    said = "nothing was undone, because these memories were changed after the session"
+
     def __init__(
         self, obstacles: Sequence[Obstacle], unexplained: Collection[int], *, and_after: bool
     ) -> None:
@@ -62,10 +65,7 @@ class UndoConflict(Refused):
         said += [f"#{id_} outside the application" for id_ in sorted(unexplained)]
         is_wider_possible = not unexplained and not and_after
         wider = "; you can undo this session and everything after it" if is_wider_possible else ""
-        super().__init__(
-            "nothing was undone, because these memories were changed after the session: "
-            f"{'; '.join(said)}{wider}"
-        )
+        super().__init__(f"{self.said}: {'; '.join(said)}{wider}")
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,7 @@ class Effect:
     memories_after: int
     mass_before: int
     mass_after: int
+    protected: int = 0
 
     def __str__(self) -> str:
         named = {
@@ -88,6 +89,7 @@ class Effect:
             "discarded": self.discarded,
             "rewritten to what they were": self.rewritten,
             "no longer constitutional": self.unprotected,
+            "made constitutional": self.protected,
             "with the tags they had": self.retagged,
         }
         done = ", ".join(f"{count} {what}" for what, count in named.items() if count)
@@ -138,19 +140,32 @@ def undo(
     for undone in plan.sessions:
         undone.undone_at, undone.undone_through = at, through
         undone.undone_by_id = user.id if user is not None else None
-    note = session.agent.ledger.add_session_note(session.id, _undo_note(plan, through), at)
+        undone.redone_at = undone.redone_by_id = undone.redone_through = None
+    data = {
+        "operation": "undo",
+        "by": through,
+        "and_after": and_after,
+        "undone_sessions": [str(undone.id) for undone in plan.sessions],
+    }
+    carry_out(plan, data, _undo_note(plan, through), user=user, at=at)
+    return plan
+
+
+def carry_out(
+    plan: Undo, data: Mapping[str, Any], note: str, *, user: User | None, at: datetime
+) -> None:
+    """Record what is planned, tell the agent, and change its memories."""
+    session = plan.session
+    told = session.agent.ledger.add_session_note(session.id, note, at)
     change_memories(
         "memory_refinement_rollback",
-        [*plan.changes, note],
+        [*plan.changes, told],
         agent=session.agent,
         user=user,
         session_id=session.id,
         subject=("RefinementSession", session.id),
         data={
-            "operation": "undo",
-            "by": through,
-            "and_after": and_after,
-            "undone_sessions": [str(undone.id) for undone in plan.sessions],
+            **data,
             "undone_records": list(plan.sequences),
             "mass_before": plan.effect.mass_before,
             "memories_before": plan.effect.memories_before,
@@ -158,47 +173,63 @@ def undo(
         },
         at=at,
     )
-    return plan
 
 
 def undo_own_last(session: RefinementSession, *, at: datetime | None = None) -> Undo:
     """Undo the session as its agent, which may undo only its last one with changes."""
+    require_last(session)
+    return undo(session, through="agent", at=at)
+
+
+def require_last(session: RefinementSession) -> None:
+    """Refuse unless this is the agent's last session with changes; lock it."""
     session.lock()
     last = RefinementSession.last_changing_of(session.agent)
     if last is None or last.id != session.id:
         raise Refused(
             "an agent may undo only its last session with changes; an admin can undo earlier ones"
         )
-    return undo(session, through="agent", at=at)
 
 
 def _planned(session: RefinementSession, and_after: bool, at: datetime) -> Undo:
     agent = session.agent
     session.lock()
     if session.undone_at is not None:
-        return Undo(session, [], _effect(agent, []), is_done=True)
+        return Undo(session, [], effect_of(agent, []), is_done=True)
     if session.is_live:
         raise Refused(f"the session is {session.status}; it can be undone once it has ended")
-    if (live := RefinementSession.live_of(agent)) is not None:
-        raise Refused(
-            f"session {live.id} of this agent is {live.status}; wait until it has ended, then undo"
-        )
-    since = _still_in_force(_records_since(session))
+    require_no_live(agent, "undo")
+    records = records_since(session)
+    since = _still_in_force(records)
     ours = [record for record in since if and_after or record.session_id == session.id]
-    reversal = _Reversal(agent, ours)
+    reversal = Reversal(agent, ours)
     reversal.replay(at)
     if reversal.blocked:
-        raise reversal.conflict(since, and_after=and_after)
+        raise UndoConflict(*reversal.in_the_way(since), and_after=and_after)
     changes = reversal.changes()
-    if relying := _relying_on(agent, changes, [record for record in since if record not in ours]):
+    if not (changes or session.has_changes):
+        raise Refused("the session left no changes, so there is nothing to undo")
+    sessions = _sessions_of(session, reversal.records)
+    undone_ids = {undone.id for undone in sessions}
+    later = [each for each in in_effect(records) if each.session_id not in undone_ids]
+    if relying := _relying_on(agent, changes, later):
         raise UndoConflict(relying, (), and_after=and_after)
     return Undo(
         session,
-        _sessions_of(session, reversal.records),
-        _effect(agent, changes),
+        sessions,
+        effect_of(agent, changes),
         changes=changes,
         sequences=sorted(record.sequence for record in reversal.records),
     )
+
+
+def require_no_live(agent: Agent, then: str) -> None:
+    """Refuse while a session of the agent is live; ``then`` is what has to wait."""
+    if (live := RefinementSession.live_of(agent)) is not None:
+        raise Refused(
+            f"session {live.id} of this agent is {live.status}; wait until it has ended, then "
+            f"{then}"
+        )
 
 
 def _relying_on(
@@ -217,7 +248,7 @@ def _obstacle(memory_id: int, record: AuditLog) -> Obstacle:
     return Obstacle(memory_id, record.sequence, record.action, record.created_at, record.session_id)
 
 
-def _records_since(session: RefinementSession) -> Sequence[AuditLog]:
+def records_since(session: RefinementSession) -> Sequence[AuditLog]:
     """The agent's records of memories since the session's first one, newest first."""
     holds_images = AuditLog.data["image_version"].as_string().is_not(None)
     first = select(func.min(AuditLog.sequence)).where(
@@ -236,7 +267,10 @@ def _records_since(session: RefinementSession) -> Sequence[AuditLog]:
 
 
 def _still_in_force(records: Sequence[AuditLog]) -> list[AuditLog]:
-    """The records without undos and what these took back, which cancel out."""
+    """The records without undos and what these took back, which cancel out.
+
+    A redo is a record like others: replayed backwards, it leads to the undo that it took back.
+    """
     taken_back: set[int] = set()
     in_force = []
     for record in records:
@@ -245,6 +279,20 @@ def _still_in_force(records: Sequence[AuditLog]) -> list[AuditLog]:
         elif record.sequence not in taken_back:
             in_force.append(record)
     return in_force
+
+
+def in_effect(records: Sequence[AuditLog]) -> list[AuditLog]:
+    """The records without undos, redos, and what these took back and nothing brought back."""
+    taken_back: set[int] = set()
+    found = []
+    for record in records:
+        if record.sequence in taken_back:
+            continue
+        if record.data.get("operation") in ("undo", "redo"):
+            taken_back.update(record.data["undone_records"])
+        else:
+            found.append(record)
+    return found
 
 
 def _sessions_of(
@@ -278,7 +326,7 @@ class _MemoryState:
         return state_of({**self.target, **type_then}) == state_of(left)
 
 
-class _Reversal:
+class Reversal:
     """The replay of one agent's records, newest first."""
 
     def __init__(self, agent: Agent, records: Sequence[AuditLog]) -> None:
@@ -324,8 +372,8 @@ class _Reversal:
             if state.target != state.present
         ]
 
-    def conflict(self, since: Sequence[AuditLog], *, and_after: bool) -> UndoConflict:
-        """Return the conflict: the records ``since`` the session that are in the way."""
+    def in_the_way(self, since: Sequence[AuditLog]) -> tuple[list[Obstacle], set[int]]:
+        """Return which records ``since`` are in the way, and the memories changed without one."""
         obstacles = [
             _obstacle(id_, record)
             for record in reversed(since)
@@ -334,14 +382,15 @@ class _Reversal:
             if id_ in self.blocked and record.sequence > self._states[id_].oldest_sequence
         ]
         explained = {obstacle.memory_id for obstacle in obstacles}
-        return UndoConflict(obstacles, self.blocked - explained, and_after=and_after)
+        return obstacles, self.blocked - explained
 
 
 def _is_journal_note(change: Change) -> bool:
     return change.before is None and change.after["memory_type"] == "journal"
 
 
-def _effect(agent: Agent, changes: Sequence[Change]) -> Effect:
+def effect_of(agent: Agent, changes: Sequence[Change]) -> Effect:
+    """Return the effect of these changes."""
     fields = [(field, change) for change in changes for field in change.altered()]
     altered = Counter(field for field, _ in fields)
     now_unset = Counter(field for field, change in fields if not change.after[field])
@@ -356,6 +405,7 @@ def _effect(agent: Agent, changes: Sequence[Change]) -> Effect:
         memories_after=memories + sum(change.count_difference for change in changes),
         mass_before=mass,
         mass_after=mass + sum(change.mass_difference for change in changes),
+        protected=altered["constitutional"] - now_unset["constitutional"],
     )
 
 

@@ -1,7 +1,8 @@
 """Access to memories: requests, the agents' answers, and what was read under each grant."""
 
 import uuid
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from flask import (
     Blueprint,
@@ -21,27 +22,25 @@ from refine.access.asking import NOT_CHOSEN, question
 from refine.errors import InvalidValue, Refused
 from refine.extensions import db
 from refine.faults import status_of
-from refine.jobs.runs import request_access_later
+from refine.jobs.runs import more_access_later, request_access_later
 from refine.models import AccessGrant, Agent, AuditLog
 from refine.models.runs.access import (
-    MAX_MINUTES,
     MAX_NOTE_CHARACTERS,
     MAX_PURPOSE_CHARACTERS,
-    MIN_MINUTES,
     MIN_PURPOSE_CHARACTERS,
     REASONS,
     STATUSES,
     AccessTerms,
 )
+from refine.models.runs.access.viewed import select_viewed
 from refine.web import granted, in_place, scope
-from refine.web.forms import whole_number
+from refine.web.forms import own_path, whole_number
 from refine.web.paging import page_of
 from refine.web.presenting import AccessView
-from refine.web.words import ACCESS_STATES
+from refine.web.words import ACCESS_STATES, MINUTES_OFFERED
 
 pages = Blueprint("access", __name__)
 
-MINUTES_OFFERED = (MIN_MINUTES, 30, 60, 120, MAX_MINUTES)
 _RECORDS_SHOWN = 200
 
 
@@ -114,6 +113,25 @@ def end(grant_id: uuid.UUID) -> ResponseReturnValue:
     return _clearing_cache(redirect(url_for("access.page", grant_id=grant_id), 303))
 
 
+@pages.post("/access/<uuid:grant_id>/more")
+@scope.admins_only
+@scope.password_confirmed
+def more(grant_id: uuid.UUID) -> ResponseReturnValue:
+    """Ask for more while reading; the agent decides, and the reader goes on where they were."""
+    grant = scope.found_or_404(AccessGrant, grant_id)
+    if grant.user_id != scope.user().id:
+        abort(403)
+    try:
+        more_access_later(grant, scope.user(), request.form.get("purpose"), _minutes())
+    except (InvalidValue, Refused) as error:
+        db.session.rollback()
+        page = render_template("access/page.html", **_context(grant_id), error=error)
+        return page, status_of(error)
+    flash(f"{grant.agent.name} is asked for more time. Until it agrees, nothing changes.")
+    back = own_path(request.form.get("back", ""))
+    return redirect(back or url_for("access.page", grant_id=grant_id), 303)
+
+
 @pages.post("/access/<uuid:grant_id>/note")
 def note(grant_id: uuid.UUID) -> ResponseReturnValue:
     grant = scope.found_or_404(AccessGrant, grant_id)
@@ -165,7 +183,10 @@ def _context(grant_id: uuid.UUID) -> dict[str, Any]:
         .limit(_RECORDS_SHOWN)
     ).all()
     access = AccessView(grant, scope.user())
+    read = page_of(select_viewed(grant))
     return {
+        "read": [_read(row, grant.agent) for row in read.rows],
+        "read_page": read,
         "grant": grant,
         "agent": grant.agent,
         "access": access,
@@ -175,6 +196,30 @@ def _context(grant_id: uuid.UUID) -> dict[str, Any]:
         "asked": AccessGrant.asked_counts(grant.agent, grant.user),
         "max_note": MAX_NOTE_CHARACTERS,
     }
+
+
+class Read(NamedTuple):
+    """Something that was read under a grant: what, its page, how often, and when."""
+
+    what: str
+    url: str
+    times: int
+    first_at: datetime
+    last_at: datetime
+
+
+def _read(row: Any, agent: Agent) -> Read:
+    match row.kind:
+        case "memory":
+            what = f"Memory #{row.id}"
+            url = url_for("memory.page", agent_id=agent.id, memory_id=row.id)
+        case "record":
+            what, url = f"Record {row.id}", url_for("audit.record", record_id=row.id)
+        case "session":
+            what, url = f"Session {row.id[:8]}", url_for("sessions.page", session_id=row.id)
+        case _:
+            what, url = "Prompts", url_for("agent_settings.page", agent_id=agent.id)
+    return Read(what, url, row.times, row.first_at, row.last_at)
 
 
 def _agent_or_404() -> Agent:

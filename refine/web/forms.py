@@ -2,6 +2,7 @@
 
 from datetime import date, datetime, timedelta
 from functools import cache
+from urllib.parse import urlsplit
 from zoneinfo import available_timezones
 
 from refine.errors import InvalidValue
@@ -53,3 +54,11 @@ def time_zones() -> list[str]:
     technical = ("Etc", "posix", "right")
     zones = available_timezones()
     return sorted(zone for zone in zones if "/" in zone and not zone.startswith(technical))
+
+
+def own_path(path: str) -> str:
+    """Return a path that a form or URL names to go on to; empty unless it is on this site."""
+    parts = urlsplit(path)
+    is_plain = path.isprintable() and "\\" not in path
+    is_local = is_plain and path.startswith("/") and not path.startswith("//")
+    return path if is_local and not parts.netloc and not parts.scheme else ""

@@ -237,6 +237,14 @@ class AccessView:
         return self.state == "ended"
 
     @property
+    def is_continued(self) -> bool:
+        """Whether its user asked for more and may still read."""
+        if not (self.is_over and self.is_mine):
+            return False
+        current = AccessGrant.unfinished_of(self.grant.agent, self.user)
+        return current is not None and current.permits_reading
+
+    @property
     def is_mine(self) -> bool:
         return self.grant.user_id == self.user.id
 

@@ -16,6 +16,7 @@ from refine.faults import as_sentence, status_of
 from refine.models import MAX_MUTATIONS, Agent, AuditLog, RefinementSession
 from refine.models.runs import LIVE, WORKER_LOST
 from refine.models.runs.session.state import ENDED
+from refine.refinement import redo as redoing
 from refine.refinement import time_machine
 from refine.refinement.time_machine import UndoConflict
 from refine.rules.pacing import MAX_RETRIES
@@ -202,6 +203,45 @@ def _undo_page(session_id: uuid.UUID, *, and_after: bool) -> ResponseReturnValue
     )
     db.session.rollback()
     return page, status_of(refusal) if refusal is not None else 200
+
+
+@pages.get("/sessions/<uuid:session_id>/redo")
+@scope.admins_only
+def redo_form(session_id: uuid.UUID) -> ResponseReturnValue:
+    session = scope.found_or_404(RefinementSession, session_id)
+    planned, refusal = None, None
+    try:
+        planned = redoing.preview(session, "dashboard")
+    except Refused as error:
+        refusal = error
+    page = render_template(
+        "sessions/redo.html",
+        session=session,
+        agent=session.agent,
+        planned=planned,
+        refusal=refusal,
+        conflict=refusal if isinstance(refusal, UndoConflict) else None,
+    )
+    db.session.rollback()
+    return page, status_of(refusal) if refusal is not None else 200
+
+
+@pages.post("/sessions/<uuid:session_id>/redo")
+@scope.admins_only
+def redo(session_id: uuid.UUID) -> ResponseReturnValue:
+    """Undo the undo of the session; a refusal changes nothing, and the form says why."""
+    session = scope.found_or_404(RefinementSession, session_id)
+    try:
+        done = redoing.redo(session, through="dashboard", user=scope.user())
+    except Refused:
+        db.session.rollback()
+        return redo_form(session_id)
+    if done.is_done:
+        flash(f"Nothing was changed: {session.redone_by_label} already redid this session.")
+    else:
+        flash(f"Redone: {done.effect}.")
+    db.session.commit()
+    return redirect(url_for("sessions.page", session_id=session_id), 303)
 
 
 def _context(session_id: uuid.UUID) -> dict[str, object]:

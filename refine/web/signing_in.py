@@ -1,7 +1,5 @@
 """Signing in and out, invitations, and passwords."""
 
-from urllib.parse import urlsplit
-
 from flask import (
     Blueprint,
     Flask,
@@ -28,7 +26,7 @@ from refine.models.people import recording
 from refine.models.settings_change import set_fields
 from refine.web import devices, own_origin, scope
 from refine.web.drafts import Draft
-from refine.web.forms import time_zones
+from refine.web.forms import own_path, time_zones
 
 pages = Blueprint("signing_in", __name__)
 
@@ -302,11 +300,7 @@ def _new_password() -> str:
 
 def _next() -> str:
     """The page to go to after signing in; empty unless it is on this site."""
-    path = request.values.get("next", "")
-    parts = urlsplit(path)
-    is_plain = path.isprintable() and "\\" not in path
-    is_local = is_plain and path.startswith("/") and not path.startswith("//")
-    return path if is_local and not parts.netloc and not parts.scheme else ""
+    return own_path(request.values.get("next", ""))
 
 
 def _target() -> str:

@@ -5,7 +5,9 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from refine.models import AuditLog, RefinementSession
+from refine.models.ledger import images_in
 from refine.models.ledger.history import effect_tokens
+from refine.models.ledger.image import mass_of
 from refine.web.presenting import Gauge, changed_core_ids
 
 
@@ -30,6 +32,11 @@ class Step(NamedTuple):
         return self.gone is not None and self.gone.used > self.gone.available
 
 
+# Exact duplicates go before what may go is reckoned.
+_UNCOUNTED = (None, "dedup")
+_WORDS = {"undo": "session undone", "redo": "undo taken back"}
+
+
 class _Moment(NamedTuple):
     at: datetime
     what: str
@@ -47,18 +54,52 @@ def steps(session: RefinementSession, records: Sequence[AuditLog]) -> list[Step]
 
 def _measured(session: RefinementSession, moments: Sequence[_Moment]) -> Iterator[Step]:
     before: datetime | None = None
-    removed = 0
+    gone = _Gone()
     for at, what, record in moments:
         data: Any = record.data if record is not None else {}
-        tokens = effect_tokens(data) if data.get("operation") else None
-        removed -= tokens or 0
+        operation = data.get("operation")
+        gone.take(operation, data)
         yield Step(
             at,
-            what,
+            _WORDS.get(operation, what),
             at - before if before is not None else None,
             record,
             changed_core_ids(record) if record is not None else (),
-            tokens,
-            Gauge(max(0, removed), session.removable_tokens) if tokens is not None else None,
+            effect_tokens(data) if operation else None,
+            Gauge(gone.tokens, session.removable_tokens) if operation not in _UNCOUNTED else None,
         )
         before = at
+
+
+class _Gone:
+    """How much is gone of what a session may remove, as the circuit breaker counts it.
+
+    A memory counts at most what it had when the session began, and a merge what its sources
+    counted, so growth pays for no loss.
+    """
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        self._most: dict[int, int] = {}
+        self._counts: dict[int, int] = {}
+
+    def take(self, operation: str | None, data: dict[str, Any]) -> None:
+        """Take a step: an edit, an undo or a redo of the whole session, or what counts nothing."""
+        if operation == "undo":
+            self.tokens = 0
+        elif operation == "redo":
+            self.tokens = data["removed_tokens"]
+        elif operation not in _UNCOUNTED:
+            self._edit(images_in(data))
+
+    def _edit(self, memories: Sequence[Any]) -> None:
+        found = [memory for memory in memories if memory["before"] is not None]
+        for memory in found:
+            tokens = mass_of(memory["before"])
+            self._counts.setdefault(memory["id"], self._most.setdefault(memory["id"], tokens))
+        counted = sum(self._counts[memory["id"]] for memory in found)
+        self.tokens += counted
+        for memory in memories:
+            most = self._most.setdefault(memory["id"], counted)
+            self._counts[memory["id"]] = min(most, mass_of(memory["after"]))
+            self.tokens -= self._counts[memory["id"]]

@@ -18,7 +18,13 @@ from refine.models.audit.verification import AlarmKind
 from refine.models.people.invitation import VALID_FOR
 from refine.models.people.sign_in import CONFIRMED_FOR
 from refine.models.people.user import MIN_PASSWORD_CHARACTERS
-from refine.models.runs.access import REASONS
+from refine.models.runs.access import (
+    MAX_MINUTES,
+    MAX_PURPOSE_CHARACTERS,
+    MIN_MINUTES,
+    MIN_PURPOSE_CHARACTERS,
+    REASONS,
+)
 from refine.rules import quantities
 from refine.rules.personal import masked_id
 from refine.rules.quantities import cost_in_words, in_days, plural, rough_span
@@ -65,6 +71,9 @@ ACCESS_STATES = {
     "lapsed": Badge("lapsed", "○", "calm"),
     "ended": Badge("ended", "✓", "ok"),
 }
+
+# How long access can be asked for.
+MINUTES_OFFERED = (MIN_MINUTES, 30, 60, 120, MAX_MINUTES)
 
 ACCESS_ENDS = {
     "expired": "time limit reached",
@@ -211,11 +220,16 @@ def when(at: datetime | None) -> Markup | str:
     """Format an instant in the page's time zone, with UTC in the tooltip."""
     if at is None:
         return "never"
-    local, utc = at.astimezone(scope.zone()), at.astimezone(UTC).isoformat(" ", "seconds")
+    utc = at.astimezone(UTC).isoformat(" ", "seconds")
     return Markup(  # noqa: S704 - digits and names of months
-        f'<time datetime="{utc[:10]}T{utc[11:]}" title="{utc[:19]} UTC">'
-        f"{_date(local)}, {local.hour:02}:{local.minute:02}</time>"
+        f'<time datetime="{utc[:10]}T{utc[11:]}" title="{utc[:19]} UTC">{minute(at)}</time>'
     )
+
+
+def minute(at: datetime) -> str:
+    """Format an instant in the page's time zone as plain text, for where no markup can be."""
+    local = at.astimezone(scope.zone())
+    return f"{_date(local)}, {local.hour:02}:{local.minute:02}"
 
 
 def when_in(at: datetime, zone: str) -> Markup | str:
@@ -378,6 +392,9 @@ def _names() -> dict[str, Any]:
         "ACCESS_STATES": ACCESS_STATES,
         "ACCESS_REASONS": REASONS,
         "ACCESS_ENDS": ACCESS_ENDS,
+        "MINUTES_OFFERED": [(minutes, minutes) for minutes in MINUTES_OFFERED],
+        "MIN_PURPOSE_CHARACTERS": MIN_PURPOSE_CHARACTERS,
+        "MAX_PURPOSE_CHARACTERS": MAX_PURPOSE_CHARACTERS,
         "ACTIONS": ACTIONS,
         "RECORD_KINDS": RECORD_KINDS,
         "VERIFICATION_ALARMS": VERIFICATION_ALARMS,

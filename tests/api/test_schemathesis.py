@@ -25,8 +25,7 @@ from refine.extensions import db
 from refine.models import ApiToken
 from refine.settings import Settings
 from tests import factories
-from tests.api.test_every_operation import SENT, grant_for, name_of
-from tests.web.conftest import ended_session
+from tests.api.test_every_operation import SENT, grant_for, name_of, session_for
 
 CHECKS: list[CheckFunction] = [
     not_a_server_error,
@@ -67,8 +66,7 @@ def test_answers_conform_to_the_document(
     app: Flask, unlimited: Flask, redis: Redis, each: Operation, mode: GenerationMode
 ) -> None:
     agent = factories.agent()
-    memories = factories.ledger(agent, *[25] * 20)
-    session = ended_session(agent, memories[0])
+    session = session_for(each, agent)
     grant = grant_for(each, agent)
     token, own = ApiToken.mint(account=agent.account, agent=agent)
     _, platform = ApiToken.mint(account=agent.account)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from refine.extensions import db
 from refine.models import AccessGrant, Agent, AuditLog, User
@@ -47,7 +47,7 @@ def reading(page: Page, agent: Agent) -> None:
     expect(page.get_by_text(CANARY)).to_be_visible()
 
 
-def banner(page: Page) -> object:
+def banner(page: Page) -> Locator:
     return page.get_by_role("complementary", name="Access to Wren")
 
 
@@ -358,3 +358,44 @@ def test_every_page_shows_the_access_banner_with_its_end(
     for path in ("/", "/agents", "/audit", "/schedule", "/nowhere"):
         desk.goto(path)
         expect(banner(desk)).to_contain_text(re.compile(r"You may read .*\d\d:\d\d", re.DOTALL))
+
+
+def test_the_banner_counts_down_and_warns_at_five_minutes_and_at_one(
+    desk: Page, grant: AccessGrant
+) -> None:
+    desk.clock.install()
+    desk.goto("/agents")
+    warning = banner(desk).get_by_role("status")
+    expect(banner(desk)).to_contain_text("30 minutes left.")
+    expect(warning).to_be_empty()
+
+    for passed, left, warned in (
+        ("23:30", "7 minutes left.", ""),
+        ("01:30", "5 minutes left.", "Access to Wren: 5 minutes left."),
+        ("01:00", "4 minutes left.", "Access to Wren: 5 minutes left."),
+        ("03:00", "1 minute left.", "Access to Wren: 1 minute left."),
+    ):
+        desk.clock.fast_forward(passed)
+        desk.clock.run_for(1000)
+        expect(banner(desk).locator(".left")).to_have_text(left)
+        expect(warning).to_have_text(warned)
+
+
+def test_a_reader_asks_for_more_and_reads_on_once_the_agent_agrees(
+    desk: Page, agent: Agent, grant: AccessGrant
+) -> None:
+    reading(desk, agent)
+    banner(desk).get_by_text("Ask for more time…").click()
+    banner(desk).get_by_label("What for").fill("to read the other half as well")
+    button(desk, "Ask Wren").click()
+    expect(banner(desk)).to_contain_text("Wren is being asked for more time.")
+    expect(desk.get_by_text(CANARY)).to_be_visible()
+
+    db.session.rollback()
+    asked = db.session.scalars(db.select(AccessGrant).where(AccessGrant.id != grant.id)).one()
+    asked.claim()
+    asked.settle("YES", agreed=True, generation_id=None)
+    db.session.commit()
+
+    expect(banner(desk)).to_contain_text("15 minutes left.", timeout=10_000)
+    expect(desk.get_by_text(CANARY)).to_be_visible()

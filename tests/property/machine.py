@@ -117,6 +117,9 @@ class Life(RuleBasedStateMachine):
         elif self.reference.live:
             with pytest.raises(Refused, match="is running"):
                 self.undo(number, and_after=False)
+        elif self.reference.stands_as_left(number) and not self.reference.left_changes(number):
+            with pytest.raises(Refused, match="left no changes"):
+                self.undo(number, and_after=False)
         elif self.reference.stands_as_left(number):
             self.undo_from(number, and_after=False)
             self.reference.undo(number)
@@ -135,7 +138,12 @@ class Life(RuleBasedStateMachine):
         elif self.reference.live:
             with pytest.raises(Refused, match="is running"):
                 self.undo(number, and_after=True)
-        elif not self.reference.was_something_undone_since(number):
+        elif self.reference.was_something_undone_since(number):
+            pass
+        elif not self.reference.wider_undo_does_something(number):
+            with pytest.raises(Refused, match="left no changes"):
+                self.undo(number, and_after=True)
+        else:
             self.undo_from(number, and_after=True)
             self.reference.undo_and_after(number)
         db.session.rollback()

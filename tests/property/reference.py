@@ -3,6 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -42,6 +43,8 @@ class Session:
     taken: list[str] = field(default_factory=list)
     removed: int = 0
     undone_after: int | None = None
+    has_duplicates: bool = False
+    is_rolled_back: bool = False
 
     @property
     def is_undone(self) -> bool:
@@ -227,6 +230,7 @@ class Reference:
                         changes[staying[0]] = {"tags": sorted({*kept["tags"], *gone["tags"]})}
                     self._record(changes)
                     self.records += 1
+                    self.sessions[-1].has_duplicates = True
 
     def _edit(self, changes: dict[int, State]) -> None:
         self.since.append((True, self._record(changes)))
@@ -269,10 +273,15 @@ class Reference:
                 else:
                     theirs[id_] |= changed
         self._record({id_: target[id_] for id_ in target if target[id_] != self.memories[id_]})
+        self.sessions[-1].is_rolled_back = True
         self.counts = {id_: count for id_, count in self.ceiling.items() if id_ not in self.merged}
         self.live = False
 
     # -- the Time Machine -------------------------------------------------------------------------
+
+    def left_changes(self, number: int) -> bool:
+        session = self.sessions[number]
+        return session.has_duplicates or (any(session.records) and not session.is_rolled_back)
 
     def stands_as_left(self, number: int) -> bool:
         """Whether its records find every memory as they left it, and no later edit relies on it."""
@@ -296,6 +305,11 @@ class Reference:
         for session in self.sessions[number:]:
             if session is self.sessions[number] or any(session.records):
                 session.undone_after = len(self.sessions)
+
+    def wider_undo_does_something(self, number: int) -> bool:
+        wider = deepcopy(self)
+        wider.undo_and_after(number)
+        return self.left_changes(number) or wider.memories != self.memories
 
     def _unsays(self, number: int, back: dict[int, State]) -> bool:
         """Whether nothing would say any more what a later session changed or removed."""

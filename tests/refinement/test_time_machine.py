@@ -130,7 +130,6 @@ def does_everything(session: RefinementSession, ids: list[int]) -> None:
 
 
 WORKS = [
-    does_nothing,
     updates,
     updates_twice,
     deletes,
@@ -349,14 +348,19 @@ def test_a_session_of_the_loop_is_undone_entirely(world: World) -> None:
     assert problems() == []
 
 
-def test_a_session_without_changes_can_be_undone(agent: Agent) -> None:
-    session = refined(agent, does_nothing)
+def test_only_a_session_that_left_changes_can_be_undone(agent: Agent) -> None:
+    queued = RefinementSession.queue(agent, "cli")
+    queued.request_stop()
+    declined = begun(agent)
+    declined.finish("declined", "a test")
+    rolled_back = begun(agent)
+    updates_and_deletes(rolled_back, changeable(agent))
+    breaker.roll_back(rolled_back, 25, NOW)
+    db.session.commit()
 
-    done = undo(session)
-
-    assert session.undone_at is not None
-    assert str(done.effect) == "no memory changes; 14 → 14 memories, 350 → 350 tokens"
-    assert last_record(agent).action == "memory_refinement_rollback"
+    for session in (queued, declined, rolled_back, refined(agent, does_nothing)):
+        assert str(refused(session)) == ("the session left no changes, so there is nothing to undo")
+        assert not session.can_undo
 
 
 def test_sessions_that_ended_in_any_way_can_be_undone(
@@ -392,17 +396,6 @@ def test_a_rolled_back_session_can_be_undone_for_its_duplicates(agent: Agent) ->
 
     assert among(rows(agent), before) == before
     assert kept_core(made_since(rows(agent), before)) == []
-
-
-def test_undoing_a_session_stopped_in_the_queue_changes_no_memory(agent: Agent) -> None:
-    before = rows(agent)
-    session = RefinementSession.queue(agent, "cli")
-    session.request_stop()
-    db.session.commit()
-
-    undo(session)
-
-    assert among(rows(agent), before) == before
 
 
 def test_fields_outside_the_recorded_state_keep_later_changes(agent: Agent) -> None:
@@ -966,7 +959,7 @@ def test_undoing_a_protection_lifts_only_a_flag_that_the_session_set(agent: Agen
     was_lifted = not memory(id_).constitutional
     toggles(id_)
 
-    undo(refined(agent, protects))
+    undo(refined(agent, protects, lambda session, ids: editing.delete(session, ids[1])))
 
     assert was_lifted
     assert memory(id_).constitutional
@@ -1063,8 +1056,11 @@ def test_a_session_recorded_by_version_1_is_undone_the_same(agent: Agent) -> Non
 
 def test_the_record_leaves_out_unchanged_memories(agent: Agent) -> None:
     session = begun(agent)
-    updates_and_deletes(session, changeable(agent))
-    breaker.roll_back(session, 25, NOW)
+    id_ = changeable(agent)[0]
+    text = memory(id_).content
+    editing.update(session, id_, text_of(24))
+    editing.update(session, id_, text)
+    editing.complete(session, "Done.")
 
     undo(session)
 
@@ -1145,7 +1141,6 @@ def test_a_preview_changes_nothing_and_tells_the_effect_of_the_undo(
     factories.ledger(agent, 1000)
     db.session.commit()
     effects = {
-        does_nothing: "no memory changes; 15 → 15 memories, 1,350 → 1,350 tokens",
         updates: "1 rewritten to what they were; 15 → 15 memories, 1,349 → 1,350 tokens",
         deletes: "1 brought back; 14 → 15 memories, 1,325 → 1,350 tokens",
         merges: "2 brought back, 1 discarded; 14 → 15 memories, 1,348 → 1,350 tokens",

@@ -4,17 +4,29 @@ import html
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from flask import Flask
 from redis import Redis
 
-from refine.extensions import db
+from refine.access.asking import question
+from refine.extensions import database_now, db
 from refine.jobs.runs import ask_for_access
 from refine.models import AccessGrant, Agent, User
+from refine.models.runs.access import AccessTerms
 from tests import factories, sql
-from tests.web.conftest import HERE, Browser, SignedIn, ended_session, person, records, words_of
+from tests.web.conftest import (
+    HERE,
+    Browser,
+    SignedIn,
+    ended_session,
+    links_of,
+    person,
+    records,
+    words_of,
+)
 
 PURPOSE = "to see why it declined"
 WISH = {"reason": "failed_session", "purpose": PURPOSE, "duration_minutes": "30"}
@@ -295,6 +307,67 @@ def test_the_history_names_each_step_and_its_actor(
     assert places == sorted(places)
 
 
+def read_list(browser: Browser, path: str) -> str:
+    """The section of what was read."""
+    page = browser.get(path).text
+    return words_of(page[page.index('aria-labelledby="read"') : page.index('id="history"')])
+
+
+def test_what_was_read_is_listed_once_each_with_links_and_times(
+    dashboard: Browser, grant: AccessGrant, agent: Agent
+) -> None:
+    first, second = (memory.id for memory in db.session.scalars(agent.ledger.core()))
+    session = ended_session(agent)
+    deleted = factories.records(agent)[-1]
+    db.session.commit()
+    for path in (
+        f"/agents/{agent.id}/ledger",
+        f"/agents/{agent.id}/memories/{first}",
+        f"/sessions/{session.id}",
+        f"/audit/{deleted.id}",
+        f"/agents/{agent.id}/settings",
+    ):
+        assert dashboard.get(path).status_code == 200
+
+    page = dashboard.get(f"/access/{grant.id}").text
+    said = read_list(dashboard, f"/access/{grant.id}")
+
+    assert f"Memory #{first} 2 " in said
+    assert f"Memory #{second} 1 " in said
+    assert f"Session {str(session.id)[:8]} 1 " in said
+    assert f"Record {deleted.id} 1 " in said
+    assert "Prompts 1 " in said
+    links = links_of(page)
+    assert {
+        f"/agents/{agent.id}/memories/{first}",
+        f"/sessions/{session.id}",
+        f"/audit/{deleted.id}",
+        f"/agents/{agent.id}/settings",
+    } <= set(links)
+    assert "roses" not in page
+
+
+def test_a_long_list_of_what_was_read_has_pages(dashboard: Browser, grant: AccessGrant) -> None:
+    grant.record("viewed", what="memories", ids=list(range(1, 61)))
+    db.session.commit()
+
+    first = read_list(dashboard, f"/access/{grant.id}")
+    older = next(
+        link for link in links_of(dashboard.get(f"/access/{grant.id}").text) if "page=" in link
+    )
+
+    assert first.count("Memory #") == 50
+    assert read_list(dashboard, html.unescape(older)).count("Memory #") == 10
+
+
+def test_a_grant_under_which_nothing_was_read_says_so(
+    dashboard: Browser, grant: AccessGrant
+) -> None:
+    assert "What was read Nothing yet." in read_list(dashboard, f"/access/{grant.id}")
+    dashboard.submit(f"/access/{grant.id}/end")
+    assert "What was read Nothing." in read_list(dashboard, f"/access/{grant.id}")
+
+
 def test_the_history_shows_the_last_records_of_a_long_access(
     dashboard: Browser, grant: AccessGrant
 ) -> None:
@@ -549,6 +622,107 @@ def test_every_page_shows_a_live_grant(dashboard: Browser, grant: AccessGrant, p
 
     assert f"<q>{PURPOSE}</q>" in page
     assert f'action="/access/{grant.id}/end"' in page
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words", "is_ending"),
+    [
+        (1790, "30 minutes left.", False),
+        (299, "5 minutes left.", True),
+        (59, "1 minute left.", True),
+    ],
+)
+def test_the_banner_says_how_many_minutes_are_left(
+    dashboard: Browser, grant: AccessGrant, seconds: int, words: str, is_ending: bool
+) -> None:
+    grant.expires_at = database_now() + timedelta(seconds=seconds)
+    db.session.commit()
+
+    page = dashboard.get("/agents").text
+
+    assert f"{words}</strong>" in page
+    assert ('class="access ending"' in page) == is_ending
+    assert "/static/left.js" in page
+
+
+MORE = {"purpose": "to read the other half as well", "duration_minutes": "15"}
+
+
+def test_a_reader_asks_for_more_without_leaving(
+    dashboard: Browser, grant: AccessGrant, agent: Agent, redis: Redis
+) -> None:
+    path = f"/agents/{agent.id}/ledger"
+    assert f'action="/access/{grant.id}/more"' in dashboard.get(path).text
+
+    answer = dashboard.submit(f"/access/{grant.id}/more", {**MORE, "back": path})
+
+    (first, asked) = grants()
+    page = dashboard.get(path).text
+    assert (answer.status_code, answer.location) == (303, path)
+    assert (first.status, asked.status) == ("granted", "requested")
+    assert (asked.reason, asked.duration_minutes) == (first.reason, 15)
+    assert redis.exists(f"rq:job:{asked.id}") == 1
+    assert "roses by the wall" in page
+    assert "Ada is asked for more time." in page
+    assert f'href="/access/{asked.id}"' in page
+    assert f'action="/access/{grant.id}/more"' not in page
+
+
+def test_the_agent_is_told_until_when_the_reader_may_read_already(
+    dashboard: Browser, grant: AccessGrant, agent: Agent, admin: User, redis: Redis
+) -> None:
+    dashboard.submit(f"/access/{grant.id}/more", MORE)
+    terms = AccessTerms("failed_session", PURPOSE, 15)
+
+    assert f'"may_read_already_until":"{grant.expires_at:%Y-%m-%d %H:%M} UTC"' in question(
+        agent, admin, terms
+    )
+
+
+def test_a_refused_request_for_more_keeps_what_was_typed(
+    dashboard: Browser, grant: AccessGrant, agent: Agent
+) -> None:
+    sent = {"purpose": "too short", "duration_minutes": "15", "back": "/agents"}
+
+    answer = dashboard.submit(f"/access/{grant.id}/more", sent)
+
+    assert answer.status_code == 422
+    assert "Purpose must have at least 20 characters" in words_of(answer.text)
+    assert ">too short</textarea>" in answer.text
+    assert '<details class="more" open>' in answer.text
+    assert len(grants()) == 1
+
+
+def test_nobody_asks_for_more_of_another_readers_access(
+    grant: AccessGrant, admin: User, signed_in: SignedIn
+) -> None:
+    other = signed_in(person(account=admin.account))
+
+    assert other.submit(f"/access/{grant.id}/more", MORE).status_code == 403
+
+
+def test_a_request_for_more_leads_to_no_other_site(
+    dashboard: Browser, grant: AccessGrant, redis: Redis
+) -> None:
+    sent = {**MORE, "back": "https://example.com/"}
+
+    answer = dashboard.submit(f"/access/{grant.id}/more", sent)
+
+    assert answer.location == f"/access/{grant.id}"
+
+
+def test_the_page_of_an_access_that_goes_on_says_so(
+    dashboard: Browser, grant: AccessGrant, redis: Redis
+) -> None:
+    dashboard.submit(f"/access/{grant.id}/more", MORE)
+    asked = grants()[-1]
+    asked.claim()
+    asked.settle("YES", agreed=True, generation_id=None)
+    db.session.commit()
+
+    assert " data-continued>" in dashboard.get(f"/access/{grant.id}").text
+    dashboard.submit(f"/access/{asked.id}/end")
+    assert " data-continued>" not in dashboard.get(f"/access/{grant.id}").text
 
 
 def test_only_the_grants_user_sees_the_banner(

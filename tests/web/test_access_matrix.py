@@ -120,6 +120,8 @@ SEALED_PAGES = (
     "/find",
     "/schedule/run",
     "/sessions",
+    "/sessions/compare",
+    "/sessions/<uuid:session_id>/redo",
     "/sessions/<uuid:session_id>/undo",
     "/usage",
     "/usage/export.csv",

@@ -64,7 +64,10 @@ READ = {
     "/schedule": PAGE,
     "/schedule/run": ADMINS,
     "/sessions": PAGE,
+    "/sessions/compare": PAGE,
     "/sessions/<uuid:session_id>": OF_ACCOUNT,
+    # it is not undone
+    "/sessions/<uuid:session_id>/redo": ADMINS_OF_ACCOUNT._replace(admin=409, site_admin=409),
     "/sessions/<uuid:session_id>/undo": ADMINS_OF_ACCOUNT,
     "/sign-in": Answers(200, 302, 302, 302, 302),
     "/static/<path:filename>": OPEN,
@@ -77,6 +80,7 @@ READ = {
 
 ACTED = {
     "/access/<uuid:grant_id>/end": ACT_IN_ACCOUNT,
+    "/access/<uuid:grant_id>/more": ACT_IN_ACCOUNT._replace(admin=403),
     "/access/<uuid:grant_id>/note": ACT_IN_ACCOUNT._replace(admin=403, site_admin=409),
     "/access/new": ACT_IN_ACCOUNT,
     "/accounts": OF_SITE._replace(site_admin=303),
@@ -97,6 +101,7 @@ ACTED = {
     "/profile/time-zone": Answers("sign-in", 303, 303, 303, 303),
     "/schedule": ACT,
     "/schedule/run": ACT,
+    "/sessions/<uuid:session_id>/redo": ACT_IN_ACCOUNT._replace(admin=409, site_admin=409),
     "/sessions/<uuid:session_id>/seen": ACT_IN_ACCOUNT,
     "/sessions/<uuid:session_id>/stop": ACT_IN_ACCOUNT,
     "/sessions/<uuid:session_id>/undo": ACT_IN_ACCOUNT,
@@ -113,6 +118,10 @@ def form_of(rule: str, who: str) -> dict[str, Any]:
     """What its form sends."""
     password = {"password": "another battery", "confirm_password": "another battery"}
     forms: dict[str, dict[str, Any]] = {
+        "/access/<uuid:grant_id>/more": {
+            "purpose": "to see why it declined",
+            "duration_minutes": "15",
+        },
         "/access/<uuid:grant_id>/note": {"note": "it had merged two greetings"},
         "/access/new": {
             "reason": "agent_asked",

@@ -9,6 +9,7 @@ from flask import Flask
 from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, RefinementSession, User
+from refine.refinement import time_machine
 from refine.tools import RefinementTool
 from refine.web.words import seconds
 from tests import factories, sql
@@ -382,6 +383,151 @@ def test_a_live_session_cannot_be_undone(dashboard: Browser, running: Refinement
     assert answer.status_code == 409
     assert "Nothing was changed." in words_of(answer.text)
     assert records("memory_refinement_rollback") == []
+
+
+# -- two of them -----------------------------------------------------------------------------------
+
+
+def test_a_session_is_compared_with_the_one_before(
+    dashboard: Browser, agent: Agent, ended: RefinementSession, memories: list[AgentMemory]
+) -> None:
+    agent.refinement_threshold = 0.8
+    later = ended_session(agent, memories[1], memories[2])
+    path = f"/sessions/compare?b={later.id}"
+
+    page = shown(dashboard, later)
+    said = words_of(dashboard.get(path).text)
+
+    assert path in links_of(page)
+    assert "Both are sessions of Ada." in said
+    assert "Retention threshold 0.75 0.8 ≠ differs" in said
+    assert "Memories discarded 1 2 ≠ differs" in said
+    assert "Trigger manual manual Attempt" in said
+    assert f"/sessions/{ended.id}" in links_of(dashboard.get(path).text)
+
+
+def test_any_two_sessions_are_compared_also_of_two_agents(
+    dashboard: Browser, admin: User, ended: RefinementSession
+) -> None:
+    other = ended_session(factories.agent("one", account=admin.account, name="Bo"))
+
+    said = words_of(dashboard.get(f"/sessions/compare?a={other.id}&b={ended.id}").text)
+
+    assert "These are sessions of two agents." in said
+    assert "Agent Bo Ada ≠ differs" in said
+
+
+def test_a_queued_session_has_nothing_to_compare_yet(
+    dashboard: Browser, agent: Agent, ended: RefinementSession
+) -> None:
+    queued = RefinementSession.queue(agent, "manual")
+    db.session.commit()
+
+    said = words_of(dashboard.get(f"/sessions/compare?b={queued.id}").text)
+
+    assert "Tokens 500 → 475 – ≠ differs" in said
+
+
+def test_the_first_session_of_an_agent_has_none_before_it(
+    dashboard: Browser, ended: RefinementSession
+) -> None:
+    said = words_of(dashboard.get(f"/sessions/compare?b={ended.id}").text)
+
+    assert "This is the first session of Ada" in said
+    assert "choose Compare with the session before" in words_of(
+        dashboard.get("/sessions/compare").text
+    )
+
+
+def test_sessions_of_others_and_what_is_none_are_not_compared(
+    dashboard: Browser, ended: RefinementSession
+) -> None:
+    theirs = factories.session(factories.agent("one"))
+    db.session.commit()
+
+    for path in (f"b={theirs.id}", f"a={theirs.id}&b={ended.id}", "b=7", f"a=x&b={ended.id}"):
+        assert dashboard.get(f"/sessions/compare?{path}").status_code == 404
+
+
+# -- undoing an undo -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def undone(dashboard: Browser, ended: RefinementSession) -> RefinementSession:
+    """A session that an admin undid."""
+    dashboard.submit(f"/sessions/{ended.id}/undo")
+    db.session.rollback()
+    return ended
+
+
+def test_an_undone_session_offers_a_redo_whose_form_shows_the_effect(
+    dashboard: Browser, undone: RefinementSession
+) -> None:
+    before = sql.snapshot()
+
+    page = shown(dashboard, undone, "/redo")
+
+    assert f"/sessions/{undone.id}/redo" in links_of(shown(dashboard, undone))
+    assert "1 discarded; 20 → 19 memories, 500 → 475 tokens" in words_of(page)
+    assert "The 25 tokens that the session removed count" in words_of(page)
+    assert actions_of(page) == [f"/sessions/{undone.id}/redo"]
+    assert sql.snapshot() == before
+
+
+def test_a_redo_shows_its_result_and_who_did_it(
+    dashboard: Browser, admin: User, undone: RefinementSession, memories: list[AgentMemory]
+) -> None:
+    answer = dashboard.submit(f"/sessions/{undone.id}/redo", follow_redirects=True)
+
+    said = words_of(answer.text)
+    assert "Redone: 1 discarded; 20 → 19 memories, 500 → 475 tokens." in said
+    assert f"by {admin.email}: an undo of it was undone." in said
+    assert "undo taken back" in said
+    assert "↺ undone" not in said
+    db.session.refresh(memories[0])
+    assert memories[0].discarded
+    assert records("memory_refinement_rollback")[-1].user_id == admin.id
+
+
+def test_a_second_redo_changes_nothing_and_names_the_first(
+    dashboard: Browser, admin: User, undone: RefinementSession
+) -> None:
+    dashboard.submit(f"/sessions/{undone.id}/redo")
+    page = shown(dashboard, undone, "/redo")
+
+    answer = dashboard.submit(f"/sessions/{undone.id}/redo", follow_redirects=True)
+
+    assert "Nothing to redo: this session was redone on" in words_of(page)
+    assert actions_of(page) == []
+    assert f"Nothing was changed: {admin.email} already redid this session" in words_of(answer.text)
+
+
+def test_a_conflicting_redo_names_the_records_and_offers_nothing_wider(
+    dashboard: Browser, undone: RefinementSession, memories: list[AgentMemory]
+) -> None:
+    memories[0].set_constitutional(True)
+    db.session.commit()
+    path = f"/sessions/{undone.id}/redo"
+    before = sql.snapshot()
+
+    answers = [dashboard.get(path), dashboard.submit(path)]
+
+    assert sql.snapshot() == before
+    for answer in answers:
+        assert answer.status_code == 409
+        assert "These memories were changed after the undo:" in words_of(answer.text)
+        assert f"Memory #{memories[0].id} , on" in words_of(answer.text)
+        assert actions_of(answer.text) == []
+
+
+def test_what_the_agent_undid_is_not_offered_to_people(
+    dashboard: Browser, ended: RefinementSession
+) -> None:
+    time_machine.undo_own_last(ended)
+    db.session.commit()
+
+    assert f"/sessions/{ended.id}/redo" not in links_of(shown(dashboard, ended))
+    assert dashboard.submit(f"/sessions/{ended.id}/redo").status_code == 409
 
 
 # -- the list --------------------------------------------------------------------------------------

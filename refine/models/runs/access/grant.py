@@ -5,7 +5,7 @@ the database's, so a wrong process clock cannot extend access.
 """
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, get_args
 
@@ -48,7 +48,7 @@ from refine.rules import quantities
 from refine.rules.content import bounded_text, reply_text
 
 STATUSES = ("requested", "granted", "declined", "failed", "lapsed", "ended")
-# A user may have one such grant per agent.
+# A user may have one of each per agent: who may read already can ask for more.
 UNFINISHED = ("requested", "granted")
 EndReason = Literal["expired", "ended_by_user", "revoked_by_agent", "revoked_by_admin"]
 END_REASONS: tuple[EndReason, ...] = get_args(EndReason)
@@ -97,6 +97,7 @@ class AccessGrant(AskingRules, Base):
             "uq_access_grants_open",
             "user_id",
             "agent_id",
+            "status",
             unique=True,
             postgresql_where=text(f"status IN {UNFINISHED}"),
         ),
@@ -169,12 +170,17 @@ class AccessGrant(AskingRules, Base):
     # -- requesting ------------------------------------------------------------------------------
 
     @classmethod
-    def request(cls, agent: Agent, user: User, terms: AccessTerms) -> "AccessGrant":
-        """Add the user's request; Refused, or AccessAlreadyRequested, if they may not ask."""
+    def request(
+        cls, agent: Agent, user: User, terms: AccessTerms, *, is_for_more: bool = False
+    ) -> "AccessGrant":
+        """Add the user's request; Refused, or AccessAlreadyRequested, if they may not ask.
+
+        ``is_for_more``: they may read now, and until then whatever the agent answers.
+        """
         agent.lock()
         if (reason := cls.refusal_reason(agent, user)) is not None:
             raise Refused(reason)
-        cls._refuse_second(agent, user)
+        cls._refuse_second(agent, user, is_for_more=is_for_more)
         requested = cls._add(
             agent,
             database_now(),
@@ -195,22 +201,43 @@ class AccessGrant(AskingRules, Base):
     @classmethod
     def unfinished_of(cls, agent: Agent, user: User) -> "AccessGrant | None":
         """Return the user's open request or live grant for an agent."""
-        found = db.session.scalar(cls._select_unfinished(agent, user))
-        return None if found is None or found.has_expired else found
+        found = db.session.scalars(cls._select_unfinished(agent.id, user.id))
+        return next((each for each in found if not each.has_expired), None)
 
     @classmethod
-    def _refuse_second(cls, agent: Agent, user: User) -> None:
+    def _refuse_second(cls, agent: Agent, user: User, *, is_for_more: bool) -> None:
         """The agent is locked, so the second of two concurrent requests is refused."""
-        open_one = cls._select_unfinished(agent, user).with_for_update(key_share=True, of=cls)
-        found = db.session.scalar(open_one.execution_options(populate_existing=True))
-        if found is not None and not found.end_if_expired():
-            raise AccessAlreadyRequested(found.id, found.status)
+        for found in cls._lock_unfinished(agent.id, user.id):
+            is_beside = is_for_more and found.status == "granted"
+            if not found.end_if_expired() and not is_beside:
+                raise AccessAlreadyRequested(found.id, found.status)
 
     @classmethod
-    def _select_unfinished(cls, agent: Agent, user: User) -> Select["AccessGrant"]:
-        return select(cls).where(
-            cls.user_id == user.id, cls.agent_id == agent.id, cls.status.in_(UNFINISHED)
+    def _lock_unfinished(cls, agent_id: int, user_id: int) -> Sequence["AccessGrant"]:
+        """Lock and return the user's open request and live grant; the agent is locked."""
+        open_ones = cls._select_unfinished(agent_id, user_id).with_for_update(
+            key_share=True, of=cls
         )
+        return db.session.scalars(open_ones.execution_options(populate_existing=True)).all()
+
+    @classmethod
+    def _select_unfinished(cls, agent_id: int, user_id: int) -> Select["AccessGrant"]:
+        mine = select(cls).where(
+            cls.user_id == user_id, cls.agent_id == agent_id, cls.status.in_(UNFINISHED)
+        )
+        return mine.order_by(cls.status)  # what is granted first
+
+    def ask_for_more(self, user: User, purpose: object, duration_minutes: object) -> "AccessGrant":
+        """Add a request of its user, who may read now: for the same agent and reason.
+
+        A yes is a grant of its own and ends this one; until then this one ends when it did.
+        """
+        if user.id != self.user_id or not self.permits_reading:
+            raise Refused("only who may read these memories now can ask for more time")
+        terms = AccessTerms.checked(
+            reason=self.reason, purpose=purpose, duration_minutes=duration_minutes
+        )
+        return self.request(self.agent, user, terms, is_for_more=True)
 
     def allow_asking_again(self) -> None:
         """Let the user of this declined request ask again, on the agent's behalf. Recorded once."""
@@ -258,6 +285,9 @@ class AccessGrant(AskingRules, Base):
             self._end_request("declined", sealed={"reply": self.reply})
 
     def _grant(self, at: datetime) -> None:
+        for other in self._lock_unfinished(self.agent_id, self.user_id):
+            if other.status == "granted" and not other.end_if_expired():
+                other._end_grant("ended_by_user", at, self.user)  # who asked for more
         self.status, self.granted_at, self.lease_token = "granted", at, None
         self.expires_at = at + timedelta(minutes=self.duration_minutes)
         self.record(
@@ -323,6 +353,8 @@ class AccessGrant(AskingRules, Base):
         if user is not None:
             reason = "ended_by_user" if user.id == self.user_id else "revoked_by_admin"
         self._end_grant(reason, database_now(), user)
+        for asking in self._lock_unfinished(self.agent_id, self.user_id):
+            asking.fail("the access that was to be continued was ended", "refused")
         return True
 
     @classmethod

@@ -16,6 +16,7 @@ from sqlalchemy import (
     and_,
     func,
     literal,
+    or_,
     select,
     text,
     update,
@@ -139,6 +140,9 @@ class RefinementSession(Ending, Base):
         "shown_memories",
         "seen_at",
         "seen_by_id",
+        "redone_at",
+        "redone_by_id",
+        "redone_through",
     )
     later_digest_columns = (
         "details_lost",
@@ -147,6 +151,9 @@ class RefinementSession(Ending, Base):
         "shown_memories",
         "seen_at",
         "seen_by_id",
+        "redone_at",
+        "redone_by_id",
+        "redone_through",
     )
     # it changes with each step, so records keep the digest of its end alone
     statuses_without_records = LIVE
@@ -290,7 +297,7 @@ class RefinementSession(Ending, Base):
     def ended_since(
         cls, since: datetime, agent_ids: Collection[int]
     ) -> dict[int, list["RefinementSession"]]:
-        """Return the sessions that ended since then, of each of these agents.
+        """Return the sessions that ended, or were redone, since then, of each of these agents.
 
         Whatever was done to a session's row, the records of ends stay, with their dates.
         """
@@ -308,7 +315,9 @@ class RefinementSession(Ending, Base):
             session.require_genuine()
             if session.ended_at is None:
                 raise RowAltered(session.row_name)
-            if session.ended_at > since and session.undone_at is None:
+            # what went again when an undo was undone counts from then on
+            gone_at = session.redone_at or session.ended_at
+            if gone_at > since and session.undone_at is None:
                 removed += session.removed_tokens
         return removed
 
@@ -429,7 +438,8 @@ class RefinementSession(Ending, Base):
 def _ended_since() -> Select[*tuple[Any, ...]]:
     mine, since = one_of_parameter("agent_ids"), instant("since")
     lately = select(RefinementSession.id, RefinementSession.agent_id).where(
-        RefinementSession.agent_id == mine, RefinementSession.ended_at > since
+        RefinementSession.agent_id == mine,
+        or_(RefinementSession.ended_at > since, RefinementSession.redone_at > since),
     )
     on_record = select(AuditLog.session_id, AuditLog.agent_id).where(
         AuditLog.agent_id == mine,

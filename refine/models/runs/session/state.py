@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Literal, get_args
 
-from sqlalchemy import BigInteger, ColumnElement, ForeignKey, Numeric, Text, and_, text
+from sqlalchemy import BigInteger, ColumnElement, ForeignKey, Numeric, Text, and_, or_, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship
@@ -105,6 +105,11 @@ class SessionState(Run):
     undone_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     undone_through: Mapped[str | None] = mapped_column(Text)
 
+    # who undid the undo
+    redone_at: Mapped[datetime | None]
+    redone_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    redone_through: Mapped[str | None] = mapped_column(Text)
+
     # who acknowledged how it ended
     seen_at: Mapped[datetime | None]
     seen_by_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
@@ -126,6 +131,11 @@ class SessionState(Run):
     def undone_by(self) -> Mapped[User | None]:
         """Who undid the session, if a user of the dashboard did."""
         return relationship(foreign_keys="RefinementSession.undone_by_id")
+
+    @declared_attr
+    def redone_by(self) -> Mapped[User | None]:
+        """Who undid the undo, if a user of the dashboard did."""
+        return relationship(foreign_keys="RefinementSession.redone_by_id")
 
     @declared_attr
     def seen_by(self) -> Mapped[User | None]:
@@ -167,17 +177,25 @@ class SessionState(Run):
         """Whether the session has ended with changes that are not undone yet."""
         return self.has_changes and not self.is_live and self.undone_at is None
 
+    @property
+    def can_redo(self) -> bool:
+        """Whether a person may undo the undo: not if the agent undid the session itself."""
+        return self.undone_at is not None and self.undone_through != "agent"
+
     @hybrid_property
     def has_changes(self) -> bool:
-        """Whether the session changed memories: edits, protection, exact duplicates removed."""
-        return self.mutation_count + self.duplicates_removed + self.stats["protected"] > 0
+        """Whether the session left changes: exact duplicates removed, edits, protection.
+
+        The edits of a session that was rolled back are gone.
+        """
+        edits = self.mutation_count + self.stats["protected"]
+        return self.duplicates_removed > 0 or (self.status != "rolled_back" and edits > 0)
 
     @has_changes.inplace.expression
     @classmethod
     def _has_changes(cls) -> ColumnElement[bool]:
-        protected = cls.stats["protected"].as_integer()
-        changes: ColumnElement[int] = cls.mutation_count + cls.duplicates_removed + protected
-        return changes > 0
+        edits: ColumnElement[int] = cls.mutation_count + cls.stats["protected"].as_integer()
+        return or_(cls.duplicates_removed > 0, and_(cls.status != "rolled_back", edits > 0))
 
     @hybrid_property
     def is_automatic(self) -> bool:
@@ -309,6 +327,16 @@ class SessionState(Run):
         return self.undone_by.email if self.undone_by is not None else f"the {self.undone_through}"
 
     @property
+    def redone_by_label(self) -> str:
+        """Who undid the undo: a user's e-mail address, or the channel."""
+        return self.redone_by.email if self.redone_by is not None else f"the {self.redone_through}"
+
+    @property
     def undo_summary(self) -> str:
         """When the session was undone, and by whom."""
         return f"was undone on {self.undone_at:%Y-%m-%d at %H:%M} UTC by {self.undone_by_label}"
+
+    @property
+    def redo_summary(self) -> str:
+        """When the undo was undone, and by whom."""
+        return f"was redone on {self.redone_at:%Y-%m-%d at %H:%M} UTC by {self.redone_by_label}"

@@ -398,8 +398,107 @@ def test_a_second_open_request_for_an_agent_is_refused(
             with pytest.raises(AccessAlreadyRequested, match=reason) as refusal:
                 request(agent, reader)
             assert refusal.value.grant_id == first.id
-            with pytest.raises(IntegrityError, match="uq_access_grants_open"):
-                factories.grant(agent, user_id=reader.id)
+
+
+def test_the_database_keeps_one_open_request_of_a_user_and_agent(
+    agent: Agent, reader: User
+) -> None:
+    request(agent, reader)
+
+    with pytest.raises(IntegrityError, match="uq_access_grants_open"):
+        factories.grant(agent, user_id=reader.id)
+
+
+def more(grant: AccessGrant, user: User, **fields: Any) -> AccessGrant:
+    usual = {"purpose": f"{PURPOSE}, and what it said then", "duration_minutes": 15}
+    return grant.ask_for_more(user, **{**usual, **fields})
+
+
+def test_a_reader_asks_for_more_and_reads_on_until_the_end_of_the_first_access(
+    agent: Agent, reader: User
+) -> None:
+    first = live_grant(agent, reader)
+    until = first.expires_at
+
+    asked = more(first, reader)
+
+    assert (asked.status, asked.reason, asked.user_id) == ("requested", first.reason, reader.id)
+    assert (first.status, first.expires_at, first.permits_reading) == ("granted", until, True)
+    assert not asked.permits_reading
+    with pytest.raises(AccessAlreadyRequested) as refusal:
+        more(first, reader)
+    assert refusal.value.grant_id == asked.id
+
+
+def test_a_yes_to_more_is_a_grant_of_its_own_and_ends_the_first(agent: Agent, reader: User) -> None:
+    first = live_grant(agent, reader)
+    asked = more(first, reader)
+    asked.claim()
+
+    asked.settle("YES", agreed=True, generation_id="gen-2")
+
+    assert (first.status, first.end_reason) == ("ended", "ended_by_user")
+    assert asked.status == "granted"
+    assert asked.expires_at == asked.granted_at + timedelta(minutes=15)
+    assert asked.reply == "YES"
+    assert actions(agent)[-3:-1] == ["memory_access_ended", "memory_access_granted"]
+
+
+def test_a_yes_to_more_after_the_first_access_expired_ends_that_as_expired(
+    agent: Agent, reader: User
+) -> None:
+    first = live_grant(agent, reader)
+    asked = more(first, reader)
+    asked.claim()
+    age(first, hours=2)
+
+    asked.settle("YES", agreed=True, generation_id=None)
+
+    assert (first.status, first.end_reason, asked.status) == ("ended", "expired", "granted")
+
+
+def test_a_no_to_more_leaves_the_first_access_until_its_end(agent: Agent, reader: User) -> None:
+    first = live_grant(agent, reader)
+    asked = more(first, reader)
+    asked.claim()
+
+    asked.settle("NO", agreed=False, generation_id=None)
+
+    assert (first.permits_reading, asked.status) == (True, "declined")
+    with pytest.raises(Refused, match="has declined"):
+        more(first, reader)
+
+
+@pytest.mark.parametrize("by", ["its user", "another admin", "the agent"])
+def test_who_ends_an_access_ends_the_request_for_more(agent: Agent, reader: User, by: str) -> None:
+    first = live_grant(agent, reader)
+    asked = more(first, reader)
+    admin = factories.user(account=agent.account)
+
+    first.end(user={"its user": reader, "another admin": admin, "the agent": None}[by])
+    asked.settle("YES", agreed=True, generation_id=None)
+
+    assert (asked.status, asked.permits_reading) == ("failed", False)
+
+
+def test_only_who_may_read_now_asks_for_more(agent: Agent, reader: User) -> None:
+    first = live_grant(agent, reader)
+    another = factories.user(account=agent.account)
+    with pytest.raises(Refused, match="only who may read these memories now"):
+        more(first, another)
+    with pytest.raises(InvalidValue):
+        more(first, reader, purpose="too short")
+    age(first, hours=2)
+    with pytest.raises(Refused, match="only who may read these memories now"):
+        more(first, reader)
+
+
+def test_who_may_not_ask_may_not_ask_for_more(agent: Agent, reader: User) -> None:
+    first = live_grant(agent, reader)
+    agent.configure(user=factories.user(account=agent.account), model_id="test/other")
+
+    with pytest.raises(Refused, match="was changed at"):
+        more(first, reader)
 
 
 def test_other_users_and_agents_are_not_affected_by_an_open_request(

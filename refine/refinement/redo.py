@@ -1,0 +1,147 @@
+"""Redo: an undo of a session is undone, exactly and content-blind.
+
+The memories return to what the session had left, under the rules of an undo (``time_machine``).
+Because a redo takes away again, the rules of a session hold as well: it may remove no more than a
+session that began now, what it removes counts from now on, and the ledger must go on saying what it
+said. Only an undo of one session by itself can be undone, and only by who could have done it.
+"""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from refine import clock, settings
+from refine.errors import Refused, RowAltered
+from refine.models import Agent, AuditLog, RefinementSession, User
+from refine.models.ledger import Change
+from refine.models.runs.session import Channel
+from refine.models.runs.session.breaker import MUTATIONS
+from refine.models.runs.session.survival import LedgerReading
+from refine.refinement.time_machine import (
+    Obstacle,
+    Reversal,
+    Undo,
+    UndoConflict,
+    carry_out,
+    effect_of,
+    in_effect,
+    records_since,
+    require_last,
+    require_no_live,
+)
+from refine.rules.quantities import abbreviated
+
+
+class RedoConflict(UndoConflict):
+    """Memories are no longer as the undo left them; nothing was changed."""
+
+    said = "nothing was redone, because these memories were changed after the undo"
+
+    def __init__(self, obstacles: Sequence[Obstacle], unexplained: Collection[int]) -> None:
+        super().__init__(obstacles, unexplained, and_after=True)
+
+
+def preview(session: RefinementSession, through: Channel) -> Undo:
+    """Return what ``redo`` would do now, or raise what it would raise. Changes nothing."""
+    return _planned(session, through, clock.now())
+
+
+def redo(
+    session: RefinementSession,
+    *,
+    through: Channel,
+    user: User | None = None,
+    at: datetime | None = None,
+) -> Undo:
+    """Undo the undo of the session, in the caller's transaction.
+
+    Recorded as ``memory_refinement_rollback``, with a journal memory for the agent. Raises Refused,
+    and RedoConflict. A second redo changes nothing.
+    """
+    at = at or clock.now()
+    plan = _planned(session, through, at)
+    if plan.is_done:
+        return plan
+    session.undone_at = session.undone_by_id = session.undone_through = None
+    session.redone_at, session.redone_through = at, through
+    session.redone_by_id = user.id if user is not None else None
+    data = {"operation": "redo", "by": through, "removed_tokens": session.removed_tokens}
+    carry_out(plan, data, _note(plan, through), user=user, at=at)
+    return plan
+
+
+def redo_own_last(session: RefinementSession, *, at: datetime | None = None) -> Undo:
+    """Undo the agent's own undo of its last session with changes."""
+    require_last(session)
+    return redo(session, through="agent", at=at)
+
+
+def _planned(session: RefinementSession, through: Channel, at: datetime) -> Undo:
+    agent = session.agent
+    session.lock()
+    if session.undone_at is None:
+        if session.redone_at is None:
+            raise Refused("the session is not undone, so there is nothing to redo")
+        return Undo(session, [], effect_of(agent, []), is_done=True)
+    require_no_live(agent, "redo")
+    _require_same_side(session, through)
+    records = records_since(session)
+    undo = _undo_in(records, session)
+    _require_allowance(session, at)
+    reversal = Reversal(agent, [undo])
+    reversal.replay(at)
+    if reversal.blocked:
+        later = [record for record in records if record.sequence > undo.sequence]
+        raise RedoConflict(*reversal.in_the_way(later))
+    changes = reversal.changes()
+    _require_still_said(agent, changes, in_effect([each for each in records if each != undo]))
+    return Undo(session, [session], effect_of(agent, changes), False, changes, [undo.sequence])
+
+
+def _require_same_side(session: RefinementSession, through: Channel) -> None:
+    """What an agent takes back stays back unless it decides otherwise, and so with people."""
+    if (session.undone_through == "agent") != (through == "agent"):
+        by = "the agent itself" if session.undone_through == "agent" else "an admin"
+        raise Refused(f"{by} undid the session, and nobody else can redo it")
+
+
+def _undo_in(records: Sequence[AuditLog], session: RefinementSession) -> AuditLog:
+    """Return the record of the session's last undo, among the agent's records."""
+    for record in records:
+        if str(session.id) in record.data.get("undone_sessions", ()):
+            if not record.is_linked():
+                break
+            if record.data["and_after"]:
+                raise Refused(
+                    "the session was undone together with everything after it, and such an undo "
+                    "cannot be undone"
+                )
+            return record
+    raise RowAltered(f"the undo of {session.row_name}")
+
+
+def _require_allowance(session: RefinementSession, at: datetime) -> None:
+    """What went in the meantime may not add up to more than sessions may remove."""
+    allowed = RefinementSession.removable_now(session.agent, at)
+    if session.removed_tokens > allowed:
+        raise Refused(
+            f"it would remove {session.removed_tokens:,} tokens again, and a session may remove at "
+            f"most {allowed:,} now"
+        )
+
+
+def _require_still_said(agent: Agent, changes: Sequence[Change], edits: Sequence[AuditLog]) -> None:
+    """What the session's edits, and later ones, took away must still be said without it."""
+    rules = settings.current()
+    actions = ["memory_refinement_dedup", *(MUTATIONS if rules.details == "keep" else ())]
+    taken = [edit for edit in edits if edit.action in actions]
+    unsaid = LedgerReading().unsaid_texts(agent, changes, taken, rules.likeness)
+    if unsaid:
+        ids = sorted({memory_id for _, memory_id in unsaid})
+        named = abbreviated([f"#{id_}" for id_ in ids], ", ")
+        raise Refused(f"no memory would say any more what {named} said; nothing was redone")
+
+
+def _note(plan: Undo, through: Channel) -> str:
+    who = "I" if through == "agent" else "An admin"
+    of = f"my refinement session of {plan.session.created_at:%Y-%m-%d}"
+    return f"{who} undid the undo of {of}: {plan.effect}."

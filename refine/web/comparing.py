@@ -1,0 +1,135 @@
+"""Two sessions side by side: settings, figures, effects and cost, without content."""
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from flask import Blueprint, abort, render_template, request
+from sqlalchemy import select
+
+from refine.extensions import db
+from refine.models import RefinementSession
+from refine.rules.personal import masked_id
+from refine.rules.quantities import cost_in_words
+from refine.web import scope
+from refine.web.presenting import before_and_after
+from refine.web.words import STATUSES, TRIGGERS, minute, number, seconds, status_badge
+
+pages = Blueprint("comparing", __name__)
+
+# So many sessions are offered to compare with.
+_OFFERED = 20
+
+_Value = Callable[[RefinementSession], object]
+
+# What is compared, by group: each row's name and what it shows of a session.
+_GROUPS: dict[str, dict[str, _Value]] = {
+    "Request": {
+        "Agent": lambda each: each.agent.name,
+        "Outcome": lambda each: status_badge(each.status, each.undone_at),
+        "Reason": lambda each: each.end_reason or "–",
+        "Trigger": lambda each: TRIGGERS[each.trigger],
+        "Attempt": lambda each: each.attempt,
+        "Took": lambda each: seconds(each.duration) or "–",
+    },
+    "Settings": {
+        "Model": lambda each: masked_id(each.model_id),
+        "Retention threshold": lambda each: each.threshold.normalize(),
+        "Prompt version": lambda each: each.prompt_version or "–",
+    },
+    "Ledger": {
+        "Memories": lambda each: _change(each.memories_before, each.memories_after),
+        "Tokens": lambda each: _change(each.mass_before, each.mass_after),
+        "Shown to the agent": lambda each: number(each.shown_memories),
+        "Could be removed": lambda each: number(each.removable_tokens),
+        "Removed": lambda each: number(each.removed_tokens),
+    },
+    "Steps": {
+        "Duplicates removed": lambda each: number(each.duplicates_removed),
+        "Memories merged away": lambda each: number(each.stats["consolidated"]),
+        "Memories rewritten": lambda each: number(each.stats["updated"]),
+        "Memories discarded": lambda each: number(each.stats["deleted"]),
+        "Memories protected": lambda each: number(each.stats["protected"]),
+        "Details lost": lambda each: number(each.details_lost),
+        "Tool calls": lambda each: number(each.tool_calls),
+    },
+    "Cost": {
+        "Model calls": lambda each: number(each.llm_calls),
+        "Prompt tokens": lambda each: number(each.prompt_tokens),
+        "Cached prompt tokens": lambda each: number(each.cached_tokens),
+        "Completion tokens": lambda each: number(each.completion_tokens),
+        "Cost": lambda each: cost_in_words(each.cost_usd, each.unpriced_calls),
+    },
+}
+
+
+class Row(NamedTuple):
+    """One thing of both sessions."""
+
+    name: str
+    first: object
+    second: object
+
+    @property
+    def differs(self) -> bool:
+        return self.first != self.second
+
+
+@pages.get("/sessions/compare")
+def page() -> str:
+    """Show session ``b`` beside ``a``, or beside the one before it if the URL names no other."""
+    second = _chosen("b")
+    first = _chosen("a") or (_before(second) if second is not None else None)
+    groups = _groups(first, second) if first is not None and second is not None else {}
+    return render_template(
+        "sessions/compare.html",
+        first=first,
+        second=second,
+        others=_others(second) if second is not None else [],
+        groups=groups,
+        differences=sum(row.differs for rows in groups.values() for row in rows),
+    )
+
+
+def _chosen(name: str) -> RefinementSession | None:
+    """Return the session that the URL names, or 404."""
+    if not (given := request.args.get(name)):
+        return None
+    try:
+        return scope.found_or_404(RefinementSession, uuid.UUID(given))
+    except ValueError:
+        abort(404)
+
+
+def _before(session: RefinementSession) -> RefinementSession | None:
+    mine = select(RefinementSession).where(
+        RefinementSession.agent_id == session.agent_id,
+        RefinementSession.created_at < session.created_at,
+    )
+    return db.session.scalar(mine.order_by(RefinementSession.created_at.desc()).limit(1))
+
+
+def _others(session: RefinementSession) -> Sequence[tuple[uuid.UUID, str]]:
+    """Return the agent's last other sessions, each with the words that a list shows."""
+    columns = RefinementSession.id, RefinementSession.created_at, RefinementSession.status
+    others = select(*columns).where(
+        RefinementSession.agent_id == session.agent_id, RefinementSession.id != session.id
+    )
+    newest = db.session.execute(
+        others.order_by(RefinementSession.created_at.desc()).limit(_OFFERED)
+    )
+    return [
+        (id_, f"{minute(created_at)}: {STATUSES[status].word}")
+        for id_, created_at, status in newest
+    ]
+
+
+def _groups(first: RefinementSession, second: RefinementSession) -> dict[str, list[Row]]:
+    return {
+        group: [Row(name, show(first), show(second)) for name, show in shown.items()]
+        for group, shown in _GROUPS.items()
+    }
+
+
+def _change(before: int | None, after: int | None) -> str:
+    return "–" if before is None else before_and_after(before, after)
