@@ -121,12 +121,8 @@ def _joined(groups: list[tuple[str, Group]]) -> Group:
 
 
 def _cost(account: Account, at: datetime, asked: Mapping[str, int]) -> Cost:
-    known = {each.model_id: each for each in costs_by_model(account.id, at - COSTS_SINCE)}
-    priced = {
-        model_id: each
-        for model_id, each in known.items()
-        if model_id in asked and not each.unpriced
-    }
+    found = costs_by_model(account.id, at - COSTS_SINCE)
+    priced = {each.model_id: each for each in found if each.model_id in asked}
     return Cost(
         sum(each.sessions for each in priced.values()),
         sum((asked[name] * each.average_usd for name, each in priced.items()), Decimal(0)),

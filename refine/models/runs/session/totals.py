@@ -51,11 +51,10 @@ def by_slot(account_id: int, since: datetime) -> list[SlotTotals]:
 
 
 class ModelCosts(NamedTuple):
-    """What sessions with one model cost; ``unpriced`` of them have calls without a price."""
+    """What sessions with one model cost, of those whose cost is known in full."""
 
     model_id: str
     sessions: int
-    unpriced: int
     average_usd: Decimal
     highest_usd: Decimal
 
@@ -72,7 +71,6 @@ def _costs_by_model() -> Select[*tuple[Any, ...]]:
         select(
             _Session.model_id,
             func.count(),
-            func.count().filter(_Session.unpriced_calls > 0),
             func.avg(_Session.cost_usd),
             func.max(_Session.cost_usd),
         )
@@ -80,6 +78,7 @@ def _costs_by_model() -> Select[*tuple[Any, ...]]:
             _Session.in_account(account_parameter(is_of_account=True)),
             _Session.created_at >= instant("since"),
             _Session.llm_calls > 0,
+            _Session.unpriced_calls == 0,
         )
         .group_by(_Session.model_id)
     )
