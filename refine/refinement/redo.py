@@ -106,17 +106,17 @@ def _require_same_side(session: RefinementSession, through: Channel) -> None:
 
 def _undo_in(records: Sequence[AuditLog], session: RefinementSession) -> AuditLog:
     """Return the record of the session's last undo, among the agent's records."""
-    for record in records:
-        if str(session.id) in record.data.get("undone_sessions", ()):
-            if not record.is_linked():
-                break
-            if record.data["and_after"]:
-                raise Refused(
-                    "the session was undone together with everything after it, and such an undo "
-                    "cannot be undone"
-                )
-            return record
-    raise RowAltered(f"the undo of {session.row_name}")
+    id_ = str(session.id)
+    undos = (each for each in records if id_ in each.data.get("undone_sessions", ()))
+    undo = next(undos, None)
+    if undo is None or not undo.is_linked():
+        raise RowAltered(f"the undo of {session.row_name}")
+    if undo.data["and_after"]:
+        raise Refused(
+            "the session was undone together with everything after it, and such an undo cannot be "
+            "undone"
+        )
+    return undo
 
 
 def _require_allowance(session: RefinementSession, at: datetime) -> None:
