@@ -164,7 +164,7 @@ def page() -> str:
         chosen=chosen,
         page=page,
         rows=rows,
-        total=_total(rows) if page is None else used_in(chosen.months, scope.account_id()),
+        total=Used.of_all(rows) if page is None else used_in(chosen.months, scope.account_id()),
         months_shown=_MONTHS_SHOWN,
         costs=month_cost.of_page(_CAPS_SHOWN) if chosen.is_now else [],
         groupings=_GROUPINGS,
@@ -178,10 +178,6 @@ def _columns(chosen: Chosen) -> list[str]:
     is_named = chosen.by == "agent" and scope.sees_all_accounts()
     accounts = ["Account"] if is_named else []
     return [chosen.grouping.heading, *accounts, *_FIGURES, "Share of cost"]
-
-
-def _total(rows: Any) -> Used:
-    return Used(*(sum((getattr(row, name) for row in rows), start=0) for name in Used._fields))
 
 
 @pages.get("/usage/export.csv")
@@ -200,4 +196,4 @@ def _lines(chosen: Chosen, query: Select[*tuple[Any, ...]]) -> Iterator[str]:
     for row in db.session.execute(query.execution_options(yield_per=_EXPORT_BATCH_ROWS)):
         month = row.month if chosen.is_by_month else chosen.month
         keys = (value(row) for value in exported.values())
-        yield csv_line([f"{month:%Y-%m}", *keys, *(getattr(row, name) for name in Used._fields)])
+        yield csv_line([f"{month:%Y-%m}", *keys, *Used.of(row)])

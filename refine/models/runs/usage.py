@@ -4,7 +4,7 @@ A run counts in the month in which it was requested, in the time zone of its acc
 cost are those of all kinds of runs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -46,6 +46,19 @@ class Used(NamedTuple):
     completion_tokens: int
     cost_usd: Decimal
     unpriced_calls: int
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> "Used":
+        """Return the figures of a row, which end it."""
+        return cls(*row[-len(cls._fields) :])
+
+    @classmethod
+    def of_all(cls, rows: Iterable[Sequence[Any]]) -> "Used":
+        """Return the figures of all these rows, added up."""
+        return cls(*map(sum, zip(_NOTHING, *map(cls.of, rows), strict=True)))
+
+
+_NOTHING = Used(0, 0, 0, 0, 0, 0, Decimal(0), 0)
 
 
 class AgentMonth(NamedTuple):
