@@ -55,7 +55,9 @@ class Used(NamedTuple):
     @classmethod
     def of_all(cls, rows: Iterable[Sequence[Any]]) -> "Used":
         """Return the figures of all these rows, added up."""
-        return cls(*map(sum, zip(_NOTHING, *map(cls.of, rows), strict=True)))
+        columns: Iterable[Any] = zip(_NOTHING, *map(cls.of, rows), strict=True)
+        totals: list[Any] = [sum(column) for column in columns]
+        return cls(*totals)
 
 
 _NOTHING = Used(0, 0, 0, 0, 0, 0, Decimal(0), 0)
