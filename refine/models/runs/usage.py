@@ -4,20 +4,25 @@ A run counts in the month in which it was requested, in the time zone of its acc
 cost are those of all kinds of runs.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
+    CTE,
+    BigInteger,
     ColumnElement,
     Date,
+    Numeric,
+    Row,
     Select,
     SQLColumnExpression,
     Subquery,
     cast,
     func,
     select,
+    true,
 )
 
 from refine.extensions import db
@@ -48,19 +53,17 @@ class Used(NamedTuple):
     unpriced_calls: int
 
     @classmethod
-    def of(cls, row: Sequence[Any]) -> "Used":
-        """Return the figures of a row, which end it."""
-        return cls(*row[-len(cls._fields) :])
+    def of(cls, row: Row[*tuple[Any, ...]]) -> "Used":
+        return cls(*(row._mapping[name] for name in cls._fields))
 
     @classmethod
-    def of_all(cls, rows: Iterable[Sequence[Any]]) -> "Used":
-        """Return the figures of all these rows, added up."""
-        columns: Iterable[Any] = zip(_NOTHING, *map(cls.of, rows), strict=True)
-        totals: list[Any] = [sum(column) for column in columns]
-        return cls(*totals)
+    def total_of(cls, rows: Sequence[Row[*tuple[Any, ...]]]) -> "Used":
+        """Return the total that each row of ``with_total`` has."""
+        return cls(*(rows[0]._mapping[f"total_{name}"] for name in cls._fields)) if rows else _NONE
 
 
-_NOTHING = Used(0, 0, 0, 0, 0, 0, Decimal(0), 0)
+_NONE = Used(0, 0, 0, 0, 0, 0, Decimal(0), 0)
+_TOTALS = {name: Numeric if name == "cost_usd" else BigInteger for name in Used._fields}
 
 
 class AgentMonth(NamedTuple):
@@ -116,12 +119,6 @@ def by_month(
     return [AgentMonth(*row) for row in db.session.execute(summed)]
 
 
-def used_in(months: Months, account_id: AccountId) -> Used:
-    """Return what all agents (of this account) used in these months."""
-    runs = all_runs()
-    return Used(*db.session.execute(_in_months(_summed(runs), runs, months, account_id)).one())
-
-
 def used_by_month(months: Months, account_id: AccountId) -> Select[*tuple[Any, ...]]:
     """Return a query for what all agents (of this account) used, for each of these months."""
     runs = all_runs()
@@ -147,6 +144,13 @@ def used_by_agent(months: Months, account_id: AccountId) -> Select[*tuple[Any, .
     )
     summed = _in_months(_summed(runs, *named), runs, months, account_id)
     return summed.group_by(Agent.id, Account.id)
+
+
+def with_total(used: CTE) -> Select[*tuple[Any, ...]]:
+    """Return a query for these rows, and in each the total of all: the runs are read once."""
+    sums = (cast(func.sum(used.c[name]), _TOTALS[name]).label(f"total_{name}") for name in _TOTALS)
+    total = select(*sums).subquery()
+    return select(used, total).join_from(used, total, true())
 
 
 def _summed(runs: Subquery, *grouped_by: SQLColumnExpression[Any]) -> Select[*tuple[Any, ...]]:
