@@ -14,6 +14,7 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Date,
+    DateTime,
     Numeric,
     Row,
     Select,
@@ -21,6 +22,8 @@ from sqlalchemy import (
     Subquery,
     cast,
     func,
+    literal,
+    or_,
     select,
     true,
 )
@@ -169,19 +172,24 @@ def _summed(runs: Subquery, *grouped_by: SQLColumnExpression[Any]) -> Select[*tu
 def _in_months(
     summed: Select[*tuple[Any, ...]], runs: Subquery, months: Months, account_id: AccountId
 ) -> Select[*tuple[Any, ...]]:
-    requested = _requested(runs)
+    at, requested = runs.c.created_at, _requested(runs)
     summed = summed.where(
-        # for the indexes; then exactly, by the account's clock
-        runs.c.created_at >= _midnight(months.since) - _FURTHEST_ZONE,
-        runs.c.created_at < _midnight(months.until) + _FURTHEST_ZONE,
-        requested >= months.since,
-        requested < months.until,
+        at >= _in_utc(months.since, -_FURTHEST_ZONE),
+        at < _in_utc(months.until, _FURTHEST_ZONE),
+        # by the account's clock: it is asked only near the ends, because asking takes long
+        or_(at >= _in_utc(months.since, _FURTHEST_ZONE), requested >= months.since),
+        or_(at < _in_utc(months.until, -_FURTHEST_ZONE), requested < months.until),
     )
     return summed if account_id is None else summed.where(Agent.account_id == account_id)
 
 
-def _midnight(day: date) -> datetime:
-    return datetime.combine(day, time(), UTC)
+def _in_utc(day: date, shift: timedelta) -> ColumnElement[datetime]:
+    """When the day begins in UTC, shifted.
+
+    It stands in the statement, not beside it: how many rows are read decides how best to read them.
+    """
+    begins = datetime.combine(day, time(), UTC) + shift
+    return literal(begins, DateTime(timezone=True), literal_execute=True)
 
 
 def _requested(runs: Subquery) -> ColumnElement[datetime]:
