@@ -161,7 +161,7 @@ def _summed(runs: Subquery, *grouped_by: SQLColumnExpression[Any]) -> Select[*tu
         select(
             *grouped_by,
             *(counted(runs, kind).label(name) for name, kind in _COUNTED.items()),
-            *(func.coalesce(func.sum(runs.c[name]), 0).label(name) for name in SUMMED),
+            *(func.sum(runs.c[name]).label(name) for name in SUMMED),
         )
         .select_from(runs)
         .join(Agent, Agent.id == runs.c.agent_id)
