@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from flask import Blueprint, Response, render_template, request, stream_with_context
 from flask.typing import ResponseReturnValue
-from sqlalchemy import BigInteger, Select, cast, func, select
+from sqlalchemy import BigInteger, Select, cast, func
 
 from refine import clock
 from refine.extensions import db
@@ -17,7 +17,7 @@ from refine.models.runs.usage import (
     used_by_agent,
     used_by_model,
     used_by_month,
-    used_in,
+    with_total,
 )
 from refine.rules.months import first_of_month
 from refine.rules.personal import masked_id
@@ -135,18 +135,19 @@ class Chosen(NamedTuple):
         return {self.grouping.heading: ("name", "ascending"), **_SORTS}
 
     def query(self) -> Select[*tuple[Any, ...]]:
-        """Return a query for the rows, in order."""
-        used = self.grouping.query(self.months, scope.account_id()).subquery()
+        """Return a query for the rows, in order, each with the total of all."""
+        used = self.grouping.query(self.months, scope.account_id()).cte()
+        rows = with_total(used)
         key, name = used.c[self.grouping.key], used.c[self.grouping.name]
         if self.is_by_month:
-            return select(used).order_by(key.desc())
+            return rows.order_by(key.desc())
         by = {
             "name": func.lower(name).asc(),
             "sessions": used.c.sessions.desc(),
             "tokens": cast(used.c.prompt_tokens, BigInteger).desc(),
             "cost": used.c.cost_usd.desc(),
         }
-        return select(used).order_by(by[self.order], key)
+        return rows.order_by(by[self.order], key)
 
     def as_args(self) -> dict[str, str]:
         """Return the arguments of a URL that asks for the same."""
@@ -164,7 +165,7 @@ def page() -> str:
         chosen=chosen,
         page=page,
         rows=rows,
-        total=_total(rows) if page is None else used_in(chosen.months, scope.account_id()),
+        total=Used.total_of(rows),
         months_shown=_MONTHS_SHOWN,
         costs=month_cost.of_page(_CAPS_SHOWN) if chosen.is_now else [],
         groupings=_GROUPINGS,
@@ -178,10 +179,6 @@ def _columns(chosen: Chosen) -> list[str]:
     is_named = chosen.by == "agent" and scope.sees_all_accounts()
     accounts = ["Account"] if is_named else []
     return [chosen.grouping.heading, *accounts, *_FIGURES, "Share of cost"]
-
-
-def _total(rows: Any) -> Used:
-    return Used(*(sum((getattr(row, name) for row in rows), start=0) for name in Used._fields))
 
 
 @pages.get("/usage/export.csv")
@@ -200,4 +197,4 @@ def _lines(chosen: Chosen, query: Select[*tuple[Any, ...]]) -> Iterator[str]:
     for row in db.session.execute(query.execution_options(yield_per=_EXPORT_BATCH_ROWS)):
         month = row.month if chosen.is_by_month else chosen.month
         keys = (value(row) for value in exported.values())
-        yield csv_line([f"{month:%Y-%m}", *keys, *(getattr(row, name) for name in Used._fields)])
+        yield csv_line([f"{month:%Y-%m}", *keys, *Used.of(row)])

@@ -50,6 +50,19 @@ _RECORDS = """
 SELECT id, chain_id, sequence, account_id, agent_id, user_id, session_id, action, created_at
 FROM audit_logs WHERE id = ANY(%(ids)s)
 """
+_USED = """
+SELECT {by}, count(*), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens), sum(cost_usd)
+FROM (
+  SELECT agent_id, created_at, prompt_tokens, cached_tokens, completion_tokens, cost_usd
+  FROM refinement_sessions
+  UNION ALL
+  SELECT agent_id, created_at, prompt_tokens, cached_tokens, completion_tokens, cost_usd
+  FROM memory_tasks
+  UNION ALL
+  SELECT agent_id, created_at, prompt_tokens, cached_tokens, completion_tokens, cost_usd
+  FROM access_grants
+) AS runs WHERE created_at >= date_trunc('month', now()) - interval '{months} months' GROUP BY 1
+"""
 
 
 class Page(NamedTuple):
@@ -77,6 +90,9 @@ def pages(world: World) -> Iterator[Page]:
     yield Page("usage", "/usage", _MONTH)
     yield from _of_agents(world)
     yield from _of_sessions(world)
+    yield Page("usage", "/usage", _USED.format(by="agent_id", months=0))
+    by_month = _USED.format(by="date_trunc('month', created_at)", months=11)
+    yield Page("usage by month", "/usage?by=month", by_month)
     yield from _of_records(world)
     yield from _of_access(world)
     yield from _of_installation(world)

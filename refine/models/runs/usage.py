@@ -10,14 +10,22 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
+    CTE,
+    BigInteger,
     ColumnElement,
     Date,
+    DateTime,
+    Numeric,
+    Row,
     Select,
     SQLColumnExpression,
     Subquery,
     cast,
     func,
+    literal,
+    or_,
     select,
+    true,
 )
 
 from refine.extensions import db
@@ -46,6 +54,19 @@ class Used(NamedTuple):
     completion_tokens: int
     cost_usd: Decimal
     unpriced_calls: int
+
+    @classmethod
+    def of(cls, row: Row[*tuple[Any, ...]]) -> "Used":
+        return cls(*(row._mapping[name] for name in cls._fields))
+
+    @classmethod
+    def total_of(cls, rows: Sequence[Row[*tuple[Any, ...]]]) -> "Used":
+        """Return the total that each row of ``with_total`` has."""
+        return cls(*(rows[0]._mapping[f"total_{name}"] for name in cls._fields)) if rows else _NONE
+
+
+_NONE = Used(0, 0, 0, 0, 0, 0, Decimal(0), 0)
+_TOTALS = {name: Numeric if name == "cost_usd" else BigInteger for name in Used._fields}
 
 
 class AgentMonth(NamedTuple):
@@ -101,12 +122,6 @@ def by_month(
     return [AgentMonth(*row) for row in db.session.execute(summed)]
 
 
-def used_in(months: Months, account_id: AccountId) -> Used:
-    """Return what all agents (of this account) used in these months."""
-    runs = all_runs()
-    return Used(*db.session.execute(_in_months(_summed(runs), runs, months, account_id)).one())
-
-
 def used_by_month(months: Months, account_id: AccountId) -> Select[*tuple[Any, ...]]:
     """Return a query for what all agents (of this account) used, for each of these months."""
     runs = all_runs()
@@ -134,12 +149,19 @@ def used_by_agent(months: Months, account_id: AccountId) -> Select[*tuple[Any, .
     return summed.group_by(Agent.id, Account.id)
 
 
+def with_total(used: CTE) -> Select[*tuple[Any, ...]]:
+    """Return a query for these rows, and in each the total of all: the runs are read once."""
+    sums = (cast(func.sum(used.c[name]), _TOTALS[name]).label(f"total_{name}") for name in _TOTALS)
+    total = select(*sums).subquery()
+    return select(used, total).join_from(used, total, true())
+
+
 def _summed(runs: Subquery, *grouped_by: SQLColumnExpression[Any]) -> Select[*tuple[Any, ...]]:
     return (
         select(
             *grouped_by,
             *(counted(runs, kind).label(name) for name, kind in _COUNTED.items()),
-            *(func.coalesce(func.sum(runs.c[name]), 0).label(name) for name in SUMMED),
+            *(func.sum(runs.c[name]).label(name) for name in SUMMED),
         )
         .select_from(runs)
         .join(Agent, Agent.id == runs.c.agent_id)
@@ -150,19 +172,24 @@ def _summed(runs: Subquery, *grouped_by: SQLColumnExpression[Any]) -> Select[*tu
 def _in_months(
     summed: Select[*tuple[Any, ...]], runs: Subquery, months: Months, account_id: AccountId
 ) -> Select[*tuple[Any, ...]]:
-    requested = _requested(runs)
+    at, requested = runs.c.created_at, _requested(runs)
     summed = summed.where(
-        # for the indexes; then exactly, by the account's clock
-        runs.c.created_at >= _midnight(months.since) - _FURTHEST_ZONE,
-        runs.c.created_at < _midnight(months.until) + _FURTHEST_ZONE,
-        requested >= months.since,
-        requested < months.until,
+        at >= _in_utc(months.since, -_FURTHEST_ZONE),
+        at < _in_utc(months.until, _FURTHEST_ZONE),
+        # by the account's clock: it is asked only near the ends, because asking takes long
+        or_(at >= _in_utc(months.since, _FURTHEST_ZONE), requested >= months.since),
+        or_(at < _in_utc(months.until, -_FURTHEST_ZONE), requested < months.until),
     )
     return summed if account_id is None else summed.where(Agent.account_id == account_id)
 
 
-def _midnight(day: date) -> datetime:
-    return datetime.combine(day, time(), UTC)
+def _in_utc(day: date, shift: timedelta) -> ColumnElement[datetime]:
+    """When the day begins in UTC, shifted.
+
+    It stands in the statement, not beside it: how many rows are read decides how best to read them.
+    """
+    begins = datetime.combine(day, time(), UTC) + shift
+    return literal(begins, DateTime(timezone=True), literal_execute=True)
 
 
 def _requested(runs: Subquery) -> ColumnElement[datetime]:

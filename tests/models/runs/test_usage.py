@@ -1,20 +1,24 @@
 """What agents used: by agent, model and month, in their account's time zone."""
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from flask import Flask
+from sqlalchemy import Row, Select
 
 from refine.extensions import db
 from refine.models import Agent
 from refine.models.runs.usage import (
     Months,
+    Used,
     by_month,
     used_by_agent,
     used_by_model,
     used_by_month,
-    used_in,
+    with_total,
 )
 from tests import factories
 from tests.models.runs.test_spending import MOMENT, NOW, costly, everything, unpriced
@@ -51,28 +55,29 @@ def test_the_sums_tell_how_many_calls_are_unpriced(agent: Agent) -> None:
     assert (month.cost_usd, month.unpriced_calls) == (Decimal("1.5"), 1)
 
 
+def rows_of(used: Select[Any]) -> Sequence[Row[Any]]:
+    return db.session.execute(with_total(used.cte())).all()
+
+
 def test_nothing_used_is_zero_of_everything(agent: Agent) -> None:
-    assert used_in(MARCH, None) == (0, 0, 0, 0, 0, 0, 0, 0)
+    assert Used.total_of(rows_of(used_by_agent(MARCH, None))) == (0, 0, 0, 0, 0, 0, 0, 0)
 
 
-def test_by_agent_month_and_model_it_is_the_same_as_in_all(agent: Agent) -> None:
+def test_agents_models_and_months_add_up_to_the_same(agent: Agent) -> None:
     other = factories.agent("one", account=agent.account, model_id="other/model")
     for each in (agent, other, factories.agent("one")):
         everything(each)
         everything(each, at=NOW - timedelta(days=20))
     unpriced(other)
-    whose = agent.account_id
+    in_all = (3, 2, 2, 1240, 420, 104, Decimal(4), 1)
 
-    in_all = used_in(MARCH, whose)
-
-    assert in_all == (3, 2, 2, 1240, 420, 104, Decimal(4), 1)
     for used_by in (used_by_agent, used_by_model, used_by_month):
-        rows = db.session.execute(used_by(MARCH, whose)).all()
-        assert [sum(column) for column in zip(*(row[-8:] for row in rows), strict=True)] == [
-            *in_all
-        ]
+        rows = rows_of(used_by(MARCH, agent.account_id))
+        figures = [Used.of(row) for row in rows]
+        assert Used.total_of(rows) == in_all
+        assert tuple(map(sum, zip(*figures, strict=True))) == in_all
     platform = by_month(agent.account, [agent.id, other.id], since=datetime(2026, 3, 1, tzinfo=UTC))
-    assert sum(month.cost_usd for month in platform) == in_all.cost_usd
+    assert sum(month.cost_usd for month in platform) == 4
 
 
 def test_rows_tell_what_they_are_about(agent: Agent) -> None:
@@ -105,4 +110,5 @@ def test_each_account_counts_by_its_own_clock(agent: Agent, zone: str, offset: s
     for at, usd in [(begins - MOMENT, 1), (begins, 2), (ends - MOMENT, 4), (ends, 8)]:
         costly(agent, str(usd), at=at)
 
-    assert used_in(MARCH, None).cost_usd == 6
+    (month,) = rows_of(used_by_month(MARCH, None))
+    assert (month.month, month.cost_usd) == (MARCH.since, 6)
