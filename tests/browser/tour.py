@@ -188,6 +188,8 @@ def _invite(page: Page) -> None:
 
 
 def _refused_sign_in(page: Page) -> None:
+    if page.get_by_text("Menu").is_visible():  # on a phone it is folded
+        page.get_by_text("Menu").click()
     button(page, "Sign out").click()
     page.get_by_label("E-mail").fill("admin@example.org")
     page.get_by_label("Password").fill("something else")

@@ -61,10 +61,10 @@ def test_the_same_zone_again_is_not_recorded(dashboard: Browser) -> None:
 
 
 def test_a_schedule_stays_in_the_accounts_zone(dashboard: Browser, admin: User) -> None:
-    before = dashboard.get("/schedule").text.partition("Upcoming slots")[2].partition("</ol>")[0]
+    before = dashboard.get("/schedule").text.partition("Next runs")[2].partition("</ol>")[0]
 
     dashboard.submit("/profile/time-zone", {"time_zone": "Asia/Kathmandu"})
 
-    after = dashboard.get("/schedule").text.partition("Upcoming slots")[2].partition("</ol>")[0]
+    after = dashboard.get("/schedule").text.partition("Next runs")[2].partition("</ol>")[0]
     assert before.count("<time") == after.count("<time") > 0
     assert before == after
