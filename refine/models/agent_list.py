@@ -79,6 +79,24 @@ def count_agents(*states: State, of: ColumnElement[bool] | None = None) -> Selec
     )
 
 
+class Totals(NamedTuple):
+    """How many agents there are, their token mass, and how many of them are over their budget."""
+
+    agents: int
+    tokens: int
+    over_budget: int
+
+
+def totals(*conditions: ColumnElement[bool]) -> Totals:
+    """Return the totals of the agents that meet the conditions."""
+    summed = select(
+        func.count(),
+        func.coalesce(func.sum(Agent.core_tokens), 0),
+        func.count().filter(is_in("over_budget")),
+    ).where(*conditions)
+    return Totals(*db.session.execute(summed).one())
+
+
 class Group(NamedTuple):
     """Agents that have a reason in common: how many, and the first names."""
 

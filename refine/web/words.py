@@ -31,7 +31,7 @@ from refine.rules.quantities import cost_in_words, in_days, plural, rough_span
 from refine.rules.schedules import describe_schedule
 from refine.web import presenting, scope
 from refine.web.charts import DAYS_SHOWN, Moment
-from refine.web.presenting import Badge, badge, meter, part, share, sparkline, usage
+from refine.web.presenting import Badge, badge, meter, part, share, sparkline, trend, usage
 from refine.web.tables import as_cards
 
 STATUSES = {
@@ -377,6 +377,7 @@ _FILTERS: list[Callable[..., str | bool]] = [
     usage,
     share,
     sparkline,
+    trend,
     when,
     when_in,
     day,

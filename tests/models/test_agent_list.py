@@ -11,12 +11,14 @@ from refine.models.agent_list import (
     NAMES_SHOWN,
     STATES,
     Group,
+    Totals,
     count_agents,
     grouped_by,
     in_order,
     is_in,
     listed_agents,
     name_or_model_contains,
+    totals,
 )
 from tests import factories
 
@@ -182,3 +184,14 @@ def test_of_a_large_group_the_first_are_named(account):
     (group,) = grouped_by(null(), Agent.account_id == account.id).values()
 
     assert (group.number, len(group.names)) == (NAMES_SHOWN + 2, NAMES_SHOWN)
+
+
+def test_totals_are_those_of_the_agents_that_meet_the_conditions(account):
+    for tokens, active in ((10, True), (50, True), (60, False)):
+        agent = factories.agent(account=account, core_token_budget=40, active=active)
+        factories.ledger(agent, tokens)
+    factories.agent("another account's")
+
+    assert totals(Agent.account_id == account.id) == Totals(3, 120, 1)
+    assert totals(Agent.account_id == account.id, ~Agent.active) == Totals(1, 60, 0)
+    assert totals(Agent.id == 0) == Totals(0, 0, 0)
