@@ -20,6 +20,7 @@ from refine.models.agent_list import (
 )
 from refine.models.ledger.history import sampled_masses
 from refine.models.runs.spending import spent_by_agents
+from refine.models.runs.sweep import Work
 from refine.rules.quantities import cost_in_words
 from refine.web import scope
 from refine.web.forms import midnight
@@ -39,6 +40,51 @@ _SORTS: dict[str, tuple[Order, str]] = {
 # The sparklines show so many days, at so many instants.
 _TREND_DAYS = 30
 _TREND_SAMPLES = 10
+
+
+class Deed(NamedTuple):
+    """How the pages call a work: as a choice, in a question, once it is done; and what it does."""
+
+    name: str
+    question: str
+    done: str
+    effect: str
+
+
+DEEDS: dict[Work, Deed] = {
+    "refine": Deed(
+        "Refine now",
+        "Refine",
+        "asked for a session",
+        "Each agent is asked for its consent first. Paused agents are asked, too; cool-downs do "
+        "not count, and the monthly cost cap does not stop what you ask for.",
+    ),
+    "pause": Deed(
+        "Pause",
+        "Pause",
+        "paused",
+        "No automatic sessions run until somebody resumes them. Sessions that run now go on. "
+        "Pausing costs nothing.",
+    ),
+    "resume": Deed(
+        "Resume",
+        "Resume",
+        "resumed",
+        "Automatic sessions run again, at the account's slots and after budget checks.",
+    ),
+    "budget": Deed(
+        "Set budget",
+        "Set the budget of",
+        "changed",
+        "Agents that are over their new budget are asked for a session by the hourly check.",
+    ),
+    "threshold": Deed(
+        "Set threshold",
+        "Set the retention threshold of",
+        "changed",
+        "It holds for sessions that begin from now on.",
+    ),
+}
 
 
 class Filter(NamedTuple):
@@ -70,6 +116,7 @@ def listing() -> str:
         order = "name"
     query = listed_agents(*wanted.conditions).order_by(*in_order(cast(Order, order)))
     page, at = page_of(query), clock.now()
+    summed = totals(*wanted.conditions)
     month = at.astimezone(scope.zone()).date().replace(day=1)
     return render_template(
         "agents/page.html",
@@ -82,8 +129,10 @@ def listing() -> str:
             _TREND_SAMPLES,
         ),
         trend_days=_TREND_DAYS,
-        totals=totals(*wanted.conditions),
+        totals=summed,
         spent=cost_in_words(*spent_by_agents(midnight(month), *wanted.conditions)),
+        works=[(work, deed.name) for work, deed in DEEDS.items()],
+        choices=_choices(len(page.rows), summed.agents),
         text=wanted.text,
         state=wanted.state,
         order=order,
@@ -91,3 +140,11 @@ def listing() -> str:
         SORTS=_SORTS,
         account=scope.chosen_account() if scope.user().site_admin else None,
     )
+
+
+def _choices(shown: int, found: int) -> list[tuple[str, str]]:
+    """Return for whom something may be done: what forms send, and in words."""
+    choices = [("ticked", "the selected agents"), ("page", f"all {shown} on this page")]
+    if found > shown and not scope.sees_all_accounts():
+        choices.append(("all", f"all {found:,} of the list"))
+    return choices

@@ -31,9 +31,15 @@ class Estimate(NamedTuple):
     most_usd: Decimal | None
     is_partial: bool
 
+    @property
+    def known(self) -> int:
+        """How many agents had a session that tells."""
+        return self.agents - self.unknown
+
 
 def estimate(at: datetime, *conditions: ColumnElement[bool]) -> Estimate:
     """Return what a session of each agent that meets the conditions may cost, in one statement."""
+    mine = select(Agent.id).where(*conditions).cte()
     costs = (
         select(
             _Session.agent_id,
@@ -41,9 +47,8 @@ def estimate(at: datetime, *conditions: ColumnElement[bool]) -> Estimate:
             func.max(_Session.cost_usd).label("most"),
             func.bool_or(_Session.unpriced_calls > 0).label("is_partial"),
         )
-        .join(Agent, Agent.id == _Session.agent_id)
         .where(
-            *conditions,
+            _Session.agent_id.in_(select(mine.c.id)),
             _Session.created_at > at - LOOKS_BACK,
             _Session.llm_calls > 0,
             _Session.status.not_in(LIVE),
@@ -51,7 +56,7 @@ def estimate(at: datetime, *conditions: ColumnElement[bool]) -> Estimate:
         .group_by(_Session.agent_id)
         .subquery()
     )
-    agents = select(func.count()).select_from(Agent).where(*conditions).scalar_subquery()
+    agents = select(func.count()).select_from(mine).scalar_subquery()
     unknown = agents - func.count()
     usd = func.sum(costs.c.mean) + unknown * func.avg(costs.c.mean)
     most_usd = func.sum(costs.c.most) + unknown * func.max(costs.c.most)
