@@ -7,7 +7,7 @@ from flask import Blueprint, render_template, request
 from sqlalchemy import ColumnElement
 
 from refine import clock
-from refine.models import Agent
+from refine.models import Agent, Sweep
 from refine.models.agent_list import (
     STATES,
     Order,
@@ -131,6 +131,8 @@ def listing() -> str:
         trend_days=_TREND_DAYS,
         totals=summed,
         spent=cost_in_words(*spent_by_agents(midnight(month), *wanted.conditions)),
+        under_way=Sweep.open_works(scope.account_id()),
+        DEEDS=DEEDS,
         works=[(work, deed.name) for work, deed in DEEDS.items()],
         choices=_choices(len(page.rows), summed.agents),
         text=wanted.text,

@@ -270,6 +270,7 @@ def test_all_of_a_filter_are_chosen_and_the_clock_goes_on_with_them(
     assert answer.headers["Location"] == "/agents?q=test/&state=never"
     said = words_of(dashboard.get("/agents").text)
     assert "1 agent paused. The clock goes on with the other 1 agent." in said
+    assert "1 agent paused, 0 not, 1 still to come. The clock goes on every minute." in said
     run_tick()
     db.session.rollback()
     assert [agent.paused for agent in agents] == [True] * 3

@@ -192,6 +192,11 @@ class Sweep(Attested, Base):
         following = select(func.count()).select_from(self._following().subquery())
         return len(self.held_ids) + (db.session.scalar(following) or 0)
 
+    @property
+    def to_come(self) -> int:
+        """How many of the chosen agents' turn has not come yet."""
+        return len(self.agent_ids or ()) - self.queued - self.not_queued
+
     def end_if_over(self, at: datetime | None = None) -> int:
         """Return how many agents still wait; end it if none does, recorded as ``sweep_ended``."""
         if waiting := self.count_waiting():
