@@ -7,7 +7,7 @@ the clock goes on with the others.
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import select
 
@@ -20,17 +20,27 @@ from refine.models import Account, Agent, RefinementSession, SessionAlreadyLive,
 from refine.models.runs.session import Wanted
 from refine.models.runs.session.scheduling import Candidates
 from refine.models.runs.spending import CostCaps
+from refine.models.runs.sweep import Work
 
 _DISPATCHED_AGAIN = "already waiting, dispatched again"
 
 
 class Swept(NamedTuple):
-    """What a sweep did for an agent, in words; ``is_queued``: it queued a session."""
+    """What a sweep did for an agent, in words.
+
+    ``is_queued``: it queued a session; ``is_changed``: it changed settings.
+    """
 
     agent_id: int
     name: str
     outcome: str
     is_queued: bool = False
+    is_changed: bool = False
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it did what it was to do."""
+        return self.is_queued or self.is_changed
 
 
 class Turn(NamedTuple):
@@ -65,6 +75,15 @@ def run_now(account: Account, user: User) -> Turn:
     return go_on(sweep_id, CostCaps(clock.now()))
 
 
+def begin_work(
+    account: Account, user: User, work: Work, agent_ids: Sequence[int], value: str | None = None
+) -> Turn:
+    """Begin to do this work for these agents of the account, and do it for the first of them."""
+    sweep_id = Sweep.request_work(account, user, work, agent_ids, value).id
+    db.session.commit()
+    return go_on(sweep_id, CostCaps(clock.now()))
+
+
 def go_on(sweep_id: int, caps: CostCaps) -> Turn:
     """Let the next agents of a sweep have their turn, and end it after the last."""
     under_way = Sweep.locked(sweep_id)
@@ -89,10 +108,53 @@ def _take_turn(sweep_id: int, caps: CostCaps, ids: Sequence[int]) -> list[Swept]
     under_way = Sweep.locked(sweep_id)
     if under_way is None or not (ids := under_way.still_waiting(ids)):
         return []
-    served = _serve(caps, ids, user=under_way.user, wait=ids[0] in under_way.held_ids)
-    is_queued = {each.agent_id: each.is_queued for each in served}
-    under_way.note({id_: is_queued.get(id_) for id_ in ids})
+    wait = ids[0] in under_way.held_ids
+    if under_way.work is None:
+        served = _serve(caps, ids, user=under_way.user, wait=wait)
+    else:
+        served = _work(under_way, ids, wait=wait)
+    is_done = {each.agent_id: each.is_done for each in served}
+    under_way.note({id_: is_done.get(id_) for id_ in ids})
     return served
+
+
+def _work(under_way: Sweep, ids: Sequence[int], *, wait: bool) -> list[Swept]:
+    """Do for these agents what somebody asked for them, in this transaction."""
+    mine = select(Agent.id).where(Agent.account_id == under_way.account_id)
+    agents, at, user = Agent.lock_due(mine, ids, wait=wait), clock.now(), under_way.user
+    if under_way.work == "refine":
+        candidates = Candidates(agents, at)
+        decided = {agent: _wanted_by_hand(agent, candidates, at) for agent in agents}
+        wanted = [each for each in decided.values() if isinstance(each, Wanted)]
+        RefinementSession.queue_all(wanted, user=user, at=at)
+        return [_as_swept(agent, each) for agent, each in decided.items()]
+    changed = Agent.configure_all(agents, user=user, at=at, **_settings(under_way))
+    return [
+        Swept(agent.id, agent.name, "changed", is_changed=True)
+        if agent in changed
+        else Swept(agent.id, agent.name, "nothing to change")
+        for agent in agents
+    ]
+
+
+def _wanted_by_hand(agent: Agent, candidates: Candidates, at: datetime) -> Wanted | str:
+    """Return the session that somebody asked for, or why the agent gets none."""
+    if (unavailable := agent.unavailable_reason(automatic=False)) is not None:
+        return unavailable
+    if not candidates.has_work(agent):
+        return "no core memory that a session may change"
+    return _with_room(Wanted(agent, "manual"), candidates, at)
+
+
+def _settings(under_way: Sweep) -> dict[str, Any]:
+    """Return the settings that a sweep is to change."""
+    value = under_way.value
+    match under_way.work:
+        case "budget":
+            return {"core_token_budget": int(value or 0)}
+        case "threshold":
+            return {"refinement_threshold": value}
+    return {"paused": under_way.work == "pause"}
 
 
 def _swept(outcomes: Iterable[list[Swept] | Failed]) -> Iterator[Swept]:
@@ -118,12 +180,13 @@ def _serve(
     RefinementSession.dispatch_again(
         [agent for agent, each in decided if each == _DISPATCHED_AGAIN]
     )
-    return [
-        Swept(agent.id, agent.name, f"queued ({each.trigger})", is_queued=True)
-        if isinstance(each, Wanted)
-        else Swept(agent.id, agent.name, each)
-        for agent, each in decided
-    ]
+    return [_as_swept(agent, each) for agent, each in decided]
+
+
+def _as_swept(agent: Agent, decided: Wanted | str) -> Swept:
+    if isinstance(decided, Wanted):
+        return Swept(agent.id, agent.name, f"queued ({decided.trigger})", is_queued=True)
+    return Swept(agent.id, agent.name, decided)
 
 
 def _decided(agent: Agent, candidates: Candidates, at: datetime) -> Wanted | str:
@@ -137,9 +200,15 @@ def _decided(agent: Agent, candidates: Candidates, at: datetime) -> Wanted | str
         return "no session needed"
     if (forbidden := candidates.forbidden_reason(agent)) is not None:
         return f"skipped: {forbidden}"
+    return _with_room(Wanted(agent, trigger), candidates, at)
+
+
+def _with_room(wanted: Wanted, candidates: Candidates, at: datetime) -> Wanted | str:
+    """Return the session, or that there is a live one; one whose worker was lost ends."""
+    live = candidates.live_session_of(wanted.agent)
     try:
         if live is not None:
             live.make_room(at)
     except SessionAlreadyLive as refusal:
         return str(refusal)
-    return Wanted(agent, trigger)
+    return wanted

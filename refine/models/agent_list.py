@@ -1,11 +1,13 @@
 """Many agents in one query, for lists and overviews: found, sorted and counted."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, case, func, select, true
+from sqlalchemy.dialects.postgresql import aggregate_order_by
 
+from refine.extensions import db
 from refine.models.agent import Agent
 from refine.models.people import Account
 from refine.models.runs import WORKER_LOST
@@ -34,6 +36,8 @@ STATES: dict[State, str] = {
     "inactive": "not active",
 }
 Order = Literal["name", "share", "tokens", "last"]
+# How many agents of a group are named.
+NAMES_SHOWN = 8
 
 
 def listed_agents(*conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
@@ -73,6 +77,46 @@ def count_agents(*states: State, of: ColumnElement[bool] | None = None) -> Selec
             for each in counted
         )
     )
+
+
+class Totals(NamedTuple):
+    """How many agents there are, their token mass, and how many of them are over their budget."""
+
+    agents: int
+    tokens: int
+    over_budget: int
+
+
+def totals(*conditions: ColumnElement[bool]) -> Totals:
+    """Return the totals of the agents that meet the conditions."""
+    summed = select(
+        func.count(),
+        func.coalesce(func.sum(Agent.core_tokens), 0),
+        func.count().filter(is_in("over_budget")),
+    ).where(*conditions)
+    return Totals(*db.session.execute(summed).one())
+
+
+class Group(NamedTuple):
+    """Agents that have a reason in common: how many, and the first names."""
+
+    reason: str | None
+    number: int
+    names: Sequence[str]
+
+
+def grouped_by(
+    reason: ColumnElement[str | None], *conditions: ColumnElement[bool]
+) -> dict[str | None, Group]:
+    """Return the agents that meet the conditions by a reason, the largest groups first."""
+    each = select(reason.label("reason"), Agent.name).where(*conditions).subquery()
+    names = func.array_agg(aggregate_order_by(each.c.name, func.lower(each.c.name)))
+    found = (
+        select(each.c.reason, func.count(), names[1:NAMES_SHOWN])
+        .group_by(each.c.reason)
+        .order_by(func.count().desc())
+    )
+    return {row[0]: Group(*row) for row in db.session.execute(found)}
 
 
 def is_in(state: State) -> ColumnElement[bool]:

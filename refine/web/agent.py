@@ -16,32 +16,21 @@ from refine.models import (
     RefinementSession,
     SessionAlreadyLive,
 )
-from refine.models.ledger.history import masses
 from refine.models.runs import LIVE
 from refine.models.runs.session import ROLLING_WINDOW
 from refine.models.runs.session.scheduling import Candidates
 from refine.models.runs.task.scheduling import REFLECTION_SCHEDULE
 from refine.web import granted, in_place, scope
-from refine.web.charts import Moment, step_plot
 from refine.web.ledger import counted_kinds
 from refine.web.paging import page_of
 from refine.web.presenting import percent
 from refine.web.sessions import listed
+from refine.web.story import RANGES, Story
 
 pages = Blueprint("agent", __name__)
 
 _RUNS_SHOWN = 10
-_EVENTS_SHOWN = 10
-_MAX_RECORDS_DRAWN = 2_000
 _WINDOWS = (ROLLING_WINDOW, 3 * ROLLING_WINDOW)
-_MARKS = {
-    "memory_refinement_complete": "session",
-    "memory_refinement_incomplete": "session",
-    "memory_refinement_rollback": "undo",
-    "memory_saved": "save",
-    "memory_imported": "save",
-    "memory_promoted": "save",
-}
 
 
 @pages.get("/agents/<int:agent_id>")
@@ -50,11 +39,9 @@ def page(agent_id: int) -> str:
     at = clock.now()
     composition = agent.ledger.composition(at)
     candidates = Candidates([agent], at, looking_back=max(_WINDOWS))
-    moments = [
-        Moment(mass.at, mass.tokens, _MARKS.get(mass.action), mass.session_id)
-        for mass in masses(agent.id, agent.created_at, _MAX_RECORDS_DRAWN)
-    ]
-    events = [moment for moment in moments if moment.mark is not None]
+    removable = RefinementSession.removable_of(
+        composition.core_tokens, agent, candidates.removed_tokens(agent)
+    )
     sessions = db.session.execute(
         listed(RefinementSession.agent_id == agent.id).limit(_RUNS_SHOWN)
     ).all()
@@ -66,10 +53,8 @@ def page(agent_id: int) -> str:
         agent=agent,
         composition=composition,
         counts=counted_kinds(composition),
-        plot=step_plot(
-            [*moments, Moment(at, composition.core_tokens)], agent.core_token_budget, at
-        ),
-        story=list(reversed(events))[:_EVENTS_SHOWN],
+        story=Story.of_page(agent, composition.core_tokens, removable, at),
+        RANGES=RANGES,
         removed=_percent_removed(candidates, agent, composition.core_tokens),
         sessions=sessions,
         live=live,

@@ -1,19 +1,29 @@
 """The list of agents: searched, filtered and sorted by the URL."""
 
-from typing import cast, get_args
+from datetime import timedelta
+from typing import NamedTuple, cast, get_args
 
 from flask import Blueprint, render_template, request
+from sqlalchemy import ColumnElement
 
-from refine.models import Agent
+from refine import clock
+from refine.models import Agent, Sweep
 from refine.models.agent_list import (
     STATES,
     Order,
+    State,
     in_order,
     is_in,
     listed_agents,
     name_or_model_contains,
+    totals,
 )
+from refine.models.ledger.history import sampled_masses
+from refine.models.runs.spending import spent_by_agents
+from refine.models.runs.sweep import Work
+from refine.rules.quantities import cost_in_words
 from refine.web import scope
+from refine.web.forms import midnight
 from refine.web.paging import page_of
 
 pages = Blueprint("agents", __name__)
@@ -27,26 +37,116 @@ _SORTS: dict[str, tuple[Order, str]] = {
 }
 
 
+# The sparklines show so many days, at so many instants.
+_TREND_DAYS = 30
+_TREND_SAMPLES = 10
+
+
+class Deed(NamedTuple):
+    """How the pages call a work: as a choice, in a question, once it is done; and what it does."""
+
+    name: str
+    question: str
+    done: str
+    effect: str
+
+
+DEEDS: dict[Work, Deed] = {
+    "refine": Deed(
+        "Refine now",
+        "Refine",
+        "asked for a session",
+        "Each agent is asked for its consent first. Paused agents are asked, too; cool-downs do "
+        "not count, and the monthly cost cap does not stop what you ask for.",
+    ),
+    "pause": Deed(
+        "Pause",
+        "Pause",
+        "paused",
+        "No automatic sessions run until somebody resumes them. Sessions that run now go on. "
+        "Pausing costs nothing.",
+    ),
+    "resume": Deed(
+        "Resume",
+        "Resume",
+        "resumed",
+        "Automatic sessions run again, at the account's slots and after budget checks.",
+    ),
+    "budget": Deed(
+        "Set budget",
+        "Set the budget of",
+        "changed",
+        "Agents that are over their new budget are asked for a session by the hourly check.",
+    ),
+    "threshold": Deed(
+        "Set threshold",
+        "Set the retention threshold of",
+        "changed",
+        "It holds for sessions that begin from now on.",
+    ),
+}
+
+
+class Filter(NamedTuple):
+    """Which agents the URL asks for: a part of their names or models, and a state."""
+
+    text: str
+    state: str
+
+    @classmethod
+    def of_request(cls) -> "Filter":
+        text, state = request.values.get("q", "").strip()[:100], request.values.get("state", "")
+        return cls(text, state if state in STATES else "")
+
+    @property
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """The SQL conditions that an agent is among them, and the page's accounts'."""
+        conditions = [scope.owns(Agent.account_id)]
+        if self.text:
+            conditions.append(name_or_model_contains(self.text))
+        if self.state:
+            conditions.append(is_in(cast(State, self.state)))
+        return conditions
+
+
 @pages.get("/agents")
 def listing() -> str:
-    text = request.args.get("q", "").strip()[:100]
-    state, order = request.args.get("state", ""), request.args.get("sort", "name")
-    query = listed_agents(scope.owns(Agent.account_id))
-    if text:
-        query = query.where(name_or_model_contains(text))
-    if state in STATES:
-        query = query.where(is_in(state))
+    wanted, order = Filter.of_request(), request.args.get("sort", "name")
     if order not in get_args(Order):
         order = "name"
-    page = page_of(query.order_by(*in_order(cast(Order, order))))
+    query = listed_agents(*wanted.conditions).order_by(*in_order(cast(Order, order)))
+    page, at = page_of(query), clock.now()
+    summed = totals(*wanted.conditions)
+    month = at.astimezone(scope.zone()).date().replace(day=1)
     return render_template(
         "agents/page.html",
         page=page,
         agents=page.rows,
-        text=text,
-        state=state if state in STATES else "",
+        masses=sampled_masses(
+            [agent.id for agent in page.rows],
+            at - timedelta(days=_TREND_DAYS),
+            at,
+            _TREND_SAMPLES,
+        ),
+        trend_days=_TREND_DAYS,
+        totals=summed,
+        spent=cost_in_words(*spent_by_agents(midnight(month), *wanted.conditions)),
+        under_way=Sweep.open_works(scope.account_id()),
+        DEEDS=DEEDS,
+        works=[(work, deed.name) for work, deed in DEEDS.items()],
+        choices=_choices(len(page.rows), summed.agents),
+        text=wanted.text,
+        state=wanted.state,
         order=order,
         STATES=STATES,
         SORTS=_SORTS,
         account=scope.chosen_account() if scope.user().site_admin else None,
     )
+
+
+def _choices(shown: int, found: int) -> list[tuple[str, str]]:
+    """Return for whom something may be done: what forms send, and in words."""
+    choices = [("ticked", "the selected agents"), ("page", f"all {shown} on this page")]
+    if found > shown and not scope.sees_all_accounts():
+        choices.append(("all", f"all {found:,} of the list"))
+    return choices

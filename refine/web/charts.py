@@ -4,12 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # The days that lists of what happened lately look back over.
 DAYS_SHOWN = 30
-# More points than this cannot be told apart on a screen.
-_MAX_POINTS = 300
+# About so many figures stand at an axis.
+_TOKEN_TICKS = 5
+_DAY_TICKS = 5
+# Of marks of this kind, those that are so close to another, in percent, are left out.
+_LEAST_MARK = "save"
+_MARK_DISTANCE = 4
 
 # From the bottom of a bar to its top: the worst on top, where it is noticed.
 OUTCOMES = (
@@ -35,48 +39,128 @@ class Moment(NamedTuple):
     tokens: int
     mark: str | None = None
     session_id: object = None
+    record_id: int | None = None
+
+
+class Tick(NamedTuple):
+    """A place on an axis, in percent, and what it stands for."""
+
+    place: float
+    value: Any
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A step line in a square of 100 by 100: its path, the budget's height, marks, and labels."""
+    """A step line in a square of 100 by 100, and what it is to be read by."""
 
     path: str
     budget_y: float
+    floor_y: float | None
     marks: list[tuple[float, float, Moment]]
-    top_tokens: int
-    since: datetime
-    until: datetime
+    tokens: list[Tick]
+    days: list[Tick]
 
     @property
-    def marks_below(self) -> list[tuple[float, float, Moment]]:
-        """The marks that the line is drawn over: saves are many, and matter less."""
-        return [mark for mark in self.marks if mark[2].mark == "save"]
-
-    @property
-    def marks_above(self) -> list[tuple[float, float, Moment]]:
-        """The marks that are drawn over the line."""
-        return [mark for mark in self.marks if mark[2].mark != "save"]
+    def is_budget_below(self) -> bool:
+        """Whether the budget's line is below that of the floor."""
+        return self.floor_y is not None and self.budget_y > self.floor_y
 
 
-def step_plot(moments: Sequence[Moment], budget: int, until: datetime) -> Plot | None:
+def step_plot(
+    moments: Sequence[Moment], budget: int, until: datetime, floor: int | None = None
+) -> Plot | None:
+    """Return the plot of these moments, by the days of the time zone of ``until``.
+
+    ``floor`` is what a session must leave.
+    """
     if not moments:
         return None
     since = min(moments[0].at, until - timedelta(days=1))
-    top = _round_up(max(budget, *(moment.tokens for moment in moments)))
+    step = _round_step(max(budget, *(moment.tokens for moment in moments)) / _TOKEN_TICKS)
+    top = step * (max(budget, *(moment.tokens for moment in moments)) // step + 1)
 
-    span = until - since
+    def x(at: datetime) -> float:
+        return round(100 * ((at - since) / (until - since)), 2)
 
     def y(tokens: int) -> float:
-        return round(100 - 100 * tokens / top, 3)
+        return round(100 - 100 * tokens / top, 2)
 
-    drawn = [
-        (round(100 * ((each.at - since) / span), 3), y(each.tokens), each)
-        for each in _thinned(moments)
-    ]
-    steps = [f"M0 {drawn[0][1]}", *(f"H{x}V{height}" for x, height, _ in drawn[1:]), "H100"]
-    marks = [point for point in drawn if point[2].mark is not None]
-    return Plot("".join(steps), y(budget), marks, top, since, until)
+    first, *rest = moments
+    steps = [f"M0 {y(first.tokens):g}", *(f"H{x(at):g}V{y(n):g}" for at, n, *_ in rest), "H100"]
+    return Plot(
+        "".join(steps),
+        y(budget),
+        None if floor is None else y(floor),
+        _spread([(x(each.at), y(each.tokens), each) for each in moments if each.mark]),
+        [Tick(y(tokens), tokens) for tokens in range(0, top + 1, step)],
+        [Tick(x(at), at) for at in _midnights(since, until)],
+    )
+
+
+def _round_step(least: float) -> int:
+    """Return the first of 1, 2, 5, 10, 20, 50 … that is not less."""
+    size: int = 10 ** max(0, len(str(int(least))) - 1)
+    return next(step * size for step in (1, 2, 5, 10) if step * size >= least)
+
+
+def _midnights(since: datetime, until: datetime) -> list[datetime]:
+    """Return up to ``_DAY_TICKS`` midnights at equal distances, the last one among them."""
+    every = -(-(until - since).days // _DAY_TICKS) or 1
+    day = datetime(until.year, until.month, until.day, tzinfo=until.tzinfo)
+    found = []
+    while day >= since:
+        found.append(day)
+        # by the calendar: days may have 23 hours
+        day -= timedelta(days=every)
+    return found[::-1]
+
+
+def _spread(marks: list[tuple[float, float, Moment]]) -> list[tuple[float, float, Moment]]:
+    """Leave out what would lie close to another mark: saves, which are many and matter less."""
+    taken = [x for x, _, moment in marks if moment.mark != _LEAST_MARK]
+    kept = []
+    for mark in marks:
+        x, _, moment = mark
+        if moment.mark == _LEAST_MARK:
+            if any(abs(x - other) < _MARK_DISTANCE for other in taken):
+                continue
+            taken.append(x)
+        kept.append(mark)
+    return kept
+
+
+class Column(NamedTuple):
+    """A column of a histogram: its place, and its parts as (class, y, height, count)."""
+
+    label: str
+    x: float
+    width: float
+    number: int
+    parts: list[tuple[str, float, float, int]]
+
+    @property
+    def middle(self) -> float:
+        return self.x + self.width / 2
+
+    @property
+    def top(self) -> float:
+        return self.parts[-1][1] if self.parts else 100
+
+
+def histogram(labels: Sequence[str], counts: Sequence[Mapping[str, int]]) -> list[Column]:
+    """Return a column for each label, in a square of 100 by 100; ``counts`` are of its parts."""
+    most = max((sum(each.values()) for each in counts), default=0) or 1
+    step, columns = 100 / len(labels), []
+    for position, (label, each) in enumerate(zip(labels, counts, strict=True)):
+        top, parts = 100.0, []
+        for name, count in each.items():
+            if count:
+                height = round(100 * count / most, 2)
+                top = round(top - height, 2)
+                parts.append((name, top, height, count))
+        x, width = round((position + 0.1) * step, 2), round(0.8 * step, 2)
+        columns.append(Column(label, x, width, sum(each.values()), parts))
+    return columns
 
 
 class Part(NamedTuple):
@@ -150,19 +234,3 @@ def sparkline(values: Sequence[Amounts | float | None], top: float = 0) -> str:
             path.append(f"{verb}{x:g} {y:g}{'h0' if verb == 'M' else ''}")
         verb = "M" if value is None else "L"
     return "".join(path)
-
-
-def _thinned(moments: Sequence[Moment]) -> list[Moment]:
-    """Keep every marked moment, the first and the last, and as many others as can be seen."""
-    every = max(1, len(moments) // _MAX_POINTS)
-    last = len(moments) - 1
-    return [
-        moment
-        for position, moment in enumerate(moments)
-        if moment.mark is not None or position % every == 0 or position == last
-    ]
-
-
-def _round_up(tokens: int) -> int:
-    size: int = 10 ** max(0, len(str(tokens)) - 2)
-    return -(-tokens * 11 // 10 // size) * size

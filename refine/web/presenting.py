@@ -77,6 +77,11 @@ class Gauge(NamedTuple):
         return min(self.percent, 100)
 
     @property
+    def limit(self) -> float | None:
+        """Where the bar's limit is, in percent, if more is used: the bar then goes beyond it."""
+        return round(100 * self.available / self.used, 1) if self.used > self.available else None
+
+    @property
     def css_class(self) -> str:
         if self.percent > 100:
             return "bad"
@@ -84,14 +89,15 @@ class Gauge(NamedTuple):
 
 
 def meter(of: Gauge) -> Markup:
-    return _bar(of.width, of.css_class)
+    limit = f'<rect class="limit" x="{of.limit - 1}" width="2" height="8"/>' if of.limit else ""
+    return _bar(of.width, of.css_class, limit)
 
 
-def _bar(width: int, css_class: str) -> Markup:
+def _bar(width: int, css_class: str, limit: str = "") -> Markup:
     return Markup(  # noqa: S704 - numbers and names of classes
         f'<svg class="bar {css_class}" viewBox="0 0 100 8" preserveAspectRatio="none" '
         'aria-hidden="true"><rect class="track" width="100" height="8"/>'
-        f'<rect class="fill" width="{width}" height="8"/></svg>'
+        f'<rect class="fill" width="{width}" height="8"/>{limit}</svg>'
     )
 
 
@@ -154,10 +160,18 @@ def agent_badge(agent: Agent) -> Badge | None:
     return Badge("paused", "‖", "calm") if agent.paused else None
 
 
-def budget_badge(is_over_budget: bool) -> Badge:
-    if is_over_budget:
-        return Badge("over budget", "!", "warn")
+def budget_badge(tokens: int, budget: int) -> Badge:
+    """Say whether so many tokens are within a budget, or by how much they are over it."""
+    if tokens > budget:
+        return Badge(f"{max(1, percent(tokens - budget, budget))}% over budget", "!", "warn")
     return Badge("within budget", "✓", "ok")
+
+
+def trend(masses: Sequence[int | None], budget: int) -> Markup:
+    """Return the sparkline of an agent's token mass, with its budget, and its ends in words."""
+    known = [mass for mass in masses if mass is not None]
+    said = f"from {known[0]:,} to {known[-1]:,} tokens" if known else "no tokens"
+    return sparkline(masses, said, budget)
 
 
 def user_badge(user: User) -> Badge:

@@ -31,7 +31,7 @@ from refine.rules.quantities import cost_in_words, in_days, plural, rough_span
 from refine.rules.schedules import describe_schedule
 from refine.web import presenting, scope
 from refine.web.charts import DAYS_SHOWN, Moment
-from refine.web.presenting import Badge, badge, meter, part, share, sparkline, usage
+from refine.web.presenting import Badge, badge, meter, part, share, sparkline, trend, usage
 from refine.web.tables import as_cards
 
 STATUSES = {
@@ -59,7 +59,13 @@ TRIGGERS = {
 }
 
 # What the plot of an agent's mass marks.
-MARKS = {"session": "session ended", "undo": "undone or rolled back", "save": "memory saved"}
+MARKS = {
+    "session": "session ended",
+    "undo": "undone or rolled back",
+    "import": "memories imported",
+    "hand": "discarded or restored by a user",
+    "save": "memory saved",
+}
 
 ROLES = {"admin": "admin (can make changes)", "viewer": "viewer (read-only)"}
 
@@ -316,15 +322,31 @@ def here(**changed: object) -> str:
 
 
 def plot_marks(marks: Iterable[tuple[float, float, Moment]]) -> Markup:
-    """Return the marks of the plot of an agent's mass: at once, because there are hundreds."""
-    zone = scope.zone()
-    paths = (
-        f'<path class="mark m-{moment.mark}" d="M{x} {y}h0"><title>'
-        f"{_date(moment.at.astimezone(zone))}: {MARKS[str(moment.mark)]}, {moment.tokens:,} tokens"
-        "</title></path>"
-        for x, y, moment in marks
+    """Return the marks of the plot of an agent's mass, each a link to its session or record.
+
+    At once, because there are many.
+    """
+    return Markup("\n    ").join(_plot_mark(*mark) for mark in marks)
+
+
+def _plot_mark(x: float, y: float, moment: Moment) -> Markup:
+    at = _date(moment.at.astimezone(scope.zone()))
+    said = f"{at}: {MARKS[str(moment.mark)]}, {moment.tokens:,} tokens"
+    url = (
+        url_of(moment.session_id, "sessions.page")
+        if moment.session_id is not None
+        else url_of(moment.record_id, "audit.record")
     )
-    return Markup("\n    ".join(paths))  # noqa: S704 - numbers and words of ours
+    return Markup(  # noqa: S704 - numbers, ids and words of ours
+        f'<a href="{url}" aria-label="{said}"><title>{said}</title>'
+        f'<use href="#mark-{moment.mark}" class="m-{moment.mark}" x="{x:g}%" y="{y:g}%"/></a>'
+    )
+
+
+def day_tick(at: datetime) -> str:
+    """Format a day at the axis of a plot, which is named by its ends."""
+    local = at.astimezone(scope.zone())
+    return f"{local.day} {_MONTHS[local.month]}"
 
 
 def status_badge(name: str, undone_at: datetime | None = None) -> Markup:
@@ -355,10 +377,12 @@ _FILTERS: list[Callable[..., str | bool]] = [
     usage,
     share,
     sparkline,
+    trend,
     when,
     when_in,
     day,
     month,
+    day_tick,
     ago,
     seconds,
     number,

@@ -22,6 +22,12 @@ def paths(history: History) -> dict[str, str]:
         "overview-of-an-empty-account": "/?account=harbour-lights",
         "agents": "/agents",
         "agents-none": "/agents?q=nobody",
+        "agents-many": "/agents/many?work=refine"
+        + "".join(
+            f"&agent={each.id}"
+            for each in (history.wren, history.petrel, history.newcomer, history.live.agent)
+        ),
+        "agents-many-budget": f"/agents/many?work=budget&agent={history.wren.id}",
         "agent-long-story": wren,
         "agent-short-story": f"/agents/{history.petrel.id}",
         "agent-no-story": new,

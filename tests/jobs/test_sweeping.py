@@ -12,9 +12,17 @@ from refine.cli.bench.measuring import statements_of
 from refine.errors import RowAltered
 from refine.extensions import db
 from refine.jobs import sweeping
-from refine.jobs.sweeping import Turn, go_on, run_now, sweep
+from refine.jobs.sweeping import Turn, begin_work, go_on, run_now, sweep
 from refine.jobs.tick import run_tick
-from refine.models import Account, Agent, AuditLog, RefinementSession, Sweep, User
+from refine.models import (
+    Account,
+    Agent,
+    AuditLog,
+    RefinementSession,
+    SessionAlreadyLive,
+    Sweep,
+    User,
+)
 from refine.models.integrity import verify_all
 from refine.models.runs.run import LOST_AFTER
 from refine.models.runs.spending import CostCaps
@@ -282,6 +290,113 @@ def test_an_ended_sweep_that_is_put_back_queues_nothing(
 
     assert (done.queued, done.faults) == (0, 1)
     assert swept_ids() == ids_of(*agents)
+
+
+# -- chosen agents ---------------------------------------------------------------------------------
+
+
+def paused() -> list[int]:
+    db.session.rollback()
+    return sorted(db.session.scalars(select(Agent.id).where(Agent.paused)))
+
+
+def test_a_work_is_done_for_the_chosen_agents_a_batch_at_a_time(
+    account: Account, user: User, agents: list[Agent], small_batches: None
+) -> None:
+    chosen = ids_of(*agents[1:4])
+
+    turn = begin_work(account, user, "pause", chosen)
+
+    assert (turn.waiting, paused()) == (1, chosen[:2])
+    assert [work.work for work in Sweep.open_works(account.id)] == ["pause"]
+    assert [work.work for work in Sweep.open_works(None)] == ["pause"]
+    run_tick()
+    assert paused() == chosen
+    assert progress() == (3, 0, True)
+    assert Sweep.open_works(account.id) == []
+
+
+def test_a_work_and_a_sweep_of_the_account_go_on_side_by_side(
+    account: Account, user: User, agents: list[Agent], small_batches: None
+) -> None:
+    begin_work(account, user, "budget", ids_of(*agents), "77")
+    run_now(account, user)
+
+    run_tick()
+
+    assert swept_ids() == ids_of(*agents)
+    assert {agent.core_token_budget for agent in agents} == {77}
+
+
+def test_the_request_of_a_work_is_recorded(
+    account: Account, user: User, agents: list[Agent]
+) -> None:
+    begin_work(account, user, "budget", ids_of(*agents[:2]), "77")
+
+    requested, ended = of_account(account)
+    assert requested.data == {"work": "budget", "value": "77", "agents": 2}
+    assert (requested.user_id, ended.action) == (user.id, "sweep_ended")
+    assert [found.problem for found in verify_all() if found.problem] == []
+
+
+def test_a_session_by_hand_is_refused_as_for_one_agent(account: Account, user: User) -> None:
+    inactive = factories.agent("a memory", account=account, active=False)
+    empty = factories.agent(account=account)
+    live = factories.agent("a memory", account=account)
+    session = RefinementSession.queue(live, "manual")
+    db.session.commit()
+
+    turn = begin_work(account, user, "refine", ids_of(inactive, empty, live))
+
+    assert [each.outcome for each in turn.swept] == [
+        "the agent is not active",
+        "no core memory that a session may change",
+        str(SessionAlreadyLive(session.id, "queued")),
+    ]
+
+
+def test_agents_of_other_accounts_are_left_alone(
+    account: Account, user: User, agents: list[Agent]
+) -> None:
+    other = factories.agent("a memory")
+    db.session.commit()
+
+    begin_work(account, user, "pause", ids_of(agents[0], other))
+
+    assert paused() == ids_of(agents[0])
+
+
+def test_an_altered_agent_keeps_no_other_from_being_changed(
+    account: Account, user: User, agents: list[Agent]
+) -> None:
+    sql.tamper(f"UPDATE agents SET refinement_threshold = 0.1 WHERE id = {agents[1].id}")
+
+    turn = begin_work(account, user, "pause", ids_of(*agents))
+
+    assert [each.agent_id for each in turn.swept if not each.is_done] == ids_of(agents[1])
+    assert paused() == ids_of(agents[0], *agents[2:])
+
+
+@pytest.mark.parametrize("altered", ["work = 'resume'", "value = '1'", "agent_ids = '{1,2,3}'"])
+def test_an_altered_work_is_not_done(
+    account: Account, user: User, agents: list[Agent], small_batches: None, altered: str
+) -> None:
+    begin_work(account, user, "pause", ids_of(*agents))
+    sql.tamper(f"UPDATE sweeps SET {altered}")
+
+    assert run_tick().faults == 1
+    assert paused() == ids_of(*agents[:2])
+
+
+def test_more_chosen_agents_take_no_more_statements(
+    account: Account, user: User, agents: list[Agent]
+) -> None:
+    taken = [
+        statements_of(lambda ids=ids: begin_work(account, user, "pause", ids))
+        for ids in (ids_of(agents[0]), ids_of(*agents[1:]))
+    ]
+
+    assert taken[1] <= taken[0] + 2
 
 
 # -- all agents ------------------------------------------------------------------------------------

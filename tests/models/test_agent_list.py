@@ -3,16 +3,22 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import null
 
 from refine.extensions import db
 from refine.models import Agent, RefinementSession
 from refine.models.agent_list import (
+    NAMES_SHOWN,
     STATES,
+    Group,
+    Totals,
     count_agents,
+    grouped_by,
     in_order,
     is_in,
     listed_agents,
     name_or_model_contains,
+    totals,
 )
 from tests import factories
 
@@ -155,3 +161,37 @@ def test_equal_rows_are_sorted_by_id(account):
 
     for order in ("name", "tokens", "share", "last"):
         assert [row.id for row in listed(account, order=order)] == [agent.id for agent in made]
+
+
+def test_agents_are_grouped_by_why_they_may_not_be_asked(account):
+    for name in ("cy", "Bo", "Al"):
+        factories.agent(account=account, name=name, active=False)
+    factories.agent(account=account, name="Di")
+
+    groups = grouped_by(Agent.why_unavailable(automatic=False), Agent.account_id == account.id)
+
+    inactive = "the agent is not active"
+    assert list(groups.items()) == [
+        (inactive, Group(inactive, 3, ["Al", "Bo", "cy"])),
+        (None, Group(None, 1, ["Di"])),
+    ]
+
+
+def test_of_a_large_group_the_first_are_named(account):
+    for number in range(NAMES_SHOWN + 2):
+        factories.agent(account=account, name=f"{number:02}")
+
+    (group,) = grouped_by(null(), Agent.account_id == account.id).values()
+
+    assert (group.number, len(group.names)) == (NAMES_SHOWN + 2, NAMES_SHOWN)
+
+
+def test_totals_are_those_of_the_agents_that_meet_the_conditions(account):
+    for tokens, active in ((10, True), (50, True), (60, False)):
+        agent = factories.agent(account=account, core_token_budget=40, active=active)
+        factories.ledger(agent, tokens)
+    factories.agent("another account's")
+
+    assert totals(Agent.account_id == account.id) == Totals(3, 120, 1)
+    assert totals(Agent.account_id == account.id, ~Agent.active) == Totals(1, 60, 0)
+    assert totals(Agent.id == 0) == Totals(0, 0, 0)

@@ -114,6 +114,7 @@ SEALED_PAGES = (
     "/agents/<int:agent_id>",
     "/agents/<int:agent_id>/import",
     "/agents/<int:agent_id>/tasks",
+    "/agents/many",
     "/audit",
     "/audit/export.csv",
     "/audit/export.jsonl",
@@ -182,7 +183,7 @@ def visited(browser: Browser, page: str, about: Told) -> str:
     if page.startswith("SEARCH "):
         answer = browser.submit(path, {"search": "the"}, follow_redirects=True)
     else:
-        answer = browser.get(f"{path}?agent={about.agent_id}", follow_redirects=True)
+        answer = browser.get(f"{path}?agent={about.agent_id}&work=budget", follow_redirects=True)
     return f"{answer.headers}{answer.text}"
 
 

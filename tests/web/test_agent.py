@@ -105,8 +105,7 @@ def test_events_are_drawn_and_listed(dashboard: Browser, agent: Agent) -> None:
 
     said = words_of(page)
     assert "session ended 175" in said
-    assert 'class="mark m-session"' in page
-    assert f"/sessions/{session.id}" in links_of(page)
+    assert f'<a href="/sessions/{session.id}" aria-label="{said_of_mark()}' in page
     assert "Removed in the last 30 days 12%" in said
     assert "Removed in the last 90 days 12%" in said
 
@@ -121,9 +120,96 @@ def test_the_plot_begins_with_the_mass_before_the_first_record(
 
     heights = re.findall(r"[MV](?:0 )?([\d.]+)", plotted(page_of(dashboard, agent)))
 
-    # 200 tokens before the deletion, 175 after it, of 220 at the top
-    assert heights[0] == str(round(100 - 100 * 200 / 220, 3))
-    assert {*heights[1:]} == {str(round(100 - 100 * 175 / 220, 3))}
+    # 200 tokens before the deletion, 175 after it, of 250 at the top
+    assert heights[0] == "20"
+    assert {*heights[1:]} == {"30"}
+
+
+def grown(agent: Agent, days: int, tokens: int) -> None:
+    """So many tokens, saved so many days ago."""
+    at = clock.now() - timedelta(days=days)
+    agent.created_at = min(agent.created_at, at)
+    agent.ledger.remember(factories.text_of(tokens), "core", at=at)
+    db.session.commit()
+
+
+def test_the_range_is_that_of_the_url_and_thirty_days_otherwise(
+    dashboard: Browser, agent: Agent
+) -> None:
+    grown(agent, 400, 10)
+
+    for query, since in {"": 30, "?range=7": 7, "?range=all": 400, "?range=none": 30}.items():
+        said = words_of(page_of(dashboard, agent, query))
+        on = clock.now() - timedelta(days=since)
+        assert f"Since {on.day} {on:%b %Y}, about" in said
+
+
+def test_the_page_says_how_fast_the_ledger_grows_and_when_it_is_over(
+    dashboard: Browser, agent: Agent
+) -> None:
+    grown(agent, 60, 10)
+    grown(agent, 20, 90)
+    agent.core_token_budget = 359
+    db.session.commit()
+
+    said = words_of(page_of(dashboard, agent))
+
+    # 90 tokens in 30 days: as many more are 270 + 90 = 360
+    assert "about 21 tokens a week were saved, and sessions removed 0." in said
+    over = clock.now() + timedelta(days=20)
+    assert f"At this pace, the budget is exceeded on about {over.day} {over:%b %Y}." in said
+
+
+def test_the_page_says_by_how_much_the_budget_is_exceeded_or_that_it_will_not_be(
+    dashboard: Browser, agent: Agent
+) -> None:
+    grown(agent, 60, 10)
+
+    assert "the budget is not exceeded within two years" in words_of(page_of(dashboard, agent))
+
+    agent.core_token_budget = 200
+    db.session.commit()
+
+    assert "The budget is exceeded by 10 tokens." in words_of(page_of(dashboard, agent))
+
+
+def test_a_pace_takes_three_days(dashboard: Browser, agent: Agent) -> None:
+    grown(agent, 0, 10)
+
+    said = words_of(page_of(dashboard, agent))
+
+    assert "How fast it grows can be told after three days." in said
+    assert "tokens a week" not in said
+
+
+def test_marks_lead_to_what_they_mark(dashboard: Browser, agent: Agent, admin: User) -> None:
+    first = db.session.scalars(agent.ledger.core()).first()
+    assert first is not None
+    first.discard(user=admin)
+    db.session.commit()
+
+    page = page_of(dashboard, agent)
+
+    (record,) = records("memory_discarded")
+    assert re.search(f'<a href="/audit/{record.id}" aria-label="[^"]*discarded or restored', page)
+
+
+def test_sizes_and_ages_of_core_memories_are_drawn_and_told(
+    dashboard: Browser, agent: Agent, memory: AgentMemory
+) -> None:
+    factories.ledger(agent, 30, 120, created_at=clock.now() - timedelta(days=65))
+    db.session.commit()
+
+    page = page_of(dashboard, agent)
+
+    told = [" ".join(label.split()) for label in re.findall(r'aria-label="([^"]*)"', page)]
+    assert "Sizes of core memories, in tokens: ≤ 25: 9 (1 locked); ≤ 50: 1; ≤ 200: 1;" in told
+    assert "Ages of core memories, in months: 0: 9 (1 locked); 2: 2;" in told
+
+
+def said_of_mark() -> str:
+    today = clock.now()
+    return f"{today.day} {today:%b %Y}: session ended, 175 tokens"
 
 
 def plotted(page: str) -> str:

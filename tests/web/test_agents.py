@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 
@@ -101,7 +102,7 @@ def test_each_row_shows_share_state_and_last_session(
 ) -> None:
     said = words_of(dashboard.get("/agents").text)
 
-    assert "Over test/model 150 150% of 100 ! over budget none yet" in said
+    assert "Over test/model 150 150% of 100 ! 50% over budget none yet" in said
     assert "Paused test/model 50 50% of 100 ‖ paused" in said
     assert "Inactive other/model 160 160% of 100 not active" in said
     assert "Failed test/model 20 20% of 100 ✓ within budget" in said
@@ -164,3 +165,40 @@ def test_a_site_admin_sees_all_accounts_or_one(
     assert "Eve" in names(browser)
     assert "Eve" not in names(browser, "?account=own")
     assert browser.get("/agents?account=nowhere").status_code == 404
+
+
+def test_the_list_sums_up_the_agents_of_the_filter(
+    dashboard: Browser, agents: dict[str, Agent]
+) -> None:
+    session = RefinementSession.queue(agents["Over"], "manual")
+    session.cost_usd = Decimal("1.25")
+    session.finish("completed", "so it ended")
+    db.session.commit()
+
+    said = words_of(dashboard.get("/agents").text)
+    assert "7 agents : 510 tokens, 1 over budget, $1.25 spent this month" in said
+
+    said = words_of(dashboard.get("/agents?state=paused").text)
+    assert "1 agent of this filter: 50 tokens, 0 over budget, $0.00 spent this month" in said
+
+
+def test_each_row_draws_the_mass_of_the_last_month(dashboard: Browser, account: Account) -> None:
+    factories.agent(account=account, name="Newcomer")
+    agent = factories.agent(account=account, core_token_budget=40)
+    for days, tokens in ((40, 10), (20, 30)):
+        at = clock.now() - timedelta(days=days)
+        agent.ledger.remember(factories.text_of(tokens), "core", at=at)
+    db.session.commit()
+
+    page = dashboard.get("/agents").text
+
+    assert 'aria-label="from 10 to 40 tokens"' in page
+    assert 'aria-label="no tokens"' in page
+
+
+def test_a_bar_goes_beyond_its_limit(dashboard: Browser, agents: dict[str, Agent]) -> None:
+    page = dashboard.get("/agents?state=over_budget").text
+
+    # two thirds of 150 tokens are within the budget of 100
+    assert '<rect class="limit" x="65.7" width="2" height="8"/>' in page
+    assert 'class="limit"' not in dashboard.get("/agents?state=paused").text

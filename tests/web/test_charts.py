@@ -3,10 +3,20 @@
 import re
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from zoneinfo import ZoneInfo
 
 import pytest
 
-from refine.web.charts import AMOUNT, OUTCOMES, Moment, day_bars, shares, sparkline, step_plot
+from refine.web.charts import (
+    AMOUNT,
+    OUTCOMES,
+    Moment,
+    day_bars,
+    histogram,
+    shares,
+    sparkline,
+    step_plot,
+)
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 END = START + timedelta(days=10)
@@ -24,54 +34,98 @@ def test_the_line_steps_through_all_moments_to_now() -> None:
     plot = step_plot([at(0, 100), at(5, 50), at(10, 75)], 100, END)
 
     assert plot is not None
-    assert plot.top_tokens == 110
-    assert plot.path == "M0 9.091H50.0V54.545H100.0V31.818H100"
-    assert plot.budget_y == 9.091
-    assert (plot.since, plot.until) == (START, END)
+    assert plot.path == "M0 16.67H50V58.33H100V37.5H100"
+    assert (plot.budget_y, plot.floor_y) == (16.67, None)
+
+
+def test_the_axes_have_round_figures_and_midnights() -> None:
+    noon = timedelta(hours=12)
+    moments = [Moment(START + noon, 100), Moment(END + noon, 75)]
+
+    plot = step_plot(moments, 100, END + noon)
+
+    assert plot is not None
+    assert [tick.value for tick in plot.tokens] == [0, 20, 40, 60, 80, 100, 120]
+    assert [tick.place for tick in plot.tokens][-1] == 0
+    assert [tick.value.day for tick in plot.days] == [3, 5, 7, 9, 11]
+    assert [tick.place for tick in plot.days] == [15, 35, 55, 75, 95]
+
+
+def test_days_begin_by_the_clock_of_the_zone() -> None:
+    dublin = ZoneInfo("Europe/Dublin")
+    until = datetime(2026, 4, 1, 12, tzinfo=dublin)
+
+    plot = step_plot([Moment(until - timedelta(days=5), 10)], 100, until)
+
+    assert plot is not None
+    assert {tick.value.hour for tick in plot.days} == {0}
+
+
+def test_the_floor_is_drawn_and_may_be_above_the_budget() -> None:
+    above = step_plot([at(0, 100)], 50, END, floor=75)
+    below = step_plot([at(0, 100)], 100, END, floor=75)
+
+    assert above is not None
+    assert below is not None
+    assert (above.floor_y, above.is_budget_below) == (37.5, True)
+    assert (below.floor_y, below.is_budget_below) == (37.5, False)
 
 
 def test_marks_lie_on_the_line() -> None:
     plot = step_plot([at(0, 100), at(5, 50, "session"), at(10, 50)], 100, END)
 
     assert plot is not None
-    assert [(x, y, moment.mark) for x, y, moment in plot.marks] == [(50.0, 54.545, "session")]
+    assert [(x, y, moment.mark) for x, y, moment in plot.marks] == [(50.0, 58.33, "session")]
+
+
+def test_saves_close_to_another_mark_are_not_marked() -> None:
+    saves = [at(day / 10, 10, "save") for day in range(0, 100, 2)]
+
+    plot = step_plot([*saves, at(5.01, 20, "session"), at(5.02, 20, "undo")], 100, END)
+
+    assert plot is not None
+    places = [x for x, _, moment in plot.marks if moment.mark == "save"]
+    assert places == [0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, *range(56, 99, 4)]
+    assert [moment.mark for _, _, moment in plot.marks if moment.mark != "save"] == [
+        "session",
+        "undo",
+    ]
 
 
 def test_a_plot_spans_at_least_a_day() -> None:
     plot = step_plot([Moment(END, 10)], 100, END)
 
     assert plot is not None
-    assert plot.since == END - timedelta(days=1)
+    assert [tick.place for tick in plot.days] == [0, 100]
 
 
 @pytest.mark.parametrize("tokens", [0, 1, 9, 10, 99, 100, 4_999, 5_000, 123_456, 10**9])
 def test_the_plot_stays_within_its_square(tokens: int) -> None:
-    plot = step_plot([at(0, tokens), at(3, 0, "undo"), at(10, tokens)], 5_000, END)
+    plot = step_plot([at(0, tokens), at(3, 0, "undo"), at(10, tokens)], 5_000, END, floor=tokens)
 
     assert plot is not None
     drawn = [float(number) for number in re.findall(r"[\d.]+", plot.path)]
-    assert all(0 <= number <= 100 for number in [*drawn, plot.budget_y])
-    assert plot.top_tokens >= max(tokens, 5_000)
+    assert all(0 <= number <= 100 for number in [*drawn, plot.budget_y, plot.floor_y])
+    assert plot.tokens[-1].value > max(tokens, 5_000)
+    assert 3 <= len(plot.tokens) <= 8
 
 
-def test_many_moments_are_thinned_out_except_for_marks() -> None:
-    moments = [
-        at(number / 300, number, "save" if number % 100 == 7 else None) for number in range(3_000)
+def test_a_histogram_has_a_column_for_each_label_and_stacks_its_parts() -> None:
+    columns = histogram(["small", "large"], [{"a": 3, "b": 1}, {"a": 0, "b": 2}])
+
+    assert columns[0].parts == [("a", 25, 75, 3), ("b", 0, 25, 1)]
+    assert columns[1].parts == [("b", 50, 50, 2)]
+    assert [(each.label, each.number, each.x, each.top) for each in columns] == [
+        ("small", 4, 5, 0),
+        ("large", 2, 55, 50),
     ]
-
-    plot = step_plot(moments, 100, END)
-
-    assert plot is not None
-    assert 300 <= plot.path.count("H") <= 340
-    assert len(plot.marks) == 30
-    assert plot.path.endswith(f"V{round(100 - 100 * 2_999 / plot.top_tokens, 3)}H100")
+    assert columns[0].middle == 25
 
 
-def test_few_moments_are_all_drawn() -> None:
-    plot = step_plot([at(number, 10 * number) for number in range(4)], 100, END)
+def test_a_histogram_of_nothing_is_flat() -> None:
+    (column,) = histogram(["any"], [{"a": 0}])
 
-    assert plot is not None
-    assert plot.path.count("V") == 3
+    assert (column.parts, column.top) == ([], 100)
 
 
 TODAY = date(2026, 3, 10)

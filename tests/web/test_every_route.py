@@ -49,6 +49,7 @@ READ = {
     "/agents/<int:agent_id>/memories/<int:memory_id>": OF_ACCOUNT,
     "/agents/<int:agent_id>/settings": OF_ACCOUNT,
     "/agents/<int:agent_id>/tasks": OF_ACCOUNT,
+    "/agents/many": ADMINS_OF_ACCOUNT,
     "/audit": PAGE,
     "/audit/<int:record_id>": OF_ACCOUNT,
     "/audit/export.csv": PAGE,
@@ -93,6 +94,7 @@ ACTED = {
     "/agents/<int:agent_id>/refinement-prompt/clear": ACT_IN_ACCOUNT,
     "/agents/<int:agent_id>/sessions": ACT_IN_ACCOUNT,
     "/agents/<int:agent_id>/settings": ACT_IN_ACCOUNT,
+    "/agents/many": ACT_IN_ACCOUNT,
     "/invitations/<secret>": Answers(303, 404, 404, 404, 404),  # once
     "/ops/verification/seen": OF_SITE._replace(site_admin=303),
     "/profile/confirm": Answers("sign-in", 303, 303, 303, 303),
@@ -136,6 +138,7 @@ def form_of(rule: str, who: str) -> dict[str, Any]:
         },
         "/agents/<int:agent_id>/memories/<int:memory_id>/constitutional": {"constitutional": "1"},
         "/agents/<int:agent_id>/settings": {"core_token_budget": "4000"},
+        "/agents/many": {"core_token_budget": "4000", "number": "1"},
         "/invitations/<secret>": password,
         "/profile/confirm": {"current_password": PASSWORD},
         "/profile/password": {"current_password": PASSWORD, **password},
@@ -162,7 +165,9 @@ def path_of(rule: str, world: World) -> str:
     }
     for name, value in values.items():
         rule = rule.replace(name, str(value))
-    return f"{rule}?agent={world.agent.id}" if rule == "/access/new" else rule
+    chosen = f"agent={world.agent.id}"
+    queries = {"/access/new": f"?{chosen}", "/agents/many": f"?{chosen}&work=budget"}
+    return rule + queries.get(rule, "")
 
 
 def everybody(app: Flask, world: World, signed_in: SignedIn) -> dict[str, Browser]:

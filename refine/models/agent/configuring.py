@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from sqlalchemy import Select, or_, select
 
@@ -12,16 +12,21 @@ from refine.models.agent.reflection_prompts import EXCHANGED, PROMPTS_EXCHANGED
 from refine.models.agent.settings import (
     ADMIN_FIELDS,
     IDENTITY_FIELDS,
+    MANY_FIELDS,
     PLATFORM_FIELDS,
     PROMPTS,
     AgentSettings,
 )
 from refine.models.audit import AuditLog
-from refine.models.audit.record import Actor
-from refine.models.settings_change import require_allowed, set_fields
+from refine.models.audit.record import Actor, Event
+from refine.models.people.recording import to_record
+from refine.models.settings_change import Changes, require_allowed, set_fields
 
 # The question that asks for access lists the changes by others in this time.
 CHANGE_HISTORY_WINDOW = timedelta(days=30)
+
+
+_CHANGED = "agent_settings_update"
 
 
 class _Written(NamedTuple):
@@ -78,6 +83,29 @@ class Configurable(AgentSettings):
         if self._mark_identity_change(changes):
             self._note_changes_in_journal("An admin", changes, at)
         return list(changes)
+
+    @classmethod
+    def configure_all(
+        cls, agents: Iterable[Self], *, user: Actor, at: datetime | None = None, **fields: Any
+    ) -> list[Self]:
+        """Set fields of ``MANY_FIELDS`` as ``configure`` does; return the agents that changed.
+
+        The agents are as ``lock_due`` returns them. Takes a few statements for all.
+        """
+        require_allowed(fields, MANY_FIELDS)
+        agents = list(agents)
+        for agent in agents:
+            agent.note_lock()
+        changes_of = {agent: set_fields(agent, fields) for agent in agents}
+        changed = [agent for agent, changes in changes_of.items() if changes]
+        events_of = [(agent.chain, [agent._changed(changes_of[agent], user)]) for agent in changed]
+        if events_of:
+            AuditLog.record_in_chains(events_of, at=at)
+        return changed
+
+    def _changed(self, changes: Changes, user: Actor) -> Event:
+        data = {"changes": changes, "by": "user"}
+        return to_record(_CHANGED, subject=("Agent", self.id), user=user, data=data)
 
     def configure_by_platform(self, actor: Mapping[str, Any], **fields: Any) -> list[str]:
         """Set fields of ``PLATFORM_FIELDS``; return the names of those that changed.
@@ -148,7 +176,7 @@ class Configurable(AgentSettings):
         by = AuditLog.data["by"].as_string()
         recent = select(AuditLog).where(
             AuditLog.agent_id == self.id,
-            AuditLog.action == "agent_settings_update",
+            AuditLog.action == _CHANGED,
             by != "agent",
             AuditLog.created_at > database_now() - CHANGE_HISTORY_WINDOW,
         )
@@ -213,7 +241,7 @@ class Configurable(AgentSettings):
         )
 
     def _record_settings(self, **about: Any) -> None:
-        self.record("agent_settings_update", subject=("Agent", self.id), **about)
+        self.record(_CHANGED, subject=("Agent", self.id), **about)
 
 
 def _exchanged(last: dict[str, _Written]) -> dict[str, _Written]:

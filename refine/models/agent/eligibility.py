@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Literal
 
-from sqlalchemy import ColumnElement, Computed, and_, exists, not_, text
+from sqlalchemy import ColumnElement, Computed, and_, case, exists, literal, not_, text
 from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -73,6 +73,12 @@ class Eligibility(LedgerOwner):
             return by_hand
         account_paused = exists().where(Account.id == cls.account_id, Account.paused)
         return by_hand | {PAUSED: and_(cls.paused), ACCOUNT_PAUSED: account_paused.correlate(cls)}
+
+    @classmethod
+    def why_unavailable(cls, *, automatic: bool) -> ColumnElement[str | None]:
+        """Return ``unavailable_reason`` as an SQL expression."""
+        obstacles = cls.obstacles(automatic=automatic).items()
+        return case(*((condition, literal(reason)) for reason, condition in obstacles))
 
     # -- is there anything to refine? ------------------------------------------------------------
 

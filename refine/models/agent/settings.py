@@ -30,6 +30,9 @@ AUTHORED_FIELDS = (
 # Fields that an admin may set in the dashboard.
 ADMIN_FIELDS = ("model_id", "core_token_budget", "refinement_threshold", "paused", "active")
 
+# Those that an admin may set for many agents at once: none of what makes an agent who it is.
+MANY_FIELDS = ("core_token_budget", "refinement_threshold", "paused")
+
 # Fields that an agent's platform may set over the API; it writes prompts but never reads them.
 PLATFORM_FIELDS = (*AUTHORED_FIELDS, "model_id", "core_token_budget", "active", "paused")
 
@@ -109,11 +112,16 @@ class AgentSettings(ReflectionPrompts):
 
     @validates("core_token_budget")
     def _valid_budget(self, _key: str, value: Any) -> int:
-        if type(value) is not int or not 1 <= value <= MAX_CORE_TOKEN_BUDGET:
-            raise InvalidValue(
-                f"core_token_budget must be a whole number from 1 to {MAX_CORE_TOKEN_BUDGET:,}"
-            )
-        return value
+        return valid_budget(value)
+
+
+def valid_budget(value: Any) -> int:
+    """Return a core memory budget, or raise InvalidValue."""
+    if type(value) is not int or not 1 <= value <= MAX_CORE_TOKEN_BUDGET:
+        raise InvalidValue(
+            f"core_token_budget must be a whole number from 1 to {MAX_CORE_TOKEN_BUDGET:,}"
+        )
+    return value
 
 
 def _own_or_default(field: str, own: str | None) -> str:

@@ -6,16 +6,45 @@ from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Select, bindparam, func, select
+from sqlalchemy import (
+    BigInteger,
+    CompoundSelect,
+    DateTime,
+    Select,
+    SQLColumnExpression,
+    TableValuedAlias,
+    bindparam,
+    column,
+    func,
+    select,
+    true,
+    union_all,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.sql.selectable import LateralFromClause
+from sqlalchemy.types import TypeEngine
 
-from refine.extensions import db, read_plainly
-from refine.models.audit import AuditLog, ChainHead
+from refine.extensions import db, instant, read_plainly
+from refine.models.audit import AuditLog
+from refine.models.columns import one_of_parameter
 from refine.models.ledger.image import images_in, mass_of, recorded_digests
 from refine.models.ledger.row import MemoryRow
 
 # Hidden from people: by comparing them with those of a memory that they added themselves, they
 # could confirm a guess.
 _CONFIRM_GUESSES = frozenset({"content_hash", "digest", "source_id"})
+
+# What changes the mass at once by much, or by hand, but for sessions.
+NOTABLE = (
+    "memory_refinement_rollback",
+    "memory_imported",
+    "memory_discarded",
+    "memory_restored",
+)
+# More cannot be told apart on a screen.
+_SAMPLES = 150
+_NOTED = 50
+_LATEST = 1_000
 
 
 class Mass(NamedTuple):
@@ -28,34 +57,118 @@ class Mass(NamedTuple):
     record_id: int
 
 
-def masses(agent_id: int, since: datetime, limit: int) -> list[Mass]:
-    """Return the agent's token mass after each of its last ``limit`` records, oldest first.
+def masses(agent_id: int, since: datetime, until: datetime) -> list[Mass]:
+    """Return the agent's token mass over this time, oldest first, the mass at ``since`` first.
 
-    The first item is the mass before these records: at ``since``, or at the first record if that
-    is earlier.
+    However long the history is, these are the masses at ``_SAMPLES`` instants, each as the last
+    record before it tells, and after the last ``_NOTED`` of the ``NOTABLE`` records, which are
+    looked for among the last ``_LATEST`` records. Empty for an agent without records.
     """
-    newest = db.session.execute(_newest_masses(), {"agent_id": agent_id, "limit": limit}).all()
-    found = [Mass(*row) for row in reversed(newest)]
+    instants = _instants(since, until, _SAMPLES)
+    values = {"agent_ids": [agent_id], "since": since, "until": until, "instants": instants}
+    read = {Mass(*row) for row in db.session.execute(_masses(), values)}
+    found = sorted(read, key=lambda mass: (mass.at, mass.record_id))
     if not found:
         return []
-    first = found[0]
-    data = db.session.scalars(select(AuditLog.data).where(AuditLog.id == first.record_id)).one()
-    before = first.tokens - effect_tokens(data)
-    return [Mass(min(since, first.at), before, "", None, first.record_id), *found]
+    if found[0].at <= since:
+        return [found[0]._replace(at=since, action=""), *found[1:]]
+    return [Mass(since, _mass_before_all(agent_id), "", None, 0), *found]
+
+
+def sampled_masses(
+    agent_ids: Sequence[int], since: datetime, until: datetime, samples: int
+) -> dict[int, list[int | None]]:
+    """Return the token mass of each of these agents at ``since``, and at so many instants after it.
+
+    None before an agent's first record.
+    """
+    values = {"agent_ids": agent_ids, "instants": _instants(since, until, samples)}
+    of_each: dict[int, list[int | None]] = {id_: [] for id_ in agent_ids}
+    for agent_id, tokens in db.session.execute(_sampled_masses(), values):
+        of_each[agent_id].append(tokens)
+    return of_each
+
+
+def _instants(since: datetime, until: datetime, number: int) -> list[datetime]:
+    return [since + (until - since) * (each / number) for each in range(number + 1)]
 
 
 @cache
-def _newest_masses() -> Select[*tuple[Any, ...]]:
-    # by the chain, whose records are in order in an index
-    is_mine = ChainHead.is_of_agent(bindparam("agent_id", type_=BigInteger))
-    chain_id = select(ChainHead.id).where(is_mine).scalar_subquery()
-    at = read_plainly(AuditLog.__table__.c.created_at)
-    return (
-        select(at, AuditLog.mass_after, AuditLog.action, AuditLog.session_id, AuditLog.id)
-        .where(AuditLog.chain_id == chain_id, AuditLog.mass_after.is_not(None))
-        .order_by(AuditLog.sequence.desc())
-        .limit(bindparam("limit"))
+def _masses() -> CompoundSelect[*tuple[Any, ...]]:
+    agents, instants, last = _last_before_each_instant()
+    sampled = select(*last.c).select_from(agents).join(instants, true()).join(last, true())
+    latest = (
+        select(*_mass())
+        .where(
+            AuditLog.agent_id == one_of_parameter("agent_ids"),
+            AuditLog.mass_after.is_not(None),
+            AuditLog.created_at > instant("since"),
+            AuditLog.created_at <= instant("until"),
+        )
+        .order_by(AuditLog.created_at.desc(), AuditLog.id.desc())
+        .limit(_LATEST)
+        .subquery()
     )
+    newest_first = select(latest).order_by(latest.c.created_at.desc(), latest.c.id.desc())
+    noted = newest_first.where(latest.c.action.in_(NOTABLE)).limit(_NOTED).subquery()
+    return union_all(sampled, select(noted))
+
+
+@cache
+def _sampled_masses() -> Select[*tuple[Any, ...]]:
+    agents, instants, last = _last_before_each_instant()
+    return (
+        select(agents.c.each, last.c.mass_after)
+        .select_from(agents)
+        .join(instants, true())
+        .outerjoin(last, true())
+        .order_by(agents.c.each, instants.c.each)
+    )
+
+
+def _last_before_each_instant() -> tuple[TableValuedAlias, TableValuedAlias, LateralFromClause]:
+    """Agents, instants, and the last record of each agent before each of them.
+
+    Each is one look into an index, however many records there are.
+    """
+    agents = _unnested("agent_ids", BigInteger())
+    instants = _unnested("instants", DateTime(timezone=True))
+    last = (
+        select(*_mass())
+        .where(
+            AuditLog.agent_id == agents.c.each,
+            AuditLog.created_at <= instants.c.each,
+            AuditLog.mass_after.is_not(None),
+        )
+        .order_by(AuditLog.created_at.desc(), AuditLog.id.desc())
+        .limit(1)
+        .lateral()
+    )
+    return agents, instants, last
+
+
+def _unnested(name: str, type_: TypeEngine[Any]) -> TableValuedAlias:
+    """Return the values of a parameter as a table, in the column ``each``."""
+    values = func.unnest(bindparam(name, type_=ARRAY(type_)))
+    return values.table_valued(column("each", type_), name=name).render_derived()
+
+
+def _mass() -> list[SQLColumnExpression[Any]]:
+    """What a record tells of the mass, in the order of ``Mass``."""
+    at = read_plainly(AuditLog.__table__.c.created_at)
+    return [at, AuditLog.mass_after, AuditLog.action, AuditLog.session_id, AuditLog.id]
+
+
+def _mass_before_all(agent_id: int) -> int:
+    """The mass before the agent's first record."""
+    first = (
+        select(AuditLog.mass_after, AuditLog.data)
+        .where(AuditLog.agent_id == agent_id, AuditLog.mass_after.is_not(None))
+        .order_by(AuditLog.created_at, AuditLog.id)
+        .limit(1)
+    )
+    mass_after, data = db.session.execute(first).one()
+    return int(mass_after) - effect_tokens(data)
 
 
 def records_of_memory(memory: MemoryRow) -> Select[AuditLog]:

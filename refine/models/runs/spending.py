@@ -242,6 +242,24 @@ def _by_day(*, is_of_account: bool) -> Select[*tuple[Any, ...]]:
     return summed.group_by(day)
 
 
+def spent_by_agents(since: datetime, *conditions: ColumnElement[bool]) -> tuple[Decimal, int]:
+    """Return what the agents that meet the conditions cost since then.
+
+    And how many calls are not part of it, because their cost is unknown.
+    """
+    runs = all_runs()
+    summed = (
+        select(
+            func.coalesce(func.sum(runs.c.cost_usd), 0),
+            func.coalesce(func.sum(runs.c.unpriced_calls), 0),
+        )
+        .join(Agent, Agent.id == runs.c.agent_id)
+        .where(runs.c.created_at >= since, *conditions)
+    )
+    usd, unpriced_calls = db.session.execute(summed).one()
+    return Decimal(usd), int(unpriced_calls)
+
+
 def all_runs() -> Subquery:
     """All runs of every kind."""
     sessions, tasks, grants = (

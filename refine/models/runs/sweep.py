@@ -1,4 +1,4 @@
-"""Sweeps: an account's agents that a user asked to be refined now, a batch at a time.
+"""Sweeps: what a user asked for all or many agents of an account, a batch at a time.
 
 What was asked for stands in the database, and how far it came in the transaction of each batch: a
 crash loses nothing, and nobody's turn comes twice.
@@ -6,7 +6,7 @@ crash loses nothing, and nobody's turn comes twice.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import (
     ARRAY,
@@ -14,27 +14,34 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Select,
+    Text,
     func,
     literal,
     select,
     text,
 )
-from sqlalchemy.orm import Mapped, mapped_column, relationship
+from sqlalchemy.orm import Mapped, joinedload, mapped_column, relationship
 
 from refine import clock
 from refine.errors import RowAltered
 from refine.extensions import Base, db
 from refine.models.agent import Agent
 from refine.models.attested import Attested, ChainOwner
-from refine.models.columns import BigId, Count
+from refine.models.columns import BigId, Count, one_of_ids
 from refine.models.people import Account, User
 from refine.models.people.recording import is_recorded
+
+# What a user may ask for agents that they chose; values are of ``budget`` and ``threshold``.
+Work = Literal["refine", "pause", "resume", "budget", "threshold"]
 
 _ENDED = "sweep_ended"
 
 
 class Sweep(Attested, Base):
-    """One request to queue a session for every agent of an account that needs one."""
+    """One request to queue a session for every agent of an account that needs one.
+
+    Or, if it has a ``work``, to do that for chosen agents of the account.
+    """
 
     __tablename__ = "sweeps"
     __table_args__ = (
@@ -42,7 +49,7 @@ class Sweep(Attested, Base):
             "uq_sweeps_open_account",
             "account_id",
             unique=True,
-            postgresql_where=text("ended_at IS NULL"),
+            postgresql_where=text("ended_at IS NULL AND work IS NULL"),
         ),
     )
 
@@ -56,13 +63,27 @@ class Sweep(Attested, Base):
     held_ids: Mapped[list[int]] = mapped_column(
         ARRAY(BigInteger), default=list, server_default=text("'{}'")
     )
+    # how many were queued, or changed, and how many not
     queued: Mapped[Count]
     not_queued: Mapped[Count]
+    work: Mapped[str | None] = mapped_column(Text)
+    value: Mapped[str | None] = mapped_column(Text)
+    agent_ids: Mapped[list[int] | None] = mapped_column(ARRAY(BigInteger))
 
     account: Mapped[Account] = relationship()
     user: Mapped[User] = relationship()
 
-    digest_columns = ("id", "account_id", "user_id", "created_at", "ended_at")
+    digest_columns = (
+        "id",
+        "account_id",
+        "user_id",
+        "created_at",
+        "ended_at",
+        "work",
+        "value",
+        "agent_ids",
+    )
+    later_digest_columns = ("work", "value", "agent_ids")
 
     @property
     def chain_owner(self) -> ChainOwner:
@@ -85,9 +106,40 @@ class Sweep(Attested, Base):
         return requested
 
     @classmethod
+    def request_work(
+        cls,
+        account: Account,
+        user: User,
+        work: Work,
+        agent_ids: Sequence[int],
+        value: str | None = None,
+    ) -> "Sweep":
+        """Add a sweep that does this work for these agents, recorded as ``sweep_requested``."""
+        account.lock()
+        chosen = sorted(agent_ids)
+        at = clock.now()
+        requested = cls(
+            account=account, user=user, created_at=at, work=work, value=value, agent_ids=chosen
+        )
+        db.session.add(requested)
+        db.session.flush()
+        about = {"work": work, "value": value, "agents": len(chosen)}
+        requested._record("sweep_requested", user=user, at=at, data=about)
+        return requested
+
+    @classmethod
     def open_of(cls, account: Account) -> "Sweep | None":
-        """Return the account's sweep that has not ended."""
-        return db.session.scalar(cls._open().where(cls.account_id == account.id))
+        """Return the account's sweep of all agents that has not ended."""
+        mine = cls._open().where(cls.account_id == account.id, cls.work.is_(None))
+        return db.session.scalar(mine)
+
+    @classmethod
+    def open_works(cls, account_id: int | None) -> Sequence["Sweep"]:
+        """Return what is still to be done for chosen agents (of this account), the oldest first."""
+        works = cls._open().where(cls.work.is_not(None)).order_by(cls.id)
+        if account_id is not None:
+            works = works.where(cls.account_id == account_id)
+        return db.session.scalars(works.options(joinedload(cls.user))).all()
 
     @classmethod
     def open_ids(cls) -> Sequence[int]:
@@ -140,6 +192,11 @@ class Sweep(Attested, Base):
         following = select(func.count()).select_from(self._following().subquery())
         return len(self.held_ids) + (db.session.scalar(following) or 0)
 
+    @property
+    def to_come(self) -> int:
+        """How many of the chosen agents' turn has not come yet."""
+        return len(self.agent_ids or ()) - self.queued - self.not_queued
+
     def end_if_over(self, at: datetime | None = None) -> int:
         """Return how many agents still wait; end it if none does, recorded as ``sweep_ended``."""
         if waiting := self.count_waiting():
@@ -149,8 +206,12 @@ class Sweep(Attested, Base):
         return 0
 
     def _following(self) -> Select[int]:
-        mine = Agent.account_id == self.account_id
-        return select(Agent.id).where(mine, Agent.id > self.after_id)
+        following = select(Agent.id).where(
+            Agent.account_id == self.account_id, Agent.id > self.after_id
+        )
+        if self.agent_ids is not None:
+            following = following.where(Agent.id == one_of_ids(self.agent_ids))
+        return following
 
     def _record(self, action: str, **about: Any) -> None:
         self.account.record(action, subject=("Sweep", self.id), **about)

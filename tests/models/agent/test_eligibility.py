@@ -141,6 +141,17 @@ def test_the_rules_for_agents_choose_the_same_ones_in_python_and_in_sql(agents, 
             assert_same(agents, in_python, in_sql)
 
 
+@pytest.mark.parametrize("automatic", EITHER)
+def test_why_agents_may_not_be_asked_is_the_same_in_python_and_in_sql(agents, automatic):
+    in_sql = dict(
+        db.session.execute(select(Agent.id, Agent.why_unavailable(automatic=automatic))).all()
+    )
+
+    in_python = {agent.id: agent.unavailable_reason(automatic=automatic) for agent in agents}
+    assert in_sql == in_python
+    assert len({*in_python.values()}) == (5 if automatic else 3)
+
+
 def test_the_rules_for_memories_choose_the_same_ones_in_python_and_in_sql(memories, subtests):
     for name, in_python, in_sql in [
         ("discarded", lambda memory: memory.discarded, AgentMemory.discarded),

@@ -1,25 +1,74 @@
 """The token mass over time, as the records tell it."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from refine.extensions import db
 from refine.models import RefinementSession
-from refine.models.ledger.history import count_changes, effect_tokens, masses
+from refine.models.ledger.history import count_changes, effect_tokens, masses, sampled_masses
 from tests import editing, factories
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 
 
-def test_the_masses_are_those_after_the_agents_own_last_records(app):
-    agent, other = factories.agent("four"), factories.agent("four")
-    for owner, count in ((agent, 3), (other, 1)):
-        for n in range(count):
-            owner.ledger.remember(f"{n} letters", "core", at=NOW.replace(hour=n))
+def remembered(owner, *hours):
+    """Memories of one to three tokens, saved at these hours."""
+    for number, hour in enumerate(hours):
+        owner.ledger.remember(f"{number} letters", "core", at=NOW.replace(hour=hour))
 
-    assert [mass.tokens for mass in masses(agent.id, NOW, 9)] == [1, 4, 7, 10]
-    assert [mass.tokens for mass in masses(agent.id, NOW, 2)] == [4, 7, 10]
-    assert [mass.at.hour for mass in masses(agent.id, NOW, 2)] == [1, 1, 2]
-    assert masses(factories.agent().id, NOW, 9) == []
+
+def drawn(agent, since=4, until=12):
+    found = masses(agent.id, NOW.replace(hour=since), NOW.replace(hour=until))
+    return [(mass.at.hour, mass.tokens) for mass in found]
+
+
+def test_the_masses_are_those_after_the_agents_own_records(app):
+    agent, other = factories.agent("four"), factories.agent("four")
+    remembered(agent, 5, 7, 9)
+    remembered(other, 6)
+
+    assert drawn(agent) == [(4, 1), (5, 4), (7, 7), (9, 10)]
+    assert drawn(factories.agent("four")) == []
+
+
+def test_the_masses_begin_with_the_one_at_the_beginning(app):
+    agent = factories.agent("four")
+    remembered(agent, 5, 7, 9)
+
+    assert drawn(agent, since=8) == [(8, 7), (9, 10)]
+    assert drawn(agent, since=9) == [(9, 10)]
+    assert drawn(agent, until=8) == [(4, 1), (5, 4), (7, 7)]
+
+
+def test_of_many_records_those_at_equal_distances_are_drawn_and_the_notable_ones(app):
+    agent = factories.agent("four")
+    for minute in range(5):
+        agent.ledger.remember(f"{minute} letters", "core", at=NOW.replace(minute=minute))
+    discarded = agent.ledger.remember("to be discarded", "core", at=NOW.replace(minute=5))[0]
+    discarded.discard(at=NOW.replace(minute=6))
+    agent.ledger.remember("the last one", "core", at=NOW.replace(minute=7))
+
+    found = masses(agent.id, NOW - timedelta(days=30), NOW + timedelta(days=30))
+
+    assert [mass.at.minute for mass in found] == [0, 0, 6, 7]
+    assert [mass.action for mass in found] == [
+        "",
+        "memory_saved",
+        "memory_discarded",
+        "memory_saved",
+    ]
+
+
+def test_the_masses_of_many_agents_are_sampled_at_the_same_instants(app):
+    agent, other, newcomer = factories.agent("four"), factories.agent(), factories.agent("four")
+    remembered(agent, 5, 7, 9)
+    remembered(other, 8)
+
+    ids = [agent.id, other.id, newcomer.id]
+    found = sampled_masses(ids, NOW.replace(hour=6), NOW.replace(hour=10), 4)
+
+    assert found[agent.id] == [4, 7, 7, 10, 10]
+    assert found[other.id] == [None, None, 3, 3, 3]
+    assert found[newcomer.id] == [None] * 5
 
 
 def test_a_records_mass_difference_is_that_of_its_memories(app):

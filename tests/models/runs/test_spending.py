@@ -21,6 +21,7 @@ from refine.models.runs.spending import (
     is_unpriced_in_month,
     month_so_far,
     months_nearest_caps,
+    spent_by_agents,
     spent_usd_of_month,
 )
 from refine.rules.prices import price_of
@@ -66,6 +67,26 @@ def test_other_accounts_costs_do_not_count(agent: Agent) -> None:
     everything(factories.agent("one"))
 
     assert cost_usd_of_month(agent.account, NOW) == 0
+
+
+def test_agents_are_summed_up_by_conditions(agent: Agent) -> None:
+    other = factories.agent("one", account=agent.account)
+    everything(agent)
+    costly(other, "7")
+    costly(other, "9", at=NOW - MOMENT)
+
+    assert spent_by_agents(NOW, Agent.account_id == agent.account_id) == (Decimal("8.75"), 0)
+    assert spent_by_agents(NOW, Agent.id == other.id) == (Decimal(7), 0)
+    assert spent_by_agents(NOW, Agent.id == 0) == (Decimal(0), 0)
+
+
+def test_calls_of_unknown_cost_make_a_sum_partial(agent: Agent) -> None:
+    costly(agent, "7")
+    session = db.session.scalars(select(RefinementSession)).one()
+    session.unpriced_calls = 2
+    db.session.flush()
+
+    assert spent_by_agents(NOW, Agent.id == agent.id) == (Decimal(7), 2)
 
 
 def test_for_many_accounts_at_once_each_has_its_own(agent: Agent) -> None:

@@ -150,8 +150,11 @@ class Candidates:
 
     def due_trigger(self, agent: Agent) -> AutomaticTrigger | None:
         """Return ``Agent.due_trigger`` of an agent that may be asked."""
-        has_work = agent.id in self._ids_with_unlocked_memory
-        return agent.trigger_since(self._last_slot(agent)) if has_work else None
+        return agent.trigger_since(self._last_slot(agent)) if self.has_work(agent) else None
+
+    def has_work(self, agent: Agent) -> bool:
+        """Return ``Agent.has_unlocked_core_memory``."""
+        return agent.id in self._ids_with_unlocked_memory
 
     def must_wait(self, agent: Agent) -> bool:
         """Tell whether an agent over its budget must wait before it is asked.

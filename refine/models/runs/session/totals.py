@@ -1,18 +1,35 @@
 """Sums over many sessions, for pages."""
 
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import cache
 from typing import Any, NamedTuple
+from uuid import UUID
 
-from sqlalchemy import Date, Select, Text, bindparam, case, cast, func, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Date,
+    Select,
+    Text,
+    bindparam,
+    case,
+    cast,
+    func,
+    select,
+)
 
 from refine.extensions import db, instant
 from refine.models.columns import account_parameter
 from refine.models.runs.run import WORKER_LOST
 from refine.models.runs.session.session import RefinementSession
+from refine.models.runs.session.state import CONSENTED_ENDS
 
 _Session = RefinementSession
+# So many of an agent's sessions are listed at most.
+_LATEST = 50
+# A session never takes as long.
+_LONGEST = timedelta(days=1)
 
 
 class DayTotals(NamedTuple):
@@ -103,9 +120,54 @@ def _by_day(*, is_of_account: bool) -> Select[*tuple[Any, ...]]:
             day,
             _Session.status,
             func.count(),
-            func.sum(case((_Session.undone_at.is_(None), _Session.removed_tokens), else_=0)),
+            func.sum(_removed()),
             func.count().filter(_Session.error_kind == WORKER_LOST),
         )
         .where(_Session.in_account(account_id), _Session.created_at >= instant("since"))
         .group_by(day, _Session.status)
     )
+
+
+class Left(NamedTuple):
+    """What a session left behind: the token mass; ``is_kept``: it was not rolled back."""
+
+    ended_at: datetime
+    tokens: int
+    session_id: UUID
+    is_kept: bool
+
+
+def left_by_sessions(agent_id: int, since: datetime) -> tuple[int, list[Left]]:
+    """Return how many tokens the agent's sessions removed since then, and what the last ones left.
+
+    Undone sessions removed nothing.
+    """
+    values = {"agent_id": agent_id, "since": since}
+    rows = db.session.execute(_left_by_sessions(), values).all()
+    return rows[0][0] if rows else 0, [Left(*row[1:]) for row in reversed(rows)]
+
+
+@cache
+def _left_by_sessions() -> Select[*tuple[Any, ...]]:
+    return (
+        select(
+            func.sum(_removed()).over(),
+            _Session.ended_at,
+            _Session.mass_after,
+            _Session.id,
+            _Session.status != "rolled_back",
+        )
+        .where(
+            _Session.agent_id == bindparam("agent_id", type_=BigInteger),
+            _Session.created_at > instant("since") - _LONGEST,
+            _Session.ended_at > instant("since"),
+            _Session.status.in_(CONSENTED_ENDS),
+            _Session.mass_after.is_not(None),
+        )
+        .order_by(_Session.created_at.desc())
+        .limit(_LATEST)
+    )
+
+
+def _removed() -> ColumnElement[int]:
+    return case((_Session.undone_at.is_(None), _Session.removed_tokens), else_=0)

@@ -1,0 +1,68 @@
+"""What sessions of many agents may cost, by what their sessions did cost."""
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import NamedTuple
+
+from sqlalchemy import ColumnElement, func, select
+
+from refine.extensions import db
+from refine.models.agent import Agent
+from refine.models.runs.run import LIVE
+from refine.models.runs.session.session import RefinementSession
+
+LOOKS_BACK = timedelta(days=90)
+
+_Session = RefinementSession
+
+
+class Estimate(NamedTuple):
+    """What a session of each of these agents may cost: about, and at most.
+
+    An agent counts with the mean, and with the dearest, of its sessions in the last ``LOOKS_BACK``
+    that asked a model. One of ``unknown`` agents, without such a session, counts as the mean, and
+    as the dearest, of the others. Both figures are None if all are unknown. ``is_partial``: of some
+    calls nobody knows the cost, and they are not counted.
+    """
+
+    agents: int
+    unknown: int
+    usd: Decimal | None
+    most_usd: Decimal | None
+    is_partial: bool
+
+    @property
+    def known(self) -> int:
+        """How many agents had a session that tells."""
+        return self.agents - self.unknown
+
+
+def estimate(at: datetime, *conditions: ColumnElement[bool]) -> Estimate:
+    """Return what a session of each agent that meets the conditions may cost, in one statement."""
+    mine = select(Agent.id).where(*conditions).cte()
+    costs = (
+        select(
+            _Session.agent_id,
+            func.avg(_Session.cost_usd).label("mean"),
+            func.max(_Session.cost_usd).label("most"),
+            func.bool_or(_Session.unpriced_calls > 0).label("is_partial"),
+        )
+        .where(
+            _Session.agent_id.in_(select(mine.c.id)),
+            _Session.created_at > at - LOOKS_BACK,
+            _Session.llm_calls > 0,
+            _Session.status.not_in(LIVE),
+        )
+        .group_by(_Session.agent_id)
+        .subquery()
+    )
+    agents = select(func.count()).select_from(mine).scalar_subquery()
+    unknown = agents - func.count()
+    usd = func.sum(costs.c.mean) + unknown * func.avg(costs.c.mean)
+    most_usd = func.sum(costs.c.most) + unknown * func.max(costs.c.most)
+    is_partial = func.coalesce(func.bool_or(costs.c.is_partial), False)
+    return Estimate(
+        *db.session.execute(
+            select(agents, unknown, usd, most_usd, is_partial).select_from(costs)
+        ).one()
+    )

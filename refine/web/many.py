@@ -1,0 +1,215 @@
+"""What is done to many agents at once: a page says to whom, and what it may cost, and asks."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from flask import Blueprint, abort, flash, redirect, render_template, request
+from flask.typing import ResponseReturnValue
+from sqlalchemy import ColumnElement, Text, case, literal, null, select
+from sqlalchemy import cast as cast_
+
+from refine import clock
+from refine.errors import InvalidValue, Unreachable
+from refine.extensions import db
+from refine.faults import status_of
+from refine.jobs.dispatch import dispatch
+from refine.jobs.sweeping import Turn, begin_work
+from refine.models import Account, Agent
+from refine.models.agent.settings import valid_budget
+from refine.models.agent_list import Group, grouped_by
+from refine.models.runs.session.estimate import LOOKS_BACK, Estimate, estimate
+from refine.models.runs.session.scheduling import has_live_session
+from refine.models.runs.sweep import Work
+from refine.rules.ids import id_in
+from refine.rules.quantities import plural
+from refine.rules.threshold import DEFAULT_THRESHOLD, parse_threshold
+from refine.web import scope
+from refine.web.agents import DEEDS, Filter
+from refine.web.forms import whole_number
+from refine.web.paging import PAGE_ROWS
+from refine.web.words import url_in_account
+
+pages = Blueprint("many", __name__)
+
+_CONFLICT = 409
+
+
+FIELDS = {"budget": "core_token_budget", "threshold": "refinement_threshold"}
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What is to be done, and for which agents: those that were ticked, or all of a filter."""
+
+    work: Work
+    ids: Sequence[int] | None
+    wanted: Filter
+
+    @classmethod
+    def of_request(cls) -> "Chosen":
+        """Return what the URL or form asks for; 400 if it asks for nothing."""
+        work, who = request.values.get("work", ""), request.values.get("who", "ticked")
+        if work not in DEEDS:
+            abort(400, "Choose on the list of agents what to do, and for whom.")
+        if who == "all":
+            if scope.sees_all_accounts():
+                abort(400, "Choose an account first: this is done for one account at a time.")
+            return cls(work, None, Filter.of_request())
+        given = request.values.getlist("agent")
+        if who == "page":
+            given = request.values.get("on_page", "").split(",")
+        ids = sorted({id_ for each in given[:PAGE_ROWS] if (id_ := id_in(each)) is not None})
+        return cls(work, ids, Filter.of_request())
+
+    @property
+    def conditions(self) -> list[ColumnElement[bool]]:
+        if self.ids is None:
+            return self.wanted.conditions
+        return [scope.owns(Agent.account_id), Agent.id.in_(self.ids)]
+
+    @property
+    def touched(self) -> list[ColumnElement[bool]]:
+        """The conditions that an agent is among them, and not left out."""
+        return [*self.conditions, why_left_out(self.work).is_(None)]
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """What a form sends to choose the same."""
+        same = {"work": self.work, "q": self.wanted.text, "state": self.wanted.state}
+        if self.ids is None:
+            return {**same, "who": "all"}
+        return {**same, "who": "page", "on_page": ",".join(map(str, self.ids))}
+
+    @cached_property
+    def groups(self) -> Mapping[str | None, Group]:
+        """The agents by why they are left out; None: they are not. 404 if one is not found."""
+        found = grouped_by(why_left_out(self.work), *self.conditions)
+        if self.ids is not None and sum(group.number for group in found.values()) < len(self.ids):
+            abort(404)
+        return found
+
+    @property
+    def number(self) -> int:
+        """How many agents it touches."""
+        return self.groups[None].number if None in self.groups else 0
+
+    @property
+    def is_threshold(self) -> bool:
+        return self.work == "threshold"
+
+    def estimate(self) -> Estimate | None:
+        """Return what a session of each of them may cost; None for what leads to none."""
+        return None if self.work == "pause" else estimate(clock.now(), *self.touched)
+
+    def ids_by_account(self) -> dict[int, list[int]]:
+        """Return the agents that it touches."""
+        ids = defaultdict(list)
+        for account_id, id_ in db.session.execute(
+            select(Agent.account_id, Agent.id).where(*self.touched)
+        ):
+            ids[account_id].append(id_)
+        return ids
+
+
+def why_left_out(work: Work) -> ColumnElement[str | None]:
+    """Return the SQL expression of why an agent is left out; NULL if it is not."""
+    match work:
+        case "refine":
+            return case(
+                (has_live_session(), literal("a session is waiting or running")),
+                (
+                    ~Agent.with_unlocked_core_memory() & Agent.is_available(automatic=False),
+                    literal("no core memory that a session may change"),
+                ),
+                else_=Agent.why_unavailable(automatic=False),
+            )
+        case "pause":
+            return case((Agent.paused, literal("already paused")))
+        case "resume":
+            return case((~Agent.paused, literal("not paused")))
+    return cast_(null(), Text)
+
+
+@pages.get("/agents/many")
+@scope.admins_only
+def ask() -> str:
+    return _page(Chosen.of_request())
+
+
+@pages.post("/agents/many")
+@scope.admins_only
+def act() -> ResponseReturnValue:
+    chosen = Chosen.of_request()
+    try:
+        value = _value(chosen.work)
+    except InvalidValue as error:
+        return _page(chosen, str(error)), status_of(error)
+    if request.form.get("number") != str(chosen.number):
+        return _page(chosen, "In the meantime, these agents changed; look again"), _CONFLICT
+    turns = [
+        begin_work(db.session.get_one(Account, account_id), scope.user(), chosen.work, ids, value)
+        for account_id, ids in chosen.ids_by_account().items()
+    ]
+    if chosen.work == "refine":
+        _dispatch()
+    flash(_said(chosen.work, turns))
+    return redirect(_list_of(chosen), 303)
+
+
+def _value(work: Work) -> str | None:
+    """Return the value that the form sends, as it is stored; raises InvalidValue."""
+    if work == "budget":
+        field = FIELDS["budget"]
+        return str(valid_budget(whole_number(request.form.get(field, ""), field)))
+    given = request.form.get(FIELDS["threshold"], "").strip()
+    return str(parse_threshold(given)) if work == "threshold" and given else None
+
+
+def _dispatch() -> None:
+    try:
+        dispatch()
+    except Unreachable:
+        flash(
+            "The job queue is unreachable; queued sessions will start automatically once it is "
+            "back.",
+            "error",
+        )
+
+
+def _said(work: Work, turns: Sequence[Turn]) -> str:
+    swept = [each for turn in turns for each in turn.swept]
+    waiting = sum(turn.waiting for turn in turns)
+    done = sum(each.is_done for each in swept)
+    others = Counter(each.outcome for each in swept if not each.is_done)
+    return "".join(
+        [
+            f"{plural(done, 'agent')} {DEEDS[work].done}",
+            *(f"; {plural(count, 'agent')} not: {why}" for why, count in others.most_common()),
+            f". The clock goes on with the other {plural(waiting, 'agent')}." if waiting else ".",
+        ]
+    )
+
+
+def _page(chosen: Chosen, error: str | None = None) -> str:
+    groups = chosen.groups
+    return render_template(
+        "agents/many.html",
+        chosen=chosen,
+        deed=DEEDS[chosen.work],
+        field=FIELDS.get(chosen.work),
+        touched=groups.get(None),
+        left_out=[group for reason, group in groups.items() if reason is not None],
+        cost=chosen.estimate(),
+        looks_back=LOOKS_BACK.days,
+        default_threshold=DEFAULT_THRESHOLD,
+        error=error,
+        back=_list_of(chosen),
+    )
+
+
+def _list_of(chosen: Chosen) -> str:
+    """Return the URL of the list that it was chosen on."""
+    text, state = chosen.wanted
+    return url_in_account("agents.listing", q=text or None, state=state or None)

@@ -1,0 +1,102 @@
+"""An agent's story: its token mass over time, how fast it grows, and what its memories are like."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from flask import request
+
+from refine.models import Agent
+from refine.models.ledger.history import NOTABLE, Mass, masses
+from refine.models.ledger.profile import OLDEST_MONTHS, SIZES, Kept, Profile, profile
+from refine.models.runs.session.totals import Left, left_by_sessions
+from refine.rules.growth import Growth
+from refine.web import scope
+from refine.web.charts import Column, Moment, Plot, histogram, step_plot
+
+# What the URL's ``range`` may be, in days; None: since the agent was added.
+RANGES = {"7": 7, "30": 30, "90": 90, "all": None}
+DEFAULT_RANGE = "30"
+
+_EVENTS_SHOWN = 10
+_SAVES = ("memory_saved", "memory_promoted")
+_MARKS = {
+    **dict.fromkeys(NOTABLE, "hand"),
+    **dict.fromkeys(_SAVES, "save"),
+    "memory_refinement_rollback": "undo",
+    "memory_imported": "import",
+}
+_SIZES = [f"≤ {SIZES[0] - 1}", *(f"≤ {size - 1}" for size in SIZES[1:]), f"> {SIZES[-1] - 1}"]
+_AGES = [*map(str, range(OLDEST_MONTHS)), f"{OLDEST_MONTHS}+"]
+
+
+@dataclass(frozen=True)
+class Story:
+    """What the page tells of an agent in the range that the URL asks for."""
+
+    range: str
+    growth: Growth
+    moments: list[Moment]
+    floor: int
+    profile: Profile
+
+    @classmethod
+    def of_page(cls, agent: Agent, tokens: int, removable: int, at: datetime) -> "Story":
+        """Read it, in a few statements, however long it is; a session may remove ``removable``."""
+        chosen = request.args.get("range", DEFAULT_RANGE)
+        chosen = chosen if chosen in RANGES else DEFAULT_RANGE
+        days = RANGES[chosen]
+        since = agent.created_at
+        if days is not None:
+            since = max(since, at - timedelta(days=days))
+        found = masses(agent.id, since, at)
+        removed, left = left_by_sessions(agent.id, since)
+        before = found[0].tokens if found else tokens
+        return cls(
+            chosen,
+            Growth(since, at, before, tokens, removed, agent.core_token_budget),
+            _moments(found, left),
+            tokens - removable,
+            profile(agent.id, at),
+        )
+
+    @cached_property
+    def events(self) -> list[Moment]:
+        """The last events, newest first."""
+        marked = [moment for moment in self.moments if moment.mark is not None]
+        return marked[: -_EVENTS_SHOWN - 1 : -1]
+
+    @property
+    def plot(self) -> Plot | None:
+        """The token mass over time, up to now, with the budget and what a session must leave."""
+        if not self.moments:
+            return None
+        until, tokens = self.growth.until.astimezone(scope.zone()), self.growth.tokens
+        now = Moment(self.growth.until, tokens)
+        return step_plot([*self.moments, now], self.growth.budget, until, self.floor)
+
+    @property
+    def sizes(self) -> list[Column]:
+        return histogram(_SIZES, [_parts(each) for each in self.profile.sizes])
+
+    @property
+    def ages(self) -> list[Column]:
+        return histogram(_AGES, [_parts(each) for each in self.profile.ages])
+
+
+def _moments(found: list[Mass], left: list[Left]) -> list[Moment]:
+    """Return both as moments, oldest first; the first one says where the line begins."""
+    ends = [
+        Moment(each.ended_at, each.tokens, "session", each.session_id)
+        for each in left
+        if each.is_kept
+    ]
+    told = [
+        Moment(mass.at, mass.tokens, _MARKS.get(mass.action), mass.session_id, mass.record_id)
+        for mass in found
+    ]
+    return [*told[:1], *sorted([*told[1:], *ends], key=lambda moment: moment.at)]
+
+
+def _parts(kept: Kept) -> dict[str, int]:
+    return {"unlocked": kept.unlocked, "locked": kept.locked}

@@ -1,0 +1,318 @@
+"""One thing done to many agents: the page that asks, and what comes of it."""
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from flask import Flask
+from sqlalchemy import select
+
+from refine import clock
+from refine.extensions import db
+from refine.jobs import sweeping
+from refine.jobs.tick import run_tick
+from refine.models import Account, Agent, RefinementSession, Sweep, User
+from refine.models.runs.sweep import Work
+from refine.web.agents import DEEDS
+from tests import factories
+from tests.commands import UNUSED_PORT
+from tests.web.conftest import Browser, SignedIn, browser_of, person, records, words_of
+
+
+@pytest.fixture
+def account(admin: User) -> Account:
+    return admin.account
+
+
+@pytest.fixture
+def agents(account: Account) -> list[Agent]:
+    """Three of which the last is paused."""
+    made = [
+        factories.agent("a memory", account=account, name=name, core_token_budget=100)
+        for name in ("Ada", "Bo", "Cy")
+    ]
+    made[-1].paused = True
+    db.session.commit()
+    return made
+
+
+def ids_of(*agents: Agent) -> str:
+    return ",".join(str(agent.id) for agent in agents)
+
+
+def asked(browser: Browser, work: Work, *agents: Agent) -> str:
+    """What the page says that asks."""
+    ticked = "".join(f"&agent={agent.id}" for agent in agents)
+    answer = browser.get(f"/agents/many?work={work}{ticked}")
+    assert answer.status_code == 200
+    return words_of(answer.text)
+
+
+def done(browser: Browser, work: Work, *agents: Agent, **fields: str) -> str:
+    """What the list says after the question was answered."""
+    form = {"work": work, "who": "page", "on_page": ids_of(*agents), **fields}
+    answer = browser.submit("/agents/many", form)
+    assert answer.status_code == 303, words_of(answer.text)
+    return words_of(browser.get(answer.headers["Location"]).text)
+
+
+def sessions_of(*agents: Agent) -> list[str]:
+    db.session.rollback()
+    wanted = RefinementSession.agent_id.in_([agent.id for agent in agents])
+    return list(db.session.scalars(select(RefinementSession.trigger).where(wanted)))
+
+
+# -- the question ----------------------------------------------------------------------------------
+
+
+def test_the_list_offers_what_can_be_done(dashboard: Browser, agents: list[Agent]) -> None:
+    page = dashboard.get("/agents").text
+
+    assert f'name="agent" value="{agents[0].id}" aria-label="Select Ada"' in page
+    for work, deed in DEEDS.items():
+        assert f'<option value="{work}">{deed.name}</option>' in page
+    assert "all 3 on this page" in page
+
+
+def test_a_viewer_is_offered_nothing(
+    account: Account, agents: list[Agent], signed_in: SignedIn
+) -> None:
+    page = signed_in(person(account=account, role="viewer")).get("/agents").text
+
+    assert "Select" not in page
+    assert "/agents/many" not in re.findall(r"<select.*</select>", page)
+
+
+def test_the_question_says_whom_it_touches_and_who_is_left_out(
+    dashboard: Browser, agents: list[Agent]
+) -> None:
+    said = asked(dashboard, "pause", *agents)
+
+    assert "Pause 2 agents?" in said
+    assert "Ada, Bo" in said
+    assert "Already paused 1 agent: Cy" in said
+
+
+def test_refining_leaves_out_who_cannot_be_refined(dashboard: Browser, account: Account) -> None:
+    empty = factories.agent(account=account, name="Empty")
+    inactive = factories.agent("a memory", account=account, name="Inactive", active=False)
+    live = factories.agent("a memory", account=account, name="Live")
+    RefinementSession.queue(live, "manual")
+    paused = factories.agent("a memory", account=account, name="Paused", paused=True)
+    db.session.commit()
+
+    said = asked(dashboard, "refine", empty, inactive, live, paused)
+
+    assert "Refine 1 agent? Paused" in said
+    assert "No core memory that a session may change 1 agent: Empty" in said
+    assert "The agent is not active 1 agent: Inactive" in said
+    assert "A session is waiting or running 1 agent: Live" in said
+
+
+def test_the_question_says_what_it_may_cost(dashboard: Browser, agents: list[Agent]) -> None:
+    for usd in ("1", "3"):
+        session = RefinementSession.queue(agents[0], "manual", at=clock.now() - timedelta(days=1))
+        session.llm_calls, session.cost_usd = 1, Decimal(usd)
+        session.finish("completed", "so it ended")
+    db.session.commit()
+
+    said = asked(dashboard, "refine", *agents[:2])
+
+    assert "About $4.00, at most $6.00" in said
+    assert "For 1 agent without one, by those of the others." in said
+    assert "cost of some calls" not in said
+
+
+def test_the_question_says_if_nobody_knows_the_cost(
+    dashboard: Browser, agents: list[Agent]
+) -> None:
+    assert "Nobody knows: none of these agents had a session" in asked(
+        dashboard, "resume", agents[2]
+    )
+    assert "may cost" not in asked(dashboard, "pause", agents[0])
+
+
+def test_nothing_is_asked_if_nobody_is_left(dashboard: Browser, agents: list[Agent]) -> None:
+    said = asked(dashboard, "pause", agents[2])
+
+    assert "None of the chosen agents is left." in said
+    assert "Back to the list" in said
+    assert "Cancel" not in said
+
+
+def test_many_agents_are_not_all_named(dashboard: Browser, account: Account) -> None:
+    made = [factories.agent(account=account, name=f"Agent {n:02}") for n in range(12)]
+    db.session.commit()
+
+    said = asked(dashboard, "pause", *made)
+
+    assert "Agent 06, Agent 07 and 4 more" in said
+
+
+@pytest.mark.parametrize("query", ["", "?work=dance", "?work=dance&agent=1"])
+def test_without_a_choice_there_is_no_question(dashboard: Browser, query: str) -> None:
+    answer = dashboard.get(f"/agents/many{query}")
+
+    assert answer.status_code == 400
+    assert "Choose on the list of agents what to do" in words_of(answer.text)
+
+
+def test_agents_of_others_are_not_found(dashboard: Browser, agents: list[Agent]) -> None:
+    other = factories.agent("a memory")
+    db.session.commit()
+
+    answer = dashboard.get(f"/agents/many?work=pause&agent={agents[0].id}&agent={other.id}")
+
+    assert answer.status_code == 404
+
+
+# -- what comes of it ------------------------------------------------------------------------------
+
+
+def test_many_are_paused_and_resumed_with_a_record_each(
+    dashboard: Browser, agents: list[Agent]
+) -> None:
+    said = done(dashboard, "pause", *agents, number="2")
+
+    assert "2 agents paused." in said
+    db.session.rollback()
+    assert [agent.paused for agent in agents] == [True] * 3
+    changes = [record.data["changes"] for record in records("agent_settings_update")]
+    assert changes == [{"paused": [False, True]}] * 2
+
+    said = done(dashboard, "resume", *agents, number="3")
+
+    assert "3 agents resumed." in said
+    db.session.rollback()
+    assert [agent.paused for agent in agents] == [False] * 3
+
+
+def test_many_are_refined_by_hand_and_paused_ones_too(
+    dashboard: Browser, agents: list[Agent]
+) -> None:
+    said = done(dashboard, "refine", *agents, number="3")
+
+    assert "3 agents asked for a session." in said
+    assert sessions_of(*agents) == ["manual"] * 3
+
+
+def test_a_budget_is_set_for_many(dashboard: Browser, agents: list[Agent]) -> None:
+    agents[0].core_token_budget = 2_000
+    db.session.commit()
+
+    said = done(dashboard, "budget", *agents, number="3", core_token_budget="2,000")
+
+    assert "2 agents changed; 1 agent not: nothing to change." in said
+    db.session.rollback()
+    assert [agent.core_token_budget for agent in agents] == [2_000] * 3
+
+
+@pytest.mark.parametrize(("typed", "stored"), [("0.9", 0.9), ("", None)])
+def test_a_threshold_is_set_for_many(
+    dashboard: Browser, agents: list[Agent], typed: str, stored: float | None
+) -> None:
+    for agent in agents:
+        agent.refinement_threshold = 0.5
+    db.session.commit()
+
+    done(dashboard, "threshold", *agents, number="3", refinement_threshold=typed)
+
+    db.session.rollback()
+    assert [agent.refinement_threshold for agent in agents] == [stored] * 3
+
+
+@pytest.mark.parametrize(
+    ("work", "field", "typed"),
+    [
+        ("budget", "core_token_budget", "many"),
+        ("budget", "core_token_budget", "0"),
+        ("threshold", "refinement_threshold", "2"),
+    ],
+)
+def test_what_is_wrong_stands_beside_the_field_and_nothing_changes(
+    dashboard: Browser, agents: list[Agent], work: Work, field: str, typed: str
+) -> None:
+    form = {"work": work, "who": "page", "on_page": ids_of(*agents), "number": "3", field: typed}
+
+    answer = dashboard.submit("/agents/many", form)
+
+    assert answer.status_code == 422
+    assert f'id="wrong-{field}"' in answer.text
+    assert f'value="{typed}"' in answer.text
+    assert records("agent_settings_update") == []
+
+
+def test_it_asks_again_if_the_agents_changed_meanwhile(
+    dashboard: Browser, agents: list[Agent]
+) -> None:
+    form = {"work": "pause", "who": "all", "number": "1"}
+
+    answer = dashboard.submit("/agents/many", form)
+
+    assert answer.status_code == 409
+    assert "In the meantime, these agents changed; look again." in words_of(answer.text)
+    assert records("agent_settings_update") == []
+
+
+def test_all_of_a_filter_are_chosen_and_the_clock_goes_on_with_them(
+    dashboard: Browser, agents: list[Agent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeping, "BATCH", 1)
+    form = {"work": "pause", "who": "all", "state": "never", "q": "test/", "number": "2"}
+    assert "Pause 2 agents?" in words_of(
+        dashboard.get("/agents/many?work=pause&who=all&state=never&q=test/").text
+    )
+
+    answer = dashboard.submit("/agents/many", form)
+
+    assert answer.headers["Location"] == "/agents?q=test/&state=never"
+    said = words_of(dashboard.get("/agents").text)
+    assert "1 agent paused. The clock goes on with the other 1 agent." in said
+    assert "1 agent paused, 0 not, 1 still to come. The clock goes on every minute." in said
+    run_tick()
+    db.session.rollback()
+    assert [agent.paused for agent in agents] == [True] * 3
+    assert db.session.scalars(select(Sweep.ended_at)).one() is not None
+
+
+def test_a_site_admin_does_it_for_selected_agents_of_several_accounts(
+    agents: list[Agent], signed_in: SignedIn
+) -> None:
+    other = factories.agent("a memory")
+    browser = signed_in(person(site_admin=True))
+
+    assert "2 agents paused." in done(browser, "pause", agents[0], other, number="2")
+    requested = [record.data for record in records("sweep_requested")]
+    assert [(each["work"], each["agents"]) for each in requested] == [("pause", 1)] * 2
+
+
+def test_all_of_a_list_are_those_of_one_account(agents: list[Agent], signed_in: SignedIn) -> None:
+    browser = signed_in(person(site_admin=True))
+    slug = agents[0].account.slug
+
+    assert browser.get("/agents/many?work=pause&who=all").status_code == 400
+    assert browser.get(f"/agents/many?work=pause&who=all&account={slug}").status_code == 200
+
+
+def test_a_queue_that_is_away_is_told(
+    admin: User, agents: list[Agent], with_settings: Callable[..., Flask]
+) -> None:
+    browser = browser_of(with_settings(REDIS_URL=f"redis://127.0.0.1:{UNUSED_PORT}/0"))
+    browser.sign_in(admin.email)
+
+    said = done(browser, "refine", agents[0], number="1")
+
+    assert "The job queue is unreachable" in said
+    assert sessions_of(agents[0]) == ["manual"]
+
+
+def test_more_than_a_page_can_be_chosen_at_once(dashboard: Browser, account: Account) -> None:
+    for number in range(51):
+        factories.agent(account=account, name=f"{number:02}")
+    db.session.commit()
+
+    page = dashboard.get("/agents").text
+
+    assert '<option value="all">all 51 of the list</option>' in page
