@@ -104,6 +104,11 @@ class Group(NamedTuple):
     number: int
     names: Sequence[str]
 
+    @property
+    def unnamed(self) -> int:
+        """How many have no name here."""
+        return self.number - len(self.names)
+
 
 def grouped_by(
     reason: ColumnElement[str | None], *conditions: ColumnElement[bool]
