@@ -31,8 +31,8 @@ INSERT INTO agent_memories (agent_id, memory_type, content, content_hash, token_
   created_at, recorded_at, updated_at, row_digest)
 SELECT id, 'core', decode(repeat('02', 160), 'hex'), md5(id || '.' || n) || md5(n || '.' || id),
   20 + (id * 7 + n * 13) % 40, at, at, at, repeat('0', 64)
-FROM agents, generate_series(1, :each) AS n, LATERAL (SELECT now() - random() * interval '2 years')
-  AS written (at)
+FROM agents, generate_series(1, :each) AS n,
+  LATERAL (SELECT now() - (id * 7919 + n * 4099) % 17520 * interval '1 hour') AS written (at)
 WHERE agents.id > :after
 """
 
@@ -48,7 +48,8 @@ SELECT id, 99, (ARRAY['weekly', 'weekly', 'weekly', 'over_budget', 'manual'])[1 
   '{"consolidated": 0, "updated": 0, "deleted": 1, "protected": 0}', 3, 2, 3, 6000, 4000, 200,
   0.0123, at, at + interval '2 seconds', at + interval '1 minute'
 FROM agents, generate_series(1, :each) AS n,
-  LATERAL (SELECT now() - interval '2 days' - random() * interval '2 years') AS begun (at),
+  LATERAL (SELECT now() - (48 + (agents.id * 7919 + n * 4099) % 17520) * interval '1 hour')
+  AS begun (at),
   LATERAL (SELECT (ARRAY['failed', 'declined', 'skipped', 'completed', 'completed', 'completed',
     'completed', 'completed', 'completed', 'completed', 'completed', 'completed', 'completed',
     'completed', 'completed', 'completed', 'completed', 'completed', 'completed', 'completed']
@@ -84,7 +85,8 @@ INSERT INTO memory_tasks (agent_id, kind, trigger, status, model_id, memories_ke
 SELECT id, 'reflection', 'daily', 'completed', model_id, n, 1, 2000, 1000, 100, 0.002, at, at, at,
   at + interval '1 minute'
 FROM agents, generate_series(1, :each) AS n,
-  LATERAL (SELECT now() - interval '2 days' - random() * interval '2 years') AS begun (at)
+  LATERAL (SELECT now() - (48 + (agents.id * 7919 + n * 4099) % 17520) * interval '1 hour')
+  AS begun (at)
 WHERE agents.id > :after
 """
 
@@ -100,7 +102,7 @@ SELECT agents.account_id, agents.id, users.id, 'ended', 'agent_asked',
   decode(repeat('02', 60), 'hex'), 30, model_id, at, at, at, at + interval '30 minutes', 'expired',
   at + interval '30 minutes'
 FROM agents JOIN users ON email = 'viewer-' || agents.id || '@example.org',
-  LATERAL (SELECT now() - interval '2 days' - random() * interval '2 years') AS begun (at)
+  LATERAL (SELECT now() - (48 + agents.id * 7919 % 17520) * interval '1 hour') AS begun (at)
 WHERE agents.id > :after
 """
 _TOKENS = """
