@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, case, func, select, true
-from sqlalchemy.dialects.postgresql import aggregate_order_by
+from sqlalchemy import JSON, ColumnElement, Select, case, func, select, true
+from sqlalchemy.dialects.postgresql import ARRAY, aggregate_order_by
 
 from refine.extensions import db
 from refine.models.agent import Agent
@@ -37,7 +37,7 @@ STATES: dict[State, str] = {
 }
 Order = Literal["name", "share", "tokens", "last"]
 # How many agents of a group are named.
-NAMES_SHOWN = 8
+NAMED = 8
 
 
 def listed_agents(*conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
@@ -97,31 +97,44 @@ def totals(*conditions: ColumnElement[bool]) -> Totals:
     return Totals(*db.session.execute(summed).one())
 
 
+class Named(NamedTuple):
+    """An agent in a list of a few."""
+
+    name: str
+    id: int
+
+
 class Group(NamedTuple):
-    """Agents that have a reason in common: how many, and the first names."""
+    """Agents that have a reason in common: how many, and the first of them by name."""
 
     reason: str | None
     number: int
-    names: Sequence[str]
+    named: Sequence[Named]
 
     @property
     def unnamed(self) -> int:
-        """How many have no name here."""
-        return self.number - len(self.names)
+        """How many are not among the first."""
+        return self.number - len(self.named)
 
 
 def grouped_by(
     reason: ColumnElement[str | None], *conditions: ColumnElement[bool]
 ) -> dict[str | None, Group]:
     """Return the agents that meet the conditions by a reason, the largest groups first."""
-    each = select(reason.label("reason"), Agent.name).where(*conditions).subquery()
-    names = func.array_agg(aggregate_order_by(each.c.name, func.lower(each.c.name)))
+    each = select(reason.label("reason"), Agent.name, Agent.id).where(*conditions).subquery()
+    by_name = aggregate_order_by(
+        func.json_build_array(each.c.name, each.c.id), func.lower(each.c.name), each.c.id
+    )
+    named = func.array_agg(by_name, type_=ARRAY(JSON))
     found = (
-        select(each.c.reason, func.count(), names[1:NAMES_SHOWN])
+        select(each.c.reason, func.count(), named[1:NAMED])
         .group_by(each.c.reason)
         .order_by(func.count().desc())
     )
-    return {row[0]: Group(*row) for row in db.session.execute(found)}
+    return {
+        reason: Group(reason, number, [Named(*agent) for agent in some])
+        for reason, number, some in db.session.execute(found)
+    }
 
 
 def is_in(state: State) -> ColumnElement[bool]:

@@ -11,15 +11,15 @@ from sqlalchemy import ColumnElement, Text, case, literal, null, select
 from sqlalchemy import cast as cast_
 
 from refine import clock
-from refine.errors import InvalidValue, Unreachable
+from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.faults import status_of
-from refine.jobs.dispatch import dispatch
 from refine.jobs.sweeping import Turn, begin_work
 from refine.models import Account, Agent
 from refine.models.agent.settings import valid_budget
 from refine.models.agent_list import Group, grouped_by
 from refine.models.runs.session.estimate import LOOKS_BACK, Estimate, estimate
+from refine.models.runs.session.prospects import NOTHING_TO_REFINE
 from refine.models.runs.session.scheduling import has_live_session
 from refine.models.runs.sweep import Work
 from refine.rules.ids import id_in
@@ -27,6 +27,7 @@ from refine.rules.quantities import plural
 from refine.rules.threshold import DEFAULT_THRESHOLD, parse_threshold
 from refine.web import scope
 from refine.web.agents import DEEDS, Filter
+from refine.web.dispatching import dispatch_or_say
 from refine.web.forms import whole_number
 from refine.web.paging import PAGE_ROWS
 from refine.web.words import url_in_account
@@ -121,7 +122,7 @@ def why_left_out(work: Work) -> ColumnElement[str | None]:
                 (has_live_session(), literal("a session is waiting or running")),
                 (
                     ~Agent.with_unlocked_core_memory() & Agent.is_available(automatic=False),
-                    literal("no core memory that a session may change"),
+                    literal(NOTHING_TO_REFINE),
                 ),
                 else_=Agent.why_unavailable(automatic=False),
             )
@@ -153,7 +154,7 @@ def act() -> ResponseReturnValue:
         for account_id, ids in chosen.ids_by_account().items()
     ]
     if chosen.work == "refine":
-        _dispatch()
+        dispatch_or_say()
     flash(_said(chosen.work, turns))
     return redirect(_list_of(chosen), 303)
 
@@ -165,17 +166,6 @@ def _value(work: Work) -> str | None:
         return str(valid_budget(whole_number(request.form.get(field, ""), field)))
     given = request.form.get(FIELDS["threshold"], "").strip()
     return str(parse_threshold(given)) if work == "threshold" and given else None
-
-
-def _dispatch() -> None:
-    try:
-        dispatch()
-    except Unreachable:
-        flash(
-            "The job queue is unreachable; queued sessions will start automatically once it is "
-            "back.",
-            "error",
-        )
 
 
 def _said(work: Work, turns: Sequence[Turn]) -> str:

@@ -5,19 +5,19 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from flask import Blueprint, flash, redirect, render_template, request
+from flask import Blueprint, flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
 from refine import clock, settings
-from refine.errors import InvalidValue, Unreachable
+from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.faults import status_of
-from refine.jobs.dispatch import dispatch
 from refine.jobs.sweeping import run_now
 from refine.models import Account, Agent, RefinementSession, Sweep
 from refine.models.agent.eligibility import NOT_ACTIVE, PAUSED
 from refine.models.agent_list import State
-from refine.models.runs.session.prospects import COSTS_SINCE, RUNNING, Prospects
+from refine.models.runs.session.estimate import LOOKS_BACK
+from refine.models.runs.session.prospects import RUNNING, Prospects
 from refine.models.runs.spending import (
     cost_cap_reason,
     cost_usd_of_month,
@@ -25,6 +25,7 @@ from refine.models.runs.spending import (
 )
 from refine.rules.quantities import cost_in_words, plural
 from refine.web import in_place, schedule_form, scope
+from refine.web.dispatching import dispatch_or_say
 from refine.web.forms import time_zones
 from refine.web.schedule_form import Picker, Plan
 from refine.web.sessions import listed
@@ -71,9 +72,12 @@ def run_form() -> str:
         account=account,
         sweep=Sweep.open_of(account),
         prospects=Prospects.of(account, at),
-        costs_since=COSTS_SINCE,
+        looks_back=LOOKS_BACK.days,
         spent=_spent(account, at),
-        states=_STATES,
+        urls={
+            reason: url_for("agents.listing", account=account.slug, state=state)
+            for reason, state in _STATES.items()
+        },
     )
 
 
@@ -81,14 +85,7 @@ def run_form() -> str:
 @scope.admins_only
 def run() -> ResponseReturnValue:
     turn = run_now(scope.account_to_change(), scope.user())
-    try:
-        dispatch()
-    except Unreachable:
-        flash(
-            "The job queue is unreachable; queued sessions will start automatically once it is "
-            "back.",
-            "error",
-        )
+    dispatch_or_say()
     outcomes = Counter("queued" if each.is_queued else each.outcome for each in turn.swept)
     queued = outcomes.pop("queued", 0)
     skipped = "".join(

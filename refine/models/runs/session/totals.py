@@ -1,7 +1,6 @@
 """Sums over many sessions, for pages."""
 
 from datetime import date, datetime, timedelta
-from decimal import Decimal
 from functools import cache
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -65,40 +64,6 @@ def by_slot(account_id: int, since: datetime) -> list[SlotTotals]:
     """Return the sessions of this account for its slots since then, by slot and status."""
     values = {"account_id": account_id, "since": since}
     return [SlotTotals(*row) for row in db.session.execute(_by_slot(), values)]
-
-
-class ModelCosts(NamedTuple):
-    """What sessions with one model cost, of those whose cost is known in full."""
-
-    model_id: str
-    sessions: int
-    average_usd: Decimal
-    highest_usd: Decimal
-
-
-def costs_by_model(account_id: int, since: datetime) -> list[ModelCosts]:
-    """Return what the sessions of this account that asked a model cost since then, by model."""
-    values = {"account_id": account_id, "since": since}
-    return [ModelCosts(*row) for row in db.session.execute(_costs_by_model(), values)]
-
-
-@cache
-def _costs_by_model() -> Select[*tuple[Any, ...]]:
-    return (
-        select(
-            _Session.model_id,
-            func.count(),
-            func.avg(_Session.cost_usd),
-            func.max(_Session.cost_usd),
-        )
-        .where(
-            _Session.in_account(account_parameter(is_of_account=True)),
-            _Session.created_at >= instant("since"),
-            _Session.llm_calls > 0,
-            _Session.unpriced_calls == 0,
-        )
-        .group_by(_Session.model_id)
-    )
 
 
 @cache

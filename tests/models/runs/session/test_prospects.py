@@ -1,6 +1,5 @@
 """Prospects: whom a sweep would ask, whom not and why, and what it may cost."""
 
-from datetime import timedelta
 from decimal import Decimal
 
 import pytest
@@ -13,6 +12,7 @@ from refine.extensions import db
 from refine.jobs.sweeping import run_now
 from refine.models import Account, Agent, RefinementSession, User
 from refine.models.agent.eligibility import ACCOUNT_PAUSED, ERASED, NOT_ACTIVE, PAUSED
+from refine.models.agent_list import Group
 from refine.models.runs.session.prospects import (
     NOT_DUE,
     NOTHING_TO_REFINE,
@@ -46,14 +46,11 @@ def made(account: Account, name: str, **fields: object) -> Agent:
     return factories.agent("one memory", account=account, name=name, **fields)
 
 
-def cost(owner: Agent, usd: str, *, days: int = 1, **fields: object) -> None:
+def cost(owner: Agent, usd: str) -> None:
     """A session that has cost so much."""
-    at = clock.now() - timedelta(days=days)
-    session = RefinementSession.queue(owner, "manual", at=at)
+    session = RefinementSession.queue(owner, "manual")
     session.llm_calls, session.cost_usd = 3, Decimal(usd)
-    for name, value in fields.items():
-        setattr(session, name, value)
-    session.finish("declined", "it said no", at=at)
+    session.finish("declined", "it said no")
 
 
 def one_of_each(account: Account) -> dict[str, str]:
@@ -82,10 +79,15 @@ def one_of_each(account: Account) -> dict[str, str]:
     }
 
 
+def names(group: Group | None) -> list[str]:
+    assert group is not None
+    return [each.name for each in group.named]
+
+
 def told(account: Account) -> dict[str, str]:
     """The reason why each agent is left out."""
     found = Prospects.of(account, clock.now())
-    return {each.name: reason for reason, group in found.left_out for each in group.first}
+    return {each.name: str(group.reason) for group in found.left_out for each in group.named}
 
 
 def test_every_agent_that_is_left_out_is_told_with_its_reason(account: Account) -> None:
@@ -97,7 +99,7 @@ def test_every_agent_that_is_left_out_is_told_with_its_reason(account: Account) 
     found = Prospects.of(account, clock.now())
 
     assert told(account) == reasons
-    assert [each.name for each in found.asked.first] == ["ready"]
+    assert names(found.asked) == ["ready"]
 
 
 def test_a_sweep_does_what_was_told(account: Account, user: User) -> None:
@@ -105,7 +107,7 @@ def test_a_sweep_does_what_was_told(account: Account, user: User) -> None:
     for name in ("ready", "over"):
         made(account, name)
     db.session.commit()
-    asked = {each.name for each in Prospects.of(account, clock.now()).asked.first}
+    asked = set(names(Prospects.of(account, clock.now()).asked))
     left_out = told(account)
 
     swept = run_now(account, user).swept
@@ -125,7 +127,7 @@ def test_an_agent_over_its_budget_is_asked_though_it_was_refined_since_the_slot(
     over.last_refinement_at = clock.now()
     db.session.commit()
 
-    assert Prospects.of(account, clock.now()).asked.agents == 1
+    assert names(Prospects.of(account, clock.now()).asked) == ["over"]
 
 
 def test_nobody_is_asked_while_the_account_is_paused_or_its_cap_is_reached(
@@ -140,43 +142,19 @@ def test_nobody_is_asked_while_the_account_is_paused_or_its_cap_is_reached(
 
     while_paused = Prospects.of(account, clock.now())
 
-    assert (at_cap.asked.agents, while_paused.asked.agents) == (0, 0)
-    assert [reason for reason, _ in at_cap.left_out] == [
+    assert (at_cap.asked, while_paused.asked) == (None, None)
+    assert [group.reason for group in at_cap.left_out] == [
         "the account's monthly cost cap of $0.00 is reached"
     ]
-    assert [reason for reason, _ in while_paused.left_out] == [ACCOUNT_PAUSED]
+    assert [group.reason for group in while_paused.left_out] == [ACCOUNT_PAUSED]
 
 
-def test_the_first_five_are_named_and_the_others_counted(account: Account) -> None:
-    for name in ("Fay", "eve", "Dot", "cat", "Bob", "ada", "Gus"):
-        made(account, name, model_id=f"model/{name}")
+def test_the_cost_is_that_of_those_who_are_asked(account: Account) -> None:
+    cost(made(account, "ready"), "0.10")
+    cost(made(account, "paused", paused=True), "7")
     db.session.commit()
 
-    asked = Prospects.of(account, clock.now()).asked
-
-    assert [each.name for each in asked.first] == ["ada", "Bob", "cat", "Dot", "eve"]
-    assert (asked.agents, asked.others) == (7, 2)
-
-
-def test_the_cost_goes_by_recent_sessions_with_the_same_models(account: Account) -> None:
-    dear = [made(account, name, model_id="model/dear") for name in ("one", "two", "three")]
-    cheap = made(account, "four", model_id="model/cheap")
-    made(account, "five", model_id="model/new")
-    unpriced = made(account, "six", model_id="model/unpriced")
-    cost(dear[0], "0.10")
-    cost(dear[1], "0.30")
-    cost(dear[2], "9.00", days=31)
-    cost(dear[2], "7.00", unpriced_calls=1)
-    cost(cheap, "0.01")
-    cost(cheap, "0", llm_calls=0)
-    cost(unpriced, "0.05", unpriced_calls=1)
-    cost(made(factories.account(), "elsewhere", model_id="model/new"), "1")
-    db.session.commit()
-
-    found = Prospects.of(account, clock.now())
-
-    assert found.asked.agents == 6
-    assert found.cost == (3, Decimal("0.61"), Decimal("0.91"), 2)
+    assert Prospects.of(account, clock.now()).cost.usd == Decimal("0.10")
 
 
 def test_it_takes_as_many_statements_however_many_agents_there_are(account: Account) -> None:

@@ -5,8 +5,8 @@ Building the last of these reads the data of every record about memories once.
 
 from alembic import op
 
-revision = "0031"
-down_revision = "0034"
+revision = "0032"
+down_revision = "0031"
 branch_labels = None
 depends_on = None
 
