@@ -75,7 +75,7 @@ def test_pages_alone_are_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.fullmatch(r"goals: \d+ met, \d+ missed", last)
 
 
-# They are not framed, or not pages.
+# They are not framed, not pages, or like another one.
 NOT_MEASURED = {
     "/audit/export.csv",
     "/audit/export.jsonl",
@@ -84,6 +84,7 @@ NOT_MEASURED = {
     "/metrics",
     "/profile/confirm",
     "/readyz",
+    "/sessions/<uuid:session_id>/redo",
     "/sign-in",
     "/static/<path:filename>",
     "/usage/export.csv",

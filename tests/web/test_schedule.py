@@ -333,8 +333,7 @@ def test_run_now_says_first_whom_it_asks_and_what_that_may_cost(
         "1 agent will be asked for a session now, including any that have just declined: Ada"
         in (words)
     )
-    assert "This may cost about $0.2500 , and $0.2500 if every session" in words
-    assert "by 1 session of the last 30 days with the same models." in words
+    assert "A session of each may cost about $0.2500 in all, and $0.2500 if every one" in words
     assert "Spent this month: $0.2500 of $5.00" in words
     assert "The agent is paused 1 Bea" in words
     assert 'href="/agents?account=own&amp;state=paused"' in answer.text
@@ -356,9 +355,9 @@ def test_run_now_says_that_a_cost_is_unknown(dashboard: Browser, account: Accoun
 
     in_part = words_of(dashboard.get("/schedule/run").text)
 
-    assert "What this may cost is unknown : no session of the last 30 days" in nothing
+    assert "What a session of each may cost is unknown : none of these agents" in nothing
     assert "there is no monthly cap" in nothing
-    assert "It leaves out 1 agent whose model has no session with a known price" in in_part
+    assert "For 1 agent without one, it goes by those of the others" in in_part
 
 
 def test_run_now_asks_for_nothing_if_nobody_would_be_asked(

@@ -24,11 +24,6 @@ _DAYS = """
 SELECT created_at::date, status, count(*), sum(prompt_tokens), sum(cost_usd)
 FROM refinement_sessions WHERE created_at > now() - interval '90 days' GROUP BY 1, 2
 """
-_MONTH = """
-SELECT agent_id, count(*), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens),
-  sum(cost_usd)
-FROM refinement_sessions WHERE created_at >= date_trunc('month', now()) GROUP BY 1
-"""
 _MASSES = """
 SELECT created_at, data ->> 'mass_after', action, session_id FROM audit_logs
 WHERE agent_id = %(agent)s ORDER BY sequence DESC LIMIT 2000
@@ -87,7 +82,6 @@ class Page(NamedTuple):
 def pages(world: World) -> Iterator[Page]:
     """Yield every page, as a site admin sees it."""
     yield Page("overview", "/", _DAYS)
-    yield Page("usage", "/usage", _MONTH)
     yield from _of_agents(world)
     yield from _of_sessions(world)
     yield Page("usage", "/usage", _USED.format(by="agent_id", months=0))
@@ -103,6 +97,8 @@ def _of_agents(world: World) -> Iterator[Page]:
     memory_id = _first("SELECT max(id) FROM agent_memories WHERE agent_id = :agent", ledger_id)
     at, row = f"/agents/{agent_id}", _row("agents", agent_id)
     yield _list("agents", "/agents", "agents", "lower(name), id")
+    all_of_account = f"?work=refine&who=all&account={_slug(world)}"
+    yield Page("many agents", f"/agents/many{all_of_account}", _AGENTS, _account(world))
     yield Page("an agent", at, _MASSES, {"agent": agent_id})
     yield Page("its ledger", f"/agents/{ledger_id}/ledger", _LEDGER, {"agent": ledger_id})
     yield Page("a memory", f"/agents/{ledger_id}/memories/{memory_id}", *_row("agents", ledger_id))
@@ -120,6 +116,7 @@ def _of_sessions(world: World) -> Iterator[Page]:
     row = _row("refinement_sessions", session_id)
     yield Page("sessions", "/sessions", _SESSIONS, ids)
     yield Page("a session", f"/sessions/{session_id}", *row)
+    yield Page("sessions compared", f"/sessions/compare?b={session_id}", *row)
     yield Page("its undo", f"/sessions/{session_id}/undo", *row)
 
 
@@ -161,7 +158,7 @@ def _of_installation(world: World) -> Iterator[Page]:
     account = _row("accounts", account_id)
     token_id = _first("SELECT max(id) FROM api_tokens WHERE agent_id = :agent", world.reader_id)
     yield Page("schedule", f"/schedule?account={slug}", *account)
-    yield Page("run now", f"/schedule/run?account={slug}", _AGENTS, {"account": account_id})
+    yield Page("run now", f"/schedule/run?account={slug}", _AGENTS, _account(world))
     yield Page("operations", "/ops", *_row("accounts", account_id))
     yield _list("users", "/users", "users", "id")
     yield _list("tokens", "/tokens", "api_tokens", "id")
@@ -187,6 +184,10 @@ def _ids(table: str, order: str, condition: str = "true") -> dict[str, list[Any]
 
 def _first(query: str, agent_id: int) -> Any:
     return db.session.scalars(text(query), {"agent": agent_id}).one()
+
+
+def _account(world: World) -> dict[str, int]:
+    return {"account": world.account_ids[0]}
 
 
 def _slug(world: World) -> str:
