@@ -125,7 +125,9 @@ def more(grant_id: uuid.UUID) -> ResponseReturnValue:
         more_access_later(grant, scope.user(), request.form.get("purpose"), _minutes())
     except (InvalidValue, Refused) as error:
         db.session.rollback()
-        page = render_template("access/page.html", **_context(grant_id), error=error)
+        page = render_template(
+            "access/page.html", **_context(grant_id), error=error, refused_more=request.form
+        )
         return page, status_of(error)
     flash(f"{grant.agent.name} is asked for more time. Until it agrees, nothing changes.")
     back = own_path(request.form.get("back", ""))

@@ -130,5 +130,5 @@ def test_a_row_is_a_card_on_a_phone_and_still_a_row(agents: Page) -> None:
     assert len(tops) > 3
     assert tops == sorted(set(tops))
     expect(agents.get_by_role("columnheader", name="Model")).to_be_attached()
-    label = cells.nth(1).evaluate("each => getComputedStyle(each, '::before').content")
+    label = cells.nth(2).evaluate("each => getComputedStyle(each, '::before').content")
     assert label == '"Model"'

@@ -346,6 +346,18 @@ class TestWhatIsRefused:
         assert "Import memories into Ada" in said
         assert imports(agent) == []
 
+    def test_it_is_refused_under_a_banner_with_a_form_of_its_own_too(
+        self, dashboard: Browser, agent: Agent, admin: User
+    ) -> None:
+        factories.live_grant(agent, admin)
+        db.session.commit()
+        large = b" " * (LARGEST_FILE_MEGABYTES * MEGABYTE + 100_000)
+
+        answer = bring(dashboard, agent, large)
+
+        assert "Ask for more time" in answer.text
+        assert "The file is larger than 4 MB" in self.said(answer, 413)
+
     def test_other_pages_refuse_large_forms_too(self, dashboard: Browser, agent: Agent) -> None:
         large = b" " * (LARGEST_FILE_MEGABYTES * MEGABYTE + 100_000)
 

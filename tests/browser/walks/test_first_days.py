@@ -8,6 +8,7 @@ from refine.models import Agent, Invitation
 from tests import factories
 from tests.browser.visiting import state
 from tests.browser.walks.visitor import Visitor
+from tests.scripted_model import ScriptedModel
 
 
 def test_the_first_hour(app: Flask, visitor: Visitor, worker: None) -> None:
@@ -38,7 +39,8 @@ def test_the_first_hour(app: Flask, visitor: Visitor, worker: None) -> None:
 
 def test_a_colleague_joins(at_work: Visitor, visitor: Visitor) -> None:
     at_work.menu("Users")
-    at_work.fill("E-mail", "colleague@example.org")
+    invitation = at_work.page.get_by_role("region", name="Invite to Saltmarsh")
+    at_work.fill("E-mail", "colleague@example.org", of=invitation)
     at_work.choose("Role", "viewer (read-only)")
     at_work.press("Invite")
     at_work.sees("Send this link to")
@@ -72,7 +74,10 @@ def test_settings_are_corrected_and_saved(at_work: Visitor, wren: Agent) -> None
     assert wren.core_token_budget == 3_000
 
 
-def test_a_schedule_is_picked_and_run_at_once(at_work: Visitor, wren: Agent) -> None:
+def test_a_schedule_is_picked_and_run_at_once(
+    at_work: Visitor, wren: Agent, model: ScriptedModel, worker: None
+) -> None:
+    model.say("NO, not today.")
     at_work.menu("Schedule")
     at_work.tick("Days and time")
     at_work.tick("Wed")
@@ -86,6 +91,7 @@ def test_a_schedule_is_picked_and_run_at_once(at_work: Visitor, wren: Agent) -> 
     at_work.press("Ask 1 agent")
 
     at_work.arrives_at("Sessions")
+    at_work.waits_for(at_work.rows("Sessions, newest first").filter(has_text="declined"))
+
     db.session.rollback()
     assert wren.account.schedule == "30 5 * * 1,3"
-    assert wren.last_session_status == "queued"

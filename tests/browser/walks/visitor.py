@@ -59,8 +59,9 @@ class Visitor:
         """Open what is folded under these words."""
         self._activate(self.page.locator("summary", has_text=summary))
 
-    def fill(self, label: str, text: str) -> None:
-        self._field(label).fill(text)
+    def fill(self, label: str, text: str, *, of: Locator | None = None) -> None:
+        """Fill the first field of that name, in the whole page or a part of it."""
+        self._field(label, of).fill(text)
 
     def choose(self, label: str, option: str) -> None:
         self._field(label).select_option(label=option)
@@ -90,13 +91,10 @@ class Visitor:
 
     # -- how they do it --------------------------------------------------------------------------
 
-    def _field(self, label: str) -> Locator:
+    def _field(self, label: str, of: Locator | None = None) -> Locator:
         # a hint stands in the label, after its name
-        return (
-            self.page.locator("main")
-            .get_by_label(re.compile(rf"^\s*{re.escape(label)}(\s|$)"))
-            .first
-        )
+        name = re.compile(rf"^\s*{re.escape(label)}(\s|$)")
+        return (of or self.page.locator("main")).get_by_label(name).first
 
     def _activate(self, control: Locator) -> None:
         control.click()
@@ -117,8 +115,8 @@ class WithoutScript(Visitor):
 class ByKeyboard(Visitor):
     """The Tab key leads to each control, which shows that it has the focus."""
 
-    def fill(self, label: str, text: str) -> None:
-        self._reach(self._field(label))
+    def fill(self, label: str, text: str, *, of: Locator | None = None) -> None:
+        self._reach(self._field(label, of))
         self.page.keyboard.press("Control+a")
         self.page.keyboard.type(text)
 
