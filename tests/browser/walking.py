@@ -40,7 +40,7 @@ _FINDINGS = """async (rules) => {
   const kinds = ["violations", "incomplete"];
   const isSign = (node) => node.any.some((check) => check.data?.messageKey === "nonBmp")
     && node.html.includes('aria-hidden="true"');
-  const isLabel = (finding, node) => finding.id === "color-contrast" && node.html.startsWith("<text");
+  const isLabel = ({ id }, node) => id === "color-contrast" && node.html.startsWith("<text");
   const report = await axe.run(document, {resultTypes: kinds, selectors: false, ...rules});
   return kinds.flatMap((kind) => report[kind]).flatMap((finding) => finding.nodes
     .filter((node) => !isSign(node) && !isLabel(finding, node))
