@@ -1,11 +1,10 @@
 """Many agents in one query, for lists and overviews: found, sorted and counted."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import JSON, ColumnElement, Select, case, func, select, true
-from sqlalchemy.dialects.postgresql import ARRAY, aggregate_order_by
+from sqlalchemy import ColumnElement, Select, case, func, select, true
 
 from refine.extensions import db
 from refine.models.agent import Agent
@@ -36,8 +35,6 @@ STATES: dict[State, str] = {
     "inactive": "not active",
 }
 Order = Literal["name", "share", "tokens", "last"]
-# How many agents of a group are named.
-NAMED = 8
 
 
 def listed_agents(*conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
@@ -95,46 +92,6 @@ def totals(*conditions: ColumnElement[bool]) -> Totals:
         func.count().filter(is_in("over_budget")),
     ).where(*conditions)
     return Totals(*db.session.execute(summed).one())
-
-
-class Named(NamedTuple):
-    """An agent in a list of a few."""
-
-    name: str
-    id: int
-
-
-class Group(NamedTuple):
-    """Agents that have a reason in common: how many, and the first of them by name."""
-
-    reason: str | None
-    number: int
-    named: Sequence[Named]
-
-    @property
-    def unnamed(self) -> int:
-        """How many are not among the first."""
-        return self.number - len(self.named)
-
-
-def grouped_by(
-    reason: ColumnElement[str | None], *conditions: ColumnElement[bool]
-) -> dict[str | None, Group]:
-    """Return the agents that meet the conditions by a reason, the largest groups first."""
-    each = select(reason.label("reason"), Agent.name, Agent.id).where(*conditions).subquery()
-    by_name = aggregate_order_by(
-        func.json_build_array(each.c.name, each.c.id), func.lower(each.c.name), each.c.id
-    )
-    named = func.array_agg(by_name, type_=ARRAY(JSON))
-    found = (
-        select(each.c.reason, func.count(), named[1:NAMED])
-        .group_by(each.c.reason)
-        .order_by(func.count().desc())
-    )
-    return {
-        reason: Group(reason, number, [Named(*agent) for agent in some])
-        for reason, number, some in db.session.execute(found)
-    }
 
 
 def is_in(state: State) -> ColumnElement[bool]:

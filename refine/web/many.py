@@ -16,8 +16,8 @@ from refine.extensions import db
 from refine.faults import status_of
 from refine.jobs.sweeping import Turn, begin_work
 from refine.models import Account, Agent
+from refine.models.agent.groups import Group, grouped_by
 from refine.models.agent.settings import valid_budget
-from refine.models.agent_list import Group, grouped_by
 from refine.models.runs.session.estimate import LOOKS_BACK, Estimate, estimate
 from refine.models.runs.session.prospects import NOTHING_TO_REFINE
 from refine.models.runs.session.scheduling import has_live_session

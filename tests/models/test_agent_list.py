@@ -3,18 +3,13 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import null
 
 from refine.extensions import db
 from refine.models import Agent, RefinementSession
 from refine.models.agent_list import (
-    NAMED,
     STATES,
-    Group,
-    Named,
     Totals,
     count_agents,
-    grouped_by,
     in_order,
     is_in,
     listed_agents,
@@ -162,28 +157,6 @@ def test_equal_rows_are_sorted_by_id(account):
 
     for order in ("name", "tokens", "share", "last"):
         assert [row.id for row in listed(account, order=order)] == [agent.id for agent in made]
-
-
-def test_agents_are_grouped_by_why_they_may_not_be_asked(account):
-    for name in ("cy", "Bo", "Al"):
-        factories.agent(account=account, name=name, active=False)
-    ready = factories.agent(account=account, name="Di")
-
-    groups = grouped_by(Agent.why_unavailable(automatic=False), Agent.account_id == account.id)
-
-    inactive = "the agent is not active"
-    assert list(groups) == [inactive, None]
-    assert [agent.name for agent in groups[inactive].named] == ["Al", "Bo", "cy"]
-    assert groups[None] == Group(None, 1, [Named("Di", ready.id)])
-
-
-def test_of_a_large_group_the_first_are_named(account):
-    for number in range(NAMED + 2):
-        factories.agent(account=account, name=f"{number:02}")
-
-    (group,) = grouped_by(null(), Agent.account_id == account.id).values()
-
-    assert (group.number, len(group.named)) == (NAMED + 2, NAMED)
 
 
 def test_totals_are_those_of_the_agents_that_meet_the_conditions(account):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, case, literal
 
 from refine.models.agent import Agent
-from refine.models.agent_list import Group, grouped_by
+from refine.models.agent.groups import Group, grouped_by
 from refine.models.people import Account
 from refine.models.runs.session.estimate import Estimate, estimate
 from refine.models.runs.session.session import ERODED, RefinementSession

@@ -12,7 +12,7 @@ from refine.extensions import db
 from refine.jobs.sweeping import run_now
 from refine.models import Account, Agent, RefinementSession, User
 from refine.models.agent.eligibility import ACCOUNT_PAUSED, ERASED, NOT_ACTIVE, PAUSED
-from refine.models.agent_list import Group
+from refine.models.agent.groups import Group
 from refine.models.runs.session.prospects import (
     NOT_DUE,
     NOTHING_TO_REFINE,
