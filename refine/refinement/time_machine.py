@@ -207,7 +207,7 @@ def _planned(session: RefinementSession, and_after: bool, at: datetime) -> Undo:
     if reversal.blocked:
         raise UndoConflict(*reversal.in_the_way(since), and_after=and_after)
     changes = reversal.changes()
-    if not (changes or session.has_changes):
+    if not (session.has_changes or (and_after and changes)):
         raise Refused("the session left no changes, so there is nothing to undo")
     sessions = _sessions_of(session, reversal.records)
     undone_ids = {undone.id for undone in sessions}

@@ -176,6 +176,19 @@ def test_an_export_is_a_record_of_who_took_what(
     assert f"Records were exported as jsonl by {admin.email}: those with action" in said
 
 
+def test_the_record_of_an_export_does_not_tell_who_exists_in_other_accounts(
+    dashboard: Browser,
+) -> None:
+    elsewhere = factories.user(email="ceo@rival.example")
+    db.session.commit()
+
+    for address in (elsewhere.email, "nobody@rival.example"):
+        dashboard.get(f"/audit/export.csv?who={address}")
+
+    exported = db.session.scalars(db.select(AuditLog).filter_by(action="audit_exported"))
+    assert [record.data["filter"] for record in exported] == [{}, {}]
+
+
 def test_an_export_of_all_accounts_is_a_record_of_the_installation(signed_in: SignedIn) -> None:
     signed_in(person(site_admin=True)).get("/audit/export.csv?who=platform")
 

@@ -135,8 +135,13 @@ class AuditFilter(NamedTuple):
         return {name: str(value) for name, value in named.items() if value not in (None, "")}
 
     def as_data(self) -> dict[str, Any]:
-        """Return it as a record keeps it; a user is named by id."""
-        asked = {**self._asked(), "user_id": self.user_id}
+        """Return it as a record keeps it; a user is named by id.
+
+        Others are not named: the record would tell that somebody elsewhere has this address.
+        """
+        user = db.session.get(User, self.user_id) if self.user_id is not None else None
+        is_known = user is not None and scope.user().may_see(user.account_id)
+        asked = {**self._asked(), "user_id": self.user_id if is_known else None}
         if "@" in self.who:
             del asked["who"]
         names = {"agent": "agent_id", "session": "session_id", "memory": "memory_id"}

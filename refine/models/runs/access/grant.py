@@ -354,8 +354,15 @@ class AccessGrant(AskingRules, Base):
             reason = "ended_by_user" if user.id == self.user_id else "revoked_by_admin"
         self._end_grant(reason, database_now(), user)
         for asking in self._lock_unfinished(self.agent_id, self.user_id):
-            asking.fail("the access that was to be continued was ended", "refused")
+            # nobody can start one that is not genuine, and it must not keep this one open
+            if not (asking._is_put_back or asking.leave_altered()):
+                asking.fail("the access that was to be continued was ended", "refused")
         return True
+
+    @property
+    def _is_put_back(self) -> bool:
+        """Whether it is a request whose answer is on record: an earlier version of the row."""
+        return self.status == "requested" and self._is_recorded(_ANSWERS)
 
     @classmethod
     def end_all_of(cls, user: User, *, by: User | None) -> None:
@@ -371,8 +378,7 @@ class AccessGrant(AskingRules, Base):
         )
         for grant in db.session.scalars(theirs.order_by(cls.agent_id, cls.id)).all():
             grant.lock()
-            is_put_back = grant.status == "requested" and grant._is_recorded(_ANSWERS)
-            if is_put_back or grant.leave_altered():
+            if grant._is_put_back or grant.leave_altered():
                 grant.record("revoked", user=by, at=database_now(), end_reason="revoked_by_admin")
             elif grant.status == "requested":
                 grant.fail("the user's password was set through a link", "refused")

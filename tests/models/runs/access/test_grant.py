@@ -683,6 +683,25 @@ def test_a_declined_request_whose_row_is_put_back_is_not_asked_again(
         grant.claim()
 
 
+def test_an_access_can_be_ended_though_an_answered_request_was_put_back(
+    agent: Agent, reader: User
+) -> None:
+    first = live_grant(agent, reader)
+    asked = more(first, reader)
+    db.session.commit()
+    put_back = sql.copied(asked)
+    asked.claim()
+    asked.settle("NO", agreed=False, generation_id=None)
+    db.session.commit()
+    put_back()
+    db.session.expire_all()
+
+    assert first.end(user=reader)
+    db.session.commit()
+
+    assert (first.status, asked.status, asked.permits_reading) == ("ended", "requested", False)
+
+
 def test_a_yes_does_not_count_if_the_request_is_no_longer_allowed(
     agent: Agent, reader: User, subtests: Any
 ) -> None:
