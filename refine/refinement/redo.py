@@ -9,8 +9,12 @@ said. Only an undo of one session by itself can be undone, and only by who could
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
+from sqlalchemy import select
+from sqlalchemy.orm import undefer
+
 from refine import clock, settings
 from refine.errors import Refused, RowAltered
+from refine.extensions import db
 from refine.models import Agent, AuditLog, RefinementSession, User
 from refine.models.ledger import Change
 from refine.models.runs.session import Channel
@@ -29,6 +33,9 @@ from refine.refinement.time_machine import (
     require_no_live,
 )
 from refine.rules.quantities import abbreviated
+
+# The first of them whatever the settings: duplicates go only while a copy stays.
+_TAKING_AWAY = ("memory_refinement_dedup", *MUTATIONS)
 
 
 class RedoConflict(UndoConflict):
@@ -93,7 +100,7 @@ def _planned(session: RefinementSession, through: Channel, at: datetime) -> Undo
         later = [record for record in records if record.sequence > undo.sequence]
         raise RedoConflict(*reversal.in_the_way(later))
     changes = reversal.changes()
-    _require_still_said(agent, changes, in_effect([each for each in records if each != undo]))
+    _require_still_said(agent, changes, _edits_without(undo))
     return Undo(session, [session], effect_of(agent, changes), False, changes, [undo.sequence])
 
 
@@ -129,10 +136,24 @@ def _require_allowance(session: RefinementSession, at: datetime) -> None:
         )
 
 
+def _edits_without(undo: AuditLog) -> list[AuditLog]:
+    """Return the agent's edits of all time that are in effect without this undo, newest first."""
+    edits = (
+        select(AuditLog)
+        .options(undefer(AuditLog.sealed_text))
+        .where(
+            AuditLog.agent_id == undo.agent_id,
+            AuditLog.action.in_([*_TAKING_AWAY, undo.action]),
+            AuditLog.id != undo.id,
+        )
+    )
+    return in_effect(db.session.scalars(edits.order_by(AuditLog.sequence.desc())).all())
+
+
 def _require_still_said(agent: Agent, changes: Sequence[Change], edits: Sequence[AuditLog]) -> None:
-    """What the session's edits, and later ones, took away must still be said without it."""
+    """What sessions took away, before this one and since, must still be said after it."""
     rules = settings.current()
-    actions = ["memory_refinement_dedup", *(MUTATIONS if rules.details == "keep" else ())]
+    actions = _TAKING_AWAY if rules.details == "keep" else _TAKING_AWAY[:1]
     taken = [edit for edit in edits if edit.action in actions]
     unsaid = LedgerReading().unsaid_texts(agent, changes, taken, rules.likeness)
     if unsaid:

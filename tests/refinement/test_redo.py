@@ -370,6 +370,23 @@ def test_what_a_later_session_took_away_must_still_be_said(agent: Agent) -> None
     assert f"what #{first.id}, #{second.id} said" in refused(session)
 
 
+def test_what_an_earlier_session_took_away_must_still_be_said(agent: Agent) -> None:
+    told, others = [word for word in WORDS.split() if word.isalpha()], ["north", "south"]
+    first, whole, half, _less = (
+        factories.memory(agent, " ".join(words))
+        for words in (told, told[::-1], [*told[:5], *others], [*told[:2], *others])
+    )
+    db.session.commit()
+    refined(agent, lambda session, _: editing.delete(session, first.id))
+    session = refined(agent, lambda session, _: editing.delete(session, half.id))
+    undo(session)
+    memory(whole.id).discard()
+
+    assert refused(session) == (
+        f"no memory would say any more what #{first.id} said; nothing was redone"
+    )
+
+
 def test_a_duplicate_stays_whose_survivor_is_gone_whatever_the_settings(
     agent: Agent, app: Flask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
