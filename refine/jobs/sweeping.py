@@ -18,6 +18,7 @@ from refine.jobs.batches import BATCH, Failed, in_parts
 from refine.jobs.dispatch import dispatch
 from refine.models import Account, Agent, RefinementSession, SessionAlreadyLive, Sweep, User
 from refine.models.runs.session import Wanted
+from refine.models.runs.session.prospects import NOTHING_TO_REFINE
 from refine.models.runs.session.scheduling import Candidates
 from refine.models.runs.spending import CostCaps
 from refine.models.runs.sweep import Work
@@ -142,7 +143,7 @@ def _wanted_by_hand(agent: Agent, candidates: Candidates, at: datetime) -> Wante
     if (unavailable := agent.unavailable_reason(automatic=False)) is not None:
         return unavailable
     if not candidates.has_work(agent):
-        return "no core memory that a session may change"
+        return NOTHING_TO_REFINE
     return _with_room(Wanted(agent, "manual"), candidates, at)
 
 

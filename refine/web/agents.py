@@ -23,7 +23,6 @@ from refine.models.runs.spending import spent_by_agents
 from refine.models.runs.sweep import Work
 from refine.rules.quantities import cost_in_words
 from refine.web import scope
-from refine.web.forms import midnight
 from refine.web.paging import page_of
 
 pages = Blueprint("agents", __name__)
@@ -117,7 +116,6 @@ def listing() -> str:
     query = listed_agents(*wanted.conditions).order_by(*in_order(cast(Order, order)))
     page, at = page_of(query), clock.now()
     summed = totals(*wanted.conditions)
-    month = at.astimezone(scope.zone()).date().replace(day=1)
     return render_template(
         "agents/page.html",
         page=page,
@@ -130,7 +128,7 @@ def listing() -> str:
         ),
         trend_days=_TREND_DAYS,
         totals=summed,
-        spent=cost_in_words(*spent_by_agents(midnight(month), *wanted.conditions)),
+        spent=cost_in_words(*spent_by_agents(at, *wanted.conditions)),
         under_way=Sweep.open_works(scope.account_id()),
         DEEDS=DEEDS,
         works=[(work, deed.name) for work, deed in DEEDS.items()],
@@ -148,5 +146,5 @@ def _choices(shown: int, found: int) -> list[tuple[str, str]]:
     """Return for whom something may be done: what forms send, and in words."""
     choices = [("ticked", "the selected agents"), ("page", f"all {shown} on this page")]
     if found > shown and not scope.sees_all_accounts():
-        choices.append(("all", f"all {found:,} of the list"))
+        choices.append(("all", f"all {found:,} that match"))
     return choices

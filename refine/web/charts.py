@@ -1,6 +1,6 @@
 """The geometry of plots: figures in, percentages out; the templates draw them as SVG."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -28,6 +28,7 @@ OUTCOMES = (
 )
 # The only part of a bar that stacks nothing.
 AMOUNT = "amount"
+_UPWARDS = (*OUTCOMES, AMOUNT)
 
 Amounts = int | Decimal
 
@@ -129,40 +130,6 @@ def _spread(marks: list[tuple[float, float, Moment]]) -> list[tuple[float, float
     return kept
 
 
-class Column(NamedTuple):
-    """A column of a histogram: its place, and its parts as (class, y, height, count)."""
-
-    label: str
-    x: float
-    width: float
-    number: int
-    parts: list[tuple[str, float, float, int]]
-
-    @property
-    def middle(self) -> float:
-        return self.x + self.width / 2
-
-    @property
-    def top(self) -> float:
-        return self.parts[-1][1] if self.parts else 100
-
-
-def histogram(labels: Sequence[str], counts: Sequence[Mapping[str, int]]) -> list[Column]:
-    """Return a column for each label, in a square of 100 by 100; ``counts`` are of its parts."""
-    most = max((sum(each.values()) for each in counts), default=0) or 1
-    step, columns = 100 / len(labels), []
-    for position, (label, each) in enumerate(zip(labels, counts, strict=True)):
-        top, parts = 100.0, []
-        for name, count in each.items():
-            if count:
-                height = round(100 * count / most, 2)
-                top = round(top - height, 2)
-                parts.append((name, top, height, count))
-        x, width = round((position + 0.1) * step, 2), round(0.8 * step, 2)
-        columns.append(Column(label, x, width, sum(each.values()), parts))
-    return columns
-
-
 class Part(NamedTuple):
     """A part of a bar: what it stands for, its place, and the amount that it shows."""
 
@@ -170,6 +137,34 @@ class Part(NamedTuple):
     y: float
     height: float
     amount: Amounts
+
+
+class Column(NamedTuple):
+    """A column of a histogram: its place, and its parts."""
+
+    label: str
+    x: float
+    width: float
+    number: int
+    parts: list[Part]
+
+    @property
+    def middle(self) -> float:
+        return self.x + self.width / 2
+
+    @property
+    def top(self) -> float:
+        return self.parts[-1].y if self.parts else 100
+
+
+def histogram(labels: Sequence[str], counts: Sequence[Mapping[str, int]]) -> list[Column]:
+    """Return a column for each label, in a square of 100 by 100; ``counts`` are of its parts."""
+    most = max((sum(each.values()) for each in counts), default=0) or 1
+    step, columns = 100 / len(labels), []
+    for position, (label, each) in enumerate(zip(labels, counts, strict=True)):
+        x, width = round((position + 0.1) * step, 2), round(0.8 * step, 2)
+        columns.append(Column(label, x, width, sum(each.values()), _stacked(each, most, each)))
+    return columns
 
 
 @dataclass(frozen=True)
@@ -192,14 +187,20 @@ def day_bars(days: Mapping[date, Mapping[str, Amounts]], until: date, number: in
     most = max((sum(days.get(day, {}).values()) for day in listed), default=0) or 1
     step = 100 / number
     return [
-        Bar(day, round(position * step, 3), round(step * 0.8, 3), _stacked(days.get(day, {}), most))
+        Bar(
+            day,
+            round(position * step, 3),
+            round(step * 0.8, 3),
+            _stacked(days.get(day, {}), most, _UPWARDS),
+        )
         for position, day in enumerate(listed)
     ]
 
 
-def _stacked(amounts: Mapping[str, Amounts], most: Amounts) -> list[Part]:
+def _stacked(amounts: Mapping[str, Amounts], most: Amounts, names: Iterable[str]) -> list[Part]:
+    """Return the parts of a bar, from the bottom up in the order of ``names``."""
     top, parts = 100.0, []
-    for name in (*OUTCOMES, AMOUNT):
+    for name in names:
         if amount := amounts.get(name, 0):
             height = round(float(100 * amount / most), 3)
             top = round(top - height, 3)

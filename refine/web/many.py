@@ -1,9 +1,11 @@
 """What is done to many agents at once: a page says to whom, and what it may cost, and asks."""
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
+from itertools import chain
 
 from flask import Blueprint, abort, flash, redirect, render_template, request
 from flask.typing import ResponseReturnValue
@@ -14,7 +16,7 @@ from refine import clock
 from refine.errors import InvalidValue
 from refine.extensions import db
 from refine.faults import status_of
-from refine.jobs.sweeping import Turn, begin_work
+from refine.jobs.sweeping import begin_work
 from refine.models import Account, Agent
 from refine.models.agent.groups import Group, grouped_by
 from refine.models.agent.settings import valid_budget
@@ -23,18 +25,18 @@ from refine.models.runs.session.prospects import NOTHING_TO_REFINE
 from refine.models.runs.session.scheduling import has_live_session
 from refine.models.runs.sweep import Work
 from refine.rules.ids import id_in
-from refine.rules.quantities import plural
 from refine.rules.threshold import DEFAULT_THRESHOLD, parse_threshold
 from refine.web import scope
 from refine.web.agents import DEEDS, Filter
-from refine.web.dispatching import dispatch_or_say
 from refine.web.forms import whole_number
 from refine.web.paging import PAGE_ROWS
+from refine.web.sweeps import dispatch_or_say, turn_in_words
 from refine.web.words import url_in_account
 
 pages = Blueprint("many", __name__)
 
 _CONFLICT = 409
+_CHANGED = "The agents have changed in the meantime; check them and confirm again"
 
 
 FIELDS = {"budget": "core_token_budget", "threshold": "refinement_threshold"}
@@ -102,16 +104,27 @@ class Chosen:
 
     def estimate(self) -> Estimate | None:
         """Return what a session of each of them may cost; None for what leads to none."""
-        return None if self.work == "pause" else estimate(clock.now(), *self.touched)
+        return None if self.work in ("pause", "threshold") else estimate(clock.now(), *self.touched)
 
+    @cached_property
     def ids_by_account(self) -> dict[int, list[int]]:
-        """Return the agents that it touches."""
+        """The agents that it touches."""
         ids = defaultdict(list)
         for account_id, id_ in db.session.execute(
             select(Agent.account_id, Agent.id).where(*self.touched)
         ):
             ids[account_id].append(id_)
         return ids
+
+    @property
+    def digest(self) -> str:
+        """A digest of the agents that it touches."""
+        return digest_of(chain.from_iterable(self.ids_by_account.values()))
+
+
+def digest_of(ids: Iterable[int]) -> str:
+    """Return what a form sends to tell whether it is still for the same agents."""
+    return sha256(str(sorted(ids)).encode()).hexdigest()
 
 
 def why_left_out(work: Work) -> ColumnElement[str | None]:
@@ -147,15 +160,15 @@ def act() -> ResponseReturnValue:
         value = _value(chosen.work)
     except InvalidValue as error:
         return _page(chosen, str(error)), status_of(error)
-    if request.form.get("number") != str(chosen.number):
-        return _page(chosen, "In the meantime, these agents changed; look again"), _CONFLICT
+    if request.form.get("digest") != chosen.digest:
+        return _page(chosen, _CHANGED), _CONFLICT
     turns = [
         begin_work(db.session.get_one(Account, account_id), scope.user(), chosen.work, ids, value)
-        for account_id, ids in chosen.ids_by_account().items()
+        for account_id, ids in chosen.ids_by_account.items()
     ]
     if chosen.work == "refine":
         dispatch_or_say()
-    flash(_said(chosen.work, turns))
+    flash(turn_in_words(chosen.work, *turns))
     return redirect(_list_of(chosen), 303)
 
 
@@ -166,20 +179,6 @@ def _value(work: Work) -> str | None:
         return str(valid_budget(whole_number(request.form.get(field, ""), field)))
     given = request.form.get(FIELDS["threshold"], "").strip()
     return str(parse_threshold(given)) if work == "threshold" and given else None
-
-
-def _said(work: Work, turns: Sequence[Turn]) -> str:
-    swept = [each for turn in turns for each in turn.swept]
-    waiting = sum(turn.waiting for turn in turns)
-    done = sum(each.is_done for each in swept)
-    others = Counter(each.outcome for each in swept if not each.is_done)
-    return "".join(
-        [
-            f"{plural(done, 'agent')} {DEEDS[work].done}",
-            *(f"; {plural(count, 'agent')} not: {why}" for why, count in others.most_common()),
-            f". The clock goes on with the other {plural(waiting, 'agent')}." if waiting else ".",
-        ]
-    )
 
 
 def _page(chosen: Chosen, error: str | None = None) -> str:

@@ -134,10 +134,10 @@ def sparkline(
     """Return a small line through the values, and what it says in words; ``limit`` is a line."""
     top = max((float(each) for each in [*values, limit] if each is not None), default=0) or 1
     y = "" if limit is None else f"{100 - 100 * limit / top:.4g}"
-    budget = f'<line class="budget" x1="0" x2="100" y1="{y}" y2="{y}"/>' if y else ""
+    line = f'<line class="limit" x1="0" x2="100" y1="{y}" y2="{y}"/>' if y else ""
     return Markup(  # noqa: S704 - numbers; the label is escaped
         '<svg class="spark" viewBox="0 0 100 100" preserveAspectRatio="none" role="img" '
-        f'aria-label="{{}}">{budget}<path d="{charts.sparkline(values, top)}"/></svg>'
+        f'aria-label="{{}}">{line}<path d="{charts.sparkline(values, top)}"/></svg>'
     ).format(label)
 
 

@@ -1,6 +1,5 @@
 """When automatic sessions run: the schedule of one account."""
 
-from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -23,13 +22,14 @@ from refine.models.runs.spending import (
     cost_usd_of_month,
     is_unpriced_in_month,
 )
-from refine.rules.quantities import cost_in_words, plural
+from refine.rules.quantities import cost_in_words
 from refine.web import in_place, schedule_form, scope
-from refine.web.dispatching import dispatch_or_say
+from refine.web.agents import DEEDS
 from refine.web.forms import time_zones
 from refine.web.schedule_form import Picker, Plan
 from refine.web.sessions import listed
 from refine.web.slots import past_slots
+from refine.web.sweeps import dispatch_or_say, turn_in_words
 from refine.web.words import url_in_account
 
 pages = Blueprint("schedule", __name__)
@@ -71,6 +71,7 @@ def run_form() -> str:
         "schedule/run.html",
         account=account,
         sweep=Sweep.open_of(account),
+        DEEDS=DEEDS,
         prospects=Prospects.of(account, at),
         looks_back=LOOKS_BACK.days,
         spent=_spent(account, at),
@@ -86,18 +87,7 @@ def run_form() -> str:
 def run() -> ResponseReturnValue:
     turn = run_now(scope.account_to_change(), scope.user())
     dispatch_or_say()
-    outcomes = Counter("queued" if each.is_queued else each.outcome for each in turn.swept)
-    queued = outcomes.pop("queued", 0)
-    skipped = "".join(
-        f"; {plural(count, 'agent')} not queued: {outcome.removeprefix('skipped: ')}"
-        for outcome, count in outcomes.most_common()
-    )
-    waiting = (
-        f" The clock asks the other {plural(turn.waiting, 'agent')} within the next minutes."
-        if turn.waiting
-        else ""
-    )
-    flash(f"{plural(queued, 'session')} queued{skipped}.{waiting}")
+    flash(turn_in_words("refine", turn))
     following = "schedule.page" if turn.waiting else "sessions.listing"
     return redirect(url_in_account(following), 303)
 
@@ -114,6 +104,7 @@ def _page(account: Account, error: str | None = None, preview: Plan | None = Non
         "schedule/page.html",
         account=account,
         sweep=sweep,
+        DEEDS=DEEDS,
         # what is typed and not saved yet stays
         refresh_seconds=in_place.seconds_while(sweep and not (preview or error)),
         error=error,

@@ -201,4 +201,4 @@ def test_a_bar_goes_beyond_its_limit(dashboard: Browser, agents: dict[str, Agent
 
     # two thirds of 150 tokens are within the budget of 100
     assert '<rect class="limit" x="65.7" width="2" height="8"/>' in page
-    assert 'class="limit"' not in dashboard.get("/agents?state=paused").text
+    assert '<rect class="limit"' not in dashboard.get("/agents?state=paused").text

@@ -12,6 +12,7 @@ import pytest
 from flask import Flask
 from werkzeug.test import TestResponse
 
+from refine.web.many import digest_of
 from tests import sql
 from tests.factories import PASSWORD
 from tests.web.conftest import Browser, SignedIn, World, browser_of
@@ -116,7 +117,7 @@ ACTED = {
 }
 
 
-def form_of(rule: str, who: str) -> dict[str, Any]:
+def form_of(rule: str, who: str, world: World) -> dict[str, Any]:
     """What its form sends."""
     password = {"password": "another battery", "confirm_password": "another battery"}
     forms: dict[str, dict[str, Any]] = {
@@ -138,7 +139,7 @@ def form_of(rule: str, who: str) -> dict[str, Any]:
         },
         "/agents/<int:agent_id>/memories/<int:memory_id>/constitutional": {"constitutional": "1"},
         "/agents/<int:agent_id>/settings": {"core_token_budget": "4000"},
-        "/agents/many": {"core_token_budget": "4000", "number": "1"},
+        "/agents/many": {"core_token_budget": "4000", "digest": digest_of([world.agent.id])},
         "/invitations/<secret>": password,
         "/profile/confirm": {"current_password": PASSWORD},
         "/profile/password": {"current_password": PASSWORD, **password},
@@ -229,7 +230,7 @@ def test_unauthorized_actions_are_refused_and_change_nothing(
     for who, browser in everybody(app, world, signed_in).items():
         browser.token()
         before = sql.untallied()
-        answer = browser.submit(path_of(rule, world), form_of(rule, who))
+        answer = browser.submit(path_of(rule, world), form_of(rule, who, world))
         answers[who], changed[who] = kind_of(answer), sql.untallied() != before
 
     expected = ACTED[rule]._asdict()
@@ -243,7 +244,8 @@ def test_a_form_without_csrf_token_changes_nothing(world: World, signed_in: Sign
     before = sql.snapshot()
 
     answers = {
-        rule: browser.post(path_of(rule, world), data=form_of(rule, "site_admin")) for rule in ACTED
+        rule: browser.post(path_of(rule, world), data=form_of(rule, "site_admin", world))
+        for rule in ACTED
     }
 
     assert {answer.status_code for answer in answers.values()} == {400}
@@ -271,7 +273,7 @@ def test_requests_of_other_origins_change_nothing_even_with_a_token(
 
     answers = {
         rule: browser.submit(
-            path_of(rule, world), form_of(rule, "site_admin"), headers=from_elsewhere
+            path_of(rule, world), form_of(rule, "site_admin", world), headers=from_elsewhere
         )
         for rule in ACTED
     }

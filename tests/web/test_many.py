@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
+from urllib.parse import urlencode
 
 import pytest
 from flask import Flask
@@ -53,9 +54,16 @@ def asked(browser: Browser, work: Work, *agents: Agent) -> str:
 def done(browser: Browser, work: Work, *agents: Agent, **fields: str) -> str:
     """What the list says after the question was answered."""
     form = {"work": work, "who": "page", "on_page": ids_of(*agents), **fields}
-    answer = browser.submit("/agents/many", form)
+    answer = browser.submit("/agents/many", {**form, "digest": digest_of(browser, **form)})
     assert answer.status_code == 303, words_of(answer.text)
     return words_of(browser.get(answer.headers["Location"]).text)
+
+
+def digest_of(browser: Browser, **form: str) -> str:
+    """What the page that asks lets its form send of the agents it is for."""
+    page = browser.get(f"/agents/many?{urlencode(form)}").text
+    (found,) = re.findall(r'name="digest" value="(\w+)"', page)
+    return str(found)
 
 
 def sessions_of(*agents: Agent) -> list[str]:
@@ -120,9 +128,9 @@ def test_the_question_says_what_it_may_cost(dashboard: Browser, agents: list[Age
 
     said = asked(dashboard, "refine", *agents[:2])
 
-    assert "about $4.00 in all, and $6.00 if every one is as dear" in said
-    assert "For 1 agent without one, it goes by those of the others." in said
-    assert "cost of some calls" not in said
+    assert "about $4.00 in all, and $6.00 if each costs as much as its most" in said
+    assert "1 agent without sessions: estimated from the others." in said
+    assert "unknown cost" not in said
 
 
 def test_the_question_says_if_nobody_knows_the_cost(
@@ -131,15 +139,32 @@ def test_the_question_says_if_nobody_knows_the_cost(
     assert "unknown : none of these agents had one in the last 90 days" in asked(
         dashboard, "resume", agents[2]
     )
-    assert "may cost" not in asked(dashboard, "pause", agents[0])
+
+
+@pytest.mark.parametrize("work", ["pause", "threshold"])
+def test_what_leads_to_no_session_tells_no_cost(
+    dashboard: Browser, agents: list[Agent], work: Work
+) -> None:
+    assert "may cost" not in asked(dashboard, work, agents[0])
 
 
 def test_nothing_is_asked_if_nobody_is_left(dashboard: Browser, agents: list[Agent]) -> None:
     said = asked(dashboard, "pause", agents[2])
 
-    assert "None of the chosen agents is left." in said
+    assert "Pause There is nothing to do for the chosen agents; the reasons are below." in said
     assert "Back to the list" in said
     assert "Cancel" not in said
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("", "No agents are selected: select some in the list first."),
+        ("&who=all&q=nobody", "No agents match."),
+    ],
+)
+def test_it_says_why_there_is_nobody(dashboard: Browser, query: str, why: str) -> None:
+    assert f"Refine now {why}" in words_of(dashboard.get(f"/agents/many?work=refine{query}").text)
 
 
 def test_many_agents_are_not_all_named(dashboard: Browser, account: Account) -> None:
@@ -174,7 +199,7 @@ def test_agents_of_others_are_not_found(dashboard: Browser, agents: list[Agent])
 def test_many_are_paused_and_resumed_with_a_record_each(
     dashboard: Browser, agents: list[Agent]
 ) -> None:
-    said = done(dashboard, "pause", *agents, number="2")
+    said = done(dashboard, "pause", *agents)
 
     assert "2 agents paused." in said
     db.session.rollback()
@@ -182,7 +207,7 @@ def test_many_are_paused_and_resumed_with_a_record_each(
     changes = [record.data["changes"] for record in records("agent_settings_update")]
     assert changes == [{"paused": [False, True]}] * 2
 
-    said = done(dashboard, "resume", *agents, number="3")
+    said = done(dashboard, "resume", *agents)
 
     assert "3 agents resumed." in said
     db.session.rollback()
@@ -192,7 +217,7 @@ def test_many_are_paused_and_resumed_with_a_record_each(
 def test_many_are_refined_by_hand_and_paused_ones_too(
     dashboard: Browser, agents: list[Agent]
 ) -> None:
-    said = done(dashboard, "refine", *agents, number="3")
+    said = done(dashboard, "refine", *agents)
 
     assert "3 agents asked for a session." in said
     assert sessions_of(*agents) == ["manual"] * 3
@@ -202,7 +227,7 @@ def test_a_budget_is_set_for_many(dashboard: Browser, agents: list[Agent]) -> No
     agents[0].core_token_budget = 2_000
     db.session.commit()
 
-    said = done(dashboard, "budget", *agents, number="3", core_token_budget="2,000")
+    said = done(dashboard, "budget", *agents, core_token_budget="2,000")
 
     assert "2 agents changed; 1 agent not: nothing to change." in said
     db.session.rollback()
@@ -217,7 +242,7 @@ def test_a_threshold_is_set_for_many(
         agent.refinement_threshold = 0.5
     db.session.commit()
 
-    done(dashboard, "threshold", *agents, number="3", refinement_threshold=typed)
+    done(dashboard, "threshold", *agents, refinement_threshold=typed)
 
     db.session.rollback()
     assert [agent.refinement_threshold for agent in agents] == [stored] * 3
@@ -234,7 +259,7 @@ def test_a_threshold_is_set_for_many(
 def test_what_is_wrong_stands_beside_the_field_and_nothing_changes(
     dashboard: Browser, agents: list[Agent], work: Work, field: str, typed: str
 ) -> None:
-    form = {"work": work, "who": "page", "on_page": ids_of(*agents), "number": "3", field: typed}
+    form = {"work": work, "who": "page", "on_page": ids_of(*agents), field: typed}
 
     answer = dashboard.submit("/agents/many", form)
 
@@ -244,15 +269,21 @@ def test_what_is_wrong_stands_beside_the_field_and_nothing_changes(
     assert records("agent_settings_update") == []
 
 
-def test_it_asks_again_if_the_agents_changed_meanwhile(
-    dashboard: Browser, agents: list[Agent]
+@pytest.mark.parametrize("who", ["page", "all"])
+def test_it_asks_again_if_as_many_agents_are_others_meanwhile(
+    dashboard: Browser, agents: list[Agent], who: str
 ) -> None:
-    form = {"work": "pause", "who": "all", "number": "1"}
+    form = {"work": "pause", "who": who, "on_page": ids_of(*agents)}
+    form["digest"] = digest_of(dashboard, **form)
+    agents[0].paused, agents[2].paused = True, False
+    db.session.commit()
 
     answer = dashboard.submit("/agents/many", form)
 
     assert answer.status_code == 409
-    assert "In the meantime, these agents changed; look again." in words_of(answer.text)
+    assert "The agents have changed in the meantime; check them and confirm again." in words_of(
+        answer.text
+    )
     assert records("agent_settings_update") == []
 
 
@@ -260,12 +291,11 @@ def test_all_of_a_filter_are_chosen_and_the_clock_goes_on_with_them(
     dashboard: Browser, agents: list[Agent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sweeping, "BATCH", 1)
-    form = {"work": "pause", "who": "all", "state": "never", "q": "test/", "number": "2"}
-    assert "Pause 2 agents?" in words_of(
-        dashboard.get("/agents/many?work=pause&who=all&state=never&q=test/").text
-    )
+    form = {"work": "pause", "who": "all", "state": "never", "q": "test/"}
+    assert "Pause 2 agents?" in words_of(dashboard.get(f"/agents/many?{urlencode(form)}").text)
 
-    answer = dashboard.submit("/agents/many", form)
+    digest = digest_of(dashboard, **form)
+    answer = dashboard.submit("/agents/many", {**form, "digest": digest})
 
     assert answer.headers["Location"] == "/agents?q=test/&state=never"
     said = words_of(dashboard.get("/agents").text)
@@ -283,7 +313,7 @@ def test_a_site_admin_does_it_for_selected_agents_of_several_accounts(
     other = factories.agent("a memory")
     browser = signed_in(person(site_admin=True))
 
-    assert "2 agents paused." in done(browser, "pause", agents[0], other, number="2")
+    assert "2 agents paused." in done(browser, "pause", agents[0], other)
     requested = [record.data for record in records("sweep_requested")]
     assert [(each["work"], each["agents"]) for each in requested] == [("pause", 1)] * 2
 
@@ -302,7 +332,7 @@ def test_a_queue_that_is_away_is_told(
     browser = browser_of(with_settings(REDIS_URL=f"redis://127.0.0.1:{UNUSED_PORT}/0"))
     browser.sign_in(admin.email)
 
-    said = done(browser, "refine", agents[0], number="1")
+    said = done(browser, "refine", agents[0])
 
     assert "The job queue is unreachable" in said
     assert sessions_of(agents[0]) == ["manual"]
@@ -315,4 +345,4 @@ def test_more_than_a_page_can_be_chosen_at_once(dashboard: Browser, account: Acc
 
     page = dashboard.get("/agents").text
 
-    assert '<option value="all">all 51 of the list</option>' in page
+    assert '<option value="all">all 51 that match</option>' in page

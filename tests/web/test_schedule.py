@@ -310,7 +310,7 @@ def test_run_now_queues_agents_in_need_and_counts_the_others(
     sessions = db.session.scalars(db.select(RefinementSession)).all()
     assert [(session.agent_id, session.user_id) for session in sessions] == [(needy.id, admin.id)]
     assert answer.request.path == "/sessions"
-    assert "1 session queued; 1 agent not queued: no session needed." in words_of(answer.text)
+    assert "1 agent asked for a session; 1 agent not: no session needed." in words_of(answer.text)
 
 
 def test_run_now_says_first_whom_it_asks_and_what_that_may_cost(
@@ -333,7 +333,7 @@ def test_run_now_says_first_whom_it_asks_and_what_that_may_cost(
         "1 agent will be asked for a session now, including any that have just declined: Ada"
         in (words)
     )
-    assert "A session of each may cost about $0.2500 in all, and $0.2500 if every one" in words
+    assert "A session of each may cost about $0.2500 in all, and $0.2500 if each costs" in words
     assert "Spent this month: $0.2500 of $5.00" in words
     assert "The agent is paused 1 Bea" in words
     assert 'href="/agents?account=own&amp;state=paused"' in answer.text
@@ -357,7 +357,7 @@ def test_run_now_says_that_a_cost_is_unknown(dashboard: Browser, account: Accoun
 
     assert "What a session of each may cost is unknown : none of these agents" in nothing
     assert "there is no monthly cap" in nothing
-    assert "For 1 agent without one, it goes by those of the others" in in_part
+    assert "1 agent without sessions: estimated from the others." in in_part
 
 
 def test_run_now_asks_for_nothing_if_nobody_would_be_asked(
@@ -385,7 +385,7 @@ def test_run_now_says_that_one_is_under_way(
 
     words = words_of(dashboard.get("/schedule/run").text)
 
-    assert "2 sessions queued so far, 0 agents not queued, 5 agents still to come" in words
+    assert "2 agents asked for a session, 0 not, 5 still to come" in words
 
 
 def test_run_now_says_that_a_paused_account_is_skipped(
@@ -397,7 +397,9 @@ def test_run_now_says_that_a_paused_account_is_skipped(
 
     answer = dashboard.submit("/schedule/run", follow_redirects=True)
 
-    assert "0 sessions queued; 1 agent not queued: its account is paused." in words_of(answer.text)
+    assert "0 agents asked for a session; 1 agent not: its account is paused." in words_of(
+        answer.text
+    )
 
 
 def test_run_now_without_redis_says_that_sessions_wait(
@@ -412,7 +414,7 @@ def test_run_now_without_redis_says_that_sessions_wait(
 
     words = words_of(answer.text)
     assert "The job queue is unreachable; queued sessions will start automatically" in words
-    assert "1 session queued." in words
+    assert "1 agent asked for a session." in words
 
 
 def test_run_now_leaves_a_large_account_to_the_clock_and_shows_how_far_it_is(
@@ -429,8 +431,8 @@ def test_run_now_leaves_a_large_account_to_the_clock_and_shows_how_far_it_is(
 
     words = words_of(answer.text)
     assert answer.request.path == "/schedule"
-    assert "The clock asks the other 3 agents within the next minutes." in words
-    assert "1 session queued so far, 1 agent not queued, 3 agents still to come" in words
+    assert "The clock goes on with the other 3 agents." in words
+    assert "1 agent asked for a session, 1 not, 3 still to come" in words
     assert "still to come" not in said(dashboard)
 
 

@@ -242,22 +242,24 @@ def _by_day(*, is_of_account: bool) -> Select[*tuple[Any, ...]]:
     return summed.group_by(day)
 
 
-def spent_by_agents(since: datetime, *conditions: ColumnElement[bool]) -> tuple[Decimal, int]:
-    """Return what the agents that meet the conditions cost since then.
+def spent_by_agents(at: datetime, *conditions: ColumnElement[bool]) -> tuple[Decimal, bool]:
+    """Return what the agents that meet the conditions cost this month, in their accounts' zones.
 
-    And how many calls are not part of it, because their cost is unknown.
+    And whether the cost of a run is unknown, of which only what is known counts.
     """
     runs = all_runs()
+    known_usd = _known_usd(runs)
     summed = (
         select(
-            func.coalesce(func.sum(runs.c.cost_usd), 0),
-            func.coalesce(func.sum(runs.c.unpriced_calls), 0),
+            func.coalesce(func.sum(func.coalesce(known_usd, runs.c.cost_usd)), 0),
+            func.coalesce(func.bool_or(known_usd.is_(None)), false()),
         )
         .join(Agent, Agent.id == runs.c.agent_id)
-        .where(runs.c.created_at >= since, *conditions)
+        .join(Account, Account.id == Agent.account_id)
+        .where(runs.c.created_at > at - _LONGEST_MONTH, _is_of_month(runs, at), *conditions)
     )
-    usd, unpriced_calls = db.session.execute(summed).one()
-    return Decimal(usd), int(unpriced_calls)
+    usd, is_unknown = db.session.execute(summed).one()
+    return Decimal(usd), is_unknown
 
 
 def all_runs() -> Subquery:

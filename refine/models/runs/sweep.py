@@ -189,13 +189,10 @@ class Sweep(Attested, Base):
 
     def count_waiting(self) -> int:
         """Return how many agents' turn has not come yet."""
+        if self.agent_ids is not None:
+            return len(self.still_waiting(self.agent_ids))
         following = select(func.count()).select_from(self._following().subquery())
         return len(self.held_ids) + (db.session.scalar(following) or 0)
-
-    @property
-    def to_come(self) -> int:
-        """How many of the chosen agents' turn has not come yet."""
-        return len(self.agent_ids or ()) - self.queued - self.not_queued
 
     def end_if_over(self, at: datetime | None = None) -> int:
         """Return how many agents still wait; end it if none does, recorded as ``sweep_ended``."""

@@ -86,7 +86,7 @@ def test_a_schedule_is_picked_and_run_at_once(
     at_work.sees("Nothing is saved yet")
     at_work.press("Save")
     at_work.sees("Saved")
-    at_work.follow("Run now …")
+    at_work.follow("Run now…")
     at_work.sees("will be asked for a session now")
     at_work.press("Ask 1 agent")
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 from flask import Flask
-from sqlalchemy import select
+from sqlalchemy import select, true
 
 from refine import settings
 from refine.extensions import db
@@ -73,11 +73,11 @@ def test_agents_are_summed_up_by_conditions(agent: Agent) -> None:
     other = factories.agent("one", account=agent.account)
     everything(agent)
     costly(other, "7")
-    costly(other, "9", at=NOW - MOMENT)
+    costly(other, "9", at=datetime(2026, 3, 1, tzinfo=UTC) - MOMENT)
 
-    assert spent_by_agents(NOW, Agent.account_id == agent.account_id) == (Decimal("8.75"), 0)
-    assert spent_by_agents(NOW, Agent.id == other.id) == (Decimal(7), 0)
-    assert spent_by_agents(NOW, Agent.id == 0) == (Decimal(0), 0)
+    assert spent_by_agents(NOW, Agent.account_id == agent.account_id) == (Decimal("8.75"), False)
+    assert spent_by_agents(NOW, Agent.id == other.id) == (Decimal(7), False)
+    assert spent_by_agents(NOW, Agent.id == 0) == (Decimal(0), False)
 
 
 def test_calls_of_unknown_cost_make_a_sum_partial(agent: Agent) -> None:
@@ -86,11 +86,23 @@ def test_calls_of_unknown_cost_make_a_sum_partial(agent: Agent) -> None:
     session.unpriced_calls = 2
     db.session.flush()
 
-    assert spent_by_agents(NOW, Agent.id == agent.id) == (Decimal(7), 2)
+    assert spent_by_agents(NOW, Agent.id == agent.id) == (Decimal(7), True)
+
+
+def in_tokyo() -> Agent:
+    return factories.agent("one", account=factories.account(time_zone="Asia/Tokyo"))
+
+
+def test_agents_of_several_accounts_are_summed_up_by_the_month_of_each(agent: Agent) -> None:
+    began_in_tokyo = datetime(2026, 2, 28, 15, tzinfo=UTC)
+    costly(agent, "5", at=began_in_tokyo)
+    costly(in_tokyo(), "7", at=began_in_tokyo)
+
+    assert spent_by_agents(NOW, true()) == (Decimal(7), False)
 
 
 def test_for_many_accounts_at_once_each_has_its_own(agent: Agent) -> None:
-    other = factories.agent("one", account=factories.account(time_zone="Asia/Tokyo"))
+    other = in_tokyo()
     began_in_tokyo = datetime(2026, 2, 28, 15, tzinfo=UTC)
     costly(agent, "5", at=began_in_tokyo)
     costly(other, "7", at=began_in_tokyo)
@@ -216,6 +228,7 @@ def test_prices_that_are_named_later_count_for_the_runs_of_the_month(
 
     # 600 x 0.001 + 400 x 0.0005 + 100 x 0.01, the known cost, and the other session
     assert cost_usd_of_month(agent.account, NOW) == Decimal("3.3")
+    assert spent_by_agents(NOW, Agent.id == agent.id) == (Decimal("3.3"), False)
     assert is_capped(agent.account) == (None, False)
     agent.account.monthly_cost_cap_usd = Decimal("3.3")
     assert is_capped(agent.account) == ("the account's monthly cost cap of $3.3 is reached", True)

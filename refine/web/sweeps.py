@@ -1,0 +1,39 @@
+"""What a page says of a sweep that it began; handing the runs that wait to the workers."""
+
+from collections import Counter
+
+from flask import flash
+
+from refine.errors import Unreachable
+from refine.jobs.dispatch import dispatch
+from refine.jobs.sweeping import Turn
+from refine.models.runs.sweep import Work
+from refine.rules.quantities import plural
+from refine.web.agents import DEEDS
+
+
+def turn_in_words(work: Work, *turns: Turn) -> str:
+    """Return for how many agents it was done, for how many not and why, and how many still wait."""
+    swept = [each for turn in turns for each in turn.swept]
+    waiting = sum(turn.waiting for turn in turns)
+    done = sum(each.is_done for each in swept)
+    others = Counter(each.outcome.removeprefix("skipped: ") for each in swept if not each.is_done)
+    return "".join(
+        [
+            f"{plural(done, 'agent')} {DEEDS[work].done}",
+            *(f"; {plural(count, 'agent')} not: {why}" for why, count in others.most_common()),
+            f". The clock goes on with the other {plural(waiting, 'agent')}." if waiting else ".",
+        ]
+    )
+
+
+def dispatch_or_say() -> None:
+    """Dispatch what waits, and commit; say so if the job queue is away: the runs stay queued."""
+    try:
+        dispatch()
+    except Unreachable:
+        flash(
+            "The job queue is unreachable; queued sessions will start automatically once it is "
+            "back.",
+            "error",
+        )
