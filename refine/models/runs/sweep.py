@@ -202,7 +202,10 @@ class Sweep(Attested, Base):
         if waiting := self.count_waiting():
             return waiting
         self.ended_at = at = at or clock.now()
-        self._record(_ENDED, data={"queued": self.queued, "not_queued": self.not_queued}, at=at)
+        data: dict[str, Any] = {"queued": self.queued, "not_queued": self.not_queued}
+        if self.work is not None:
+            data["work"] = self.work
+        self._record(_ENDED, data=data, at=at)
         return 0
 
     def _following(self) -> Select[int]:
