@@ -88,7 +88,9 @@ def begin_work(
 def go_on(sweep_id: int, caps: CostCaps) -> Turn:
     """Let the next agents of a sweep have their turn, and end it after the last."""
     under_way = Sweep.locked(sweep_id)
-    ids = under_way.next_ids(BATCH) if under_way is not None else []
+    # first, as its user may have lost their rights since
+    waiting = under_way.end_if_over() if under_way is not None else 0
+    ids = under_way.next_ids(BATCH) if under_way is not None and waiting else []
     swept = list(_swept(_turns(sweep_id, caps, ids)))
     under_way = Sweep.locked(sweep_id)
     waiting = under_way.end_if_over() if under_way is not None else 0

@@ -2,7 +2,7 @@
 
 ``scope`` says who is signed in and what they may see; ``granted`` what agents let them read;
 ``words`` how pages say things; ``charts`` draws plots; ``month_cost`` says what this month costs;
-``paging`` cuts long lists; ``csv_export`` writes them as CSV; ``errors`` shows what went wrong;
+``paging`` cuts long lists; ``csv_export`` sends them as files; ``errors`` shows what went wrong;
 ``uploads`` keeps uploaded files in memory; ``in_place`` lets pages change without being loaded
 anew; ``tables`` are cards on phones; ``assets`` has browsers keep static files.
 """

@@ -1,11 +1,23 @@
-"""CSV that spreadsheets open as it is meant: no cell of it is a formula."""
+"""Files that are sent while their rows are read, and CSV of which no cell is a formula."""
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+
+from flask import Response, stream_with_context
+
+# So many are read from the database at a time.
+BATCH_ROWS = 500
 
 # Spreadsheets read a cell that begins like this as a formula.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def attachment(lines: Iterator[str], filename: str, mimetype: str) -> Response:
+    """Return a file that the browser saves; its lines are made while it is sent."""
+    answer = Response(stream_with_context(lines), mimetype=mimetype)
+    answer.headers["Content-Disposition"] = f"attachment; filename={filename}"
+    return answer
 
 
 def csv_line(values: Iterable[object]) -> str:

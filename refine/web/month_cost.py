@@ -18,8 +18,7 @@ from refine.rules.forecast import PACE_SPAN, Forecast
 from refine.rules.months import first_of_month
 from refine.rules.quantities import cost_in_words, in_days
 from refine.web import scope, words
-
-_NEARLY_SPENT = Decimal("0.8")
+from refine.web.presenting import NEARLY_FULL_PERCENT
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,8 @@ class MonthCost:
 
     @property
     def percent(self) -> int | None:
-        """What share of the cap is spent; None without a cap, or if it is 0."""
-        cap = self.so_far.cap_usd
+        """What share of the cap is spent; None if that is unknown, or without a cap above 0."""
+        cap = None if self.so_far.is_unknown else self.so_far.cap_usd
         return round(100 * self.so_far.spent_usd / cap) if cap else None
 
     @property
@@ -53,9 +52,9 @@ class MonthCost:
         return self.so_far.cap_usd is not None and self.so_far.spent_usd >= self.so_far.cap_usd
 
     @property
-    def goes_on(self) -> bool:
-        """Whether automatic runs go on, so that there is something to forecast."""
-        return self.so_far.cap_usd is None or not (self.is_reached or self.so_far.is_unknown)
+    def has_forecast(self) -> bool:
+        """Whether all costs are known, and automatic runs go on."""
+        return not (self.is_reached or self.so_far.is_unknown)
 
     @cached_property
     def forecast(self) -> Forecast:
@@ -65,7 +64,7 @@ class MonthCost:
     @property
     def reached_on(self) -> date | None:
         """The day on which the cost will reach the cap; None if it has, or will not this month."""
-        if self.so_far.cap_usd is None or not self.goes_on:
+        if self.so_far.cap_usd is None or not self.has_forecast:
             return None
         reached_at = self.forecast.reaches(self.so_far.cap_usd)
         return None if reached_at is None else reached_at.astimezone(self._zone).date()
@@ -74,10 +73,13 @@ class MonthCost:
     def outlook(self) -> str:
         """Say what will be: at the month's end, or why nothing is started any more."""
         cap, until = self.so_far.cap_usd, words.day(first_of_month(self.month, 1))
-        if cap is not None and not self.goes_on:
+        if cap is not None and not self.has_forecast:
             why = cap_in_words(cap, is_reached=self.is_reached)
             lasts = f" before {until}" if self.is_reached else " until then"
             return f"The {why}. Nothing is started automatically{lasts}."
+        if self.so_far.is_unknown:
+            prices = "name prices in REFINE_PRICES to get a forecast"
+            return f"The cost of some runs is unknown: {prices}."
         if not self.so_far.lately_usd:
             return f"The last {in_days(PACE_SPAN)} cost nothing, so no more is expected this month."
         pace, in_all = f"At the pace of the last {in_days(PACE_SPAN)}", self._in_all
@@ -99,8 +101,8 @@ class MonthCost:
         if self.is_reached:
             return "bad"
         cap, spent = self.so_far.cap_usd, self.so_far.spent_usd
-        is_near = cap is not None and spent >= _NEARLY_SPENT * cap
-        is_safe = self.goes_on and not is_near and self.reached_on is None
+        is_near = cap is not None and 100 * spent >= NEARLY_FULL_PERCENT * cap
+        is_safe = self.has_forecast and not is_near and self.reached_on is None
         return "ok" if is_safe else "warn"
 
     @property
@@ -109,7 +111,7 @@ class MonthCost:
 
     @property
     def forecast_width(self) -> float:
-        return self._width(self.forecast.usd) if self.goes_on else self.spent_width
+        return self._width(self.forecast.usd) if self.has_forecast else self.spent_width
 
     @property
     def cap_x(self) -> float | None:
@@ -122,7 +124,7 @@ class MonthCost:
 
     @cached_property
     def _most(self) -> Decimal:
-        expected = self.forecast.usd if self.goes_on else Decimal(0)
+        expected = self.forecast.usd if self.has_forecast else Decimal(0)
         return max(self.so_far.cap_usd or Decimal(0), self.so_far.spent_usd, expected)
 
     @property

@@ -116,7 +116,7 @@ def _checks(found: Crew | Unreachable) -> list[Check]:
 
 
 def _since() -> datetime:
-    """Return when the days begin of which failures are counted."""
+    """Return the start of the period in which failures are counted."""
     return midnight(clock.now().astimezone(scope.zone()).date(), -DAYS_SHOWN + 1)
 
 

@@ -25,7 +25,9 @@ from refine.rules.quantities import cost_in_words, in_hours
 from refine.web import charts
 from refine.web.charts import Amounts
 
-_NEARLY_FULL_PERCENT = 80
+NEARLY_FULL_PERCENT = 80
+# Who acted, where neither a user nor a record's ``by`` says.
+AGENT_OR_SYSTEM = "agent or system"
 
 _Image = Mapping[str, Any]
 
@@ -85,7 +87,7 @@ class Gauge(NamedTuple):
     def css_class(self) -> str:
         if self.percent > 100:
             return "bad"
-        return "warn" if self.percent >= _NEARLY_FULL_PERCENT else "ok"
+        return "warn" if self.percent >= NEARLY_FULL_PERCENT else "ok"
 
 
 def meter(of: Gauge) -> Markup:
@@ -302,7 +304,7 @@ class AccessView:
 
 def actor(email: str | None, by: str | None, agent_id: int | None) -> str:
     """Name who acted: the user, whoever the record's data names in ``by``, or the likeliest."""
-    return email or by or ("agent or system" if agent_id is not None else "system")
+    return email or by or (AGENT_OR_SYSTEM if agent_id is not None else "system")
 
 
 def access_actor(record: AuditLog, agent: Agent) -> str:

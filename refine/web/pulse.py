@@ -18,12 +18,12 @@ class Line(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What the line says to who cannot see it."""
+        """What screen readers say of the line."""
         return f"{self.name} over the last {in_hours(KEPT_FOR)}: {self.most}"
 
 
 def lines(at: datetime, *, of_installation: bool) -> list[Line]:
-    """Return the lines that there is something to draw of; the queue is all accounts'."""
+    """Return the lines that have data; queue and workers only for the whole installation."""
     found = spans(at)
     if not any(found):
         return []
@@ -32,7 +32,7 @@ def lines(at: datetime, *, of_installation: bool) -> list[Line]:
         drawn += [
             _count_line("Waiting for a worker", [span and span.waiting for span in found], "run"),
             _span_line(
-                "Oldest of them",
+                "Longest wait",
                 [span and span.waiting_seconds for span in found],
                 QUEUE_IS_LATE_AFTER,
             ),

@@ -1,7 +1,6 @@
 """When automatic sessions run: the schedule of one account."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
@@ -17,13 +16,8 @@ from refine.models.agent.eligibility import NOT_ACTIVE, PAUSED
 from refine.models.agent_list import State
 from refine.models.runs.session.estimate import LOOKS_BACK
 from refine.models.runs.session.prospects import RUNNING, Prospects
-from refine.models.runs.spending import (
-    cost_cap_reason,
-    cost_usd_of_month,
-    is_unpriced_in_month,
-)
-from refine.rules.quantities import cost_in_words
-from refine.web import in_place, schedule_form, scope
+from refine.models.runs.spending import cost_cap_reason
+from refine.web import in_place, month_cost, schedule_form, scope
 from refine.web.agents import DEEDS
 from refine.web.forms import time_zones
 from refine.web.schedule_form import Picker, Plan
@@ -74,7 +68,7 @@ def run_form() -> str:
         DEEDS=DEEDS,
         prospects=Prospects.of(account, at),
         looks_back=LOOKS_BACK.days,
-        spent=_spent(account, at),
+        spent=month_cost.of_account(account).spent,
         urls={
             reason: url_for("agents.listing", account=account.slug, state=state)
             for reason, state in _STATES.items()
@@ -119,13 +113,9 @@ def _page(account: Account, error: str | None = None, preview: Plan | None = Non
         past=past_slots(account, at),
         time_zones=time_zones(),
         outcomes=_recent_sessions(account),
-        spent=_spent(account, at),
+        spent=month_cost.of_account(account).spent,
         why_capped=cost_cap_reason(account, at),
     )
-
-
-def _spent(account: Account, at: datetime) -> str:
-    return cost_in_words(cost_usd_of_month(account, at), is_unpriced_in_month(account, at))
 
 
 def _recent_sessions(account: Account) -> Sequence[Any]:

@@ -34,7 +34,7 @@ class Step(NamedTuple):
 
 # Exact duplicates go before what may go is reckoned.
 _UNCOUNTED = (None, "dedup")
-_WORDS = {"undo": "session undone", "redo": "undo taken back"}
+_WORDS = {"undo": "session undone", "redo": "session redone"}
 
 
 class _Moment(NamedTuple):

@@ -5,7 +5,7 @@ from datetime import date
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from flask import Blueprint, Response, render_template, request, stream_with_context
+from flask import Blueprint, render_template, request
 from flask.typing import ResponseReturnValue
 from sqlalchemy import BigInteger, Select, cast, func
 
@@ -22,7 +22,7 @@ from refine.models.runs.usage import (
 from refine.rules.months import first_of_month
 from refine.rules.personal import masked_id
 from refine.web import month_cost, scope
-from refine.web.csv_export import csv_line
+from refine.web.csv_export import BATCH_ROWS, attachment, csv_line
 from refine.web.forms import month_of
 from refine.web.paging import page_of
 
@@ -30,11 +30,10 @@ pages = Blueprint("usage", __name__)
 
 _MONTHS_SHOWN = 12
 _CAPS_SHOWN = 10
-_EXPORT_BATCH_ROWS = 500
 
 
 class Grouping(NamedTuple):
-    """By what usage is added up: what the rows are told apart by, and called."""
+    """A way to group usage: its query, and the columns that identify and name a row."""
 
     query: Callable[[Months, int | None], Select[*tuple[Any, ...]]]
     heading: str
@@ -184,17 +183,15 @@ def _columns(chosen: Chosen) -> list[str]:
 @pages.get("/usage/export.csv")
 def export_csv() -> ResponseReturnValue:
     chosen = Chosen.of_request()
-    answer = Response(stream_with_context(_lines(chosen, chosen.query())), mimetype="text/csv")
     period = "by-month" if chosen.is_by_month else f"{chosen.month:%Y-%m}-by-{chosen.by}"
-    answer.headers["Content-Disposition"] = f"attachment; filename=usage-{period}.csv"
-    return answer
+    return attachment(_lines(chosen, chosen.query()), f"usage-{period}.csv", "text/csv")
 
 
 def _lines(chosen: Chosen, query: Select[*tuple[Any, ...]]) -> Iterator[str]:
     """Yield the lines; runs while the response is sent, in a database session of its own."""
     exported = chosen.grouping.exported
     yield csv_line(["month", *exported, *Used._fields])
-    for row in db.session.execute(query.execution_options(yield_per=_EXPORT_BATCH_ROWS)):
+    for row in db.session.execute(query.execution_options(yield_per=BATCH_ROWS)):
         month = row.month if chosen.is_by_month else chosen.month
         keys = (value(row) for value in exported.values())
         yield csv_line([f"{month:%Y-%m}", *keys, *Used.of(row)])

@@ -61,7 +61,7 @@ TRIGGERS = {
 # What the plot of an agent's mass marks.
 MARKS = {
     "session": "session ended",
-    "undo": "undone or rolled back",
+    "undo": "rolled back, undone or redone",
     "import": "memories imported",
     "hand": "discarded or restored by a user",
     "save": "memory saved",
@@ -99,7 +99,7 @@ ACTIONS = {
     "memory_refinement_skipped": "session skipped",
     "memory_refinement_incomplete": "session ended early",
     "memory_refinement_failed": "session failed",
-    "memory_refinement_rollback": "session rolled back or undone",
+    "memory_refinement_rollback": "session rolled back, undone or redone",
     "refinement_queued": "session requested",
     "refinement_seen": "session acknowledged",
     "memory_saved": "memory saved",
@@ -127,7 +127,7 @@ ACTIONS = {
     "sweep_ended": "sweep ended",
     "account_created": "account added",
     "user_created": "user added",
-    "user_invited": "user invited",
+    "user_invited": "one-time link created",
     "user_joined": "invitation accepted",
     "user_updated": "user changed",
     "user_password_changed": "password changed",
@@ -153,7 +153,7 @@ ACTIONS = {
     "audit_exported": "records exported",
 }
 
-# In the order in which people look for them; ``ACTIONS_OF_KIND`` has what is of each.
+# In the order in which people look for them; ``ACTIONS_OF_KIND`` has the actions of each.
 RECORD_KINDS = {
     "read": "Content read",
     "rollbacks": "Rollbacks",

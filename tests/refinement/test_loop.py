@@ -21,10 +21,11 @@ from refine.extensions import db
 from refine.models import RefinementSession, User
 from refine.models.integrity import verify_all
 from refine.models.runs.session.entry import SessionEntry
-from refine.models.runs.spending import cost_usd_of_month, is_unpriced_in_month
+from refine.models.runs.spending import month_so_far
 from refine.refinement.loop import Event, refine
 from refine.rules.content import MAX_REPLY_CHARACTERS
 from refine.rules.context import request_tokens_at_most
+from refine.rules.forecast import PACE_SPAN
 from refine.running import heartbeat
 from refine.tools.refinement import DEFINITION
 from tests import factories, sql
@@ -908,13 +909,14 @@ def test_a_cap_counts_calls_without_tokens_when_prices_are_named_later(
     session = world.refine()
     account, at = session.agent.account, session.created_at
     assert (session.cost_usd, session.unpriced_calls) == (4, 1)
-    assert is_unpriced_in_month(account, at)
+    assert month_so_far(account, at, PACE_SPAN).is_unknown
 
     with_prices(json.dumps(PRICES))
 
-    assert not is_unpriced_in_month(account, at)
+    month = month_so_far(account, at, PACE_SPAN)
+    assert not month.is_unknown
     # the price of an output of 8,192 tokens, and of some prompt
-    assert Decimal("4.12288") < cost_usd_of_month(account, at) < Decimal("4.14")
+    assert Decimal("4.12288") < month.spent_usd < Decimal("4.14")
 
 
 def test_an_alias_that_the_providers_list_confirms_is_the_agents_model(world: World) -> None:

@@ -596,6 +596,17 @@ def test_a_record_links_to_what_it_is_about(
     assert all(words_of(cell) for cell in cells.values())
 
 
+def test_a_record_of_work_on_many_agents_links_to_their_list(
+    dashboard: Browser, agent: Agent
+) -> None:
+    record = agent.record("sweep_ended", subject=("Sweep", 7), data={"work": "pause"})
+    db.session.commit()
+
+    about = dashboard.get(f"/audit/{record.id}").text.partition("<dt>About</dt>")[2]
+
+    assert links_of(about.partition("</dd>")[0]) == ["/agents"]
+
+
 def test_the_json_of_a_record_is_folded_and_cut_where_it_is_long(
     dashboard: Browser, agent: Agent
 ) -> None:

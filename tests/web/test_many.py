@@ -305,6 +305,7 @@ def test_all_of_a_filter_are_chosen_and_the_clock_goes_on_with_them(
     db.session.rollback()
     assert [agent.paused for agent in agents] == [True] * 3
     assert db.session.scalars(select(Sweep.ended_at)).one() is not None
+    assert records("sweep_ended")[0].data == {"queued": 2, "not_queued": 0, "work": "pause"}
 
 
 def test_a_site_admin_does_it_for_selected_agents_of_several_accounts(

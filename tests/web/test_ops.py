@@ -153,7 +153,7 @@ def test_what_failed_can_be_narrowed_to_one_kind_of_error(
     page = dashboard.get("/ops?error=timeout").text
 
     words = words_of(page)
-    assert "Below, only: × timeout" in words
+    assert "Showing only: × timeout" in words
     assert "it was the timeout" in words
     assert "a task: timeout" in words
     assert "it was the worker_lost" not in words
@@ -296,7 +296,7 @@ def test_the_last_day_is_drawn_and_said(site_admins: Browser, dashboard: Browser
     words = words_of(page)
     assert "Time between ticks at most 1 minute" in words
     assert "Waiting for a worker at most 7 runs" in words
-    assert "Oldest of them at most 1 hour; late above the dashed line" in words
+    assert "Longest wait at most 1 hour; late above the dashed line" in words
     assert "Workers 1 to 2 workers" in words
     assert 'aria-label="Workers over the last 24 hours: 1 to 2 workers"' in page
     assert "Time between ticks at most 1 minute" in words_of(admins_page)

@@ -76,13 +76,23 @@ OF_SESSIONS = [
     (
         "rollback",
         {"operation": "undo", "by": "agent", "undone_sessions": ["a"], "undone_records": [1, 2]},
-        "1 session of Wren undone by Wren: 2 recorded changes reversed.",
+        "1 session of Wren was undone by Wren: 2 recorded changes reversed.",
+    ),
+    (
+        "rollback",
+        {"operation": "undo", "undone_sessions": ["a", "b"], "undone_records": [1]},
+        "2 sessions of Wren were undone: 1 recorded change reversed.",
+    ),
+    (
+        "rollback",
+        {"operation": "redo", "by": "command line", "memories": [gone(5)]},
+        "The undo of a session of Wren was undone by the command line: 25 tokens fewer.",
     ),
 ]
 OTHERS = [
     ("refinement_queued", {"trigger": "weekly"}, "A session of Wren was requested (schedule)."),
     ("refinement_queued", {}, "A session of Wren was requested."),
-    ("refinement_seen", {}, "How the session of Wren ended was acknowledged."),
+    ("refinement_seen", {}, "The outcome of Wren's session was acknowledged."),
     ("memory_saved", {"memories": [new(4)]}, "Memory #4 of Wren was saved."),
     (
         "memory_imported",
@@ -98,12 +108,12 @@ OTHERS = [
     (
         "memory_reflection_ended",
         {"kind": "reflection", "status": "completed", "memories_kept": 1},
-        "Wren's reflection ended completed: 1 memory kept.",
+        "Wren's reflection completed: 1 memory kept.",
     ),
     (
         "memory_extraction_ended",
         {"kind": "extraction", "status": "failed"},
-        "Wren's conversation ended failed: 0 memories kept.",
+        "Wren's conversation failed: 0 memories kept.",
     ),
     (
         "memory_discarded",
@@ -123,7 +133,7 @@ OTHERS = [
     (
         "memory_constitutional_toggle",
         {"memories": [kept(4)], "constitutional": False},
-        "Memory #4 of Wren was made an ordinary one.",
+        "Memory #4 of Wren was made non-constitutional.",
     ),
     ("agent_created", {"model_id": "x/y"}, "Wren was added, with the model x/y."),
     (
@@ -148,9 +158,24 @@ OTHERS = [
         "The sweep ended: 2 sessions queued, 1 agent left out.",
     ),
     (
+        "sweep_requested",
+        {"work": "pause", "value": None, "agents": 12},
+        "A pause was requested for 12 agents.",
+    ),
+    (
+        "sweep_requested",
+        {"work": "budget", "value": "4000", "agents": 1},
+        "A change of the core memory budget to 4000 was requested for 1 agent.",
+    ),
+    (
+        "sweep_ended",
+        {"work": "pause", "queued": 2, "not_queued": 1},
+        "2 agents paused, 1 agent left out.",
+    ),
+    (
         "requests_refused",
         {"refusals": 10, "last": "not_found"},
-        "10 requests refused within an hour, the last as not found.",
+        "10 requests were refused within an hour, the last as not found.",
     ),
     (
         "token_minted",
@@ -166,7 +191,7 @@ OTHERS = [
     (
         "agent_erased",
         {"by": "command line"},
-        "The key of Wren was destroyed by the command line, and all it sealed with it.",
+        "Wren's key was destroyed by the command line, and with it everything that it had sealed.",
     ),
     (
         "verification_failed",
@@ -208,10 +233,10 @@ ACCESS = [
     ("declined", {}, "Wren did not let {} read its memories."),
     ("asking_allowed", {}, "Wren lets {} ask again."),
     ("failed", {}, "Wren gave {} no valid answer; nothing was shown."),
-    ("lapsed", {}, "Nobody could ask Wren for {} in time."),
+    ("lapsed", {}, "No worker could ask Wren for {} in time."),
     ("viewed", {"what": "memories", "ids": [3, 4, 5]}, "{} read memories #3, #4 and #5 of Wren."),
     ("viewed", {"what": "prompts", "ids": []}, "{} read the prompts of Wren."),
-    ("viewed", {"what": "session", "ids": [3]}, "{} read a session, with memory #3 of Wren."),
+    ("viewed", {"what": "session", "ids": [3]}, "{} read a session of Wren: memory #3."),
     ("viewed", {"what": "search", "ids": []}, "{} read no memories of Wren."),
     (
         "ended",
@@ -219,7 +244,7 @@ ACCESS = [
         "{} may no longer read Wren's memories: time limit reached.",
     ),
     ("revoked", {}, "{} may no longer read Wren's memories: it is over."),
-    ("noted", {}, "{} wrote down what came of reading Wren's memories."),
+    ("noted", {}, "{} wrote a closing note about reading Wren's memories."),
 ]
 
 
@@ -236,9 +261,9 @@ def test_a_record_names_the_user_that_it_is_about(admin: User) -> None:
     colleague = person(account=admin.account)
     told = {
         "user_created": "{} was added by {}.",
-        "user_invited": "{} was sent a link by {}.",
+        "user_invited": "A one-time link for {} was created by {}.",
         "user_joined": "{} accepted the invitation.",
-        "user_updated": "{} is now viewer, not active, changed by {}.",
+        "user_updated": "{} was changed by {}: now viewer, not active.",
         "user_password_changed": "{} has a new password.",
         "user_signed_in": "{} signed in.",
         "user_signed_out": "{} signed out.",

@@ -323,7 +323,7 @@ def capped(account: Account) -> Callable[..., None]:
         (
             *(None, "5", "7"),
             "$12.00 spent At the pace of the last 7 days, March 2026 would cost about $26.50 in "
-            "all. A forecast is",
+            "all. The forecast is",
         ),
     ],
 )
@@ -349,8 +349,19 @@ def test_a_cap_that_cannot_be_checked_says_so(
 
     words = said(dashboard)
 
-    assert "At least $12.00 of $25.00 spent (48%) The monthly cost cap of $25.00 cannot be" in words
+    assert "At least $12.00 of $25.00 spent The monthly cost cap of $25.00 cannot be" in words
     assert "or remove the cap. Nothing is started automatically until then." in words
+
+
+def test_costs_that_are_unknown_are_not_forecast(
+    dashboard: Browser, capped: Callable[..., None]
+) -> None:
+    capped(None, "0", "0", unpriced_calls=1)
+
+    assert (
+        "March 2026 so far Unknown spent The cost of some runs is unknown: name prices in "
+        "REFINE_PRICES to get a forecast."
+    ) in said(dashboard)
 
 
 @pytest.mark.parametrize(

@@ -132,20 +132,8 @@ def cap_is_spent(at: datetime) -> ColumnElement[bool]:
     return spent_usd_of_month(at) >= Account.monthly_cost_cap_usd
 
 
-def is_unpriced_in_month(account: Account, at: datetime) -> bool:
-    """Tell whether the cost of one of the account's runs of this month is unknown."""
-    unpriced = select(has_unpriced_runs_in_month(at)).where(Account.id == account.id)
-    return bool(db.session.scalar(unpriced))
-
-
-def cost_usd_of_month(account: Account, at: datetime) -> Decimal:
-    """Return what the account's agents cost this month, in the account's time zone."""
-    spent = select(spent_usd_of_month(at)).where(Account.id == account.id)
-    return Decimal(db.session.scalars(spent).one())
-
-
 def spent_usd_of_month(at: datetime) -> ColumnElement[Decimal]:
-    """Return ``cost_usd_of_month`` as a column, for a query over many accounts.
+    """Return, as a column, what the account's agents cost this month, in the account's time zone.
 
     Of a run whose cost is unknown, what is known of it counts.
     """

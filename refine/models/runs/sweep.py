@@ -176,8 +176,12 @@ class Sweep(Attested, Base):
         return list(db.session.scalars(following)) or self.held_ids[:1]
 
     def still_waiting(self, ids: Iterable[int]) -> list[int]:
-        """Return those of these agents whose turn has not come yet."""
-        return [id_ for id_ in ids if id_ > self.after_id or id_ in self.held_ids]
+        """Return those of these agents whose turn has not come yet.
+
+        Never others than were chosen: who was held may change, and has no digest.
+        """
+        chosen = ids if self.agent_ids is None else {*ids} & {*self.agent_ids}
+        return sorted(id_ for id_ in chosen if id_ > self.after_id or id_ in self.held_ids)
 
     def note(self, turns: Mapping[int, bool | None]) -> None:
         """Note whose turn came, and whether a session was queued; None: somebody held the agent."""
@@ -195,11 +199,20 @@ class Sweep(Attested, Base):
         return len(self.held_ids) + (db.session.scalar(following) or 0)
 
     def end_if_over(self, at: datetime | None = None) -> int:
-        """Return how many agents still wait; end it if none does, recorded as ``sweep_ended``."""
-        if waiting := self.count_waiting():
+        """Return how many agents still wait; end it if none does, recorded as ``sweep_ended``.
+
+        It ends early if its user may no longer act: nothing is done in their name any more.
+        """
+        waiting, inability = self.count_waiting(), self.user.inability_reason(self.account_id)
+        if waiting and inability is None:
             return waiting
         self.ended_at = at = at or clock.now()
-        self._record(_ENDED, data={"queued": self.queued, "not_queued": self.not_queued}, at=at)
+        data: dict[str, Any] = {"queued": self.queued, "not_queued": self.not_queued}
+        if waiting:
+            data |= {"left_out": waiting, "reason": inability}
+        if self.work is not None:
+            data["work"] = self.work
+        self._record(_ENDED, data=data, at=at)
         return 0
 
     def _following(self) -> Select[int]:

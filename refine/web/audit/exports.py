@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from flask import Response, stream_with_context
+from flask import Response
 from sqlalchemy import Select, select
 
 from refine import clock
@@ -16,9 +16,7 @@ from refine.models.people import recording
 from refine.models.people.recording import CLIENT_KEY
 from refine.web import scope
 from refine.web.audit.filters import AuditFilter
-from refine.web.csv_export import csv_line
-
-_BATCH_ROWS = 500
+from refine.web.csv_export import BATCH_ROWS, attachment, csv_line
 
 _Row = dict[str, Any]
 
@@ -43,10 +41,7 @@ def _file(
     shows_origin, records = scope.user().may_act, chosen.records(select(AuditLog))
     before = _recorded(chosen, format_)
     rows = (_row(record, shows_origin) for record in _streamed(records, before))
-    answer = Response(stream_with_context(lines(rows)), mimetype=mimetype)
-    filename = f"audit-{clock.now():%Y-%m-%d}.{format_}"
-    answer.headers["Content-Disposition"] = f"attachment; filename={filename}"
-    return answer
+    return attachment(lines(rows), f"audit-{clock.now():%Y-%m-%d}.{format_}", mimetype)
 
 
 def _recorded(chosen: AuditFilter, format_: str) -> int:
@@ -66,7 +61,7 @@ def _recorded(chosen: AuditFilter, format_: str) -> int:
 
 def _streamed(records: Select[Any], before: int) -> Iterator[AuditLog]:
     """Yield those before the export; runs while it is sent, in a database session of its own."""
-    some = records.where(AuditLog.id < before).execution_options(yield_per=_BATCH_ROWS)
+    some = records.where(AuditLog.id < before).execution_options(yield_per=BATCH_ROWS)
     yield from db.session.scalars(some)
 
 

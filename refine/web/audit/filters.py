@@ -18,11 +18,11 @@ from refine.models.paging import OneOf
 from refine.rules.ids import id_in
 from refine.web import scope
 from refine.web.forms import day_of, midnight
+from refine.web.presenting import AGENT_OR_SYSTEM
 from refine.web.words import ACTIONS, RECORD_KINDS, here
 
 # Who acts besides users, as the lists of records name them.
-NOBODY = "agent or system"
-OTHER_ACTORS = (NOBODY, "agent", "platform", "command line")
+OTHER_ACTORS = (AGENT_OR_SYSTEM, "agent", "platform", "command line")
 
 _MAX_WHO_CHARACTERS = 254
 _MAX_SUGGESTED = 50
@@ -71,9 +71,9 @@ class AuditFilter(NamedTuple):
 
     @property
     def has_few_records(self) -> bool:
-        """Whether it is about one agent, session, memory, user or the like, of which are many."""
+        """Whether it narrows to one agent, session, memory or actor, so that few records match."""
         chosen = (self.agent_id, self.session_id, self.memory_id)
-        return any(each is not None for each in chosen) or self.who not in ("", NOBODY)
+        return any(each is not None for each in chosen) or self.who not in ("", AGENT_OR_SYSTEM)
 
     @property
     def one_of(self) -> OneOf | None:
@@ -99,7 +99,7 @@ class AuditFilter(NamedTuple):
     def _is_by(self) -> ColumnElement[bool]:
         if not self.who:
             return true()
-        if self.who == NOBODY:
+        if self.who == AGENT_OR_SYSTEM:
             return and_(AuditLog.user_id.is_(None), AuditLog.by.is_(None))
         if "@" in self.who:  # nobody's, if no user has the address
             return AuditLog.user_id == (self.user_id or 0)

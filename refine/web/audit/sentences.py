@@ -11,6 +11,7 @@ from refine.models.exported import exported_data
 from refine.models.ledger.history import effect_tokens
 from refine.models.runs.access import REASONS
 from refine.rules.quantities import plural
+from refine.web.agents import DEEDS
 from refine.web.presenting import MemoryChange, memory_changes
 from refine.web.words import (
     ACCESS_ENDS,
@@ -34,6 +35,14 @@ _READ = {
     "prompts": "the prompts",
     "session": "a session",
     "versions": "the versions of a memory",
+}
+# What was requested for many agents.
+_WORKS = {
+    "refine": "a session",
+    "pause": "a pause",
+    "resume": "the end of the pause",
+    "budget": "a change of the core memory budget",
+    "threshold": "a change of the retention threshold",
 }
 _MOST_NAMED = 8
 
@@ -153,11 +162,15 @@ def _because(told: Told) -> str:
 
 
 def _rolled_back(told: Told) -> str:
-    if told.data.get("operation") != "undo":
+    operation = told.data.get("operation")
+    if operation == "redo":
+        return f"The undo of a session of {told.agent} was undone{told.by}{told.effect}"
+    if operation != "undo":
         return f"All that {told.agent} changed in the session was undone at once{_because(told)}"
-    sessions = plural(len(told.data.get("undone_sessions", ())), "session")
+    count = len(told.data.get("undone_sessions", ()))
+    undone = f"{plural(count, 'session')} of {told.agent} {'was' if count == 1 else 'were'} undone"
     records = plural(len(told.data.get("undone_records", ())), "recorded change")
-    return f"{sessions} of {told.agent} undone{told.by}: {records} reversed."
+    return f"{undone}{told.by}: {records} reversed."
 
 
 def _queued(told: Told) -> str:
@@ -179,11 +192,11 @@ def _task_ended(told: Told) -> str:
     kind = TASK_KINDS.get(told.data.get("kind", ""), "task")
     kept = plural(told.data.get("memories_kept", 0), "memory", "memories")
     status = spaced(told.data.get("status", "ended"))
-    return f"{told.agent}'s {kind} ended {status}: {kept} kept."
+    return f"{told.agent}'s {kind} {status}: {kept} kept."
 
 
 def _toggled(told: Told) -> str:
-    how = "made constitutional" if told.data.get("constitutional") else "made an ordinary one"
+    how = "made constitutional" if told.data.get("constitutional") else "made non-constitutional"
     return f"{named(told.old)} of {told.agent} was {how}{told.by}."
 
 
@@ -207,15 +220,16 @@ def _access_over(told: Told) -> str:
 
 def _read(told: Told) -> str:
     ids, what = told.data.get("ids", ()), told.data.get("what", "")
-    read = [_READ[what]] if what in _READ else []
-    read += [named(ids)] if ids or not read else []
-    return f"{told.asker} read {', with '.join(read)} of {told.agent}."
+    if what not in _READ:
+        return f"{told.asker} read {named(ids)} of {told.agent}."
+    which = f": {named(ids)}" if ids else ""
+    return f"{told.asker} read {_READ[what]} of {told.agent}{which}."
 
 
 def _settings(told: Told, whose: str) -> str:
     changes = told.data.get("changes", {})
     if not changes:
-        field = labelled(told.data.get("field", "setting")).replace("_", " ")
+        field = spaced(labelled(told.data.get("field", "setting")))
         return f"{whose} {field} was changed{told.by}."
     listed = (f"{spaced(labelled(name))} {_from_to(change)}" for name, change in changes.items())
     return f"{whose} settings were changed{told.by}: {'; '.join(listed)}."
@@ -228,7 +242,23 @@ def _from_to(change: Sequence[Any]) -> str:
 
 def _user_changed(told: Told) -> str:
     state = "active" if told.data.get("active") else "not active"
-    return f"{told.subject} is now {told.data.get('role', 'a user')}, {state}, changed{told.by}."
+    return f"{told.subject} was changed{told.by}: now {told.data.get('role', 'a user')}, {state}."
+
+
+def _sweep_requested(told: Told) -> str:
+    work, value = told.data.get("work"), told.data.get("value")
+    if not work:
+        return f"A sweep over the account's agents was requested{told.by}."
+    what = f"{_WORKS[work]}{f' to {value}' if value else ''}"
+    return f"{what} was requested for {plural(told.data['agents'], 'agent')}{told.by}."
+
+
+def _sweep_ended(told: Told) -> str:
+    work, count = told.data.get("work"), told.data.get("queued", 0)
+    left_out = f"{plural(told.data.get('not_queued', 0), 'agent')} left out"
+    if not work:
+        return f"The sweep ended: {plural(count, 'session')} queued, {left_out}."
+    return f"{plural(count, 'agent')} {DEEDS[work].done}, {left_out}."
 
 
 def _token(done: str) -> "Callable[[Told], str]":
@@ -261,7 +291,7 @@ _SENTENCES: dict[str, Callable[[Told], str]] = {
     "memory_refinement_failed": lambda t: f"{t.agent}'s session failed{_because(t)}",
     "memory_refinement_rollback": _rolled_back,
     "refinement_queued": _queued,
-    "refinement_seen": lambda t: f"How the session of {t.agent} ended was acknowledged{t.by}.",
+    "refinement_seen": lambda t: f"The outcome of {t.agent}'s session was acknowledged{t.by}.",
     "memory_saved": lambda t: f"{named(t.new)} of {t.agent} was saved{t.by}.",
     "memory_imported": _imported,
     "memory_promoted": lambda t: f"{t.agent} promoted {named(t.old)} to its core memories.",
@@ -277,39 +307,36 @@ _SENTENCES: dict[str, Callable[[Told], str]] = {
     "memory_access_failed": lambda t: (
         f"{t.agent} gave {t.asker} no valid answer; nothing was shown."
     ),
-    "memory_access_lapsed": lambda t: f"Nobody could ask {t.agent} for {t.asker} in time.",
+    "memory_access_lapsed": lambda t: f"No worker could ask {t.agent} for {t.asker} in time.",
     "memory_access_viewed": _read,
     "memory_access_ended": _access_over,
     "memory_access_revoked": _access_over,
     "memory_access_noted": lambda t: (
-        f"{t.asker} wrote down what came of reading {t.agent}'s memories."
+        f"{t.asker} wrote a closing note about reading {t.agent}'s memories."
     ),
     "agent_created": lambda t: (
         f"{t.agent} was added{t.by}, with the model {t.data.get('model_id')}."
     ),
     "agent_settings_update": lambda t: _settings(t, f"{t.agent}'s"),
     "account_settings_update": lambda t: _settings(t, "the account's"),
-    "sweep_requested": lambda t: f"A sweep over the account's agents was requested{t.by}.",
-    "sweep_ended": lambda t: (
-        f"The sweep ended: {plural(t.data.get('queued', 0), 'session')} queued, "
-        f"{plural(t.data.get('not_queued', 0), 'agent')} left out."
-    ),
+    "sweep_requested": _sweep_requested,
+    "sweep_ended": _sweep_ended,
     "user_created": lambda t: f"{t.subject} was added{t.by}.",
-    "user_invited": lambda t: f"{t.subject} was sent a link{t.by}.",
+    "user_invited": lambda t: f"A one-time link for {t.subject} was created{t.by}.",
     "user_joined": lambda t: f"{t.subject} accepted the invitation.",
     "user_updated": _user_changed,
     "user_password_changed": lambda t: f"{t.subject} has a new password.",
     "user_signed_in": lambda t: f"{t.subject} signed in.",
     "user_signed_out": lambda t: f"{t.subject} signed out.",
     "requests_refused": lambda t: (
-        f"{plural(t.data.get('refusals', 0), 'request')} refused within an hour, "
+        f"{plural(t.data.get('refusals', 0), 'request')} were refused within an hour, "
         f"the last as {spaced(t.data.get('last', 'forbidden'))}{t.by and f', asked{t.by}'}."
     ),
     "token_minted": _token("created"),
     "token_first_used": _token("used for the first time"),
     "token_revoked": _token("revoked"),
     "agent_erased": lambda t: (
-        f"The key of {t.agent} was destroyed{t.by}, and all it sealed with it."
+        f"{t.agent}'s key was destroyed{t.by}, and with it everything that it had sealed."
     ),
     "verification_failed": lambda t: (
         f"{plural(t.data.get('problems', 0), 'problem')} found: {t.data.get('first')}."

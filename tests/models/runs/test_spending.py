@@ -17,8 +17,6 @@ from refine.models.runs.spending import (
     cap_is_spent,
     cost_cap_reached,
     cost_cap_reason,
-    cost_usd_of_month,
-    is_unpriced_in_month,
     month_so_far,
     months_nearest_caps,
     spent_by_agents,
@@ -29,6 +27,7 @@ from tests import factories
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 MOMENT = timedelta(microseconds=1)
+WEEK = timedelta(days=7)
 
 
 @pytest.fixture
@@ -42,6 +41,10 @@ def costly(owner: Agent, usd: str, at: datetime = NOW) -> None:
     session.cost_usd, session.prompt_tokens = Decimal(usd), 100
     session.finish("completed", "so it ended", at=at)
     db.session.flush()
+
+
+def cost_usd_of_month(account: Account, at: datetime) -> Decimal:
+    return db.session.scalars(select(spent_usd_of_month(at)).where(Account.id == account.id)).one()
 
 
 def everything(owner: Agent, at: datetime = NOW) -> None:
@@ -210,9 +213,9 @@ def test_unknown_costs_of_other_months_and_accounts_stop_nothing(agent: Agent) -
     agent.account.monthly_cost_cap_usd = Decimal(100)
 
     assert is_capped(agent.account) == (None, False)
-    assert not is_unpriced_in_month(agent.account, NOW)
+    assert not month_so_far(agent.account, NOW, WEEK).is_unknown
     unpriced(agent)
-    assert is_unpriced_in_month(agent.account, NOW)
+    assert month_so_far(agent.account, NOW, WEEK).is_unknown
 
 
 @pytest.mark.parametrize("name", ["test/model", "*"])
@@ -286,8 +289,6 @@ def test_the_sums_tell_how_many_calls_are_unpriced(agent: Agent) -> None:
 
 
 # -- the month so far ------------------------------------------------------------------------------
-
-WEEK = timedelta(days=7)
 
 
 def test_the_month_so_far_and_the_last_week_are_told_apart(agent: Agent) -> None:
