@@ -388,6 +388,35 @@ def test_an_altered_work_is_not_done(
     assert paused() == ids_of(*agents[:2])
 
 
+@pytest.mark.usefixtures("small_batches")
+def test_a_work_ends_when_its_user_may_no_longer_act(
+    account: Account, user: User, agents: list[Agent]
+) -> None:
+    begin_work(account, user, "pause", [agent.id for agent in agents])
+    user.role = "viewer"
+    db.session.commit()
+
+    run_tick(clock.now())
+
+    assert [agent.paused for agent in agents] == [True, True, False, False, False]
+    record = db.session.scalars(select(AuditLog).filter_by(action="sweep_ended")).one()
+    assert (record.data["left_out"], record.data["reason"]) == (3, f"{user.email} is a viewer")
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_nobody_is_put_among_those_who_were_chosen(
+    account: Account, user: User, agents: list[Agent]
+) -> None:
+    *chosen, other = agents
+    begin_work(account, user, "pause", [agent.id for agent in chosen])
+    sql.run(f"UPDATE sweeps SET held_ids = ARRAY[{other.id}]")
+
+    run_tick(clock.now())
+
+    db.session.expire_all()
+    assert [agent.paused for agent in agents] == [True, True, True, True, False]
+
+
 def test_more_chosen_agents_take_no_more_statements(
     account: Account, user: User, agents: list[Agent]
 ) -> None:
