@@ -207,7 +207,7 @@ def _planned(session: RefinementSession, and_after: bool, at: datetime) -> Undo:
     if reversal.blocked:
         raise UndoConflict(*reversal.in_the_way(since), and_after=and_after)
     changes = reversal.changes()
-    if not (session.has_changes or (and_after and changes)):
+    if not (session.has_changes or (and_after and any(map(_is_seen, changes)))):
         raise Refused("the session left no changes, so there is nothing to undo")
     sessions = _sessions_of(session, reversal.records)
     undone_ids = {undone.id for undone in sessions}
@@ -221,6 +221,12 @@ def _planned(session: RefinementSession, and_after: bool, at: datetime) -> Undo:
         changes=changes,
         sequences=sorted(record.sequence for record in reversal.records),
     )
+
+
+def _is_seen(change: Change) -> bool:
+    """Tell whether it is more than when a discarded memory was discarded."""
+    images = (change.before, change.after)
+    return not all(image is not None and image["discarded_at"] for image in images)
 
 
 def require_no_live(agent: Agent, then: str) -> None:

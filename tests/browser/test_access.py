@@ -397,5 +397,5 @@ def test_a_reader_asks_for_more_and_reads_on_once_the_agent_agrees(
     asked.settle("YES", agreed=True, generation_id=None)
     db.session.commit()
 
-    expect(banner(desk)).to_contain_text("15 minutes left.", timeout=10_000)
+    expect(banner(desk)).to_contain_text("15 minutes left.")
     expect(desk.get_by_text(CANARY)).to_be_visible()

@@ -35,15 +35,17 @@ _SCHEMES: dict[Scheme, dict[str, list[str]]] = {
     "light": {},
 }
 # All that axe finds, and all that it cannot decide, but for the contrast of signs that stand beside
-# words and that nobody has to read, and of labels over the lines of a plot.
+# words and that nobody has to read, of labels over the lines of a plot, and of changed words that go
+# on in the next line.
 _FINDINGS = """async (rules) => {
   const kinds = ["violations", "incomplete"];
   const isSign = (node) => node.any.some((check) => check.data?.messageKey === "nonBmp")
     && node.html.includes('aria-hidden="true"');
-  const isLabel = ({ id }, node) => id === "color-contrast" && node.html.startsWith("<text");
+  const isOverOthers = ({ id }, { html }) =>
+    id === "color-contrast" && /^<(text|ins|del)\\b/.test(html);
   const report = await axe.run(document, {resultTypes: kinds, selectors: false, ...rules});
   return kinds.flatMap((kind) => report[kind]).flatMap((finding) => finding.nodes
-    .filter((node) => !isSign(node) && !isLabel(finding, node))
+    .filter((node) => !isSign(node) && !isOverOthers(finding, node))
     .map((node) => [finding.id, node.html.slice(0, 120)]));
 }"""
 # One number for each control, in the order of the page; what is hidden or disabled is none, and of

@@ -108,8 +108,8 @@ def paths_of(rule: str, things: Things) -> list[str]:
     names = _PLACEHOLDER.findall(rule)
     assert values.keys() >= set(names), f"not driven: {rule}; nothing is known for its placeholders"
     pattern = _PLACEHOLDER.sub("{}", rule)
-    if rule == "/access/new":
-        return [f"{rule}?agent={id_}" for id_ in things.agents]
+    if rule in ("/access/new", "/agents/many"):
+        return [f"{rule}?agent={id_}&work=budget" for id_ in things.agents]
     return [pattern.format(*each) for each in itertools.product(*(values[n] for n in names))]
 
 

@@ -17,8 +17,8 @@ ACTING = ("admin", "site_admin")
 REFUSED = ("nobody", "viewer", "stranger")
 
 
-def forms_of(who: str, rule: str) -> list[Form]:
-    forms: list[Form] = [partial(form_of, rule, who)]
+def forms_of(who: str, worlds: Worlds, rule: str) -> list[Form]:
+    forms: list[Form] = [partial(form_of, rule, who, worlds.things.agents[0])]
     if rule == "/agents/<int:agent_id>/import":
         for options in ({}, {"check": "1"}, {"strict": "1"}, {"memory_type": "journal"}):
             forms.append(partial(file_of_guesses, **options))
@@ -36,7 +36,7 @@ def file_of_guesses(**options: str) -> dict[str, Any]:
 def test_no_action_tells_whether_a_guess_is_right(worlds: Worlds, who: str) -> None:
     pair = Pair.of_browsers(worlds, who)
 
-    do_everything(pair, partial(forms_of, who))
+    do_everything(pair, partial(forms_of, who, worlds))
 
     allowed = {("POST", rule) for rule in ACTED if getattr(ACTED[rule], who) in (200, 303)}
     assert pair.differences == []
@@ -47,7 +47,7 @@ def test_no_action_tells_whether_a_guess_is_right(worlds: Worlds, who: str) -> N
 def test_no_refusal_tells_whether_a_guess_is_right(worlds: Worlds, who: str) -> None:
     pair = Pair.of_browsers(worlds, who)
 
-    try_everything(pair, partial(forms_of, who))
+    try_everything(pair, partial(forms_of, who, worlds))
 
     assert pair.differences == []
 
@@ -56,6 +56,6 @@ def test_no_refusal_tells_whether_a_guess_is_right(worlds: Worlds, who: str) -> 
 def test_no_page_tells_it_after_everything_was_done(worlds: Worlds, who: str) -> None:
     pair = Pair.of_browsers(worlds, who)
 
-    live_through(pair, partial(forms_of, who))
+    live_through(pair, partial(forms_of, who, worlds))
 
     assert pair.differences == []

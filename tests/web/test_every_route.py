@@ -117,7 +117,7 @@ ACTED = {
 }
 
 
-def form_of(rule: str, who: str, world: World) -> dict[str, Any]:
+def form_of(rule: str, who: str, agent_id: int) -> dict[str, Any]:
     """What its form sends."""
     password = {"password": "another battery", "confirm_password": "another battery"}
     forms: dict[str, dict[str, Any]] = {
@@ -139,7 +139,7 @@ def form_of(rule: str, who: str, world: World) -> dict[str, Any]:
         },
         "/agents/<int:agent_id>/memories/<int:memory_id>/constitutional": {"constitutional": "1"},
         "/agents/<int:agent_id>/settings": {"core_token_budget": "4000"},
-        "/agents/many": {"core_token_budget": "4000", "digest": digest_of([world.agent.id])},
+        "/agents/many": {"core_token_budget": "4000", "digest": digest_of([agent_id])},
         "/invitations/<secret>": password,
         "/profile/confirm": {"current_password": PASSWORD},
         "/profile/password": {"current_password": PASSWORD, **password},
@@ -230,7 +230,7 @@ def test_unauthorized_actions_are_refused_and_change_nothing(
     for who, browser in everybody(app, world, signed_in).items():
         browser.token()
         before = sql.untallied()
-        answer = browser.submit(path_of(rule, world), form_of(rule, who, world))
+        answer = browser.submit(path_of(rule, world), form_of(rule, who, world.agent.id))
         answers[who], changed[who] = kind_of(answer), sql.untallied() != before
 
     expected = ACTED[rule]._asdict()
@@ -244,7 +244,7 @@ def test_a_form_without_csrf_token_changes_nothing(world: World, signed_in: Sign
     before = sql.snapshot()
 
     answers = {
-        rule: browser.post(path_of(rule, world), data=form_of(rule, "site_admin", world))
+        rule: browser.post(path_of(rule, world), data=form_of(rule, "site_admin", world.agent.id))
         for rule in ACTED
     }
 
@@ -273,7 +273,9 @@ def test_requests_of_other_origins_change_nothing_even_with_a_token(
 
     answers = {
         rule: browser.submit(
-            path_of(rule, world), form_of(rule, "site_admin", world), headers=from_elsewhere
+            path_of(rule, world),
+            form_of(rule, "site_admin", world.agent.id),
+            headers=from_elsewhere,
         )
         for rule in ACTED
     }
