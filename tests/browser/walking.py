@@ -35,8 +35,8 @@ _SCHEMES: dict[Scheme, dict[str, list[str]]] = {
     "light": {},
 }
 # All that axe finds, and all that it cannot decide, but for the contrast of signs that stand beside
-# words and that nobody has to read, of labels over the lines of a plot, and of changed words that go
-# on in the next line.
+# words and that nobody has to read, of labels over the lines of a plot, and of changed words that
+# go on in the next line.
 _FINDINGS = """async (rules) => {
   const kinds = ["violations", "incomplete"];
   const isSign = (node) => node.any.some((check) => check.data?.messageKey === "nonBmp")
