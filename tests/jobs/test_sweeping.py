@@ -388,6 +388,20 @@ def test_an_altered_work_is_not_done(
     assert paused() == ids_of(*agents[:2])
 
 
+def test_agents_that_are_so_already_are_not_changed(
+    account: Account, user: User, agents: list[Agent]
+) -> None:
+    begin_work(account, user, "pause", ids_of(*agents))
+
+    again = begin_work(account, user, "pause", ids_of(*agents))
+
+    assert {each.outcome for each in again.swept} == {"nothing to change"}
+    (record,) = db.session.scalars(
+        select(AuditLog).filter_by(action="agent_settings_update", agent_id=agents[0].id)
+    )
+    assert record.user_id == user.id
+
+
 @pytest.mark.usefixtures("small_batches")
 def test_a_work_ends_when_its_user_may_no_longer_act(
     account: Account, user: User, agents: list[Agent]
