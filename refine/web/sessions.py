@@ -1,9 +1,9 @@
 """Sessions: the list, and a page for each, which is live while the session runs."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from flask import Blueprint, flash, redirect, render_template, request, url_for
@@ -18,7 +18,7 @@ from refine.models.runs import LIVE, WORKER_LOST
 from refine.models.runs.session.state import ENDED
 from refine.refinement import redo as redoing
 from refine.refinement import time_machine
-from refine.refinement.time_machine import UndoConflict
+from refine.refinement.time_machine import Undo, UndoConflict
 from refine.rules.pacing import MAX_RETRIES
 from refine.web import granted, in_place, scope, timeline
 from refine.web.forms import day_of, instant_of, midnight
@@ -186,20 +186,31 @@ def undo(session_id: uuid.UUID) -> ResponseReturnValue:
 
 
 def _undo_page(session_id: uuid.UUID, *, and_after: bool) -> ResponseReturnValue:
+    preview = partial(time_machine.preview, and_after=and_after)
+    return _planned("sessions/undo.html", session_id, preview, and_after=and_after)
+
+
+def _planned(
+    template: str,
+    session_id: uuid.UUID,
+    preview: Callable[[RefinementSession], Undo],
+    **shown: bool,
+) -> ResponseReturnValue:
+    """Show what would be done, or why it is refused; nothing is changed."""
     session = scope.found_or_404(RefinementSession, session_id)
     planned, refusal = None, None
     try:
-        planned = time_machine.preview(session, and_after=and_after)
+        planned = preview(session)
     except Refused as error:
         refusal = error
     page = render_template(
-        "sessions/undo.html",
+        template,
         session=session,
         agent=session.agent,
         planned=planned,
-        and_after=and_after,
         refusal=refusal,
         conflict=refusal if isinstance(refusal, UndoConflict) else None,
+        **shown,
     )
     db.session.rollback()
     return page, status_of(refusal) if refusal is not None else 200
@@ -208,22 +219,8 @@ def _undo_page(session_id: uuid.UUID, *, and_after: bool) -> ResponseReturnValue
 @pages.get("/sessions/<uuid:session_id>/redo")
 @scope.admins_only
 def redo_form(session_id: uuid.UUID) -> ResponseReturnValue:
-    session = scope.found_or_404(RefinementSession, session_id)
-    planned, refusal = None, None
-    try:
-        planned = redoing.preview(session, "dashboard")
-    except Refused as error:
-        refusal = error
-    page = render_template(
-        "sessions/redo.html",
-        session=session,
-        agent=session.agent,
-        planned=planned,
-        refusal=refusal,
-        conflict=refusal if isinstance(refusal, UndoConflict) else None,
-    )
-    db.session.rollback()
-    return page, status_of(refusal) if refusal is not None else 200
+    preview = partial(redoing.preview, through="dashboard")
+    return _planned("sessions/redo.html", session_id, preview)
 
 
 @pages.post("/sessions/<uuid:session_id>/redo")
