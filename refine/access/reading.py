@@ -106,6 +106,7 @@ class ReadableChange:
 
     memory_id: int
     action: str
+    operation: str
     source_ids: tuple[int, ...]
     parts: list[Part] = field(repr=False)
 
@@ -329,27 +330,33 @@ def _open(memory: AgentMemory) -> ReadableMemory:
 def _open_record(record: AuditLog) -> ReadableRecord:
     sealed = record.sealed
     texts = {name: text for name, text in sealed.items() if isinstance(text, str)}
-    return ReadableRecord(_changes(contents_in(sealed), record.action), texts)
+    return ReadableRecord(_changes(contents_in(sealed), record), texts)
 
 
-def _changes(images: list[dict[str, Any]], action: str) -> list[ReadableChange]:
-    if action != "memory_refinement_consolidate":
-        return [_change(image, action) for image in images]
+def _changes(images: list[dict[str, Any]], record: AuditLog) -> list[ReadableChange]:
+    if record.action != "memory_refinement_consolidate":
+        return [_change(image, record) for image in images]
     sources = [image for image in images if image["before"] is not None]
     before = "\n\n".join(image["before"]["content"] for image in sources)
     ids = tuple(image["id"] for image in sources)
-    results = [
-        ReadableChange(image["id"], action, ids, word_difference(before, image["after"]["content"]))
-        for image in images
-        if image["before"] is None
-    ]
-    return results + [_change(image, action) for image in sources]
+    results = [_change(image, record, before, ids) for image in images if image["before"] is None]
+    return results + [_change(image, record) for image in sources]
 
 
-def _change(image: dict[str, Any], action: str) -> ReadableChange:
-    before = image["before"]["content"] if image["before"] is not None else None
+def _change(
+    image: dict[str, Any],
+    record: AuditLog,
+    before: str | None = None,
+    source_ids: tuple[int, ...] = (),
+) -> ReadableChange:
+    if image["before"] is not None:
+        before = image["before"]["content"]
     return ReadableChange(
-        image["id"], action, (), word_difference(before, image["after"]["content"])
+        memory_id=image["id"],
+        action=record.action,
+        operation=record.data.get("operation", ""),
+        source_ids=source_ids,
+        parts=word_difference(before, image["after"]["content"]),
     )
 
 

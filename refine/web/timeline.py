@@ -9,6 +9,7 @@ from refine.models.ledger import images_in
 from refine.models.ledger.history import effect_tokens
 from refine.models.ledger.image import mass_of
 from refine.web.presenting import Gauge, changed_core_ids
+from refine.web.words import action
 
 
 class Step(NamedTuple):
@@ -34,7 +35,6 @@ class Step(NamedTuple):
 
 # Exact duplicates go before what may go is reckoned.
 _UNCOUNTED = (None, "dedup")
-_WORDS = {"undo": "session undone", "redo": "session redone"}
 
 
 class _Moment(NamedTuple):
@@ -48,8 +48,10 @@ def steps(session: RefinementSession, records: Sequence[AuditLog]) -> list[Step]
     moments = [_Moment(record.created_at, record.action, record) for record in records]
     begun = moments[0].at if moments else session.created_at
     of_row = [(session.started_at, "a worker began"), (session.consented_at, "the agent agreed")]
-    moments += [_Moment(at, what, None) for at, what in of_row if at is not None and at >= begun]
-    return list(_measured(session, sorted(moments, key=lambda moment: moment.at)))
+    in_row = [_Moment(at, what, None) for at, what in of_row if at is not None and at >= begun]
+    # at one and the same time, the work follows the request and comes before the rest
+    moments = sorted([*moments[:1], *in_row, *moments[1:]], key=lambda moment: moment.at)
+    return list(_measured(session, moments))
 
 
 def _measured(session: RefinementSession, moments: Sequence[_Moment]) -> Iterator[Step]:
@@ -61,7 +63,7 @@ def _measured(session: RefinementSession, moments: Sequence[_Moment]) -> Iterato
         gone.take(operation, data)
         yield Step(
             at,
-            _WORDS.get(operation, what),
+            action(what, data.get("operation", "")),
             at - before if before is not None else None,
             record,
             changed_core_ids(record) if record is not None else (),

@@ -153,6 +153,9 @@ ACTIONS = {
     "audit_exported": "records exported",
 }
 
+# A rollback's record names an operation if the circuit breaker had no part in it.
+_REVERSALS = {"undo": "session undone", "redo": "session redone"}
+
 # In the order in which people look for them; ``ACTIONS_OF_KIND`` has the actions of each.
 RECORD_KINDS = {
     "read": "Content read",
@@ -273,13 +276,16 @@ def ago(at: datetime | None) -> str:
 
 
 def seconds(span: timedelta | None) -> str:
-    """Format how long something took: "0.4 s", "12 s", "3 min 20 s"; empty for None."""
+    """Say how long something took: "0.4 s", "12 s", "3 min 20 s", "4 h 5 min"; "" for None."""
     if span is None:
         return ""
-    minutes, rest = divmod(span.total_seconds(), 60)
+    if span >= timedelta(hours=1):
+        hours, rest = divmod(span, timedelta(hours=1))
+        return f"{hours:,} h {rest // timedelta(minutes=1)} min"
+    minutes, seconds = divmod(span.total_seconds(), 60)
     if minutes:
-        return f"{minutes:,.0f} min {rest:.0f} s"
-    return f"{rest:.1f} s" if rest < 10 else f"{rest:.0f} s"  # noqa: PLR2004 - two digits
+        return f"{minutes:.0f} min {seconds:.0f} s"
+    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"  # noqa: PLR2004 - two digits
 
 
 def number(value: int | None) -> str:
@@ -308,7 +314,10 @@ def with_code(text: str) -> Markup:
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped here
 
 
-def action(name: str) -> str:
+def action(name: str, operation: str | None = None) -> str:
+    """Name an action; with its record's operation, tell a rollback from an undo and a redo."""
+    if operation is not None and name == "memory_refinement_rollback":
+        return _REVERSALS.get(operation, "session rolled back")
     return ACTIONS.get(name, spaced(name))
 
 

@@ -279,7 +279,7 @@ def _ended(
     }
     with time_machine.travel(at, tick=False) as traveller:
         session = _claimed(agent, "weekly")
-        session.slot_at = slot_at
+        session.slot_at, session.consented_at = slot_at, None
         traveller.shift(12)
         kind = "provider_unreachable" if status == "failed" else None
         session.finish(status, reasons[status], error_kind=kind)

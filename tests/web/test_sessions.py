@@ -1,10 +1,12 @@
 """Sessions: the list, each one's page while it runs and after, stop and undo."""
 
+import re
 from datetime import timedelta
 from decimal import Decimal
 
 import pytest
 from flask import Flask
+from time_machine import travel
 
 from refine import clock
 from refine.extensions import db
@@ -621,10 +623,11 @@ def test_an_empty_list_says_what_to_do(dashboard: Browser) -> None:
         (timedelta(milliseconds=412), "0.4 s"),
         (timedelta(seconds=12.6), "13 s"),
         (timedelta(minutes=3, seconds=20), "3 min 20 s"),
+        (timedelta(hours=23, minutes=59, seconds=46), "23 h 59 min"),
         (None, ""),
     ],
 )
-def test_a_span_is_told_in_seconds_and_minutes(span: timedelta | None, words: str) -> None:
+def test_a_span_is_told_in_seconds_minutes_and_hours(span: timedelta | None, words: str) -> None:
     assert seconds(span) == words
 
 
@@ -653,7 +656,24 @@ def test_the_step_at_which_all_was_undone_is_marked(
     page = shown(dashboard, running)
 
     assert "150 / 125 too much: all undone" in words_of(page)
+    assert "session rolled back #" in words_of(page)
     assert page.count('class="tripped"') == 1
+
+
+def test_steps_of_one_instant_come_in_their_order(dashboard: Browser, agent: Agent) -> None:
+    with travel(clock.now(), tick=False):
+        session = factories.session(agent)
+        session.consented_at = clock.now()
+        session.finish("completed", "the agent called complete")
+        db.session.commit()
+
+    words = words_of(shown(dashboard, session))
+
+    assert re.findall("a worker began|the agent agreed|session completed", words) == [
+        "a worker began",
+        "the agent agreed",
+        "session completed",
+    ]
 
 
 def test_a_failed_session_can_be_tried_again_at_once(dashboard: Browser, agent: Agent) -> None:
