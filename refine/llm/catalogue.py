@@ -1,11 +1,11 @@
 """A provider's list of its models: names, room, prices."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from refine.llm.answered_json import answered_json
 from refine.rules.model_names import is_same_model, without_variant
 from refine.rules.prices import Price, listed_price
 
@@ -101,8 +101,8 @@ def parse_catalogue(body: bytes) -> Catalogue:
     Runs side by side mostly get the same list, and share what it says.
     """
     try:
-        listed = json.loads(body)
-    except (ValueError, RecursionError):
+        listed = answered_json(body)
+    except ValueError:
         return Catalogue(())
     if isinstance(listed, Mapping):
         listed = listed.get("data") or listed.get("models")

@@ -5,8 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import requests
 from urllib3.exceptions import MaxRetryError
@@ -14,8 +13,8 @@ from urllib3.exceptions import MaxRetryError
 from refine.errors import ProviderError
 from refine.llm.dialects import Dialect
 from refine.llm.refusals import Refusal, parse_refusal
-
-MAX_REPLY_BYTES = 16 * 1024 * 1024
+from refine.llm.retry_after import retry_after_seconds
+from refine.llm.wire import Wire
 
 _CONNECT_SECONDS = 10.0
 _POLL_SECONDS = 0.2
@@ -52,6 +51,9 @@ _CODES = {
 _CODES_WITHOUT_BODY = {**_CODES, "invalid-argument": _WRONG_KEY}
 
 
+_Read = TypeVar("_Read")
+
+
 class Cancelled(Exception):
     """The caller was asked to stop and no longer wants the answer."""
 
@@ -82,22 +84,31 @@ class Answer:
 
 
 def exchange(
-    request: Request, seconds: float, is_cancelled: Callable[[], bool] = lambda: False
-) -> Answer:
-    """Return the answer, within ``seconds`` in all.
+    request: Request,
+    seconds: float,
+    is_cancelled: Callable[[], bool] = lambda: False,
+    *,
+    max_bytes: int,
+    read: Callable[[Answer], _Read],
+) -> _Read:
+    """Return what ``read`` makes of the answer, within ``seconds`` in all.
 
-    Raises ProviderError if the server refused (Transient where another attempt may help), or
-    Cancelled as soon as ``is_cancelled`` returns True.
+    Raises ProviderError if the server refused (Transient where another attempt may help) or its
+    answer has more than ``max_bytes``, Cancelled as soon as ``is_cancelled`` returns True, and what
+    ``read`` raises.
     """
-    return _within(seconds, is_cancelled, partial(_send, request, seconds))
-
-
-def _send(request: Request, seconds: float) -> Answer:
-    http = _SessionWithoutRedirects()
-    # a .netrc would replace the bearer token, a proxy would see the ledger
-    http.trust_env = False
+    wire = Wire()
     try:
-        with http.request(
+        return _within(
+            seconds, is_cancelled, lambda: read(_send(request, seconds, max_bytes, wire))
+        )
+    finally:
+        wire.cut()
+
+
+def _send(request: Request, seconds: float, max_bytes: int, wire: Wire) -> Answer:
+    try:
+        with wire.session().request(
             "GET" if request.body is None else "POST",
             f"{request.base_url}{request.path}",
             json=request.body,
@@ -107,7 +118,7 @@ def _send(request: Request, seconds: float) -> Answer:
             stream=True,
         ) as response:
             _check_status(response, request)
-            return Answer(_read(response), response.headers)
+            return Answer(_read(response, max_bytes), response.headers)
     except requests.Timeout as fault:
         message = "the model's server did not answer in time"
         raise _broken_off(message, "timeout", may_be_billed=_was_sent(fault)) from None
@@ -122,13 +133,6 @@ def _send(request: Request, seconds: float) -> Answer:
         raise ProviderError(message, kind="connection") from None
 
 
-class _SessionWithoutRedirects(requests.Session):
-    """Leaves redirects alone: told not to follow one, requests parses it and reads all of it."""
-
-    def get_redirect_target(self, _response: requests.Response) -> None:
-        return None
-
-
 def _check_status(response: requests.Response, request: Request) -> None:
     status = response.status_code
     if status == requests.codes.ok:
@@ -140,7 +144,9 @@ def _check_status(response: requests.Response, request: Request) -> None:
     if status not in _RETRIED_STATUS and not refusal.may_be_retried:
         raise ProviderError(message, kind=kind, http_status=status)
     fault = Transient(message, kind=kind, http_status=status)
-    fault.retry_after_seconds = _retry_after(response.headers, request.dialect)
+    fault.retry_after_seconds = retry_after_seconds(
+        response.headers, "Retry-After", request.dialect.retry_header
+    )
     raise fault
 
 
@@ -157,11 +163,6 @@ def _meaning(status: int, refusal: Refusal, request: Request) -> tuple[str, str 
     return kind, advice
 
 
-def _retry_after(headers: Mapping[str, str], dialect: Dialect) -> float | None:
-    given = headers.get("Retry-After", headers.get(dialect.retry_header, "")).strip()
-    return float(given) if given.isascii() and given.isdigit() and len(given) < 9 else None
-
-
 def _first_bytes(response: requests.Response) -> bytes:
     """Return the beginning of a refusal; nothing if it breaks off: the status says enough."""
     try:
@@ -170,11 +171,11 @@ def _first_bytes(response: requests.Response) -> bytes:
         return b""
 
 
-def _read(response: requests.Response) -> bytes:
+def _read(response: requests.Response, max_bytes: int) -> bytes:
     body = bytearray()
     for chunk in response.iter_content(64 * 1024):
         body += chunk
-        if len(body) > MAX_REPLY_BYTES:
+        if len(body) > max_bytes:
             fault = ProviderError("the model's answer is too large", kind="too_large")
             fault.may_be_billed = True
             raise fault
@@ -195,13 +196,13 @@ def _was_sent(fault: requests.RequestException) -> bool:
     return isinstance(fault, (requests.ReadTimeout, *broken))
 
 
-def _within(seconds: float, is_cancelled: Callable[[], bool], work: Callable[[], Answer]) -> Answer:
+def _within(seconds: float, is_cancelled: Callable[[], bool], work: Callable[[], _Read]) -> _Read:
     """Run ``work`` in its own thread, for at most ``seconds``.
 
     A socket's timeout starts again with every byte, so a slow drip would never end, and a session
     that waits for its model could not be stopped. An abandoned thread ends with its socket.
     """
-    done: queue.SimpleQueue[Answer | BaseException] = queue.SimpleQueue()
+    done: queue.SimpleQueue[_Read | BaseException] = queue.SimpleQueue()
 
     def run() -> None:
         try:

@@ -8,16 +8,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
 
 from refine.errors import ProviderError
 from refine.llm.catalogue import Catalogue, parse_catalogue
 from refine.llm.dialects import OPENROUTER, Dialect
-from refine.llm.exchange import Cancelled, Request, Transient, exchange
+from refine.llm.exchange import Answer, Cancelled, Request, Transient, exchange
 from refine.llm.messages import Message, Privacy, Reply, Usage
-from refine.llm.replies import Unusable, parse_reply, usage_of_unusable
+from refine.llm.replies import Unusable, most_bytes, parse_reply, usage_of_unusable
 from refine.rules.context import MAX_OUTPUT_TOKENS
 
 MAX_ATTEMPTS = 3
@@ -26,6 +26,7 @@ MAX_RETRY_AFTER_SECONDS = 60.0
 # so that one attempt never uses up the time of a session
 _ATTEMPT_SECONDS = 300.0
 _CATALOGUE_SECONDS = 5.0
+_MAX_CATALOGUE_BYTES = 16 * 1024 * 1024
 _BACKOFF_SECONDS = (0.5, 2.0)
 _CANCEL_POLL_SECONDS = 0.2
 # The kinds of error that another key would avoid.
@@ -33,6 +34,13 @@ _KINDS_OF_KEY = ("unauthorized", "out_of_credit", "forbidden")
 
 ToolChoice = Literal["auto", "none"]
 CountLost = Callable[[Usage], None]
+
+
+class _InVain(NamedTuple):
+    """An answer that cannot be used, and what it took; None if it is not billed."""
+
+    fault: ProviderError
+    usage: Usage | None
 
 
 @dataclass
@@ -69,7 +77,8 @@ class Provider:
             seconds = deadline - time.monotonic()
             if seconds <= 0:
                 raise ProviderError("the time limit was reached", kind="deadline")
-            return self._ask(body, min(seconds, _ATTEMPT_SECONDS), is_cancelled, count_lost)
+            seconds = min(seconds, _ATTEMPT_SECONDS)
+            return self._ask(body, seconds, is_cancelled, count_lost, most_bytes(max_output_tokens))
 
         retrying = Retrying(
             stop=stop_after_attempt(MAX_ATTEMPTS),
@@ -98,28 +107,46 @@ class Provider:
         return None
 
     def _listed(self) -> bytes:
-        return exchange(self._request(self.dialect.list_path), _CATALOGUE_SECONDS).body
+        return exchange(
+            self._request(self.dialect.list_path),
+            _CATALOGUE_SECONDS,
+            max_bytes=_MAX_CATALOGUE_BYTES,
+            read=lambda answer: answer.body,
+        )
 
     # -- one attempt ------------------------------------------------------------------------------
 
     def _ask(
-        self, body: Any, seconds: float, is_cancelled: Callable[[], bool], count_lost: CountLost
+        self,
+        body: Any,
+        seconds: float,
+        is_cancelled: Callable[[], bool],
+        count_lost: CountLost,
+        max_bytes: int,
     ) -> Reply:
+        request = self._request("/chat/completions", body)
         try:
-            answer = exchange(self._request("/chat/completions", body), seconds, is_cancelled)
+            read = exchange(request, seconds, is_cancelled, max_bytes=max_bytes, read=self._read)
         except (ProviderError, Cancelled) as fault:
             if isinstance(fault, Cancelled) or fault.may_be_billed:
                 count_lost(Usage())
             raise
+        if isinstance(read, Reply):
+            return read
+        if read.usage is not None:
+            count_lost(read.usage)
+        raise read.fault
+
+    def _read(self, answer: Answer) -> "Reply | _InVain":
         try:
             return parse_reply(answer.body, self.dialect, answer.headers)
-        except (ProviderError, Unusable) as fault:
-            usage = usage_of_unusable(answer.body, self.dialect, answer.headers)
-            if usage is not None:
-                count_lost(usage)
-            if isinstance(fault, Unusable):
-                raise Transient(str(fault), kind=fault.kind) from None
-            raise
+        except Unusable as fault:
+            return self._in_vain(answer, Transient(str(fault), kind=fault.kind))
+        except ProviderError as fault:
+            return self._in_vain(answer, fault)
+
+    def _in_vain(self, answer: Answer, fault: ProviderError) -> "_InVain":
+        return _InVain(fault, usage_of_unusable(answer.body, self.dialect, answer.headers))
 
     def _request(self, path: str, body: Any = None) -> Request:
         common = {"Authorization": f"Bearer {self.api_key}", "User-Agent": "refine"}

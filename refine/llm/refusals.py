@@ -9,9 +9,11 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from refine.rules.quoting import may_quote
+from refine.llm.answered_json import answered_json
+from refine.rules.quoting import said_in, shares_words
 
 # invalid_request_error, INVALID_ARGUMENT, invalid-argument; RateLimitReached; 3280
 _CODE = re.compile(
@@ -24,6 +26,8 @@ _WORDS = frozenset({"refusal", "timeout", "overloaded", "moderation"})
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _PARAMETER = re.compile(rf"{_NAME}(?:\.(?:{_NAME}|\d{{1,4}})|\[\d{{1,4}}\]){{0,12}}")
 _MAX_PARAMETER_CHARACTERS = 120
+# Each is compared with all that was sent, so a flood of them is not read.
+_MAX_DETAILS = 8
 
 # Where providers put codes: OpenAI, Anthropic, Mistral; Gemini; OpenRouter's metadata; Gemini's
 # details.
@@ -64,13 +68,14 @@ class Refusal:
 def parse_refusal(body: bytes, asked: Any) -> Refusal:
     """Return what can be repeated of a refusal of the request ``asked``, which may be nothing."""
     try:
-        answer = json.loads(body)
-    except (ValueError, RecursionError):
+        answer = answered_json(body)
+    except ValueError:
         return Refusal({})
+    sent = _Sent(asked)
     shown: dict[str, str] = {}
     for error in _errors_in(answer):
         for name in _CODE_NAMES:
-            code = _code(error.get(name), asked)
+            code = _code(error.get(name), sent)
             if code is not None and code not in shown.values():
                 shown.setdefault(name, code)
         parameter = _parameter(error.get("param", error.get("loc")), asked)
@@ -90,7 +95,7 @@ def _errors_in(answer: Any) -> Iterator[Mapping[str, Any]]:
         yield error
         yield from _mapping(error.get("metadata"))
         if isinstance(error.get("details"), list):
-            for detail in error["details"]:
+            for detail in error["details"][:_MAX_DETAILS]:
                 yield from _mapping(detail)
     # validation errors of FastAPI, bare or inside a message (Mistral)
     for detail in (answer, message):
@@ -104,17 +109,33 @@ def _mapping(value: Any) -> Iterator[Mapping[str, Any]]:
         yield value
 
 
-def _code(value: Any, asked: Any) -> str | None:
+class _Sent:
+    """What the model was shown; read once, because a ledger is long."""
+
+    def __init__(self, asked: Any) -> None:
+        self._asked = asked
+
+    def has_words_of(self, code: str) -> bool:
+        is_part = code.casefold() in self._text
+        return is_part or shares_words(code, self._words, known=_ERROR_WORDS.split())
+
+    @cached_property
+    def _text(self) -> str:
+        messages = self._asked.get("messages") if isinstance(self._asked, Mapping) else None
+        return json.dumps(messages, ensure_ascii=False).casefold()
+
+    @cached_property
+    def _words(self) -> set[str]:
+        return said_in(self._text)
+
+
+def _code(value: Any, sent: _Sent) -> str | None:
     if type(value) is int:
         value = str(value)
     if not isinstance(value, str) or len(value) > _MAX_CODE_CHARACTERS:
         return None
     has_form = value in _WORDS or _CODE.fullmatch(value) is not None
-    return value if has_form and not _may_quote(value, _shown_to_model(asked)) else None
-
-
-def _may_quote(code: str, shown: str) -> bool:
-    return code.casefold() in shown.casefold() or may_quote(code, shown, known=_ERROR_WORDS.split())
+    return value if has_form and not sent.has_words_of(value) else None
 
 
 def _parameter(value: Any, asked: Any) -> str | None:
@@ -125,11 +146,6 @@ def _parameter(value: Any, asked: Any) -> str | None:
     names = set(re.findall(_NAME, value))
     is_known = _PARAMETER.fullmatch(value) is not None and names <= set(_field_names(asked))
     return value if is_known else None
-
-
-def _shown_to_model(asked: Any) -> str:
-    messages = asked.get("messages") if isinstance(asked, Mapping) else None
-    return json.dumps(messages, ensure_ascii=False)
 
 
 def _field_names(value: Any) -> Iterator[str]:

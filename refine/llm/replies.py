@@ -1,13 +1,14 @@
 """Parses replies of model servers, in every shape that providers were seen to send."""
 
 import json
-import math
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from decimal import Decimal
 from itertools import count
 from typing import Any
 
 from refine.errors import InvalidValue, ProviderError
+from refine.llm.answered_json import answered_json
 from refine.llm.dialects import OPENROUTER, Dialect
 from refine.llm.messages import Message, Reply, ToolCall, Usage
 from refine.rules.content import sanitized
@@ -40,6 +41,16 @@ _NO_ANSWER = "(no answer)"
 # More than a session may make; a reply with more is not read, because each takes time to read.
 _MAX_CALLS = 100
 
+# What a reply may have besides its words, such as signatures of thoughts; and for each token that
+# it may have. A token is some four bytes, six where it is escaped, and thoughts come in two forms.
+_BYTES_BESIDES = 1024 * 1024
+_BYTES_PER_TOKEN = 64
+
+# What any server takes back as the name of a function.
+_FUNCTION_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+# The id of an answer, as it may be stored and shown in records; servers make them up.
+_GENERATION_ID = re.compile(r"[A-Za-z0-9_.:/+=-]{1,200}")
+
 # Where providers tell what an answer cost, and the unit in US dollars.
 _COSTS = (("cost", Decimal(1)), ("cost_in_usd_ticks", Decimal("1e-10")))  # OpenRouter; xAI
 
@@ -67,6 +78,11 @@ class Unusable(Exception):
         super().__init__(message)
 
 
+def most_bytes(output_tokens: int) -> int:
+    """Return the most bytes that an honest reply of so many tokens can have."""
+    return _BYTES_BESIDES + output_tokens * _BYTES_PER_TOKEN
+
+
 def parse_reply(
     body: bytes, dialect: Dialect = OPENROUTER, headers: Mapping[str, str] | None = None
 ) -> Reply:
@@ -90,7 +106,7 @@ def parse_reply(
         model=_model(answer.get("model")),
         is_cut=is_cut,
         usage=_usage(answer.get("usage"), _cost_in(headers or {}, dialect)),
-        generation_id=_string(answer.get("id")),
+        generation_id=_generation_id(answer.get("id")),
     )
 
 
@@ -116,19 +132,13 @@ def usage_of_unusable(
 
 def _parsed(body: bytes) -> dict[str, Any]:
     try:
-        # NaN and Infinity are no JSON, and no request could repeat them
-        answer = json.loads(body, parse_constant=lambda _name: None, parse_float=_finite)
-    except (ValueError, RecursionError):
+        answer = answered_json(body)
+    except ValueError:
         message = "the model's server sent invalid or incomplete JSON"
         raise Unusable(message, "invalid_reply") from None
     if not isinstance(answer, dict):
         raise Unusable("the model's server sent unexpected JSON", "invalid_reply")
     return answer
-
-
-def _finite(written: str) -> float | None:
-    number = float(written)
-    return number if math.isfinite(number) else None
 
 
 def _choice(answer: dict[str, Any]) -> dict[str, Any]:
@@ -146,6 +156,11 @@ def _choice(answer: dict[str, Any]) -> dict[str, Any]:
 def _model(name: Any) -> str | None:
     """Return the model's name; empty if it is not text: that is no name of any model."""
     return name if name is None or isinstance(name, str) else ""
+
+
+def _generation_id(value: Any) -> str | None:
+    is_id = isinstance(value, str) and _GENERATION_ID.fullmatch(value) is not None
+    return value if is_id else None
 
 
 def _is_finished(reason: Any) -> bool:
@@ -178,17 +193,17 @@ def _tool_calls(message: dict[str, Any], *, is_cut: bool) -> tuple[ToolCall, ...
     written = given if isinstance(given, list) else []
     if len(written) > _MAX_CALLS:
         raise Unusable(f"the model wrote {len(written):,} tool calls at once", "too_many_calls")
-    calls: list[ToolCall] = []
-    for position, call in enumerate(written):
-        taken = {earlier.id for earlier in calls}
+    calls: dict[str, ToolCall] = {}
+    for position, raw in enumerate(written):
         # another call follows the earlier ones, so they are whole
         may_be_partial = is_cut and position == len(written) - 1
-        calls.append(_tool_call(_object(call), position, taken, may_be_partial))
-    return tuple(calls)
+        call = _tool_call(_object(raw), position, calls.keys(), may_be_partial)
+        calls[call.id] = call
+    return tuple(calls.values())
 
 
 def _tool_call(
-    call: dict[str, Any], position: int, taken: set[str], may_be_partial: bool
+    call: dict[str, Any], position: int, taken: Collection[str], may_be_partial: bool
 ) -> ToolCall:
     problems = []
     if _string(call.get("id")) in taken:
@@ -224,13 +239,16 @@ def _for_history(
 ) -> Message:
     """Return the assistant's message as the next request repeats it.
 
-    What the provider wants back is unchanged, except that invalid arguments become ``{}``:
-    providers refuse a request that repeats them. The tool's result says what was wrong.
+    What the provider wants back is unchanged, except that invalid arguments become ``{}``, and an
+    impossible name ``unknown``: providers refuse a request that repeats them. The tool's result
+    says what was wrong.
     """
     kept: Message = {"role": "assistant"}
     wanted = (*dialect.kept, *dialect.always_kept)
     kept.update({key: message[key] for key in wanted if message.get(key) is not None})
     content = message.get("content")
+    if not isinstance(content, str | list):
+        content = None
     if not tool_calls:
         return {**kept, "content": content or _NO_ANSWER}
     for name in dialect.always_kept:
@@ -248,13 +266,15 @@ def _call_for_history(raw: dict[str, Any], call: ToolCall) -> dict[str, Any]:
     arguments = _object(raw.get("function")).get("arguments")
     is_written = isinstance(arguments, str) and arguments.strip() not in ("", "null")
     is_valid = call.problem is None and is_written
-    if is_valid and raw.get("id") == call.id:
+    is_name = _FUNCTION_NAME.fullmatch(call.name) is not None
+    if is_valid and is_name and raw.get("id") == call.id:
         return dict(raw)
+    name = call.name if is_name else "unknown"
     return {
         **raw,
         "id": call.id,
         "type": "function",
-        "function": {"name": call.name or "unknown", "arguments": arguments if is_valid else "{}"},
+        "function": {"name": name, "arguments": arguments if is_valid else "{}"},
     }
 
 

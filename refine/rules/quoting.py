@@ -8,8 +8,8 @@ _NUMBER = re.compile(r"\d{3,}")
 # Counts as one number, so that the year of a dated name does not stand in every ledger.
 _DATE = re.compile(r"(?<!\d)(20\d\d)-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])(?!\d)")
 _HUMP = re.compile(r"(?<=[a-z\d])(?=[A-Z])")
-# Line breaks and other marks as JSON writes them, once or twice.
-_ESCAPE = re.compile(r"\\+(?:[bfnrt]|u[0-9a-f]{4})")
+# Line breaks and other marks as JSON writes them, once or twice. A run of backslashes is read once.
+_ESCAPE = re.compile(r"(?<!\\)\\+(?:[bfnrt]|u[0-9a-f]{4})")
 
 
 def may_quote(value: str, sent: str, *, known: Collection[str] = ()) -> bool:
@@ -17,9 +17,22 @@ def may_quote(value: str, sent: str, *, known: Collection[str] = ()) -> bool:
 
     Whatever joins the words, and whatever their case; ``known`` words, in lower case, do not count.
     """
+    return shares_words(value, said_in(sent), known=known)
+
+
+def shares_words(value: str, said: Collection[str], *, known: Collection[str] = ()) -> bool:
+    """Tell the same as ``may_quote`` about what was ``said_in`` what was sent."""
+    return not _pieces(value, known).isdisjoint(said)
+
+
+def said_in(sent: str) -> set[str]:
+    """Return the words and numbers that stand in what was sent, which may be JSON."""
+    return words_and_numbers(sent) | words_and_numbers(_ESCAPE.sub(" ", sent))
+
+
+def _pieces(value: str, known: Collection[str]) -> set[str]:
     pieces = words_and_numbers(value) | words_and_numbers(_HUMP.sub(" ", value))
-    said = words_and_numbers(sent) | words_and_numbers(_ESCAPE.sub(" ", sent))
-    return bool((pieces - set(known)) & said)
+    return pieces - set(known)
 
 
 def words_and_numbers(text: str) -> set[str]:

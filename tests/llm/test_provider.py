@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from decimal import Decimal
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -457,11 +458,11 @@ def test_the_last_of_several_faults_is_raised(model: ScriptedModel) -> None:
     assert fault_of(model).kind == "unauthorized"
 
 
-def test_a_reply_has_a_maximum_size(model: ScriptedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reply_may_be_as_large_as_the_tokens_that_were_asked_for(model: ScriptedModel) -> None:
     answer = json.dumps({"choices": [{"message": {"content": "YES"}}]}).encode()
-    model.answer(lambda handler: send(handler, 200, answer))
-    model.answer(lambda handler: send(handler, 200, answer + b" "))
-    monkeypatch.setattr(exchange, "MAX_REPLY_BYTES", len(answer))
+    most = 1_048_576 + 64 * 8_192
+    model.answer(lambda handler: send(handler, 200, answer.ljust(most)))
+    model.answer(lambda handler: send(handler, 200, answer.ljust(most + 1)))
 
     assert ask(model).text == "YES"
     assert fault_of(model).kind == "too_large"
@@ -516,18 +517,40 @@ def test_litellm_passes_on_how_long_the_upstream_wants_to_be_left_alone(
 def test_retry_after_beyond_a_minute_or_the_deadline_ends_the_attempts(
     model: ScriptedModel, pauses: list[float]
 ) -> None:
-    for retry_after, seconds in (("61", 10**9), ("3600", 10**9), ("99999999", 10**9), ("60", 30)):
+    dates = [("Wed, 21 Oct 2099 07:28:00 GMT", 10**9)]
+    for retry_after, seconds in (
+        *(("61", 10**9), ("60.1", 10**9), ("9" * 9, 10**9), ("9" * 5_000, 10**9), ("60", 30)),
+        *dates,
+    ):
         model.http(429, Retry_After=retry_after)
         assert fault_of(model, seconds=seconds).kind == "rate_limited", retry_after
 
-    assert len(model.requests) == 4
+    assert len(model.requests) == 6
     assert pauses == []
 
 
-def test_a_retry_after_that_is_not_a_number_of_seconds_is_ignored(
+def test_retry_after_may_have_decimals_or_be_a_date_by_the_servers_own_clock(
     model: ScriptedModel, pauses: list[float]
 ) -> None:
-    others = ["", "soon", "-1", "1.5", "Wed, 21 Oct 2099 07:28:00 GMT", "²", "9" * 9]
+    for retry_after in (
+        *("1.5", "0.25", "Sun, 21 Oct 2035 07:28:07 GMT", "Sunday, 21-Oct-35 07:28:07 GMT"),
+        *("Sun Oct 21 07:28:07 2035", "Sun, 21 Oct 2035 07:27:59 GMT"),
+    ):
+        model.answer(partial(refuse_on_a_date, retry_after=retry_after)).say("YES")
+        assert ask(model, seconds=1_000).text == "YES", retry_after
+
+    assert pauses == [1.5, 0.25, 7, 7, 7, 0.5]
+
+
+def refuse_on_a_date(handler: BaseHTTPRequestHandler, retry_after: str) -> None:
+    handler.date_time_string = lambda *_: "Sun, 21 Oct 2035 07:28:00 GMT"  # type: ignore[method-assign]
+    send(handler, 429, {}, {"Retry-After": retry_after})
+
+
+def test_a_retry_after_that_is_neither_seconds_nor_a_date_is_ignored(
+    model: ScriptedModel, pauses: list[float]
+) -> None:
+    others = ["", "soon", "-1", "1,5", "1e3", "nan", "inf", "²", "Wed, 99 Oct 2099 07:28:00 GMT"]
     for retry_after in others:
         model.http(429, Retry_After=retry_after).say("YES")
         assert ask(model).text == "YES", retry_after

@@ -298,9 +298,9 @@ def test_history_repeats_a_message_exactly() -> None:
 
 
 def test_history_keeps_the_form_of_the_content() -> None:
-    for content in ("YES", [{"type": "text", "text": "YES"}], "half \ud83d"):
+    for content in ("YES", [{"type": "text", "text": "YES"}], "whole \U0001f600"):
         assert parsed({"content": content}).message == {"role": "assistant", "content": content}
-    for empty in ({}, {"content": None}, {"content": ""}, {"content": []}):
+    for empty in ({}, *({"content": each} for each in (None, "", [], 7, True, {"text": "YES"}))):
         # providers refuse an empty message
         assert parsed(empty).message == {"role": "assistant", "content": "(no answer)"}
     assert parsed({"tool_calls": [call()]}).message == {
@@ -308,6 +308,37 @@ def test_history_keeps_the_form_of_the_content() -> None:
         "content": None,
         "tool_calls": [call()],
     }
+
+
+def test_history_holds_no_half_of_a_surrogate_pair() -> None:
+    """No server takes a request that repeats one."""
+    signed = call(extra={"\udc00": ["\ud83d"]}, id="call-\ud83d")
+    message = {"content": "half \ud83d", "reasoning": "\ud83d \ude00", "tool_calls": [signed]}
+
+    history = parsed(message).message
+
+    assert history == {
+        "role": "assistant",
+        "content": "half \ufffd",
+        "reasoning": "\ufffd \ufffd",
+        "tool_calls": [call(extra={"\ufffd": ["\ufffd"]}, id="call-\ufffd")],
+    }
+
+
+def test_an_answer_is_read_to_a_depth_that_any_server_takes_back() -> None:
+    def details(depth: int) -> bytes:
+        return body({"content": "YES", "reasoning_details": json.loads("[" * depth + "]" * depth)})
+
+    assert parse_reply(details(60)).text == "YES"
+    assert fault_of(details(61)) == "invalid_reply"
+    assert fault_of(b"[" * 100_000) == "invalid_reply"
+
+
+def test_the_id_of_an_answer_is_kept_if_it_looks_like_one() -> None:
+    for name in ("gen-1", "chatcmpl-AbC_9", "a" * 200, "eA==", "x/1.2:3+4"):
+        assert parsed(id=name).generation_id == name
+    for other in (None, 7, "", "a" * 201, "a b", "a\u0000", "\ud83d", "Tee\n", {"id": "gen-1"}):
+        assert parsed(id=other).generation_id is None, other
 
 
 def test_history_has_what_the_dialect_wants() -> None:
@@ -345,7 +376,8 @@ def test_history_holds_only_valid_calls() -> None:
     ):
         assert repeated_call(call(arguments)) == call("{}"), arguments
     unknown = {"name": "unknown", "arguments": "{}"}
-    for function in (None, {}, {"name": 7}, {"name": ""}):
+    impossible = ("", 7, "two words", "a" * 65, "n\u00e9e", "\ud800", "a\n")
+    for function in (None, {}, *({"name": name, "arguments": "{}"} for name in impossible)):
         assert repeated_call(call(function=function))["function"] == unknown, function
     for malformed in (None, "refinement", 7):
         expected = {"id": "call00000", "type": "function", "function": unknown}

@@ -98,9 +98,8 @@ def body(text: str | bytes) -> Answer:
 
 def message(written: str, reason: str = "stop", before: str = "") -> Answer:
     """Answer with this message, written in JSON; ``before`` are other fields, written likewise."""
-    return body(
-        f'{{{before}"choices": [{{"index": 0, "finish_reason": "{reason}", "message": {written}}}]}}'
-    )
+    choice = f'{{"index": 0, "finish_reason": "{reason}", "message": {written}}}'
+    return body(f'{{{before}"choices": [{choice}]}}')
 
 
 def encoded(content: bytes, *encodings: str) -> Answer:

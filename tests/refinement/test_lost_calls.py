@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from refine.llm import exchange, provider
+from refine.llm import provider
 from refine.models import RefinementSession
 from tests.refinement.conftest import World
 from tests.scripted_model import send
@@ -124,11 +124,8 @@ def test_a_rehearsal_is_free_even_if_it_is_stopped(world: World) -> None:
     assert counted(session) == (1, 0, 0)
 
 
-def test_an_answer_that_is_too_large_has_an_unknown_cost(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(exchange, "MAX_REPLY_BYTES", 100)
-    world.model.say(YES)
+def test_an_answer_that_is_too_large_has_an_unknown_cost(world: World) -> None:
+    world.model.say(YES * 200_000)
 
     session = world.refine()
 

@@ -1,0 +1,48 @@
+"""JSON that a model's server answers with: read as it is, as far as a request can repeat it."""
+
+import json
+import math
+import re
+from typing import Any
+
+# Deeper than any answer is, and less deep than what servers refuse to read.
+MAX_DEPTH = 64
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def answered_json(body: bytes) -> Any:
+    """Return the value in ``body``; ValueError if it is no JSON, or nested too deeply.
+
+    NaN and infinities become None, halves of surrogate pairs U+FFFD: no server takes a request that
+    repeats them.
+    """
+    try:
+        value = json.loads(body, parse_constant=lambda _name: None, parse_float=_finite)
+        _check_depth(value)
+        written = json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if _LONE_SURROGATE.search(written) is None:
+        return value
+    return json.loads(_LONE_SURROGATE.sub("\ufffd", written))
+
+
+def _finite(written: str) -> float | None:
+    number = float(written)
+    return number if math.isfinite(number) else None
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        inner: list[Any] = []
+        for each in level:
+            if isinstance(each, dict):
+                inner += each.values()
+            elif isinstance(each, list):
+                inner += each
+        if not inner:
+            return
+        level = inner
+    raise ValueError("it is nested too deeply")

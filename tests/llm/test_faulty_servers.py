@@ -1,0 +1,129 @@
+"""Each fault of ``tests/providers/faults.py``, played by a real server to the real client."""
+
+import socket
+import threading
+import time
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from refine.errors import ProviderError
+from refine.llm import provider
+from refine.llm.exchange import Cancelled
+from refine.llm.messages import Privacy, Reply, user_message
+from refine.llm.provider import MAX_ATTEMPTS, Provider
+from tests.commands import eventually
+from tests.providers.faults import CANARY, FAULTS, Fault
+from tests.scripted_model import ScriptedModel
+
+PRIVACY = Privacy(session_id="session-1", account_ref="account-1")
+MESSAGES = [user_message("Do you consent?")]
+ENDLESS = [fault for fault in FAULTS.values() if fault.endless]
+LARGE = [name for name in FAULTS if "without end" in name or "bomb" in name or "MB" in name]
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provider, "_BACKOFF_SECONDS", (0.0, 0.0))
+
+
+@pytest.fixture(params=FAULTS.values(), ids=FAULTS)
+def fault(request: pytest.FixtureRequest, model: ScriptedModel) -> Fault:
+    """A fault that the model's server has with each attempt."""
+    fault: Fault = request.param
+    for _ in range(MAX_ATTEMPTS):
+        model.answer(fault.play)
+    return fault
+
+
+def ask(model: ScriptedModel, seconds: float = 60, **options: Any) -> Reply:
+    deadline = time.monotonic() + seconds
+    client = Provider(model.base_url, "key")
+    return client.generate("a/model", MESSAGES, [], PRIVACY, deadline=deadline, **options)
+
+
+def waiting() -> list[threading.Thread]:
+    """The threads that still talk to a server."""
+    return [each for each in threading.enumerate() if each.name == "refine-llm-call"]
+
+
+def test_each_fault_is_named_in_time_and_leaves_nothing_behind(
+    fault: Fault, model: ScriptedModel
+) -> None:
+    began = time.monotonic()
+    kind, said = None, ""
+
+    try:
+        reply = ask(model, seconds=0.4 if fault.endless else 60)
+    except ProviderError as error:
+        kind, said = error.kind, str(error)
+
+    assert kind == fault.kind, said
+    assert time.monotonic() - began < 30
+    assert CANARY not in said
+    if kind is None:
+        assert "\ud83d" not in str(reply.message)
+    if not fault.endless:
+        attempts = MAX_ATTEMPTS if fault.is_retried and fault.kind else 1
+        assert len(model.requests) == attempts
+    eventually(lambda: not waiting(), seconds=20)
+
+
+def test_a_stop_leaves_no_thread_with_a_server_that_never_ends(model: ScriptedModel) -> None:
+    for fault in ENDLESS:
+        model.answer(fault.play)
+        asked = len(model.requests)
+        with pytest.raises(Cancelled):
+            ask(model, is_cancelled=lambda before=asked: len(model.requests) > before)
+
+        eventually(lambda: not waiting(), seconds=20)
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_no_answer_takes_much_memory(model: ScriptedModel, name: str) -> None:
+    for _ in range(MAX_ATTEMPTS):
+        model.answer(FAULTS[name].play)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProviderError):
+            ask(model, seconds=30)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 16 * 1024 * 1024
+
+
+def test_reading_an_answer_counts_against_the_deadline(
+    model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = threading.Event()
+    monkeypatch.setattr(provider, "parse_reply", lambda *_: done.wait(60))
+    model.say("YES")
+
+    with pytest.raises(ProviderError) as fault:
+        ask(model, seconds=0.4)
+    done.set()
+
+    assert fault.value.kind == "timeout"
+
+
+def test_nothing_is_sent_once_nobody_waits(
+    model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server's name may be looked up for longer than the deadline."""
+    found = threading.Event()
+    look_up = socket.getaddrinfo
+
+    def slow(*name: Any) -> Any:
+        found.wait(60)
+        return look_up(*name)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    with pytest.raises(ProviderError):
+        ask(model, seconds=0.4)
+    found.set()
+    eventually(lambda: not waiting(), seconds=20)
+
+    assert model.requests == []

@@ -1,0 +1,75 @@
+"""What a model's server sends takes time in proportion to its length.
+
+A rule that goes back over what it has read takes the square of that time: half a minute for what
+fits into one answer.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from refine.llm.answered_json import answered_json
+from refine.llm.refusals import parse_refusal
+from refine.rules.consent import consents, has_words, refuses
+from refine.rules.context import tokens_at_most
+from refine.rules.ids import parse_ids
+from refine.rules.model_names import in_words, is_same_model
+from refine.rules.quoting import may_quote
+from refine.rules.tool_arguments import parse_arguments
+
+TIMES = 8
+# Between 8, of what is linear, and 64, of what is quadratic.
+MOST = 3 * TIMES
+# Less than this cannot be measured on a busy machine.
+FLOOR_SECONDS = 0.002
+
+RULES: dict[str, Callable[[str], object]] = {
+    "consents": consents,
+    "refuses": refuses,
+    "has_words": has_words,
+    "parse_ids": parse_ids,
+    "parse_arguments": parse_arguments,
+    "quoted": lambda text: may_quote("canary", text),
+    "quoting": lambda text: may_quote(text, "canary"),
+    "in_words": in_words,
+    "is_same_model": lambda text: is_same_model("a/b", text),
+    "tokens_at_most": tokens_at_most,
+    "answered_json": lambda text: answered_json(text.encode()),
+    "an array": lambda text: answered_json(f"[{text}1]".encode()),
+    "arguments": lambda text: parse_arguments(json.dumps({"content": text})),
+}
+PIECES = [
+    *("\\", "\\\\n", "<a", "<", "&a", "&", "yes ", "yes or no ", "[yes]: ", "(", "~~", "_", "-"),
+    *("1", "1,", "9.", "[", '{"a":', "{},", '"\\ud800",', "NaN,", "A", "a-", ":", "'", "\n", "é"),
+]
+
+
+def seconds_of(work: Callable[[str], object], text: str) -> float:
+    taken = []
+    for _ in range(3):
+        began = time.process_time()
+        with suppress(ValueError):  # InvalidValue among them: it was read, and refused
+            work(text)
+        taken.append(time.process_time() - began)
+    return max(min(taken), FLOOR_SECONDS)
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_time_grows_with_the_length(rule: Callable[[str], object]) -> None:
+    for piece in PIECES:
+        text = (piece * 4_000)[:4_000]
+        assert seconds_of(rule, text * TIMES) < MOST * seconds_of(rule, text), piece
+
+
+def test_a_refusal_with_many_codes_is_read_like_one_with_few() -> None:
+    asked = {"messages": [{"content": "Tea at eight. " * 4_000}]}
+
+    def seconds(codes: int) -> float:
+        details = [{"code": f"tea_at_{number}"} for number in range(codes)]
+        refusal = json.dumps({"error": {"details": details}}).encode()
+        return seconds_of(lambda _: parse_refusal(refusal, asked), "")
+
+    assert seconds(200) < 10 * seconds(1)
