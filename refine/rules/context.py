@@ -16,6 +16,8 @@ MIN_CONTENT_TOKENS = 500
 _OUTPUT_DIVISOR = 4
 # ASCII text has some four characters a token; tokenizers split dense JSON and code more finely.
 _ASCII_CHARACTERS_PER_TOKEN = 3
+# Hardly any text has more. What stands several times in a message counts at least so much.
+_MOST_CHARACTERS_PER_TOKEN = 20
 # What the templates of models write around each message: its role, its beginning and its end.
 _TOKENS_AROUND_MESSAGE = 8
 
@@ -35,12 +37,15 @@ def request_tokens_at_most(messages: Iterable[Any], tools: Sequence[Any]) -> int
 
     What stands twice in one message, such as reasoning in two forms, is counted once.
     """
-    of_messages = (
-        _TOKENS_AROUND_MESSAGE + sum(map(tokens_at_most, set(_texts_in(message))))
-        for message in messages
-    )
+    of_messages = (_TOKENS_AROUND_MESSAGE + _message_tokens(message) for message in messages)
     of_tools = tokens_at_most(json.dumps(tools, ensure_ascii=False)) if tools else 0
     return sum(of_messages) + of_tools
+
+
+def _message_tokens(message: Any) -> int:
+    once = sum(map(tokens_at_most, set(_texts_in(message))))
+    # a server may repeat a word a million times, or write numbers and names of fields
+    return max(once, len(json.dumps(message)) // _MOST_CHARACTERS_PER_TOKEN)
 
 
 def _texts_in(value: Any) -> Iterator[str]:

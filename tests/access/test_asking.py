@@ -17,6 +17,7 @@ from refine.models.runs.access import AccessTerms
 from refine.rules.content import MAX_REPLY_CHARACTERS
 from tests import factories, sql
 from tests.access.conftest import World
+from tests.providers.faults import FAULTS
 from tests.scripted_model import ScriptedModel
 
 INJECTIONS = (
@@ -35,6 +36,15 @@ def test_a_yes_as_the_first_word_lets_read(world: World, said: str) -> None:
 
     assert (grant.status, grant.reply, grant.generation_id) == ("granted", said, "gen-1")
     assert grant.model_id == "test/model"
+
+
+def test_the_id_of_an_answer_is_kept_only_if_it_looks_like_one(world: World) -> None:
+    """PostgreSQL takes no NUL, and whatever else a server calls an id would be on record."""
+    world.model.answer(FAULTS["NUL in its id"].play)
+
+    grant = world.ask()
+
+    assert (grant.status, grant.generation_id) == ("granted", None)
 
 
 @pytest.mark.parametrize("said", ["NO", "No, yes is not what I say", "I say YES", "Yesterday", ""])

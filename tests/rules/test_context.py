@@ -71,6 +71,11 @@ def test_reasoning_that_stands_in_a_message_in_two_forms_counts_once() -> None:
     )
 
 
+def test_a_flood_of_repeated_words_names_or_numbers_counts() -> None:
+    for flood in (["tea"] * 10_000, list(range(10_000)), {f"name {n}": None for n in range(5_000)}):
+        assert request_tokens_at_most([{"reasoning_details": flood}], []) > 2_000
+
+
 def test_an_output_and_a_request_fit_the_context_together() -> None:
     room = Room.of(8_192)
 

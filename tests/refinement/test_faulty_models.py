@@ -1,0 +1,80 @@
+"""Whole runs whose model's server has each fault of ``tests/providers/faults.py``.
+
+Each ends with the true reason, and the worker that did it goes on to the next.
+"""
+
+import json
+
+import pytest
+
+from refine.llm import provider
+from refine.llm.provider import MAX_ATTEMPTS
+from tests.chains import verify_agent
+from tests.providers.faults import CANARY, FAULTS, Fault
+from tests.refinement.conftest import World
+
+FATAL = [fault for fault in FAULTS.values() if fault.kind is not None and not fault.endless]
+ENDLESS = [fault for fault in FAULTS.values() if fault.endless]
+HARMLESS = [fault.name for fault in FAULTS.values() if fault.kind is None]
+ONE_OF_EACH_KIND = list({fault.kind: fault for fault in FATAL}.values())
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provider, "_BACKOFF_SECONDS", (0.0, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("faults", "seconds"),
+    [
+        pytest.param(ONE_OF_EACH_KIND, 900, id="one of each kind"),
+        pytest.param(FATAL, 900, id="all", marks=pytest.mark.slow),
+        pytest.param(ENDLESS, 1, id="endless", marks=pytest.mark.slow),
+    ],
+)
+def test_a_fault_ends_its_session_with_the_true_reason_and_no_other(
+    world: World, faults: list[Fault], seconds: int
+) -> None:
+    world.variables = {"REFINE_MAX_SECONDS": f"{seconds}"}
+    for fault in faults:
+        for _ in range(MAX_ATTEMPTS):
+            world.model.answer(fault.play)
+
+        session = world.refine()
+
+        assert (session.status, session.error_kind) == ("failed", fault.kind), fault.name
+        assert CANARY not in (session.end_reason or ""), fault.name
+        world.model.forget()
+    world.variables = {}
+    world.model.say("YES").call("delete", id=world.ids[0]).call("complete", summary="One less.")
+    assert world.refine().status == "completed"
+    assert verify_agent(world.agent).problem is None
+
+
+def test_a_fault_in_mid_session_keeps_what_was_done(world: World) -> None:
+    for fault in [FAULTS[name] for name in ("hangs up in the body", "101 calls")]:
+        mine, *_ = world.kept()
+        world.model.say("YES").call("delete", id=mine)
+        for _ in range(MAX_ATTEMPTS):
+            world.model.answer(fault.play)
+
+        session = world.refine()
+
+        assert (session.status, session.error_kind) == ("incomplete", fault.kind), fault.name
+        assert (session.mutation_count, mine in world.kept()) == (1, False), fault.name
+        world.model.forget()
+    assert verify_agent(world.agent).problem is None
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_is_odd_in_a_reply_ends_no_session(world: World, name: str) -> None:
+    world.model.say("YES").answer(FAULTS[name].play).call("complete", summary="Nothing to do.")
+
+    session = world.refine()
+
+    if name == "100 calls":
+        assert (session.status, session.error_kind) == ("incomplete", None)
+        assert "60 tool calls" in (session.end_reason or "")
+    else:
+        assert (session.status, session.error_kind) == ("completed", None)
+        assert "\\ud83d" not in json.dumps(world.asked(-1))
