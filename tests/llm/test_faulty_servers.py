@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 import tracemalloc
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -127,3 +128,33 @@ def test_nothing_is_sent_once_nobody_waits(
     eventually(lambda: not waiting(), seconds=20)
 
     assert model.requests == []
+
+
+def test_a_server_without_tls_is_named_where_tls_is_configured(model: ScriptedModel) -> None:
+    client = Provider(model.base_url.replace("http:", "https:"), "key")
+
+    with pytest.raises(ProviderError) as fault:
+        client.generate("a/model", MESSAGES, [], PRIVACY, deadline=time.monotonic() + 60)
+
+    assert (fault.value.kind, model.requests) == ("connection", [])
+
+
+def test_a_handshake_that_drips_ends_with_the_deadline() -> None:
+    """It never times out by itself: each byte begins a new wait."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=drip_a_handshake, args=(listener,), daemon=True).start()
+        client = Provider(f"https://127.0.0.1:{listener.getsockname()[1]}/v1", "key")
+        with pytest.raises(ProviderError) as fault:
+            client.generate("a/model", MESSAGES, [], PRIVACY, deadline=time.monotonic() + 0.4)
+
+        assert fault.value.kind == "timeout"
+        eventually(lambda: not waiting(), seconds=20)
+
+
+def drip_a_handshake(listener: socket.socket) -> None:
+    connection, _ = listener.accept()
+    with connection, suppress(OSError):
+        connection.sendall(b"\x16\x03\x03\x3f\xff\x02")
+        while True:
+            connection.sendall(b"\x00")
+            time.sleep(0.05)
