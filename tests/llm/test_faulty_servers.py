@@ -11,6 +11,7 @@ import pytest
 
 from refine.errors import ProviderError
 from refine.llm import provider
+from refine.llm.dialects import PLAIN
 from refine.llm.exchange import Cancelled
 from refine.llm.messages import Privacy, Reply, user_message
 from refine.llm.provider import MAX_ATTEMPTS, Provider
@@ -40,7 +41,7 @@ def fault(request: pytest.FixtureRequest, model: ScriptedModel) -> Fault:
 
 def ask(model: ScriptedModel, seconds: float = 60, **options: Any) -> Reply:
     deadline = time.monotonic() + seconds
-    client = Provider(model.base_url, "key")
+    client = Provider(model.base_url, "key", PLAIN)
     return client.generate("a/model", MESSAGES, [], PRIVACY, deadline=deadline, **options)
 
 
@@ -122,16 +123,16 @@ def test_nothing_is_sent_once_nobody_waits(
         return look_up(*name)
 
     monkeypatch.setattr(socket, "getaddrinfo", slow)
-    with pytest.raises(ProviderError):
+    with pytest.raises(ProviderError) as fault:
         ask(model, seconds=0.4)
     found.set()
     eventually(lambda: not waiting(), seconds=20)
 
-    assert model.requests == []
+    assert (fault.value.kind, model.requests) == ("timeout", [])
 
 
 def test_a_server_without_tls_is_named_where_tls_is_configured(model: ScriptedModel) -> None:
-    client = Provider(model.base_url.replace("http:", "https:"), "key")
+    client = Provider(model.base_url.replace("http:", "https:"), "key", PLAIN)
 
     with pytest.raises(ProviderError) as fault:
         client.generate("a/model", MESSAGES, [], PRIVACY, deadline=time.monotonic() + 60)
@@ -143,7 +144,7 @@ def test_a_handshake_that_drips_ends_with_the_deadline() -> None:
     """It never times out by itself: each byte begins a new wait."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=drip_a_handshake, args=(listener,), daemon=True).start()
-        client = Provider(f"https://127.0.0.1:{listener.getsockname()[1]}/v1", "key")
+        client = Provider(f"https://127.0.0.1:{listener.getsockname()[1]}/v1", "key", PLAIN)
         with pytest.raises(ProviderError) as fault:
             client.generate("a/model", MESSAGES, [], PRIVACY, deadline=time.monotonic() + 0.4)
 
