@@ -16,7 +16,7 @@ from flask import (
 from flask.typing import ResponseReturnValue
 from flask_login import current_user, login_user, logout_user
 
-from refine import clock, refusals
+from refine import refusals
 from refine.errors import InvalidValue, Refused, TooMany
 from refine.extensions import csrf, db, login
 from refine.faults import as_sentence, headers_of, status_of
@@ -190,7 +190,8 @@ def confirm_password() -> ResponseReturnValue:
         draft = Draft.carried()
         page = render_template("signing_in/confirm.html", next=_next(), error=error, draft=draft)
         return _refused(page, error)
-    scope.sign_in().confirmed_at = clock.now()
+    # whoever copied the cookie before has not confirmed: this browser gets a new one
+    login_user(scope.sign_in().renewed())
     db.session.commit()
     if (draft := Draft.carried()) is not None:
         return draft.page("Password confirmed", "What you typed is below: check it, then send it.")
@@ -265,6 +266,8 @@ def _check_current_password() -> None:
         raise InvalidValue("the current password is wrong")
     guess.uncount()
     db.session.commit()
+    if not scope.sign_in().is_still_valid():
+        raise InvalidValue("you were signed out meanwhile; sign in again")
 
 
 def _count_and_commit(guess: PasswordGuess) -> None:
