@@ -12,6 +12,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
+from refine import schema_version
 from refine.errors import (
     Erased,
     InvalidValue,
@@ -43,6 +44,8 @@ def handle(error: Exception) -> Fault:
     """Roll back, log the error if it is worth a line, and return what to answer."""
     if not isinstance(error, HTTPException):
         safe_rollback()
+    if isinstance(error, DBAPIError):
+        schema_version.forget()  # it may have been upgraded just now
     fault = classify(error)
     if fault.log is not None:
         event, cause = fault.log

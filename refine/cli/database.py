@@ -7,10 +7,10 @@ import click
 from flask_migrate import current, upgrade
 from rich.progress import Progress
 
-from refine import database_roles
+from refine import database_roles, schema_version
 from refine.cli.context import application
 from refine.cli.output import console
-from refine.errors import InvalidValue
+from refine.errors import BeingUpgraded, InvalidValue
 from refine.models import WrappedKey
 from refine.models.resealing import reseal_everything, unbound_agents
 from refine.models.upgrading import (
@@ -22,7 +22,21 @@ from refine.rules.quantities import plural
 
 
 def upgrade_database() -> None:
-    """Apply all migrations, give the running roles their privileges, and do what needs the keys."""
+    """Apply all migrations, give the running roles their privileges, and do what needs the keys.
+
+    Nothing is to be done for a newer version of Refine; BeingUpgraded if this one cannot run there.
+    """
+    with schema_version.upgrading():
+        found = schema_version.fit()
+        if not found.is_newer:
+            _upgrade_database()
+        elif found.problem is not None:
+            raise BeingUpgraded(found.problem)
+        else:
+            console.print(f"the database is {found.detail}")
+
+
+def _upgrade_database() -> None:
     upgrade()
     database_roles.renew()
     WrappedKey.check_keyring()

@@ -10,7 +10,7 @@ from rq import get_current_job
 from rq.timeouts import JobTimeoutException
 from sqlalchemy.exc import DBAPIError
 
-from refine import settings
+from refine import schema_version, settings
 from refine.access import asking
 from refine.errors import Unreachable
 from refine.extensions import db, safe_rollback
@@ -43,7 +43,12 @@ def ask_for_access(grant_id: str) -> None:
 
 
 def _work_on(work: Callable[..., object], run_id: str) -> None:
-    """Work on a run; do nothing if it cannot be claimed. Then make room for the next."""
+    """Work on a run; do nothing if it cannot be claimed. Then make room for the next.
+
+    A run that meets a database of another version stays queued: the clock dispatches it again.
+    """
+    if schema_version.must_wait():
+        return
     try:
         work(uuid.UUID(run_id), settings.current(), is_stopping=_stop_check())
     except Exception as fault:

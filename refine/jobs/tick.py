@@ -16,7 +16,7 @@ import structlog
 from rq.timeouts import BaseTimeoutException
 from sqlalchemy import Select
 
-from refine import clock
+from refine import clock, schema_version
 from refine.errors import Unreachable
 from refine.extensions import db
 from refine.jobs.batches import BATCH, Failed, in_parts, said_by
@@ -98,8 +98,11 @@ def tick() -> None:
 def run_tick(at: datetime | None = None) -> TickResult:
     """Do everything that is due at ``at``, committing every step; return what was done.
 
-    A step that fails is logged, and the others still run.
+    A step that fails is logged, and the others still run. Nothing is done in a database of another
+    version.
     """
+    if schema_version.must_wait():
+        return TickResult()
     running = _Tick(at or clock.now())
     for step in (
         running.end_lost,

@@ -181,7 +181,7 @@ class User(Attested, Base):
     def with_password(cls, email: str, password: str) -> "User | None":
         """Return the active user of that e-mail and password; as slow for an unknown one.
 
-        The user is locked until the commit: a password that changes meanwhile ends what this begins.
+        The user is locked until the commit, so that the password does not change meanwhile.
         """
         found = cls.by_email(email)
         known = found is not None and found.password_hash is not None
