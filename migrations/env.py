@@ -7,7 +7,7 @@ gives it another meaning) says so: ``breaks_older_code = True``.
 from alembic import context
 from flask import current_app
 
-from refine import schema_version
+from refine.models import schema_version
 
 database = current_app.extensions["migrate"].db
 

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from flask import Flask, Response, request, session
+from flask import Flask, Response, request
 from werkzeug.middleware.proxy_fix import ProxyFix
 from werkzeug.routing import IntegerConverter
 
-from refine import api, headers, logs, models, refusals, schema_version, web
+from refine import api, headers, logs, models, refusals, web
 from refine.api import problems
 from refine.extensions import CONNECT_ARGS, POOLED_CONNECT_ARGS, db, end_reading, migrate
 from refine.llm.clients import dialect_of
@@ -65,7 +65,6 @@ def build(settings: Settings) -> Flask:
     db.init_app(app)
     migrate.init_app(app, db, directory=str(_ROOT / "migrations"))
     headers.register(app)
-    app.before_request(_require_fit)
     app.after_request(end_reading)
     app.url_map.converters["int"] = _IdConverter
     app.register_error_handler(Exception, _answer_error)
@@ -73,14 +72,6 @@ def build(settings: Settings) -> Flask:
     api.register(app, settings)
     models.configure()
     return app
-
-
-def _require_fit() -> None:
-    """Answer 503 while the database is of another version, except to who asks nothing of it."""
-    is_reader = request.method in ("GET", "HEAD", "OPTIONS")
-    is_anonymous = "_user_id" not in session and "Authorization" not in request.headers
-    if request.blueprint not in (None, "status") and not (is_reader and is_anonymous):
-        schema_version.require_fit()
 
 
 class _IdConverter(IntegerConverter):

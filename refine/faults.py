@@ -12,7 +12,6 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
-from refine import schema_version
 from refine.errors import (
     Erased,
     InvalidValue,
@@ -24,6 +23,7 @@ from refine.errors import (
     TooMany,
 )
 from refine.extensions import safe_rollback
+from refine.models import schema_version
 
 RETRY_AFTER_SECONDS = 5
 

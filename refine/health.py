@@ -8,12 +8,12 @@ from urllib.parse import urlsplit
 from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from refine import clock, database_roles, schema_version
+from refine import clock, database_roles
 from refine.errors import Unreachable, WrongKey
 from refine.extensions import db
 from refine.jobs.queue import redis_connection
 from refine.jobs.workers import Crew, crew
-from refine.models import Account, ClockMark, Verification, WrappedKey
+from refine.models import Account, ClockMark, Verification, WrappedKey, schema_version
 from refine.models.audit.verification import Alarm
 from refine.models.resealing import unbound_agents
 from refine.models.runs.workload import Workload

@@ -5,11 +5,11 @@ from contextlib import contextmanager
 
 from flask import Flask
 
-from refine import create_app, logs, schema_version
+from refine import create_app, logs
 from refine.embedded import servers_available
 from refine.errors import NotFound
 from refine.extensions import db
-from refine.models import WrappedKey
+from refine.models import WrappedKey, schema_version
 from refine.settings import DEFAULT_DATA_DIR, Settings, is_installed
 
 

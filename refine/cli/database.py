@@ -7,11 +7,11 @@ import click
 from flask_migrate import current, upgrade
 from rich.progress import Progress
 
-from refine import database_roles, schema_version
+from refine import database_roles
 from refine.cli.context import application
 from refine.cli.output import console
 from refine.errors import BeingUpgraded, InvalidValue
-from refine.models import WrappedKey
+from refine.models import WrappedKey, schema_version
 from refine.models.resealing import reseal_everything, unbound_agents
 from refine.models.upgrading import (
     add_all_missing_digests,

@@ -12,13 +12,13 @@ import click
 import requests
 from sqlalchemy import select
 
-from refine import application, create_app, demo, schema_version
+from refine import application, create_app, demo
 from refine.cli.database import upgrade_database
 from refine.embedded import kept_secret, owned_servers
 from refine.embedded.processes import wait_until
 from refine.errors import AlreadyRunning, Refused
 from refine.extensions import db
-from refine.models import Account, User
+from refine.models import Account, User, schema_version
 from refine.settings import Settings
 from refine.supervisor import read_procfile, supervise
 

@@ -10,13 +10,13 @@ from rq import get_current_job
 from rq.timeouts import JobTimeoutException
 from sqlalchemy.exc import DBAPIError
 
-from refine import schema_version, settings
+from refine import settings
 from refine.access import asking
 from refine.errors import Unreachable
 from refine.extensions import db, safe_rollback
 from refine.jobs import stopping
 from refine.jobs.dispatch import dispatch, dispatch_if_possible
-from refine.models import AccessGrant, Agent, MemoryTask, RefinementSession, User
+from refine.models import AccessGrant, Agent, MemoryTask, RefinementSession, User, schema_version
 from refine.models.runs.access import AccessTerms
 from refine.models.runs.session import Trigger
 from refine.refinement.loop import refine

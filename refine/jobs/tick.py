@@ -16,7 +16,7 @@ import structlog
 from rq.timeouts import BaseTimeoutException
 from sqlalchemy import Select
 
-from refine import clock, schema_version
+from refine import clock
 from refine.errors import Unreachable
 from refine.extensions import db
 from refine.jobs.batches import BATCH, Failed, in_parts, said_by
@@ -36,6 +36,7 @@ from refine.models import (
     RefinementSession,
     Sweep,
     Tally,
+    schema_version,
 )
 from refine.models.people.account import SLOT_IS_LATE_AFTER
 from refine.models.people.pruning import Pruning

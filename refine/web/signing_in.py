@@ -20,7 +20,7 @@ from refine import refusals
 from refine.errors import InvalidValue, Refused, TooMany
 from refine.extensions import csrf, db, login
 from refine.faults import as_sentence, headers_of, status_of
-from refine.models import AccessGrant, Invitation, PasswordGuess, SignIn, User
+from refine.models import AccessGrant, Invitation, PasswordGuess, SignIn, User, schema_version
 from refine.models.audit import PLATFORM
 from refine.models.people import recording
 from refine.models.settings_change import set_fields
@@ -57,9 +57,17 @@ def _find_valid(secret: str) -> SignIn | None:
 
 def protect(area: Blueprint) -> None:
     """Require a CSRF token for every form of an area, and a sign-in except on public pages."""
+    area.before_request(_require_fit)
     area.before_request(own_origin.refuse_others)
     area.before_request(lambda: csrf.protect(apply_exemptions=True))
     area.before_request(_require_sign_in)
+
+
+def _require_fit() -> None:
+    """Raise BeingUpgraded if the database is of another version, for who asks something of it."""
+    asks = "_user_id" in session or request.method not in own_origin.SAFE_METHODS
+    if asks and request.blueprint != "status":
+        schema_version.require_fit()
 
 
 def ask_to_sign_in(draft: Draft) -> Response:

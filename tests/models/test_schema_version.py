@@ -10,18 +10,18 @@ from flask import Flask
 from flask_migrate import upgrade
 from sqlalchemy import text
 
-from refine import create_app, schema_version
+from refine import create_app
 from refine.errors import Refused
 from refine.extensions import db
 from refine.jobs import runs, tick
-from refine.models import ClockMark, RefinementSession
+from refine.models import ApiToken, ClockMark, RefinementSession, schema_version
 from refine.settings import Settings
 from tests import factories, sql
 from tests.commands import eventually
 from tests.forked import refine, services
 from tests.web.conftest import browser_of, person, signed_in_browser, words_of
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 HEAD = schema_version._own_revisions(str(ROOT / "migrations"))[0]
 LATER = '''"""Of a later version."""
 
@@ -147,12 +147,14 @@ def test_a_newer_database_that_does_not_say_so_does_not(
 
 def test_pages_and_api_say_that_it_is_being_upgraded(ours: Flask) -> None:
     admin = person()
+    _, secret = ApiToken.mint(account=admin.account)
     db.session.commit()
     browser = signed_in_browser(ours, admin)
+    bearer = {"Authorization": f"Bearer {secret}"}
     make_older()
 
     page, posted = browser.get("/agents"), browser.post("/sign-in", data={"email": "x"})
-    called = ours.test_client().get("/api/v1/agents", headers={"Authorization": "Bearer x"})
+    called = ours.test_client().get("/api/v1/agents", headers=bearer)
 
     for answer in (page, posted):
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
