@@ -11,6 +11,7 @@ from refine import database_roles
 from refine.cli.context import application
 from refine.cli.output import console
 from refine.errors import BeingUpgraded, InvalidValue
+from refine.extensions import safe_rollback
 from refine.models import WrappedKey, schema_version
 from refine.models.resealing import reseal_everything, unbound_agents
 from refine.models.upgrading import (
@@ -29,6 +30,9 @@ def upgrade_database() -> None:
     with schema_version.upgrading():
         found = schema_version.fit()
         if not found.is_newer:
+            if not found.is_empty:  # before anything is written
+                WrappedKey.check_keyring()
+                safe_rollback()
             _upgrade_database()
         elif found.problem is not None:
             raise BeingUpgraded(found.problem)
@@ -39,7 +43,6 @@ def upgrade_database() -> None:
 def _upgrade_database() -> None:
     upgrade()
     database_roles.renew()
-    WrappedKey.check_keyring()
     _show_progress("adding row digests", add_all_missing_digests())
     if unbound := unbound_agents():
         agents = plural(unbound, "agent")

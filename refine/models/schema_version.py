@@ -52,6 +52,7 @@ class Fit(NamedTuple):
     problem: str | None
     detail: str = "up to date"
     is_newer: bool = False
+    is_empty: bool = False
 
 
 def fit() -> Fit:
@@ -61,7 +62,7 @@ def fit() -> Fit:
     if present == own[0]:
         return Fit(None)
     if present is None:
-        return Fit("the database has no tables yet; run `refine db upgrade`")
+        return Fit("the database has no tables yet; run `refine db upgrade`", is_empty=True)
     if present in own:
         return Fit("the database is not at the newest migration; run `refine db upgrade`")
     if oldest in own:

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from cryptography.fernet import Fernet
 from flask import Flask
 from flask_migrate import upgrade
 from sqlalchemy import text
@@ -99,7 +100,7 @@ def make_current() -> None:
 
 
 def test_the_newest_database_fits(ours: Flask) -> None:
-    assert schema_version.fit() == (None, "up to date", False)
+    assert schema_version.fit() == (None, "up to date", False, False)
 
 
 def test_an_empty_database_does_not(fresh: dict[str, str]) -> None:
@@ -120,7 +121,7 @@ def test_a_newer_database_fits_if_something_was_only_added(
 ) -> None:
     a_later_version_upgrades()
 
-    assert schema_version.fit() == (None, GETS_ALONG, True)
+    assert schema_version.fit() == (None, GETS_ALONG, True, False)
     assert factories.account().id
     schema_version.require_fit()
 
@@ -322,6 +323,21 @@ def test_an_upgrade_waits_for_another_one_only_so_long(ours: Flask) -> None:
 
     with schema_version.upgrading(0), schema_version.upgrading(0):
         assert sql.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 1
+
+
+def test_an_upgrade_with_another_key_writes_nothing(ours: Flask, fresh: dict[str, str]) -> None:
+    factories.agent("one")
+    db.session.commit()
+    make_older()
+    before = sql.snapshot()
+    key = Fernet.generate_key().decode()
+
+    refused = refine("db", "upgrade", environ={**fresh, "REFINE_ENCRYPTION_KEYS": key})
+
+    assert refused.returncode == 1
+    assert "REFINE_ENCRYPTION_KEYS does not hold the key" in refused.stderr
+    assert schema_version.fit().problem == OLDER
+    assert sql.snapshot() == before
 
 
 def test_an_older_version_leaves_a_newer_database_alone(
