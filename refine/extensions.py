@@ -128,7 +128,7 @@ def database_now() -> datetime:
 
 def is_read_only() -> bool:
     """Tell whether the database takes no writes from us, as a replica."""
-    return db.session.execute(text("SHOW transaction_read_only")).scalar_one() == "on"
+    return bool(db.session.scalar(text("SHOW transaction_read_only")) == "on")
 
 
 def copy_rows(table: Table, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,7 @@ from refine.settings import Settings
 from tests import editing, factories, sql
 from tests.cli.conftest import Run, problem
 from tests.commands import eventually, start
+from tests.version_1 import forget_binding, sealing_as_version_1
 from tests.version_2 import agent_of_version_2
 
 NEW = Fernet.generate_key().decode()
@@ -638,6 +639,49 @@ def test_an_upgrade_names_the_agents_whose_prompts_it_could_not_exchange(
     assert "were exchanged: " not in second.stdout
     assert left in first.stdout
     assert left in second.stdout
+
+
+def of_version_1() -> Agent:
+    """An agent whose content names no row, and whose keys name no owner."""
+    with sealing_as_version_1():
+        agent = factories.agent(*(factories.text_of(25) for _ in range(14)))
+        db.session.commit()
+    forget_binding()
+    return agent
+
+
+def of_version_2() -> Agent:
+    """An agent whose reflection prompts are in each other's column."""
+    return agent_of_version_2(
+        *(factories.text_of(25) for _ in range(14)), journal="Keep what rhymes.", conversation="All"
+    )
+
+
+@pytest.mark.parametrize("an_agent", [of_version_1, of_version_2])
+def test_a_session_goes_on_over_an_upgrade_and_everything_verifies(
+    app: Flask, run: Run, an_agent: Callable[[], Agent]
+) -> None:
+    agent = an_agent()
+    with sealing_as_version_1():
+        session = RefinementSession.start(agent)
+        ids = list(db.session.scalars(db.select(AgentMemory.id).order_by(AgentMemory.id)))
+        editing.delete(session, ids[0])
+        db.session.commit()
+    forget_binding()
+
+    upgraded = run("db", "upgrade")
+    during = run("audit", "verify")
+    db.session.expire_all()
+    editing.update(session, ids[1], factories.text_of(24))
+    editing.complete(session, "Done.")
+    db.session.commit()
+    after = run("audit", "verify")
+    time_machine.undo(session, through="dashboard")
+    db.session.commit()
+
+    for done in (upgraded, during, after, run("audit", "verify")):
+        assert (done.returncode, done.stderr) == (0, "")
+    assert session.mutation_count == 2
 
 
 # -- a database that takes no writes --------------------------------------------------------------
