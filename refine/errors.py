@@ -5,6 +5,7 @@ RefineError                  tell the person: the message says what, where and w
 ├── EmbeddedError            an embedded server cannot run here: follow the message
 │   └── AlreadyRunning       another process runs them for this data folder: use it
 ├── Unreachable              a server does not answer: start it, or fix its URL
+├── BeingUpgraded            the database and this version do not get along: wait, or upgrade
 ├── NotFound                 it does not exist, or not for this caller
 ├── Ambiguous                several things have this name: use an id
 ├── InvalidValue             a value breaks a rule: correct it
@@ -46,6 +47,10 @@ class AlreadyRunning(EmbeddedError):
 
 class Unreachable(RefineError):
     """PostgreSQL or Redis does not answer."""
+
+
+class BeingUpgraded(RefineError):
+    """The database's version and the code's do not get along."""
 
 
 class NotFound(RefineError):

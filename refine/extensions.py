@@ -25,6 +25,7 @@ from sqlalchemy import (
     event,
     func,
     select,
+    text,
     type_coerce,
 )
 from sqlalchemy.dialects.postgresql import psycopg
@@ -123,6 +124,11 @@ csrf = CSRFProtect()
 def database_now() -> datetime:
     """Return the current instant by the database's clock, which is the same for every process."""
     return db.session.execute(select(func.clock_timestamp(type_=UtcDateTime()))).scalar_one()
+
+
+def is_read_only() -> bool:
+    """Tell whether the database takes no writes from us, as a replica."""
+    return bool(db.session.scalar(text("SHOW transaction_read_only")) == "on")
 
 
 def copy_rows(table: Table, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -23,6 +23,7 @@ from refine.errors import (
     TooMany,
 )
 from refine.extensions import safe_rollback
+from refine.models import schema_version
 
 RETRY_AFTER_SECONDS = 5
 
@@ -43,6 +44,8 @@ def handle(error: Exception) -> Fault:
     """Roll back, log the error if it is worth a line, and return what to answer."""
     if not isinstance(error, HTTPException):
         safe_rollback()
+    if isinstance(error, DBAPIError):
+        schema_version.forget()  # it may have been upgraded just now
     fault = classify(error)
     if fault.log is not None:
         event, cause = fault.log

@@ -5,9 +5,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from urllib.parse import urlsplit
 
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from flask import Flask
 from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -16,7 +13,7 @@ from refine.errors import Unreachable, WrongKey
 from refine.extensions import db
 from refine.jobs.queue import redis_connection
 from refine.jobs.workers import Crew, crew
-from refine.models import Account, ClockMark, Verification, WrappedKey
+from refine.models import Account, ClockMark, Verification, WrappedKey, schema_version
 from refine.models.audit.verification import Alarm
 from refine.models.resealing import unbound_agents
 from refine.models.runs.workload import Workload
@@ -54,16 +51,17 @@ class Check:
         return self.problem is None
 
 
-def checks(app: Flask, found: Crew | Unreachable | None = None) -> list[Check]:
+def checks(found: Crew | Unreachable | None = None) -> list[Check]:
     """Check database, migrations, keys and redis, in this order; all must be ok.
 
     ``found`` are the workers, for who has asked Redis already.
     """
     away = _database()
-    unfit = away or _migrations(app)
+    fit = schema_version.Fit(away) if away else schema_version.fit()
+    unfit = fit.problem
     return [
         Check("database", away, "PostgreSQL answers"),
-        Check("migrations", unfit, "up to date"),
+        Check("migrations", unfit, fit.detail, fit.detail if fit.is_newer else None),
         Check("keys", unfit or _keys(), "REFINE_ENCRYPTION_KEYS holds every key in use"),
         Check("redis", _redis() if found is None else _away(found), "Redis answers"),
     ]
@@ -201,16 +199,6 @@ def _database() -> str | None:
             return None
     except SQLAlchemyError:
         return "PostgreSQL does not answer at DATABASE_URL; start it, or fix DATABASE_URL"
-
-
-def _migrations(app: Flask) -> str | None:
-    script = ScriptDirectory(app.extensions["migrate"].directory)
-    # a commit, because a rollback discards the connection's prepared statements
-    with db.engine.begin() as connection:
-        present = MigrationContext.configure(connection).get_current_revision()
-    if present == script.get_current_head():
-        return None
-    return "the database is not at the newest migration; run `refine db upgrade`"
 
 
 def _keys() -> str | None:

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -20,6 +21,8 @@ from refine.rules.prices import Price, parse_price_file
 from refine.rules.schedules import valid_schedule
 
 DEFAULT_DATA_DIR = ".refine"
+# the bundled PostgreSQL's folder in it
+_DATABASE = "postgres"
 
 # Takes a variable's name and text; raises SettingsError or InvalidValue with the name and a reason.
 _Parse = Callable[[str, str], Any]
@@ -228,7 +231,7 @@ class Settings:
 def is_installed(environ: Mapping[str, str] = os.environ) -> bool:
     """Tell whether this environment has a database, given by URL or embedded."""
     has_url = bool(_given(environ, "DATABASE_URL"))
-    return has_url or Path(_data_dir(environ), "postgres").is_dir()
+    return has_url or Path(_data_dir(environ), _DATABASE).is_dir()
 
 
 def current() -> Settings:
@@ -252,8 +255,8 @@ def _with_computed(environ: Mapping[str, str], default_port: int) -> dict[str, s
     complete = {**environ, "REFINE_DATA_DIR": _data_dir(environ)}
     data_dir = Path(complete["REFINE_DATA_DIR"]).absolute()
     for name, make in (
-        ("SECRET_KEY", secrets.token_urlsafe),
-        ("REFINE_ENCRYPTION_KEYS", lambda: Fernet.generate_key().decode()),
+        ("REFINE_ENCRYPTION_KEYS", partial(_first_encryption_key, data_dir)),
+        ("SECRET_KEY", secrets.token_urlsafe),  # the last: nothing is written if a key is lost
     ):
         if _given(environ, name):
             continue
@@ -267,6 +270,17 @@ def _with_computed(environ: Mapping[str, str], default_port: int) -> dict[str, s
     if not _given(environ, "PUBLIC_URL"):
         complete["PUBLIC_URL"] = f"http://localhost:{_given(environ, 'PORT') or default_port}"
     return complete
+
+
+def _first_encryption_key(data_dir: Path) -> str:
+    """Return a new key; SettingsError if there is a database already, which another one sealed."""
+    if (data_dir / _DATABASE).is_dir():
+        raise SettingsError(
+            f"{data_dir / 'refine_encryption_keys'} is missing, and without it nobody can read the "
+            f"database in {data_dir / _DATABASE}: put the file back from your backup, or set "
+            "REFINE_ENCRYPTION_KEYS; nothing was written"
+        )
+    return Fernet.generate_key().decode()
 
 
 def _parsed(name: str, parse: _Parse, text: str) -> Any:

@@ -217,6 +217,31 @@ def test_embedded_secrets_are_kept(tmp_path: Path) -> None:
     assert Settings.from_environ(environ) == first
 
 
+def test_a_lost_key_is_refused_and_works_again_once_it_is_put_back(tmp_path: Path) -> None:
+    environ = {"REFINE_DATA_DIR": str(tmp_path)}
+    first = Settings.from_environ(environ)
+    (tmp_path / "postgres").mkdir()
+    kept = {path: path.read_text() for path in tmp_path.iterdir() if path.is_file()}
+    for path in kept:
+        path.unlink()
+
+    with pytest.raises(SettingsError, match="refine_encryption_keys is missing.*put the file back"):
+        Settings.from_environ(environ)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["postgres"]
+    for path, text in kept.items():
+        path.write_text(text)
+    assert Settings.from_environ(environ) == first
+
+
+def test_without_the_file_a_key_of_the_environment_opens_the_database(tmp_path: Path) -> None:
+    (tmp_path / "postgres").mkdir()
+
+    made = Settings.from_environ({"REFINE_DATA_DIR": str(tmp_path), "REFINE_ENCRYPTION_KEYS": KEY})
+
+    assert made.encryption_keys == (KEY,)
+
+
 def test_two_installations_share_no_secret(tmp_path: Path) -> None:
     one = Settings.from_environ({"REFINE_DATA_DIR": str(tmp_path / "one")})
     other = Settings.from_environ({"REFINE_DATA_DIR": str(tmp_path / "other")})

@@ -5,7 +5,7 @@ from flask import request
 from refine.api.problems import Problem
 from refine.errors import NotFound, RowAltered
 from refine.extensions import db
-from refine.models import ApiToken
+from refine.models import ApiToken, schema_version
 from refine.models.clients.api_token import TokenKind, is_well_formed
 
 _KINDS: dict[TokenKind, str] = {"agent": "an agent token", "platform": "a platform token"}
@@ -36,6 +36,7 @@ def _valid_token() -> ApiToken:
         )
     if not is_well_formed(secret):  # saves the database a query
         raise _invalid("This is not a valid Refine token: it is truncated or mistyped.")
+    schema_version.require_fit()
     try:
         token = ApiToken.of_secret(secret)
     except (NotFound, RowAltered):

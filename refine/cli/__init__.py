@@ -124,8 +124,6 @@ def _advice_on(error: DBAPIError) -> str:
     # failed connections have no SQLSTATE; 08 and 57P are for broken ones
     if isinstance(error, OperationalError) and (sqlstate or "08").startswith(("08", "57P")):
         return "PostgreSQL does not answer at DATABASE_URL; start it, or fix DATABASE_URL"
-    if sqlstate == "42P01":
-        return "the database has no tables yet; run `refine db upgrade`"
     if sqlstate == "42501":
         return "the database role may not do that; see `refine db roles --help`"
     return f"the database reported an error: {error.args[0]}"

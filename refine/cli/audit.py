@@ -15,7 +15,7 @@ from refine import clock
 from refine.cli.context import application
 from refine.cli.output import Field, console, print_list
 from refine.cli.parameters import Narrowing, narrowed
-from refine.extensions import db
+from refine.extensions import db, is_read_only
 from refine.jobs.verifying import verify_in_processes
 from refine.models import AuditLog, Verification
 from refine.models.audit.anchor import anchor, missing_since, read_anchor
@@ -25,6 +25,7 @@ from refine.models.integrity import note_verified, verify_all
 from refine.rules.quantities import plural
 
 _NOTED_AT_ONCE = 200
+_NOT_STORED = "refine: the outcome could not be stored: the database is read-only"
 
 
 def _actor(record: AuditLog) -> str | None:
@@ -121,6 +122,7 @@ def audit_verify(anchor_file: TextIO | None, since_last: bool, processes: int) -
 
     If anything was edited, removed, added or moved outside the application, name the first that is
     wrong and exit with code 1. The outcome is stored: the dashboard, /metrics and /readyz show it.
+    On a read-only replica it is only printed.
 
     With --since-last, a record that was verified before and edited since is not found; the clock
     reads everything once a week.
@@ -130,15 +132,24 @@ def audit_verify(anchor_file: TextIO | None, since_last: bool, processes: int) -
         began = clock.now()
         chains: list[ChainResult] = []
         missing: list[str] = []
+        is_kept = not is_read_only()
         db.session.commit()
+        results = _verified(processes, in_full=not since_last)
         with console.status("verifying") as status:
-            for chain in _noted(_verified(processes, in_full=not since_last)):
+            for chain in _noted(results) if is_kept else results:
                 chains.append(chain)
                 status.update(f"verified {chain.name}")
             missing += missing_since(anchored) if anchored is not None else ()
         db.session.commit()
         before = Verification.last_in_full()
-        outcome = _store(Verification.begin("command", began, goes_on=since_last), chains, missing)
+        begin = Verification.begin if is_kept else Verification.unstored
+        outcome = begin("command", began, goes_on=since_last)
+        _count(outcome, chains, missing)
+        if is_kept:
+            outcome.end(clock.now())
+            db.session.commit()
+        else:
+            click.echo(_NOT_STORED, err=True)
         if outcome.first_problem is not None:
             raise click.ClickException(outcome.first_problem)
         against = f"; nothing is missing since {anchored['at'][:19]}Z" if anchored else ""
@@ -170,14 +181,10 @@ def _in_full(last: Verification | None) -> str:
     return f"; everything was last read: {at}"
 
 
-def _store(outcome: Verification, chains: list[ChainResult], missing: list[str]) -> Verification:
-    """Commit what was found, for the dashboard and for later verifications."""
+def _count(outcome: Verification, chains: list[ChainResult], missing: list[str]) -> None:
     outcome.add(chains)
     for problem in missing:
         outcome.note_problem(problem)
-    outcome.end(clock.now())
-    db.session.commit()
-    return outcome
 
 
 @audit.command("anchor")

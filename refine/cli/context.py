@@ -9,7 +9,7 @@ from refine import create_app, logs
 from refine.embedded import servers_available
 from refine.errors import NotFound
 from refine.extensions import db
-from refine.models import WrappedKey
+from refine.models import WrappedKey, schema_version
 from refine.settings import DEFAULT_DATA_DIR, Settings, is_installed
 
 
@@ -25,9 +25,10 @@ def application(
     """Yield the application with its context pushed.
 
     Uses the running embedded servers, or starts them until the command ends. Raises WrongKey if the
-    keys do not belong to the database, and NotFound if there is no installation, unless the command
-    may create one (``may_install``). Services log what they do; other commands print it and log
-    only warnings. ``as_table_owner``: connect as the owner of the tables.
+    keys do not belong to the database, BeingUpgraded if its version does not (services wait for
+    that), and NotFound if there is no installation, unless the command may create one
+    (``may_install``). Services log what they do; other commands print it and log only warnings.
+    ``as_table_owner``: connect as the owner of the tables.
     """
     if not may_install and not is_installed():
         raise NotFound(
@@ -44,6 +45,10 @@ def application(
         holder=holder,
     )
     with servers, in_context(settings, is_service=is_service) as app:
+        if is_service:
+            schema_version.wait_until_fit()
+        elif check_keys:
+            schema_version.require_fit()
         if check_keys:
             WrappedKey.check_keyring()
         db.session.rollback()  # a command begins with no transaction open

@@ -10,8 +10,9 @@ from rich.progress import Progress
 from refine import database_roles
 from refine.cli.context import application
 from refine.cli.output import console
-from refine.errors import InvalidValue
-from refine.models import WrappedKey
+from refine.errors import BeingUpgraded, InvalidValue
+from refine.extensions import safe_rollback
+from refine.models import WrappedKey, schema_version
 from refine.models.resealing import reseal_everything, unbound_agents
 from refine.models.upgrading import (
     add_all_missing_digests,
@@ -22,10 +23,26 @@ from refine.rules.quantities import plural
 
 
 def upgrade_database() -> None:
-    """Apply all migrations, give the running roles their privileges, and do what needs the keys."""
+    """Apply all migrations, give the running roles their privileges, and do what needs the keys.
+
+    Nothing is to be done for a newer version of Refine; BeingUpgraded if this one cannot run there.
+    """
+    with schema_version.upgrading():
+        found = schema_version.fit()
+        if not found.is_newer:
+            if not found.is_empty:  # before anything is written
+                WrappedKey.check_keyring()
+                safe_rollback()
+            _upgrade_database()
+        elif found.problem is not None:
+            raise BeingUpgraded(found.problem)
+        else:
+            console.print(f"the database is {found.detail}")
+
+
+def _upgrade_database() -> None:
     upgrade()
     database_roles.renew()
-    WrappedKey.check_keyring()
     _show_progress("adding row digests", add_all_missing_digests())
     if unbound := unbound_agents():
         agents = plural(unbound, "agent")

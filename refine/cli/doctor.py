@@ -105,7 +105,7 @@ def _findings(provider: Provider, model_id: str, settings: Settings) -> Iterator
 
 def _checks(app: Flask) -> Iterator[health.Check]:
     settings: Settings = app.extensions["refine.settings"]
-    found = health.checks(app)
+    found = health.checks()
     yield from found
     if all(check.is_ok for check in found):
         yield health.older_keys_check()

@@ -18,7 +18,7 @@ from refine.embedded import kept_secret, owned_servers
 from refine.embedded.processes import wait_until
 from refine.errors import AlreadyRunning, Refused
 from refine.extensions import db
-from refine.models import Account, User
+from refine.models import Account, User, schema_version
 from refine.settings import Settings
 from refine.supervisor import read_procfile, supervise
 
@@ -76,10 +76,11 @@ def _refuse_taken_port(port: int) -> None:
 def _prepare(settings: Settings) -> str:
     app = create_app(settings.as_table_owner())
     with app.app_context():
-        upgrade_database()
-        demo.load_into_empty_database()
-        sign_in = _first_admin(settings)
-        db.session.commit()
+        with schema_version.upgrading():  # two that start at once make one admin
+            upgrade_database()
+            demo.load_into_empty_database()
+            sign_in = _first_admin(settings)
+            db.session.commit()
         db.engine.dispose()
     return sign_in
 

@@ -16,7 +16,7 @@ from refine.errors import Unreachable
 from refine.extensions import db, safe_rollback
 from refine.jobs import stopping
 from refine.jobs.dispatch import dispatch, dispatch_if_possible
-from refine.models import AccessGrant, Agent, MemoryTask, RefinementSession, User
+from refine.models import AccessGrant, Agent, MemoryTask, RefinementSession, User, schema_version
 from refine.models.runs.access import AccessTerms
 from refine.models.runs.session import Trigger
 from refine.refinement.loop import refine
@@ -43,7 +43,12 @@ def ask_for_access(grant_id: str) -> None:
 
 
 def _work_on(work: Callable[..., object], run_id: str) -> None:
-    """Work on a run; do nothing if it cannot be claimed. Then make room for the next."""
+    """Work on a run; do nothing if it cannot be claimed. Then make room for the next.
+
+    A run that meets a database of another version stays queued: the clock dispatches it again.
+    """
+    if schema_version.must_wait():
+        return
     try:
         work(uuid.UUID(run_id), settings.current(), is_stopping=_stop_check())
     except Exception as fault:

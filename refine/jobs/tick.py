@@ -36,6 +36,7 @@ from refine.models import (
     RefinementSession,
     Sweep,
     Tally,
+    schema_version,
 )
 from refine.models.people.account import SLOT_IS_LATE_AFTER
 from refine.models.people.pruning import Pruning
@@ -98,8 +99,11 @@ def tick() -> None:
 def run_tick(at: datetime | None = None) -> TickResult:
     """Do everything that is due at ``at``, committing every step; return what was done.
 
-    A step that fails is logged, and the others still run.
+    A step that fails is logged, and the others still run. Nothing is done in a database of another
+    version.
     """
+    if schema_version.must_wait():
+        return TickResult()
     running = _Tick(at or clock.now())
     for step in (
         running.end_lost,

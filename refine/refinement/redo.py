@@ -9,7 +9,7 @@ said. Only an undo of one session by itself can be undone, and only by who could
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from sqlalchemy import select
+from sqlalchemy import exists, select
 from sqlalchemy.orm import undefer
 
 from refine import clock, settings
@@ -45,6 +45,19 @@ class RedoConflict(UndoConflict):
 
     def __init__(self, obstacles: Sequence[Obstacle], unexplained: Collection[int]) -> None:
         super().__init__(obstacles, unexplained, and_after=True)
+
+
+def is_offered(session: RefinementSession) -> bool:
+    """Tell, by one query at most, whether a person may ask for a redo: ``redo`` checks the rest."""
+    if not session.can_redo:
+        return False
+    together = exists().where(
+        AuditLog.agent_id == session.agent_id,
+        AuditLog.action == "memory_refinement_rollback",
+        AuditLog.created_at == session.undone_at,
+        AuditLog.data["and_after"].as_boolean(),
+    )
+    return not db.session.scalar(select(together))
 
 
 def preview(session: RefinementSession, through: Channel) -> Undo:
@@ -100,6 +113,8 @@ def _planned(session: RefinementSession, through: Channel, at: datetime) -> Undo
         later = [record for record in records if record.sequence > undo.sequence]
         raise RedoConflict(*reversal.in_the_way(later))
     changes = reversal.changes()
+    if not changes:  # earlier versions undid sessions that had left no changes
+        raise Refused("the undo changed no memory, so there is nothing to redo")
     _require_still_said(agent, changes, _edits_without(undo))
     return Undo(session, [session], effect_of(agent, changes), False, changes, [undo.sequence])
 

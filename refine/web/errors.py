@@ -7,7 +7,7 @@ from sqlalchemy.exc import DBAPIError
 from werkzeug.exceptions import HTTPException
 
 from refine import faults
-from refine.errors import RowAltered
+from refine.errors import BeingUpgraded, RowAltered
 from refine.web import scope, signing_in
 from refine.web.drafts import Draft
 
@@ -21,6 +21,7 @@ _TITLES_AND_ADVICE = {
     500: ("Internal error", "Unfinished work was rolled back, and the error was logged."),
     503: ("The database cannot be reached", "Nothing was lost. Try again in a moment."),
 }
+_BEING_UPGRADED = "Refine is being upgraded"
 _OUT_OF_DATE = "This form is out of date"
 _OTHERWISE = ("Something went wrong", "Try again in a moment.")
 
@@ -37,6 +38,7 @@ def page(error: Exception) -> Response:
         advice = _own_description(error) or advice
     elif fault.detail is not None:
         is_refusal = status in (400, 409, 429)
+        title = _BEING_UPGRADED if isinstance(error, BeingUpgraded) else title
         title = "Request refused" if is_refusal else title
         advice = f"{fault.detail} Nothing was changed." if is_refusal else fault.detail
     answer = make_response(_render(status, title=title, advice=advice), status)

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, cast
 from flask import (
     Blueprint,
     Flask,
-    current_app,
     flash,
     g,
     redirect,
@@ -106,7 +105,7 @@ def _checks(found: Crew | Unreachable) -> list[Check]:
     known = [queue_check(scope.account_id(), found), clock_check()]
     if scope.user().site_admin:
         known = [
-            *checks(current_app, found),
+            *checks(found),
             older_keys_check(),
             verification_check(_alarm),
             schedule_check(),

@@ -73,7 +73,8 @@ def update(user_id: int) -> ResponseReturnValue:
     if set_fields(user, fields):
         if not user.active:
             ApiToken.revoke_created_by(user, by=scope.user())
-            SignIn.end_all_of(user)
+        if not user.active or fields.get("role") == "admin":
+            SignIn.end_all_of(user)  # a copied cookie does not rise with its user
         changed = {"role": user.role, "active": user.active}
         user.record("user_updated", by=scope.user(), data=changed)
     db.session.commit()

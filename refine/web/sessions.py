@@ -248,6 +248,7 @@ def _context(session_id: uuid.UUID) -> dict[str, object]:
         "session": session,
         "refresh_seconds": in_place.WATCHED_SECONDS if session.is_live else None,
         "agent": session.agent,
+        "can_redo": redoing.is_offered(session),
         "steps": timeline.steps(session, records[:_STEPS_SHOWN][::-1]),
         "steps_shown": _STEPS_SHOWN,
         "has_earlier_steps": len(records) > _STEPS_SHOWN,

@@ -16,11 +16,11 @@ from flask import (
 from flask.typing import ResponseReturnValue
 from flask_login import current_user, login_user, logout_user
 
-from refine import clock, refusals
+from refine import refusals
 from refine.errors import InvalidValue, Refused, TooMany
 from refine.extensions import csrf, db, login
 from refine.faults import as_sentence, headers_of, status_of
-from refine.models import AccessGrant, Invitation, PasswordGuess, SignIn, User
+from refine.models import AccessGrant, Invitation, PasswordGuess, SignIn, User, schema_version
 from refine.models.audit import PLATFORM
 from refine.models.people import recording
 from refine.models.settings_change import set_fields
@@ -57,9 +57,17 @@ def _find_valid(secret: str) -> SignIn | None:
 
 def protect(area: Blueprint) -> None:
     """Require a CSRF token for every form of an area, and a sign-in except on public pages."""
+    area.before_request(_require_fit)
     area.before_request(own_origin.refuse_others)
     area.before_request(lambda: csrf.protect(apply_exemptions=True))
     area.before_request(_require_sign_in)
+
+
+def _require_fit() -> None:
+    """Raise BeingUpgraded if the database is of another version, for who asks something of it."""
+    asks = "_user_id" in session or request.method not in own_origin.SAFE_METHODS
+    if asks and request.blueprint != "status":
+        schema_version.require_fit()
 
 
 def ask_to_sign_in(draft: Draft) -> Response:
@@ -190,7 +198,8 @@ def confirm_password() -> ResponseReturnValue:
         draft = Draft.carried()
         page = render_template("signing_in/confirm.html", next=_next(), error=error, draft=draft)
         return _refused(page, error)
-    scope.sign_in().confirmed_at = clock.now()
+    # whoever copied the cookie before has not confirmed: this browser gets a new one
+    login_user(scope.sign_in().renewed())
     db.session.commit()
     if (draft := Draft.carried()) is not None:
         return draft.page("Password confirmed", "What you typed is below: check it, then send it.")
@@ -265,6 +274,8 @@ def _check_current_password() -> None:
         raise InvalidValue("the current password is wrong")
     guess.uncount()
     db.session.commit()
+    if not scope.sign_in().is_still_valid():
+        raise InvalidValue("you were signed out meanwhile; sign in again")
 
 
 def _count_and_commit(guess: PasswordGuess) -> None:

@@ -1,6 +1,6 @@
 """Liveness and readiness, for load balancers."""
 
-from flask import Blueprint, Response, current_app, jsonify
+from flask import Blueprint, Response, jsonify
 
 from refine.health import Check, checks, clock_check, verification_check
 from refine.web.scope import public
@@ -21,12 +21,12 @@ def readyz() -> tuple[Response, int]:
 
     A stopped clock and a verification that alarms are ``degraded``; /ops alone says what is wrong.
     """
-    found = checks(current_app)
+    found = checks()
     ready = all(check.is_ok for check in found)
     if ready:
         verified = Check("verification", None if verification_check().is_ok else "see /ops")
         found += [clock_check(), verified]
     is_well = all(check.is_ok for check in found)
     status = "unavailable" if not ready else "ok" if is_well else "degraded"
-    states = {check.name: check.problem or "ok" for check in found}
+    states = {check.name: check.problem or check.warning or "ok" for check in found}
     return jsonify(status=status, **states), 200 if ready else 503

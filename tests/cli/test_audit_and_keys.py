@@ -1,9 +1,10 @@
 """`refine audit` and `refine keys`, also on a restored dump."""
 
 import json
+import os
 import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from sqlalchemy import URL, Connection, make_url
 from sqlalchemy.exc import DBAPIError
 
 from refine import clock, create_app
-from refine.embedded import postgres
+from refine.embedded import database_url, postgres
+from refine.embedded.os_user import postgres_user
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, ChainHead, RefinementSession
 from refine.models.audit import PLATFORM
@@ -23,6 +25,7 @@ from refine.settings import Settings
 from tests import editing, factories, sql
 from tests.cli.conftest import Run, problem
 from tests.commands import eventually, start
+from tests.version_1 import forget_binding, sealing_as_version_1
 from tests.version_2 import agent_of_version_2
 
 NEW = Fernet.generate_key().decode()
@@ -636,3 +639,138 @@ def test_an_upgrade_names_the_agents_whose_prompts_it_could_not_exchange(
     assert "were exchanged: " not in second.stdout
     assert left in first.stdout
     assert left in second.stdout
+
+
+def of_version_1() -> Agent:
+    """An agent whose content names no row, and whose keys name no owner."""
+    with sealing_as_version_1():
+        agent = factories.agent(*(factories.text_of(25) for _ in range(14)))
+        db.session.commit()
+    forget_binding()
+    return agent
+
+
+def of_version_2() -> Agent:
+    """An agent whose reflection prompts are in each other's column."""
+    return agent_of_version_2(
+        *(factories.text_of(25) for _ in range(14)), journal="Keep what rhymes.", conversation="All"
+    )
+
+
+@pytest.mark.parametrize("an_agent", [of_version_1, of_version_2])
+def test_a_session_goes_on_over_an_upgrade_and_everything_verifies(
+    app: Flask, run: Run, an_agent: Callable[[], Agent]
+) -> None:
+    agent = an_agent()
+    with sealing_as_version_1():
+        session = RefinementSession.start(agent)
+        ids = list(db.session.scalars(db.select(AgentMemory.id).order_by(AgentMemory.id)))
+        editing.delete(session, ids[0])
+        db.session.commit()
+    forget_binding()
+
+    upgraded = run("db", "upgrade")
+    during = run("audit", "verify")
+    db.session.expire_all()
+    editing.update(session, ids[1], factories.text_of(24))
+    editing.complete(session, "Done.")
+    db.session.commit()
+    after = run("audit", "verify")
+    time_machine.undo(session, through="dashboard")
+    db.session.commit()
+
+    for done in (upgraded, during, after, run("audit", "verify")):
+        assert (done.returncode, done.stderr) == (0, "")
+    assert session.mutation_count == 2
+
+
+# -- a database that takes no writes --------------------------------------------------------------
+
+NOT_STORED = "refine: the outcome could not be stored: the database is read-only\n"
+READING = (
+    *(("agent", "list"), ("agent", "show", "Ada"), ("session", "list"), ("account", "list")),
+    *(("user", "list"), ("token", "list"), ("access", "list"), ("audit", "list")),
+    *(("audit", "anchor"), ("export", "Ada"), ("db", "current")),
+)
+
+
+@pytest.fixture
+def read_only(environ: dict[str, str]) -> dict[str, str]:
+    """The environment of a role that only reads by default."""
+    option = "options=-cdefault_transaction_read_only%3Don"
+    return {"DATABASE_URL": f"{environ['DATABASE_URL']}&{option}"}
+
+
+def test_a_replica_is_verified_and_says_that_nothing_is_stored(
+    recorded: Agent, run: Run, read_only: dict[str, str]
+) -> None:
+    anchored = run("audit", "anchor").stdout
+    before = sql.snapshot()
+
+    for options in ((), ("--since-last",), ("--processes", "2"), ("--anchor", "-")):
+        done = run("audit", "verify", *options, stdin=anchored, **read_only)
+
+        assert (done.returncode, done.stderr) == (0, NOT_STORED), options
+        assert done.stdout.startswith("verified: 9 records in 3 chains, 25 memories as recorded")
+    assert sql.snapshot() == before
+
+
+def test_a_replica_names_what_was_altered(
+    recorded: Agent, run: Run, read_only: dict[str, str]
+) -> None:
+    id_ = factories.records(recorded)[2].id
+    db.session.commit()
+    sql.tamper(f"UPDATE audit_logs SET user_id = 7 WHERE id = {id_}")
+
+    done = run("audit", "verify", **read_only)
+
+    expected = f"agent {recorded.id}: record 3 (id {id_}) was altered, added or moved"
+    assert (done.returncode, done.stderr) == (1, f"{NOT_STORED}refine: {expected}\n")
+
+
+def test_what_only_reads_works_on_a_replica(
+    recorded: Agent, run: Run, read_only: dict[str, str]
+) -> None:
+    for command in READING:
+        done = run(*command, **read_only)
+
+        assert (done.returncode, done.stderr) == (0, ""), command
+    found = run("doctor", **read_only)
+    assert "PostgreSQL answers" in found.stdout
+    assert "internal" not in found.stdout + found.stderr
+
+
+@pytest.fixture
+def standby(environ: dict[str, str], tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The environment of a real hot standby of the tests' server, with its data up to now."""
+    cluster = tmp_path / "postgres"
+    command = [postgres._binaries() / "pg_basebackup", "--pgdata", cluster, "--write-recovery-conf"]
+    source = f"host={make_url(environ['DATABASE_URL']).query['host']} user=refine"
+    copied = subprocess.run(
+        [*command, "--checkpoint=fast", "--no-sync", "--dbname", source],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert copied.returncode == 0, copied.stderr
+    if (os_user := postgres_user(cluster)) is not None:
+        for path in (cluster, *cluster.rglob("*")):
+            os.chown(path, os_user.uid, os_user.gid, follow_symlinks=False)
+    with postgres.running(tmp_path):
+        yield {"DATABASE_URL": database_url(tmp_path)}
+
+
+@pytest.mark.slow
+def test_a_hot_standby_is_verified(
+    recorded: Agent, run: Run, standby: dict[str, str], environ: dict[str, str]
+) -> None:
+    database = make_url(environ["DATABASE_URL"]).database
+    url = make_url(standby["DATABASE_URL"]).set(database=database)
+    address = {"DATABASE_URL": url.render_as_string(hide_password=False)}
+
+    verified = run("audit", "verify", **address)
+
+    assert (verified.returncode, verified.stderr) == (0, NOT_STORED)
+    assert verified.stdout == "verified: 9 records in 3 chains, 25 memories as recorded\n"
+    assert run("audit", "anchor", **address).returncode == 0
+    assert "PostgreSQL answers" in run("doctor", **address).stdout

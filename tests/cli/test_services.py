@@ -398,7 +398,7 @@ def test_doctor_reports_an_unreachable_provider(healthy: Agent, run: Run) -> Non
 def test_doctor_stops_at_missing_migrations(healthy: Agent, not_migrated: str, run: Run) -> None:
     done = run("doctor", DATABASE_URL=not_migrated)
 
-    problem = "the database is not at the newest migration; run `refine db upgrade`"
+    problem = "the database has no tables yet; run `refine db upgrade`"
     assert (done.returncode, done.stderr) == (1, "")
     assert list(found(done)) == [
         *("database", "migrations", "keys", "redis", "signing", "https", "provider")

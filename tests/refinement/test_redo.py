@@ -461,6 +461,18 @@ def test_what_an_admin_undid_the_agent_does_not_redo(agent: Agent) -> None:
     assert session.can_redo
 
 
+def test_an_undo_that_changed_nothing_is_not_redone(agent: Agent) -> None:
+    session = refined(agent)
+    # as earlier versions undid it
+    plan = Undo(session, [session], time_machine.effect_of(agent, []))
+    session.undone_at, session.undone_through = NOW, "dashboard"
+    data = {"operation": "undo", "and_after": False, "undone_sessions": [str(session.id)]}
+    time_machine.carry_out(plan, data, "An admin undid it.", user=None, at=NOW)
+
+    assert refused(session) == "the undo changed no memory, so there is nothing to redo"
+    assert not session.can_redo
+
+
 def test_an_agent_redoes_only_its_last_session(agent: Agent) -> None:
     earlier = refined(agent, deletes)
     time_machine.undo_own_last(earlier)

@@ -182,6 +182,7 @@ def test_a_role_change_takes_effect_at_once_and_is_recorded(
     before = theirs.submit("/schedule", {"paused": "1"}).status_code
 
     answer = dashboard.submit(f"/users/{colleague.id}", {"role": "admin"}, follow_redirects=True)
+    theirs = signed_in(colleague)
 
     assert "colleague@example.org: admin, active." in words_of(answer.text)
     assert (before, theirs.submit("/schedule", {"paused": "1"}).status_code) == (403, 303)

@@ -532,6 +532,19 @@ def test_what_the_agent_undid_is_not_offered_to_people(
     assert dashboard.submit(f"/sessions/{ended.id}/redo").status_code == 409
 
 
+def test_an_undo_together_with_what_came_after_offers_no_redo(
+    dashboard: Browser, agent: Agent, ended: RefinementSession, memories: list[AgentMemory]
+) -> None:
+    later = ended_session(agent, memories[1])
+    without_changes = ended_session(agent)
+    dashboard.submit(f"/sessions/{ended.id}/undo", {"and_after": "1"})
+    db.session.rollback()
+
+    for session in (ended, later, without_changes):
+        assert f"/sessions/{session.id}/redo" not in links_of(shown(dashboard, session))
+        assert dashboard.submit(f"/sessions/{session.id}/redo").status_code == 409
+
+
 # -- the list --------------------------------------------------------------------------------------
 
 

@@ -10,11 +10,13 @@ import pytest
 import time_machine
 from flask import Flask
 from sqlalchemy import select
+from werkzeug.test import TestResponse
 
 from refine.extensions import db
 from refine.models import AuditLog, Invitation, PasswordGuess, SignIn, User
 from refine.models.people.guess import MAX_GUESSES, MAX_GUESSES_OF_ADDRESS
 from tests import factories, sql
+from tests.commands import eventually
 from tests.factories import PASSWORD
 from tests.web.conftest import (
     HERE,
@@ -874,6 +876,74 @@ def test_a_copied_cookie_ends_with_a_password_change(
 
     assert is_signed_in(dashboard)
     assert not is_signed_in(copied)
+
+
+def test_a_copied_cookie_ends_when_the_password_is_confirmed(
+    app: Flask, admin: User, dashboard: Browser
+) -> None:
+    token = dashboard.token()
+    copied = copy_of(dashboard, app)
+    sql.rewrite("UPDATE sign_ins SET confirmed_at = confirmed_at - interval '15 minutes'")
+
+    dashboard.submit("/profile/confirm", {"current_password": PASSWORD})
+
+    assert is_signed_in(dashboard)
+    assert not is_signed_in(copied)
+    zone = dashboard.post("/profile/time-zone", data={"csrf_token": token, "time_zone": "UTC"})
+    assert zone.status_code == 303  # forms that were open in this browser still work
+
+
+def test_a_copied_cookie_does_not_rise_with_its_user(
+    app: Flask, dashboard: Browser, admin: User, signed_in: SignedIn
+) -> None:
+    colleague = person(account=admin.account, role="viewer")
+    db.session.commit()
+    copied = copy_of(signed_in(colleague), app)
+
+    dashboard.submit(f"/users/{colleague.id}", {"role": "admin"})
+    has_ended = not is_signed_in(copied)
+    demoted = signed_in(colleague)
+    dashboard.submit(f"/users/{colleague.id}", {"role": "viewer"})
+
+    assert has_ended
+    assert is_signed_in(demoted)
+
+
+Sends = Callable[[], TestResponse]
+
+
+def sent_while_the_password_changes(user: User, send: Sends) -> TestResponse:
+    """What is answered to a request that checks the old password, just before the new one is in."""
+    user.set_password("another battery")
+    SignIn.end_all_of(user)
+    user.record("user_password_changed", by=user)
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(send)
+        eventually(sql.is_anybody_waiting)
+        db.session.commit()
+        return answer.result(60)
+
+
+def test_nobody_gets_in_with_the_old_password_while_it_changes(ada: User, client: Browser) -> None:
+    client.token()
+
+    answer = sent_while_the_password_changes(ada, lambda: client.sign_in("ada@example.org"))
+
+    assert (answer.status_code, is_signed_in(client)) == (422, False)
+
+
+@pytest.mark.parametrize("path", ["/profile/confirm", "/profile/password"])
+def test_a_sign_in_that_ends_meanwhile_confirms_and_changes_nothing(
+    admin: User, dashboard: Browser, path: str
+) -> None:
+    dashboard.token()
+    fields = changed_to("yet another battery")
+
+    answer = sent_while_the_password_changes(admin, lambda: dashboard.submit(path, fields))
+
+    db.session.refresh(admin)
+    assert (answer.status_code, is_signed_in(dashboard)) == (422, False)
+    assert admin.has_password("another battery")
 
 
 def test_links_end_when_the_password_changes(

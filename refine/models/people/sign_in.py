@@ -122,6 +122,21 @@ class SignIn(UserMixin, Attested, Base):  # type: ignore[misc]
                 self.ended_at = at or clock.now()
             self.user.account.record(_ENDED, subject=("SignIn", self.id), at=at)
 
+    def is_still_valid(self) -> bool:
+        """Tell whether it has not ended meanwhile; the user stays locked until the commit.
+
+        So no other request changes the password in between.
+        """
+        self.user.lock()
+        self.lock()
+        return self.ended_at is None and self.user.active
+
+    def renewed(self, at: datetime | None = None) -> "SignIn":
+        """Return a new sign-in that takes the place of this one; call it when its rank rises."""
+        at = at or clock.now()
+        self.end(at)
+        return SignIn.begin(self.user, at)
+
     def get_id(self) -> str:
         """Return what Flask-Login keeps in the cookie."""
         return self.secret

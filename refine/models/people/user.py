@@ -179,7 +179,10 @@ class User(Attested, Base):
 
     @classmethod
     def with_password(cls, email: str, password: str) -> "User | None":
-        """Return the active user of that e-mail and password; as slow for an unknown one."""
+        """Return the active user of that e-mail and password; as slow for an unknown one.
+
+        The user is locked until the commit, so that the password does not change meanwhile.
+        """
         found = cls.by_email(email)
         known = found is not None and found.password_hash is not None
         matches = _matches(
@@ -188,7 +191,9 @@ class User(Attested, Base):
         if found is None or not (known and matches and found.active):
             return None
         found.require_genuine()
-        return found
+        checked = found.password_hash
+        found.lock()
+        return found if found.active and found.password_hash == checked else None
 
     def set_password(self, password: str) -> None:
         """Keep the argon2id hash of ``password``; InvalidValue if it is too short or too long."""

@@ -179,8 +179,12 @@ class SessionState(Run):
 
     @property
     def can_redo(self) -> bool:
-        """Whether a person may undo the undo: not if the agent undid the session itself."""
-        return self.undone_at is not None and self.undone_through != "agent"
+        """Whether a person may undo the undo: not if the agent undid the session itself.
+
+        Nor if the session left no changes, and was only undone together with what came after it.
+        """
+        is_undone = self.undone_at is not None and self.undone_through != "agent"
+        return is_undone and self.has_changes
 
     @hybrid_property
     def has_changes(self) -> bool:

@@ -1,0 +1,356 @@
+"""Upgrades: one at a time, and which versions of code and database get along."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from cryptography.fernet import Fernet
+from flask import Flask
+from flask_migrate import upgrade
+from sqlalchemy import text
+
+from refine import create_app
+from refine.errors import Refused
+from refine.extensions import db
+from refine.jobs import runs, tick
+from refine.models import ApiToken, ClockMark, RefinementSession, schema_version
+from refine.settings import Settings
+from tests import factories, sql
+from tests.commands import eventually
+from tests.forked import refine, services
+from tests.web.conftest import browser_of, person, signed_in_browser, words_of
+
+ROOT = Path(__file__).parent.parent.parent
+HEAD = schema_version._own_revisions(str(ROOT / "migrations"))[0]
+LATER = '''"""Of a later version."""
+
+from alembic import op
+
+revision = "9001"
+down_revision = "{head}"
+{breaks}
+
+def upgrade() -> None:
+    op.execute("ALTER TABLE accounts ADD COLUMN motto text")
+
+
+def downgrade() -> None:
+    op.execute("ALTER TABLE accounts DROP COLUMN motto")
+'''
+
+EMPTY = "the database has no tables yet; run `refine db upgrade`"
+OLDER = "the database is not at the newest migration; run `refine db upgrade`"
+GETS_ALONG = "at 9001, newer than this version, which gets along with it"
+NEWER = "the database is at 9001, for a newer version of Refine than this; start that one"
+
+
+@pytest.fixture
+def fresh(app: Flask, environ: dict[str, str]) -> Iterator[dict[str, str]]:
+    """The environment of an installation with an empty database."""
+    with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("DROP DATABASE IF EXISTS versions WITH (FORCE)"))
+        connection.execute(text("CREATE DATABASE versions"))
+        url = environ["DATABASE_URL"].replace("/refine?", "/versions?")
+        assert url != environ["DATABASE_URL"]
+        yield {**environ, "DATABASE_URL": url}
+        connection.execute(text("DROP DATABASE versions WITH (FORCE)"))
+
+
+@pytest.fixture
+def ours(fresh: dict[str, str]) -> Iterator[Flask]:
+    """This version on an upgraded database, its context pushed."""
+    ours = create_app(Settings.from_environ(fresh))
+    with ours.app_context():
+        upgrade()
+        yield ours
+        db.session.remove()
+        db.engine.dispose()
+
+
+Upgrades = Callable[..., None]
+
+
+@pytest.fixture
+def a_later_version_upgrades(ours: Flask, tmp_path: Path) -> Upgrades:
+    """Upgrade the database as a later version does, whose migration only adds a column or not."""
+
+    def upgrades(*, breaks_older_code: bool = False) -> None:
+        later = tmp_path / "migrations"
+        shutil.copytree(ROOT / "migrations", later, ignore=shutil.ignore_patterns("__pycache__"))
+        breaks = "breaks_older_code = True\n" if breaks_older_code else ""
+        (later / "versions" / "9001_later.py").write_text(LATER.format(head=HEAD, breaks=breaks))
+        upgrade(directory=str(later))
+        schema_version.forget()
+
+    return upgrades
+
+
+def make_older() -> None:
+    sql.run("UPDATE alembic_version SET version_num = '0036'")
+    schema_version.forget()
+
+
+def make_current() -> None:
+    sql.run(f"UPDATE alembic_version SET version_num = '{HEAD}'")
+
+
+# -- which versions get along ----------------------------------------------------------------------
+
+
+def test_the_newest_database_fits(ours: Flask) -> None:
+    assert schema_version.fit() == (None, "up to date", False, False)
+
+
+def test_an_empty_database_does_not(fresh: dict[str, str]) -> None:
+    empty = create_app(Settings.from_environ(fresh))
+    with empty.app_context():
+        assert schema_version.fit().problem == EMPTY
+        db.engine.dispose()
+
+
+def test_an_older_database_does_not(ours: Flask) -> None:
+    make_older()
+
+    assert schema_version.fit().problem == OLDER
+
+
+def test_a_newer_database_fits_if_something_was_only_added(
+    ours: Flask, a_later_version_upgrades: Upgrades
+) -> None:
+    a_later_version_upgrades()
+
+    assert schema_version.fit() == (None, GETS_ALONG, True, False)
+    assert factories.account().id
+    schema_version.require_fit()
+
+
+def test_a_newer_database_whose_migrations_break_older_code_does_not(
+    ours: Flask, a_later_version_upgrades: Upgrades
+) -> None:
+    a_later_version_upgrades(breaks_older_code=True)
+
+    assert schema_version.fit().problem == NEWER
+
+
+def test_a_newer_database_that_does_not_say_so_does_not(
+    ours: Flask, a_later_version_upgrades: Upgrades
+) -> None:
+    a_later_version_upgrades()
+    sql.run("COMMENT ON TABLE alembic_version IS NULL")
+
+    assert schema_version.fit().problem == NEWER
+
+
+# -- what they do meanwhile ------------------------------------------------------------------------
+
+
+def test_pages_and_api_say_that_it_is_being_upgraded(ours: Flask) -> None:
+    admin = person()
+    _, secret = ApiToken.mint(account=admin.account)
+    db.session.commit()
+    browser = signed_in_browser(ours, admin)
+    bearer = {"Authorization": f"Bearer {secret}"}
+    make_older()
+
+    page, posted = browser.get("/agents"), browser.post("/sign-in", data={"email": "x"})
+    called = ours.test_client().get("/api/v1/agents", headers=bearer)
+
+    for answer in (page, posted):
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+        assert "Refine is being upgraded" in words_of(answer.text)
+        assert "The database is not at the newest migration" in words_of(answer.text)
+    assert (called.status_code, called.json["status"]) == (503, 503)  # type: ignore[index]
+    assert browser_of(ours).get("/sign-in").status_code == 200
+    assert ours.test_client().get("/healthz").status_code == 200
+
+    make_current()
+
+    assert browser.get("/agents").status_code == 200
+
+
+def test_pages_notice_an_upgrade_by_the_statement_that_fails(ours: Flask) -> None:
+    admin = person()
+    db.session.commit()
+    browser = signed_in_browser(ours, admin)
+    assert browser.get("/agents").status_code == 200
+    sql.run(
+        "ALTER TABLE agents RENAME TO beings",
+        "UPDATE alembic_version SET version_num = '9'",
+        "COMMENT ON TABLE alembic_version IS NULL",
+    )
+
+    first, second = browser.get("/agents"), browser.get("/agents")
+
+    assert (first.status_code, second.status_code) == (503, 503)
+    assert "Refine is being upgraded" in words_of(second.text)
+
+
+def test_readyz_tells_whether_a_newer_database_fits(
+    ours: Flask, a_later_version_upgrades: Upgrades, environ: dict[str, str]
+) -> None:
+    client = ours.test_client()
+    a_later_version_upgrades()
+    fits = client.get("/readyz")
+    sql.run("COMMENT ON TABLE alembic_version IS NULL")
+
+    does_not = client.get("/readyz")
+
+    assert (fits.status_code, fits.json and fits.json["migrations"]) == (200, GETS_ALONG)
+    assert (does_not.status_code, does_not.json and does_not.json["migrations"]) == (503, NEWER)
+
+
+def test_the_clock_waits_says_so_once_and_goes_on(
+    ours: Flask, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_older()
+
+    ticks = [tick.run_tick() for _ in range(3)]
+    marks = ClockMark.age("tick")
+    said = [record.getMessage() for record in caplog.records]
+    make_current()
+    tick.run_tick()
+
+    assert all(each == tick.TickResult() for each in ticks)
+    assert marks is None
+    assert sum("waiting: database and code do not get along" in each for each in said) == 1
+    assert ClockMark.age("tick") is not None
+    assert any("get along again" in record.getMessage() for record in caplog.records)
+
+
+def test_a_worker_leaves_a_run_queued_until_they_fit(ours: Flask) -> None:
+    session = RefinementSession.queue(factories.agent("one"), "cli")
+    db.session.commit()
+    make_older()
+
+    runs.refine_session(str(session.id))
+    db.session.refresh(session)
+    status = session.status
+    make_current()
+    runs.refine_session(str(session.id))
+    db.session.refresh(session)
+
+    assert (status, session.is_live) == ("queued", False)
+
+
+def test_a_service_that_starts_before_the_upgrade_waits_for_it(
+    fresh: dict[str, str], tmp_path: Path
+) -> None:
+    with services(fresh, tmp_path) as start:
+        clock = start("clock")
+        eventually(lambda: clock.lines("waiting: database and code do not get along"))
+        assert clock.is_running()
+
+        upgraded = refine("db", "upgrade", environ=fresh)
+
+        eventually(lambda: clock.lines("database and code get along again"))
+        assert (upgraded.returncode, clock.is_running()) == (0, True)
+
+
+def test_who_waits_goes_on_as_soon_as_they_fit(ours: Flask) -> None:
+    make_older()
+
+    def wait() -> None:
+        with ours.app_context():
+            schema_version.wait_until_fit()
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(wait)
+        eventually(lambda: ours.extensions.get("refine.schema_version.waits"))
+        has_waited = not waiting.done()
+        make_current()
+        waiting.result(60)
+
+    assert has_waited
+
+
+def test_a_command_says_what_to_do_first(ours: Flask, fresh: dict[str, str]) -> None:
+    make_older()
+
+    for command in (("agent", "list"), ("audit", "verify")):
+        done = refine(*command, environ=fresh)
+
+        assert (done.returncode, done.stderr) == (1, f"refine: {OLDER}\n")
+
+
+def test_what_the_database_cannot_say_lets_nobody_wait(environ: dict[str, str]) -> None:
+    away = create_app(Settings.from_environ({**environ, "DATABASE_URL": "postgresql://[::1]:1/x"}))
+    with away.app_context():
+        assert not schema_version.must_wait()
+        schema_version.require_fit()
+
+
+# -- upgrades --------------------------------------------------------------------------------------
+
+
+def test_two_upgrades_at_once_both_end_well(fresh: dict[str, str], tmp_path: Path) -> None:
+    with services(fresh, tmp_path) as start:
+        both = [start("db", "upgrade") for _ in range(2)]
+
+        assert [each.wait(60) for each in both] == [0, 0], [each.said for each in both]
+
+    assert all("the database is up to date" in each.said for each in both)
+    assert sum("waiting for another upgrade" in each.said for each in both) == 1
+
+
+def test_an_upgrade_begins_when_the_other_one_ends(
+    ours: Flask, caplog: pytest.LogCaptureFixture
+) -> None:
+    def upgrades() -> bool:
+        with ours.app_context(), schema_version.upgrading():
+            return True
+
+    with ThreadPoolExecutor(1) as pool:
+        with schema_version.upgrading():
+            other = pool.submit(upgrades)
+            eventually(lambda: "waiting for another upgrade" in caplog.text)
+            has_waited = not other.done()
+        assert other.result(60)
+
+    assert has_waited
+
+
+def test_an_upgrade_waits_for_another_one_only_so_long(ours: Flask) -> None:
+    with db.engine.connect() as other:
+        assert other.exec_driver_sql(schema_version._TRY_LOCK).scalar()
+
+        with (
+            pytest.raises(Refused, match="another upgrade of this database is running"),
+            schema_version.upgrading(0),
+        ):
+            pass
+
+    with schema_version.upgrading(0), schema_version.upgrading(0):
+        assert sql.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 1
+
+
+def test_an_upgrade_with_another_key_writes_nothing(ours: Flask, fresh: dict[str, str]) -> None:
+    factories.agent("one")
+    db.session.commit()
+    make_older()
+    before = sql.snapshot()
+    key = Fernet.generate_key().decode()
+
+    refused = refine("db", "upgrade", environ={**fresh, "REFINE_ENCRYPTION_KEYS": key})
+
+    assert refused.returncode == 1
+    assert "REFINE_ENCRYPTION_KEYS does not hold the key" in refused.stderr
+    assert schema_version.fit().problem == OLDER
+    assert sql.snapshot() == before
+
+
+def test_an_older_version_leaves_a_newer_database_alone(
+    ours: Flask, fresh: dict[str, str], a_later_version_upgrades: Upgrades
+) -> None:
+    a_later_version_upgrades()
+    along = refine("db", "upgrade", environ=fresh)
+    sql.run("COMMENT ON TABLE alembic_version IS NULL")
+
+    not_along = refine("db", "upgrade", environ=fresh)
+
+    assert (along.returncode, along.stdout) == (
+        0,
+        f"the database is {GETS_ALONG}\nthe database is up to date\n",
+    )
+    assert (not_along.returncode, not_along.stderr) == (1, f"refine: {NEWER}\n")
