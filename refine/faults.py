@@ -12,6 +12,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
+from refine.database_errors import TROUBLES, Trouble, trouble_of
 from refine.errors import (
     Erased,
     InvalidValue,
@@ -32,12 +33,16 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Fault:
-    """What to answer; ``log`` is the event to log and its cause, None: not logged."""
+    """What to answer; ``log`` is the event to log and its cause, None: not logged.
+
+    ``trouble``: what keeps the database from doing it just now.
+    """
 
     status: int
     detail: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     log: tuple[str, str] | None = None
+    trouble: Trouble | None = None
 
 
 def handle(error: Exception) -> Fault:
@@ -64,9 +69,10 @@ def classify(error: Exception) -> Fault:
         case IntegrityError():  # lost a race
             return Fault(409)
         case DBAPIError():
-            return _unavailable(log=("database error", str(error.args[0])))
+            return _unavailable(trouble_of(error), log=("database error", str(error.args[0])))
         case PoolTimeout():
-            return _unavailable(log=("no database connection was free", type(error).__name__))
+            log = ("no database connection was free", type(error).__name__)
+            return _unavailable("busy", log=log)
         case NotFound():
             return Fault(404)
         case RefineError():
@@ -102,11 +108,17 @@ def _refusal(error: RefineError, detail: str) -> Fault:
         case SealingError():
             return Fault(500, detail, log=("content cannot be opened", str(error)))
     # Unreachable; commands and workers alone raise the others, such as SettingsError
-    return _unavailable(detail)
+    return _unavailable(detail=detail)
 
 
-def _unavailable(detail: str | None = None, log: tuple[str, str] | None = None) -> Fault:
-    return Fault(503, detail, {"Retry-After": str(RETRY_AFTER_SECONDS)}, log)
+def _unavailable(
+    trouble: Trouble | None = None,
+    *,
+    detail: str | None = None,
+    log: tuple[str, str] | None = None,
+) -> Fault:
+    headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+    return Fault(503, TROUBLES[trouble] if trouble else detail, headers, log, trouble)
 
 
 def _allowed_methods(error: HTTPException) -> dict[str, str]:

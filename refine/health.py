@@ -31,6 +31,7 @@ SECRET_KEY_BYTES = 32
 
 # Pages do not wait longer for a slow Redis.
 _PATIENCE_SECONDS = 2
+_CHECK_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -217,8 +218,8 @@ def _away(found: Crew | Unreachable) -> str | None:
 
 def _redis() -> str | None:
     try:
-        with redis_connection() as connection:
-            connection.ping()
+        with redis_connection(patience_seconds=_PATIENCE_SECONDS) as connection:
+            connection.set("refine:check", "1", ex=_CHECK_SECONDS)  # a full Redis answers a ping
     except Unreachable as error:
         return str(error)
     return None

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from refine import faults
 from refine.api.schemas import FieldError, Omittable, Resource, Time
+from refine.database_errors import Trouble
 from refine.errors import InvalidValue
 from refine.extensions import canonical_json
 from refine.faults import as_sentence
@@ -34,6 +35,8 @@ _KINDS = {
     500: ("fault", "Internal error", "The error was logged, without the request's content."),
     503: ("unavailable", "Service unavailable", "Nothing was lost. Try again shortly."),
 }
+# Those with a word of their own among the 503.
+_TROUBLES: Mapping[Trouble, str] = {"busy": "busy", "full": "database-full", "away": "unavailable"}
 
 
 class Obstacle(Resource):
@@ -107,7 +110,8 @@ def answer(error: Exception) -> Response:
         facts: dict[str, Any] = {"errors": error.errors} if error.errors else {}
         return problem(error.status, error.detail, headers=error.headers, **facts)
     fault = faults.handle(error)
-    return problem(fault.status, fault.detail, headers=fault.headers, **_facts(error))
+    facts = {"kind": _TROUBLES[fault.trouble]} if fault.trouble else _facts(error)
+    return problem(fault.status, fault.detail, headers=fault.headers, **facts)
 
 
 def problem(

@@ -1,7 +1,6 @@
 """The agent's own sessions: list them, request one, undo or redo the last."""
 
 import uuid
-from contextlib import suppress
 from typing import Annotated, get_args
 
 from flask import Response
@@ -11,7 +10,6 @@ from refine.api.paging import Page, PageQuery, page_response
 from refine.api.routing import ResponseSpec, json_response, operation
 from refine.api.schemas import EmptyBody, OneOf, Resource, Time, Usd
 from refine.api.scope import agent_row_or_404, rows_of_agent
-from refine.errors import Unreachable
 from refine.extensions import db
 from refine.jobs.runs import refine_later
 from refine.models import Agent, RefinementSession
@@ -126,11 +124,7 @@ def sessions(agent: Agent, query: SessionQuery) -> Response:
 )
 def ask(agent: Agent, body: EmptyBody) -> Response:
     """Request a session."""
-    agent_id = agent.id
-    with suppress(Unreachable):  # it is queued; the clock dispatches it once Redis is back
-        refine_later(agent, "api")
-    queued = RefinementSession.newest_of(db.session.get_one(Agent, agent_id))
-    return json_response(Session.of(queued), 202)
+    return json_response(Session.of(refine_later(agent, "api")), 202)
 
 
 @operation(

@@ -4,7 +4,7 @@ import logging
 import sys
 
 import click
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError
 
 from refine import __version__, core_dumps
 from refine.cli.access import access
@@ -23,6 +23,7 @@ from refine.cli.time_machine import redo, restore, undo
 from refine.cli.tokens import token
 from refine.cli.transfer import export, import_
 from refine.cli.up import up
+from refine.database_errors import TROUBLES, trouble_of
 from refine.errors import RefineError
 from refine.models import SessionAlreadyLive
 
@@ -120,10 +121,11 @@ def _was_interrupted(error: BaseException | None) -> bool:
 
 
 def _advice_on(error: DBAPIError) -> str:
-    sqlstate = getattr(error.orig, "sqlstate", None)
-    # failed connections have no SQLSTATE; 08 and 57P are for broken ones
-    if isinstance(error, OperationalError) and (sqlstate or "08").startswith(("08", "57P")):
-        return "PostgreSQL does not answer at DATABASE_URL; start it, or fix DATABASE_URL"
-    if sqlstate == "42501":
+    match trouble_of(error):
+        case "away":
+            return "PostgreSQL does not answer at DATABASE_URL; start it, or fix DATABASE_URL"
+        case "busy" | "full" as trouble:
+            return f"the database is {trouble}. {TROUBLES[trouble]}"
+    if getattr(error.orig, "sqlstate", None) == "42501":
         return "the database role may not do that; see `refine db roles --help`"
     return f"the database reported an error: {error.args[0]}"

@@ -11,6 +11,7 @@ from refine.cli.context import application
 from refine.cli.output import Field, console, print_list
 from refine.cli.parameters import agent_argument, json_option
 from refine.jobs import runs, stopping, sweeping
+from refine.jobs.dispatch import dispatch_if_possible
 from refine.llm.clients import is_rehearsed
 from refine.models import MAX_MUTATIONS, Agent, MemoryTask, RefinementSession
 from refine.refinement.loop import Event, refine
@@ -31,11 +32,18 @@ def run(reference: str, enqueue: bool) -> int:
         agent = Agent.named(reference)
         if enqueue:
             session = runs.refine_later(agent, "cli")
-            console.print(f"queued session {session.id} for {agent.name}; a worker will run it")
+            console.print(queued_in_words(session))
             return 0
         return _run_here(agent)
 
 
+def queued_in_words(session: RefinementSession) -> str:
+    """Return that a session is queued, and what becomes of it."""
+    said = f"queued session {session.id} for {session.agent.name}; "
+    return said + (_WAITING if session.dispatched_at is None else "a worker will run it")
+
+
+_WAITING = "Redis does not answer: what is queued waits, and begins by itself once Redis is back"
 _SWEPT = (
     Field("agent_id", lambda row: row.agent_id, "id"),
     Field("name", lambda row: row.name, "agent"),
@@ -51,7 +59,11 @@ def sweep(as_json: bool) -> None:
     Workers run the sessions. Agents that have just declined are included.
     """
     with application("sweep"):
-        print_list(_SWEPT, list(sweeping.sweep()), as_json=as_json, empty="no agents")
+        swept = list(sweeping.sweep())
+        is_dispatched = dispatch_if_possible()
+        print_list(_SWEPT, swept, as_json=as_json, empty="no agents")
+        if not is_dispatched:
+            click.echo(f"refine: {_WAITING}", err=True)
 
 
 @click.command()

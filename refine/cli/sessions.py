@@ -10,6 +10,7 @@ from sqlalchemy.orm import contains_eager
 from refine.cli.context import application
 from refine.cli.output import Field, console, print_list, print_one
 from refine.cli.parameters import Narrowing, json_option, narrowed
+from refine.cli.running import queued_in_words
 from refine.errors import NotFound, Refused
 from refine.extensions import db
 from refine.jobs import runs
@@ -163,7 +164,7 @@ def session_retry(session_id: uuid.UUID) -> None:
         if failed.status != "failed":
             raise Refused(f"only a failed session can be retried; this one is {failed.status}")
         queued = runs.refine_later(failed.agent, "cli")
-        console.print(f"queued session {queued.id} for {queued.agent.name}; a worker will run it")
+        console.print(queued_in_words(queued))
 
 
 def _found(session_id: uuid.UUID) -> RefinementSession:

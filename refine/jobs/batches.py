@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeVar
 from rq.timeouts import BaseTimeoutException
 from sqlalchemy.exc import DBAPIError
 
+from refine.database_errors import trouble_of
 from refine.errors import RefineError
 from refine.extensions import db, safe_rollback
 
@@ -33,6 +34,8 @@ class Failed(NamedTuple):
 
 def said_by(fault: Exception) -> str:
     """Return what a fault says, which is only quoted if no content can be in it."""
+    if isinstance(fault, DBAPIError) and (trouble := trouble_of(fault)) is not None:
+        return f"the database was {trouble}"
     is_ours = isinstance(fault, DBAPIError | RefineError)
     return str(fault.args[0]) if is_ours and fault.args else type(fault).__name__
 

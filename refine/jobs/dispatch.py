@@ -3,8 +3,14 @@
 The database knows what waits; Redis only passes it on. Each worker has a number of places; one of
 all of them stays free of automatic runs, so that nobody waits for a sweep of a thousand agents.
 Each run that ends makes room for the next. Memory tasks come after the sessions.
+
+Redis may be down, full, or silent. So runs are marked as dispatched first, and pushed once that is
+committed: no lock is held, and no transaction open, while Redis is asked. What could not be pushed
+is marked as not dispatched again; the next tick does both for whoever died in between.
 """
 
+import time
+import uuid
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
@@ -13,9 +19,17 @@ from sqlalchemy import ColumnElement, and_, func, select, text, update
 from sqlalchemy.exc import DBAPIError
 
 from refine import clock, settings
+from refine.database_errors import trouble_of
 from refine.errors import Unreachable
-from refine.extensions import db
-from refine.jobs.queue import RUN_JOBS, enqueue, redis_connection, waiting_ids
+from refine.extensions import db, safe_rollback
+from refine.jobs.queue import (
+    PATIENCE_SECONDS,
+    RUN_JOBS,
+    enqueue,
+    jobs_of,
+    redis_connection,
+    waiting_ids,
+)
 from refine.jobs.workers import live_workers
 from refine.models import AccessGrant, MemoryTask, RefinementSession
 from refine.models.runs import Run
@@ -24,60 +38,113 @@ from refine.models.runs.task import scheduling as task_scheduling
 # A worker takes a job from Redis a moment before it claims the run in the database.
 _CLAIMED_WITHIN = timedelta(seconds=30)
 
-# One dispatcher at a time, so that two do not fill the same places.
-_LOCK = text("SELECT pg_advisory_xact_lock(hashtext('refine.dispatch'))")
+# Only one at a time gives automatic runs their places, or else two would fill the same one. That
+# takes some milliseconds, and nobody waits for long for a process that was stopped in the middle.
+_LOCK = text(
+    "SELECT set_config('lock_timeout', '1s', true),"
+    " pg_advisory_xact_lock(hashtext('refine.dispatch'))"
+)
+
+# Whoever asks for something waits no longer for Redis, and then leaves it alone for a while.
+_SHORT_PATIENCE_SECONDS = 2.0
+_PAUSE_SECONDS = 10.0
+_silent_until: dict[str, float] = {}
 
 
-def dispatch(at: datetime | None = None) -> int:
+def dispatch(at: datetime | None = None, *, patience_seconds: float = PATIENCE_SECONDS) -> int:
     """Dispatch what may be dispatched now, and commit; return how many runs.
 
-    Raises Unreachable if Redis is down: everything stays queued and nothing is lost.
+    Call it with no transaction open. Raises Unreachable if Redis is down: everything stays queued
+    and nothing is lost.
     """
     at = at or clock.now()
-    with redis_connection() as connection:
-        db.session.execute(_LOCK)
-        _reset_lost_dispatches(connection, at)
-        room = _room(connection)
-        requested: list[Run] = [
-            *_waiting(AccessGrant),
-            *_waiting(RefinementSession, ~RefinementSession.is_automatic),
-        ]
-        automatic = _waiting(RefinementSession, and_(RefinementSession.is_automatic), limit=room)
-        tasks = task_scheduling.dispatchable(room - len(automatic), at)
-        runs = [*requested, *automatic, *tasks]
-        enqueue(runs, connection)
-        for run in runs:
-            run.dispatched_at = at
-        db.session.commit()
-        return len(runs)
+    with redis_connection(patience_seconds=patience_seconds) as connection:
+        in_redis, workers = waiting_ids(connection), live_workers(connection)
+        _reset_lost_dispatches(in_redis, at)
+        dispatched = _hand_over(_requested(), connection, at)
+        try:
+            automatic = _automatic(workers, at)
+        except DBAPIError as error:
+            safe_rollback()
+            if trouble_of(error) != "busy":
+                raise
+            return dispatched  # the next to dispatch does the rest
+        return dispatched + _hand_over(automatic, connection, at)
 
 
-def dispatch_if_possible() -> None:
-    """Dispatch; if Redis or the database cannot, the next tick does."""
+def dispatch_if_possible() -> bool:
+    """Dispatch, without waiting for long; return False if it is left to the next tick."""
     db.session.rollback()
+    url = settings.current().redis_url
+    if time.monotonic() < _silent_until.get(url, 0.0):
+        return False
     try:
-        dispatch()
-    except (Unreachable, DBAPIError):
-        db.session.rollback()
+        dispatch(patience_seconds=_SHORT_PATIENCE_SECONDS)
+    except Unreachable:
+        safe_rollback()
+        _silent_until[url] = time.monotonic() + _PAUSE_SECONDS
+        return False
+    except DBAPIError:
+        safe_rollback()
+        return False
+    return True
 
 
-def _reset_lost_dispatches(connection: Redis, at: datetime) -> None:
+def _hand_over(runs: Sequence[Run], connection: Redis, at: datetime) -> int:
+    """Mark these locked runs as dispatched, commit, and push them; return how many they are."""
+    jobs, ids = jobs_of(runs), [run.id for run in runs]
+    for run in runs:
+        run.dispatched_at = at
+    db.session.commit()
+    try:
+        enqueue(jobs, connection)
+    except Exception:
+        _take_back(ids, at)
+        raise
+    return len(ids)
+
+
+def _take_back(ids: Sequence[uuid.UUID], at: datetime) -> None:
+    """Mark runs as not dispatched; or, if the database cannot, leave that to a later one."""
+    try:
+        for kind in RUN_JOBS:
+            _reset(kind, kind.id.in_(ids), kind.dispatched_at == at)
+        db.session.commit()
+    except DBAPIError:
+        safe_rollback()
+
+
+def _reset_lost_dispatches(in_redis: Sequence[uuid.UUID], at: datetime) -> None:
     """Mark runs as not dispatched if Redis lost them, or their worker died before the claim."""
-    in_redis = waiting_ids(connection)
     for kind in RUN_JOBS:
-        db.session.execute(
-            update(kind)
-            .where(
-                kind.is_waiting,
-                kind.dispatched_at <= at - _CLAIMED_WITHIN,
-                kind.id.not_in(in_redis),
-            )
-            .values(dispatched_at=None)
-            .execution_options(synchronize_session=False)
-        )
+        _reset(kind, kind.dispatched_at <= at - _CLAIMED_WITHIN, kind.id.not_in(in_redis))
 
 
-def _room(connection: Redis) -> int:
+def _reset(kind: type[Run], *conditions: ColumnElement[bool]) -> None:
+    # whoever has locked one claims it, or ends it
+    lost = select(kind.id).where(kind.is_waiting, *conditions)
+    lost = lost.with_for_update(skip_locked=True, key_share=True)
+    again = update(kind).where(kind.id.in_(lost)).values(dispatched_at=None)
+    db.session.execute(again.execution_options(synchronize_session=False))
+
+
+def _requested() -> list[Run]:
+    """Return the runs that somebody asked for, locked; those that another dispatches are left."""
+    return [
+        *_waiting(AccessGrant),
+        *_waiting(RefinementSession, ~RefinementSession.is_automatic),
+    ]
+
+
+def _automatic(workers: int, at: datetime) -> list[Run]:
+    """Return the automatic runs for which so many workers have room, locked."""
+    db.session.execute(_LOCK)
+    room = _room(workers)
+    sessions = _waiting(RefinementSession, and_(RefinementSession.is_automatic), limit=room)
+    return [*sessions, *task_scheduling.dispatchable(room - len(sessions), at)]
+
+
+def _room(workers: int) -> int:
     """How many more automatic runs the workers may be given."""
     busy = sum(
         db.session.scalar(select(func.count()).where(at_workers)) or 0
@@ -86,7 +153,7 @@ def _room(connection: Redis) -> int:
             MemoryTask.is_at_workers(),
         )
     )
-    places = live_workers(connection) * settings.current().concurrency
+    places = workers * settings.current().concurrency
     return max(0, max(1, places - 1) - busy)
 
 

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from redis import ConnectionPool, Redis
-from redis.exceptions import RedisError
+from redis.exceptions import OutOfMemoryError, RedisError
 from rq import Queue
 from rq.exceptions import NoSuchJobError
 from rq.job import Job
@@ -33,7 +33,8 @@ RUN_QUEUES = (REQUESTED, AUTOMATIC, MEMORY_TASKS)
 GRACE_SECONDS = 120
 FAILURE_TTL_SECONDS = 3_600
 
-_TIMEOUT_SECONDS = 5
+# How long Redis may take for an answer.
+PATIENCE_SECONDS = 5.0
 
 
 class RunJob(NamedTuple):
@@ -99,7 +100,7 @@ class JsonJob(Job):
 
 @contextmanager
 def redis_connection(
-    *, is_kept: bool = True, patience_seconds: float = _TIMEOUT_SECONDS
+    *, is_kept: bool = True, patience_seconds: float = PATIENCE_SECONDS
 ) -> Iterator[Redis]:
     """Yield a connection, which stays open for the next one; Unreachable if Redis does not answer.
 
@@ -109,9 +110,11 @@ def redis_connection(
     if is_kept:
         connection = Redis(connection_pool=_pool(url, patience_seconds))
     else:
-        connection = Redis.from_url(url, socket_connect_timeout=_TIMEOUT_SECONDS)
+        connection = Redis.from_url(url, socket_connect_timeout=PATIENCE_SECONDS)
     try:
         yield connection
+    except OutOfMemoryError:
+        raise Unreachable("Redis is full; give it more memory (maxmemory)") from None
     except (RedisError, OSError) as error:
         raise Unreachable(
             "Redis does not answer at REDIS_URL; start it, or fix REDIS_URL "
@@ -150,14 +153,22 @@ def _id_of(stored: bytes | str) -> uuid.UUID | None:
         return None
 
 
-def enqueue(runs: Iterable[Run], connection: Redis) -> None:
-    """Push the ids of committed runs to the workers, all at once.
+Jobs = dict[str, list[EnqueueData]]
+
+
+def jobs_of(runs: Iterable[Run]) -> Jobs:
+    """Return the jobs of these runs by queue: ids alone, which outlive the transaction."""
+    jobs: Jobs = {}
+    for run in runs:
+        jobs.setdefault(_queue_name(run), []).append(_job_of(run))
+    return jobs
+
+
+def enqueue(jobs: Jobs, connection: Redis) -> None:
+    """Push the jobs of committed runs to the workers, all at once.
 
     Enqueuing twice is harmless: the second job finds nothing to claim.
     """
-    jobs: dict[str, list[EnqueueData]] = {}
-    for run in runs:
-        jobs.setdefault(_queue_name(run), []).append(_job_of(run))
     with connection.pipeline() as pipeline:
         for name, listed in jobs.items():
             queue(name, connection).enqueue_many(listed, pipeline=pipeline)

@@ -8,14 +8,12 @@ from typing import Any
 
 from rq import get_current_job
 from rq.timeouts import JobTimeoutException
-from sqlalchemy.exc import DBAPIError
 
 from refine import settings
 from refine.access import asking
-from refine.errors import Unreachable
-from refine.extensions import db, safe_rollback
+from refine.extensions import db
 from refine.jobs import stopping
-from refine.jobs.dispatch import dispatch, dispatch_if_possible
+from refine.jobs.dispatch import dispatch_if_possible
 from refine.models import AccessGrant, Agent, MemoryTask, RefinementSession, User, schema_version
 from refine.models.runs.access import AccessTerms
 from refine.models.runs.session import Trigger
@@ -79,19 +77,12 @@ def _stop_check() -> Callable[[], bool]:
 def refine_later(agent: Agent, trigger: Trigger, **fields: Any) -> RefinementSession:
     """Queue a session for the agent, commit, and hand it to a worker.
 
-    Raises SessionAlreadyLive; or Unreachable if it could not be handed over: it stays queued, and
-    the clock hands it over later.
+    Raises SessionAlreadyLive. If it cannot be handed over yet, it waits: ``dispatched_at`` is None,
+    and the clock hands it over later.
     """
     session = RefinementSession.queue(agent, trigger, **fields)
     db.session.commit()
-    try:
-        dispatch()
-    except DBAPIError:
-        safe_rollback()
-        raise Unreachable(
-            "the session is queued, but the database was too busy to hand it over; the clock will "
-            "do it later"
-        ) from None
+    dispatch_if_possible()
     return session
 
 

@@ -15,7 +15,6 @@ from refine import clock
 from refine.errors import RefineError
 from refine.extensions import db
 from refine.jobs.batches import BATCH, Failed, in_parts
-from refine.jobs.dispatch import dispatch
 from refine.models import Account, Agent, RefinementSession, SessionAlreadyLive, Sweep, User
 from refine.models.runs.session import Wanted
 from refine.models.runs.session.prospects import NOTHING_TO_REFINE
@@ -54,8 +53,7 @@ class Turn(NamedTuple):
 def sweep() -> Iterator[Swept]:
     """Queue a session for every agent that needs one; yield the outcome for each agent.
 
-    One agent's failure touches no other. Raises Unreachable at the end if Redis is down; what was
-    queued stays queued.
+    One agent's failure touches no other. The caller dispatches.
     """
     caps, after_id = CostCaps(clock.now()), 0
     following = select(Agent.id).order_by(Agent.id).limit(BATCH)
@@ -66,7 +64,6 @@ def sweep() -> Iterator[Swept]:
         # whom somebody held just then is waited for alone: nobody else waits with them
         for id_ in sorted({*ids} - {each.agent_id for each in swept}):
             yield from _swept(in_parts([id_], partial(_serve, caps, wait=True)))
-    dispatch()
 
 
 def run_now(account: Account, user: User) -> Turn:

@@ -5,7 +5,7 @@ from flask.typing import ResponseReturnValue
 from sqlalchemy import Select, select
 
 from refine import clock
-from refine.errors import Refused, Unreachable
+from refine.errors import Refused
 from refine.extensions import db
 from refine.faults import as_sentence
 from refine.jobs.runs import refine_later
@@ -83,19 +83,17 @@ def tasks(agent_id: int) -> str:
 def refine_now(agent_id: int) -> ResponseReturnValue:
     agent = scope.agent_or_404(agent_id)
     try:
-        session_id = refine_later(agent, "manual", user=scope.user()).id
+        session = refine_later(agent, "manual", user=scope.user())
+        session_id = session.id
+        if session.dispatched_at is None:
+            flash(
+                "Session queued. The job queue is unreachable; the session will start "
+                "automatically once it is back."
+            )
     except SessionAlreadyLive as live:
         db.session.rollback()
         flash("This agent already has a live session, which is shown here.")
         session_id = live.session_id
-    except Unreachable:
-        live_session = RefinementSession.live_of(agent)
-        assert live_session is not None  # noqa: S101 - queued before Redis was asked; for mypy
-        flash(
-            "Session queued. The job queue is unreachable; the session will start automatically "
-            "once it is back."
-        )
-        session_id = live_session.id
     except Refused as refusal:
         db.session.rollback()
         flash(as_sentence(str(refusal)), "error")

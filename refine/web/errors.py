@@ -1,5 +1,7 @@
 """The pages shown when something goes wrong: what happened, and what to do about it."""
 
+from collections.abc import Mapping
+
 from flask import Response, current_app, make_response, render_template, request
 from flask_login import current_user
 from flask_wtf.csrf import CSRFError
@@ -7,6 +9,7 @@ from sqlalchemy.exc import DBAPIError
 from werkzeug.exceptions import HTTPException
 
 from refine import faults
+from refine.database_errors import Trouble
 from refine.errors import BeingUpgraded, RowAltered
 from refine.web import scope, signing_in
 from refine.web.drafts import Draft
@@ -19,7 +22,12 @@ _TITLES_AND_ADVICE = {
     409: ("Something changed in the meantime", "Nothing was done. Reload the page and try again."),
     413: ("The request is too large", "Send less data at a time."),
     500: ("Internal error", "Unfinished work was rolled back, and the error was logged."),
-    503: ("The database cannot be reached", "Nothing was lost. Try again in a moment."),
+    503: ("The database reported an error", "Unfinished work was rolled back. Try again later."),
+}
+_TITLES_OF_TROUBLES: Mapping[Trouble, str] = {
+    "away": "The database cannot be reached",
+    "busy": "Refine is busy",
+    "full": "The database is full",
 }
 _BEING_UPGRADED = "Refine is being upgraded"
 _OUT_OF_DATE = "This form is out of date"
@@ -40,6 +48,7 @@ def page(error: Exception) -> Response:
         is_refusal = status in (400, 409, 429)
         title = _BEING_UPGRADED if isinstance(error, BeingUpgraded) else title
         title = "Request refused" if is_refusal else title
+        title = _TITLES_OF_TROUBLES[fault.trouble] if fault.trouble else title
         advice = f"{fault.detail} Nothing was changed." if is_refusal else fault.detail
     answer = make_response(_render(status, title=title, advice=advice), status)
     answer.headers.update(fault.headers)

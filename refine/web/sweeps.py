@@ -4,8 +4,7 @@ from collections import Counter
 
 from flask import flash
 
-from refine.errors import Unreachable
-from refine.jobs.dispatch import dispatch
+from refine.jobs.dispatch import dispatch_if_possible
 from refine.jobs.sweeping import Turn
 from refine.models.runs.sweep import Work
 from refine.rules.quantities import plural
@@ -29,9 +28,7 @@ def turn_in_words(work: Work, *turns: Turn) -> str:
 
 def dispatch_or_say() -> None:
     """Dispatch what waits, and commit; say so if the job queue is away: the runs stay queued."""
-    try:
-        dispatch()
-    except Unreachable:
+    if not dispatch_if_possible():
         flash(
             "The job queue is unreachable; queued sessions will start automatically once it is "
             "back.",

@@ -10,11 +10,13 @@ import pytest
 import time_machine
 from flask import Flask
 from redis import Redis
+from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError
 
 from refine import create_app
 from refine.errors import Unreachable
 from refine.extensions import db
-from refine.jobs.dispatch import dispatch
+from refine.jobs.dispatch import dispatch, dispatch_if_possible
 from refine.jobs.queue import AUTOMATIC, QUEUES, REQUESTED, TICKS, queue
 from refine.jobs.runs import RunFault, refine_session
 from refine.jobs.worker import RefineWorker
@@ -71,6 +73,30 @@ def refused_updates(app: Flask) -> Iterator[None]:
     yield
     db.session.rollback()
     sql.run("DROP FUNCTION refuse_oldest() CASCADE")
+
+
+@pytest.fixture
+def refused_resets(app: Flask) -> Iterator[None]:
+    """The database refuses to mark a run as not dispatched."""
+    sql.run(
+        """CREATE FUNCTION refuse_resets() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+           IF NEW.dispatched_at IS NULL THEN RAISE EXCEPTION 'a bad sector'; END IF;
+           RETURN NEW; END $$""",
+        """CREATE TRIGGER refuse_resets BEFORE UPDATE ON refinement_sessions
+           FOR EACH ROW EXECUTE FUNCTION refuse_resets()""",
+    )
+    yield
+    db.session.rollback()
+    sql.run("DROP FUNCTION refuse_resets() CASCADE")
+
+
+@pytest.fixture
+def no_automatic(app: Flask) -> Iterator[None]:
+    """The database cannot say which memory tasks wait."""
+    sql.run("ALTER TABLE memory_tasks RENAME COLUMN created_at TO made_at")
+    yield
+    db.session.rollback()
+    sql.run("ALTER TABLE memory_tasks RENAME COLUMN made_at TO created_at")
 
 
 def queued(trigger: Trigger, **fields: Any) -> RefinementSession:
@@ -418,6 +444,81 @@ def test_concurrent_dispatchers_do_not_exceed_the_room(
     assert sorted(waiting_in(redis, REQUESTED)) == sorted(ids_of(*asked))
     assert set(waiting_in(redis, AUTOMATIC)) < set(ids_of(*swept))
     assert len(waiting_in(redis, AUTOMATIC)) == 2
+
+
+def test_nobody_waits_for_a_dispatcher_that_was_stopped_in_the_middle(
+    redis: Redis, environ: dict[str, str]
+) -> None:
+    asked, swept = queued("cli"), queued("weekly")
+
+    with db.engine.begin() as stopped:
+        stopped.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('refine.dispatch'))")
+        during = dispatch()
+        in_redis = waiting_in(redis, REQUESTED), waiting_in(redis, AUTOMATIC)
+    after = dispatch()
+
+    assert (during, in_redis) == (1, (ids_of(asked), []))
+    assert (after, waiting_in(redis, AUTOMATIC)) == (1, ids_of(swept))
+
+
+def test_a_run_is_marked_before_a_worker_can_take_it(redis: Redis) -> None:
+    session = queued("cli")
+    marked = []
+
+    def look(_connection: Any, *_: Any) -> None:
+        marked.append(waiting_in(redis, REQUESTED))
+
+    event.listen(db.engine, "commit", look)
+    try:
+        dispatch()
+    finally:
+        event.remove(db.engine, "commit", look)
+
+    assert marked[0] == []
+    assert waiting_in(redis, REQUESTED) == ids_of(session)
+
+
+def test_a_run_whose_dispatcher_died_before_the_push_is_dispatched_half_a_minute_later(
+    redis: Redis, now: time_machine.Traveller
+) -> None:
+    session = queued("cli")
+    session.dispatched_at = NOW
+    db.session.commit()
+
+    now.shift(ON_ITS_WAY - MOMENT)
+    before = dispatch()
+    now.shift(MOMENT)
+
+    assert (before, dispatch()) == (0, 1)
+
+
+def test_what_cannot_be_taken_back_is_dispatched_half_a_minute_later(
+    redis: Redis, now: time_machine.Traveller, refused_resets: None
+) -> None:
+    session = queued("cli")
+    redis.set(f"rq:job:{session.id}", "no hash, as a job would be")
+
+    with pytest.raises(Unreachable):
+        dispatch()
+
+    assert session.dispatched_at == NOW
+    db.session.rollback()
+    sql.run("DROP TRIGGER refuse_resets ON refinement_sessions")
+    redis.flushall()
+    now.shift(ON_ITS_WAY)
+    assert dispatch() == 1
+
+
+def test_a_fault_of_the_database_leaves_dispatching_to_the_next_tick(
+    redis: Redis, no_automatic: None
+) -> None:
+    asked = queued("cli")
+
+    assert not dispatch_if_possible()
+
+    assert waiting_in(redis, REQUESTED) == ids_of(asked)
+    with pytest.raises(DBAPIError):
+        dispatch()
 
 
 def test_a_locked_session_delays_no_other(redis: Redis) -> None:

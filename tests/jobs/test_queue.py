@@ -9,7 +9,6 @@ from flask import Flask
 from redis import Redis
 
 from refine import create_app
-from refine.errors import Unreachable
 from refine.extensions import db
 from refine.jobs.queue import (
     AUTOMATIC,
@@ -18,6 +17,7 @@ from refine.jobs.queue import (
     REQUESTED,
     TICKS,
     enqueue,
+    jobs_of,
     queue,
     redis_connection,
 )
@@ -86,12 +86,9 @@ def test_a_second_request_names_the_live_session_and_queues_nothing(
 
 
 def test_without_redis_a_session_stays_safely_queued(without_redis: Agent) -> None:
-    with pytest.raises(Unreachable, match="Redis does not answer at REDIS_URL"):
-        refine_later(without_redis, "cli")
+    session = refine_later(without_redis, "cli")
 
     db.session.rollback()
-    session = RefinementSession.live_of(without_redis)
-    assert session is not None
     assert (session.status, session.dispatched_at) == ("queued", None)
     assert [record.action for record in db.session.scalars(db.select(AuditLog))] == [
         "refinement_queued"
@@ -103,7 +100,7 @@ def test_a_flushed_redis_loses_no_session(redis: Redis, agent: Agent) -> None:
     redis.flushall()
 
     with redis_connection() as connection:
-        enqueue([session], connection)
+        enqueue(jobs_of([session]), connection)
 
         assert queue(REQUESTED, connection).job_ids == [str(session.id)]
 
@@ -126,7 +123,7 @@ def test_requested_sessions_have_their_own_queue(redis: Redis, app: Flask) -> No
     }
     for trigger, name in queues.items():
         session = RefinementSession.queue(factories.agent("a memory"), trigger)
-        enqueue([session], redis)
+        enqueue(jobs_of([session]), redis)
 
         waiting = {each: queue(each, redis).job_ids for each in QUEUES}
 

@@ -18,7 +18,7 @@ from refine import clock
 from refine.extensions import db
 from refine.jobs import side_by_side
 from refine.jobs import worker as workers
-from refine.jobs.queue import AUTOMATIC, QUEUES, REQUESTED, JsonJob, enqueue, queue
+from refine.jobs.queue import AUTOMATIC, QUEUES, REQUESTED, JsonJob, enqueue, jobs_of, queue
 from refine.jobs.side_by_side import Roster, SideBySide
 from refine.jobs.tick import run_tick
 from refine.jobs.worker import RefineWorker
@@ -62,7 +62,7 @@ def handed_over(redis: Redis, trigger: Trigger = "cli", **fields: Any) -> Refine
     session = RefinementSession.queue(agent, trigger)
     session.dispatched_at = session.created_at
     db.session.commit()
-    enqueue([session], redis)
+    enqueue(jobs_of([session]), redis)
     return session
 
 

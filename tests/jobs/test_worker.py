@@ -32,6 +32,7 @@ from refine.jobs.queue import (
     TICKS,
     JsonJob,
     enqueue,
+    jobs_of,
     queue,
 )
 from refine.jobs.runs import refine_later, request_access_later
@@ -544,7 +545,7 @@ def test_a_session_continues_without_redis_and_its_worker_waits_for_it(
         url = redis_url(Path(folder))
         server = servers.enter_context(valkey.running(Path(folder)))
         with Redis.from_url(url) as redis:
-            enqueue([session], redis)
+            enqueue(jobs_of([session]), redis)
             worker = begin("worker", REDIS_URL=url)
             eventually(lambda: len(model.requests) == 1)
             server.kill()

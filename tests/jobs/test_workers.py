@@ -10,7 +10,7 @@ from flask import Flask
 from redis import Redis
 
 from refine.health import queue_check
-from refine.jobs.queue import AUTOMATIC, QUEUES, REQUESTED, TICKS, enqueue, queue
+from refine.jobs.queue import AUTOMATIC, QUEUES, REQUESTED, TICKS, enqueue, jobs_of, queue
 from refine.jobs.worker import RefineWorker
 from refine.jobs.workers import REMEMBERED_FOR, SILENT_AFTER, Crew, crew
 from refine.models import RefinementSession
@@ -106,7 +106,7 @@ def test_the_runs_that_a_worker_has_in_hand_are_known(redis: Redis, register: Re
         RefinementSession.queue(factories.agent("one"), trigger)  # type: ignore[arg-type]
         for trigger in ("manual", "weekly")
     ]
-    enqueue(sessions, redis)
+    enqueue(jobs_of(sessions), redis)
     for name, session in zip((REQUESTED, AUTOMATIC), sessions, strict=True):
         job = queue(name, redis).fetch_job(str(session.id))
         assert job is not None

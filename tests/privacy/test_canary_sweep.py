@@ -125,9 +125,12 @@ class Installation:
         eventually(lambda: not self._is_live(), seconds=60)
         self.look("after a session")
         db.session.rollback()
-        last = RefinementSession.newest_of(self.agent)
-        assert last is not None
-        return last
+        return db.session.scalars(
+            db.select(RefinementSession)
+            .where(RefinementSession.agent_id == self.agent.id)
+            .order_by(RefinementSession.created_at.desc())
+            .limit(1)
+        ).one()
 
     def run(self, *arguments: str, code: int = 0) -> None:
         """Run a command, and keep all that it prints."""

@@ -407,13 +407,6 @@ class RefinementSession(Ending, Base):
         )
 
     @classmethod
-    def newest_of(cls, agent: Agent) -> "RefinementSession | None":
-        """Return the agent's latest session, whatever its status."""
-        return db.session.scalar(
-            select(cls).where(cls.agent_id == agent.id).order_by(cls.created_at.desc()).limit(1)
-        )
-
-    @classmethod
     def last_consented_of(cls, agent: Agent, *, before: datetime) -> "RefinementSession | None":
         """Return the agent's last session before that time that it consented to.
 

@@ -652,16 +652,3 @@ def test_a_session_without_a_worker_is_not_lost(agent, subtests):
             set_fields(session, status=status, ended_at=ended_at)
             set_fields(session, heartbeat_at=NOW - DAY, lease_token=None)
             assert chosen(RefinementSession.select_agents_with_lost(NOW)) == []
-
-
-# -- looking back ----------------------------------------------------------------------------------
-
-
-def test_the_latest_session_is_the_youngest_whatever_its_status(agent):
-    assert RefinementSession.newest_of(agent) is None
-    past(agent, "completed", at=NOW - 3 * DAY)
-    past(factories.agent(), "completed", at=NOW)
-    latest = past(agent, "skipped", at=NOW - DAY)
-    past(agent, "failed", at=NOW - 2 * DAY)
-
-    assert RefinementSession.newest_of(agent) is latest

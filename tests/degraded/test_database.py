@@ -1,0 +1,205 @@
+"""PostgreSQL busy, without room, or away: a clear answer, and nothing half done."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from flask import Flask
+from sqlalchemy import Connection, event
+from sqlalchemy.engine import Engine
+
+from refine.extensions import db
+from refine.models import Account, Agent, AgentMemory, ApiToken, AuditLog, User
+from tests import factories
+from tests.api.conftest import Program, bearing, refusing_memories
+from tests.chains import verify_agent
+from tests.cli.conftest import row_counts
+from tests.commands import UNUSED_PORT
+from tests.degraded.conftest import Note
+from tests.forked import refine
+from tests.web.conftest import Browser, signed_in_browser, words_of
+
+NEW = {"content": "a new memory", "memory_type": "core"}
+
+
+@pytest.fixture
+def agent(account: Account) -> Agent:
+    made = factories.agent("a memory", account=account, name="Ada", model_id="rehearsal/x")
+    db.session.commit()
+    return made
+
+
+@pytest.fixture
+def desk(app: Flask, admin: User) -> Browser:
+    return signed_in_browser(app, admin)
+
+
+@pytest.fixture
+def program(app: Flask, agent: Agent) -> Program:
+    _, secret = ApiToken.mint(account=agent.account, agent=agent)
+    db.session.commit()
+    return bearing(app, secret)
+
+
+@contextmanager
+def nobody_waits_long_for_a_lock() -> Iterator[None]:
+    def hurry(connection: Connection) -> None:
+        connection.exec_driver_sql("SET LOCAL lock_timeout = '50ms'")
+
+    event.listen(Engine, "begin", hurry)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "begin", hurry)
+
+
+@pytest.fixture
+def held(agent: Agent) -> Iterator[None]:
+    """Somebody else holds the agent."""
+    agent_id = agent.id
+    db.session.rollback()
+    with nobody_waits_long_for_a_lock(), db.engine.connect() as elsewhere:
+        elsewhere.exec_driver_sql(f"SELECT 1 FROM agents WHERE id = {agent_id} FOR UPDATE")
+        yield
+
+
+def test_what_somebody_else_holds_is_busy_and_nothing_is_changed(
+    desk: Browser, program: Program, agent: Agent, environ: dict[str, str], held: None
+) -> None:
+    before = row_counts()
+    page = desk.submit(f"/agents/{agent.id}/sessions")
+    answer = program.post("/memories", json=NEW)
+    done = refine("agent", "pause", "Ada", environ=environ)
+
+    assert (page.status_code, answer.status_code, done.returncode) == (503, 503, 1)
+    assert "Refine is busy Somebody else is changing the same thing" in words_of(page.text)
+    assert answer.json["type"] == "urn:refine:problem:busy"
+    assert (done.stdout, done.stderr.count("\n")) == ("", 1)
+    assert done.stderr.startswith("refine: the database is busy. Somebody else")
+    for said in (words_of(page.text), answer.json["detail"], done.stderr):
+        assert "Nothing was changed. Try again in a moment." in said
+    assert [each.headers["Retry-After"] for each in (page, answer)] == ["5", "5"]
+    assert row_counts() == before
+
+
+def test_a_full_disk_leaves_nothing_half_done_and_refine_goes_on_when_there_is_room(
+    desk: Browser, program: Program, agent: Agent, environ: dict[str, str], tmp_path: Path
+) -> None:
+    program.get("/context")  # a token's first use is a record
+    before = row_counts()
+    file = tmp_path / "memories.json"
+    file.write_text('[{"id": "1", "memory": "imported"}]')
+    with refusing_memories("53100"):
+        answer = program.post("/memories", json=NEW)
+        done = refine("import", "Ada", str(file), "--format", "mem0", environ=environ)
+        # each page reads; none needs room
+        pages = [desk.get(path).status_code for path in ("/", "/agents", "/sessions", "/ops")]
+    during = row_counts()
+    after = program.post("/memories", json=NEW)
+
+    assert (answer.status_code, answer.json["type"]) == (503, "urn:refine:problem:database-full")
+    assert "no room left" in answer.json["detail"]
+    assert pages == [200] * 4
+    assert done.returncode == 1, done
+    assert done.stderr.startswith("refine: the database is full. It has no room left")
+    assert during == before
+    assert after.status_code == 201
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a disk of one megabyte")
+def test_nothing_is_half_done_on_a_disk_that_is_really_full(
+    desk: Browser, program: Program, agent: Agent, small_disk: Path, note: Note
+) -> None:
+    saved = 1
+    while (answer := program.post("/memories", json=numbered(saved))).status_code == 201:
+        saved += 1
+    pages = [desk.get(path).status_code for path in ("/", "/agents", f"/agents/{agent.id}")]
+    refused = count_memories()
+    (small_disk / "filler").unlink()
+    again = program.post("/memories", json=numbered(saved))
+
+    assert (answer.status_code, answer.json["type"]) == (503, "urn:refine:problem:database-full")
+    assert pages == [200] * 3
+    assert (refused, again.status_code) == (saved, 201)
+    assert verify_agent(agent).problem is None
+    note(f"disk full after {saved:,} memories: refused whole, and saved once there was room")
+
+
+def numbered(number: int) -> dict[str, str]:
+    return {"content": f"memory {number} " + "and more " * 900, "memory_type": "journal"}
+
+
+def count_memories() -> int:
+    db.session.rollback()
+    return db.session.scalar(db.select(db.func.count(AgentMemory.id))) or 0
+
+
+@pytest.fixture
+def small_disk(app: Flask, servers: Path) -> Iterator[Path]:
+    """A disk for the memories alone, on which a filler takes most of the room."""
+    disk = Path(tempfile.mkdtemp(prefix="refine-disk-"))
+    owner = (servers / "postgres").stat()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk], check=True)
+    try:
+        os.chown(disk, owner.st_uid, owner.st_gid)
+        db.session.rollback()
+        outside = db.engine.execution_options(isolation_level="AUTOCOMMIT")
+        with outside.connect() as connection:
+            connection.exec_driver_sql(f"CREATE TABLESPACE small LOCATION '{disk}'")
+            connection.exec_driver_sql("ALTER TABLE agent_memories SET TABLESPACE small")
+            left = shutil.disk_usage(disk).free
+            (disk / "filler").write_bytes(bytes(left - 300_000))
+            yield disk
+            (disk / "filler").unlink(missing_ok=True)
+            db.session.rollback()
+            connection.exec_driver_sql("ALTER TABLE agent_memories SET TABLESPACE pg_default")
+            connection.exec_driver_sql("DROP TABLESPACE small")
+    finally:
+        subprocess.run(["umount", disk], check=True)
+        disk.rmdir()
+
+
+def test_a_page_says_that_the_disk_is_full(desk: Browser, agent: Agent) -> None:
+    db.session.execute(
+        db.text(
+            "CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "RAISE EXCEPTION 'no room' USING ERRCODE = '53100'; END $$; "
+            "CREATE TRIGGER no_room BEFORE INSERT ON refinement_sessions "
+            "FOR EACH ROW EXECUTE FUNCTION no_room()"
+        )
+    )
+    db.session.commit()
+    try:
+        page = desk.submit(f"/agents/{agent.id}/sessions")
+    finally:
+        db.session.execute(db.text("DROP FUNCTION no_room() CASCADE"))
+        db.session.commit()
+
+    assert page.status_code == 503
+    assert "The database is full It has no room left" in words_of(page.text)
+    assert db.session.scalar(db.select(db.func.count(AuditLog.id))) == 1  # the sign-in
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("agent", "list"), ("run", "Ada"), ("run", "Ada", "--enqueue"), ("sweep",), ("reflect", "Ada")]
+    + [("tick",), ("worker", "--burst"), ("audit", "verify"), ("session", "list")],
+    ids=" ".join,
+)
+def test_a_command_says_in_one_line_that_the_database_is_away(
+    environ: dict[str, str], arguments: tuple[str, ...]
+) -> None:
+    away = {**environ, "DATABASE_URL": f"postgresql://127.0.0.1:{UNUSED_PORT}/x"}
+
+    done = refine(*arguments, environ=away)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "refine: PostgreSQL does not answer at DATABASE_URL; start it, or fix DATABASE_URL\n"
+    )

@@ -1,0 +1,257 @@
+"""Redis down, frozen or full: pages work, and what is asked for waits in the database."""
+
+import json
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable
+from urllib.parse import urlencode
+
+import pytest
+from flask import Flask
+from sqlalchemy import select, text
+
+from refine.extensions import db
+from refine.jobs.dispatch import dispatch_if_possible
+from refine.jobs.queue import RUN_QUEUES
+from refine.jobs.tick import run_tick
+from refine.models import (
+    AccessGrant,
+    Account,
+    Agent,
+    ApiToken,
+    MemoryTask,
+    RefinementSession,
+)
+from tests import factories
+from tests.api.conftest import bearing
+from tests.commands import eventually
+from tests.degraded.breaking import FAULTS, BreakableRedis, Fault
+from tests.degraded.conftest import Note
+from tests.forked import refine
+from tests.web.conftest import Browser, words_of
+
+Mend = Callable[[], None]
+
+every_fault = pytest.mark.parametrize("fault", FAULTS)
+only_frozen = pytest.mark.parametrize("fault", ["frozen"])
+
+PAGES = (
+    *("/", "/agents", "/sessions", "/schedule", "/audit", "/usage", "/access", "/tokens"),
+    *("/users", "/accounts", "/profile", "/find", "/ops", "/healthz", "/readyz", "/metrics"),
+)
+# Redis is waited for two seconds at a time, and a page asks it once or twice.
+LONGEST_SECONDS = 10
+
+CLICKS = 10
+WISH = {
+    "reason": "failed_session",
+    "purpose": "to see why its last session failed",
+    "duration_minutes": "30",
+}
+
+
+def agents_of(account: Account, count: int) -> list[Agent]:
+    made = [
+        factories.agent(
+            *(factories.text_of(25) for _ in range(4)),
+            account=account,
+            name=f"Agent {number}",
+            model_id="rehearsal/x",
+            core_token_budget=10,
+        )
+        for number in range(count)
+    ]
+    db.session.commit()
+    return made
+
+
+def runs() -> list[RefinementSession | MemoryTask | AccessGrant]:
+    db.session.rollback()
+    kinds = (RefinementSession, MemoryTask, AccessGrant)
+    return [each for kind in kinds for each in db.session.scalars(select(kind))]
+
+
+def in_redis(redis: BreakableRedis) -> set[str]:
+    with redis.connection() as connection:
+        return {
+            id_.decode()
+            for name in RUN_QUEUES
+            for id_ in connection.lrange(f"rq:queue:{name}", 0, -1)
+        }
+
+
+@every_fault
+def test_every_page_works_within_seconds(
+    dashboard: Browser, account: Account, broken: Mend, fault: Fault, note: Note
+) -> None:
+    agents_of(account, 1)
+    seconds, statuses = {}, {}
+
+    for path in PAGES:
+        began = time.monotonic()
+        statuses[path] = dashboard.get(
+            path, headers={"Authorization": "Bearer a token"}
+        ).status_code
+        seconds[path] = time.monotonic() - began
+
+    assert {path for path, status in statuses.items() if status != 200} == {"/readyz"}
+    assert "Redis" in dashboard.get("/readyz").json["redis"]
+    assert "Redis" in words_of(dashboard.get("/ops").text)
+    assert max(seconds.values()) < LONGEST_SECONDS
+    note(f"Redis {fault}: {len(PAGES)} pages, the slowest in {max(seconds.values()):.1f} s")
+
+
+@pytest.mark.parametrize(
+    "fault", ["frozen", *(pytest.param(each, marks=pytest.mark.slow) for each in ("down", "full"))]
+)
+def test_what_is_asked_for_waits_and_runs_when_redis_is_back(
+    dashboard: Browser,
+    its_app: Flask,
+    its_environ: dict[str, str],
+    account: Account,
+    breakable: BreakableRedis,
+    broken: Mend,
+    note: Note,
+) -> None:
+    clicked, chosen, asked, read, queued, retried, *_ = agents = agents_of(account, 7)
+    elsewhere = agents_of(factories.account(), 1)
+    failed = factories.session(retried)
+    failed.give_up("the provider could not be reached", "timeout")
+    _, secret = ApiToken.mint(account=account, agent=asked)
+    db.session.commit()
+    program = bearing(its_app, secret)
+
+    answers = [
+        program.post("/sessions"),
+        program.post("/conversations", json={"messages": [{"role": "user", "content": "Hello."}]}),
+        dashboard.submit(f"/access/new?agent={read.id}", WISH),
+    ]
+    said = [
+        words_of(dashboard.submit(f"/agents/{clicked.id}/sessions", follow_redirects=True).text),
+        many_refined(dashboard, chosen),
+    ]
+    done = [
+        refine("run", str(queued.id), "--enqueue", environ=its_environ),
+        refine("session", "retry", str(failed.id), environ=its_environ),
+    ]
+    said += [words_of(dashboard.submit("/schedule/run", follow_redirects=True).text)]
+    done += [refine("sweep", environ=its_environ)]
+
+    assert [answer.status_code for answer in answers] == [202, 202, 303]
+    for each in said:
+        assert "The job queue is unreachable" in each
+        assert "start automatically once it is back" in each
+    assert [each.returncode for each in done] == [0, 0, 0], done
+    waits = "Redis does not answer: what is queued waits, and begins by itself once Redis is back"
+    assert [waits in each.stdout + each.stderr for each in done] == [True] * 3
+    waiting = [run for run in runs() if run.is_waiting]
+    assert all(run.dispatched_at is None for run in waiting)
+    assert {run.agent_id for run in waiting} == {agent.id for agent in [*agents, *elsewhere]}
+
+    broken()
+    with its_app.app_context():
+        run_tick()
+        db.session.remove()
+
+    asked_for = {str(run.id) for run in waiting if not run.is_automatic}
+    assert asked_for <= in_redis(breakable)
+    worked = refine("worker", "--burst", environ=its_environ)
+    assert worked.returncode == 0
+    assert {run.is_live for run in runs() if str(run.id) in asked_for} == {False}
+    note(f"{len(waiting)} runs waited, all {len(asked_for)} that were asked for ran after it")
+
+
+def many_refined(dashboard: Browser, agent: Agent) -> str:
+    """What the list says after an agent was chosen to be refined."""
+    form = {"work": "refine", "who": "page", "on_page": str(agent.id)}
+    page = dashboard.get(f"/agents/many?{urlencode(form)}").text
+    (digest,) = re.findall(r'name="digest" value="(\w+)"', page)
+    answer = dashboard.submit("/agents/many", {**form, "digest": digest}, follow_redirects=True)
+    return words_of(answer.text)
+
+
+@only_frozen
+def test_many_clicks_do_not_wait_for_each_other(
+    its_app: Flask, dashboard: Browser, account: Account, broken: Mend, note: Note
+) -> None:
+    agents = agents_of(account, CLICKS)
+    cookie = dashboard.get_cookie("session")
+    assert cookie is not None
+    seconds: list[float] = []
+
+    def click(agent_id: int) -> None:
+        own = Browser(its_app, its_app.response_class)
+        own.set_cookie("session", cookie.value)
+        own.csrf_token = dashboard.token()
+        began = time.monotonic()
+        assert own.submit(f"/agents/{agent_id}/sessions").status_code == 303
+        seconds.append(time.monotonic() - began)
+
+    clicks = [threading.Thread(target=click, args=(agent.id,)) for agent in agents]
+    for each in clicks:
+        each.start()
+    for each in clicks:
+        each.join()
+
+    assert len(seconds) == CLICKS
+    assert max(seconds) < LONGEST_SECONDS
+    assert [run.status for run in runs()] == ["queued"] * CLICKS
+    note(f"{CLICKS} clicks at once while it is frozen: the slowest in {max(seconds):.1f} s")
+
+
+@only_frozen
+def test_no_transaction_is_open_and_no_lock_held_while_redis_is_waited_for(
+    its_app: Flask, account: Account, broken: Mend
+) -> None:
+    (agent,) = agents_of(account, 1)
+    RefinementSession.queue(agent, "manual")
+    db.session.commit()
+    outcome: list[bool] = []
+
+    def wait() -> None:
+        with its_app.app_context():
+            outcome.append(dispatch_if_possible())
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    eventually(lambda: waits_for_redis(waiting), seconds=10)
+    held = db.session.scalar(text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"))
+    others = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        " AND pid <> pg_backend_pid() AND xact_start IS NOT NULL"
+    )
+    open_transactions = db.session.scalar(others)
+    still_waits = waiting.is_alive()
+    waiting.join()
+
+    assert (still_waits, held, open_transactions, outcome) == (True, 0, 0, [False])
+
+
+def waits_for_redis(thread: threading.Thread) -> bool:
+    """Whether a thread reads from Redis; so it has done all that came before."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    while frame is not None and "/redis/" not in frame.f_code.co_filename:
+        frame = frame.f_back
+    return frame is not None
+
+
+@only_frozen
+def test_a_process_asks_a_silent_redis_only_now_and_then(
+    its_app: Flask, broken: Mend, breakable: BreakableRedis
+) -> None:
+    with its_app.app_context():
+        first = dispatch_if_possible()
+        broken()
+        asked_again = dispatch_if_possible()
+        db.session.remove()
+
+    assert (first, asked_again) == (False, False)
+
+
+@pytest.mark.parametrize("fault", ["full"])
+def test_a_full_redis_is_told_from_one_that_is_away(dashboard: Browser, broken: Mend) -> None:
+    assert json.loads(dashboard.get("/readyz").text)["redis"] == (
+        "Redis is full; give it more memory (maxmemory)"
+    )
