@@ -6,6 +6,7 @@ more (``sweep`` ends what was lost) is asked for with ``at_rest``.
 """
 
 import json
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -86,8 +87,18 @@ def sweep(agent_id: int) -> int:
     return ended
 
 
-def left_open() -> list[str]:
-    """Return what is still held in the database by anybody but who asks: transactions, locks."""
+def left_open(patience_seconds: float = 20) -> list[str]:
+    """Return what is still held in the database by anybody but who asks: transactions, locks.
+
+    The server may take a moment to notice that a client is gone.
+    """
+    deadline = time.monotonic() + patience_seconds
+    while (found := _held()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return found
+
+
+def _held() -> list[str]:
     db.session.commit()
     found = []
     if (open_ := sql.open_transactions()) > 0:

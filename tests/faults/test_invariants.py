@@ -124,7 +124,10 @@ def test_what_is_left_open_is_found(app: Flask) -> None:
     with db.engine.begin() as connection:
         connection.execute(text("SELECT pg_advisory_xact_lock(1)"))
 
-        assert left_open() == ["1 transactions are open", "1 advisory locks are held"]
+        assert left_open(patience_seconds=0) == [
+            "1 transactions are open",
+            "1 advisory locks are held",
+        ]
     assert left_open() == []
 
 
