@@ -10,6 +10,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.conftest import environ_of, migrated, servers_in
@@ -24,21 +25,28 @@ def main() -> int:
     began = time.monotonic()
     operations = [each for each in OPERATIONS if given.operation in each.name]
     kinds = [each for each in KINDS if given.kind in each.name]
-    with tempfile.TemporaryDirectory(prefix="refine-failures-") as folder:
-        with servers_in(Path(folder)) as servers:
-            environ = environ_of(servers)
-            with migrated(environ) as app, bench(app, environ) as made:
-                failures = [
-                    failure
-                    for operation in operations
-                    for failure in _of(made, operation, kinds, given.step)
-                ]
+    with _installed() as made:
+        failures = [
+            failure
+            for operation in operations
+            for failure in _of(made, operation, kinds, given.step)
+        ]
     breaches = sum(bool(each.breaches) for each in failures)
     print(
         f"{len(operations)} operations × {len(kinds)} kinds of fault: {len(failures):,} failures "
         f"in {time.monotonic() - began:,.0f} s, {breaches:,} breaches"
     )
     return 1 if breaches else 0
+
+
+@contextmanager
+def _installed() -> Iterator[Bench]:
+    """A bench with servers of its own."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="refine-failures-"))
+        environ = environ_of(stack.enter_context(servers_in(Path(folder))))
+        app = stack.enter_context(migrated(environ))
+        yield stack.enter_context(bench(app, environ))
 
 
 def _of(

@@ -99,6 +99,18 @@ def raised(state: str) -> Strike:
     return strike
 
 
+def at_commit(strike: Strike) -> Strike:
+    """Let a commit fail so: a server that refuses one has ended the transaction."""
+
+    def strike_and_end(connection: psycopg.Connection[Any]) -> None:
+        try:
+            strike(connection)
+        finally:
+            connection.rollback()
+
+    return strike_and_end
+
+
 def cut(connection: psycopg.Connection[Any]) -> None:
     """Cut the connection: what is asked next fails, and the server ends the transaction."""
     with socket.socket(fileno=connection.fileno()) as line:
@@ -120,7 +132,7 @@ DATABASE = (
     Kind("the statement takes too long", STATEMENT, raised("57014")),
     Kind("the disk is full", STATEMENT, raised("53100")),
     Kind("the connection is cut before the commit", COMMIT, cut),
-    Kind("the disk is full at the commit", COMMIT, raised("53100")),
+    Kind("the disk is full at the commit", COMMIT, at_commit(raised("53100"))),
     Kind("the answer to the commit is lost", ANSWER, cut),
     Kind("no audit record can be added", RECORD, None),
 )

@@ -51,6 +51,7 @@ class Bench:
             operation.recover()
             self._summaries[made.name] = operation.summary()
             assert list(operation.wrong(Kind("nothing", "", None))) == []
+            db.session.rollback()
             assert list(operation.again()) == []
         return plan.passed
 
@@ -67,8 +68,8 @@ class Bench:
         yield from left_open()
         operation.recover()
         yield from operation.wrong(kind)
-        if operation.summary() != self._summaries[operation.name]:
-            yield "it did not come to the same"
+        if (summary := operation.summary()) != (usual := self._summaries[operation.name]):
+            yield f"it came to {summary}, and without the fault to {usual}"
         db.session.rollback()
         yield from operation.again()
 
@@ -84,7 +85,7 @@ class Bench:
                 operation.close()
 
 
-def points(passed: Counter[str], kinds: Sequence[Kind], step: int) -> list[tuple[Kind, int]]:
+def points(passed: Counter[str], kinds: Sequence[Kind], step: int = 1) -> list[tuple[Kind, int]]:
     """Return every ``step``-th call at each kind's door, with another first one for each kind."""
     return [
         (kind, at)

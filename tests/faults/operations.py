@@ -637,14 +637,20 @@ class Tick(Operation):
                 assert run_tick().faults == 0
 
     def summary(self) -> Any:
-        """What became of each agent, in the order in which they were made."""
-        return [list(self.became(owner.id)) for owner in self.agents]
+        """What became of each agent, and how many runs were handed to the workers."""
+        became = [list(self.became(owner.id)) for owner in self.agents]
+        handed = sum(self.is_handed_on(kind) for kind in (RefinementSession, MemoryTask))
+        return became, handed
 
-    def became(self, agent_id: int) -> Iterator[tuple[Any, ...]]:
+    def became(self, agent_id: int) -> Iterator[tuple[str, str]]:
         for kind in (RefinementSession, MemoryTask, AccessGrant):
             mine = select(kind).where(kind.agent_id == agent_id).order_by(kind.created_at)
             for run in db.session.scalars(mine.execution_options(populate_existing=True)):
-                yield kind.__name__, run.status, run.is_waiting and run.dispatched_at is not None
+                yield kind.__name__, run.status
+
+    def is_handed_on(self, kind: type[Any]) -> int:
+        waiting = select(func.count()).where(kind.is_waiting, kind.dispatched_at.is_not(None))
+        return db.session.scalar(waiting) or 0
 
     def outcome(self, kind: Kind) -> Iterator[str]:
         if self.fault is not None:
