@@ -8,7 +8,7 @@ SOURCES := app.py gunicorn.conf.py refine bench tests migrations examples
 WHOLE := refine/rules/*,refine/running/*,refine/sealing.py,refine/tools/*,refine/models/*,refine/llm/replies.py,refine/refinement/*,refine/transfer/*,refine/access/*,refine/remembering/*
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test check tests bench mutants degraded providers prompts screenshots fix lock clean
+.PHONY: help install up test check tests bench mutants degraded failures chaos providers prompts screenshots fix lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -43,6 +43,9 @@ mutants: .venv/.developed ## Inject faults one by one and list those that no tes
 
 degraded: .venv/.developed ## Break Redis, PostgreSQL and the provider, and load both, at full size (15 minutes)
 	REFINE_DEGRADED=full $(BIN)/python -m pytest -p no:cacheprovider -W error tests/degraded
+
+failures: .venv/.developed ## Let each call of each operation fail in each way; hours (STEP=20: every 20th; OPERATION=undo, KIND=disk)
+	$(BIN)/python -m tests.faults $(if $(STEP),--step $(STEP)) $(if $(OPERATION),--operation "$(OPERATION)") $(if $(KIND),--kind "$(KIND)")
 
 providers: .venv/.developed .providers/.installed ## Run sessions through LiteLLM and llama.cpp (a long build first)
 	$(BIN)/python -m tests.real_providers $(ONLY)

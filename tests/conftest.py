@@ -61,7 +61,13 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of a running PostgreSQL and Valkey."""
-    folder = tmp_path_factory.mktemp("servers")
+    with servers_in(tmp_path_factory.mktemp("servers")) as folder:
+        yield folder
+
+
+@contextmanager
+def servers_in(folder: Path) -> Iterator[Path]:
+    """Run PostgreSQL and Valkey there, as fast as they can be."""
     with owned_servers(folder, holder="tests"):
         engine = create_engine(database_url(folder), isolation_level="AUTOCOMMIT")
         with engine.connect() as connection:
@@ -75,6 +81,11 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def environ(servers: Path) -> dict[str, str]:
     """The environment of an installation that has its own servers and keys."""
+    return environ_of(servers)
+
+
+def environ_of(servers: Path) -> dict[str, str]:
+    """The same for the servers in this folder."""
     return {
         "DATABASE_URL": database_url(servers),
         "REDIS_URL": redis_url(servers),
@@ -91,6 +102,13 @@ def environ(servers: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def migrated_app(environ: dict[str, str]) -> Iterator[Flask]:
+    with migrated(environ) as app:
+        yield app
+
+
+@contextmanager
+def migrated(environ: dict[str, str]) -> Iterator[Flask]:
+    """The application in this environment, with its context pushed and its tables made."""
     app = create_app(Settings.from_environ(environ))
     with app.app_context():
         upgrade()

@@ -1,0 +1,105 @@
+"""The n-th failure: an operation is done again and again, and each time one more call may pass.
+
+As SQLite is tested for lack of memory and failing disks: the first call fails, then the second, and
+so on, until the operation passes untouched; after each, everything must hold.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import pytest
+from flask import Flask
+
+from refine.extensions import db
+from refine.llm import provider
+from tests.conftest import emptied
+from tests.faults.injecting import FaultyModel, Kind, doors, planned
+from tests.faults.invariants import left_open
+from tests.faults.operations import Operation
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A call that failed, and what did not hold after it: nothing, if all is well."""
+
+    operation: str
+    kind: str
+    at: int
+    breaches: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.operation}, {self.kind}, call {self.at}: {'; '.join(self.breaches)}"
+
+
+class Bench:
+    """Where operations are done under faults."""
+
+    def __init__(self, app: Flask, environ: dict[str, str], model: FaultyModel) -> None:
+        self._app = app
+        self._environ = environ
+        self._model = model
+        self._summaries: dict[str, object] = {}
+
+    def untouched(self, made: type[Operation]) -> Counter[str]:
+        """Do it with nothing in its way; return how many calls pass each door."""
+        with self._world(made) as operation:
+            with planned() as plan:
+                operation.run()
+            assert operation.fault is None, operation.fault
+            operation.recover()
+            self._summaries[made.name] = operation.summary()
+            assert list(operation.wrong(Kind("nothing", "", None))) == []
+            db.session.rollback()
+            assert list(operation.again()) == []
+        return plan.passed
+
+    def failed(self, made: type[Operation], kind: Kind, at: int) -> "Failure | None":
+        """Do it with one call failing, and look what does not hold then; None if none failed."""
+        with self._world(made) as operation:
+            with planned(kind, at) as plan:
+                operation.run()
+            if not plan.has_struck:
+                return None
+            return Failure(made.name, kind.name, at, tuple(self._wrong(operation, kind)))
+
+    def _wrong(self, operation: Operation, kind: Kind) -> Iterator[str]:
+        yield from left_open()
+        operation.recover()
+        yield from operation.wrong(kind)
+        if (summary := operation.summary()) != (usual := self._summaries[operation.name]):
+            yield f"it came to {summary}, and without the fault to {usual}"
+        db.session.rollback()
+        yield from operation.again()
+
+    @contextmanager
+    def _world(self, made: type[Operation]) -> Iterator[Operation]:
+        with emptied(self._app):
+            operation = made(self._app, self._environ, self._model)
+            operation.begin()
+            try:
+                yield operation
+            finally:
+                db.session.rollback()
+                operation.close()
+
+
+def points(passed: Counter[str], kinds: Sequence[Kind], step: int = 1) -> list[tuple[Kind, int]]:
+    """Return every ``step``-th call at each kind's door, with another first one for each kind."""
+    return [
+        (kind, at)
+        for number, kind in enumerate(kinds)
+        for at in range(number % step, passed[kind.door], step)
+    ]
+
+
+@contextmanager
+def bench(app: Flask, environ: dict[str, str]) -> Iterator[Bench]:
+    """A bench in this application, whose database and Redis are for it alone."""
+    settings = app.extensions["refine.settings"]
+    with FaultyModel() as model, doors(app), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(provider, "_BACKOFF_SECONDS", (0.0,))
+        asking = replace(settings, openrouter_base_url=model.base_url)
+        patch.setitem(app.extensions, "refine.settings", asking)
+        yield Bench(app, environ, model)

@@ -1,0 +1,75 @@
+"""After the n-th failure, everything holds: some calls of each operation; `make failures` does all.
+
+The calls are spread over those of each operation, and over the kinds of fault.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from flask import Flask
+from redis import Redis
+
+from refine.extensions import db
+from refine.models import Agent
+from tests.faults.injecting import DATABASE, HTTP_KINDS, KINDS, REDIS_KINDS, Kind
+from tests.faults.nth_failure import Bench, bench, points
+from tests.faults.operations import OPERATIONS, Erasure, Operation
+
+pytestmark = pytest.mark.no_cover
+
+# How many failures of each sort an operation is put through here.
+SAMPLES = ((DATABASE, 6), (REDIS_KINDS, 1), (HTTP_KINDS, 2))
+
+
+@pytest.fixture(scope="module")
+def benched(migrated_app: Flask, environ: dict[str, str]) -> Iterator[Bench]:
+    with bench(migrated_app, environ) as made:
+        yield made
+
+
+@pytest.mark.parametrize("made", OPERATIONS, ids=lambda made: made.__name__)
+def test_nothing_is_lost_whatever_call_fails(
+    benched: Bench, redis: Redis, made: type[Operation]
+) -> None:
+    passed = benched.untouched(made)
+
+    failures = [
+        benched.failed(made, kind, at)
+        for kinds, count in SAMPLES
+        for kind, at in spread(points(passed, kinds), count)
+    ]
+
+    assert [str(each) for each in failures if each is not None and each.breaches] == []
+    assert sum(each is not None for each in failures) >= 6
+
+
+def spread(found: Sequence[tuple[Kind, int]], count: int) -> list[tuple[Kind, int]]:
+    """So many of these, from the first part to the last."""
+    return [found[(2 * n + 1) * len(found) // (2 * count)] for n in range(min(count, len(found)))]
+
+
+class HalfErased(Erasure):
+    """An erasure in two transactions, as it must not be."""
+
+    name = "erasure in two transactions"
+
+    def work(self) -> None:
+        agent = db.session.get_one(Agent, self.agent_id)
+        if agent.is_erased:
+            return
+        agent.wrapped_key.wrapped, agent.wrapped_key.destroyed_at = None, agent.created_at
+        db.session.commit()
+        agent.record("agent_erased", subject=("Agent", agent.id), data={"by": "command line"})
+        db.session.commit()
+
+
+def test_what_is_half_done_is_found(benched: Bench) -> None:
+    passed = benched.untouched(HalfErased)
+
+    failures = [benched.failed(HalfErased, kind, at) for kind, at in points(passed, DATABASE, 3)]
+
+    assert any("destroyed without a record" in str(failure) for failure in failures)
+
+
+def test_each_kind_of_fault_has_a_name_of_its_own() -> None:
+    assert len({kind.name for kind in KINDS}) == len(KINDS)
