@@ -8,7 +8,7 @@ SOURCES := app.py gunicorn.conf.py refine bench tests migrations examples
 WHOLE := refine/rules/*,refine/running/*,refine/sealing.py,refine/tools/*,refine/models/*,refine/llm/replies.py,refine/refinement/*,refine/transfer/*,refine/access/*,refine/remembering/*
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test check tests bench mutants providers prompts screenshots fix lock clean
+.PHONY: help install up test check tests bench mutants chaos providers prompts screenshots fix lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -40,6 +40,9 @@ bench: .venv/.installed ## Measure speed against floors, in under ten minutes (S
 
 mutants: .venv/.developed ## Inject faults one by one and list those that no test notices (SAMPLE=300)
 	$(BIN)/python -m tests.mutation $(if $(SAMPLE),--sample $(SAMPLE))
+
+chaos: .venv/.developed ## Let a storm of faults pass over real processes, and prove that nothing is lost (MINUTES=10 SEED=7)
+	$(BIN)/python -m tests.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
 
 providers: .venv/.developed .providers/.installed ## Run sessions through LiteLLM and llama.cpp (a long build first)
 	$(BIN)/python -m tests.real_providers $(ONLY)
