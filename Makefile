@@ -8,7 +8,7 @@ SOURCES := app.py gunicorn.conf.py refine bench tests migrations examples
 WHOLE := refine/rules/*,refine/running/*,refine/sealing.py,refine/tools/*,refine/models/*,refine/llm/replies.py,refine/refinement/*,refine/transfer/*,refine/access/*,refine/remembering/*
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test check tests bench mutants degraded failures chaos providers prompts screenshots fix lock clean
+.PHONY: help install up test check tests bench mutants degraded failures interleavings chaos providers prompts screenshots fix lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -46,6 +46,9 @@ degraded: .venv/.developed ## Break Redis, PostgreSQL and the provider, and load
 
 failures: .venv/.developed ## Let each call of each operation fail in each way; hours (STEP=20: every 20th; OPERATION=undo, KIND=disk)
 	$(BIN)/python -m tests.faults $(if $(STEP),--step $(STEP)) $(if $(OPERATION),--operation "$(OPERATION)") $(if $(KIND),--kind "$(KIND)")
+
+chaos: .venv/.developed ## Let a storm of faults pass over real processes, and prove that nothing is lost (MINUTES=10 SEED=7)
+	$(BIN)/python -m tests.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
 
 providers: .venv/.developed .providers/.installed ## Run sessions through LiteLLM and llama.cpp (a long build first)
 	$(BIN)/python -m tests.real_providers $(ONLY)

@@ -8,7 +8,14 @@ from werkzeug.routing import IntegerConverter
 
 from refine import api, headers, logs, models, refusals, web
 from refine.api import problems
-from refine.extensions import CONNECT_ARGS, POOLED_CONNECT_ARGS, db, end_reading, migrate
+from refine.extensions import (
+    CONNECT_ARGS,
+    POOLED_CONNECT_ARGS,
+    db,
+    end_reading,
+    migrate,
+    safe_rollback,
+)
 from refine.llm.clients import dialect_of
 from refine.rules.ids import id_in
 from refine.sealing import Keyring
@@ -63,6 +70,9 @@ def build(settings: Settings) -> Flask:
     app.extensions["refine.keyring"] = Keyring(settings.encryption_keys)
     logs.configure(settings.log_level)
     db.init_app(app)
+    # before the session is closed, which would raise if its connection is gone: what the request
+    # did is done, and its answer stands
+    app.teardown_appcontext(lambda _fault: safe_rollback())
     migrate.init_app(app, db, directory=str(_ROOT / "migrations"))
     headers.register(app)
     app.after_request(end_reading)

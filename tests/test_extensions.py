@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from flask import Flask
-from sqlalchemy import Integer, Text, bindparam, cast, select, text
+from sqlalchemy import Integer, Text, bindparam, cast, func, select, text
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, StatementError
 
 from refine import create_app
@@ -133,6 +133,23 @@ def test_a_broken_connection_stays_what_it_is(app):
     error = failing("SELECT 1")
 
     assert error.connection_invalidated
+
+
+def test_a_connection_that_breaks_after_the_work_takes_nothing_from_the_answer(
+    app: Flask, environ: dict[str, str]
+) -> None:
+    own = create_app(Settings.from_environ(environ))
+
+    @own.post("/work")
+    def work() -> str:
+        pid = db.session.scalar(select(func.pg_backend_pid()))
+        with db.engine.connect() as other:
+            other.execute(select(func.pg_terminate_backend(pid, 10_000)))
+        return "done"
+
+    assert own.test_client().post("/work").text == "done"
+    with own.app_context():
+        db.engine.dispose()
 
 
 def test_nobody_waits_for_ever(app):

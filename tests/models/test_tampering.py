@@ -4,7 +4,8 @@ from typing import Any, NamedTuple
 
 import pytest
 from flask import Flask
-from sqlalchemy import select
+from sqlalchemy import func, select
+from sqlalchemy.exc import OperationalError
 
 from refine import clock
 from refine.access import reading
@@ -614,3 +615,18 @@ def test_a_changed_grant_lets_nobody_read(lived: Lived) -> None:
     assert reading.live_grants(boss) == []
     with pytest.raises(Exception, match=f"AccessGrant {id_} was changed outside"):
         reading.prompts(id_, boss)
+
+
+def test_a_row_that_could_not_be_read_is_not_altered(app: Flask) -> None:
+    agent_id = factories.agent().id
+    db.session.commit()
+    db.session.expunge_all()
+    agent = db.session.get_one(Agent, agent_id)  # without its prompts, which the digest covers
+    pid = db.session.scalar(select(func.pg_backend_pid()))
+    with db.engine.connect() as other:
+        other.execute(select(func.pg_terminate_backend(pid, 10_000)))
+    with pytest.raises(OperationalError):
+        agent.require_genuine()
+    db.session.rollback()
+
+    agent.require_genuine()

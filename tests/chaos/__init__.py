@@ -1,0 +1,1 @@
+"""Real processes under random faults, and a checker of what came of it (``make chaos``)."""
