@@ -107,9 +107,11 @@ class Attested:
             if not self._matches() and state.persistent and not state.info.get(_RELOADING):
                 # its parts may have been loaded before and after a change: all at one moment
                 state.info[_RELOADING] = True
-                with db.session.no_autoflush, suppress(RowAltered):
-                    db.session.refresh(self, self._checked)
-                del state.info[_RELOADING]
+                try:
+                    with db.session.no_autoflush, suppress(RowAltered):
+                        db.session.refresh(self, self._checked)
+                finally:  # or else, after an outage, it would count as altered for ever
+                    del state.info[_RELOADING]
             state.info[_IS_GENUINE] = self._matches()
         return bool(state.info[_IS_GENUINE])
 
