@@ -66,7 +66,7 @@ class HalfErased(Erasure):
 def test_what_is_half_done_is_found(benched: Bench) -> None:
     passed = benched.untouched(HalfErased)
 
-    failures = [benched.failed(HalfErased, kind, at) for kind, at in points(passed, DATABASE, 3)]
+    failures = [benched.failed(HalfErased, kind, at) for kind, at in points(passed, DATABASE, 9)]
 
     assert any("destroyed without a record" in str(failure) for failure in failures)
 

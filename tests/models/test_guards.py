@@ -2,11 +2,11 @@
 
 import pytest
 from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 from refine import clock
 from refine.extensions import db
-from refine.models import ApiToken, RefinementSession
+from refine.models import Agent, ApiToken, RefinementSession
 from refine.models.ledger import AgentMemory
 from tests import factories, sql
 
@@ -405,3 +405,16 @@ def test_a_memory_is_numbered_before_it_is_written(app):
 
     assert following == memory.id + 1
     assert db.session.get(AgentMemory, memory.id).row_digest == memory.digest_of_row()
+
+
+def test_a_row_whose_reading_broke_off_does_not_count_as_altered(app):
+    agent_id = factories.agent("a memory").id
+    db.session.commit()
+    agent = db.session.get_one(Agent, agent_id)
+    sql.run(f"SELECT pg_terminate_backend({db.session.scalar(text('SELECT pg_backend_pid()'))})")
+
+    with pytest.raises(OperationalError):
+        _ = agent.is_genuine
+    db.session.rollback()
+
+    assert agent.is_genuine
