@@ -11,7 +11,7 @@ WHOLE := refine/rules/*,refine/running/*,refine/sealing.py,refine/tools/*,refine
 .PHONY: help install up test check tests bench mutants degraded failures interleavings chaos providers prompts screenshots fix lock clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 install: .venv/.installed ## Create the virtual environment in .venv/
 
@@ -37,6 +37,9 @@ endif
 
 bench: .venv/.installed ## Measure speed against floors, in under ten minutes (SIZE=large: also ten times the data)
 	$(BIN)/python -m bench $(if $(SIZE),--size $(SIZE))
+
+interleavings: .venv/.developed ## Play sessions and everybody else in orders that seeds decide (SEEDS=10000, SEED=17)
+	$(BIN)/python -m tests.interleaving $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),400))
 
 mutants: .venv/.developed ## Inject faults one by one and list those that no test notices (SAMPLE=300)
 	$(BIN)/python -m tests.mutation $(if $(SAMPLE),--sample $(SAMPLE))

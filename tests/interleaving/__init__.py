@@ -1,0 +1,1 @@
+"""Actors on one database, interleaved statement by statement as a seed decides."""

@@ -1,0 +1,96 @@
+"""Play many seeds, or one with its trace: `make interleavings SEEDS=10000`, or `SEED=17`.
+
+Exits 1 if something did not hold; the seeds are named, each with the command that plays it again.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+
+from tests.conftest import environ_of, migrated, servers_in
+from tests.interleaving.simulation import Played, Stage
+
+_ROOT = Path(__file__).parents[2]
+_PROGRESS_EVERY = 500
+
+
+def main() -> int:
+    """Play what the command line asks for."""
+    options = _options()
+    if options.seed is not None:
+        return _play([options.seed], is_traced=True)
+    seeds = range(options.first, options.first + options.seeds)
+    if options.share:
+        number, count = map(int, options.share.split("/"))
+        return _play(seeds[number::count], is_traced=False)
+    return _play_in_processes(options, len(seeds))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.interleaving", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=400, help="how many seeds to play")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--seed", type=int, help="play this one, and print its trace")
+    parser.add_argument("--share", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _play(seeds: Iterable[int], *, is_traced: bool) -> int:
+    """Play seeds in this process; print a line of JSON each, or the trace."""
+    with tempfile.TemporaryDirectory(prefix="refine-") as folder, servers_in(Path(folder)):
+        environ = {**environ_of(Path(folder)), "REFINE_LOG_LEVEL": "CRITICAL"}
+        with migrated(environ) as app, Stage(app, environ) as stage:
+            for seed in seeds:
+                played = stage.play(seed)
+                if is_traced:
+                    print("\n".join([*played.trace, "", *(played.breaches or ["all held"])]))
+                else:
+                    print(json.dumps({**asdict(played), "trace": None}), flush=True)
+    return 0 if not is_traced else bool(played.breaches)
+
+
+def _play_in_processes(options: argparse.Namespace, seeds: int) -> int:
+    begun, count = time.monotonic(), max(1, options.processes)
+    commands = [
+        [sys.executable, "-m", "tests.interleaving", *sys.argv[1:], "--share", f"{number}/{count}"]
+        for number in range(count)
+    ]
+    running = [
+        subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True)
+        for command in commands
+    ]
+    figures: Counter[str] = Counter()
+    # one process's lines wait in its pipe while the other's are read: they keep pace
+    for process in running:
+        for line in process.stdout or ():
+            played = Played(**json.loads(line))
+            figures += Counter(
+                seeds=1,
+                steps=played.steps,
+                waits=played.waits,
+                sessions=played.sessions,
+                broken=bool(played.breaches),
+            )
+            for breach in played.breaches:
+                print(f"seed {played.seed}: {breach}; {played.replay}", flush=True)
+            if figures["seeds"] % _PROGRESS_EVERY == 0:
+                print(f"{figures['seeds']:,} of {seeds:,} seeds", flush=True)
+    failed = any(process.wait() for process in running)
+    print(
+        f"{figures['seeds']:,} seeds, {figures['sessions']:,} sessions, {figures['steps']:,} steps,"
+        f" {figures['waits']:,} waits for a lock, {time.monotonic() - begun:,.0f} s: "
+        f"{figures['broken']} seeds with a breach"
+    )
+    return int(failed or figures["broken"] > 0 or figures["seeds"] < seeds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
