@@ -6,8 +6,10 @@ asking PostgreSQL who blocks it, so no time limit decides anything: the same see
 trace.
 """
 
+import os
 import random
 import re
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -63,6 +65,9 @@ class Baton:
         self._here = threading.local()
         self._last: Actor | None = None
         self.trace: list[str] = []
+        # who waits for a lock, in the order in which they began to
+        self._blocked: list[Actor] = []
+        self.deadlocks: list[str] = []
         self.steps = self.waits = 0
 
     @contextmanager
@@ -83,6 +88,13 @@ class Baton:
 
     def run(self, parts: Sequence[tuple[str, Callable[[], None]]]) -> None:
         """Play all parts, each in a thread of its own, to the end."""
+        try:
+            self._run(parts)
+        finally:
+            for each in self._blocked:
+                os.kill(each.pid or 0, signal.SIGCONT)
+
+    def _run(self, parts: Sequence[tuple[str, Callable[[], None]]]) -> None:
         for name, play in parts:
             actor = Actor(name)
             actor.thread = threading.Thread(
@@ -92,7 +104,10 @@ class Baton:
             actor.thread.start()
             self._settle()
         while any(each.state != "done" and not each.is_heart for each in self._actors):
-            self._step(self._next())
+            if self._blocked and not any(map(_can_go_on, self._actors)):
+                self._break_deadlock()
+            else:
+                self._step(self._next())
         self._end_hearts()
 
     def note(self, words: str) -> None:
@@ -193,59 +208,72 @@ class Baton:
         self._settle()
 
     def _settle(self) -> None:
-        """Wait until each actor is ready, done, or blocked by one who is ready."""
+        """Wait until each actor is ready, done, or blocked; those whose lock is free go on in turn.
+
+        PostgreSQL lets several who wait for one row race for it. So the server processes of those
+        who wait are stopped, and go on one by one, in the order in which they began to wait.
+        """
+        self._await_stops()
+        while freed := self._first_freed():
+            freed.state = "running"
+            self._blocked.remove(freed)
+            os.kill(freed.pid or 0, signal.SIGCONT)
+            self._await_stops()
+
+    def _await_stops(self) -> None:
+        """Wait until nobody runs."""
         patience, since = _PATIENCE_SECONDS, time.monotonic()
         while True:
             with self._moved:
-                is_still = self._moved.wait_for(self._is_nobody_running, timeout=patience)
-                waiting = self._waiting()
-                for each in waiting:
+                if self._moved.wait_for(self._is_nobody_running, timeout=patience):
+                    return
+                running = [each for each in self._actors if each.state == "running"]
+                for each in running:
                     if each.thread is not None and not each.thread.is_alive():
                         each.state = "done"
-            if waiting == [] and is_still:
-                return
-            if waiting and self._are_blocked(waiting):
-                return
-            if (
-                is_still
-            ):  # somebody was let through in PostgreSQL, and is on the way to the next stop
-                time.sleep(_PATIENCE_SECONDS)
+            for each in running:
+                self._note_if_blocked(each)
             if time.monotonic() - since > _STUCK_SECONDS:
                 raise Stuck(self._where_all_are())
             patience = min(patience * 2, 0.1)
 
-    def _waiting(self) -> list[Actor]:
-        return [each for each in self._actors if each.state in ("running", "blocked")]
+    def _note_if_blocked(self, actor: Actor) -> None:
+        """Note that it waits for a lock of somebody who does not move, if that is so."""
+        blockers = self._blockers_of([actor]).get(actor.pid, [])
+        with self._moved:
+            still = {each.pid for each in self._actors if each.state in ("ready", "blocked")}
+            if actor.state != "running" or not still.intersection(blockers):
+                return
+            actor.state = "blocked"
+        os.kill(actor.pid or 0, signal.SIGSTOP)
+        self._blocked.append(actor)
+        self.waits += 1
+        self.trace.append(f"{actor.name}: waits")
+
+    def _first_freed(self) -> Actor | None:
+        """Return who has waited longest of those for whom the way is free."""
+        blockers = self._blockers_of(self._blocked)
+        return next((each for each in self._blocked if not blockers.get(each.pid)), None)
+
+    def _blockers_of(self, actors: Sequence[Actor]) -> dict[int | None, list[int]]:
+        pids = [each.pid for each in actors if each.pid is not None]
+        if not pids:
+            return {}
+        asked = "SELECT pid, pg_blocking_pids(pid) FROM unnest(%s::int[]) AS pid"
+        return dict(self._monitor.execute(asked, [pids]).fetchall())
+
+    def _break_deadlock(self) -> None:
+        """Cancel what the last one waits for: all who are left wait for each other."""
+        self.deadlocks.append(self._where_all_are())
+        last = self._blocked.pop()
+        last.state = "running"
+        os.kill(last.pid or 0, signal.SIGCONT)
+        self._monitor.execute("SELECT pg_cancel_backend(%s)", [last.pid])
+        self._settle()
 
     def _is_nobody_running(self) -> bool:
         is_anybody = any(each.state == "running" for each in self._actors)
         return not is_anybody and self._are_hearts_known()
-
-    def _are_blocked(self, waiting: Sequence[Actor]) -> bool:
-        """Tell whether all of them wait for a lock of somebody who is ready, or for each other."""
-        if any(each.pid is None for each in waiting) or not self._are_hearts_known():
-            return False
-        pids = [each.pid for each in waiting]
-        rows = self._monitor.execute(
-            "SELECT pid, pg_blocking_pids(pid) FROM unnest(%s::int[]) AS pid", [pids]
-        ).fetchall()
-        blockers: dict[int | None, list[int]] = dict(rows)
-        with self._moved:
-            if self._waiting() != waiting:
-                return False
-            firm = {each.pid for each in self._actors if each.state == "ready"}
-            while more := [
-                pid for pid, by in blockers.items() if pid not in firm and firm.intersection(by)
-            ]:
-                firm.update(more)
-            if not firm.issuperset(blockers):
-                return False
-            for each in waiting:
-                if each.state != "blocked":
-                    each.state = "blocked"
-                    self.waits += 1
-                    self.trace.append(f"{each.name}: waits")
-        return True
 
     def _where_all_are(self) -> str:
         return "; ".join(f"{each.name} {each.state} at {each.step}" for each in self._actors)
@@ -258,6 +286,10 @@ class Baton:
         for heart in [each for each in self._actors if each.is_heart]:
             while heart.state == "ready":
                 self._step(heart)
+
+
+def _can_go_on(actor: Actor) -> bool:
+    return actor.state == "ready" and not actor.is_heart
 
 
 @contextmanager

@@ -69,7 +69,16 @@ class Stage:
             address = db.engine.url.set(drivername="postgresql")
         said = address.render_as_string(hide_password=False)
         self._monitor = self._open.enter_context(psycopg.connect(said, autocommit=True))
+        # the baton finds deadlocks itself; a server process that looks for one must not be stopped
+        self._configure("SET deadlock_timeout = '5min'")
+        self._open.callback(self._configure, "RESET deadlock_timeout")
         return self
+
+    def _configure(self, setting: str) -> None:
+        """Change a setting of the database, for all connections made from now on."""
+        self._monitor.execute(f'ALTER DATABASE "{self._monitor.info.dbname}" {setting}')
+        with self._app.app_context():
+            db.engine.dispose()
 
     def __exit__(self, *_: object) -> None:
         self._open.close()
@@ -108,6 +117,7 @@ class Stage:
         except Stuck as stuck:
             # threads of it still wait: nothing can be played in this process any more
             return Played(seed, [f"stuck: {stuck}"], baton.trace, baton.steps, baton.waits, 0)
+        found += [f"deadlock: {each}" for each in baton.deadlocks]
         found += _brought_to_rest(actors, dice_of["rest"])
         for before in befores:
             found += breaches(before)
