@@ -1,8 +1,9 @@
 """What opens something: each kind of secret, held to the same rules.
 
-That a token reaches nothing of another account or agent is in ``tests/api/test_every_operation.py``,
-that a sign-in does not in ``test_every_route.py``; the cookies are in ``test_cookies.py``, the tokens
-of forms in ``test_csrf.py``, the token of ``/metrics`` in ``test_metrics.py``.
+That a token reaches nothing of another account or agent is in
+``tests/api/test_every_operation.py``, and that a sign-in does not in ``test_every_route.py``.
+Cookies are in ``test_cookies.py``, the tokens of forms in ``test_csrf.py``, and the token of
+``/metrics`` in ``test_metrics.py``.
 """
 
 import ast
