@@ -94,7 +94,7 @@ def _http_url(name: str, text: str) -> str:
     if parts.username is not None:  # these URLs are shown and recorded
         raise SettingsError(f"{name} must not contain a user name or password")
     # as browsers name it: what asks for the scheme or compares the host need not fold the case
-    return parts._replace(netloc=parts.netloc.lower()).geturl().rstrip("/")
+    return str(parts._replace(netloc=parts.netloc.lower()).geturl()).rstrip("/")
 
 
 def _database_url(name: str, text: str) -> str:
