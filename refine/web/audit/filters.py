@@ -18,7 +18,7 @@ from refine.models.paging import OneOf
 from refine.models.people.acting import AGENT_OR_SYSTEM, OTHER_ACTORS, is_by, user_id_of
 from refine.rules.ids import id_in
 from refine.web import scope
-from refine.web.forms import day_of, midnight
+from refine.web.forms import day_of, midnight, uuid_of
 from refine.web.words import ACTIONS, RECORD_KINDS, here
 
 _MAX_WHO_CHARACTERS = 254
@@ -59,7 +59,7 @@ class AuditFilter(NamedTuple):
             who=who,
             user_id=user_id_of(who),
             agent_id=scope.chosen_agent_id(),
-            session_id=_uuid(args.get("session", "")),
+            session_id=uuid_of(args.get("session", "")),
             memory_id=memory_id,
             record_ids=record_ids_about(memory_id) if memory_id is not None else (),
             since=day_of(args.get("since", "")),
@@ -164,10 +164,3 @@ def _first_users(*, is_of_account: bool) -> Select[str]:
     account_id = account_parameter(is_of_account=is_of_account)
     users = select(User.email).where(scope.is_of(account_id, User.account_id))
     return users.order_by(User.email).limit(_MAX_SUGGESTED)
-
-
-def _uuid(text: str) -> uuid.UUID | None:
-    try:
-        return uuid.UUID(text)
-    except ValueError:
-        return None
