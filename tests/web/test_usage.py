@@ -359,7 +359,7 @@ def test_a_cost_of_which_nothing_is_known_is_not_set_against_the_cap(
 ) -> None:
     capped("5", "0", "0", unpriced_calls=1)
 
-    assert "Cost unknown; the cap is $5.00" in said(dashboard)
+    assert "Cost unknown ; the cap is $5.00" in said(dashboard)
 
 
 def test_costs_that_are_unknown_are_not_forecast(
