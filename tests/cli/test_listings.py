@@ -11,11 +11,9 @@ import pytest
 from flask import Flask
 from sqlalchemy import Engine, event
 
-from refine import create_app
 from refine.extensions import db
 from refine.models import Account, Agent, ApiToken, RefinementSession, SignIn
 from refine.models.people.acting import OTHER_ACTORS
-from refine.settings import Settings
 from refine.web.words import RECORD_KINDS
 from tests import factories
 from tests.cli.conftest import Run, problem
@@ -245,13 +243,13 @@ def test_records_are_narrowed_by_kind_and_by_who_acted(
 
 
 def test_the_kinds_of_records_and_who_acts_are_those_of_the_dashboard(
-    agents: list[Agent], environ: dict[str, str]
+    app: Flask, agents: list[Agent], environ: dict[str, str]
 ) -> None:
     site_admin = factories.user(email="root@example.org", site_admin=True)
     agents[0].configure(user=site_admin, core_token_budget=7000)
     begun = SignIn.begin(site_admin)
     db.session.commit()
-    browser = browser_with(create_app(Settings.from_environ(environ)), begun.secret)
+    browser = browser_with(app, begun.secret)
 
     for chosen in (
         *({"kind": kind} for kind in RECORD_KINDS),
