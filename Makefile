@@ -8,7 +8,7 @@ SOURCES := app.py gunicorn.conf.py refine bench tests migrations examples
 WHOLE := refine/rules/*,refine/running/*,refine/sealing.py,refine/tools/*,refine/models/*,refine/llm/replies.py,refine/llm/answered_json.py,refine/llm/retry_after.py,refine/llm/wire.py,refine/refinement/*,refine/transfer/*,refine/access/*,refine/remembering/*
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test check tests bench mutants degraded failures interleavings chaos providers prompts screenshots fix lock clean
+.PHONY: help install up test check tests bench interleavings mutants degraded failures chaos providers prompts screenshots fix lock advisories clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -71,6 +71,10 @@ lock: ## Pin the requirements of pyproject.toml, with hashes (needs uv)
 	  --group build pyproject.toml -o requirements.txt
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  --group dev pyproject.toml -o requirements-dev.txt
+
+advisories: ## Ask the advisory database about every pinned package (needs uv and a network)
+	for file in requirements.txt requirements-dev.txt; do \
+	  uvx pip-audit --strict --disable-pip --require-hashes -r $$file || exit 1; done
 
 clean: ## Remove the virtual environments and the tools' caches
 	rm -rf .venv .providers .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* .import_linter_cache

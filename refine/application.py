@@ -20,7 +20,7 @@ from refine.llm.clients import dialect_of
 from refine.rules.ids import id_in
 from refine.sealing import Keyring
 from refine.settings import Settings
-from refine.web import errors
+from refine.web import cookies, errors
 
 _LARGEST_REQUEST_BYTES = 16 * 1024 * 1024
 
@@ -54,6 +54,7 @@ def build(settings: Settings) -> Flask:
             "max_overflow": max(10, settings.concurrency),
             "connect_args": POOLED_CONNECT_ARGS if settings.pooled else CONNECT_ARGS,
         },
+        SESSION_COOKIE_NAME=cookies.full_name("session", is_https=settings.is_https),
         SESSION_COOKIE_HTTPONLY=True,
         SESSION_COOKIE_SAMESITE="Lax",
         SESSION_COOKIE_SECURE=settings.is_https,

@@ -93,7 +93,8 @@ def _http_url(name: str, text: str) -> str:
         raise SettingsError(f"{name} must look like http://host or https://host")
     if parts.username is not None:  # these URLs are shown and recorded
         raise SettingsError(f"{name} must not contain a user name or password")
-    return text.rstrip("/")
+    # as browsers name it: what asks for the scheme or compares the host need not fold the case
+    return str(parts._replace(netloc=parts.netloc.lower()).geturl()).rstrip("/")
 
 
 def _database_url(name: str, text: str) -> str:

@@ -12,9 +12,15 @@
     alert.textContent = text;
     alert.hidden = false;
   };
-  const couldNot = (ctx, why) => tell(isRefresh(ctx)
-    ? `Could not refresh (${why}). Showing data from ${byId("main").dataset.asOf}.`
-    : `No answer (${why}). What you asked for may not have been done: reload the page to see.`);
+  // The page is behind an open dialog, which says it itself.
+  const dialogOf = (ctx) => ctx.sourceElement.closest("dialog");
+  const couldNot = (ctx, why) => {
+    const failed = new CustomEvent("refine:could-not", { detail: why });
+    if (dialogOf(ctx)) return dialogOf(ctx).dispatchEvent(failed);
+    tell(isRefresh(ctx)
+      ? `Could not refresh (${why}). Showing data from ${byId("main").dataset.asOf}.`
+      : `No answer (${why}). What you asked for may not have been done: reload the page to see.`);
+  };
 
   // -- when not to ask ---------------------------------------------------------------------------
 
@@ -54,7 +60,7 @@
     const { ctx } = event.detail;
     const { status, headers } = ctx.response;
     const isOurs = headers.has("Refine-Page");
-    if (isOurs && status < (isRefresh(ctx) ? 400 : 500)) return;
+    if (isOurs && status < (isRefresh(ctx) || dialogOf(ctx) ? 400 : 500)) return;
     event.preventDefault();
     couldNot(ctx, isOurs || status >= 400 ? `HTTP ${status}` : "the answer did not come from Refine");
   });

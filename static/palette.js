@@ -8,6 +8,7 @@
   const areas = palette.querySelector(".areas");
   const results = palette.querySelector(".results");
   const said = palette.querySelector("[role=status]");
+  const failure = palette.querySelector("[role=alert]");
   const find = document.querySelector(".find input");
   const keys = /Mac|iPhone|iPad/.test(navigator.platform) ? ["⌘K", "Meta+K"] : ["Ctrl+K", "Control+K"];
 
@@ -38,8 +39,16 @@
   });
   document.addEventListener("htmx:after:swap", (event) => {
     if (event.detail.ctx.sourceElement !== field) return;
+    failure.hidden = true;
     const count = results.querySelectorAll("a").length;
     said.textContent = count ? `${count} found` : results.textContent.trim();
+  });
+
+  palette.addEventListener("refine:could-not", (event) => {
+    results.replaceChildren();
+    said.textContent = "";
+    failure.textContent = `Could not search (${event.detail}). Type on to try again.`;
+    failure.hidden = false;
   });
 
   // -- keys --------------------------------------------------------------------------------------

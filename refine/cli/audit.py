@@ -8,20 +8,23 @@ from itertools import islice
 from typing import TextIO
 
 import click
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import joinedload
 
 from refine import clock
 from refine.cli.context import application
 from refine.cli.output import Field, console, print_list
-from refine.cli.parameters import Narrowing, narrowed
+from refine.cli.parameters import Narrowing, actors_like, narrowed
+from refine.errors import NotFound
 from refine.extensions import db, is_read_only
 from refine.jobs.verifying import verify_in_processes
-from refine.models import AuditLog, Verification
+from refine.models import AuditLog, User, Verification
 from refine.models.audit.anchor import anchor, missing_since, read_anchor
+from refine.models.audit.kinds import ACTIONS_OF_KIND
 from refine.models.audit.verification import ChainResult
 from refine.models.exported import EXPORTED
 from refine.models.integrity import note_verified, verify_all
+from refine.models.people.acting import OTHER_ACTORS, is_by
 from refine.rules.quantities import plural
 
 _NOTED_AT_ONCE = 200
@@ -62,21 +65,33 @@ def audit() -> None:
 
 
 @audit.command("list")
+@click.option(
+    "--kind",
+    type=click.Choice(tuple(ACTIONS_OF_KIND)),
+    help="Only records of this kind of actions, as the dashboard has them.",
+)
 @click.option("--action", help="Only records of this action, such as memory_access_granted.")
+@click.option(
+    "--who",
+    shell_complete=actors_like,
+    help=f"Only records by this user (e-mail address), or by: {', '.join(OTHER_ACTORS)}.",
+)
 @click.option("--session", "session_id", type=click.UUID, help="Only records of this session.")
 @narrowed
 def audit_list(
     narrowing: Narrowing,
     limit: int,
     as_json: bool,
+    kind: str | None,
     action: str | None,
+    who: str | None,
     session_id: uuid.UUID | None,
 ) -> None:
     """List records, newest first: what was done, when, by whom. Their contents stay sealed.
 
     The dashboard's *Audit* exports all records; this lists at most 10,000.
 
-    Example: refine audit list --agent Wren --action agent_settings_update --json
+    Example: refine audit list --kind settings --who ada@example.org --since 2026-03-01 --json
     """
     with application("audit list"):
         named = joinedload(AuditLog.agent), joinedload(AuditLog.user)
@@ -84,6 +99,10 @@ def audit_list(
         records = records.where(
             *narrowing.conditions(AuditLog.account_id, AuditLog.agent_id, AuditLog.created_at)
         )
+        if kind is not None:
+            records = records.where(AuditLog.action.in_(ACTIONS_OF_KIND[kind]))
+        if who is not None:
+            records = records.where(_is_by(who))
         if action is not None:
             records = records.where(AuditLog.action == action)
         if session_id is not None:
@@ -96,6 +115,19 @@ def audit_list(
             limit=limit,
             empty="no records",
         )
+
+
+def _is_by(who: str) -> ColumnElement[bool]:
+    """Return the condition; NotFound for a name that nobody has."""
+    if "@" in who or who.isdigit():
+        return AuditLog.user_id == User.named(who).id
+    name = who.replace("-", " ")  # as shells complete it
+    if name not in OTHER_ACTORS:
+        raise NotFound(
+            f"no records are by {who!r}: give the e-mail address of a user, or one of "
+            f"{', '.join(OTHER_ACTORS)}"
+        )
+    return is_by(name, None)
 
 
 @audit.command("verify")

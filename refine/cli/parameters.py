@@ -16,10 +16,12 @@ from sqlalchemy import ColumnElement, ColumnExpressionArgument, func, literal, s
 
 from refine.cli.context import in_context
 from refine.extensions import db
-from refine.models import Account, Agent
+from refine.models import Account, Agent, User
+from refine.models.people.acting import OTHER_ACTORS
 from refine.settings import Settings, is_installed
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 _DEFAULT_LIMIT = 50
 _MAX_LIMIT = 10_000
@@ -35,11 +37,7 @@ def agents_like(_context: object, _parameter: object, typed: str) -> list[Comple
 
     An agent is suggested by its id if its name is another's too, or is more than one word.
     """
-    try:
-        with _at_most(_COMPLETION_SECONDS):
-            found = _names_like(typed)
-    except Exception:  # whatever it is: a suggestion is not worth a word of it
-        return []
+    found = _asked(_names_like, typed)
     bearers = Counter(name.lower() for _, name in found)
     return [
         CompletionItem(name)
@@ -49,14 +47,39 @@ def agents_like(_context: object, _parameter: object, typed: str) -> list[Comple
     ]
 
 
-def _names_like(typed: str) -> list[tuple[int, str]]:
-    if not is_installed():
+def actors_like(_context: object, _parameter: object, typed: str) -> list[CompletionItem]:
+    """Return who acts, as records name them, and begins like this: users only if they can be asked.
+
+    A name is one word for shells.
+    """
+    others = [name.replace(" ", "-") for name in OTHER_ACTORS]
+    found = [name for name in others if name.startswith(typed)]
+    return [CompletionItem(name) for name in (*found, *_asked(_emails_like, typed))]
+
+
+def _asked(question: Callable[[str], list[T]], typed: str) -> list[T]:
+    """Ask the database, if it is there; no server is started for it."""
+    try:
+        with _at_most(_COMPLETION_SECONDS):
+            if not is_installed():
+                return []
+            with in_context(Settings.from_environ()):
+                return question(typed)
+    except Exception:  # whatever it is: a suggestion is not worth a word of it
         return []
-    with in_context(Settings.from_environ()):  # no server is started for it
-        is_like = func.lower(Agent.name).startswith(typed.lower(), autoescape=True)
-        named = select(Agent.id, Agent.name).where(is_like)
-        ordered = named.order_by(func.lower(Agent.name), Agent.id)
-        return [(row.id, row.name) for row in db.session.execute(ordered.limit(_MAX_SUGGESTED))]
+
+
+def _names_like(typed: str) -> list[tuple[int, str]]:
+    is_like = func.lower(Agent.name).startswith(typed.lower(), autoescape=True)
+    named = select(Agent.id, Agent.name).where(is_like)
+    ordered = named.order_by(func.lower(Agent.name), Agent.id)
+    return [(row.id, row.name) for row in db.session.execute(ordered.limit(_MAX_SUGGESTED))]
+
+
+def _emails_like(typed: str) -> list[str]:
+    is_like = func.lower(User.email).startswith(typed.lower(), autoescape=True)
+    emails = select(User.email).where(is_like).distinct().order_by(User.email)
+    return list(db.session.scalars(emails.limit(_MAX_SUGGESTED)))
 
 
 @contextmanager

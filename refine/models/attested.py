@@ -13,6 +13,7 @@ from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 from functools import cache
 from hashlib import sha256
+from hmac import compare_digest
 from typing import Any, ClassVar, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
@@ -116,7 +117,7 @@ class Attested:
         return bool(state.info[_IS_GENUINE])
 
     def _matches(self) -> bool:
-        return self._is_loaded and self.row_digest == self.digest_of_row()
+        return self._is_loaded and _are_equal(self.row_digest, self.digest_of_row())
 
     def require_genuine(self) -> None:
         """Raise RowAltered if the row was changed outside the application.
@@ -171,8 +172,13 @@ def require_genuine_values(kind: type[Attested], values: Mapping[str, Any]) -> N
 
     For who reads a row without making an entity of it.
     """
-    if values["row_digest"] != _digest(kind, values):
+    if not _are_equal(values["row_digest"], _digest(kind, values)):
         raise RowAltered(f"{kind.__name__} {values['id']}")
+
+
+def _are_equal(kept: str | None, expected: str) -> bool:
+    """Compare digests in a time that does not tell how much of a forged one is right."""
+    return kept is not None and compare_digest(kept.encode(), expected.encode())
 
 
 def signed(kind: type[Attested], values: Mapping[str, Any], **changed: Any) -> dict[str, Any]:
@@ -350,7 +356,7 @@ def _digest_changed_row(_mapper: Mapper[Any], connection: Connection, row: Attes
         return
     stored = _committed(row) or _stored(connection, row)
     before = stored.pop("row_digest")
-    if before != _digest(type(row), stored):
+    if not _are_equal(before, _digest(type(row), stored)):
         raise RowAltered(row.row_name)
     row.row_digest = _digest(type(row), stored | {name: getattr(row, name) for name in changed})
     _note(row, is_update=True, before=before)

@@ -2,20 +2,34 @@
 
 import uuid
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from flask import Blueprint, abort, render_template, request
-from sqlalchemy import select
+from flask import Blueprint, abort, redirect, render_template, request
+from flask.typing import ResponseReturnValue
+from sqlalchemy import select, true
 
 from refine.extensions import db
 from refine.models import RefinementSession
 from refine.rules.personal import masked_id
 from refine.rules.quantities import cost_in_words
 from refine.web import scope
+from refine.web.forms import uuid_of
+from refine.web.paging import PAGE_ROWS
 from refine.web.presenting import before_and_after
-from refine.web.words import STATUSES, TRIGGERS, minute, number, seconds, status_badge
+from refine.web.sessions import listed
+from refine.web.words import (
+    STATUSES,
+    TRIGGERS,
+    minute,
+    number,
+    seconds,
+    status_badge,
+    url_in_account,
+)
 
 pages = Blueprint("comparing", __name__)
+
+_COMPARED = 2
 
 # So many sessions are offered to compare with.
 _OFFERED = 20
@@ -76,19 +90,47 @@ class Row(NamedTuple):
 
 
 @pages.get("/sessions/compare")
-def page() -> str:
-    """Show session ``b`` beside ``a``, or beside the one before it if the URL names no other."""
+def page() -> ResponseReturnValue:
+    """Show session ``b`` beside ``a``, or beside the one before it if the URL names no other.
+
+    Two that were ticked in a list, each a ``session``, are shown so; of any other number, two can
+    be chosen.
+    """
+    ticked = _ticked()
+    if len(ticked) == _COMPARED:
+        newer, older = ticked
+        return redirect(url_in_account("comparing.page", a=older, b=newer))
     second = _chosen("b")
-    first = _chosen("a") or (_before(second) if second is not None else None)
-    groups = _groups(first, second) if first is not None and second is not None else {}
+    if second is None:
+        sessions = _to_choose_from(ticked)
+        return render_template("sessions/choose.html", sessions=sessions, ticked=ticked)
+    first = _chosen("a") or _before(second)
+    groups = _groups(first, second) if first is not None else {}
     return render_template(
         "sessions/compare.html",
         first=first,
         second=second,
-        others=_others(second) if second is not None else [],
+        others=_others(second),
         groups=groups,
         differences=sum(row.differs for rows in groups.values() for row in rows),
     )
+
+
+def _ticked() -> list[uuid.UUID]:
+    """Return the sessions that were ticked, in the order of their list; what is none is ignored."""
+    given = request.args.getlist("session")[:PAGE_ROWS]
+    return list(dict.fromkeys(id_ for each in given if (id_ := uuid_of(each)) is not None))
+
+
+def _to_choose_from(ticked: list[uuid.UUID]) -> list[Any]:
+    """Return those that are ticked; with fewer than two, also the newest of the same agent."""
+    sessions = list(db.session.execute(listed(RefinementSession.id.in_(ticked)))) if ticked else []
+    if len(sessions) > _COMPARED:
+        return sessions
+    agent_ids = [each.agent_id for each in sessions]
+    is_of_agent = RefinementSession.agent_id.in_(agent_ids) if agent_ids else true()
+    others = listed(is_of_agent, RefinementSession.id.not_in(ticked)).limit(_OFFERED)
+    return [*sessions, *db.session.execute(others)]
 
 
 def _chosen(name: str) -> RefinementSession | None:

@@ -1,10 +1,11 @@
 """Browsers in which a user signed in before: a cookie says so, until the password changes."""
 
-from flask import Response, after_this_request, current_app, request
+from flask import Response, after_this_request, current_app
 from itsdangerous import BadData, URLSafeTimedSerializer
 
 from refine.models import User
 from refine.rules.secrets import new_secret
+from refine.web import cookies
 
 _VALID_FOR_SECONDS = 180 * 24 * 3600
 
@@ -15,14 +16,8 @@ def remember(user: User) -> None:
 
     @after_this_request
     def _set_cookie(response: Response) -> Response:
-        response.set_cookie(
-            _name(user),
-            _signer(user).dumps(device),
-            max_age=_VALID_FOR_SECONDS,
-            httponly=True,
-            secure=current_app.config["SESSION_COOKIE_SECURE"],
-            samesite=current_app.config["SESSION_COOKIE_SAMESITE"],
-        )
+        signed = _signer(user).dumps(device)
+        cookies.keep(response, _name(user), str(signed), seconds=_VALID_FOR_SECONDS)
         return response
 
 
@@ -31,9 +26,7 @@ def known_device(user: User | None) -> str | None:
     if user is None or user.password_hash is None:
         return None
     try:
-        device = _signer(user).loads(
-            request.cookies.get(_name(user), ""), max_age=_VALID_FOR_SECONDS
-        )
+        device = _signer(user).loads(cookies.value_of(_name(user)), max_age=_VALID_FOR_SECONDS)
     except BadData:
         return None
     return str(device)

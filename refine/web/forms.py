@@ -3,6 +3,7 @@
 from datetime import date, datetime, timedelta
 from functools import cache
 from urllib.parse import urlsplit
+from uuid import UUID
 from zoneinfo import available_timezones
 
 from refine.errors import InvalidValue
@@ -31,6 +32,14 @@ def day_of(text: str) -> date | None:
 def month_of(text: str) -> date | None:
     """Return the first day of the month that is given like 2026-11; None for anything else."""
     return day_of(f"{text}-01")
+
+
+def uuid_of(text: str) -> UUID | None:
+    """Return the id of a session; None for anything else."""
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
 
 
 def instant_of(text: str) -> datetime | None:

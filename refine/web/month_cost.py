@@ -35,11 +35,19 @@ class MonthCost:
 
     @property
     def spent(self) -> str:
+        if self.so_far.is_unknown and not self.so_far.spent_usd:
+            return "cost unknown"
         return cost_in_words(self.so_far.spent_usd, self.so_far.is_unknown)
 
     @property
-    def cap(self) -> str | None:
-        return None if self.so_far.cap_usd is None else f"${self.so_far.cap_usd:,.2f}"
+    def of_cap(self) -> str:
+        """Say, after ``spent``, of what: only a cost that is known is set against the cap."""
+        cap = "" if self.so_far.cap_usd is None else f"${self.so_far.cap_usd:,.2f}"
+        if self.so_far.is_unknown:
+            spent = " spent" if self.so_far.spent_usd else ""
+            return f"{spent}; the cap is {cap}" if cap else spent
+        share = "" if self.percent is None else f" ({self.percent}%)"
+        return f" of {cap} spent{share}" if cap else " spent"
 
     @property
     def percent(self) -> int | None:

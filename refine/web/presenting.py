@@ -17,6 +17,7 @@ from refine.llm import clients
 from refine.models import AccessGrant, Agent, AuditLog, RefinementSession, User
 from refine.models.ledger import images_in
 from refine.models.ledger.history import shown_data
+from refine.models.people.acting import AGENT_OR_SYSTEM
 from refine.models.people.recording import CLIENT_KEY
 from refine.models.runs import WORKER_LOST
 from refine.models.runs.access.grant import REQUEST_LAPSES_AFTER
@@ -27,7 +28,6 @@ from refine.web.charts import Amounts
 
 NEARLY_FULL_PERCENT = 80
 # Who acted, where neither a user nor a record's ``by`` says.
-AGENT_OR_SYSTEM = "agent or system"
 
 _Image = Mapping[str, Any]
 

@@ -1,7 +1,9 @@
 """Light or dark: the system's choice, unless this browser's user made another."""
 
-from flask import Blueprint, Flask, current_app, flash, redirect, request, url_for
+from flask import Blueprint, Flask, flash, redirect, request, url_for
 from werkzeug.wrappers import Response
+
+from refine.web import cookies
 
 THEMES = {"": "as the system", "light": "light", "dark": "dark"}
 _COOKIE = "theme"
@@ -17,7 +19,7 @@ def register(app: Flask) -> None:
 
 def chosen() -> str:
     """Return the theme that this browser keeps; empty for the system's."""
-    kept = request.cookies.get(_COOKIE, "")
+    kept = cookies.value_of(_COOKIE)
     return kept if kept in THEMES else ""
 
 
@@ -27,13 +29,6 @@ def choose() -> Response:
     wanted = request.form.get("theme", "")
     response = redirect(url_for("signing_in.profile"), 303)
     if wanted in THEMES:
-        response.set_cookie(
-            _COOKIE,
-            wanted,
-            max_age=_A_YEAR_IN_SECONDS,
-            secure=current_app.config["SESSION_COOKIE_SECURE"],
-            httponly=True,
-            samesite="Lax",
-        )
+        cookies.keep(response, _COOKIE, wanted, seconds=_A_YEAR_IN_SECONDS)
         flash(f"Pages are {THEMES[wanted]} now." if wanted else "Pages are as the system is now.")
     return response

@@ -1,7 +1,9 @@
 """The header: a palette by keyboard, a menu that folds on a phone, tables as cards there."""
 
+from collections.abc import Callable
+
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from refine.extensions import db
 from refine.models import User
@@ -53,6 +55,60 @@ def test_the_palette_says_when_nothing_matches_and_enter_asks_find(agents: Page)
     agents.keyboard.press("Enter")
 
     expect(heading(agents, "Find")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (lambda route: route.abort(), "no connection"),
+        (lambda route: route.fulfill(status=502, body="a proxy"), "HTTP 502"),
+        (lambda route: route.fulfill(body="a proxy"), "the answer did not come from Refine"),
+        (
+            lambda route: route.fulfill(status=400, body="", headers={"Refine-Page": "1"}),
+            "HTTP 400",
+        ),
+    ],
+    ids=["no connection", "a failure", "of somebody else", "a refusal"],
+)
+def test_the_palette_itself_says_that_it_could_not_search(
+    agents: Page, answer: Callable[[Route], None], why: str
+) -> None:
+    palette = agents.get_by_role("dialog")
+    agents.keyboard.press("Control+k")
+    agents.keyboard.type("kingf")
+    expect(palette.get_by_role("link", name="Kingfisher")).to_be_visible()
+
+    agents.route("**/find*", answer)
+    agents.keyboard.type("i")
+
+    expect(palette.get_by_role("alert")).to_have_text(
+        f"Could not search ({why}). Type on to try again."
+    )
+    expect(palette.get_by_role("link", name="Kingfisher")).to_have_count(0)
+    expect(agents.locator("#alert")).to_be_hidden()
+    agents.unroute("**/find*")
+    agents.keyboard.type("s")
+    expect(palette.get_by_role("link", name="Kingfisher")).to_be_visible()
+    expect(palette.get_by_role("alert")).to_be_hidden()
+
+
+def test_two_sessions_are_ticked_and_compared_by_keyboard_on_a_phone(
+    agents: Page, admin: User
+) -> None:
+    owner = factories.agent("one", account=admin.account, name="Heron")
+    for _ in range(2):
+        session = factories.session(owner)
+        session.finish("completed", "done")
+        db.session.commit()
+    agents.set_viewport_size(PHONE)
+    agents.goto("/sessions")
+
+    for box in agents.get_by_role("checkbox").all():
+        box.focus()
+        agents.keyboard.press("Space")
+    agents.keyboard.press("Enter")
+
+    expect(agents.get_by_text("Both are sessions of Heron.")).to_be_visible()
 
 
 def test_escape_closes_the_palette_and_returns_the_focus(agents: Page) -> None:

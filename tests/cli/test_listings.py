@@ -12,10 +12,13 @@ from flask import Flask
 from sqlalchemy import Engine, event
 
 from refine.extensions import db
-from refine.models import Account, Agent, ApiToken, RefinementSession
+from refine.models import Account, Agent, ApiToken, RefinementSession, SignIn
+from refine.models.people.acting import OTHER_ACTORS
+from refine.web.words import RECORD_KINDS
 from tests import factories
 from tests.cli.conftest import Run, problem
 from tests.forked import refine
+from tests.web.conftest import browser_with
 
 NOON = datetime(2026, 3, 4, 12, 30, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -211,6 +214,66 @@ def test_records_are_listed_with_who_did_it(agents: list[Agent], environ: dict[s
     assert len(listed[0]["hash"]) == 64
     assert "command line" in table.stdout
     assert "reader@example.org" not in table.stdout
+
+
+@pytest.mark.parametrize(
+    ("chosen", "actions"),
+    [
+        (("--kind", "settings"), {"agent_settings_update"}),
+        (("--kind", "failures"), {"memory_refinement_failed"}),
+        (("--kind", "settings", "--action", "refinement_queued"), set()),
+        (("--who", "READER@example.org"), {"agent_settings_update"}),
+        (("--who", "command line", "--kind", "settings"), {"agent_settings_update"}),
+        (("--who", "command-line", "--kind", "settings"), {"agent_settings_update"}),
+        (("--who", "platform"), set()),
+        (("--who", "agent or system", "--kind", "failures"), {"memory_refinement_failed"}),
+    ],
+)
+def test_records_are_narrowed_by_kind_and_by_who_acted(
+    agents: list[Agent], environ: dict[str, str], chosen: tuple[str, ...], actions: set[str]
+) -> None:
+    reader = factories.user(email="reader@example.org", account=agents[0].account)
+    agents[0].configure(user=reader, core_token_budget=7000)
+    agents[1].configure(by="command line", core_token_budget=8000)
+    db.session.commit()
+
+    listed = rows(refine("audit", "list", "--json", *chosen, environ=environ))
+
+    assert {one["action"] for one in listed} == actions
+
+
+def test_the_kinds_of_records_and_who_acts_are_those_of_the_dashboard(
+    app: Flask, agents: list[Agent], environ: dict[str, str]
+) -> None:
+    site_admin = factories.user(email="root@example.org", site_admin=True)
+    agents[0].configure(user=site_admin, core_token_budget=7000)
+    begun = SignIn.begin(site_admin)
+    db.session.commit()
+    browser = browser_with(app, begun.secret)
+
+    for chosen in (
+        *({"kind": kind} for kind in RECORD_KINDS),
+        *({"who": who} for who in (*OTHER_ACTORS, "root@example.org")),
+    ):
+        page = browser.get("/audit", query_string=chosen).text
+        options = [each for name, value in chosen.items() for each in (f"--{name}", value)]
+        listed = rows(refine("audit", "list", "--json", *options, environ=environ))
+
+        shown = set(re.findall(r'href="/audit/(\d+)"', page))
+        assert {str(one["id"]) for one in listed} == shown, chosen
+
+
+@pytest.mark.parametrize(
+    ("who", "said"),
+    [
+        ("nobody@example.org", "no user is called 'nobody@example.org'; `refine user list`"),
+        ("robot", "no records are by 'robot': give the e-mail address of a user, or one of agent"),
+    ],
+)
+def test_a_name_that_nobody_acts_by_is_an_error(
+    app: Flask, environ: dict[str, str], who: str, said: str
+) -> None:
+    assert said in problem(refine("audit", "list", "--who", who, environ=environ))
 
 
 def test_the_records_of_a_session_are_listed(agents: list[Agent], environ: dict[str, str]) -> None:

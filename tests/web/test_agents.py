@@ -176,10 +176,10 @@ def test_the_list_sums_up_the_agents_of_the_filter(
     db.session.commit()
 
     said = words_of(dashboard.get("/agents").text)
-    assert "7 agents : 510 tokens, 1 over budget, $1.25 spent this month" in said
+    assert "7 agents : 510 tokens, 1 over budget; spent this month: $1.25" in said
 
     said = words_of(dashboard.get("/agents?state=paused").text)
-    assert "1 agent of this filter: 50 tokens, 0 over budget, $0.00 spent this month" in said
+    assert "1 agent of this filter: 50 tokens, 0 over budget; spent this month: $0.00" in said
 
 
 def test_each_row_draws_the_mass_of_the_last_month(dashboard: Browser, account: Account) -> None:

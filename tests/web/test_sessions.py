@@ -436,9 +436,90 @@ def test_the_first_session_of_an_agent_has_none_before_it(
     said = words_of(dashboard.get(f"/sessions/compare?b={ended.id}").text)
 
     assert "This is the first session of Ada" in said
-    assert "choose Compare with the session before" in words_of(
-        dashboard.get("/sessions/compare").text
+
+
+def ticked(*sessions: RefinementSession) -> str:
+    """What the form of a list asks for."""
+    return "/sessions/compare?" + "&".join(f"session={each.id}" for each in sessions)
+
+
+@pytest.mark.parametrize("of_agent", [True, False])
+def test_two_sessions_of_a_list_can_be_ticked(
+    dashboard: Browser,
+    agent: Agent,
+    ended: RefinementSession,
+    memories: list[AgentMemory],
+    of_agent: bool,
+) -> None:
+    later = ended_session(agent, memories[1])
+
+    page = dashboard.get(f"/agents/{agent.id}" if of_agent else "/sessions").text
+
+    form = page.partition('<form method="get" action="/sessions/compare">')[2].partition("</form>")
+    boxes = re.findall(r'type="checkbox" name="session" value="([^"]+)"\s+aria-label="', form[0])
+    assert boxes == [str(later.id), str(ended.id)]
+    assert "<button>Compare</button>" in form[0]
+
+
+def test_two_ticked_sessions_are_shown_the_earlier_one_first(
+    dashboard: Browser, agent: Agent, ended: RefinementSession, memories: list[AgentMemory]
+) -> None:
+    later = ended_session(agent, memories[1], memories[2])
+
+    answer = dashboard.get(ticked(later, ended))
+
+    assert (answer.status_code, answer.headers["Location"]) == (
+        302,
+        f"/sessions/compare?a={ended.id}&b={later.id}",
     )
+    said = words_of(dashboard.get(answer.headers["Location"]).text)
+    assert "Memories discarded 1 2 ≠ differs" in said
+
+
+def test_any_other_number_is_asked_for_two(
+    dashboard: Browser, agent: Agent, ended: RefinementSession, memories: list[AgentMemory]
+) -> None:
+    second, third = (ended_session(agent, memory) for memory in memories[1:3])
+    elsewhere = ended_session(factories.agent("one", account=agent.account, name="Bo"))
+    of_agent = [str(each.id) for each in (third, second, ended)]
+
+    none, one, three = (
+        dashboard.get(ticked(*some)).text for some in ([], [second], [third, second, ended])
+    )
+
+    assert boxes_of(none) == ([str(elsewhere.id), *of_agent], [])
+    assert boxes_of(one) == ([of_agent[1], of_agent[0], of_agent[2]], [of_agent[1]])
+    assert boxes_of(three) == (of_agent, of_agent)
+    assert "Tick two sessions to see them side by side." in words_of(none)
+    assert "Tick two sessions: 1 is ticked." in words_of(one)
+    assert "Tick two sessions: 3 are ticked." in words_of(three)
+    assert ['role="alert">Tick two' in page for page in (none, one, three)] == [False, True, True]
+
+
+def boxes_of(page: str) -> tuple[list[str], list[str]]:
+    """The sessions that can be ticked, and those that are."""
+    boxes = re.findall(r'name="session" value="([^"]+)"( checked)?', page)
+    return [id_ for id_, _ in boxes], [id_ for id_, is_ticked in boxes if is_ticked]
+
+
+def test_one_session_ticked_twice_is_one(dashboard: Browser, ended: RefinementSession) -> None:
+    assert "1 is ticked." in words_of(dashboard.get(ticked(ended, ended)).text)
+
+
+def test_sessions_of_others_cannot_be_ticked(dashboard: Browser, ended: RefinementSession) -> None:
+    agent = factories.agent("one")
+    theirs = [ended_session(agent) for _ in range(3)]
+
+    for some in (theirs, theirs[:1]):
+        assert boxes_of(dashboard.get(ticked(*some)).text) == ([str(ended.id)], [])
+    two = dashboard.get(ticked(theirs[0], ended), follow_redirects=True)
+    assert two.status_code == 404
+
+
+def test_what_is_no_session_is_not_ticked(dashboard: Browser, ended: RefinementSession) -> None:
+    page = dashboard.get("/sessions/compare?session=x&session=&session=%00").text
+
+    assert boxes_of(page) == ([str(ended.id)], [])
 
 
 def test_sessions_of_others_and_what_is_none_are_not_compared(

@@ -104,26 +104,6 @@ def test_the_form_keeps_the_address_but_not_the_password(client: Browser) -> Non
     assert "a wrong battery" not in answer.text
 
 
-def test_a_sign_in_begins_with_a_new_cookie(ada: User, client: Browser, app: Flask) -> None:
-    client.token()
-    planted = copy_of(client, app)
-
-    client.sign_in("ada@example.org")
-
-    assert is_signed_in(client)
-    assert not is_signed_in(planted)
-
-
-def test_a_csrf_token_from_before_the_sign_in_is_invalid(ada: User, client: Browser) -> None:
-    before = client.token()
-    client.sign_in("ada@example.org")
-
-    answer = client.post("/sign-out", data={"csrf_token": before})
-
-    assert answer.status_code == 400
-    assert is_signed_in(client)
-
-
 def test_a_cookie_unknown_to_the_server_does_not_sign_in(ada: User, client: Browser) -> None:
     client.sign_in("ada@example.org")
 

@@ -1,9 +1,8 @@
-"""Where things stand, for load balancers; and the headers of every answer."""
+"""Where things stand, for load balancers."""
 
 import json
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -162,38 +161,3 @@ def test_the_sign_in_form_works_before_the_migrations(
 
     assert status == 200
     assert "Sign in to Refine" in text
-
-
-# -- headers --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("path", ["/", "/healthz", "/readyz", "/nowhere"])
-def test_every_answer_carries_the_security_headers(client: FlaskClient, path: str) -> None:
-    headers = client.get(path).headers
-
-    assert headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self'")
-    assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
-    assert "unsafe" not in headers["Content-Security-Policy"]
-    assert headers["X-Content-Type-Options"] == "nosniff"
-    assert headers["Referrer-Policy"] == "no-referrer"
-    assert headers["Cache-Control"] == "no-store"
-
-
-def test_static_files_may_be_cached(client: FlaskClient, migrated_app: Flask) -> None:
-    files = Path(migrated_app.static_folder or "").iterdir()
-    name = next(path.name for path in files if path.is_file())
-
-    with client.get(f"/static/{name}") as answer:
-        assert answer.status_code == 200
-        assert answer.headers["Cache-Control"] != "no-store"
-        assert answer.headers["X-Content-Type-Options"] == "nosniff"
-
-
-@pytest.mark.parametrize(
-    ("url", "sent"),
-    [("https://refine.example.org", "max-age=31536000"), ("http://localhost:8000", None)],
-)
-def test_only_https_sites_send_hsts(environ: dict[str, str], url: str, sent: str | None) -> None:
-    _, _, headers = asked("/healthz", environ, PUBLIC_URL=url)
-
-    assert headers.get("Strict-Transport-Security") == sent

@@ -349,8 +349,17 @@ def test_a_cap_that_cannot_be_checked_says_so(
 
     words = said(dashboard)
 
-    assert "At least $12.00 of $25.00 spent The monthly cost cap of $25.00 cannot be" in words
+    assert "At least $12.00 spent; the cap is $25.00" in words
+    assert "The monthly cost cap of $25.00 cannot be" in words
     assert "or remove the cap. Nothing is started automatically until then." in words
+
+
+def test_a_cost_of_which_nothing_is_known_is_not_set_against_the_cap(
+    dashboard: Browser, capped: Callable[..., None]
+) -> None:
+    capped("5", "0", "0", unpriced_calls=1)
+
+    assert "Cost unknown ; the cap is $5.00" in said(dashboard)
 
 
 def test_costs_that_are_unknown_are_not_forecast(
@@ -359,7 +368,7 @@ def test_costs_that_are_unknown_are_not_forecast(
     capped(None, "0", "0", unpriced_calls=1)
 
     assert (
-        "March 2026 so far Unknown spent The cost of some runs is unknown: name prices in "
+        "March 2026 so far Cost unknown The cost of some runs is unknown: name prices in "
         "REFINE_PRICES to get a forecast."
     ) in said(dashboard)
 

@@ -15,14 +15,11 @@ from refine.models.audit.kinds import ACTIONS_OF_KIND
 from refine.models.columns import account_parameter, one_of_ids, one_of_names
 from refine.models.ledger.history import record_ids_about
 from refine.models.paging import OneOf
+from refine.models.people.acting import AGENT_OR_SYSTEM, OTHER_ACTORS, is_by, user_id_of
 from refine.rules.ids import id_in
 from refine.web import scope
-from refine.web.forms import day_of, midnight
-from refine.web.presenting import AGENT_OR_SYSTEM
+from refine.web.forms import day_of, midnight, uuid_of
 from refine.web.words import ACTIONS, RECORD_KINDS, here
-
-# Who acts besides users, as the lists of records name them.
-OTHER_ACTORS = (AGENT_OR_SYSTEM, "agent", "platform", "command line")
 
 _MAX_WHO_CHARACTERS = 254
 _MAX_SUGGESTED = 50
@@ -60,9 +57,9 @@ class AuditFilter(NamedTuple):
             kind=args.get("kind", "") if args.get("kind", "") in ACTIONS_OF_KIND else "",
             action=args.get("action", "") if args.get("action", "") in ACTIONS else "",
             who=who,
-            user_id=_user_id(who) if "@" in who else None,
+            user_id=user_id_of(who),
             agent_id=scope.chosen_agent_id(),
-            session_id=_uuid(args.get("session", "")),
+            session_id=uuid_of(args.get("session", "")),
             memory_id=memory_id,
             record_ids=record_ids_about(memory_id) if memory_id is not None else (),
             since=day_of(args.get("since", "")),
@@ -88,22 +85,13 @@ class AuditFilter(NamedTuple):
         return and_(
             is_of_kind if self.kind and not but_kind else true(),
             AuditLog.action == self.action if self.action else true(),
-            self._is_by(),
+            is_by(self.who, self.user_id) if self.who else true(),
             AuditLog.agent_id == self.agent_id if self.agent_id is not None else true(),
             AuditLog.session_id == self.session_id if self.session_id is not None else true(),
             AuditLog.id == one_of_ids(self.record_ids) if self.memory_id is not None else true(),
             AuditLog.created_at >= midnight(self.since) if self.since else true(),
             AuditLog.created_at < midnight(self.until, 1) if self.until else true(),
         )
-
-    def _is_by(self) -> ColumnElement[bool]:
-        if not self.who:
-            return true()
-        if self.who == AGENT_OR_SYSTEM:
-            return and_(AuditLog.user_id.is_(None), AuditLog.by.is_(None))
-        if "@" in self.who:  # nobody's, if no user has the address
-            return AuditLog.user_id == (self.user_id or 0)
-        return AuditLog.by == self.who
 
     def records(
         self, of: Select[*tuple[Any, ...]], *, but_kind: bool = False
@@ -176,15 +164,3 @@ def _first_users(*, is_of_account: bool) -> Select[str]:
     account_id = account_parameter(is_of_account=is_of_account)
     users = select(User.email).where(scope.is_of(account_id, User.account_id))
     return users.order_by(User.email).limit(_MAX_SUGGESTED)
-
-
-def _user_id(email: str) -> int | None:
-    found = User.by_email(email)
-    return found.id if found is not None else None
-
-
-def _uuid(text: str) -> uuid.UUID | None:
-    try:
-        return uuid.UUID(text)
-    except ValueError:
-        return None

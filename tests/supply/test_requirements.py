@@ -1,0 +1,146 @@
+"""The lock: every package in one version, with its hashes, from wherever the machine gets them."""
+
+import ast
+import re
+import sys
+import tomllib
+from importlib.metadata import distribution, packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.supply.locked import DEVELOPMENT, ROOT, RUNTIME, locked_in
+
+FILES = pytest.mark.parametrize("file", [RUNTIME, DEVELOPMENT], ids=lambda file: file.name)
+
+# These number each release as a major one, so that a bound would only say "not the next".
+UNBOUNDED = {"cryptography", "gunicorn", "rich", "structlog", "tzdata"}
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+DIRECT = [Requirement(each) for each in PROJECT["project"]["dependencies"]]
+
+
+@FILES
+def test_every_package_is_pinned_to_one_version(file: Path) -> None:
+    loose = [
+        str(each.requirement)
+        for each in locked_in(file)
+        if not re.fullmatch(r"==[\w.!+]+", str(each.requirement.specifier))
+    ]
+
+    assert loose == []
+
+
+@FILES
+def test_every_package_has_hashes_and_no_other_option(file: Path) -> None:
+    odd = {
+        each.name: each.options
+        for each in locked_in(file)
+        if not each.options
+        or not all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", option) for option in each.options)
+    }
+
+    assert odd == {}
+
+
+@FILES
+def test_no_package_comes_from_an_address_of_its_own(file: Path) -> None:
+    assert [each.name for each in locked_in(file) if each.requirement.url is not None] == []
+    assert "://" not in file.read_text()
+
+
+def test_no_package_index_is_named() -> None:
+    naming = re.compile(r"--(?:extra-)?index-url|--find-links|\[\[?tool\.uv\.index|\bindex-url\b")
+    files = [ROOT / "pyproject.toml", ROOT / "Makefile", *ROOT.glob(".ci/*"), *ROOT.glob("*.cfg")]
+
+    assert [file.name for file in files if naming.search(file.read_text())] == []
+    assert not (ROOT / "pip.conf").exists()
+    assert not (ROOT / "uv.toml").exists()
+
+
+def test_every_installation_asks_for_hashes_or_for_no_package() -> None:
+    lines = [*(ROOT / "Makefile").read_text().splitlines(), *(ROOT / ".ci/run").read_text().split()]
+
+    installing = [line for line in lines if "pip install" in line]
+    unchecked = [
+        line
+        for line in installing
+        if "--require-hashes" not in line
+        and not ("--no-deps" in line and "--no-build-isolation" in line)
+    ]
+    assert installing
+    assert unchecked == []
+
+
+@pytest.mark.parametrize("direct", DIRECT, ids=lambda direct: direct.name)
+def test_the_lock_holds_what_the_project_asks_for(direct: Requirement) -> None:
+    locked = [
+        each.requirement
+        for each in locked_in(RUNTIME)
+        if canonicalize_name(each.name) == canonicalize_name(direct.name)
+    ]
+
+    versions = [str(each.specifier).removeprefix("==") for each in locked]
+    assert versions
+    assert all(direct.specifier.contains(version) for version in versions), versions
+
+
+def test_no_major_version_is_taken_unseen() -> None:
+    bounded = {each.name for each in DIRECT if "<" in str(each.specifier)}
+
+    assert {each.name for each in DIRECT} - bounded == UNBOUNDED
+
+
+def test_rq_is_held_to_one_minor_version() -> None:
+    """The worker overrides methods of it that are not for that."""
+    (rq,) = [each for each in DIRECT if each.name == "rq"]
+
+    assert str(rq.specifier) == "<2.13,>=2.12"
+
+
+@FILES
+def test_this_environment_is_the_locked_one(file: Path) -> None:
+    installed = {
+        each.name: distribution(each.name).version
+        for each in locked_in(file)
+        if each.is_for_this_machine
+    }
+
+    locked = {
+        each.name: str(each.requirement.specifier).removeprefix("==")
+        for each in locked_in(file)
+        if each.is_for_this_machine
+    }
+    assert installed == locked
+
+
+def test_what_refine_imports_is_in_its_lock() -> None:
+    """And not only in that of its tests, which no server has."""
+    locked = {canonicalize_name(each.name) for each in locked_in(RUNTIME)}
+    own = {"refine", "migrations", *sys.stdlib_module_names}
+    providers = packages_distributions()
+
+    missing = {
+        name: providers.get(name)
+        for name in sorted(imported() - own)
+        if not {canonicalize_name(each) for each in providers.get(name, ())} & locked
+    }
+
+    assert missing == {}
+
+
+def imported() -> set[str]:
+    """The packages that Refine's own files import, anywhere in them."""
+    files = [ROOT / "app.py", ROOT / "gunicorn.conf.py"]
+    for folder in ("refine", "migrations"):
+        files += (ROOT / folder).rglob("*.py")
+    names = set[str]()
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {each.name.partition(".")[0] for each in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.add(node.module.partition(".")[0])
+    return names

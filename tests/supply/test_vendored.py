@@ -1,0 +1,53 @@
+"""The files of others in ``static/``: those that ``VENDORED.md`` names, as it names them."""
+
+import re
+from hashlib import sha256
+from typing import NamedTuple
+
+import pytest
+
+from tests.supply.locked import ROOT
+
+STATIC = ROOT / "static"
+
+# Written for Refine.
+OWN = {
+    *("in_place.js", "left.js", "open.js", "palette.js", "refine.css"),
+    *("icon.svg", "icon-ended.svg", "VENDORED.md"),
+}
+
+
+class Vendored(NamedTuple):
+    name: str
+    version: str
+    origin: str
+    licence: str
+    digest: str
+
+
+def vendored() -> list[Vendored]:
+    """The rows of the table in VENDORED.md."""
+    lines = (STATIC / "VENDORED.md").read_text().splitlines()
+    rows = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in lines if "|" in line]
+    return [Vendored(*cells) for cells in rows[2:]]
+
+
+def test_every_file_is_our_own_or_listed() -> None:
+    there = {str(file.relative_to(STATIC)) for file in STATIC.rglob("*") if file.is_file()}
+
+    assert there == OWN | {each.name for each in vendored()}
+
+
+@pytest.mark.parametrize("listed", vendored(), ids=lambda listed: listed.name)
+def test_a_vendored_file_is_the_one_whose_hash_is_recorded(listed: Vendored) -> None:
+    assert sha256((STATIC / listed.name).read_bytes()).hexdigest() == listed.digest
+
+
+@pytest.mark.parametrize("listed", vendored(), ids=lambda listed: listed.name)
+def test_a_vendored_file_is_listed_with_where_it_comes_from(listed: Vendored) -> None:
+    """The licence's own text has a section of that page."""
+    assert re.fullmatch(r"[0-9a-f]{64}", listed.digest)
+    assert listed.version in listed.name
+    assert listed.version in (STATIC / listed.name).read_text()
+    assert listed.version in listed.origin
+    assert f"\n{listed.licence}\n" in (STATIC / "VENDORED.md").read_text()

@@ -1,0 +1,260 @@
+"""The cookies, one by one, each with each of its attributes, with and without https."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from flask import Flask
+
+import refine
+from refine.extensions import db
+from refine.models import User
+from tests.factories import PASSWORD
+from tests.web.conftest import Browser, browser_of, person
+
+WithSettings = Callable[..., Flask]
+
+# What each cookie is for, and for how many seconds a browser keeps it: None until it closes.
+COOKIES = {"session": None, "device": 180 * 24 * 3600, "theme": 365 * 24 * 3600}
+
+ATTRIBUTES = ("HttpOnly", "SameSite=Lax", "Path=/")
+
+
+class Cookie(NamedTuple):
+    name: str
+    value: str
+    attributes: list[str]
+
+
+@pytest.fixture
+def ada(app: Flask) -> User:
+    user = person(email="ada@example.org")
+    db.session.commit()
+    return user
+
+
+@pytest.fixture
+def over_https(app: Flask, with_settings: WithSettings) -> Flask:
+    """The application behind https, as are its browsers."""
+    application = with_settings(PUBLIC_URL="https://refine.example.org")
+    application.config["PREFERRED_URL_SCHEME"] = "https"
+    return application
+
+
+@pytest.fixture(params=["http", "https"])
+def reached(request: pytest.FixtureRequest, app: Flask) -> Flask:
+    """The application, by either scheme."""
+    return request.getfixturevalue("over_https") if request.param == "https" else app
+
+
+def cookies_of(app: Flask, email: str) -> dict[str, Cookie]:
+    """The cookies that somebody's browser is given, by what they are for."""
+    browser = browser_of(app)
+    answers = [browser.sign_in(email), browser.submit("/profile/theme", {"theme": "dark"})]
+    sent = [parsed(each) for answer in answers for each in answer.headers.getlist("Set-Cookie")]
+    return {purpose_of(each): each for each in sent}
+
+
+def parsed(header: str) -> Cookie:
+    pair, *attributes = header.split("; ")
+    name, _, value = pair.partition("=")
+    return Cookie(name, value, attributes)
+
+
+def purpose_of(cookie: Cookie) -> str:
+    return re.sub(r"-\d+$", "", cookie.name.removeprefix("__Host-"))
+
+
+def is_signed_in(browser: Browser) -> bool:
+    return browser.get("/profile").status_code == 200
+
+
+# -- attributes ------------------------------------------------------------------------------------
+
+
+def test_there_are_no_other_cookies(reached: Flask, ada: User) -> None:
+    assert cookies_of(reached, ada.email).keys() == COOKIES.keys()
+
+
+@pytest.mark.parametrize("attribute", ATTRIBUTES)
+@pytest.mark.parametrize("purpose", COOKIES)
+def test_each_cookie_carries_each_attribute(
+    reached: Flask, ada: User, purpose: str, attribute: str
+) -> None:
+    assert attribute in cookies_of(reached, ada.email)[purpose].attributes
+
+
+@pytest.mark.parametrize("purpose", COOKIES)
+def test_each_cookie_is_sent_over_https_alone_where_there_is_https(
+    over_https: Flask, ada: User, purpose: str
+) -> None:
+    assert "Secure" in cookies_of(over_https, ada.email)[purpose].attributes
+
+
+@pytest.mark.parametrize("purpose", COOKIES)
+def test_each_cookie_is_sent_where_there_is_no_https(app: Flask, ada: User, purpose: str) -> None:
+    assert "Secure" not in cookies_of(app, ada.email)[purpose].attributes
+
+
+@pytest.mark.parametrize("purpose", COOKIES)
+def test_no_neighbour_of_an_https_site_can_plant_a_cookie(
+    over_https: Flask, ada: User, purpose: str
+) -> None:
+    cookie = cookies_of(over_https, ada.email)[purpose]
+
+    # browsers hold a cookie of this name to exactly that: this host, https, every path
+    assert cookie.name.startswith("__Host-")
+    assert {"Secure", "Path=/"} <= set(cookie.attributes)
+    assert "Domain" not in str(cookie.attributes)
+
+
+@pytest.mark.parametrize("purpose", COOKIES)
+def test_no_cookie_goes_to_other_hosts(reached: Flask, ada: User, purpose: str) -> None:
+    assert "Domain" not in str(cookies_of(reached, ada.email)[purpose].attributes)
+
+
+@pytest.mark.parametrize("purpose", COOKIES)
+def test_a_browser_forgets_each_cookie_in_its_time(reached: Flask, ada: User, purpose: str) -> None:
+    attributes = cookies_of(reached, ada.email)[purpose].attributes
+
+    lasts = [each for each in attributes if each.startswith("Max-Age=")]
+    seconds = COOKIES[purpose]
+    assert lasts == ([] if seconds is None else [f"Max-Age={seconds}"])
+    assert seconds is not None or "Expires" not in str(attributes)
+
+
+def test_cookies_are_set_in_one_place() -> None:
+    folder = Path(refine.__file__).parent
+
+    setting = {
+        str(file.relative_to(folder))
+        for file in folder.rglob("*.py")
+        if re.search(r"\bset_cookie\(|Set-Cookie", file.read_text())
+    }
+
+    assert setting == {"web/cookies.py"}
+
+
+# -- what a cookie is worth ------------------------------------------------------------------------
+
+
+def test_a_planted_cookie_without_the_prefix_signs_nobody_in(over_https: Flask, ada: User) -> None:
+    genuine = cookies_of(over_https, ada.email)["session"]
+    browser, planted = browser_of(over_https), browser_of(over_https)
+    browser.set_cookie(genuine.name, genuine.value, secure=True)
+    planted.set_cookie("session", genuine.value, secure=True)
+
+    assert is_signed_in(browser)
+    assert not is_signed_in(planted)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda value: "",
+        lambda value: "x",
+        lambda value: value[:-1] + ("A" if value[-1] != "A" else "B"),
+        lambda value: value.partition(".")[0],
+        lambda value: value.swapcase(),
+        lambda value: f"{value}.{value}",
+    ],
+)
+def test_an_altered_session_cookie_signs_nobody_in(
+    app: Flask, ada: User, change: Callable[[str], str]
+) -> None:
+    value = cookies_of(app, ada.email)["session"].value
+    browser = browser_of(app)
+    browser.set_cookie("session", change(value))
+
+    assert not is_signed_in(browser)
+
+
+def test_a_session_cookie_signed_with_another_key_signs_nobody_in(
+    app: Flask, ada: User, with_settings: WithSettings
+) -> None:
+    elsewhere = with_settings(SECRET_KEY="another secret, of 32 bytes or more")
+    browser = browser_of(app)
+    browser.set_cookie("session", cookies_of(elsewhere, ada.email)["session"].value)
+
+    assert not is_signed_in(browser)
+
+
+def test_a_session_planted_before_the_sign_in_is_worth_nothing_after_it(
+    app: Flask, ada: User, client: Browser
+) -> None:
+    client.token()
+    planted = client.get_cookie("session")
+    assert planted is not None
+    eve = browser_of(app)
+    eve.set_cookie("session", planted.value)
+
+    client.sign_in(ada.email)
+
+    assert is_signed_in(client)
+    assert not is_signed_in(eve)
+
+
+def test_signing_in_over_somebody_elses_session_keeps_nothing_of_it(
+    app: Flask, ada: User, client: Browser
+) -> None:
+    eve = person(email="eve@example.org")
+    db.session.commit()
+    client.sign_in(eve.email)
+    with client.session_transaction() as kept:
+        kept["planted"] = "by eve"
+        before = dict(kept)
+
+    client.sign_in(ada.email)
+
+    with client.session_transaction() as kept:
+        assert "planted" not in kept
+        assert kept["_user_id"] != before["_user_id"]
+
+
+def test_signing_out_leaves_a_copied_cookie_worthless(app: Flask, ada: User) -> None:
+    browser, copied = browser_of(app), browser_of(app)
+    browser.sign_in(ada.email)
+    cookie = browser.get_cookie("session")
+    assert cookie is not None
+    copied.set_cookie("session", cookie.value)
+
+    browser.submit("/sign-out")
+
+    assert not is_signed_in(copied)
+
+
+def test_a_cookie_that_was_copied_before_a_new_password_is_worthless(app: Flask, ada: User) -> None:
+    browser, copied = browser_of(app), browser_of(app)
+    browser.sign_in(ada.email)
+    cookie = browser.get_cookie("session")
+    assert cookie is not None
+    copied.set_cookie("session", cookie.value)
+
+    browser.submit(
+        "/profile/password",
+        {
+            "current_password": PASSWORD,
+            "password": "another battery",
+            "confirm_password": "another battery",
+        },
+    )
+
+    assert is_signed_in(browser)
+    assert not is_signed_in(copied)
+
+
+def test_a_session_cookie_holds_no_name_and_no_password(app: Flask, ada: User) -> None:
+    browser = browser_of(app)
+    browser.sign_in(ada.email)
+
+    with browser.session_transaction() as kept:
+        assert set(kept) <= {"_user_id", "_fresh", "_id", "csrf_token", "_flashes"}
+        assert not {ada.email, PASSWORD} & {str(value) for value in kept.values()}
+
+
+def test_the_cookie_of_a_theme_takes_no_other_word(dashboard: Browser) -> None:
+    answer = dashboard.submit("/profile/theme", {"theme": "dark; Domain=example.org"})
+
+    assert not [each for each in answer.headers.getlist("Set-Cookie") if "theme" in each]

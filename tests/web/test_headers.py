@@ -1,0 +1,196 @@
+"""The security headers, one by one, on every kind of answer.
+
+Which page of content sends which headers when access ends is in ``test_access.py``.
+"""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from flask import Flask
+from werkzeug.test import TestResponse
+
+from tests.commands import UNUSED_PORT
+from tests.web.conftest import Browser, browser_of
+
+WithSettings = Callable[..., Flask]
+
+HTTPS = "https://refine.example.org"
+
+# One answer of each kind: of pages, of the API, of errors, of files, of programs that watch.
+ANSWERS = {
+    "/": 200,
+    "/agents": 200,
+    "/audit/export.csv": 200,
+    "/sign-in": 302,
+    "/agents?page=nonsense": 400,
+    "/accounts": 403,
+    "/nowhere": 404,
+    "/agents/0": 404,
+    "/sign-out": 405,
+    "/static/refine.css": 200,
+    "/static/nowhere.css": 404,
+    "/healthz": 200,
+    "/readyz": 200,
+    "/metrics": 200,
+    "/api/v1/openapi.json": 200,
+    "/api/v1/context": 401,
+    "/api/v1/nowhere": 404,
+}
+
+DIRECTIVES = {
+    "default-src": "'none'",
+    "script-src": "'self'",
+    "style-src": "'self'",
+    "img-src": "'self' data:",
+    "connect-src": "'self'",
+    "form-action": "'self'",
+    "base-uri": "'none'",
+    "frame-ancestors": "'none'",
+}
+
+ALWAYS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+# What no page asks a browser for.
+POWERS = ("camera", "display-capture", "geolocation", "microphone", "payment")
+
+
+def answers_to(browser: Browser, **options: str) -> dict[str, TestResponse]:
+    """Each kind of answer, by its path."""
+    answers = {path: browser.get(path, **options) for path in ANSWERS}
+    assert {path: answer.status_code for path, answer in answers.items()} == ANSWERS
+    return answers
+
+
+def policy_of(answer: TestResponse) -> dict[str, str]:
+    """The Content-Security-Policy by directive."""
+    directives = answer.headers["Content-Security-Policy"].split("; ")
+    return dict(directive.split(" ", 1) for directive in directives)
+
+
+@pytest.fixture
+def cut_off(dashboard: Browser, with_settings: WithSettings) -> Browser:
+    """The admin's browser, where no database can be reached."""
+    browser = browser_of(with_settings(DATABASE_URL=f"postgresql://127.0.0.1:{UNUSED_PORT}/x"))
+    cookie = dashboard.get_cookie("session")
+    assert cookie is not None
+    browser.set_cookie("session", cookie.value)
+    return browser
+
+
+# -- on every answer -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("directive", DIRECTIVES)
+def test_every_answer_carries_each_directive_of_the_policy(
+    dashboard: Browser, directive: str
+) -> None:
+    sent = {path: policy_of(each).get(directive) for path, each in answers_to(dashboard).items()}
+
+    assert sent == dict.fromkeys(ANSWERS, DIRECTIVES[directive])
+
+
+def test_the_policy_allows_nothing_else(dashboard: Browser) -> None:
+    policy = dashboard.get("/").headers["Content-Security-Policy"]
+
+    assert set(policy_of(dashboard.get("/"))) == set(DIRECTIVES)
+    assert not re.search(r"unsafe|\*|https?:|nonce|sha256", policy)
+
+
+@pytest.mark.parametrize("header", ALWAYS)
+def test_every_answer_carries_each_header(dashboard: Browser, header: str) -> None:
+    sent = {path: each.headers.getlist(header) for path, each in answers_to(dashboard).items()}
+
+    assert sent == {path: [ALWAYS[header]] for path in ANSWERS}
+
+
+@pytest.mark.parametrize("power", POWERS)
+def test_no_page_may_ask_the_browser_for_more(dashboard: Browser, power: str) -> None:
+    denied = {
+        path: f"{power}=()" in each.headers["Permissions-Policy"].split(", ")
+        for path, each in answers_to(dashboard).items()
+    }
+
+    assert all(denied.values()), denied
+
+
+@pytest.mark.parametrize("header", ["Content-Security-Policy", "Permissions-Policy", *ALWAYS])
+def test_an_answer_without_a_database_carries_them_too(
+    dashboard: Browser, cut_off: Browser, header: str
+) -> None:
+    answer = cut_off.get("/agents")
+
+    assert answer.status_code == 503
+    assert answer.headers[header] == dashboard.get("/agents").headers[header]
+
+
+# -- https -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("url", [HTTPS, "HTTPS://Refine.Example.org", f"{HTTPS}:8443"])
+def test_sites_with_https_are_only_asked_by_https_from_then_on(
+    with_settings: WithSettings, url: str
+) -> None:
+    answer = browser_of(with_settings(PUBLIC_URL=url)).get("/healthz", base_url=HTTPS)
+
+    assert answer.headers["Strict-Transport-Security"] == "max-age=31536000"
+
+
+def test_sites_without_https_do_not_ask_for_it(dashboard: Browser) -> None:
+    asked = [each for each in answers_to(dashboard).values() if "Strict-" in str(each.headers)]
+
+    assert asked == []
+
+
+# -- what is kept, and by whom ---------------------------------------------------------------------
+
+
+def test_nothing_but_files_is_kept_by_a_browser_or_a_proxy(dashboard: Browser) -> None:
+    sent = {path: each.headers["Cache-Control"] for path, each in answers_to(dashboard).items()}
+
+    assert sent == dict.fromkeys(ANSWERS, "no-store") | {"/static/refine.css": "no-cache"}
+
+
+def test_an_error_without_a_database_is_not_kept(cut_off: Browser) -> None:
+    assert cut_off.get("/agents").headers["Cache-Control"] == "no-store"
+
+
+def test_signing_out_clears_what_the_browser_kept(dashboard: Browser) -> None:
+    answer = dashboard.submit("/sign-out")
+
+    assert answer.headers["Clear-Site-Data"] == '"cache"'
+
+
+def test_no_other_answer_clears_it(dashboard: Browser) -> None:
+    clearing = [each for each in answers_to(dashboard).values() if "Clear-" in str(each.headers)]
+
+    assert clearing == []
+
+
+# -- other sites -----------------------------------------------------------------------------------
+
+
+def test_no_other_site_may_read_an_answer(dashboard: Browser) -> None:
+    origin = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
+
+    answers = [
+        dashboard.open(path, method=method, headers=origin)
+        for path in ANSWERS
+        for method in ("GET", "OPTIONS")
+    ]
+
+    assert [each for each in answers if "Access-Control-" in str(each.headers)] == []
+
+
+@pytest.mark.parametrize("path", ["/", "/agents", "/audit", "/ops", "/schedule", "/users"])
+def test_pages_have_no_inline_scripts_or_styles(dashboard: Browser, path: str) -> None:
+    page = dashboard.get(path).text
+
+    assert re.findall(r"<[^>]*\s(?:style|on\w+)=", page) == []
+    assert "<style" not in page
+    assert re.findall(r"<script(?![^>]* src=)", page) == []
