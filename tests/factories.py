@@ -10,7 +10,7 @@ from argon2 import PasswordHasher
 from sqlalchemy import select
 
 from refine import clock
-from refine.extensions import db
+from refine.extensions import database_now, db
 from refine.models import (
     AccessGrant,
     Account,
@@ -21,7 +21,7 @@ from refine.models import (
     RefinementSession,
     User,
 )
-from refine.models.runs import LIVE
+from refine.models.runs import LIVE, LOST_AFTER
 from refine.models.runs.access import AccessTerms
 from refine.models.runs.session.breaker import LOOP_EDITS
 from refine.models.runs.task import EndStatus
@@ -95,6 +95,15 @@ def session(owner: Agent | None = None, **fields: Any) -> RefinementSession:
     started = RefinementSession.start(owner, **fields)
     db.session.commit()
     return started
+
+
+def fall_silent(
+    run: RefinementSession | MemoryTask | AccessGrant,
+    span: timedelta = LOST_AFTER + timedelta(seconds=1),
+) -> None:
+    """Have the last heartbeat of the run be so long ago, by the database's clock."""
+    run.heartbeat_at = database_now() - span
+    db.session.flush()
 
 
 def grant(owner: Agent, **fields: Any) -> AccessGrant:

@@ -5,7 +5,6 @@ import logging
 import subprocess
 import sys
 from collections.abc import Iterator, MutableMapping
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,11 +12,10 @@ from flask import Flask
 from redis import Redis
 from structlog.testing import capture_logs
 
-from refine import clock, create_app
+from refine import create_app
 from refine.extensions import db
 from refine.jobs.tick import run_tick
 from refine.models import RefinementSession
-from refine.models.runs.run import LOST_AFTER
 from refine.settings import Settings
 from refine.web.scope import public
 from tests import factories
@@ -95,7 +93,7 @@ def test_lines_are_json_with_the_event_first() -> None:
 
 def test_a_lost_session_is_logged_like_any_other(lines: Lines) -> None:
     session = factories.session(factories.agent("the canary sings"))
-    session.heartbeat_at = clock.now() - LOST_AFTER - timedelta(seconds=1)
+    factories.fall_silent(session)
     db.session.commit()
 
     run_tick()

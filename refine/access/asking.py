@@ -8,8 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from refine import prompts
-from refine.extensions import db
-from refine.llm.messages import Message, user_message
+from refine.llm.messages import Message, Reply, user_message
 from refine.models import AccessGrant, Agent, User
 from refine.models.agent.configuring import CHANGE_HISTORY_WINDOW
 from refine.models.runs.access import REASONS, AccessTerms
@@ -60,7 +59,11 @@ def _reads_already(agent: Agent, user: User) -> dict[str, str]:
 
 
 def run_access_request(
-    grant_id: uuid.UUID, settings: Settings, *, is_stopping: Callable[[], bool] = lambda: False
+    grant_id: uuid.UUID,
+    settings: Settings,
+    *,
+    is_stopping: Callable[[], bool] = lambda: False,
+    lease_token: uuid.UUID | None = None,
 ) -> AccessGrant | None:
     """Ask the agent of a waiting request and keep its answer; None if it cannot be claimed.
 
@@ -69,7 +72,7 @@ def run_access_request(
     make_worker = partial(
         AccessWorker, settings=settings, is_stopping=is_stopping, max_seconds=ASKING_SECONDS
     )
-    return work_on(AccessGrant, grant_id, make_worker, is_stopping)
+    return work_on(AccessGrant, grant_id, make_worker, is_stopping, lease_token)
 
 
 class AccessWorker(RunWorker[AccessGrant]):
@@ -77,15 +80,16 @@ class AccessWorker(RunWorker[AccessGrant]):
 
     def _work(self) -> None:
         with self._connected():
-            self._messages = _opening(self._run)
-            db.session.commit()
+            self._messages = self._committed(lambda: _opening(self._run))
             reply = self._call_model()
+        self._committed(lambda: self._settle(reply), is_done=self._is_over)
+
+    def _settle(self, reply: Reply) -> None:
         self._held().settle(
             reply.text,
             agreed=has_consented(reply),
             generation_id=reply.generation_id,
         )
-        db.session.commit()
 
 
 def _opening(grant: AccessGrant) -> list[Message]:

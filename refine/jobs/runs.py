@@ -14,6 +14,7 @@ from refine.access import asking
 from refine.extensions import db
 from refine.jobs import stopping
 from refine.jobs.dispatch import dispatch_if_possible
+from refine.jobs.own_lease import own_lease
 from refine.models import AccessGrant, Agent, MemoryTask, RefinementSession, User, schema_version
 from refine.models.runs.access import AccessTerms
 from refine.models.runs.session import Trigger
@@ -48,7 +49,12 @@ def _work_on(work: Callable[..., object], run_id: str) -> None:
     if schema_version.must_wait():
         return
     try:
-        work(uuid.UUID(run_id), settings.current(), is_stopping=_stop_check())
+        work(
+            uuid.UUID(run_id),
+            settings.current(),
+            is_stopping=_stop_check(),
+            lease_token=own_lease(),
+        )
     except Exception as fault:
         # RQ keeps tracebacks in Redis, and a message may quote what it should not
         raise RunFault(f"run {run_id}: {type(fault).__name__}") from None

@@ -25,6 +25,7 @@ from rq.timeouts import BaseDeathPenalty
 from rq.worker import BaseWorker
 
 from refine.jobs import stopping
+from refine.jobs.own_lease import claiming_with
 from refine.jobs.queue import RUN_QUEUES, JsonJob
 
 # How soon a work-horse with a free place notices a new job.
@@ -34,9 +35,17 @@ _HANGS_AFTER_SECONDS = 60
 _SIGN_OF_LIFE_SECONDS = 1.0
 
 _UUID_BYTES = 16
+_PLACE_BYTES = 2 * _UUID_BYTES
 _CLOCK = struct.Struct("d")
 
 _log = structlog.get_logger(__name__)
+
+
+class InHand(NamedTuple):
+    """A run that a work-horse has in hand, and the lease with which it claims or has claimed it."""
+
+    run_id: uuid.UUID
+    lease_token: uuid.UUID
 
 
 class Roster:
@@ -47,20 +56,24 @@ class Roster:
     """
 
     def __init__(self, places: int) -> None:
-        self._memory = mmap.mmap(-1, _CLOCK.size + places * _UUID_BYTES)
+        self._memory = mmap.mmap(-1, _CLOCK.size + places * _PLACE_BYTES)
         self.note_alive()
 
-    def put(self, place: int, run_id: uuid.UUID | None) -> None:
+    def put(self, place: int, run: InHand | None) -> None:
         """Note the run of this place; None: there is none."""
-        start = _CLOCK.size + place * _UUID_BYTES
-        noted = run_id.bytes if run_id is not None else bytes(_UUID_BYTES)
-        self._memory[start : start + _UUID_BYTES] = noted
+        start = _CLOCK.size + place * _PLACE_BYTES
+        noted = b"".join(id_.bytes for id_ in run) if run is not None else bytes(_PLACE_BYTES)
+        self._memory[start : start + _PLACE_BYTES] = noted
 
-    def run_ids(self) -> list[uuid.UUID]:
+    def runs(self) -> list[InHand]:
         """Return the runs in hand."""
-        starts = range(_CLOCK.size, len(self._memory), _UUID_BYTES)
-        noted = [self._memory[start : start + _UUID_BYTES] for start in starts]
-        return [uuid.UUID(bytes=each) for each in noted if any(each)]
+        starts = range(_CLOCK.size, len(self._memory), _PLACE_BYTES)
+        noted = [self._memory[start : start + _PLACE_BYTES] for start in starts]
+        return [
+            InHand(uuid.UUID(bytes=each[:_UUID_BYTES]), uuid.UUID(bytes=each[_UUID_BYTES:]))
+            for each in noted
+            if any(each)
+        ]
 
     def note_alive(self) -> None:
         """Give a sign of life."""
@@ -88,6 +101,7 @@ class _Given(NamedTuple):
     job: Job
     queue: Queue
     until: float
+    lease_token: uuid.UUID
 
 
 class SideBySide:
@@ -139,9 +153,12 @@ class SideBySide:
     def _begin(self, job: Job, queue: Queue, *, prepare: bool) -> None:
         place = self._free.pop()
         limit = float(job.timeout or self._worker.queue_class.DEFAULT_TIMEOUT)
-        given = _Given(job, queue, time.monotonic() + limit + _HANGS_AFTER_SECONDS)
+        until = time.monotonic() + limit + _HANGS_AFTER_SECONDS
+        given = _Given(job, queue, until, lease_token=uuid.uuid4())
         self._given[place] = given
-        self._roster.put(place, run_id_of(job))
+        run_id = run_id_of(job)
+        in_hand = InHand(run_id, given.lease_token) if run_id is not None else None
+        self._roster.put(place, in_hand)
         worker = self._own_worker(keeps_execution=not prepare)
         thread = threading.Thread(
             target=self._perform, args=(place, given, worker), name="refine-run", daemon=True
@@ -158,7 +175,7 @@ class SideBySide:
 
     def _perform(self, place: int, given: _Given, worker: BaseWorker) -> None:
         try:
-            with self._app.app_context():
+            with self._app.app_context(), claiming_with(given.lease_token):
                 if worker.execution is None:
                     worker.prepare_execution(given.job)
                 BaseWorker.perform_job(worker, given.job, given.queue)

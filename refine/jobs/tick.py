@@ -142,7 +142,7 @@ class _Tick:
     def end_lost(self) -> None:
         """Give up the runs whose worker shows no sign of life."""
         for kind in RUN_JOBS:
-            self._one_by_one(kind.select_agents_with_lost(self.at), partial(self._end_lost, kind))
+            self._one_by_one(kind.select_agents_with_lost(), partial(self._end_lost, kind))
 
     def end_lapsed_tasks(self) -> None:
         """End the memory tasks that waited for too long, and delete their conversations."""

@@ -9,7 +9,6 @@ import signal
 import socket
 import threading
 import time
-import uuid
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
@@ -39,7 +38,7 @@ from refine.jobs.queue import (
     queue,
     redis_connection,
 )
-from refine.jobs.side_by_side import Roster, SideBySide
+from refine.jobs.side_by_side import InHand, Roster, SideBySide
 from refine.jobs.workers import REMEMBERED_FOR
 
 # M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of mallopt(3)
@@ -139,17 +138,17 @@ class RefineWorker(GracefulWorker, Worker):
     def maintain_heartbeats(self, job: Job) -> None:
         self.heartbeat(self.job_monitoring_interval + WORKER_TTL_SECONDS)
         if job.timeout == -1 and self._roster.silent_seconds() > HORSE_SILENT_SECONDS:
-            _log.error("the process of the jobs hangs", runs=len(self._roster.run_ids()))
+            _log.error("the process of the jobs hangs", runs=len(self._roster.runs()))
             self.kill_horse()
 
     def _end_what_was_left(self) -> None:
         """End the runs whose process was killed: by us, or for lack of memory."""
-        left = self._roster.run_ids()
-        for run_id in left:
-            _end_killed_run(run_id)
+        left = self._roster.runs()
+        for each in left:
+            _end_killed_run(each)
         with suppress(RedisError):
-            for run_id in left:
-                self._fail_job(str(run_id))
+            for each in left:
+                self._fail_job(str(each.run_id))
 
     def _fail_job(self, id_: str) -> None:
         try:
@@ -249,12 +248,13 @@ def _stop(pid: int, worker: RefineWorker) -> None:
             os.killpg(pid, signal.SIGKILL)
 
 
-def _end_killed_run(run_id: uuid.UUID) -> None:
+def _end_killed_run(killed: InHand) -> None:
+    """End the run, unless another worker has claimed it since, whose own lease it then has."""
     try:
         for kind in RUN_JOBS:
-            run = db.session.get(kind, run_id)
+            run = db.session.get(kind, killed.run_id)
             if run is not None:
-                run.end_if_killed()
+                run.end_if_killed(killed.lease_token)
         db.session.commit()
     except (SQLAlchemyError, RefineError) as fault:  # the tick ends it a little later
         _log.warning("could not end the run of a killed job", fault=type(fault).__name__)

@@ -1,21 +1,22 @@
 """A session from its id to its end: duplicates, snapshot, consent, turns."""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 import structlog
 from rq.timeouts import BaseTimeoutException
 
 from refine import clock, prompts
-from refine.extensions import db
+from refine.extensions import safe_rollback
 from refine.llm.messages import ToolCall, user_message
 from refine.models import RefinementSession
 from refine.models.runs.session import EndStatus
 from refine.models.runs.session.duplicates import batches_of_copies, remove_duplicates
 from refine.models.runs.session.entry import counted
+from refine.outages import may_pass
 from refine.refinement.consent_question import answer_to_question
 from refine.refinement.prompting import (
     LedgerExcerpt,
@@ -58,6 +59,7 @@ def refine(
     *,
     observe: Observer = _ignore,
     is_stopping: Callable[[], bool] = lambda: False,
+    lease_token: uuid.UUID | None = None,
 ) -> RefinementSession | None:
     """Run a queued session to its end; None if it is no longer queued.
 
@@ -67,7 +69,7 @@ def refine(
     make_worker = partial(
         SessionWorker, settings=settings, is_stopping=is_stopping, observe=observe
     )
-    return work_on(RefinementSession, session_id, make_worker, is_stopping)
+    return work_on(RefinementSession, session_id, make_worker, is_stopping, lease_token)
 
 
 class SessionWorker(RunWorker[RefinementSession]):
@@ -105,18 +107,31 @@ class SessionWorker(RunWorker[RefinementSession]):
 
     def _deduplicate(self) -> None:
         removed = 0
-        while batches := list(batches_of_copies(self._agent_id)):
+        while batches := self._committed(lambda: list(batches_of_copies(self._agent_id))):
             for copies in batches:
-                removed += remove_duplicates(self._held(), copies=copies)
-                db.session.commit()
-                self._check_may_continue()
-        has_work = self._held().agent.has_unlocked_core_memory()
-        db.session.commit()
+                removed += self._committed(partial(self._remove_duplicates, copies))
+        has_work = self._committed(lambda: self._held().agent.has_unlocked_core_memory())
         self._report("duplicates", removed=removed)
         if not has_work:
             raise RunEnded("skipped", "no core memory can be changed by a session")
 
+    def _remove_duplicates(self, copies: Sequence[int]) -> int:
+        session = self._held()
+        self._check_may_continue()
+        return remove_duplicates(session, copies=copies)
+
     def _take_snapshot(self) -> None:
+        excerpt, reason = self._committed(self._snapshot, is_done=self._has_snapshot)
+        if reason is not None:
+            raise RunEnded("skipped", f"nothing may be removed: {reason}")
+        if excerpt.room_tokens < MIN_CONTENT_TOKENS or not excerpt.lines:
+            raise RunEnded("failed", _NO_ROOM, "too_large")
+        is_marked = self._client.dialect.needs_ledger_mark(self._model_id)
+        self._messages = self._committed(lambda: opening(self._run, excerpt, is_marked=is_marked))
+        self._report("snapshot", shown_memories=len(excerpt.lines), is_batch=excerpt.is_batch)
+
+    def _snapshot(self) -> tuple[LedgerExcerpt, str | None]:
+        """Take the snapshot; return what the agent is shown, and why it need not be asked."""
         excerpt, entries = self._read_ledger()
         session = self._held()
         if session.agent.ledger_version != excerpt.ledger_version:
@@ -124,15 +139,10 @@ class SessionWorker(RunWorker[RefinementSession]):
         session.take_snapshot(excerpt.shown_ids, excerpt.entries, entries)
         session.batch_through_id = excerpt.through_id
         session.prompt_version = prompts.version()
-        if session.removable_tokens == 0:
-            self._skip(session)
-        db.session.commit()
-        if excerpt.room_tokens < MIN_CONTENT_TOKENS or not excerpt.lines:
-            raise RunEnded("failed", _NO_ROOM, "too_large")
-        is_marked = self._client.dialect.needs_ledger_mark(self._model_id)
-        self._messages = opening(self._run, excerpt, is_marked=is_marked)
-        db.session.commit()
-        self._report("snapshot", shown_memories=len(excerpt.lines), is_batch=excerpt.is_batch)
+        return excerpt, self._reason_to_skip(session)
+
+    def _has_snapshot(self) -> bool:
+        return self._locked().memories_before is not None
 
     def _read_ledger(self) -> tuple[LedgerExcerpt, dict[str, Any]]:
         """Return what the agent is shown, and the entries of the snapshot; locks nothing."""
@@ -145,32 +155,32 @@ class SessionWorker(RunWorker[RefinementSession]):
         )
         return excerpt, counted(self._run_id, excerpt.entries, agent.data_key())
 
-    def _skip(self, session: RefinementSession) -> NoReturn:
+    def _reason_to_skip(self, session: RefinementSession) -> str | None:
+        if session.removable_tokens != 0:
+            return None
         by_threshold = (
             f"the threshold of {session.threshold} leaves no room in a ledger of this size"
         )
-        reason = RefinementSession.erosion_reason(session.agent) or by_threshold
-        db.session.commit()
-        raise RunEnded("skipped", f"nothing may be removed: {reason}")
+        return RefinementSession.erosion_reason(session.agent) or by_threshold
 
     def _ask_for_consent(self) -> None:
         reply = answer_to_question(self._ask_model, self._messages)
         agreed = has_consented(reply)
-        session = self._held()
-        session.consent_reply = reply.text
-        if agreed:
-            session.consented_at = clock.now()
-        db.session.commit()
+        self._committed(lambda: self._note_answer(reply.text, agreed=agreed))
         self._report("consent", agreed=agreed)
         if not agreed:
             raise RunEnded("declined", "the agent declined")
-        self._messages.append(user_message(brief(self._run)))
-        db.session.commit()
+        self._messages.append(user_message(self._committed(lambda: brief(self._run))))
+
+    def _note_answer(self, answer: str | None, *, agreed: bool) -> None:
+        session = self._held()
+        session.consent_reply = answer
+        if agreed:
+            session.consented_at = clock.now()
 
     def _loop(self) -> None:
-        self._tool = RefinementTool(self._run, self._lease_token, self._room_for_result)
+        self._tool = self._committed(self._new_tool)
         self._execute = self._tool.execute
-        db.session.commit()
         is_reminded = False
         while True:
             reply = self._turn()
@@ -184,12 +194,15 @@ class SessionWorker(RunWorker[RefinementSession]):
                 self._messages.append(user_message(prompts.render("reminder")))
                 is_reminded = True
 
+    def _new_tool(self) -> RefinementTool:
+        return RefinementTool(self._run, self._lease_token, self._room_for_result, self._patience)
+
     def _carry_out_all(self, calls: tuple[ToolCall, ...]) -> bool:
         """Carry out the calls of one reply in order; tell whether one ended the session."""
         over = False
         for call in calls:
             if not over:
-                self._begin_tool_call(self._held())
+                self._begin_tool_call()
             result = self._carry_out(call)
             over = over or result["type"] in ENDING_RESULTS
             self._report("tool_call", action=_shown_action(call), result=result["type"])
@@ -233,11 +246,14 @@ class SessionWorker(RunWorker[RefinementSession]):
         except BaseTimeoutException:
             raise
         except (Exception, SystemExit) as fault:  # rich exits where its pipe is closed
+            safe_rollback()
+            if may_pass(fault):
+                return
             _log.warning(
                 "an observer failed", session_id=str(self._run_id), fault=type(fault).__name__
             )
             self._observe = _ignore
-        db.session.commit()
+        self._committed(lambda: None)
 
 
 def _shown_action(call: ToolCall) -> str:

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, cast
 
 from refine import prompts
-from refine.extensions import db
 from refine.models import MemoryTask
 from refine.models.runs.task import EndStatus
 from refine.remembering.prompting import Layout, layout_of, lines_of, opening
@@ -23,7 +22,11 @@ _TOO_LARGE = "a single entry is too large for the context of the agent's model"
 
 
 def run_task(
-    task_id: uuid.UUID, settings: Settings, *, is_stopping: Callable[[], bool] = lambda: False
+    task_id: uuid.UUID,
+    settings: Settings,
+    *,
+    is_stopping: Callable[[], bool] = lambda: False,
+    lease_token: uuid.UUID | None = None,
 ) -> MemoryTask | None:
     """Work on a queued task to its end; None if it cannot be claimed.
 
@@ -31,7 +34,7 @@ def run_task(
     step, and retried later if nothing was kept yet. See ``running.work_on``.
     """
     make_worker = partial(TaskWorker, settings=settings, is_stopping=is_stopping)
-    return work_on(MemoryTask, task_id, make_worker, is_stopping)
+    return work_on(MemoryTask, task_id, make_worker, is_stopping, lease_token)
 
 
 class TaskWorker(RunWorker[MemoryTask]):
@@ -39,16 +42,17 @@ class TaskWorker(RunWorker[MemoryTask]):
 
     def _work(self) -> None:
         """Read part after part."""
-        tool, self._definition = _TOOLS[self._run.kind]
-        self._execute = tool(self._run_id, self._lease_token).execute
-        lines = lines_of(self._run)
+        tool, self._definition = _TOOLS[self._committed(lambda: self._run.kind)]
+        self._execute = tool(self._run_id, self._lease_token, self._patience).execute
+        lines = self._committed(lambda: lines_of(self._run))
         if not lines:
             raise RunEnded("skipped", _NOTHING_TO_READ)
         with self._connected():
-            layout = self._layout(lines)
+            layout = self._committed(lambda: self._layout(lines))
+            if layout is None:
+                raise RunEnded("failed", _TOO_LARGE, "too_large")
             for part, _ in enumerate(layout.parts, start=1):
-                self._messages = opening(self._run, layout, part)
-                db.session.commit()
+                self._messages = self._committed(partial(opening, self._run, layout, part))
                 self._read()
         raise RunEnded("completed", "")
 
@@ -56,15 +60,11 @@ class TaskWorker(RunWorker[MemoryTask]):
         status = cast(EndStatus, ending.status)
         run.finish(status, ending.reason or None, error_kind=ending.error_kind)
 
-    def _layout(self, lines: list[str]) -> Layout:
+    def _layout(self, lines: list[str]) -> Layout | None:
         """Lay the lines out to fit the model's context."""
         task = self._held()
         task.prompt_version = prompts.version()
-        layout = layout_of(lines, task, self._room)
-        db.session.commit()
-        if layout is None:
-            raise RunEnded("failed", _TOO_LARGE, "too_large")
-        return layout
+        return layout_of(lines, task, self._room)
 
     def _too_large(self) -> RunEnded:
         """An orderly end: its first request fits, and another attempt would grow as large."""
@@ -76,5 +76,5 @@ class TaskWorker(RunWorker[MemoryTask]):
         self._turns = 0
         while calls := self._turn().tool_calls:
             for call in calls:
-                self._begin_tool_call(self._held())
+                self._begin_tool_call()
                 self._carry_out(call)

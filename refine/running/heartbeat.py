@@ -12,7 +12,6 @@ from typing import NamedTuple
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from refine import clock
 from refine.extensions import db, is_pooled
 from refine.models import AccessGrant, MemoryTask, RefinementSession
 
@@ -28,9 +27,12 @@ _TABLES = tuple(kind.__tablename__ for kind in (RefinementSession, MemoryTask, A
 
 
 def _stamps(table: str) -> str:
-    """The part of the beat for one kind of run; a row that is locked waits for the next beat."""
+    """The part of the beat for one kind of run; a row that is locked waits for the next beat.
+
+    The stamp is by the database's clock: who looks for lost runs has no other that is the same.
+    """
     return (
-        f"stamped_{table} AS (UPDATE {table} SET heartbeat_at = :at WHERE id IN ("  # noqa: S608
+        f"stamped_{table} AS (UPDATE {table} SET heartbeat_at = statement_timestamp() WHERE id IN ("  # noqa: S608
         f"SELECT id FROM {table} WHERE id = ANY(:ids) AND lease_token = ANY(:lease_tokens) "
         "FOR NO KEY UPDATE SKIP LOCKED) RETURNING id)"
     )
@@ -123,7 +125,6 @@ class _Heart:
             stamped = self._connection.scalars(
                 _BEAT,
                 {
-                    "at": clock.now(),
                     "ids": [run.run_id for run in held.values()],
                     "lease_tokens": list(held),
                 },

@@ -1,7 +1,8 @@
 """One worker's work on one run, from the claim to the end.
 
 Every step is committed before the next one begins, no transaction is open while the model is asked,
-and every write checks the lease.
+and every write checks the lease. A step that failed because the database was away is taken again
+once it is back (``refine.outages``); who has the run by then, the lease decides.
 """
 
 import dataclasses
@@ -15,6 +16,7 @@ from decimal import Decimal
 from typing import Any, Generic, TypeVar
 
 from rq.timeouts import BaseTimeoutException
+from sqlalchemy.exc import SQLAlchemyError
 
 from refine.errors import ProviderError, RowAltered
 from refine.extensions import db, safe_rollback
@@ -31,6 +33,8 @@ from refine.models import (
     RefinementSession,
     User,
 )
+from refine.models.runs import LOST_AFTER
+from refine.outages import Done, Patience, commit_once
 from refine.prompts import as_line
 from refine.rules.consent import consents
 from refine.rules.context import Room, request_tokens_at_most
@@ -81,24 +85,39 @@ def work_on(
     run_id: uuid.UUID,
     make_worker: "Callable[[AnyRun, uuid.UUID], RunWorker[AnyRun]]",
     is_stopping: Callable[[], bool],
+    lease_token: uuid.UUID | None = None,
 ) -> AnyRun | None:
     """Claim the waiting run and work on it to its end; None if it cannot be claimed.
 
     Leaves it waiting if this process was already asked to stop. Commits at every step. An
-    unexpected exception also ends the run, and is re-raised.
+    unexpected exception also ends the run, and is re-raised. ``lease_token`` is that of the claim,
+    if the caller has one made.
     """
     if is_stopping():
         db.session.rollback()
         return None
-    run = db.session.get_one(kind, run_id)
-    lease_token = run.claim()
-    # made before the commit, from the row that the claim checked
-    worker = make_worker(run, lease_token) if lease_token is not None else None
-    db.session.commit()
+    own = lease_token or uuid.uuid4()
+
+    def claimed() -> "tuple[AnyRun, RunWorker[AnyRun] | None]":
+        run = db.session.get_one(kind, run_id)
+        # made before the commit, from the row that the claim checked
+        return run, make_worker(run, own) if run.claim(lease_token=own) is not None else None
+
+    def is_claimed() -> bool:
+        return _is_held_by(db.session.get_one(kind, run_id), own)
+
+    patience = Patience(time.monotonic() + LOST_AFTER.total_seconds(), is_stopping)
+    run, worker = commit_once(claimed, patience, is_claimed)
     if worker is None:
         return None
     worker.run()
     return run
+
+
+def _is_held_by(run: RefinementSession | MemoryTask | AccessGrant, lease_token: uuid.UUID) -> bool:
+    """Tell whether this lease holds the run, once nobody else is writing it."""
+    run.lock()
+    return run.lease_token == lease_token
 
 
 class RunWorker(Generic[AnyRun]):
@@ -126,20 +145,22 @@ class RunWorker(Generic[AnyRun]):
         self._is_stopping = is_stopping
         self._max_seconds = max_seconds or settings.max_seconds
         self._deadline = time.monotonic() + self._max_seconds
+        self._until = self._deadline + OVERDUE_SECONDS
+        self._patience = Patience(self._until, is_stopping)
         self._messages: list[Message] = []
         self._turns = self._cut_replies = 0
 
     def run(self) -> None:
         """Do the work and record the outcome, whatever happens; a fault is raised again."""
         ending: RunEnded | None = None
-        with beating(self._run_id, self._lease_token, until=self._deadline + OVERDUE_SECONDS):
+        with beating(self._run_id, self._lease_token, until=self._until):
             try:
                 ending = self._work_to_end()
                 if ending is not None:
                     self._finish(ending)
             except LeaseLost:
                 # another process ended the run, or put it off, and recorded why
-                db.session.rollback()
+                safe_rollback()
             except BaseException as fault:
                 safe_rollback()
                 self._finish(ending or _ending_of(fault))
@@ -163,6 +184,24 @@ class RunWorker(Generic[AnyRun]):
 
     # -- steps -----------------------------------------------------------------------------------
 
+    def _committed(
+        self, work: Callable[[], Done], is_done: Callable[[], bool] | None = None
+    ) -> Done:
+        """Do the work and commit it, however often the database is away: see ``commit_once``."""
+        return commit_once(work, self._patience, is_done)
+
+    def _counted(self, figure: str, work: Callable[[AnyRun], Done]) -> Done:
+        """Commit work on the held run that raises this figure of it, which tells if it was done."""
+        before = 0
+
+        def attempt() -> Done:
+            nonlocal before
+            run = self._held()
+            before = getattr(run, figure)
+            return work(run)
+
+        return self._committed(attempt, lambda: getattr(self._locked(), figure) > before)
+
     def _work_to_end(self) -> RunEnded | None:
         try:
             self._work()
@@ -175,8 +214,7 @@ class RunWorker(Generic[AnyRun]):
     @contextmanager
     def _connected(self) -> Iterator[None]:
         """Open a client for the model that the agent had at the claim, and learn its room."""
-        is_demo = self._account().is_demo
-        db.session.commit()
+        is_demo = self._committed(lambda: self._account().is_demo)
         with client_for(self._model_id, self._settings, is_demo=is_demo) as self._client:
             listed = self._client.catalogue.find(self._model_id)
             named = listed.context_tokens if listed is not None else None
@@ -211,34 +249,35 @@ class RunWorker(Generic[AnyRun]):
         ``only_words``. The caller decides whether the message becomes part of the conversation.
         Nothing is sent that may not fit: some servers silently drop what is too much.
         """
-        self._check_may_continue()
+        privacy = self._committed(self._privacy_if_it_may_go_on)
         output_tokens = self._room.output_beside(self._request_tokens(), times)
         if output_tokens is None:
-            raise self._too_large()
+            raise self._committed(self._too_large)
         lost: list[Usage] = []
         try:
-            reply = self._generated(output_tokens, only_words, lost)
+            reply = self._generated(privacy, output_tokens, only_words, lost)
         except (Cancelled, ProviderError) as fault:
             self._count(lost, output_tokens)
-            db.session.commit()
             if isinstance(fault, Cancelled):
-                raise self._stopped() from None
+                raise self._committed(self._stopped) from None
             if fault.kind == "deadline" or time.monotonic() >= self._deadline:
-                raise self._out_of_time() from None
+                raise self._committed(self._out_of_time) from None
             raise
-        run = self._count([*lost, reply.usage], output_tokens)
         other_model = self._other_model(reply.model)
-        run.answered_model_id = other_model
-        db.session.commit()
+        self._count([*lost, reply.usage], output_tokens, answered_model_id=other_model)
         if other_model is not None:
             message = f"another model answered: {other_model}, not {self._model_id}"
             raise ProviderError(message, kind="other_model")
         return reply
 
-    def _generated(self, output_tokens: int, only_words: bool, lost: list[Usage]) -> Reply:
+    def _privacy_if_it_may_go_on(self) -> Privacy:
+        self._check_may_continue()
+        return self._privacy()
+
+    def _generated(
+        self, privacy: Privacy, output_tokens: int, only_words: bool, lost: list[Usage]
+    ) -> Reply:
         """Call the model, with no transaction open; ``lost`` gets the usage of calls in vain."""
-        privacy = self._privacy()
-        db.session.commit()
         return self._client.generate(
             self._model_id,
             self._messages,
@@ -258,12 +297,16 @@ class RunWorker(Generic[AnyRun]):
     def _request_tokens(self) -> int:
         return request_tokens_at_most(self._messages, self._tools)
 
-    def _count(self, usages: list[Usage], output_tokens: int) -> AnyRun:
-        """Count calls of the model, and return the run, still locked."""
-        run = self._held()
-        for usage in usages:
-            run.count_call(self._priced(usage, output_tokens))
-        return run
+    def _count(self, usages: list[Usage], output_tokens: int, **noted: str | None) -> None:
+        """Count calls of the model, and note what else is to be noted in the run; commit."""
+
+        def count(run: AnyRun) -> None:
+            for usage in usages:
+                run.count_call(self._priced(usage, output_tokens))
+            for name, value in noted.items():
+                setattr(run, name, value)
+
+        self._counted("llm_calls", count)
 
     def _priced(self, usage: Usage, output_tokens: int) -> Usage:
         """Return the usage with its cost: as the answer names it, else reckoned from a price.
@@ -305,13 +348,15 @@ class RunWorker(Generic[AnyRun]):
         sent = "" if catalogue.find(answered) else json.dumps(self._messages, ensure_ascii=False)
         return in_words(answered, sent=sent, asked=self._model_id)
 
-    def _begin_tool_call(self, run: RefinementSession | MemoryTask) -> None:
-        """Count a call before it is carried out; RunEnded at the limit of calls."""
+    def _begin_tool_call(self) -> None:
+        """Count a call before it is carried out, and commit; RunEnded at the limit of calls."""
+        self._counted("tool_calls", self._count_tool_call)
+
+    def _count_tool_call(self, run: Any) -> None:
         self._check_may_continue()
         if run.tool_calls >= MAX_TOOL_CALLS:
             raise RunEnded("incomplete", f"the limit of {MAX_TOOL_CALLS} tool calls was reached")
         run.tool_calls += 1
-        db.session.commit()
 
     def _carry_out(self, call: ToolCall) -> dict[str, Any]:
         """Carry out a call of the one tool on offer, and add its result to the conversation."""
@@ -329,16 +374,21 @@ class RunWorker(Generic[AnyRun]):
     def _finish(self, ending: RunEnded) -> None:
         """Write the end, unless the run has ended or another worker has it."""
         try:
-            run = self._held()
+            self._committed(lambda: self._write_end(ending), self._is_over)
         except LeaseLost:
-            db.session.rollback()
             return
+        self._after_end()
+
+    def _write_end(self, ending: RunEnded) -> None:
+        run = self._held()
         if ending.status is None:
             run.give_up(ending.reason, ending.error_kind)
         else:
             self._end(run, ending)
-        db.session.commit()
-        self._after_end()
+
+    def _is_over(self) -> bool:
+        """Tell whether the run is no longer ours, once nobody else is writing it."""
+        return not _is_held_by(self._run, self._lease_token)
 
     def _check_may_continue(self) -> None:
         """End here if the run is no longer ours, a stop was requested, or time is up."""
@@ -365,6 +415,11 @@ class RunWorker(Generic[AnyRun]):
             raise RowAltered(f"{type(run).__name__} {run.id}")
         return run
 
+    def _locked(self) -> AnyRun:
+        """Return the run as it is once nobody else is writing it, whoever holds it."""
+        self._run.lock()
+        return self._run
+
     def _account(self) -> Account:
         """Return the account of the agent, whose terms hold for every call."""
         agent = db.session.get_one(Agent, self._agent_id)
@@ -381,8 +436,13 @@ class RunWorker(Generic[AnyRun]):
         )
 
     def _is_unwanted(self) -> bool:
-        unwanted = self._has_lost_lease() or self._is_stop_requested()
-        db.session.commit()
+        """Tell whether to drop the model's answer; not if the database cannot say so now."""
+        try:
+            unwanted = self._has_lost_lease() or self._is_stop_requested()
+            db.session.commit()
+        except SQLAlchemyError:
+            safe_rollback()
+            return False
         return unwanted
 
     def _has_lost_lease(self) -> bool:

@@ -1,14 +1,12 @@
 """The tool ``promote``: in a reflection, an agent makes core memories of journal entries."""
 
-import uuid
 from typing import Any
 
 from refine.errors import InvalidValue
-from refine.models import MemoryTask
 from refine.models.runs.task import saving
 from refine.rules.ids import parse_ids
 from refine.tools.results import Result, error, missing, unknown_parameter
-from refine.tools.transaction import one_call
+from refine.tools.task_tool import TaskTool
 
 DEFINITION: dict[str, Any] = {
     "type": "function",
@@ -33,12 +31,8 @@ DEFINITION: dict[str, Any] = {
 }
 
 
-class PromoteTool:
+class PromoteTool(TaskTool):
     """The tool in one reflection, under the lease that the caller holds."""
-
-    def __init__(self, task_id: uuid.UUID, lease_token: uuid.UUID) -> None:
-        self._task_id = task_id
-        self._lease_token = lease_token
 
     def execute(self, /, ids: object = None, **unknown: Any) -> Result:
         """Promote the entries and commit; return ``promoted`` with their ids, or an ``error``.
@@ -51,11 +45,12 @@ class PromoteTool:
         if ids is None:
             return error(missing("ids", "promote"))
         try:
-            with one_call():
-                task = MemoryTask.held(self._task_id, self._lease_token)
-                promoted, repeating = saving.promote(task, parse_ids(ids))
+            return self._in_one_call(lambda: self._promoted(ids))
         except InvalidValue as fault:
             return error(str(fault))
+
+    def _promoted(self, ids: object) -> Result:
+        promoted, repeating = saving.promote(self._held(), parse_ids(ids))
         result: Result = {"type": "promoted", "ids": promoted}
         if repeating:
             result["existing"] = [{"id": id_, "kept_as": kept} for id_, kept in repeating.items()]

@@ -5,12 +5,16 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy.exc import DBAPIError
+
 from refine.errors import InvalidValue
+from refine.extensions import db
 from refine.models import AgentMemory, EditRefused, LeaseLost, RefinementSession
 from refine.models.ledger.stored import StoredMemory
 from refine.models.runs.session import editing
 from refine.models.runs.session.held import HeldSession
 from refine.models.runs.session.survival import LedgerReading
+from refine.outages import NO_PATIENCE, Patience
 from refine.prompts import as_line
 from refine.rules.content import MAX_QUERY_CHARACTERS, MAX_SUMMARY_CHARACTERS, bounded_text
 from refine.rules.context import tokens_at_most
@@ -18,7 +22,7 @@ from refine.rules.ids import parse_ids, parse_single_id
 from refine.rules.instants import from_iso
 from refine.rules.limits import MAX_MERGED
 from refine.tools.results import Result, error, invalid, missing, unknown_parameter
-from refine.tools.transaction import one_call
+from refine.tools.transaction import in_one_call
 
 MAX_SEARCH_RESULTS = 20
 
@@ -92,9 +96,11 @@ class RefinementTool:
         session: RefinementSession,
         lease_token: uuid.UUID | None = None,
         room_tokens: Callable[[], int] | None = None,
+        patience: Patience = NO_PATIENCE,
     ) -> None:
         """``room_tokens`` tells how many tokens a search result may take now; None: any number."""
         self._room_tokens = room_tokens
+        self._patience = patience
         self._session_id = session.id
         self._lease_token = lease_token or session.lease_token
         self._reading = LedgerReading()
@@ -124,17 +130,39 @@ class RefinementTool:
         Whatever a model sends is at worst answered with an error that says what is wrong and what
         to do; then nothing is changed or counted. Our own faults raise, with nothing committed.
         """
+        before = self.stats
         try:
-            with one_call():
-                result = self._carry_out(action, params)
+            result = in_one_call(
+                lambda: self._attempt(action, params),
+                self._patience,
+                is_done=lambda: self._has_changed(before),
+            )
         except _UnknownAction as fault:
             result = error(str(fault), allowed_actions=list(ACTIONS))
         except InvalidValue as fault:
             result = error(str(fault))
         except BaseException:
-            self._reading = LedgerReading()  # it may have followed an edit that is undone now
+            self._forget_reading()
             raise
         return {**result, **self._left}
+
+    def _attempt(self, action: object, params: dict[str, Any]) -> Result:
+        try:
+            return self._carry_out(action, params)
+        except DBAPIError:
+            self._forget_reading()
+            raise
+
+    def _forget_reading(self) -> None:
+        """Read the ledger anew: the reading may have followed an edit that is undone now."""
+        self._reading = LedgerReading()
+
+    def _has_changed(self, before: dict[str, int]) -> bool:
+        """Tell whether a call was made whose answer was lost: it changes what was done, or ends."""
+        self._forget_reading()
+        session = db.session.get_one(RefinementSession, self._session_id)
+        session.lock()
+        return session.stats != before or not session.is_running
 
     def _note_figures(self, session: RefinementSession | HeldSession) -> None:
         self._stats = dict(session.stats)

@@ -1,7 +1,7 @@
 """The tool ``save_memory``: an agent adds to its own memory."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from refine.errors import InvalidValue
@@ -9,7 +9,7 @@ from refine.models import Agent, AgentMemory
 from refine.models.ledger import MEMORY_TYPES
 from refine.rules.content import TAGS
 from refine.tools.results import Result, error, unknown_parameter
-from refine.tools.transaction import one_call
+from refine.tools.transaction import in_one_call
 
 
 def definition(description: str, *, memory_types: Sequence[str]) -> dict[str, Any]:
@@ -71,11 +71,18 @@ class SavingTool:
         if content is None:
             return error("content is required")
         try:
-            with one_call():
-                memory, existing = self._save(content, memory_type, [] if tags is None else tags)
-                saved = {"type": "saved", "id": memory.id, "memory_type": memory.memory_type}
+            return self._in_one_call(
+                lambda: self._saved(content, memory_type, [] if tags is None else tags)
+            )
         except InvalidValue as fault:
             return error(str(fault))
+
+    def _in_one_call(self, work: Callable[[], Result]) -> Result:
+        return in_one_call(work)
+
+    def _saved(self, content: object, memory_type: object, tags: object) -> Result:
+        memory, existing = self._save(content, memory_type, tags)
+        saved: Result = {"type": "saved", "id": memory.id, "memory_type": memory.memory_type}
         return {**saved, "existing": True} if existing else saved
 
     @abstractmethod

@@ -6,7 +6,7 @@ from refine.errors import InvalidValue
 from refine.models import Agent
 from refine.models.agent import AUTHORED_FIELDS
 from refine.tools.results import Result, error, invalid, unknown_parameter
-from refine.tools.transaction import one_call
+from refine.tools.transaction import in_one_call
 
 ALLOWED_ACTIONS = ("view", "update")
 DEFAULT_WORD = "default"
@@ -62,19 +62,23 @@ class SelfAuthoringTool:
         return self._update(str(field), value)
 
     def _view(self, field: str) -> Result:
-        with one_call():
-            value, is_default = self._agent.effective(field)
-            return {**self._config("view", field, value), "is_default": is_default}
+        return in_one_call(lambda: self._viewed(field))
+
+    def _viewed(self, field: str) -> Result:
+        value, is_default = self._agent.effective(field)
+        return {**self._config("view", field, value), "is_default": is_default}
 
     def _update(self, field: str, value: object) -> Result:
         if value is None or (isinstance(value, str) and not value.strip()):
             return _refusal("value required for update")
         try:
-            with one_call():
-                self._agent.author(field, None if _is_default(value) else value)
-                return self._config("update", field, self._agent.effective(field)[0])
+            return in_one_call(lambda: self._authored(field, value))
         except InvalidValue as fault:
             return error(str(fault))
+
+    def _authored(self, field: str, value: object) -> Result:
+        self._agent.author(field, None if _is_default(value) else value)
+        return self._config("update", field, self._agent.effective(field)[0])
 
     def _config(self, action: str, field: str, value: object) -> Result:
         return {

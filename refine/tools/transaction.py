@@ -1,22 +1,20 @@
 """One tool call is one transaction."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from refine.extensions import db
+from refine.outages import NO_PATIENCE, Done, Patience, commit_once
 
 
-@contextmanager
-def one_call() -> Iterator[None]:
-    """Commit what a tool call did; undo it if it raises, and let the exception go on.
+def in_one_call(
+    work: Callable[[], Done],
+    patience: Patience = NO_PATIENCE,
+    is_done: Callable[[], bool] | None = None,
+) -> Done:
+    """Commit what a tool call does, as ``commit_once``; undo it if it raises.
 
     What the caller left uncommitted is committed before.
     """
     if db.session().in_transaction():
         db.session.commit()
-    try:
-        yield
-    except BaseException:
-        db.session.rollback()
-        raise
-    db.session.commit()
+    return commit_once(work, patience, is_done)

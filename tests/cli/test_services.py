@@ -21,7 +21,6 @@ from refine.jobs.clock import ClockWorker
 from refine.jobs.queue import AUTOMATIC, TICKS, queue, redis_connection
 from refine.jobs.worker import RefineWorker
 from refine.models import Account, Agent, ClockMark, RefinementSession
-from refine.models.runs.run import LOST_AFTER
 from tests import factories, sql
 from tests.cli.conftest import Run
 from tests.commands import UNUSED_PORT, refine_here
@@ -73,7 +72,7 @@ def is_due_but_may_not_be_asked(agent: Agent) -> None:
 
 def has_a_session_that_was_lost(agent: Agent) -> None:
     session = factories.session(agent)
-    session.heartbeat_at = clock.now() - LOST_AFTER - timedelta(seconds=1)
+    factories.fall_silent(session)
     db.session.commit()
 
 

@@ -17,10 +17,8 @@ import requests
 from flask import Flask
 from sqlalchemy import select, text
 
-from refine import clock
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, RefinementSession, SessionEntry
-from refine.models.runs.run import LOST_AFTER
 from refine.refinement.loop import refine
 from refine.settings import Settings
 from tests import factories
@@ -193,7 +191,8 @@ def end_as_the_sweeper_would(run: Run) -> None:
     if session.status == "queued":
         session.request_stop()
     elif session.status == "running":
-        assert session.end_if_lost(clock.now() + LOST_AFTER + LOST_AFTER)
+        factories.fall_silent(session)
+        assert session.end_if_lost()
         expected = "incomplete" if session.mutation_count else "failed"
         assert session.status == expected
     db.session.commit()

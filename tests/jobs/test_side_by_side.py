@@ -19,7 +19,7 @@ from refine.extensions import db
 from refine.jobs import side_by_side
 from refine.jobs import worker as workers
 from refine.jobs.queue import AUTOMATIC, QUEUES, REQUESTED, JsonJob, enqueue, jobs_of, queue
-from refine.jobs.side_by_side import Roster, SideBySide
+from refine.jobs.side_by_side import InHand, Roster, SideBySide
 from refine.jobs.tick import run_tick
 from refine.jobs.worker import RefineWorker
 from refine.models import RefinementSession
@@ -107,7 +107,7 @@ def test_a_work_horse_takes_what_waits_until_nothing_is_left(redis: Redis, app: 
     SideBySide(worker, roster, places=2).work(first, requested)
 
     assert [outcome_of(each) for each in sessions] == [("completed", None)] * 3
-    assert (roster.run_ids(), requested.job_ids, started_jobs(redis)) == ([], [], [])
+    assert (roster.runs(), requested.job_ids, started_jobs(redis)) == ([], [], [])
 
 
 @pytest.mark.slow
@@ -278,6 +278,22 @@ def test_a_kill_ends_also_what_came_after_the_job_that_the_process_began_with(
     assert started_jobs(redis) == []
 
 
+def test_a_killed_process_ends_only_the_runs_that_its_own_lease_holds(
+    redis: Redis, app: Flask
+) -> None:
+    mine, taken_over = factories.session(), factories.session()
+    assert mine.lease_token is not None
+    worker = RefineWorker([queue(name, redis) for name in QUEUES], connection=redis)
+    worker._roster = roster = Roster(2)
+    roster.put(0, InHand(mine.id, mine.lease_token))
+    roster.put(1, InHand(taken_over.id, uuid.uuid4()))
+
+    worker._end_what_was_left()
+
+    assert outcome_of(mine) == ("failed", "worker_lost")
+    assert outcome_of(taken_over) == ("running", None)
+
+
 @pytest.mark.slow
 def test_ten_sessions_end_within_ten_seconds_when_their_worker_is_stopped(
     redis: Redis, model: ScriptedModel, begin: Begin, released: threading.Event
@@ -343,23 +359,27 @@ def test_a_process_that_gives_no_sign_of_life_is_killed(
 # -- the roster -----------------------------------------------------------------------------------
 
 
+def a_run() -> InHand:
+    return InHand(uuid.uuid4(), lease_token=uuid.uuid4())
+
+
 def test_the_roster_lists_the_runs_in_hand() -> None:
-    roster, (first, second) = Roster(3), (uuid.uuid4(), uuid.uuid4())
+    roster, (first, second) = Roster(3), (a_run(), a_run())
     roster.put(0, first)
     roster.put(2, second)
-    both = roster.run_ids()
+    both = roster.runs()
 
     roster.put(0, None)
 
     assert both == [first, second]
-    assert roster.run_ids() == [second]
+    assert roster.runs() == [second]
 
 
 def test_the_roster_outlives_the_process_that_wrote_it() -> None:
-    roster, run_id = Roster(2), uuid.uuid4()
+    roster, run = Roster(2), a_run()
     if (child := os.fork()) == 0:
-        roster.put(1, run_id)
+        roster.put(1, run)
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
 
-    assert roster.run_ids() == [run_id]
+    assert roster.runs() == [run]

@@ -24,7 +24,6 @@ from refine.models import (
     User,
 )
 from refine.models.integrity import verify_all
-from refine.models.runs.run import LOST_AFTER
 from refine.models.runs.spending import CostCaps
 from tests import factories, sql
 
@@ -243,7 +242,7 @@ def test_a_failing_agent_has_had_its_turn(
 
 def test_a_session_whose_worker_was_lost_makes_room(account: Account, user: User) -> None:
     lost = factories.session(factories.agent("a memory", account=account))
-    lost.heartbeat_at = clock.now() - 2 * LOST_AFTER
+    factories.fall_silent(lost)
     db.session.commit()
 
     (swept,) = run_now(account, user).swept

@@ -704,7 +704,8 @@ def test_a_failing_step_stops_no_other(
     time: Clock, account: Account, over_budget: Agent, refused_accounts: None
 ) -> None:
     lost = factories.session(an_agent(account))
-    time.shift(2 * MINUTE)
+    factories.fall_silent(lost)
+    db.session.commit()
 
     done = run_tick()
 
@@ -1006,8 +1007,8 @@ def test_lost_sessions_end_by_whether_they_changed_anything(time: Clock, account
         if is_erased:
             factories.erase(session.agent)
         sessions.append(session)
+        factories.fall_silent(session)
     db.session.commit()
-    time.shift(timedelta(seconds=46))
 
     done, again = run_tick(), run_tick()
 
@@ -1025,9 +1026,10 @@ def test_lost_sessions_end_by_whether_they_changed_anything(time: Clock, account
         assert RefinementSession.live_of(session.agent) is next_one
 
 
-def test_a_session_with_a_heartbeat_35_seconds_ago_is_left(time: Clock, agent: Agent) -> None:
+def test_a_session_with_a_heartbeat_25_seconds_ago_is_left(time: Clock, agent: Agent) -> None:
     session = factories.session(agent)
-    time.shift(timedelta(seconds=35))
+    factories.fall_silent(session, timedelta(seconds=25))
+    db.session.commit()
 
     done = run_tick()
 
@@ -1035,11 +1037,25 @@ def test_a_session_with_a_heartbeat_35_seconds_ago_is_left(time: Clock, agent: A
     assert (done, session.status) == (TickResult(), "running")
 
 
+@pytest.mark.parametrize("minutes", [-10, 10])
+def test_a_tick_whose_clock_is_wrong_ends_no_session(
+    time: Clock, agent: Agent, minutes: int
+) -> None:
+    session = factories.session(agent)
+    time.shift(minutes * MINUTE)
+
+    done = run_tick()
+
+    db.session.refresh(session)
+    assert (done.lost, session.status) == (0, "running")
+
+
 def test_a_lost_worker_can_change_nothing_more(time: Clock, agent: Agent) -> None:
     session = factories.session(agent)
     late_tool, lease_token = RefinementTool(session), session.lease_token
     memory = db.session.scalars(agent.ledger.core()).all()[0]
-    time.shift(MINUTE)
+    factories.fall_silent(session)
+    db.session.commit()
     run_tick()
     committed = sql.snapshot()
 
@@ -1053,7 +1069,8 @@ def test_a_lost_worker_can_change_nothing_more(time: Clock, agent: Agent) -> Non
 
 def test_a_lost_session_of_a_slot_is_retried(time: Clock, agent: Agent) -> None:
     tick_at(time, SLOT)
-    claimed(agent)
+    factories.fall_silent(claimed(agent))
+    db.session.commit()
 
     done = tick_at(time, SLOT + MINUTE, SLOT + 5 * MINUTE, SLOT + 6 * MINUTE)
 
@@ -1075,8 +1092,10 @@ def test_lost_sessions_are_ended_past_a_failing_one(time: Clock, refused: Agent)
     other = an_agent(refused.account)
     sql.run("ALTER TABLE refinement_sessions DISABLE TRIGGER refuse_one")
     stuck, ended = factories.session(refused), factories.session(other)
+    for session in (stuck, ended):
+        factories.fall_silent(session)
+    db.session.commit()
     sql.run("ALTER TABLE refinement_sessions ENABLE TRIGGER refuse_one")
-    time.shift(MINUTE)
 
     done = run_tick()
 

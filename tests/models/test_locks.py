@@ -1,5 +1,7 @@
 """Each verb waits for the rows that it decides by, however little it would change."""
 
+import uuid
+
 import pytest
 from sqlalchemy import select, text
 from sqlalchemy.exc import OperationalError
@@ -115,7 +117,7 @@ NEEDS_AGENT = {
     "RefinementSession.claim": lambda w: w.session.claim(),
     "RefinementSession.request_stop": lambda w: w.session.request_stop(),
     "RefinementSession.end_if_lost": lambda w: w.session.end_if_lost(),
-    "RefinementSession.end_if_killed": lambda w: w.session.end_if_killed(),
+    "RefinementSession.end_if_killed": lambda w: w.session.end_if_killed(uuid.uuid4()),
     "MemoryTask.reflect": lambda w: MemoryTask.reflect(w.agent, "api"),
     "MemoryTask.extract": lambda w: MemoryTask.extract(
         w.agent, [{"role": "user", "content": "hi"}]
@@ -153,7 +155,7 @@ NEEDS_ROW = {
     "RefinementSession.claim": ("session", lambda w: w.session.claim()),
     "RefinementSession.request_stop": ("session", lambda w: w.session.request_stop()),
     "RefinementSession.end_if_lost": ("session", lambda w: w.session.end_if_lost()),
-    "RefinementSession.end_if_killed": ("session", lambda w: w.session.end_if_killed()),
+    "RefinementSession.end_if_killed": ("session", lambda w: w.session.end_if_killed(uuid.uuid4())),
     "MemoryTask.end_if_lapsed": ("waiting", lambda w: w.waiting.end_if_lapsed()),
     "MemoryTask.held": ("task", lambda w: MemoryTask.held(w.task.id, w.lease)),
     "AccessGrant.request": ("grant", lambda w: AccessGrant.request(w.agent, w.user, TERMS)),

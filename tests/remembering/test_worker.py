@@ -13,7 +13,6 @@ from refine import clock
 from refine.errors import RowAltered
 from refine.extensions import db
 from refine.models import AgentMemory, MemoryTask, SessionEntry
-from refine.models.runs.run import LOST_AFTER
 from refine.remembering.task_worker import run_task
 from refine.running import run_worker
 from tests import factories, sql
@@ -432,7 +431,8 @@ def test_a_fault_of_ours_puts_it_off_and_is_raised(world: World) -> None:
 
 def test_a_worker_that_was_given_up_writes_nothing_more(world: World) -> None:
     def give_up(task: MemoryTask) -> None:
-        task.end_if_lost(clock.now() + LOST_AFTER + timedelta(seconds=1))
+        factories.fall_silent(task)
+        assert task.end_if_lost()
 
     world.calls({"ids": world.ids}).meanwhile(world.elsewhere(give_up))
 

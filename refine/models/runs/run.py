@@ -17,6 +17,7 @@ from sqlalchemy import (
     Select,
     Text,
     and_,
+    func,
     or_,
     select,
     text,
@@ -28,7 +29,7 @@ from sqlalchemy.orm.attributes import set_committed_value
 
 from refine import clock
 from refine.errors import Refused
-from refine.extensions import db
+from refine.extensions import UtcDateTime, database_now, db
 from refine.models.agent import Agent
 from refine.models.attested import Attested
 from refine.models.columns import AccountId, Count, Created, Usd, Uuid
@@ -191,18 +192,22 @@ class Run:
     def _is_held(cls) -> ColumnElement[bool]:
         return cls.lease_token.is_not(None)
 
-    def claim(self, at: datetime | None = None) -> uuid.UUID | None:
+    def claim(
+        self, at: datetime | None = None, *, lease_token: uuid.UUID | None = None
+    ) -> uuid.UUID | None:
         """Claim the waiting run; return the lease, or None if it cannot be claimed.
 
         The agent's present model is recorded. A run that may no longer start ends, or is put off.
+        ``lease_token``: a new one, if the caller has it already.
         """
         at = at or clock.now()
         self.lock()
         _require_genuine(self)
         if not self.is_waiting or not self._may_start(at):
             return None
-        self.status, self.lease_token = self.running_status, uuid.uuid4()
-        self.model_id, self.started_at, self.heartbeat_at = self.agent.model_id, at, at
+        self.status, self.lease_token = self.running_status, lease_token or uuid.uuid4()
+        self.model_id, self.started_at = self.agent.model_id, at
+        self.heartbeat_at = func.clock_timestamp(type_=UtcDateTime())
         db.session.flush()
         return self.lease_token
 
@@ -268,14 +273,23 @@ class Run:
 
     # -- lost workers ----------------------------------------------------------------------------
 
+    # By the database's clock alone, which also stamps the heartbeats: the clocks of workers differ.
+
+    @hybrid_property
+    def is_lost(self) -> bool:
+        """Whether a worker holds the run that stopped sending heartbeats."""
+        silent_since = self.heartbeat_at if self.is_held else None
+        return silent_since is not None and silent_since < database_now() - LOST_AFTER
+
+    @is_lost.inplace.expression
     @classmethod
-    def select_agents_with_lost(cls, at: datetime) -> Select[int]:
-        """Return a query for the ids of agents with a run whose worker sends no heartbeats."""
-        return (
-            select(Agent.id)
-            .join(cls, cls.agent_id == Agent.id)
-            .where(cls.is_held, cls.heartbeat_at < at - LOST_AFTER)
-        )
+    def _is_lost(cls) -> ColumnElement[bool]:
+        return and_(cls.is_held, cls.heartbeat_at < func.statement_timestamp() - LOST_AFTER)
+
+    @classmethod
+    def select_agents_with_lost(cls) -> Select[int]:
+        """Return a query for the ids of agents with a run that ``is_lost``."""
+        return select(Agent.id).join(cls, cls.agent_id == Agent.id).where(cls.is_lost)
 
     @classmethod
     def held_of(cls, agent: Agent) -> list[Self]:
@@ -288,22 +302,17 @@ class Run:
             )
         )
 
-    def is_lost(self, at: datetime) -> bool:
-        """Tell whether a worker holds the run that stopped sending heartbeats."""
-        return self.is_held and (self.heartbeat_at or at) < at - LOST_AFTER
-
     def end_if_lost(self, at: datetime | None = None) -> bool:
         """Give up the run if its worker stopped sending heartbeats; tell whether it did."""
-        at = at or clock.now()
         self.lock()
-        if is_lost := self.is_lost(at):
+        if is_lost := self.is_lost:
             self.give_up("the worker was lost", WORKER_LOST, at=at)
         return is_lost
 
-    def end_if_killed(self, at: datetime | None = None) -> bool:
-        """Give up the run of a worker whose process was killed; tell whether one held it."""
+    def end_if_killed(self, lease_token: uuid.UUID, at: datetime | None = None) -> bool:
+        """Give up the run of a process that was killed; tell whether this lease of it held it."""
         self.lock()
-        if was_held := self.is_held:
+        if was_held := self.lease_token == lease_token:
             self.give_up("its worker's process was killed", WORKER_LOST, at=at)
         return was_held
 

@@ -189,7 +189,7 @@ class RefinementSession(Ending, Base):
 
     def make_room(self, at: datetime) -> None:
         """End, for another session of the agent, if the worker was lost; or SessionAlreadyLive."""
-        if not (self.is_lost(at) and self.end_if_lost(at)):
+        if not (self.is_lost and self.end_if_lost(at)):
             raise SessionAlreadyLive(self.id, self.status)
 
     @classmethod

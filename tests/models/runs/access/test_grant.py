@@ -1,8 +1,10 @@
 """An access grant's life: requested, answered once, ended in one of many ways."""
 
 import threading
+import uuid
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -746,14 +748,15 @@ def test_an_answer_to_a_closed_request_changes_nothing(
 
 def test_a_request_whose_worker_is_dead_fails(agent: Agent, reader: User, subtests: Any) -> None:
     grant = request(agent, reader)
-    assert not grant.end_if_killed()
-    grant.claim()
+    assert not grant.end_if_killed(uuid.uuid4())
+    lease_token = grant.claim()
+    assert lease_token is not None
     age(grant, minutes=0.5)
     assert not grant.end_if_lost()
     age(grant, minutes=0.5)
 
     for why, end in [
-        ("its worker's process was killed", grant.end_if_killed),
+        ("its worker's process was killed", partial(grant.end_if_killed, lease_token)),
         ("the worker was lost", grant.end_if_lost),
     ]:
         with case(subtests, why=why):

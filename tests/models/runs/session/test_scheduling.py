@@ -637,10 +637,11 @@ def test_a_retry_has_the_slot_and_trigger_of_the_failure_and_counts_the_attempts
 
 def test_a_running_session_is_lost_after_too_long_a_silence(agent, subtests):
     session = live(agent, "running")
-    for silence, is_lost in [(0 * DAY, False), (LOST_AFTER, False), (LOST_AFTER + MOMENT, True)]:
+    nearly = LOST_AFTER - timedelta(seconds=10)
+    for silence, is_lost in [(0 * DAY, False), (nearly, False), (LOST_AFTER, True)]:
         with subtests.test(silence=silence):
-            session.heartbeat_at = NOW - silence
-            assert chosen(RefinementSession.select_agents_with_lost(NOW)) == (
+            factories.fall_silent(session, silence)
+            assert chosen(RefinementSession.select_agents_with_lost()) == (
                 [agent.id] if is_lost else []
             )
 
@@ -651,4 +652,4 @@ def test_a_session_without_a_worker_is_not_lost(agent, subtests):
         with case(subtests, status=status):
             set_fields(session, status=status, ended_at=ended_at)
             set_fields(session, heartbeat_at=NOW - DAY, lease_token=None)
-            assert chosen(RefinementSession.select_agents_with_lost(NOW)) == []
+            assert chosen(RefinementSession.select_agents_with_lost()) == []

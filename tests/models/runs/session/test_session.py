@@ -3,12 +3,13 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
+import time_machine
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
 from refine import clock
 from refine.errors import InvalidValue, Refused, RowAltered
-from refine.extensions import db
+from refine.extensions import database_now, db
 from refine.models import (
     AgentMemory,
     LeaseLost,
@@ -153,8 +154,9 @@ def test_an_agent_paused_or_over_its_cap_has_only_sessions_that_somebody_asked_f
 def test_queueing_ends_a_session_whose_worker_was_lost(agent):
     lost = RefinementSession.queue(agent, "manual", at=NOW)
     lost.claim(NOW)
+    factories.fall_silent(lost)
 
-    session = RefinementSession.queue(agent, "manual", at=NOW + LOST_AFTER + MOMENT)
+    session = RefinementSession.queue(agent, "manual", at=NOW + MINUTE)
 
     assert (lost.status, lost.error_kind) == ("failed", "worker_lost")
     assert session.is_live
@@ -180,7 +182,8 @@ def test_a_queued_session_is_claimed_once_with_the_agents_present_model(agent):
     assert isinstance(first, uuid.UUID)
     assert second is None
     assert (session.status, session.lease_token) == ("running", first)
-    assert (session.started_at, session.heartbeat_at) == (NOW, NOW)
+    assert session.started_at == NOW
+    assert timedelta(0) <= database_now() - session.heartbeat_at < MINUTE
     assert session.model_id == "test/another"
 
 
@@ -450,15 +453,35 @@ def test_an_ended_session_cannot_be_stopped(session):
 
 
 def test_a_running_session_is_lost_after_three_missed_beats(session):
-    assert not session.end_if_lost(NOW + LOST_AFTER)
-    assert session.end_if_lost(NOW + LOST_AFTER + MOMENT)
-    assert not session.is_live
+    factories.fall_silent(session, LOST_AFTER - timedelta(seconds=10))
+    assert not session.end_if_lost()
+    factories.fall_silent(session, LOST_AFTER)
+    assert session.end_if_lost(NOW)
+    assert (session.is_live, session.ended_at) == (False, NOW)
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_running_session_is_not_lost_by_a_clock_that_is_wrong(session, hours):
+    with time_machine.travel(clock.now() + timedelta(hours=hours)):
+        assert not session.end_if_lost()
+        assert chosen_as_lost() == []
+        again = RefinementSession.queue(factories.agent("another"), "manual")
+        again.claim()
+        db.session.commit()
+    assert not again.end_if_lost()
+    assert chosen_as_lost() == []
+
+
+def chosen_as_lost():
+    return db.session.scalars(RefinementSession.select_agents_with_lost()).all()
 
 
 def test_a_queued_session_is_not_lost(agent):
     session = RefinementSession.queue(agent, "manual", at=NOW)
 
-    assert not session.end_if_lost(NOW + timedelta(days=3))
+    factories.fall_silent(session)
+
+    assert not session.end_if_lost()
 
 
 @pytest.mark.parametrize(("edits", "status"), [(0, "failed"), (1, "incomplete")])
@@ -466,7 +489,8 @@ def test_a_lost_session_is_incomplete_if_something_was_changed_else_failed(sessi
     for id_ in ids_of(session)[:edits]:
         editing.delete(session, id_)
 
-    session.end_if_lost(NOW + 5 * MINUTE)
+    factories.fall_silent(session)
+    session.end_if_lost()
 
     assert (session.status, session.error_kind) == (status, "worker_lost")
     assert session.removed_tokens == 25 * edits

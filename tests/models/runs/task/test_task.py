@@ -104,7 +104,8 @@ def test_an_agent_has_at_most_one_live_reflection(agent: Agent) -> None:
 def test_a_lost_reflection_ends_when_another_is_queued(agent: Agent) -> None:
     lost = running(MemoryTask.reflect(agent, "cli"))
 
-    later = MemoryTask.reflect(agent, "cli", at=clock.now() + LOST_AFTER + MOMENT)
+    factories.fall_silent(lost)
+    later = MemoryTask.reflect(agent, "cli")
 
     assert (lost.status, later.status) == ("failed", "queued")
 
@@ -364,11 +365,12 @@ def test_each_failure_is_followed_by_a_longer_pause(agent: Agent) -> None:
 
 def test_a_task_whose_worker_was_lost_is_put_off(agent: Agent) -> None:
     task = running(factories.extraction(agent))
-    now = clock.now()
 
-    assert not task.end_if_lost(now + LOST_AFTER - MOMENT)
-    assert task.end_if_lost(now + LOST_AFTER + MOMENT)
-    assert not task.end_if_lost(now + 2 * LOST_AFTER)
+    factories.fall_silent(task, LOST_AFTER - timedelta(seconds=10))
+    assert not task.end_if_lost()
+    factories.fall_silent(task, LOST_AFTER)
+    assert task.end_if_lost()
+    assert not task.end_if_lost()
 
     assert (task.status, task.error_kind) == ("queued", "worker_lost")
 
@@ -376,10 +378,24 @@ def test_a_task_whose_worker_was_lost_is_put_off(agent: Agent) -> None:
 def test_a_task_whose_process_was_killed_is_put_off(agent: Agent) -> None:
     task = running(factories.extraction(agent))
 
-    assert task.end_if_killed()
-    assert not task.end_if_killed()
+    lease_token = task.lease_token
+
+    assert task.end_if_killed(lease_token)
+    assert not task.end_if_killed(lease_token)
 
     assert (task.status, task.error_kind) == ("queued", "worker_lost")
+
+
+def test_a_killed_process_ends_no_task_that_another_worker_has_claimed_since(agent: Agent) -> None:
+    task = factories.extraction(agent)
+    before = task.claim()
+    assert before is not None
+    task.give_up("the provider failed", "timeout")
+    task.claim(task.due_at)
+
+    assert not task.end_if_killed(before)
+
+    assert (task.status, task.attempt) == ("running", 2)
 
 
 def test_a_conversation_lapses_after_a_week(agent: Agent) -> None:

@@ -1,0 +1,106 @@
+"""Outages of the database: which faults pass by themselves, and how a transaction outlives one."""
+
+import math
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from rq.timeouts import BaseTimeoutException
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+from refine.extensions import db, safe_rollback
+
+# How soon a transaction that failed is tried again.
+PAUSE_SECONDS = 0.5
+# How long the end of a run is still tried to be written once its process was asked to stop: its
+# worker kills it after eight seconds.
+STOPPING_SECONDS = 5.0
+
+# SQLSTATEs of a server that shuts down, crashed, starts up, or has no free connection
+_AWAY = frozenset({"57P01", "57P02", "57P03", "53300"})
+# of transactions that lost a race or waited too long for a lock, and of a full disk or memory
+_BUSY = frozenset({"40001", "40P01", "55P03", "53100", "53200"})
+
+Done = TypeVar("Done")
+
+
+def is_away(fault: BaseException) -> bool:
+    """Tell whether the database could not be reached, or has ended the connection."""
+    if not isinstance(fault, DBAPIError):
+        return False
+    state = getattr(fault.orig, "sqlstate", None)
+    if state is None:  # nobody answered: what the server says has a state
+        return fault.connection_invalidated or isinstance(fault, OperationalError)
+    return state in _AWAY or state.startswith("08")
+
+
+def may_pass(fault: BaseException) -> bool:
+    """Tell whether the same transaction may succeed later: the database is away, or busy."""
+    is_busy = isinstance(fault, DBAPIError) and getattr(fault.orig, "sqlstate", None) in _BUSY
+    return is_busy or is_away(fault)
+
+
+class Patience:
+    """How long a transaction is tried again: up to ``until``, by ``time.monotonic``.
+
+    Once the process ``is_stopping``, only for a few more seconds.
+    """
+
+    def __init__(
+        self, until: float = math.inf, is_stopping: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._until = until
+        self._is_stopping = is_stopping
+        self._is_short = False
+
+    def is_left(self) -> bool:
+        """Wait a moment; tell whether to try again."""
+        if not self._is_short and self._must_hurry():
+            self._is_short = True
+            self._until = min(self._until, time.monotonic() + STOPPING_SECONDS)
+        if time.monotonic() >= self._until:
+            return False
+        time.sleep(PAUSE_SECONDS)
+        return True
+
+    def _must_hurry(self) -> bool:
+        try:
+            return self._is_stopping()
+        except BaseTimeoutException:  # the job's time is up
+            return True
+
+
+NO_PATIENCE = Patience(until=-math.inf)
+
+
+def commit_once(
+    work: Callable[[], Done],
+    patience: Patience = NO_PATIENCE,
+    is_done: Callable[[], bool] | None = None,
+) -> Done:
+    """Do the work and commit it, as one transaction; again if that failed by an outage.
+
+    If the answer to a commit was lost, ``is_done`` tells whether it was made; None: the work may be
+    repeated. It locks what the work locks, and so waits for a commit that is still under way.
+    Whatever raises undoes the work.
+    """
+    while True:
+        try:
+            done = work()
+        except BaseException as fault:
+            _give_up_unless_it_may_pass(fault, patience)
+            continue
+        try:
+            db.session.commit()
+        except BaseException as fault:
+            _give_up_unless_it_may_pass(fault, patience)
+            if is_done is None or not commit_once(is_done, patience):
+                continue
+        return done
+
+
+def _give_up_unless_it_may_pass(fault: BaseException, patience: Patience) -> None:
+    """Undo what failed; raise the fault if it is none that passes, or nobody waits any longer."""
+    safe_rollback()
+    if not (may_pass(fault) and patience.is_left()):
+        raise fault

@@ -1,0 +1,287 @@
+"""Runs while PostgreSQL is away: none ends, nothing is done twice, no call of a model is repeated.
+
+The database is taken away at the consent, between tool calls and at the end; and the line to it is
+cut at each commit in turn, before the server hears of it and after it has committed.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from flask import Flask
+from flask_migrate import upgrade
+from sqlalchemy import select
+
+from refine import create_app
+from refine.access.asking import run_access_request
+from refine.embedded import database_url, socket_dir
+from refine.embedded.addresses import POSTGRES_SOCKET
+from refine.extensions import db
+from refine.models import AccessGrant, Agent, AgentMemory, MemoryTask, RefinementSession
+from refine.refinement.loop import Event, refine
+from refine.remembering.task_worker import run_task
+from refine.settings import Settings
+from tests import factories
+from tests.chains import verify_agent
+from tests.conftest import emptied
+from tests.outages import Cut, Line, Server, line_to, server_of_its_own
+from tests.scripted_model import ScriptedModel
+
+pytestmark = pytest.mark.no_cover
+
+YES = "YES, gladly."
+WHEN: tuple[Cut, ...] = ("before", "after")
+
+
+class World(NamedTuple):
+    """An application on a database that can be taken away."""
+
+    server: Server
+    line: Line
+    settings: Settings
+    model: ScriptedModel
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
+    folder = tmp_path_factory.mktemp("outages")
+    with server_of_its_own(folder) as running:
+        yield running, folder
+
+
+@pytest.fixture(scope="module")
+def line(server: tuple[Server, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
+    _, folder = server
+    with line_to(socket_dir(folder) / POSTGRES_SOCKET, folder / "line") as leading:
+        yield leading
+
+
+@pytest.fixture(scope="module")
+def cut_app(
+    server: tuple[Server, Path], line: Line, environ: dict[str, str]
+) -> Iterator[tuple[Flask, dict[str, str]]]:
+    _, folder = server
+    url = database_url(folder).replace(str(socket_dir(folder)), str(folder / "line"))
+    own = {**environ, "DATABASE_URL": url, "REFINE_DATA_DIR": str(folder)}
+    app = create_app(Settings.from_environ(own))
+    with app.app_context():
+        upgrade()
+        db.engine.dispose()
+    yield app, own
+
+
+@pytest.fixture
+def world(
+    server: tuple[Server, Path],
+    line: Line,
+    cut_app: tuple[Flask, dict[str, str]],
+    model: ScriptedModel,
+) -> Iterator[World]:
+    app, own = cut_app
+    settings = Settings.from_environ({**own, "OPENROUTER_BASE_URL": model.base_url})
+    with emptied(app):
+        yield World(server[0], line, settings, model)
+        line.mend()
+    with app.app_context():
+        db.engine.dispose()
+
+
+# -- taken away -----------------------------------------------------------------------------------
+
+
+def scripted(world: World, agent: Agent) -> RefinementSession:
+    """A session that deletes three memories, one after the other, and completes."""
+    ids = [memory.id for memory in db.session.scalars(agent.ledger.core())]
+    world.model.say(YES).calls(*({"action": "delete", "id": id_} for id_ in ids[:2]))
+    world.model.call("delete", id=ids[2]).call("complete", summary="All is well.")
+    session = RefinementSession.queue(agent, "cli")
+    db.session.commit()
+    return session
+
+
+def an_agent() -> Agent:
+    agent = factories.agent("twice said", "Twice said ")
+    factories.ledger(agent, *[25] * 14)
+    return agent
+
+
+def check(session: RefinementSession) -> None:
+    """As if nothing had happened."""
+    db.session.rollback()
+    db.session.refresh(session)
+    assert (session.status, session.end_reason) == ("completed", "the agent completed it")
+    assert (session.mutation_count, session.tool_calls, session.llm_calls) == (3, 4, 4)
+    assert session.duplicates_removed == 1
+    assert actions(session.agent) == [
+        "refinement_queued",
+        "memory_refinement_dedup",
+        *["memory_refinement_delete"] * 3,
+        "memory_refinement_completed",
+    ]
+    assert verify_agent(session.agent).problem is None
+
+
+def actions(agent: Agent) -> list[str]:
+    said = [record.action for record in factories.records(agent)]
+    return said[said.index("refinement_queued") :] if "refinement_queued" in said else said
+
+
+@pytest.mark.parametrize("asked", [1, 3, 4], ids=["consent", "turn", "end"])
+def test_a_session_outlives_a_restart_of_postgresql_while_its_model_is_asked(
+    world: World, asked: int
+) -> None:
+    session = scripted(world, an_agent())
+    answers = world.model._script
+    answer = answers[asked - 1]
+
+    def answer_after_a_restart(handler: Any) -> None:
+        world.server.restart(seconds_away=2)  # the check for a stop comes once a second
+        answer(handler)
+
+    answers[asked - 1] = answer_after_a_restart
+
+    refine(session.id, world.settings)
+
+    check(session)
+    assert len(world.model.requests) == 4
+
+
+def test_a_session_waits_for_postgresql_where_it_would_write(world: World) -> None:
+    session = scripted(world, an_agent())
+    backs: list[threading.Timer] = []
+
+    def observe(event: Event) -> None:
+        if event.facts.get("result") == "deleted" and not backs:
+            world.server.stop()
+            backs.append(threading.Timer(2, world.server.start))
+            backs[0].start()
+
+    refine(session.id, world.settings, observe=observe)
+    backs[0].join()
+
+    check(session)
+
+
+# -- cut at each commit ---------------------------------------------------------------------------
+
+
+def each_cut(world: World, run: Callable[[], None]) -> Iterator[tuple[int, Cut]]:
+    """Cut the line at each commit that the run makes by itself, and run it each time."""
+    world.line.mend()
+    run()
+    commits = world.line.commits
+    assert commits > 3
+    for number in range(1, commits + 1):
+        for when in WHEN:
+            world.line.cut(number, when)
+            yield number, when
+            world.line.mend()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Try again at once."""
+    monkeypatch.setattr("refine.outages.PAUSE_SECONDS", 0.01)
+
+
+def test_a_session_cut_off_at_any_commit_does_all_of_it_once(world: World, impatient: None) -> None:
+    whole = scripted(world, an_agent())
+    for number, when in each_cut(world, lambda: ran(refine, whole, world)):
+        agent = an_agent()
+        session = scripted(world, agent)
+        world.line.cut(number, when)
+
+        refine(session.id, world.settings)
+
+        world.line.mend()
+        check(session)
+        assert world.model.left == 0, f"cut at commit {number}, {when}"
+
+
+def ran(work: Callable[..., Any], run: Any, world: World) -> None:
+    work(run.id, world.settings)
+
+
+def test_a_conversation_cut_off_at_any_commit_is_kept_once(world: World, impatient: None) -> None:
+    world.model.tool = "save_memory"
+
+    def waiting() -> MemoryTask:
+        task = factories.extraction(factories.agent("a core memory"), "I moved to Ghent.")
+        for text in ("They moved.", "They like Ghent."):
+            world.model.calls({"content": text, "memory_type": "journal", "tags": []})
+        world.model.say("Done.")
+        db.session.commit()
+        return task
+
+    whole = waiting()
+    for number, when in each_cut(world, lambda: ran(run_task, whole, world)):
+        task = waiting()
+        world.line.cut(number, when)
+
+        run_task(task.id, world.settings)
+
+        world.line.mend()
+        db.session.refresh(task)
+        done = (task.status, task.memories_kept, task.tool_calls, task.llm_calls, task.attempt)
+        assert done == ("completed", 2, 2, 3, 1), f"cut at commit {number}, {when}"
+        assert len(list(db.session.scalars(journal_of(task.agent)))) == 2
+        assert verify_agent(task.agent).problem is None
+
+
+def journal_of(agent: Agent) -> Any:
+    return select(AgentMemory).where(
+        AgentMemory.agent_id == agent.id, AgentMemory.memory_type == "journal"
+    )
+
+
+def test_a_request_for_access_cut_off_at_any_commit_is_answered_once(
+    world: World, impatient: None
+) -> None:
+    def waiting() -> AccessGrant:
+        grant = factories.grant(factories.agent("a core memory"))
+        world.model.say(YES)
+        db.session.commit()
+        return grant
+
+    whole = waiting()
+    for number, when in each_cut(world, lambda: ran(run_access_request, whole, world)):
+        grant = waiting()
+        world.line.cut(number, when)
+
+        run_access_request(grant.id, world.settings)
+
+        world.line.mend()
+        db.session.refresh(grant)
+        assert (grant.status, grant.llm_calls) == ("granted", 1), f"at commit {number}, {when}"
+        granted = [each.action for each in factories.records(grant.agent)]
+        assert granted.count("access_granted") == 1
+
+
+# -- the end of patience --------------------------------------------------------------------------
+
+
+def test_a_process_that_is_asked_to_stop_does_not_wait_for_the_database(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("refine.outages.STOPPING_SECONDS", 0.0)
+    session = scripted(world, an_agent())
+    id_, is_down = session.id, threading.Event()
+
+    def stop() -> None:
+        world.server.stop()
+        is_down.set()
+
+    world.model._script[0] = lambda handler: stop()
+
+    with pytest.raises(Exception, match="connection"):
+        refine(id_, world.settings, is_stopping=is_down.is_set)
+
+    world.server.start()
+    db.session.remove()
+    left = db.session.get_one(RefinementSession, id_)
+    assert left.status == "running"
+    factories.fall_silent(left)
+    assert left.end_if_lost()
+    db.session.commit()
