@@ -5,6 +5,7 @@ import select
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Literal
@@ -15,17 +16,22 @@ Cut = Literal["before", "after"]
 
 
 class Server:
-    """A PostgreSQL in this folder; ``restart`` ends all connections, and it is away meanwhile."""
+    """A PostgreSQL in this folder; ``restart`` ends all connections, and it is away meanwhile.
+
+    One thread starts it each time, because it ends with the thread that started it.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._running = ExitStack()
+        self._owner = ThreadPoolExecutor(max_workers=1)
 
     def start(self) -> None:
-        self._running.enter_context(postgres.running(self._folder))
+        running = postgres.running(self._folder)
+        self._owner.submit(self._running.enter_context, running).result()
 
     def stop(self) -> None:
-        self._running.close()
+        self._owner.submit(self._running.close).result()
 
     def restart(self, seconds_away: float = 0) -> None:
         self.stop()
@@ -79,7 +85,7 @@ class Line:
                         other.sendall(sent)
 
     def _is_cut(self, sent: bytes, server: socket.socket) -> bool:
-        if b"COMMIT" not in sent:
+        if b"COMMIT\x00" not in sent:
             return False
         with self._lock:
             self.commits += 1

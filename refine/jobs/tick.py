@@ -18,7 +18,7 @@ from sqlalchemy import Select
 
 from refine import clock
 from refine.errors import Unreachable
-from refine.extensions import db
+from refine.extensions import db, safe_rollback
 from refine.jobs.batches import BATCH, Failed, in_parts, said_by
 from refine.jobs.dispatch import dispatch
 from refine.jobs.queue import RUN_JOBS, redis_connection
@@ -343,10 +343,10 @@ class _Tick:
             work()
             db.session.commit()
         except BaseTimeoutException:
-            db.session.rollback()
+            safe_rollback()
             raise
         except Exception as fault:
-            db.session.rollback()
+            safe_rollback()  # the database may be away: the next tick does it then
             self._note(fault, **about)
             return False
         return True

@@ -19,6 +19,7 @@ from refine.access.asking import run_access_request
 from refine.embedded import database_url, socket_dir
 from refine.embedded.addresses import POSTGRES_SOCKET
 from refine.extensions import db
+from refine.jobs.tick import run_tick
 from refine.models import AccessGrant, Agent, AgentMemory, MemoryTask, RefinementSession
 from refine.refinement.loop import Event, refine
 from refine.remembering.task_worker import run_task
@@ -28,8 +29,6 @@ from tests.chains import verify_agent
 from tests.conftest import emptied
 from tests.outages import Cut, Line, Server, line_to, server_of_its_own
 from tests.scripted_model import ScriptedModel
-
-pytestmark = pytest.mark.no_cover
 
 YES = "YES, gladly."
 WHEN: tuple[Cut, ...] = ("before", "after")
@@ -61,7 +60,7 @@ def line(server: tuple[Server, Path], tmp_path_factory: pytest.TempPathFactory) 
 @pytest.fixture(scope="module")
 def cut_app(
     server: tuple[Server, Path], line: Line, environ: dict[str, str]
-) -> Iterator[tuple[Flask, dict[str, str]]]:
+) -> tuple[Flask, dict[str, str]]:
     _, folder = server
     url = database_url(folder).replace(str(socket_dir(folder)), str(folder / "line"))
     own = {**environ, "DATABASE_URL": url, "REFINE_DATA_DIR": str(folder)}
@@ -69,7 +68,7 @@ def cut_app(
     with app.app_context():
         upgrade()
         db.engine.dispose()
-    yield app, own
+    return app, own
 
 
 @pytest.fixture
@@ -93,7 +92,8 @@ def world(
 
 def scripted(world: World, agent: Agent) -> RefinementSession:
     """A session that deletes three memories, one after the other, and completes."""
-    ids = [memory.id for memory in db.session.scalars(agent.ledger.core())]
+    core = db.session.scalars(agent.ledger.core())
+    ids = [memory.id for memory in core if not memory.content.startswith("Twice")]
     world.model.say(YES).calls(*({"action": "delete", "id": id_} for id_ in ids[:2]))
     world.model.call("delete", id=ids[2]).call("complete", summary="All is well.")
     session = RefinementSession.queue(agent, "cli")
@@ -102,7 +102,7 @@ def scripted(world: World, agent: Agent) -> RefinementSession:
 
 
 def an_agent() -> Agent:
-    agent = factories.agent("twice said", "Twice said ")
+    agent = factories.agent("Twice said", "Twice said ")
     factories.ledger(agent, *[25] * 14)
     return agent
 
@@ -118,7 +118,7 @@ def check(session: RefinementSession) -> None:
         "refinement_queued",
         "memory_refinement_dedup",
         *["memory_refinement_delete"] * 3,
-        "memory_refinement_completed",
+        "memory_refinement_complete",
     ]
     assert verify_agent(session.agent).problem is None
 
@@ -167,17 +167,20 @@ def test_a_session_waits_for_postgresql_where_it_would_write(world: World) -> No
 # -- cut at each commit ---------------------------------------------------------------------------
 
 
-def each_cut(world: World, run: Callable[[], None]) -> Iterator[tuple[int, Cut]]:
-    """Cut the line at each commit that the run makes by itself, and run it each time."""
+PARTS = 4
+part_of_them = pytest.mark.parametrize(
+    "part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))]
+)
+
+
+def each_cut(world: World, part: int, run: Callable[[], None]) -> Iterator[tuple[int, Cut]]:
+    """Yield where the line is to be cut: at the commits that the run makes when left alone."""
     world.line.mend()
     run()
     commits = world.line.commits
     assert commits > 3
-    for number in range(1, commits + 1):
-        for when in WHEN:
-            world.line.cut(number, when)
-            yield number, when
-            world.line.mend()
+    cuts = [(number, when) for number in range(1, commits + 1) for when in WHEN]
+    yield from cuts[part::PARTS]
 
 
 @pytest.fixture
@@ -186,9 +189,12 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("refine.outages.PAUSE_SECONDS", 0.01)
 
 
-def test_a_session_cut_off_at_any_commit_does_all_of_it_once(world: World, impatient: None) -> None:
+@part_of_them
+def test_a_session_cut_off_at_any_commit_does_all_of_it_once(
+    world: World, impatient: None, part: int
+) -> None:
     whole = scripted(world, an_agent())
-    for number, when in each_cut(world, lambda: ran(refine, whole, world)):
+    for number, when in each_cut(world, part, lambda: ran(refine, whole, world)):
         agent = an_agent()
         session = scripted(world, agent)
         world.line.cut(number, when)
@@ -204,7 +210,10 @@ def ran(work: Callable[..., Any], run: Any, world: World) -> None:
     work(run.id, world.settings)
 
 
-def test_a_conversation_cut_off_at_any_commit_is_kept_once(world: World, impatient: None) -> None:
+@part_of_them
+def test_a_conversation_cut_off_at_any_commit_is_kept_once(
+    world: World, impatient: None, part: int
+) -> None:
     world.model.tool = "save_memory"
 
     def waiting() -> MemoryTask:
@@ -216,7 +225,7 @@ def test_a_conversation_cut_off_at_any_commit_is_kept_once(world: World, impatie
         return task
 
     whole = waiting()
-    for number, when in each_cut(world, lambda: ran(run_task, whole, world)):
+    for number, when in each_cut(world, part, lambda: ran(run_task, whole, world)):
         task = waiting()
         world.line.cut(number, when)
 
@@ -236,8 +245,9 @@ def journal_of(agent: Agent) -> Any:
     )
 
 
+@part_of_them
 def test_a_request_for_access_cut_off_at_any_commit_is_answered_once(
-    world: World, impatient: None
+    world: World, impatient: None, part: int
 ) -> None:
     def waiting() -> AccessGrant:
         grant = factories.grant(factories.agent("a core memory"))
@@ -246,7 +256,7 @@ def test_a_request_for_access_cut_off_at_any_commit_is_answered_once(
         return grant
 
     whole = waiting()
-    for number, when in each_cut(world, lambda: ran(run_access_request, whole, world)):
+    for number, when in each_cut(world, part, lambda: ran(run_access_request, whole, world)):
         grant = waiting()
         world.line.cut(number, when)
 
@@ -256,7 +266,27 @@ def test_a_request_for_access_cut_off_at_any_commit_is_answered_once(
         db.session.refresh(grant)
         assert (grant.status, grant.llm_calls) == ("granted", 1), f"at commit {number}, {when}"
         granted = [each.action for each in factories.records(grant.agent)]
-        assert granted.count("access_granted") == 1
+        assert granted.count("memory_access_granted") == 1
+
+
+# -- the tick -------------------------------------------------------------------------------------
+
+
+def test_a_tick_without_postgresql_fails_and_the_next_one_ends_what_was_lost(
+    world: World,
+) -> None:
+    lost = factories.session()
+    factories.fall_silent(lost)
+    db.session.commit()
+    world.server.stop()
+
+    without = run_tick()
+    world.server.start()
+    after = run_tick()
+
+    db.session.refresh(lost)
+    assert (without.lost, without.faults > 0, after.lost) == (0, True, 1)
+    assert lost.error_kind == "worker_lost"
 
 
 # -- the end of patience --------------------------------------------------------------------------

@@ -281,17 +281,19 @@ def test_a_kill_ends_also_what_came_after_the_job_that_the_process_began_with(
 def test_a_killed_process_ends_only_the_runs_that_its_own_lease_holds(
     redis: Redis, app: Flask
 ) -> None:
-    mine, taken_over = factories.session(), factories.session()
-    assert mine.lease_token is not None
+    runs = factories.session(), factories.session()
+    mine, taken_over = (each.id for each in runs)
+    assert runs[0].lease_token is not None
     worker = RefineWorker([queue(name, redis) for name in QUEUES], connection=redis)
     worker._roster = roster = Roster(2)
-    roster.put(0, InHand(mine.id, mine.lease_token))
-    roster.put(1, InHand(taken_over.id, uuid.uuid4()))
+    roster.put(0, InHand(mine, runs[0].lease_token))
+    roster.put(1, InHand(taken_over, uuid.uuid4()))
 
     worker._end_what_was_left()
 
-    assert outcome_of(mine) == ("failed", "worker_lost")
-    assert outcome_of(taken_over) == ("running", None)
+    ended, left = (db.session.get_one(RefinementSession, id_) for id_ in (mine, taken_over))
+    assert (ended.status, ended.error_kind) == ("failed", "worker_lost")
+    assert (left.status, left.error_kind) == ("running", None)
 
 
 @pytest.mark.slow
