@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from rq.timeouts import BaseTimeoutException
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError
 
+from refine.database_errors import trouble_of
 from refine.extensions import db, safe_rollback
 
 # How soon a transaction that failed is tried again.
@@ -16,28 +17,12 @@ PAUSE_SECONDS = 0.5
 # worker kills it after eight seconds.
 STOPPING_SECONDS = 5.0
 
-# SQLSTATEs of a server that shuts down, crashed, starts up, or has no free connection
-_AWAY = frozenset({"57P01", "57P02", "57P03", "53300"})
-# of transactions that lost a race or waited too long for a lock, and of a full disk or memory
-_BUSY = frozenset({"40001", "40P01", "55P03", "53100", "53200"})
-
 Done = TypeVar("Done")
 
 
-def is_away(fault: BaseException) -> bool:
-    """Tell whether the database could not be reached, or has ended the connection."""
-    if not isinstance(fault, DBAPIError):
-        return False
-    state = getattr(fault.orig, "sqlstate", None)
-    if state is None:  # nobody answered: what the server says has a state
-        return fault.connection_invalidated or isinstance(fault, OperationalError)
-    return state in _AWAY or state.startswith("08")
-
-
 def may_pass(fault: BaseException) -> bool:
-    """Tell whether the same transaction may succeed later: the database is away, or busy."""
-    is_busy = isinstance(fault, DBAPIError) and getattr(fault.orig, "sqlstate", None) in _BUSY
-    return is_busy or is_away(fault)
+    """Tell whether the same transaction may succeed later: the database is away, busy or full."""
+    return isinstance(fault, DBAPIError) and trouble_of(fault) is not None
 
 
 class Patience:

@@ -25,10 +25,19 @@ FLOORS = (
     *("api", "tools"),
     *("models/runs", "models/clients", "models/agent", "models/ledger", "models/people"),
     *("models/audit", "models"),
-    *("faults.py", "headers.py", "extensions.py", "sealing.py", "settings.py", "rules", "clock.py"),
+    *(
+        "faults.py",
+        "headers.py",
+        "outages.py",
+        "extensions.py",
+        "sealing.py",
+        "settings.py",
+        "rules",
+        "clock.py",
+    ),
 )
 
-MAX_ROOMS = 7
+MAX_ROOMS = 8
 # Memories ask their owner for its key, its chain and its lock.
 MAX_TURNS = 7
 
