@@ -24,6 +24,7 @@ _BUSY = frozenset(
         "40001",  # serialization failure
         "57014",  # the statement took too long
         "53300",  # too many connections
+        "0A000",  # prepared before a migration changed the type of a column
         *("25P03", "25P04"),  # the transaction was idle, or went on, for too long
     }
 )

@@ -35,13 +35,18 @@ class MonthCost:
 
     @property
     def spent(self) -> str:
-        if self.so_far.is_unknown and not self.so_far.spent_usd:
-            return "cost unknown"
         return cost_in_words(self.so_far.spent_usd, self.so_far.is_unknown)
 
     @property
+    def told(self) -> str:
+        """What was spent, where nothing before it says what it is."""
+        if self.so_far.is_unknown and not self.so_far.spent_usd:
+            return "cost unknown"
+        return self.spent
+
+    @property
     def of_cap(self) -> str:
-        """Say, after ``spent``, of what: only a cost that is known is set against the cap."""
+        """Say, after ``told``, of what: only a cost that is known is set against the cap."""
         cap = "" if self.so_far.cap_usd is None else f"${self.so_far.cap_usd:,.2f}"
         if self.so_far.is_unknown:
             spent = " spent" if self.so_far.spent_usd else ""

@@ -40,7 +40,7 @@ def test_nothing_is_lost_whatever_call_fails(
     ]
 
     assert [str(each) for each in failures if each is not None and each.breaches] == []
-    assert sum(each is not None for each in failures) >= 6
+    assert 2 * sum(each is not None for each in failures) > len(failures)
 
 
 def spread(found: Sequence[tuple[Kind, int]], count: int) -> list[tuple[Kind, int]]:

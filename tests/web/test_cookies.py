@@ -155,7 +155,7 @@ def test_a_planted_cookie_without_the_prefix_signs_nobody_in(over_https: Flask, 
     [
         lambda value: "",
         lambda value: "x",
-        lambda value: value[:-1] + ("A" if value[-1] != "A" else "B"),
+        lambda value: value[:-5] + ("A" if value[-5] != "A" else "B") + value[-4:],
         lambda value: value.partition(".")[0],
         lambda value: value.swapcase(),
         lambda value: f"{value}.{value}",
