@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import pytest
 from flask import Flask
 
+from refine import outages
 from refine.extensions import db
 from refine.llm import provider
 from tests.conftest import emptied
@@ -100,6 +101,7 @@ def bench(app: Flask, environ: dict[str, str]) -> Iterator[Bench]:
     settings = app.extensions["refine.settings"]
     with FaultyModel() as model, doors(app), pytest.MonkeyPatch.context() as patch:
         patch.setattr(provider, "_BACKOFF_SECONDS", (0.0,))
+        patch.setattr(outages, "PAUSE_SECONDS", 0.0)
         asking = replace(settings, openrouter_base_url=model.base_url)
         patch.setitem(app.extensions, "refine.settings", asking)
         yield Bench(app, environ, model)

@@ -47,16 +47,11 @@ from refine.transfer.importing import import_memories
 from refine.transfer.rows import Incoming
 from tests import editing, factories, sql
 from tests.factories import EDITS
-from tests.faults.injecting import HTTP, REDIS, REDIS_ANSWER, FaultyModel, Kind
+from tests.faults.injecting import FaultyModel, Kind
 from tests.faults.invariants import Before, breaches, sweep
 
 # What may come out of an operation that failed; anything else is a fault in Refine.
 EXPECTED = (OperationalError, RefineError, runs.RunFault)
-# Why a run may end whose database failed; the second, if that kept its end from being written.
-_OUTAGES = (
-    ("internal error (OperationalError)", "internal"),
-    ("the worker was lost", "worker_lost"),
-)
 
 
 class Operation:
@@ -189,16 +184,10 @@ class RunOperation(Operation):
                 yield from self.excused(run, kind)
 
     def excused(self, run: Any, kind: Kind) -> Iterator[str]:
-        """A run may end otherwise for a true reason alone."""
-        reason, error_kind = self.reason(run), run.error_kind
-        said = f"it ended {run.status}: {reason!r} ({error_kind})"
-        if kind.door in (REDIS, REDIS_ANSWER):
-            yield f"{said}, though Redis has no say in that"
-        elif kind.door == HTTP:
-            if kind.excuse is None or error_kind != kind.excuse:
-                yield f"{said}, and not for {kind.excuse}"
-        elif (reason, error_kind) not in _OUTAGES:
-            yield f"{said}, which is not why"
+        """A run may end otherwise for a true reason alone; what passes by itself is none."""
+        if kind.excuse is None or run.error_kind != kind.excuse:
+            said = f"{run.status}: {self.reason(run)!r} ({run.error_kind})"
+            yield f"it ended {said}, and not for {kind.excuse}"
 
     def reason(self, run: Any) -> str:
         return str(run.end_reason)
