@@ -26,10 +26,14 @@
     if (answer.status >= 500) return false;
     const text = await answer.text();
     // the agent agreed to more: the server says what may be shown
-    if (answer.ok && text.includes("data-continued")) location.reload();
-    else return !answer.ok || !text.includes('data-access="granted"');
+    if (!answer.ok || !text.includes("data-continued")) {
+      return !answer.ok || !text.includes('data-access="granted"');
+    }
+    clearInterval(looking); // reloading again would break off a slow reload
+    location.reload();
+    return false;
   };
   const look = () => isOver().then((over) => over && leave(), () => {});
-  setInterval(look, LOOK_EVERY_MS);
+  const looking = setInterval(look, LOOK_EVERY_MS);
   document.addEventListener("visibilitychange", look);
 })();
