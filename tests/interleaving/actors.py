@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
+from zlib import crc32
 
 from flask import Flask
 from sqlalchemy import select, text
@@ -91,7 +92,8 @@ class Actors:
         body = {"content": content, "memory_type": dice.choice(["core", "core", "journal"])}
         headers = {}
         if dice.random() < 0.3:
-            headers["Idempotency-Key"] = f"key-{dice.randint(1, 2)}-{len(content)}"
+            sent = crc32(f"{body}".encode())  # with another body, the same key is refused
+            headers["Idempotency-Key"] = f"key-{dice.randint(1, 2)}-{sent}"
         self._ask(dice, "POST", "/memories", json=body, headers=headers)
 
     def ask_for_session(self, dice: random.Random) -> None:
