@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flask import Response, request
-from sqlalchemy import event
+from sqlalchemy import delete, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
@@ -50,13 +50,13 @@ def respond_once(token: ApiToken, view: Callable[[], Response], *, is_secret: bo
         is_in_doubt = isinstance(error, DBAPIError) and error.connection_invalidated
         if not (watch.has_committed or is_in_doubt):
             safe_rollback()
-            db.session.delete(db.session.get_one(IdempotencyKey, key_id))
+            db.session.execute(delete(IdempotencyKey).where(IdempotencyKey.id == key_id))
             db.session.commit()
         raise
     kept = _without_secret(answer) if is_secret else answer
-    db.session.get_one(IdempotencyKey, key_id).store(
-        StoredResponse(kept.status_code, kept.get_data(as_text=True), kept.mimetype)
-    )
+    row = db.session.get(IdempotencyKey, key_id)
+    if row is not None:  # forgotten meanwhile: the request took longer than answers are kept
+        row.store(StoredResponse(kept.status_code, kept.get_data(as_text=True), kept.mimetype))
     db.session.commit()
     return answer
 

@@ -10,7 +10,7 @@ import pytest
 import time_machine
 from flask import Flask, Response
 from redis import Redis
-from sqlalchemy import Connection, event, select, text
+from sqlalchemy import Connection, delete, event, select, text
 from sqlalchemy.exc import OperationalError
 
 from refine import clock
@@ -167,6 +167,19 @@ def test_a_key_can_be_used_again_after_a_day_without_the_clock(world: World) -> 
     assert answer.status_code == 201
     assert "Idempotency-Replayed" not in answer.headers
     assert journals() == 2
+
+
+def test_answers_a_request_that_takes_longer_than_answers_are_kept(
+    world: World, app: Flask
+) -> None:
+    def slow() -> Response:
+        db.session.execute(delete(IdempotencyKey))
+        return Response("done", 201)
+
+    with app.test_request_context("/api/v1/memories", method="POST", headers=KEY):
+        answer = idempotency.respond_once(token_of(world.own), slow, is_secret=False)
+
+    assert (answer.status_code, answer.get_data()) == (201, b"done")
 
 
 def test_stores_answers_sealed(world: World) -> None:
