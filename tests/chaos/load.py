@@ -4,6 +4,7 @@ import re
 import threading
 import time
 import uuid
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -83,9 +84,9 @@ class _Actor:
         self._http = requests.Session()
         self._http.trust_env = False
 
+    @abstractmethod
     def act(self) -> None:
         """Do one thing."""
-        raise NotImplementedError
 
     def _promised(self, *promised: Any) -> None:
         self._load.promises.append(Promise(*promised))

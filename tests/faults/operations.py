@@ -7,6 +7,7 @@ once more. ``wrong`` tells what then is not as it should be.
 
 import json
 import uuid
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -85,8 +86,9 @@ class Operation:
         except Exception as fault:
             self.fault = fault
 
+    @abstractmethod
     def work(self) -> None:
-        raise NotImplementedError
+        """Do it."""
 
     def recover(self) -> None:
         """Do what others do by themselves: end what was lost."""
@@ -139,13 +141,13 @@ class RunOperation(Operation):
     def script(self) -> None:
         """Let the model say what it says in this operation."""
 
+    @abstractmethod
     def ask(self) -> uuid.UUID:
         """Ask for the run, as in a request; return its id."""
-        raise NotImplementedError
 
+    @abstractmethod
     def work_on(self, run_id: uuid.UUID) -> None:
         """Work on it as a worker does."""
-        raise NotImplementedError
 
     def work(self) -> None:
         run_id = self.ask()
