@@ -87,6 +87,12 @@ def world(
         db.engine.dispose()
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Try again at once."""
+    monkeypatch.setattr("refine.outages.PAUSE_SECONDS", 0.01)
+
+
 # -- taken away -----------------------------------------------------------------------------------
 
 
@@ -168,6 +174,24 @@ def test_a_session_waits_for_postgresql_where_it_would_write(world: World) -> No
     assert seen[-1] == "ended"
 
 
+@pytest.mark.parametrize("before", ["duplicates", "tool_call"], ids=["snapshot", "tool call"])
+def test_a_step_whose_answer_was_lost_is_found_done(
+    world: World, impatient: None, before: str
+) -> None:
+    session = scripted(world, an_agent())
+    seen: list[str] = []
+
+    def observe(event: Event) -> None:
+        if event.kind == before and before not in seen:
+            world.line.cut(2, "after")  # at the first commit, the step reads what it needs
+        seen.append(event.kind)
+
+    refine(session.id, world.settings, observe=observe)
+
+    world.line.mend()
+    check(session)
+
+
 # -- cut at each commit ---------------------------------------------------------------------------
 
 
@@ -185,12 +209,6 @@ def each_cut(world: World, part: int, run: Callable[[], None]) -> Iterator[tuple
     assert commits > 3
     cuts = [(number, when) for number in range(1, commits + 1) for when in WHEN]
     yield from cuts[part::PARTS]
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Try again at once."""
-    monkeypatch.setattr("refine.outages.PAUSE_SECONDS", 0.01)
 
 
 @part_of_them

@@ -189,15 +189,40 @@ def test_the_tick_ends_the_tasks_of_a_lost_worker(redis: Redis, agent: Agent) ->
 
 def test_the_tick_ends_tasks_that_waited_too_long(redis: Redis, agent: Agent) -> None:
     agent.paused = True
+    young = factories.extraction(agent, at=clock.now() - 6 * DAY)
+    old = factories.extraction(agent, at=clock.now() - 7 * DAY)
+    db.session.commit()
+
+    assert run_tick().tasks_lapsed == 1
+
+    db.session.refresh(old)
+    assert (old.status, old.sealed_conversation) == ("skipped", None)
+    assert young.conversation
+    assert sql.value("SELECT count(*) FROM memory_tasks WHERE conversation IS NOT NULL") == 1
+
+
+def test_a_clock_that_runs_ahead_lets_no_conversation_lapse(redis: Redis, agent: Agent) -> None:
+    agent.paused = True
     task = factories.extraction(agent)
     db.session.commit()
 
-    assert run_tick(clock.now() + 6 * DAY).tasks_lapsed == 0
-    assert run_tick(clock.now() + 7 * DAY).tasks_lapsed == 1
+    with clock.ahead(8 * DAY):
+        assert run_tick().tasks_lapsed == 0
 
     db.session.refresh(task)
-    assert (task.status, task.sealed_conversation) == ("skipped", None)
-    assert sql.value("SELECT count(*) FROM memory_tasks WHERE conversation IS NOT NULL") == 0
+    assert task.conversation
+
+
+def test_a_conversation_that_came_in_by_a_slow_clock_does_not_lapse(
+    redis: Redis, agent: Agent
+) -> None:
+    agent.paused = True
+    with clock.ahead(-8 * DAY):
+        task = factories.extraction(agent)
+    db.session.commit()
+
+    assert run_tick().tasks_lapsed == 0
+    assert task.conversation
 
 
 def test_the_tick_retries_a_failed_task_after_its_pause(redis: Redis, agent: Agent) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from refine import clock
 from refine.errors import Refused, TooMany
-from refine.extensions import Base, db
+from refine.extensions import Base, UtcDateTime, database_now, db
 from refine.models.agent import Agent
 from refine.models.columns import Count, Sealed, SealedText
 from refine.models.runs.log import log_after_commit
@@ -143,7 +143,7 @@ class MemoryTask(Run, Base):
         ``conversation``: messages as in ``rules.conversation``. Raises InvalidValue, Refused for an
         agent that is not available, TooMany if ``MAX_WAITING`` are waiting already.
         """
-        at = at or clock.now()
+        at = at or database_now()
         messages = valid_conversation(conversation, now=at)
         _refuse_unavailable(agent)
         agent.lock()
@@ -206,15 +206,16 @@ class MemoryTask(Run, Base):
 
     # -- ending ----------------------------------------------------------------------------------
 
-    def has_lapsed(self, at: datetime) -> bool:
-        """Tell whether it waited for longer than it may."""
-        return self.is_waiting and self.created_at <= at - TASK_LAPSES_AFTER[self.kind]
-
     @classmethod
     def lapsed_by(cls, at: datetime) -> ColumnElement[bool]:
-        """Return ``has_lapsed`` as an SQL condition."""
-        since = case(*((cls.kind == kind, at - span) for kind, span in TASK_LAPSES_AFTER.items()))
-        return and_(cls.is_waiting, cls.created_at <= since)
+        """Return whether a task waited for longer than it may, as an SQL condition.
+
+        A lapse deletes a conversation: it takes the database's clock as well as ``at``, so that a
+        process whose clock runs ahead deletes nothing.
+        """
+        by_both = func.least(at, func.clock_timestamp(type_=UtcDateTime()))
+        span = case(*((cls.kind == kind, span) for kind, span in TASK_LAPSES_AFTER.items()))
+        return and_(cls.is_waiting, cls.created_at <= by_both - span)
 
     def finish(
         self,
@@ -261,7 +262,8 @@ class MemoryTask(Run, Base):
         """End a task that waited for longer than it may; tell whether it did."""
         at = at or clock.now()
         self.lock()
-        if has_lapsed := self.has_lapsed(at):
+        mine = select(MemoryTask.id).where(MemoryTask.id == self.id, self.lapsed_by(at))
+        if has_lapsed := db.session.scalar(mine) is not None:
             waited = in_days(TASK_LAPSES_AFTER[self.kind])
             last = f"; the last attempt: {self.end_reason}" if self.end_reason else ""
             self.finish("skipped", f"it waited for {waited}{last}", error_kind="lapsed", at=at)
