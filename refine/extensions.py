@@ -103,7 +103,14 @@ def canonical_json(value: Any) -> str:
     return _encoder.encode(value)
 
 
-CONNECT_ARGS = {"connect_timeout": 10}
+# A server that vanished without a word is given up in time for a run to outlive it: libpq would
+# wait for a quarter of an hour.
+CONNECT_ARGS = {
+    "connect_timeout": 10,
+    "tcp_user_timeout": 15_000,
+    "keepalives_idle": 5,
+    "keepalives_interval": 5,
+}
 # A pooler in transaction mode gives each transaction another connection to the server.
 POOLED_CONNECT_ARGS = {**CONNECT_ARGS, "prepare_threshold": None}
 

@@ -15,11 +15,14 @@ from sqlalchemy.engine import Engine
 
 from refine.extensions import db
 from refine.models import Account, Agent, AgentMemory, ApiToken, AuditLog, User
+from refine.models.runs import LOST_AFTER
+from refine.running.heartbeat import INTERVAL_SECONDS
 from tests import factories
 from tests.api.conftest import Program, bearing, refusing_memories
 from tests.chains import verify_agent
 from tests.cli.conftest import row_counts
 from tests.commands import UNUSED_PORT
+from tests.degraded import severed
 from tests.degraded.conftest import Note
 from tests.forked import refine
 from tests.web.conftest import Browser, signed_in_browser, words_of
@@ -129,6 +132,19 @@ def test_nothing_is_half_done_on_a_disk_that_is_really_full(
     assert (refused, again.status_code) == (saved, 201)
     assert verify_agent(agent).problem is None
     note(f"disk full after {saved:,} memories: refused whole, and saved once there was room")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not severed.is_possible(), reason="only root can take a network away")
+def test_a_server_that_vanished_without_a_word_is_given_up_before_a_lease_is_lost(
+    environ: dict[str, str], note: Note
+) -> None:
+    found = severed.measure(environ)
+
+    assert found.trouble == "away"
+    assert found.seconds < LOST_AFTER.total_seconds() - INTERVAL_SECONDS
+    assert found.is_back
+    note(f"network to PostgreSQL severed: noticed after {found.seconds:.0f} s")
 
 
 def numbered(number: int) -> dict[str, str]:
