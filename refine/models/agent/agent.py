@@ -55,6 +55,7 @@ class Agent(Configurable, Base):
     created_at: Mapped[Created]
     updated_at: Mapped[Updated]
 
+    later_digest_columns = ("prompts_in_place",)
     digest_columns = (
         "id",
         "account_id",
@@ -72,9 +73,8 @@ class Agent(Configurable, Base):
         "paused",
         "reflects_daily",
         "identity_changed_at",
-        "prompts_in_place",
+        *later_digest_columns,
     )
-    later_digest_columns = ("prompts_in_place",)
 
     def __init__(self, *, account: Account, name: str, model_id: str, **fields: Any) -> None:
         # id and key come first: they seal the prompts among the fields

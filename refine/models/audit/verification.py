@@ -103,6 +103,7 @@ class Verification(Attested, Base):
     # whether it went on from where chains were verified before
     goes_on: Mapped[BoolFalse]
 
+    later_digest_columns = ("goes_on",)
     digest_columns = (
         "id",
         "begun_by",
@@ -116,9 +117,8 @@ class Verification(Attested, Base):
         "first_problem",
         "seen_at",
         "seen_by_id",
-        "goes_on",
+        *later_digest_columns,
     )
-    later_digest_columns = ("goes_on",)
 
     @classmethod
     def begin(cls, begun_by: BegunBy, at: datetime, *, goes_on: bool = False) -> "Verification":

@@ -83,6 +83,7 @@ class User(Attested, Base):
     # from where they use the dashboard: records of what they do say so
     client: Client = NO_CLIENT
 
+    later_digest_columns = ("time_zone",)
     digest_columns = (
         "id",
         "account_id",
@@ -93,9 +94,8 @@ class User(Attested, Base):
         "site_admin",
         "active",
         "created_at",
-        "time_zone",
+        *later_digest_columns,
     )
-    later_digest_columns = ("time_zone",)
 
     @property
     def chain_owner(self) -> ChainOwner:

@@ -73,17 +73,15 @@ class Sweep(Attested, Base):
     account: Mapped[Account] = relationship()
     user: Mapped[User] = relationship()
 
+    later_digest_columns = ("work", "value", "agent_ids")
     digest_columns = (
         "id",
         "account_id",
         "user_id",
         "created_at",
         "ended_at",
-        "work",
-        "value",
-        "agent_ids",
+        *later_digest_columns,
     )
-    later_digest_columns = ("work", "value", "agent_ids")
 
     @property
     def chain_owner(self) -> ChainOwner:

@@ -108,6 +108,17 @@ class RefinementSession(Ending, Base):
         ),
     )
 
+    later_digest_columns = (
+        "details_lost",
+        "unpriced_calls",
+        "answered_model_id",
+        "shown_memories",
+        "seen_at",
+        "seen_by_id",
+        "redone_at",
+        "redone_by_id",
+        "redone_through",
+    )
     # its figures decide what it may still remove and, once it has ended, what later sessions may
     digest_columns = (
         "id",
@@ -134,26 +145,7 @@ class RefinementSession(Ending, Base):
         "undone_at",
         "undone_by_id",
         "undone_through",
-        "details_lost",
-        "unpriced_calls",
-        "answered_model_id",
-        "shown_memories",
-        "seen_at",
-        "seen_by_id",
-        "redone_at",
-        "redone_by_id",
-        "redone_through",
-    )
-    later_digest_columns = (
-        "details_lost",
-        "unpriced_calls",
-        "answered_model_id",
-        "shown_memories",
-        "seen_at",
-        "seen_by_id",
-        "redone_at",
-        "redone_by_id",
-        "redone_through",
+        *later_digest_columns,
     )
     # it changes with each step, so records keep the digest of its end alone
     statuses_without_records = LIVE
