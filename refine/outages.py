@@ -73,18 +73,18 @@ def commit_once(
         try:
             done = work()
         except BaseException as fault:
-            _give_up_unless_it_may_pass(fault, patience)
+            _retry_or_raise(fault, patience)
             continue
         try:
             db.session.commit()
         except BaseException as fault:
-            _give_up_unless_it_may_pass(fault, patience)
+            _retry_or_raise(fault, patience)
             if is_done is None or not commit_once(is_done, patience):
                 continue
         return done
 
 
-def _give_up_unless_it_may_pass(fault: BaseException, patience: Patience) -> None:
+def _retry_or_raise(fault: BaseException, patience: Patience) -> None:
     """Undo what failed; raise the fault if it is none that passes, or nobody waits any longer."""
     safe_rollback()
     if not (may_pass(fault) and patience.is_left()):

@@ -16,8 +16,8 @@ from refine.errors import RefineError
 from refine.extensions import db
 from refine.jobs.batches import BATCH, Failed, in_parts
 from refine.models import Account, Agent, RefinementSession, SessionAlreadyLive, Sweep, User
-from refine.models.runs.session import Wanted
-from refine.models.runs.session.prospects import NOTHING_TO_REFINE
+from refine.models.runs.session import SessionRequest
+from refine.models.runs.session.prospects import NOT_DUE, NOTHING_TO_REFINE
 from refine.models.runs.session.scheduling import Candidates
 from refine.models.runs.spending import CostCaps
 from refine.models.runs.sweep import Work
@@ -25,7 +25,7 @@ from refine.models.runs.sweep import Work
 _DISPATCHED_AGAIN = "already waiting, dispatched again"
 
 
-class Swept(NamedTuple):
+class SweepOutcome(NamedTuple):
     """What a sweep did for an agent, in words.
 
     ``is_queued``: it queued a session; ``is_changed``: it changed settings.
@@ -43,14 +43,14 @@ class Swept(NamedTuple):
         return self.is_queued or self.is_changed
 
 
-class Turn(NamedTuple):
+class SweepBatch(NamedTuple):
     """What one batch of a sweep did, and how many agents still wait for theirs."""
 
-    swept: Sequence[Swept]
+    outcomes: Sequence[SweepOutcome]
     waiting: int
 
 
-def sweep() -> Iterator[Swept]:
+def sweep() -> Iterator[SweepOutcome]:
     """Queue a session for every agent that needs one; yield the outcome for each agent.
 
     One agent's failure touches no other. The caller dispatches.
@@ -59,14 +59,14 @@ def sweep() -> Iterator[Swept]:
     following = select(Agent.id).order_by(Agent.id).limit(BATCH)
     while ids := db.session.scalars(following.where(Agent.id > after_id)).all():
         after_id = ids[-1]
-        swept = list(_swept(in_parts(ids, partial(_serve, caps))))
-        yield from swept
+        outcomes = list(_noted(in_parts(ids, partial(_queue_needed, caps))))
+        yield from outcomes
         # whom somebody held just then is waited for alone: nobody else waits with them
-        for id_ in sorted({*ids} - {each.agent_id for each in swept}):
-            yield from _swept(in_parts([id_], partial(_serve, caps, wait=True)))
+        for id_ in sorted({*ids} - {each.agent_id for each in outcomes}):
+            yield from _noted(in_parts([id_], partial(_queue_needed, caps, wait=True)))
 
 
-def run_now(account: Account, user: User) -> Turn:
+def run_now(account: Account, user: User) -> SweepBatch:
     """Begin a sweep of the account on the user's request, or go on with the one under way."""
     sweep_id = Sweep.request(account, user).id
     db.session.commit()
@@ -75,121 +75,123 @@ def run_now(account: Account, user: User) -> Turn:
 
 def begin_work(
     account: Account, user: User, work: Work, agent_ids: Sequence[int], value: str | None = None
-) -> Turn:
+) -> SweepBatch:
     """Begin to do this work for these agents of the account, and do it for the first of them."""
     sweep_id = Sweep.request_work(account, user, work, agent_ids, value).id
     db.session.commit()
     return go_on(sweep_id, CostCaps(clock.now()))
 
 
-def go_on(sweep_id: int, caps: CostCaps) -> Turn:
+def go_on(sweep_id: int, caps: CostCaps) -> SweepBatch:
     """Let the next agents of a sweep have their turn, and end it after the last."""
-    under_way = Sweep.locked(sweep_id)
+    current = Sweep.locked(sweep_id)
     # first, as its user may have lost their rights since
-    waiting = under_way.end_if_over() if under_way is not None else 0
-    ids = under_way.next_ids(BATCH) if under_way is not None and waiting else []
-    swept = list(_swept(_turns(sweep_id, caps, ids)))
-    under_way = Sweep.locked(sweep_id)
-    waiting = under_way.end_if_over() if under_way is not None else 0
+    waiting = current.end_if_over() if current is not None else 0
+    ids = current.next_ids(BATCH) if current is not None and waiting else []
+    outcomes = list(_noted(_outcomes(sweep_id, caps, ids)))
+    current = Sweep.locked(sweep_id)
+    waiting = current.end_if_over() if current is not None else 0
     db.session.commit()
-    return Turn(swept, waiting)
+    return SweepBatch(outcomes, waiting)
 
 
-def _turns(sweep_id: int, caps: CostCaps, ids: Sequence[int]) -> Iterator[list[Swept] | Failed]:
-    for outcome in in_parts(ids, partial(_take_turn, sweep_id, caps)) if ids else ():
-        if isinstance(outcome, Failed) and (under_way := Sweep.locked(sweep_id)) is not None:
-            under_way.note({outcome.agent_id: False})
+def _outcomes(
+    sweep_id: int, caps: CostCaps, ids: Sequence[int]
+) -> Iterator[list[SweepOutcome] | Failed]:
+    for outcome in in_parts(ids, partial(_work_on, sweep_id, caps)) if ids else ():
+        if isinstance(outcome, Failed) and (current := Sweep.locked(sweep_id)) is not None:
+            current.note({outcome.agent_id: False})
             db.session.commit()
         yield outcome
 
 
-def _take_turn(sweep_id: int, caps: CostCaps, ids: Sequence[int]) -> list[Swept]:
+def _work_on(sweep_id: int, caps: CostCaps, ids: Sequence[int]) -> list[SweepOutcome]:
     """Serve those of these agents whose turn has not come yet, and note that it has."""
-    under_way = Sweep.locked(sweep_id)
-    if under_way is None or not (ids := under_way.still_waiting(ids)):
+    current = Sweep.locked(sweep_id)
+    if current is None or not (ids := current.still_waiting(ids)):
         return []
-    wait = ids[0] in under_way.held_ids
-    if under_way.work is None:
-        served = _serve(caps, ids, user=under_way.user, wait=wait)
+    wait = ids[0] in current.held_ids
+    if current.work is None:
+        outcomes = _queue_needed(caps, ids, user=current.user, wait=wait)
     else:
-        served = _work(under_way, ids, wait=wait)
-    is_done = {each.agent_id: each.is_done for each in served}
-    under_way.note({id_: is_done.get(id_) for id_ in ids})
-    return served
+        outcomes = _carry_out(current, ids, wait=wait)
+    is_done = {each.agent_id: each.is_done for each in outcomes}
+    current.note({id_: is_done.get(id_) for id_ in ids})
+    return outcomes
 
 
-def _work(under_way: Sweep, ids: Sequence[int], *, wait: bool) -> list[Swept]:
+def _carry_out(current: Sweep, ids: Sequence[int], *, wait: bool) -> list[SweepOutcome]:
     """Do for these agents what somebody asked for them, in this transaction."""
-    mine = select(Agent.id).where(Agent.account_id == under_way.account_id)
-    agents, at, user = Agent.lock_due(mine, ids, wait=wait), clock.now(), under_way.user
-    if under_way.work == "refine":
+    mine = select(Agent.id).where(Agent.account_id == current.account_id)
+    agents, at, user = Agent.lock_due(mine, ids, wait=wait), clock.now(), current.user
+    if current.work == "refine":
         candidates = Candidates(agents, at)
-        decided = {agent: _wanted_by_hand(agent, candidates, at) for agent in agents}
-        wanted = [each for each in decided.values() if isinstance(each, Wanted)]
-        RefinementSession.queue_all(wanted, user=user, at=at)
-        return [_as_swept(agent, each) for agent, each in decided.items()]
-    changed = Agent.configure_all(agents, user=user, at=at, **_settings(under_way))
+        decided = {agent: _requested_by_hand(agent, candidates, at) for agent in agents}
+        requests = [each for each in decided.values() if isinstance(each, SessionRequest)]
+        RefinementSession.queue_all(requests, user=user, at=at)
+        return [_outcome_of(agent, each) for agent, each in decided.items()]
+    changed = Agent.configure_all(agents, user=user, at=at, **_settings(current))
     return [
-        Swept(agent.id, agent.name, "changed", is_changed=True)
+        SweepOutcome(agent.id, agent.name, "changed", is_changed=True)
         if agent in changed
-        else Swept(agent.id, agent.name, "nothing to change")
+        else SweepOutcome(agent.id, agent.name, "nothing to change")
         for agent in agents
     ]
 
 
-def _wanted_by_hand(agent: Agent, candidates: Candidates, at: datetime) -> Wanted | str:
+def _requested_by_hand(agent: Agent, candidates: Candidates, at: datetime) -> SessionRequest | str:
     """Return the session that somebody asked for, or why the agent gets none."""
     if (unavailable := agent.unavailable_reason(automatic=False)) is not None:
         return unavailable
     if not candidates.has_work(agent):
         return NOTHING_TO_REFINE
-    return _with_room(Wanted(agent, "manual"), candidates, at)
+    return _with_room(SessionRequest(agent, "manual"), candidates, at)
 
 
-def _settings(under_way: Sweep) -> dict[str, Any]:
+def _settings(current: Sweep) -> dict[str, Any]:
     """Return the settings that a sweep is to change."""
-    value = under_way.value
-    match under_way.work:
+    value = current.value
+    match current.work:
         case "budget":
             return {"core_token_budget": int(value or 0)}
         case "threshold":
             return {"refinement_threshold": value}
-    return {"paused": under_way.work == "pause"}
+    return {"paused": current.work == "pause"}
 
 
-def _swept(outcomes: Iterable[list[Swept] | Failed]) -> Iterator[Swept]:
+def _noted(outcomes: Iterable[list[SweepOutcome] | Failed]) -> Iterator[SweepOutcome]:
     for outcome in outcomes:
         if not isinstance(outcome, Failed):
             yield from outcome
             continue
         is_refused = isinstance(outcome.fault, RefineError)
         said = outcome.said if is_refused else f"failed: {outcome.said}"
-        yield Swept(outcome.agent_id, db.session.get_one(Agent, outcome.agent_id).name, said)
+        yield SweepOutcome(outcome.agent_id, db.session.get_one(Agent, outcome.agent_id).name, said)
 
 
-def _serve(
+def _queue_needed(
     caps: CostCaps, ids: Sequence[int], *, user: User | None = None, wait: bool = False
-) -> list[Swept]:
+) -> list[SweepOutcome]:
     """Queue sessions for those of these agents that need one, in this transaction."""
     agents = Agent.lock_due(select(Agent.id), ids, wait=wait)
     at = clock.now()
     candidates = Candidates(agents, at, caps)
     decided = [(agent, _decided(agent, candidates, at)) for agent in agents]
-    wanted = [each for _, each in decided if isinstance(each, Wanted)]
-    RefinementSession.queue_all(wanted, user=user, at=at)
+    requests = [each for _, each in decided if isinstance(each, SessionRequest)]
+    RefinementSession.queue_all(requests, user=user, at=at)
     RefinementSession.dispatch_again(
         [agent for agent, each in decided if each == _DISPATCHED_AGAIN]
     )
-    return [_as_swept(agent, each) for agent, each in decided]
+    return [_outcome_of(agent, each) for agent, each in decided]
 
 
-def _as_swept(agent: Agent, decided: Wanted | str) -> Swept:
-    if isinstance(decided, Wanted):
-        return Swept(agent.id, agent.name, f"queued ({decided.trigger})", is_queued=True)
-    return Swept(agent.id, agent.name, decided)
+def _outcome_of(agent: Agent, decided: SessionRequest | str) -> SweepOutcome:
+    if isinstance(decided, SessionRequest):
+        return SweepOutcome(agent.id, agent.name, f"queued ({decided.trigger})", is_queued=True)
+    return SweepOutcome(agent.id, agent.name, decided)
 
 
-def _decided(agent: Agent, candidates: Candidates, at: datetime) -> Wanted | str:
+def _decided(agent: Agent, candidates: Candidates, at: datetime) -> SessionRequest | str:
     """Return the session that the agent needs, or why it gets none."""
     live = candidates.live_session_of(agent)
     if live is not None and live.status == "queued":
@@ -197,18 +199,20 @@ def _decided(agent: Agent, candidates: Candidates, at: datetime) -> Wanted | str
     if (unavailable := agent.unavailable_reason(automatic=True)) is not None:
         return unavailable
     if (trigger := candidates.due_trigger(agent)) is None:
-        return "no session needed"
+        return NOT_DUE if candidates.has_work(agent) else NOTHING_TO_REFINE
     if (forbidden := candidates.forbidden_reason(agent)) is not None:
-        return f"skipped: {forbidden}"
-    return _with_room(Wanted(agent, trigger), candidates, at)
+        return forbidden
+    return _with_room(SessionRequest(agent, trigger), candidates, at)
 
 
-def _with_room(wanted: Wanted, candidates: Candidates, at: datetime) -> Wanted | str:
+def _with_room(
+    request: SessionRequest, candidates: Candidates, at: datetime
+) -> SessionRequest | str:
     """Return the session, or that there is a live one; one whose worker was lost ends."""
-    live = candidates.live_session_of(wanted.agent)
+    live = candidates.live_session_of(request.agent)
     try:
         if live is not None:
             live.make_room(at)
     except SessionAlreadyLive as refusal:
         return str(refusal)
-    return wanted
+    return request

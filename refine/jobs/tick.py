@@ -22,7 +22,7 @@ from refine.extensions import db, safe_rollback
 from refine.jobs.batches import BATCH, Failed, in_parts, said_by
 from refine.jobs.dispatch import dispatch
 from refine.jobs.queue import RUN_JOBS, redis_connection
-from refine.jobs.sweeping import Turn, go_on
+from refine.jobs.sweeping import SweepBatch, go_on
 from refine.jobs.verifying import verify_slice
 from refine.jobs.workers import crew
 from refine.models import (
@@ -41,7 +41,7 @@ from refine.models import (
 from refine.models.people.account import SLOT_IS_LATE_AFTER
 from refine.models.people.pruning import Pruning
 from refine.models.runs import Run
-from refine.models.runs.session import Wanted, scheduling
+from refine.models.runs.session import SessionRequest, scheduling
 from refine.models.runs.session.scheduling import Candidates
 from refine.models.runs.spending import CostCaps
 from refine.models.runs.task import scheduling as task_scheduling
@@ -174,7 +174,7 @@ class _Tick:
 
     def retry_failed(self) -> None:
         """Retry failed sessions after their pause."""
-        self._each(scheduling.whose_last_failed(self.at), self._retry)
+        self._each(scheduling.with_failed_last_session(self.at), self._retry)
 
     def check_budgets(self) -> None:
         """Queue sessions for agents over their budget that need not wait."""
@@ -268,7 +268,9 @@ class _Tick:
         """Queue sessions; one that may not run is recorded as skipped, with the reason."""
         candidates = self._candidates(agents)
         return self._queue(
-            Wanted(agent, "weekly", slot_at, skip_reason=candidates.automatic_skip_reason(agent))
+            SessionRequest(
+                agent, "weekly", slot_at, skip_reason=candidates.automatic_skip_reason(agent)
+            )
             for agent in candidates.idle()
         )
 
@@ -280,22 +282,22 @@ class _Tick:
     def _ask_over_budget(self, agents: Sequence[Agent]) -> TickResult:
         candidates = self._candidates(agents)
         return self._queue(
-            Wanted(agent, "over_budget")
+            SessionRequest(agent, "over_budget")
             for agent in candidates.idle()
             if not candidates.must_wait(agent) and not candidates.automatic_skip_reason(agent)
         )
 
     def _sweep(self, sweep_id: int) -> bool:
         """Go on with a sweep; tell whether it can go on again."""
-        turns: list[Turn] = []
-        self._guarded(lambda: turns.append(go_on(sweep_id, self._caps)), sweep_id=sweep_id)
-        self.done.queued += sum(each.is_queued for turn in turns for each in turn.swept)
-        return any(turn.waiting for turn in turns)
+        batches: list[SweepBatch] = []
+        self._guarded(lambda: batches.append(go_on(sweep_id, self._caps)), sweep_id=sweep_id)
+        self.done.queued += sum(each.is_queued for batch in batches for each in batch.outcomes)
+        return any(batch.waiting for batch in batches)
 
     def _candidates(self, agents: Sequence[Agent]) -> Candidates:
         return Candidates(agents, self.at, self._caps)
 
-    def _queue(self, wanted: Iterable[Wanted]) -> TickResult:
+    def _queue(self, wanted: Iterable[SessionRequest]) -> TickResult:
         sessions = RefinementSession.queue_all(list(wanted), at=self.at)
         queued = sum(session.is_live for session in sessions)
         return TickResult(queued=queued, skipped=len(sessions) - queued)

@@ -121,7 +121,7 @@ class RefineWorker(GracefulWorker, Worker):
             self._wait_for_work_horse(job, queue)
         finally:
             if not self.horse_pid:
-                self._end_what_was_left()
+                self._end_orphaned_runs()
 
     def _wait_for_work_horse(self, job: Job, queue: Queue) -> None:
         """Wait, even while Redis is down: a run needs nothing from it."""
@@ -141,7 +141,7 @@ class RefineWorker(GracefulWorker, Worker):
             _log.error("the process of the jobs hangs", runs=len(self._roster.runs()))
             self.kill_horse()
 
-    def _end_what_was_left(self) -> None:
+    def _end_orphaned_runs(self) -> None:
         """End the runs whose process was killed: by us, or for lack of memory."""
         left = self._roster.runs()
         for each in left:

@@ -36,7 +36,7 @@ ToolChoice = Literal["auto", "none"]
 CountLost = Callable[[Usage], None]
 
 
-class _InVain(NamedTuple):
+class _FailedAttempt(NamedTuple):
     """An answer that cannot be used, and what it took; None if it is not billed."""
 
     fault: ProviderError
@@ -137,7 +137,7 @@ class Provider:
             count_lost(read.usage)
         raise read.fault
 
-    def _read(self, answer: Answer) -> "Reply | _InVain":
+    def _read(self, answer: Answer) -> "Reply | _FailedAttempt":
         try:
             return parse_reply(answer.body, self.dialect, answer.headers)
         except Unusable as fault:
@@ -145,8 +145,8 @@ class Provider:
         except ProviderError as fault:
             return self._in_vain(answer, fault)
 
-    def _in_vain(self, answer: Answer, fault: ProviderError) -> "_InVain":
-        return _InVain(fault, usage_of_unusable(answer.body, self.dialect, answer.headers))
+    def _in_vain(self, answer: Answer, fault: ProviderError) -> "_FailedAttempt":
+        return _FailedAttempt(fault, usage_of_unusable(answer.body, self.dialect, answer.headers))
 
     def _request(self, path: str, body: Any = None) -> Request:
         common = {"Authorization": f"Bearer {self.api_key}", "User-Agent": "refine"}

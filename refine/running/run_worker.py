@@ -249,7 +249,7 @@ class RunWorker(Generic[AnyRun]):
         ``only_words``. The caller decides whether the message becomes part of the conversation.
         Nothing is sent that may not fit: some servers silently drop what is too much.
         """
-        privacy = self._committed(self._privacy_if_it_may_go_on)
+        privacy = self._committed(self._checked_privacy)
         output_tokens = self._room.output_beside(self._request_tokens(), times)
         if output_tokens is None:
             raise self._committed(self._too_large)
@@ -270,7 +270,7 @@ class RunWorker(Generic[AnyRun]):
             raise ProviderError(message, kind="other_model")
         return reply
 
-    def _privacy_if_it_may_go_on(self) -> Privacy:
+    def _checked_privacy(self) -> Privacy:
         self._check_may_continue()
         return self._privacy()
 

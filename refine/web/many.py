@@ -21,8 +21,7 @@ from refine.models import Account, Agent
 from refine.models.agent.groups import Group, grouped_by
 from refine.models.agent.settings import valid_budget
 from refine.models.runs.session.estimate import LOOKS_BACK, Estimate, estimate
-from refine.models.runs.session.prospects import NOTHING_TO_REFINE
-from refine.models.runs.session.scheduling import has_live_session
+from refine.models.runs.session.prospects import why_not_on_request
 from refine.models.runs.sweep import Work
 from refine.rules.ids import id_in
 from refine.rules.threshold import DEFAULT_THRESHOLD, parse_threshold
@@ -30,7 +29,7 @@ from refine.web import scope
 from refine.web.agents import DEEDS, Filter
 from refine.web.forms import whole_number
 from refine.web.paging import PAGE_ROWS
-from refine.web.sweeps import dispatch_or_say, turn_in_words
+from refine.web.sweeps import dispatch_or_say, in_words
 from refine.web.words import url_in_account
 
 pages = Blueprint("many", __name__)
@@ -131,14 +130,7 @@ def why_left_out(work: Work) -> ColumnElement[str | None]:
     """Return the SQL expression of why an agent is left out; NULL if it is not."""
     match work:
         case "refine":
-            return case(
-                (has_live_session(), literal("a session is waiting or running")),
-                (
-                    ~Agent.with_unlocked_core_memory() & Agent.is_available(automatic=False),
-                    literal(NOTHING_TO_REFINE),
-                ),
-                else_=Agent.why_unavailable(automatic=False),
-            )
+            return why_not_on_request()
         case "pause":
             return case((Agent.paused, literal("already paused")))
         case "resume":
@@ -162,13 +154,13 @@ def act() -> ResponseReturnValue:
         return _page(chosen, str(error)), status_of(error)
     if request.form.get("digest") != chosen.digest:
         return _page(chosen, _CHANGED), _CONFLICT
-    turns = [
+    batches = [
         begin_work(db.session.get_one(Account, account_id), scope.user(), chosen.work, ids, value)
         for account_id, ids in chosen.ids_by_account.items()
     ]
     if chosen.work == "refine":
         dispatch_or_say()
-    flash(turn_in_words(chosen.work, *turns))
+    flash(in_words(chosen.work, *batches))
     return redirect(_list_of(chosen), 303)
 
 

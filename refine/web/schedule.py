@@ -23,7 +23,7 @@ from refine.web.forms import time_zones
 from refine.web.schedule_form import Picker, Plan
 from refine.web.sessions import listed
 from refine.web.slots import past_slots
-from refine.web.sweeps import dispatch_or_say, turn_in_words
+from refine.web.sweeps import dispatch_or_say, in_words
 from refine.web.words import url_in_account
 
 pages = Blueprint("schedule", __name__)
@@ -81,7 +81,7 @@ def run_form() -> str:
 def run() -> ResponseReturnValue:
     turn = run_now(scope.account_to_change(), scope.user())
     dispatch_or_say()
-    flash(turn_in_words("refine", turn))
+    flash(in_words("refine", turn))
     following = "schedule.page" if turn.waiting else "sessions.listing"
     return redirect(url_in_account(following), 303)
 

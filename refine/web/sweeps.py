@@ -5,18 +5,18 @@ from collections import Counter
 from flask import flash
 
 from refine.jobs.dispatch import dispatch_if_possible
-from refine.jobs.sweeping import Turn
+from refine.jobs.sweeping import SweepBatch
 from refine.models.runs.sweep import Work
 from refine.rules.quantities import plural
 from refine.web.agents import DEEDS
 
 
-def turn_in_words(work: Work, *turns: Turn) -> str:
+def in_words(work: Work, *batches: SweepBatch) -> str:
     """Return for how many agents it was done, for how many not and why, and how many still wait."""
-    swept = [each for turn in turns for each in turn.swept]
-    waiting = sum(turn.waiting for turn in turns)
-    done = sum(each.is_done for each in swept)
-    others = Counter(each.outcome.removeprefix("skipped: ") for each in swept if not each.is_done)
+    outcomes = [each for batch in batches for each in batch.outcomes]
+    waiting = sum(batch.waiting for batch in batches)
+    done = sum(each.is_done for each in outcomes)
+    others = Counter(each.outcome for each in outcomes if not each.is_done)
     return "".join(
         [
             f"{plural(done, 'agent')} {DEEDS[work].done}",

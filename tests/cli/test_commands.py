@@ -350,7 +350,7 @@ def test_sweep_lists_the_outcome_for_every_agent(
 
     assert (done.returncode, done.stderr) == (0, "")
     assert re.search(r"Ada\s+queued \(weekly\)", done.stdout)
-    assert re.search(r"Empty \[/x\]\s+no session needed", done.stdout)
+    assert re.search(r"Empty \[/x\]\s+no core memory that a session may change", done.stdout)
 
 
 # -- audit, doctor --------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from refine.jobs.runs import RunFault, refine_later, refine_session
 from refine.jobs.sweeping import sweep
 from refine.models import Agent, RefinementSession
 from refine.models.runs.session import Trigger
+from refine.models.runs.session.prospects import NOT_DUE, NOTHING_TO_REFINE
 from refine.settings import Settings
 from tests import factories, sql
 from tests.commands import UNUSED_PORT
@@ -106,14 +107,14 @@ def test_the_sweep_tells_the_outcome_for_every_agent(redis: Redis, app: Flask) -
     outcomes = {
         an_agent(): "queued (weekly)",
         over_budget: "queued (over_budget)",
-        an_agent(last_refinement_at=at + timedelta(minutes=1)): "no session needed",
+        an_agent(last_refinement_at=at + timedelta(minutes=1)): NOT_DUE,
         an_agent(paused=True): "the agent is paused",
         an_agent(active=False): "the agent is not active",
         resting: "its account is paused",
-        factories.agent(): "no session needed",
-        locked: "no session needed",
-        eroded: "skipped: sessions of the last 30 days removed as much as is allowed",
-        capped: "skipped: the account's monthly cost cap of $0.00 is reached",
+        factories.agent(): NOTHING_TO_REFINE,
+        locked: NOTHING_TO_REFINE,
+        eroded: "sessions of the last 30 days removed as much as is allowed",
+        capped: "the account's monthly cost cap of $0.00 is reached",
         # a sweep by hand asks even if nothing changed
         unchanged: "queued (weekly)",
         running.agent: f"the agent already has a live session, running: {running.id}",

@@ -289,7 +289,7 @@ def test_a_killed_process_ends_only_the_runs_that_its_own_lease_holds(
     roster.put(0, InHand(mine, runs[0].lease_token))
     roster.put(1, InHand(taken_over, uuid.uuid4()))
 
-    worker._end_what_was_left()
+    worker._end_orphaned_runs()
 
     ended, left = (db.session.get_one(RefinementSession, id_) for id_ in (mine, taken_over))
     assert (ended.status, ended.error_kind) == ("failed", "worker_lost")

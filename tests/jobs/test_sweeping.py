@@ -12,7 +12,7 @@ from refine.cli.bench.measuring import statements_of
 from refine.errors import RowAltered
 from refine.extensions import db
 from refine.jobs import sweeping
-from refine.jobs.sweeping import Turn, begin_work, go_on, run_now, sweep
+from refine.jobs.sweeping import SweepBatch, begin_work, go_on, run_now, sweep
 from refine.jobs.tick import run_tick
 from refine.models import (
     Account,
@@ -79,7 +79,7 @@ def of_account(account: Account) -> list[AuditLog]:
     return list(db.session.scalars(mine.order_by(AuditLog.sequence)))
 
 
-def a_turn() -> Turn:
+def a_batch() -> SweepBatch:
     return go_on(the_sweep().id, CostCaps(clock.now()))
 
 
@@ -89,10 +89,10 @@ def a_turn() -> Turn:
 def test_a_small_account_is_swept_at_once(
     account: Account, user: User, agents: list[Agent]
 ) -> None:
-    turn = run_now(account, user)
+    batch = run_now(account, user)
 
-    assert [each.outcome for each in turn.swept] == ["queued (weekly)"] * 5
-    assert turn.waiting == 0
+    assert [each.outcome for each in batch.outcomes] == ["queued (weekly)"] * 5
+    assert batch.waiting == 0
     assert swept_ids() == ids_of(*agents)
     assert progress() == (5, 0, True)
 
@@ -100,11 +100,11 @@ def test_a_small_account_is_swept_at_once(
 def test_the_clock_goes_on_after_the_first_batch(
     account: Account, user: User, agents: list[Agent], small_batches: None
 ) -> None:
-    turn = run_now(account, user)
+    batch = run_now(account, user)
     first, begun = swept_ids(), progress()
     done = run_tick()
 
-    assert (turn.waiting, first, begun) == (3, ids_of(*agents[:2]), (2, 0, False))
+    assert (batch.waiting, first, begun) == (3, ids_of(*agents[:2]), (2, 0, False))
     assert done.queued == 3
     assert swept_ids() == ids_of(*agents)
     assert progress() == (5, 0, True)
@@ -175,13 +175,13 @@ def test_sweeps_of_several_accounts_take_turns(
 # -- whatever happens ------------------------------------------------------------------------------
 
 
-def test_a_turn_that_was_cut_off_is_taken_anew(
+def test_a_batch_that_was_cut_off_is_taken_anew(
     account: Account, user: User, agents: list[Agent], small_batches: None
 ) -> None:
     request = Sweep.request(account, user)
     db.session.commit()
     # as far as a worker came that was killed
-    sweeping._take_turn(request.id, CostCaps(clock.now()), ids_of(*agents[:2]))
+    sweeping._work_on(request.id, CostCaps(clock.now()), ids_of(*agents[:2]))
     db.session.rollback()
 
     run_tick()
@@ -194,7 +194,7 @@ def test_nobodys_turn_comes_twice(
     account: Account, user: User, agents: list[Agent], small_batches: None
 ) -> None:
     run_now(account, user)
-    again = sweeping._take_turn(the_sweep().id, CostCaps(clock.now()), ids_of(*agents[:3]))
+    again = sweeping._work_on(the_sweep().id, CostCaps(clock.now()), ids_of(*agents[:3]))
     db.session.commit()
 
     assert [each.agent_id for each in again] == [agents[2].id]
@@ -208,13 +208,13 @@ def test_an_agent_that_somebody_holds_has_its_turn_last(
         elsewhere.exec_driver_sql(
             f"SELECT 1 FROM agents WHERE id = {agents[0].id} FOR NO KEY UPDATE"
         )
-        turns = [run_now(account, user), a_turn(), a_turn()]
+        batches = [run_now(account, user), a_batch(), a_batch()]
         without = swept_ids()
-    last = a_turn()
+    last = a_batch()
 
-    assert [turn.waiting for turn in turns] == [4, 2, 1]
+    assert [batch.waiting for batch in batches] == [4, 2, 1]
     assert without == ids_of(*agents[1:])
-    assert [each.agent_id for each in last.swept] == [agents[0].id]
+    assert [each.agent_id for each in last.outcomes] == [agents[0].id]
     assert progress() == (5, 0, True)
 
 
@@ -229,12 +229,12 @@ def test_a_failing_agent_has_had_its_turn(
            FOR EACH ROW EXECUTE FUNCTION refuse_one()""",
     )
     try:
-        turn = run_now(account, user)
+        batch = run_now(account, user)
     finally:
         db.session.rollback()
         sql.run("DROP FUNCTION refuse_one() CASCADE")
 
-    outcomes = {each.agent_id: each.outcome for each in turn.swept}
+    outcomes = {each.agent_id: each.outcome for each in batch.outcomes}
     assert outcomes.pop(agents[1].id) == "failed: (RaiseException) a bad sector"
     assert outcomes == dict.fromkeys(swept_ids(), "queued (weekly)")
     assert progress() == (4, 1, True)
@@ -245,7 +245,7 @@ def test_a_session_whose_worker_was_lost_makes_room(account: Account, user: User
     factories.fall_silent(lost)
     db.session.commit()
 
-    (swept,) = run_now(account, user).swept
+    (swept,) = run_now(account, user).outcomes
 
     db.session.refresh(lost)
     assert (swept.outcome, lost.status) == ("queued (weekly)", "failed")
@@ -254,8 +254,8 @@ def test_a_session_whose_worker_was_lost_makes_room(account: Account, user: User
 def test_an_ended_sweep_has_no_turn(account: Account, user: User) -> None:
     run_now(account, user)
 
-    assert a_turn() == Turn([], 0)
-    assert sweeping._take_turn(the_sweep().id, CostCaps(clock.now()), [1]) == []
+    assert a_batch() == SweepBatch([], 0)
+    assert sweeping._work_on(the_sweep().id, CostCaps(clock.now()), [1]) == []
 
 
 def test_an_altered_sweep_queues_nothing(
@@ -271,7 +271,7 @@ def test_an_altered_sweep_queues_nothing(
     assert (done.queued, done.faults) == (0, 1)
     assert swept_ids() == ids_of(*agents[:2])
     with pytest.raises(RowAltered, match="Sweep"):
-        a_turn()
+        a_batch()
     db.session.rollback()
     (problem,) = [found.problem for found in verify_all() if found.problem]
     assert problem.startswith("Sweep ")
@@ -304,9 +304,9 @@ def test_a_work_is_done_for_the_chosen_agents_a_batch_at_a_time(
 ) -> None:
     chosen = ids_of(*agents[1:4])
 
-    turn = begin_work(account, user, "pause", chosen)
+    batch = begin_work(account, user, "pause", chosen)
 
-    assert (turn.waiting, paused()) == (1, chosen[:2])
+    assert (batch.waiting, paused()) == (1, chosen[:2])
     assert [work.work for work in Sweep.open_works(account.id)] == ["pause"]
     assert [work.work for work in Sweep.open_works(None)] == ["pause"]
     run_tick()
@@ -345,9 +345,9 @@ def test_a_session_by_hand_is_refused_as_for_one_agent(account: Account, user: U
     session = RefinementSession.queue(live, "manual")
     db.session.commit()
 
-    turn = begin_work(account, user, "refine", ids_of(inactive, empty, live))
+    batch = begin_work(account, user, "refine", ids_of(inactive, empty, live))
 
-    assert [each.outcome for each in turn.swept] == [
+    assert [each.outcome for each in batch.outcomes] == [
         "the agent is not active",
         "no core memory that a session may change",
         str(SessionAlreadyLive(session.id, "queued")),
@@ -370,9 +370,9 @@ def test_an_altered_agent_keeps_no_other_from_being_changed(
 ) -> None:
     sql.tamper(f"UPDATE agents SET refinement_threshold = 0.1 WHERE id = {agents[1].id}")
 
-    turn = begin_work(account, user, "pause", ids_of(*agents))
+    batch = begin_work(account, user, "pause", ids_of(*agents))
 
-    assert [each.agent_id for each in turn.swept if not each.is_done] == ids_of(agents[1])
+    assert [each.agent_id for each in batch.outcomes if not each.is_done] == ids_of(agents[1])
     assert paused() == ids_of(agents[0], *agents[2:])
 
 
@@ -394,7 +394,7 @@ def test_agents_that_are_so_already_are_not_changed(
 
     again = begin_work(account, user, "pause", ids_of(*agents))
 
-    assert {each.outcome for each in again.swept} == {"nothing to change"}
+    assert {each.outcome for each in again.outcomes} == {"nothing to change"}
     (record,) = db.session.scalars(
         select(AuditLog).filter_by(action="agent_settings_update", agent_id=agents[0].id)
     )

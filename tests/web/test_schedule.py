@@ -14,6 +14,7 @@ from refine.extensions import db
 from refine.jobs import sweeping
 from refine.jobs.tick import run_tick
 from refine.models import Account, RefinementSession, User
+from refine.models.runs.session.prospects import NOTHING_TO_REFINE
 from tests import factories, sql
 from tests.commands import UNUSED_PORT
 from tests.web.conftest import (
@@ -310,7 +311,8 @@ def test_run_now_queues_agents_in_need_and_counts_the_others(
     sessions = db.session.scalars(db.select(RefinementSession)).all()
     assert [(session.agent_id, session.user_id) for session in sessions] == [(needy.id, admin.id)]
     assert answer.request.path == "/sessions"
-    assert "1 agent asked for a session; 1 agent not: no session needed." in words_of(answer.text)
+    said = f"1 agent asked for a session; 1 agent not: {NOTHING_TO_REFINE}."
+    assert said in words_of(answer.text)
 
 
 def test_run_now_says_first_whom_it_asks_and_what_that_may_cost(

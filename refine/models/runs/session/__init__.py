@@ -14,7 +14,7 @@ from refine.models.runs.session.refusing import EditRefused
 from refine.models.runs.session.session import (
     RefinementSession,
     SessionAlreadyLive,
-    Wanted,
+    SessionRequest,
 )
 from refine.models.runs.session.state import (
     AUTOMATIC_TRIGGERS,
@@ -40,5 +40,5 @@ __all__ = [
     "SessionAlreadyLive",
     "SessionEntry",
     "Trigger",
-    "Wanted",
+    "SessionRequest",
 ]

@@ -14,7 +14,7 @@ from refine.models.ledger import AgentMemory, Change, Image, content_hash
 from refine.models.ledger.stored import StoredMemory
 from refine.models.runs.session import breaker
 from refine.models.runs.session.entry import Entry, SessionEntry
-from refine.models.runs.session.held import Edit, HeldSession, Sight
+from refine.models.runs.session.held import Edit, EditContext, HeldSession
 from refine.models.runs.session.refusing import (
     EditRefused,
     refuse_copy,
@@ -186,7 +186,7 @@ def complete(session: RefinementSession, summary: str, at: datetime | None = Non
 
 
 def _editable(
-    session: HeldSession, sight: Sight, ids: Sequence[int], verb: str
+    session: HeldSession, sight: EditContext, ids: Sequence[int], verb: str
 ) -> list[tuple[StoredMemory, Entry]]:
     """The kept, unlocked, shown and unchanged memories of these ids, with their entries."""
     refuse_missing(sight, ids)
@@ -199,7 +199,11 @@ def _editable(
 
 
 def _merged(
-    session: HeldSession, sight: Sight, sources: Sequence[StoredMemory], content: str, at: datetime
+    session: HeldSession,
+    sight: EditContext,
+    sources: Sequence[StoredMemory],
+    content: str,
+    at: datetime,
 ) -> StoredMemory:
     return StoredMemory.new(
         session.agent.key,
@@ -244,7 +248,11 @@ def _discarded(memory: StoredMemory, at: datetime) -> Change:
 
 
 def _write(
-    session: HeldSession, edit: Edit, sight: Sight, at: datetime, reading: LedgerReading | None
+    session: HeldSession,
+    edit: Edit,
+    sight: EditContext,
+    at: datetime,
+    reading: LedgerReading | None,
 ) -> None:
     record, version = session.write(edit, sight.record_id, at)
     if reading is not None:

@@ -62,7 +62,7 @@ class Edit:
 
 
 @dataclass
-class Sight:
+class EditContext:
     """Locked memories by id, their entries, and what else an edit must know before it is made."""
 
     memories: dict[int, StoredMemory]
@@ -169,7 +169,7 @@ class HeldSession:
 
     def look_up(
         self, ids: Collection[int], content_hash: str | None = None, *, is_merge: bool = False
-    ) -> Sight:
+    ) -> EditContext:
         """Return those of the agent's memories by id, locked in order of id, with their entries.
 
         ``content_hash`` is that of a new text, of which a copy is looked for; ``is_merge``: an id
@@ -183,7 +183,7 @@ class HeldSession:
             "content_hash": content_hash,
             "is_merge": is_merge,
         }
-        sight = Sight({}, {})
+        sight = EditContext({}, {})
         for row in LOOK_UP.execute(wanted):
             made, sight.copy_id, sight.record_id, sight.new_memory_id, *found = row
             if made != self.mutation_count:

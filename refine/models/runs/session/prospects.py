@@ -1,7 +1,8 @@
 """Whom a sweep of an account would ask now, why it would leave out the others, what it may cost.
 
-In a few statements, however many agents there are, and by the figures on their rows: it is what a
-person is told beforehand. ``jobs/sweeping.py`` then decides for each agent.
+And why an agent that somebody has chosen would get no session. All of it takes a few statements,
+however many agents there are, and goes by the figures on their rows: it is what a person is told
+beforehand. ``jobs/sweeping.py`` then decides for each agent.
 """
 
 from datetime import datetime
@@ -13,11 +14,13 @@ from refine.models.agent import Agent
 from refine.models.agent.groups import Group, grouped_by
 from refine.models.people import Account
 from refine.models.runs.session.estimate import Estimate, estimate
+from refine.models.runs.session.scheduling import has_live_session
 from refine.models.runs.session.session import ERODED, RefinementSession
 from refine.models.runs.spending import cost_cap_reason
 
 WAITING = "waiting for a session already"
 RUNNING = "running a session just now"
+LIVE_SESSION = "a session is waiting or running"
 NOTHING_TO_REFINE = "no core memory that a session may change"
 NOT_DUE = "refined since the last slot, and within the budget"
 
@@ -36,6 +39,18 @@ class Prospects(NamedTuple):
         groups = grouped_by(reason, in_account)
         asked = groups.pop(None, None)
         return cls(asked, list(groups.values()), estimate(at, in_account, reason.is_(None)))
+
+
+def why_not_on_request() -> ColumnElement[str | None]:
+    """Return why an agent that somebody has chosen gets no session; NULL if it gets one."""
+    return case(
+        (has_live_session(), literal(LIVE_SESSION)),
+        (
+            ~Agent.with_unlocked_core_memory() & Agent.is_available(automatic=False),
+            literal(NOTHING_TO_REFINE),
+        ),
+        else_=Agent.why_unavailable(automatic=False),
+    )
 
 
 def _reason(account: Account, at: datetime) -> ColumnElement[str | None]:

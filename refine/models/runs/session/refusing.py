@@ -10,7 +10,7 @@ from refine.errors import Refused
 from refine.models.ledger import LOCKS
 from refine.models.ledger.stored import StoredMemory
 from refine.models.runs.session.entry import Entry
-from refine.models.runs.session.held import HeldSession, Sight
+from refine.models.runs.session.held import EditContext, HeldSession
 from refine.models.runs.session.state import MAX_MUTATIONS
 from refine.models.runs.session.survival import LedgerReading
 from refine.rules.limits import MAX_MERGED
@@ -71,7 +71,7 @@ def refuse_loss(
     session.count_lost(len({detail for loss in lost for detail in loss.details}))
 
 
-def refuse_missing(sight: Sight, ids: Sequence[int]) -> None:
+def refuse_missing(sight: EditContext, ids: Sequence[int]) -> None:
     """Refuse ids that are not those of kept core memories."""
     kept = {id_ for id_, memory in sight.memories.items() if memory.is_kept_core}
     if missing := [id_ for id_ in ids if id_ not in kept]:
@@ -87,7 +87,7 @@ def refuse_locked(memories: Collection[StoredMemory], verb: str) -> None:
             raise EditRefused(f"Cannot {verb} {lock} {_named(locked, verb)}")
 
 
-def refuse_copy(sight: Sight) -> None:
+def refuse_copy(sight: EditContext) -> None:
     """Refuse an exact copy: it would be removed as a duplicate before the next session."""
     if sight.copy_id is not None:
         raise EditRefused(

@@ -17,7 +17,7 @@ from refine.models.columns import one_of_parameter
 from refine.models.ledger import AgentMemory
 from refine.models.people import Account
 from refine.models.runs.run import blocked_reason
-from refine.models.runs.session.session import RefinementSession, Wanted
+from refine.models.runs.session.session import RefinementSession, SessionRequest
 from refine.models.runs.session.state import ANSWERED, ROLLING_WINDOW
 from refine.models.runs.spending import CostCaps
 from refine.rules.pacing import (
@@ -82,7 +82,7 @@ def over_budget(at: datetime) -> Select[int]:
     )
 
 
-def whose_last_failed(at: datetime) -> Select[int]:
+def with_failed_last_session(at: datetime) -> Select[int]:
     """Return a query for the ids of agents whose last session was automatic, and failed.
 
     Only if attempts are left and the shortest pause is over: ``Candidates`` check the rest.
@@ -180,7 +180,7 @@ class Candidates:
         pause = cooldown(settings.current().cooldown_hours, len(fruitless))
         return answered[0].ended_at + pause
 
-    def retry_of(self, agent: Agent) -> Wanted | None:
+    def retry_of(self, agent: Agent) -> SessionRequest | None:
         """Return the next attempt after the agent's last session, if that failed and it is time."""
         failed = self._newest.get(agent.id)
         return failed.next_attempt() if failed and self._is_retry_due(failed) else None
@@ -263,13 +263,13 @@ class Candidates:
         ledger is shown in batches, as the next session shows another one.
         """
         last = [sessions[0] for sessions in self._answered.values() if sessions]
-        quiet = [session.id for session in last if self._left_all_as_it_was(session)]
+        quiet = [session.id for session in last if self._changed_nothing(session)]
         if not quiet:
             return frozenset()
         unchanged = select(_Session.agent_id).where(_Session.id.in_(quiet), ~_changed_since())
         return frozenset(db.session.scalars(unchanged))
 
-    def _left_all_as_it_was(self, session: RefinementSession) -> bool:
+    def _changed_nothing(self, session: RefinementSession) -> bool:
         """Whether it was completed within the last slots, saw the whole ledger, changed nothing."""
         return (
             session.status == "completed"

@@ -61,7 +61,7 @@ class SessionAlreadyLive(Refused):
         super().__init__(f"the agent already has a live session, {status}: {session_id}")
 
 
-class Wanted(NamedTuple):
+class SessionRequest(NamedTuple):
     """A session that is to be queued for an agent.
 
     With ``skip_reason`` it ends at once, ``skipped``: a slot is accounted for, though nobody asks.
@@ -167,7 +167,7 @@ class RefinementSession(Ending, Base):
         at: datetime | None = None,
         **about: Any,
     ) -> "RefinementSession":
-        """Add a queued session, recorded as ``refinement_queued``; ``about``: see ``Wanted``.
+        """Add a queued session, recorded as ``refinement_queued``; ``about``: as in SessionRequest.
 
         SessionAlreadyLive if the agent has a live one. One whose worker was lost ends first.
         """
@@ -177,7 +177,7 @@ class RefinementSession(Ending, Base):
         agent.lock()
         if (live := cls.live_of(agent)) is not None:
             live.make_room(at)
-        return cls.queue_all([Wanted(agent, trigger, **about)], user=user, at=at)[0]
+        return cls.queue_all([SessionRequest(agent, trigger, **about)], user=user, at=at)[0]
 
     def make_room(self, at: datetime) -> None:
         """End, for another session of the agent, if the worker was lost; or SessionAlreadyLive."""
@@ -186,21 +186,23 @@ class RefinementSession(Ending, Base):
 
     @classmethod
     def queue_all(
-        cls, wanted: Collection[Wanted], *, user: User | None = None, at: datetime
+        cls, requests: Collection[SessionRequest], *, user: User | None = None, at: datetime
     ) -> list["RefinementSession"]:
         """Add queued sessions as ``queue`` does, in a few statements for all.
 
         The agents are locked, available, and have no live session.
         """
-        sessions = cls._add_all([cls._wanted(each, user, at) for each in wanted])
+        sessions = cls._add_all([cls._requested(each, user, at) for each in requests])
         if sessions:
             events_of = [(each.agent.chain, each._first_events(user)) for each in sessions]
             AuditLog.record_in_chains(events_of, at=at)
         return sessions
 
     @classmethod
-    def _wanted(cls, wanted: Wanted, user: User | None, at: datetime) -> "RefinementSession":
-        agent, trigger, slot_at, attempt, skip_reason = wanted
+    def _requested(
+        cls, request: SessionRequest, user: User | None, at: datetime
+    ) -> "RefinementSession":
+        agent, trigger, slot_at, attempt, skip_reason = request
         fields: dict[str, Any] = {"trigger": trigger, "slot_at": slot_at, "attempt": attempt}
         if skip_reason is not None:
             fields |= {"status": "skipped", "end_reason": skip_reason, "ended_at": at}
@@ -224,9 +226,9 @@ class RefinementSession(Ending, Base):
         again = update(cls).where(waiting).values(dispatched_at=None)
         db.session.execute(again.execution_options(synchronize_session=False))
 
-    def next_attempt(self) -> Wanted:
+    def next_attempt(self) -> SessionRequest:
         """Return the next attempt after this failed session."""
-        return Wanted(
+        return SessionRequest(
             self.agent, cast(Trigger, self.trigger), slot_at=self.slot_at, attempt=self.attempt + 1
         )
 

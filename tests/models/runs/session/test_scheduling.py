@@ -84,8 +84,8 @@ def is_over_budget(agent):
     return chosen(scheduling.over_budget(NOW)) == [agent.id]
 
 
-def whose_last_failed(agent, at=NOW):
-    return chosen(scheduling.whose_last_failed(at)) == [agent.id]
+def with_failed_last_session(agent, at=NOW):
+    return chosen(scheduling.with_failed_last_session(at)) == [agent.id]
 
 
 def retry_of(agent, at=NOW):
@@ -94,7 +94,7 @@ def retry_of(agent, at=NOW):
 
 
 def is_retry_due(session, at=NOW):
-    return whose_last_failed(session.agent, at) and retry_of(session.agent, at) is not None
+    return with_failed_last_session(session.agent, at) and retry_of(session.agent, at) is not None
 
 
 def must_wait(agent, at=NOW):
@@ -130,7 +130,7 @@ def test_an_agent_that_may_not_be_refined_is_never_chosen(over_budget, subtests)
         "erased": lambda: factories.erase(over_budget),
         "all memories locked": lambda: lock_all(over_budget),
     }.items():
-        for choice in (due_for_slot, is_over_budget, whose_last_failed):
+        for choice in (due_for_slot, is_over_budget, with_failed_last_session):
             with case(subtests, state=name, choice=choice.__name__):
                 assert choice(over_budget)
                 change()
@@ -577,7 +577,7 @@ def test_sessions_that_are_not_retried(agent, subtests):
     ]:
         with case(subtests, status=status, fields=fields):
             session = past(agent, status, **fields)
-            assert not whose_last_failed(agent)
+            assert not with_failed_last_session(agent)
             assert retry_of(session.agent) is None
 
 
@@ -586,7 +586,7 @@ def test_a_failure_is_retried_only_until_the_next_slot(agent, subtests):
         with case(subtests, ended_at=ended_at):
             past(agent, "failed", at=SLOT - HOUR, ended_at=ended_at)
             assert (retry_of(agent, SLOT + HOUR) is not None) is is_due
-            assert whose_last_failed(agent, SLOT + HOUR)
+            assert with_failed_last_session(agent, SLOT + HOUR)
 
 
 def test_a_failure_is_not_retried_once_another_session_followed(agent, subtests):
@@ -599,11 +599,11 @@ def test_a_failure_is_not_retried_once_another_session_followed(agent, subtests)
         for trigger in ("weekly", "cli"):
             with case(subtests, status=status, trigger=trigger):
                 past(agent, status, at=NOW - DAY + MOMENT, trigger=trigger, attempt=4)
-                assert not whose_last_failed(agent)
+                assert not with_failed_last_session(agent)
     for status in ("queued", "running"):
         with case(subtests, status=status):
             live(agent, status)
-            assert not whose_last_failed(agent)
+            assert not with_failed_last_session(agent)
 
 
 def test_a_failure_is_not_retried_while_the_agent_is_skipped_or_within_its_budget(
