@@ -14,7 +14,7 @@ from refine.models.ledger import AgentMemory, Change, Image, content_hash
 from refine.models.ledger.stored import StoredMemory
 from refine.models.runs.session import breaker
 from refine.models.runs.session.entry import Entry, SessionEntry
-from refine.models.runs.session.held import Edit, EditContext, HeldSession
+from refine.models.runs.session.held import Edit, HeldSession, Lookup
 from refine.models.runs.session.refusing import (
     EditRefused,
     refuse_copy,
@@ -79,16 +79,16 @@ def consolidate(
         raise EditRefused("consolidate requires at least 2 memory IDs")
     refuse_over_cap(session)
     content = memory_content(content)
-    sight = session.look_up(ids, content_hash(content, session.agent.key), is_merge=True)
-    found = _editable(session, sight, ids, "consolidate")
+    lookup = session.look_up(ids, content_hash(content, session.agent.key), is_merge=True)
+    found = _editable(session, lookup, ids, "consolidate")
     sources = [memory for memory, _ in found]
     refuse_many(sources)
-    refuse_copy(sight)
+    refuse_copy(lookup)
     tokens = sum(source.token_estimate for source in sources)
     refuse_longer(content, tokens, "A merge of these memories")
     refuse_loss(session, sources, content, reading)
-    merged = _merged(session, sight, sources, content, at)
-    _write(session, _merge(found, merged, at), sight, at, reading)
+    merged = _merged(session, lookup, sources, content, at)
+    _write(session, _merge(found, merged, at), lookup, at, reading)
     return merged
 
 
@@ -103,11 +103,11 @@ def update(
     at = at or clock.now()
     refuse_over_cap(session)
     content = memory_content(content)
-    sight = session.look_up([memory_id], content_hash(content, session.agent.key))
-    ((memory, entry),) = _editable(session, sight, [memory_id], "update")
+    lookup = session.look_up([memory_id], content_hash(content, session.agent.key))
+    ((memory, entry),) = _editable(session, lookup, [memory_id], "update")
     if memory.content == content:
         raise EditRefused(f"Memory #{memory_id} already has this content; nothing to update")
-    refuse_copy(sight)
+    refuse_copy(lookup)
     # the result of a merge may have more tokens than its sources had at the snapshot
     limit_tokens = max(longest_update(entry.ceiling_tokens), memory.token_estimate)
     refuse_longer(content, limit_tokens, f"Memory #{memory_id}")
@@ -124,7 +124,7 @@ def update(
         stat=("updated", 1),
         removed_tokens=entry.counting_tokens - counting,
     )
-    _write(session, edit, sight, at, reading)
+    _write(session, edit, lookup, at, reading)
     return memory
 
 
@@ -137,8 +137,8 @@ def delete(
     """Discard one memory. May trip the breaker. ``reading``: see ``consolidate``."""
     at = at or clock.now()
     refuse_over_cap(session)
-    sight = session.look_up([memory_id])
-    ((memory, entry),) = _editable(session, sight, [memory_id], "delete")
+    lookup = session.look_up([memory_id])
+    ((memory, entry),) = _editable(session, lookup, [memory_id], "delete")
     refuse_loss(session, [memory], None, reading)
     edit = Edit(
         "delete",
@@ -149,7 +149,7 @@ def delete(
         stat=("deleted", 1),
         removed_tokens=entry.counting_tokens,
     )
-    _write(session, edit, sight, at, reading)
+    _write(session, edit, lookup, at, reading)
     return memory
 
 
@@ -161,16 +161,16 @@ def protect(
 ) -> StoredMemory:
     """Make one memory constitutional; nothing is recorded if it already is."""
     at = at or clock.now()
-    sight = session.look_up([memory_id])
-    refuse_missing(sight, [memory_id])
-    memory = sight.memories[memory_id]
+    lookup = session.look_up([memory_id])
+    refuse_missing(lookup, [memory_id])
+    memory = lookup.memories[memory_id]
     if memory.constitutional:
         return memory
-    entry = refuse_unseen(session, memory, sight.entries.get(memory_id))
+    entry = refuse_unseen(session, memory, lookup.entries.get(memory_id))
     change = _changed(memory, {**memory.image(), "constitutional": True}, at)
     counted = entry._replace(shown_digest=memory.state_digest)
     edit = Edit("protect", memory_id, [change], [memory], [counted], stat=("protected", 1))
-    _write(session, edit, sight, at, reading)
+    _write(session, edit, lookup, at, reading)
     return memory
 
 
@@ -186,28 +186,28 @@ def complete(session: RefinementSession, summary: str, at: datetime | None = Non
 
 
 def _editable(
-    session: HeldSession, sight: EditContext, ids: Sequence[int], verb: str
+    session: HeldSession, lookup: Lookup, ids: Sequence[int], verb: str
 ) -> list[tuple[StoredMemory, Entry]]:
     """The kept, unlocked, shown and unchanged memories of these ids, with their entries."""
-    refuse_missing(sight, ids)
-    memories = [sight.memories[id_] for id_ in dict.fromkeys(ids)]
+    refuse_missing(lookup, ids)
+    memories = [lookup.memories[id_] for id_ in dict.fromkeys(ids)]
     refuse_locked(memories, verb)
     return [
-        (memory, refuse_unseen(session, memory, sight.entries.get(memory.id)))
+        (memory, refuse_unseen(session, memory, lookup.entries.get(memory.id)))
         for memory in memories
     ]
 
 
 def _merged(
     session: HeldSession,
-    sight: EditContext,
+    lookup: Lookup,
     sources: Sequence[StoredMemory],
     content: str,
     at: datetime,
 ) -> StoredMemory:
     return StoredMemory.new(
         session.agent.key,
-        id=sight.new_memory_id,
+        id=lookup.new_memory_id,
         agent_id=session.agent.id,
         content=content,
         tags=known_tags([tag for source in sources for tag in source.tags]),
@@ -250,11 +250,11 @@ def _discarded(memory: StoredMemory, at: datetime) -> Change:
 def _write(
     session: HeldSession,
     edit: Edit,
-    sight: EditContext,
+    lookup: Lookup,
     at: datetime,
     reading: LedgerReading | None,
 ) -> None:
-    record, version = session.write(edit, sight.record_id, at)
+    record, version = session.write(edit, lookup.record_id, at)
     if reading is not None:
         memories = [*edit.memories, *([edit.new] if edit.new is not None else [])]
         reading.follow(record, edit.changes, memories, version)

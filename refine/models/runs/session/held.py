@@ -62,7 +62,7 @@ class Edit:
 
 
 @dataclass
-class EditContext:
+class Lookup:
     """Locked memories by id, their entries, and what else an edit must know before it is made."""
 
     memories: dict[int, StoredMemory]
@@ -169,7 +169,7 @@ class HeldSession:
 
     def look_up(
         self, ids: Collection[int], content_hash: str | None = None, *, is_merge: bool = False
-    ) -> EditContext:
+    ) -> Lookup:
         """Return those of the agent's memories by id, locked in order of id, with their entries.
 
         ``content_hash`` is that of a new text, of which a copy is looked for; ``is_merge``: an id
@@ -183,17 +183,17 @@ class HeldSession:
             "content_hash": content_hash,
             "is_merge": is_merge,
         }
-        sight = EditContext({}, {})
+        lookup = Lookup({}, {})
         for row in LOOK_UP.execute(wanted):
-            made, sight.copy_id, sight.record_id, sight.new_memory_id, *found = row
+            made, lookup.copy_id, lookup.record_id, lookup.new_memory_id, *found = row
             if made != self.mutation_count:
                 raise RowAltered(f"RefinementSession {self.id}")
             memory = StoredMemory.of(found, self.agent.key)
             memory.require_genuine(self.agent.key)
-            sight.memories[memory.id] = memory
+            lookup.memories[memory.id] = memory
             if (entry := found[len(COLUMNS) :])[0] is not None:
-                sight.entries[memory.id] = genuine_entry(self.id, entry, self.agent.key)
-        return sight
+                lookup.entries[memory.id] = genuine_entry(self.id, entry, self.agent.key)
+        return lookup
 
     def show(self, memory: StoredMemory) -> None:
         """Note that the agent is shown the memory as it is; RowAltered if entries were altered."""

@@ -10,7 +10,7 @@ from refine.errors import Refused
 from refine.models.ledger import LOCKS
 from refine.models.ledger.stored import StoredMemory
 from refine.models.runs.session.entry import Entry
-from refine.models.runs.session.held import EditContext, HeldSession
+from refine.models.runs.session.held import HeldSession, Lookup
 from refine.models.runs.session.state import MAX_MUTATIONS
 from refine.models.runs.session.survival import LedgerReading
 from refine.rules.limits import MAX_MERGED
@@ -71,9 +71,9 @@ def refuse_loss(
     session.count_lost(len({detail for loss in lost for detail in loss.details}))
 
 
-def refuse_missing(sight: EditContext, ids: Sequence[int]) -> None:
+def refuse_missing(lookup: Lookup, ids: Sequence[int]) -> None:
     """Refuse ids that are not those of kept core memories."""
-    kept = {id_ for id_, memory in sight.memories.items() if memory.is_kept_core}
+    kept = {id_ for id_, memory in lookup.memories.items() if memory.is_kept_core}
     if missing := [id_ for id_ in ids if id_ not in kept]:
         noun = "Memory" if len(missing) == 1 else "Memories"
         listed = abbreviated([f"#{id_}" for id_ in missing], ", ")
@@ -87,11 +87,11 @@ def refuse_locked(memories: Collection[StoredMemory], verb: str) -> None:
             raise EditRefused(f"Cannot {verb} {lock} {_named(locked, verb)}")
 
 
-def refuse_copy(sight: EditContext) -> None:
+def refuse_copy(lookup: Lookup) -> None:
     """Refuse an exact copy: it would be removed as a duplicate before the next session."""
-    if sight.copy_id is not None:
+    if lookup.copy_id is not None:
         raise EditRefused(
-            f"Memory #{sight.copy_id} already has exactly this content; delete the "
+            f"Memory #{lookup.copy_id} already has exactly this content; delete the "
             "redundant memory instead"
         )
 
