@@ -11,8 +11,10 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
+from threading import Lock
 
 from tests.conftest import environ_of, migrated, servers_in
 from tests.interleaving.simulation import Played, Stage
@@ -59,37 +61,44 @@ def _play(seeds: Iterable[int], *, is_traced: bool) -> int:
 
 def _play_in_processes(options: argparse.Namespace, seeds: int) -> int:
     begun, count = time.monotonic(), max(1, options.processes)
-    commands = [
-        [sys.executable, "-m", "tests.interleaving", *sys.argv[1:], "--share", f"{number}/{count}"]
-        for number in range(count)
-    ]
-    running = [
-        subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True)
-        for command in commands
-    ]
     figures: Counter[str] = Counter()
-    # one process's lines wait in its pipe while the other's are read: they keep pace
-    for process in running:
-        for line in process.stdout or ():
-            played = Played(**json.loads(line))
-            figures += Counter(
-                seeds=1,
-                steps=played.steps,
-                waits=played.waits,
-                sessions=played.sessions,
-                broken=bool(played.breaches),
-            )
-            for breach in played.breaches:
-                print(f"seed {played.seed}: {breach}; {played.replay}", flush=True)
-            if figures["seeds"] % _PROGRESS_EVERY == 0:
-                print(f"{figures['seeds']:,} of {seeds:,} seeds", flush=True)
-    failed = any(process.wait() for process in running)
+    noting = Lock()
+
+    def play_share(number: int) -> int:
+        """Play a share of the seeds in a process of its own; return its exit code."""
+        command = [sys.executable, "-m", "tests.interleaving", *sys.argv[1:]]
+        share = ("--share", f"{number}/{count}")
+        with subprocess.Popen(
+            [*command, *share], cwd=_ROOT, stdout=subprocess.PIPE, text=True
+        ) as process:
+            for line in process.stdout or ():
+                with noting:
+                    _note(figures, Played(**json.loads(line)), seeds)
+        return process.returncode
+
+    with ThreadPoolExecutor(count) as pool:
+        failed = any([*pool.map(play_share, range(count))])
     print(
         f"{figures['seeds']:,} seeds, {figures['sessions']:,} sessions, {figures['steps']:,} steps,"
         f" {figures['waits']:,} waits for a lock, {time.monotonic() - begun:,.0f} s: "
         f"{figures['broken']} seeds with a breach"
     )
     return int(failed or figures["broken"] > 0 or figures["seeds"] < seeds)
+
+
+def _note(figures: Counter[str], played: Played, seeds: int) -> None:
+    """Add up a seed, and print what did not hold."""
+    figures.update(
+        seeds=1,
+        steps=played.steps,
+        waits=played.waits,
+        sessions=played.sessions,
+        broken=bool(played.breaches),
+    )
+    for breach in played.breaches:
+        print(f"seed {played.seed}: {breach}; {played.replay}", flush=True)
+    if figures["seeds"] % _PROGRESS_EVERY == 0:
+        print(f"{figures['seeds']:,} of {seeds:,} seeds", flush=True)
 
 
 if __name__ == "__main__":
