@@ -257,4 +257,5 @@ def _write(
     record, version = session.write(edit, lookup.record_id, at)
     if reading is not None:
         memories = [*edit.memories, *([edit.new] if edit.new is not None else [])]
-        reading.follow(record, edit.changes, memories, version)
+        since = session.agent.ledger_version
+        reading.follow(record, edit.changes, memories, since=since, version=version)

@@ -136,12 +136,17 @@ class LedgerReading:
         record: StoredRecord,
         changes: Iterable[Change],
         memories: Collection[StoredMemory],
+        *,
+        since: int,
         version: int,
     ) -> None:
         """Take over an edit that was just written: its record, its memories as they are now.
 
-        Forget this reading if the edit is not committed.
+        It led from version ``since`` of the ledger to ``version``. If the ledger was not read in
+        the former, the next edit reads it anew. Forget this reading if the edit is not committed.
         """
+        if self._version != since:
+            return
         self._take_over(record, changes)
         self._edited |= {memory.id for memory in memories}
         for memory in memories:

@@ -186,6 +186,31 @@ def test_a_session_may_take_back_what_it_wrote_into_a_merge(app):
     refused(lambda: editing.update(session, merged.id, LONG), f"from #{tower}")
 
 
+def test_a_tool_that_first_protects_a_memory_still_reads_the_originals(app):
+    session, (walk, vow) = begin(LONG, "a vow that stays")
+    words = LONG.split()
+    editing.update(session, walk, " ".join(words[:11]))
+    tool = RefinementTool(next_session(session))
+    assert tool.execute(action="protect", id=vow)["type"] == "protected"
+
+    result = tool.execute(action="update", id=walk, content=" ".join(words[:7]))
+
+    assert f"50 % of the words of #{walk}" in result["error"]
+
+
+def test_a_protection_does_not_hide_that_others_changed_the_ledger_before_it(app):
+    session, (tower, same, vow) = begin(TOWER, SAME_TOWER, "a vow that stays")
+    tool = RefinementTool(session)
+    assert tool.execute(action="update", id=vow, content="nothing of it")["type"] == "error"
+    memory(same).discard()
+    db.session.commit()
+    assert tool.execute(action="protect", id=vow)["type"] == "protected"
+
+    result = tool.execute(action="delete", id=tower)
+
+    assert f"from #{tower}" in result["error"]
+
+
 def test_the_originals_are_read_once_and_then_kept_up_with(app):
     session, (walk,) = begin(LONG)
     reading, words = LedgerReading(), LONG.split()
