@@ -12,15 +12,14 @@ from datetime import datetime
 from sqlalchemy import exists, select
 from sqlalchemy.orm import undefer
 
-from refine import clock, settings
+from refine import clock
 from refine.errors import Refused, RowAltered
 from refine.extensions import db
 from refine.models import Agent, AuditLog, RefinementSession, User
 from refine.models.ledger import Change
 from refine.models.runs.session import Channel
-from refine.models.runs.session.breaker import MUTATIONS
-from refine.models.runs.session.survival import LedgerReading
 from refine.refinement.time_machine import (
+    TAKING_AWAY,
     Obstacle,
     Reversal,
     Undo,
@@ -28,14 +27,12 @@ from refine.refinement.time_machine import (
     carry_out,
     effect_of,
     in_effect,
+    no_longer_said,
     records_since,
     require_last,
     require_no_live,
 )
 from refine.rules.quantities import abbreviated
-
-# The first of them whatever the settings: duplicates go only while a copy stays.
-_TAKING_AWAY = ("memory_refinement_dedup", *MUTATIONS)
 
 
 class RedoConflict(UndoConflict):
@@ -158,7 +155,7 @@ def _edits_without(undo: AuditLog) -> list[AuditLog]:
         .options(undefer(AuditLog.sealed_text))
         .where(
             AuditLog.agent_id == undo.agent_id,
-            AuditLog.action.in_([*_TAKING_AWAY, undo.action]),
+            AuditLog.action.in_([*TAKING_AWAY, undo.action]),
             AuditLog.id != undo.id,
         )
     )
@@ -167,11 +164,7 @@ def _edits_without(undo: AuditLog) -> list[AuditLog]:
 
 def _require_still_said(agent: Agent, changes: Sequence[Change], edits: Sequence[AuditLog]) -> None:
     """What sessions took away, before this one and since, must still be said after it."""
-    rules = settings.current()
-    actions = _TAKING_AWAY if rules.details == "keep" else _TAKING_AWAY[:1]
-    taken = [edit for edit in edits if edit.action in actions]
-    unsaid = LedgerReading().unsaid_texts(agent, changes, taken, rules.likeness)
-    if unsaid:
+    if unsaid := no_longer_said(agent, changes, edits):
         ids = sorted({memory_id for _, memory_id in unsaid})
         named = abbreviated([f"#{id_}" for id_ in ids], ", ")
         raise Refused(f"no memory would say any more what {named} said; nothing was redone")

@@ -8,7 +8,7 @@ records that it took back cancel out, and are skipped. ``redo`` undoes an undo.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -25,6 +25,9 @@ from refine.models.runs.session import Channel
 from refine.models.runs.session.breaker import MUTATIONS
 from refine.models.runs.session.survival import LedgerReading
 
+# Edits that take texts away. The first counts whatever the settings: a duplicate goes only while a
+# copy stays.
+TAKING_AWAY = ("memory_refinement_dedup", *MUTATIONS)
 # Saved memories stay, whatever is undone around them.
 _SAVES = ("memory_saved", "memory_imported")
 # So does a promotion, though earlier changes of the promoted entry are undone.
@@ -242,12 +245,26 @@ def _relying_on(
     agent: Agent, changes: Sequence[Change], later: Sequence[AuditLog]
 ) -> list[Obstacle]:
     """The later edits that took away what only the ledger before this undo still says."""
+    edits = {record.sequence: record for record in later}
+    return [
+        _obstacle(memory_id, edits[sequence])
+        for sequence, memory_id in sorted(no_longer_said(agent, changes, later))
+    ]
+
+
+def no_longer_said(
+    agent: Agent, changes: Sequence[Change], records: Iterable[AuditLog]
+) -> set[tuple[int, int]]:
+    """Return which texts that these records took away no memory would say after the changes.
+
+    Each as the sequence of its record and the id of its memory.
+    """
     rules = settings.current()
-    edits = {record.sequence: record for record in later if record.action in MUTATIONS}
-    if not edits or rules.details != "keep":
-        return []
-    unsaid = LedgerReading().unsaid_texts(agent, changes, edits.values(), rules.likeness)
-    return [_obstacle(memory_id, edits[sequence]) for sequence, memory_id in sorted(unsaid)]
+    actions = TAKING_AWAY if rules.details == "keep" else TAKING_AWAY[:1]
+    taken = [record for record in records if record.action in actions]
+    if not taken:
+        return set()
+    return LedgerReading().unsaid_texts(agent, changes, taken, rules.likeness)
 
 
 def _obstacle(memory_id: int, record: AuditLog) -> Obstacle:

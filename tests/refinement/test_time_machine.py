@@ -505,6 +505,33 @@ def test_an_undo_is_refused_that_would_leave_unsaid_what_a_later_session_deleted
     assert kept > {f"{near}.", f"{near}!", fact}
 
 
+@pytest.mark.parametrize("details", ["keep", "count"])
+def test_an_undo_is_refused_that_would_discard_the_copy_on_which_a_duplicate_went(
+    app: Flask, monkeypatch: pytest.MonkeyPatch, details: str
+) -> None:
+    settings = replace(app.extensions["refine.settings"], details=details)
+    monkeypatch.setitem(app.extensions, "refine.settings", settings)
+    agent = factories.agent("Mira drinks tea.", "Mira drinks green tea!")
+    ids = [memory.id for memory in db.session.scalars(agent.ledger.core())]
+    factories.ledger(agent, 400)
+    earlier = factories.session(agent)
+    text = "Mira drinks green tea at 7:45!"
+    editing.consolidate(earlier, ids, text)
+    editing.complete(earlier, "Done.")
+    copy = factories.memory(agent, text)
+    later = factories.session(agent)
+    assert remove_duplicates(later) == 1
+    later.finish("declined", "the agent declined")
+    db.session.commit()
+
+    (obstacle,) = conflict(earlier).obstacles
+
+    assert (obstacle.memory_id, obstacle.session_id) == (copy.id, later.id)
+    undo(later)
+    undo(earlier)
+    assert text in {memory.content for memory in db.session.scalars(agent.ledger.core())}
+
+
 def test_where_details_are_only_counted_an_undo_looks_at_none(
     app: Flask, monkeypatch: pytest.MonkeyPatch
 ) -> None:

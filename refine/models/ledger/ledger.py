@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Select, bindparam, func, select
+from sqlalchemy import BigInteger, Select, and_, bindparam, func, or_, select
 
 from refine import clock
 from refine.extensions import db, instant
@@ -92,18 +92,22 @@ class Ledger:
             agent=self._agent, content=content, memory_type=memory_type, tags=tags, **_dated(at)
         )
         self._agent.lock()
-        if (existing := self.core_with(memory.content_hash)) is not None:
+        same = self.select_core_with([memory.content_hash]).limit(1)
+        if (existing := db.session.scalar(same)) is not None:
             return existing, True
         return self._save(memory, data, at), False
 
-    def core_with(self, content_hash: str, *, except_for: Sequence[int] = ()) -> AgentMemory | None:
-        """Return a kept core memory with exactly this content, other than ``except_for``."""
-        same = self.select_core_with([content_hash]).where(AgentMemory.id.not_in(except_for))
-        return db.session.scalar(same.limit(1))
-
     def select_core_with(self, hashes: Collection[str]) -> Select[AgentMemory]:
-        """Return a query for the kept core memories with one of these content hashes."""
-        return self.core().where(AgentMemory.content_hash.in_(hashes))
+        """Return a query for the kept core memories with one of these content hashes.
+
+        While a session runs, only those that nobody has changed since they were saved: what the
+        session writes may be taken back, and what the agent saves meanwhile must stay.
+        """
+        unchanged = and_(
+            AgentMemory.session_id.is_(None), AgentMemory.updated_at == AgentMemory.recorded_at
+        )
+        is_running = AgentMemory.agent.has(last_session_status="running")
+        return self.core().where(AgentMemory.content_hash.in_(hashes), or_(unchanged, ~is_running))
 
     def add_journal_note(self, content: str, at: datetime | None = None) -> AgentMemory:
         """Add a note to the agent's journal, recorded as ``memory_saved``; duplicates are fine."""

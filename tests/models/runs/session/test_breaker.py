@@ -285,6 +285,20 @@ def test_a_rollback_keeps_the_settings_and_memories_that_the_agent_wrote_meanwhi
     assert session.agent.refinement_prompt == "Be brief."
 
 
+def test_a_rollback_keeps_what_was_saved_meanwhile_in_the_very_words_of_the_session(ledger):
+    session, ids = ledger
+    rewritten = f"{memory(ids[0]).content}, at 7:45"
+    merged = f"{memory(ids[1]).content} {memory(ids[2]).content}"[:-4]
+    editing.update(session, ids[0], rewritten)
+    editing.consolidate(session, ids[1:3], merged)
+    saved = [session.agent.ledger.remember(text, "core") for text in (rewritten, merged)]
+
+    trip(session, ids[3:])
+
+    assert [existing for _, existing in saved] == [False, False]
+    assert {rewritten, merged} <= {each["content"] for each in kept(session.agent).values()}
+
+
 def test_duplicates_stay_removed(app):
     agent = factories.agent("same", "same")
     memories = factories.ledger(agent, 50, 50)
