@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from functools import cache, cached_property
 from itertools import takewhile
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, exists, or_, select, true
+from sqlalchemy import ColumnElement, Select, Text, and_, bindparam, cast, exists, or_, select, true
 from sqlalchemy.orm import aliased
 
 from refine import settings
@@ -298,20 +298,29 @@ def _latest(*, only_answered: bool) -> Select[RefinementSession]:
 
 
 def _changed_since() -> ColumnElement[bool]:
-    """Return the SQL condition that core memories or settings changed since the session."""
-    saved_meanwhile = and_(
-        AgentMemory.recorded_at > _Session.started_at,
+    """Return the SQL condition that core memories or settings changed since the session began.
+
+    Other than by the session itself.
+    """
+    its_own = exists().where(
+        AuditLog.session_id == _Session.id,
+        AuditLog.auditable_type == "AgentMemory",
+        AuditLog.auditable_id == cast(AgentMemory.id, Text),
+    )
+    changed_meanwhile = and_(
+        AgentMemory.updated_at > _Session.started_at,
         AgentMemory.session_id.is_distinct_from(_Session.id),
+        ~its_own,
     )
     memory_changed = exists().where(
         AgentMemory.agent_id == _Session.agent_id,
         AgentMemory.memory_type == "core",
-        or_(AgentMemory.updated_at > _Session.ended_at, saved_meanwhile),
+        or_(AgentMemory.updated_at > _Session.ended_at, changed_meanwhile),
     )
     settings_changed = exists().where(
         AuditLog.agent_id == _Session.agent_id,
         AuditLog.action == "agent_settings_update",
-        AuditLog.created_at > _Session.ended_at,
+        AuditLog.created_at > _Session.started_at,
     )
     return or_(memory_changed, settings_changed)
 

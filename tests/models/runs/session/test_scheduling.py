@@ -448,14 +448,36 @@ def test_events_that_the_agent_would_not_see_do_not_end_the_skipping(agent, subt
             assert skip_reason(agent) == UNCHANGED
 
 
-def test_only_memories_that_others_saved_during_the_session_count_as_a_change(agent):
+def test_what_others_changed_during_the_session_counts_as_a_change(agent, subtests):
+    long_ago = dict.fromkeys(("recorded_at", "updated_at"), NOW - 3 * DAY)
+    kept = db.session.scalars(agent.ledger.core()).first()
+    entry = factories.memory(agent, memory_type="journal", **long_ago)
+    discarded = factories.memory(agent, discarded_at=NOW - 3 * DAY, **long_ago)
+    past(agent, at=NOW - HOUR, ended_at=NOW + HOUR)
+    later = NOW + DAY
+    for name, change in {
+        "a memory saved": lambda: factories.memory(agent),
+        "an entry promoted": lambda: setattr(entry, "memory_type", "core"),
+        "a memory restored": lambda: discarded.restore(),
+        "a memory tagged": lambda: setattr(kept, "tags", ["relational"]),
+        "a model changed": lambda: agent.record("agent_settings_update"),
+    }.items():
+        with case(subtests, change=name):
+            assert skip_reason(agent, later) == UNCHANGED
+            change()
+            assert skip_reason(agent, later) is None
+
+
+def test_what_the_session_changed_itself_does_not_count(agent):
     last = past(agent, at=NOW - DAY, ended_at=NOW)
     meanwhile = dict.fromkeys(("recorded_at", "updated_at"), NOW - HOUR)
-
     factories.memory(agent, session_id=last.id, **meanwhile)
+    protected = factories.memory(agent, updated_at=NOW - HOUR)
+    agent.record(
+        "memory_refinement_protect", subject=("AgentMemory", protected.id), session_id=last.id
+    )
+
     assert skip_reason(agent) == UNCHANGED
-    factories.memory(agent, **meanwhile)
-    assert skip_reason(agent) is None
 
 
 def test_changes_before_the_end_of_the_session_do_not_count(agent):
