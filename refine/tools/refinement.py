@@ -104,6 +104,7 @@ class RefinementTool:
         self._session_id = session.id
         self._lease_token = lease_token or session.lease_token
         self._reading = LedgerReading()
+        self._was_refused = False
         self._note_figures(session)
         self._actions: dict[str, Callable[..., Result]] = {
             "search": self._search,
@@ -135,7 +136,7 @@ class RefinementTool:
             result = in_one_call(
                 lambda: self._attempt(action, params),
                 self._patience,
-                is_done=lambda: self._has_changed(before),
+                is_done=lambda: self._was_refused or self._has_changed(before),
             )
         except _UnknownAction as fault:
             result = error(str(fault), allowed_actions=list(ACTIONS))
@@ -147,6 +148,7 @@ class RefinementTool:
         return {**result, **self._left}
 
     def _attempt(self, action: object, params: dict[str, Any]) -> Result:
+        self._was_refused = False
         try:
             return self._carry_out(action, params)
         except DBAPIError:
@@ -184,7 +186,9 @@ class RefinementTool:
             self._left = dict.fromkeys(self._left, 0)
             return error(f"Session terminated ({lost.status}): no further operation is possible")
         except EditRefused as refusal:
-            # committed like a result: the memory that it returns now counts as shown
+            # committed like a result: the memory that it returns now counts as shown; tried again
+            # after a lost answer, the edit would be carried out, though its model has seen nothing
+            self._was_refused = True
             shown = refusal.memory.ledger_entry() if refusal.memory is not None else {}
             return error(str(refusal), **shown)
         return result

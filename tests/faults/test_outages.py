@@ -21,9 +21,11 @@ from refine.embedded.addresses import POSTGRES_SOCKET
 from refine.extensions import db
 from refine.jobs.tick import run_tick
 from refine.models import AccessGrant, Agent, AgentMemory, MemoryTask, RefinementSession
+from refine.outages import Patience
 from refine.refinement.loop import Event, refine
 from refine.remembering.task_worker import run_task
 from refine.settings import Settings
+from refine.tools import RefinementTool
 from tests import factories
 from tests.chains import verify_agent
 from tests.conftest import emptied
@@ -190,6 +192,23 @@ def test_a_step_whose_answer_was_lost_is_found_done(
 
     world.line.mend()
     check(session)
+
+
+def test_a_refusal_whose_answer_was_lost_is_given_again(world: World, impatient: None) -> None:
+    session = RefinementSession.start(an_agent())
+    memory = db.session.scalars(session.agent.ledger.core()).all()[-1]
+    id_, said = memory.id, memory.content
+    db.session.commit()
+    tool = RefinementTool(session, patience=Patience())
+    memory.tags = ["relational"]
+    db.session.commit()
+    world.line.cut(1, "after")
+
+    result = tool.execute(action="update", id=id_, content=said[:-1])
+
+    world.line.mend()
+    assert "has changed since you last saw it" in result["error"]
+    assert db.session.get_one(AgentMemory, id_).content == said
 
 
 # -- cut at each commit ---------------------------------------------------------------------------

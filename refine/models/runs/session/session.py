@@ -238,11 +238,11 @@ class RefinementSession(Ending, Base):
     ) -> "RefinementSession":
         """Return a running session with its snapshot taken and all of its ledger shown.
 
-        The caller commits.
+        One that may not start is ``skipped``. The caller commits.
         """
         session = cls.queue(agent, trigger, at=at)
-        session.claim(at)
-        session.take_snapshot()
+        if session.claim(at) is not None:
+            session.take_snapshot()
         return session
 
     def _may_start(self, at: datetime) -> bool:

@@ -196,6 +196,15 @@ def test_a_session_that_ended_meanwhile_is_not_claimed(agent):
     assert (session.claim(), session.status) == (None, "skipped")
 
 
+def test_a_session_that_may_not_start_takes_no_snapshot(agent):
+    agent.paused = True
+
+    session = RefinementSession.start(agent, "weekly")
+
+    assert (session.status, session.memories_before) == ("skipped", None)
+    assert db.session.scalars(select(SessionEntry)).all() == []
+
+
 def test_starting_leaves_the_commit_to_the_caller(agent):
     db.session.commit()
 
