@@ -34,7 +34,7 @@ ledgers = st.lists(facts, min_size=3, max_size=7, unique=True)
 picks = st.lists(st.integers(0, 6), min_size=1, max_size=3)
 # how a model writes: all of it, some words of it, filler, or a list of its details
 ways = st.sampled_from(["join", "longest", "some", "filler", "details", "reversed"])
-edits = st.lists(st.tuples(st.sampled_from(["delete", "update", "merge"]), picks, ways))
+edits = st.lists(st.tuples(st.sampled_from(["delete", "update", "merge", "protect"]), picks, ways))
 
 
 def written(texts: Sequence[str], way: str) -> str:
@@ -61,7 +61,7 @@ def call(agent: Agent, verb: str, chosen: list[int], way: str) -> dict[str, Any]
         return {"action": "consolidate", "ids": ids, "content": content}
     if verb == "update":
         return {"action": "update", "id": ids[0], "content": written([ledger[ids[0]]], way)}
-    return {"action": "delete", "id": ids[0]}
+    return {"action": verb, "id": ids[0]}
 
 
 def lost_details(snapshot: Sequence[Reading], ledger: Sequence[Reading]) -> list[str]:
