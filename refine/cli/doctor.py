@@ -21,7 +21,6 @@ from refine.trials.asking import (
     about_answers,
     about_provider,
     prompt_tokens_of_one_request,
-    room_of,
 )
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fix": "red", "ask": "cyan"}
@@ -97,7 +96,7 @@ def _findings(provider: Provider, model_id: str, settings: Settings) -> Iterator
     _print_line(
         "ask", "model", f"{model_id}, about made-up memories: {_REQUESTS.format(tokens, price)}"
     )
-    room = room_of(provider, model_id, settings)
+    room = provider.catalogue.room(model_id, settings.context_tokens)
     with Console(stderr=True).status("waiting for the model"):
         trial = Trial(provider, model_id, room, settings.max_seconds).run()
     yield from about_answers(trial, settings)

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from refine.llm.answered_json import answered_json
+from refine.rules.context import Room
 from refine.rules.model_names import is_same_model, without_variant
 from refine.rules.prices import Price, listed_price
 
@@ -89,6 +90,13 @@ class Catalogue:
         """Tell whether the list gives one model both names."""
         listed = self.find(pinned)
         return listed is not None and any(is_same_model(each, answered) for each in listed.names)
+
+    def room(self, model_id: str, default_tokens: int) -> Room:
+        """Return how the model's context is divided: ``default_tokens`` if no context is listed."""
+        listed = self.find(model_id)
+        if listed is None:
+            return Room.of(default_tokens, None)
+        return Room.of(listed.context_tokens or default_tokens, listed.max_output_tokens)
 
     def __bool__(self) -> bool:
         return bool(self.models)

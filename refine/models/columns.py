@@ -53,7 +53,8 @@ Updated = Annotated[
 BoolFalse = Annotated[bool, mapped_column(default=False, server_default=false())]
 BoolTrue = Annotated[bool, mapped_column(default=True, server_default=true())]
 Count = Annotated[int, mapped_column(default=0, server_default=text("0"))]
-Usd = Annotated[Decimal, mapped_column(Numeric(12, 6))]
+USD_DECIMALS = 6
+Usd = Annotated[Decimal, mapped_column(Numeric(12, USD_DECIMALS))]
 Sealed = Annotated[bytes, mapped_column(LargeBinary)]
 
 

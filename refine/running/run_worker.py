@@ -216,12 +216,8 @@ class RunWorker(Generic[AnyRun]):
         """Open a client for the model that the agent had at the claim, and learn its room."""
         is_demo = self._committed(lambda: self._account().is_demo)
         with client_for(self._model_id, self._settings, is_demo=is_demo) as self._client:
-            listed = self._client.catalogue.find(self._model_id)
-            named = listed.context_tokens if listed is not None else None
-            self._room = Room.of(
-                named or self._settings.context_tokens,
-                listed.max_output_tokens if listed is not None else None,
-            )
+            catalogue = self._client.catalogue
+            self._room = catalogue.room(self._model_id, self._settings.context_tokens)
             yield
 
     def _turn(self) -> Reply:

@@ -32,7 +32,7 @@ from refine.errors import Refused
 from refine.extensions import UtcDateTime, database_now, db
 from refine.models.agent import Agent
 from refine.models.attested import Attested
-from refine.models.columns import AccountId, Count, Created, Usd, Uuid
+from refine.models.columns import USD_DECIMALS, AccountId, Count, Created, Usd, Uuid
 from refine.models.runs.spending import CostCaps
 from refine.sealing import DataKey
 
@@ -348,7 +348,7 @@ class Run:
             "prompt_tokens": self.prompt_tokens,
             "cached_tokens": self.cached_tokens,
             "completion_tokens": self.completion_tokens,
-            "cost_usd": str(self.cost_usd),
+            "cost_usd": f"{self.cost_usd:.{USD_DECIMALS}f}",
             "unpriced_calls": self.unpriced_calls,
         }
 

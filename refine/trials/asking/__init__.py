@@ -5,7 +5,7 @@ set; ``other_dialects`` finds the dialect in which a server takes what it refuse
 """
 
 from refine.trials.asking.after import about_answers
-from refine.trials.asking.before import about_provider, room_of
+from refine.trials.asking.before import about_provider
 from refine.trials.asking.finding import Finding
 from refine.trials.asking.trial import Trial, prompt_tokens_of_one_request
 
@@ -15,5 +15,4 @@ __all__ = [
     "about_answers",
     "about_provider",
     "prompt_tokens_of_one_request",
-    "room_of",
 ]

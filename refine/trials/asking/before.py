@@ -21,20 +21,12 @@ from refine.trials.asking.other_dialects import dialect_of_host
 _FEW_TOKENS: Final = 2_000
 
 
-def room_of(provider: Provider, model_id: str, settings: Settings) -> Room:
-    """Return the division of the model's context, as sessions divide it."""
-    listed = provider.catalogue.find(model_id)
-    return Room.of(
-        (listed.context_tokens if listed is not None else None) or settings.context_tokens,
-        listed.max_output_tokens if listed is not None else None,
-    )
-
-
 def about_provider(provider: Provider, model_id: str, settings: Settings) -> Iterator[Finding]:
     """Say what can be told without asking the model: its entry in the list, room, privacy."""
     listed = provider.catalogue.find(model_id)
     yield _about_entry(provider, model_id, listed)
-    yield _about_context(listed, room_of(provider, model_id, settings), settings)
+    room = provider.catalogue.room(model_id, settings.context_tokens)
+    yield _about_context(listed, room, settings)
     yield _about_privacy(provider)
 
 

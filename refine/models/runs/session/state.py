@@ -300,7 +300,7 @@ class SessionState(Run):
             "memories_before": self.memories_before,
             "memories_after": self.memories_after,
             "duplicates_removed": self.duplicates_removed,
-            "threshold": str(self.threshold),
+            "threshold": f"{self.threshold:.{THRESHOLD_DECIMALS}f}",
             "removable_tokens": self.removable_tokens,
             "removed_tokens": self.removed_tokens,
             "mutation_count": self.mutation_count,

@@ -18,7 +18,7 @@ from refine.models import (
     SessionEntry,
 )
 from refine.models.runs.run import LOST_AFTER
-from refine.models.runs.session import totals
+from refine.models.runs.session import SessionRequest, totals
 from tests import editing, factories, sql
 from tests.models.cases import case, set_fields
 
@@ -194,6 +194,14 @@ def test_a_session_that_ended_meanwhile_is_not_claimed(agent):
     sql.rewrite("UPDATE refinement_sessions SET status = 'skipped', ended_at = now()")
 
     assert (session.claim(), session.status) == (None, "skipped")
+
+
+def test_a_session_that_is_skipped_at_once_is_recorded_with_the_figures_that_are_stored(agent):
+    request = SessionRequest(agent, "weekly", skip_reason="nothing changed")
+    (session,) = RefinementSession.queue_all([request], at=clock.now())
+    db.session.refresh(session)
+
+    assert factories.records(agent)[-1].data.items() >= session.measured().items()
 
 
 def test_a_session_that_may_not_start_takes_no_snapshot(agent):
