@@ -38,25 +38,25 @@ endif
 bench: .venv/.installed ## Measure speed against floors, in under ten minutes (SIZE=large: also ten times the data)
 	$(BIN)/python -m bench $(if $(SIZE),--size $(SIZE))
 
-interleavings: .venv/.developed ## Play sessions and everybody else in orders that seeds decide (SEEDS=10000, SEED=17)
+interleavings: .venv/.developed ## Run concurrent actors in seed-determined interleavings (SEEDS=10000, SEED=17)
 	$(BIN)/python -m tests.interleaving $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),400))
 
-mutants: .venv/.developed ## Inject faults one by one and list those that no test notices (SAMPLE=300)
+mutants: .venv/.developed ## Break the code in one place at a time and list what no test notices (SAMPLE=300)
 	$(BIN)/python -m tests.mutation $(if $(SAMPLE),--sample $(SAMPLE))
 
-degraded: .venv/.developed ## Break Redis, PostgreSQL and the provider, and load both, at full size (15 minutes)
+degraded: .venv/.developed ## Take Redis, PostgreSQL and the provider away, and put load on the rest, at full size (15 minutes)
 	REFINE_DEGRADED=full $(BIN)/python -m pytest -p no:cacheprovider -W error tests/degraded
 
-failures: .venv/.developed ## Let each call of each operation fail in each way; hours (STEP=20: every 20th; OPERATION=undo, KIND=disk)
+failures: .venv/.developed ## Inject every fault at every call of every operation; hours (STEP=20: every 20th; OPERATION=undo, KIND=disk)
 	$(BIN)/python -m tests.faults $(if $(STEP),--step $(STEP)) $(if $(OPERATION),--operation "$(OPERATION)") $(if $(KIND),--kind "$(KIND)")
 
-chaos: .venv/.developed ## Let a storm of faults pass over real processes, and prove that nothing is lost (MINUTES=10 SEED=7)
+chaos: .venv/.developed ## Inject random faults into real processes and check that nothing is lost (MINUTES=10 SEED=7)
 	$(BIN)/python -m tests.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
 
 providers: .venv/.developed .providers/.installed ## Run sessions through LiteLLM and llama.cpp (a long build first)
 	$(BIN)/python -m tests.real_providers $(ONLY)
 
-prompts: .venv/.developed ## Print docs/prompts.md, what agents' models read, from the code
+prompts: .venv/.developed ## Generate docs/prompts.md, what agents' models read, from the code
 	$(BIN)/python -m tests.printed_prompts
 
 screenshots: .venv/.developed ## Take screenshots of every page, in build/screenshots/

@@ -55,7 +55,7 @@ class Check:
 def checks(found: Crew | Unreachable | None = None) -> list[Check]:
     """Check database, migrations, keys and redis, in this order; all must be ok.
 
-    ``found`` are the workers, for who has asked Redis already.
+    ``found``: the workers, if the caller has already asked Redis.
     """
     away = _database()
     fit = schema_version.Fit(away) if away else schema_version.fit()
@@ -95,7 +95,7 @@ def schedule_check() -> Check:
 def queue_check(account_id: int | None = None, found: Crew | Unreachable | None = None) -> Check:
     """Count workers, and what waits for them (in this account), and check for how long.
 
-    ``found`` are the workers, for who has looked already.
+    ``found``: the workers, if the caller has already asked Redis.
     """
     if isinstance(found := found or look_for_workers(), Unreachable):
         return Check("queue", str(found))
@@ -122,7 +122,7 @@ def queue_check(account_id: int | None = None, found: Crew | Unreachable | None 
 
 
 def look_for_workers(*, with_runs: bool = False) -> Crew | Unreachable:
-    """Return the workers, with their runs for who shows them; or that Redis is down."""
+    """Return the workers, ``with_runs``: also what each works on; or that Redis is down."""
     try:
         with redis_connection(patience_seconds=_PATIENCE_SECONDS) as connection:
             return crew(connection, with_runs=with_runs)

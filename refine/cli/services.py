@@ -15,10 +15,10 @@ from refine.rules.quantities import plural
 @click.command()
 @click.option("--burst", is_flag=True, help="Exit when the queues are empty.")
 def worker(burst: bool) -> None:
-    """Run queued sessions, up to REFINE_CONCURRENCY at the same time, until SIGTERM.
+    """Run queued sessions, reflections, conversations and access requests, until SIGTERM.
 
-    Requested sessions take precedence over automatic ones. Start several workers to use several
-    processors.
+    Up to REFINE_CONCURRENCY at the same time. Requested sessions take precedence over automatic
+    ones. Start several workers to use several processors.
     """
     with application("worker", is_service=True):
         work(burst=burst)

@@ -64,7 +64,7 @@ def protect(area: Blueprint) -> None:
 
 
 def _require_fit() -> None:
-    """Raise BeingUpgraded if the database is of another version, for who asks something of it."""
+    """Raise BeingUpgraded if the database is of another version, unless nothing is asked of it."""
     asks = "_user_id" in session or request.method not in own_origin.SAFE_METHODS
     if asks and request.blueprint != "status":
         schema_version.require_fit()

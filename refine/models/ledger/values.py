@@ -90,7 +90,7 @@ class MemoryValues:
     def ledger_entry(self, key: DataKey | None = None) -> dict[str, Any]:
         """Return the memory as JSON values, as a session shows it to the agent.
 
-        ``key`` is the agent's, for who has it already.
+        ``key``: the agent's, if the caller has already opened it.
         """
         return {
             "id": self.id,

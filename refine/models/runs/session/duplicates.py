@@ -30,7 +30,8 @@ def remove_duplicates(
 ) -> int:
     """Discard up to ``limit`` exact duplicates of kept core memories; return how many it were.
 
-    ``copies`` is one of ``batches_of_copies``, for who looked for them without a lock.
+    ``copies``: a batch of ``batches_of_copies``, if the caller has already looked for duplicates,
+    without a lock.
 
     One record each. The locked memories of a group stay, or the oldest if none is locked. The first
     one that stays takes over the tags of the discarded ones. Memories that users of the dashboard
