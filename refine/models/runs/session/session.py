@@ -100,6 +100,12 @@ class RefinementSession(Ending, Base):
         Index("ix_refinement_sessions_status_created_at", "status", "created_at"),
         Index("ix_refinement_sessions_created_at", text("created_at DESC"), "id"),
         Index(
+            "ix_refinement_sessions_redone",
+            "agent_id",
+            "redone_at",
+            postgresql_where=text("redone_at IS NOT NULL"),
+        ),
+        Index(
             "ix_refinement_sessions_errors",
             text("created_at DESC"),
             "id",
@@ -343,10 +349,14 @@ class RefinementSession(Ending, Base):
     @classmethod
     def is_eroded(cls, at: datetime) -> ColumnElement[bool]:
         """Return the SQL condition that there is an ``erosion_reason``, as the rows tell it."""
-        # for an index: no session lasts as long as the window
-        lately = and_(cls.ended_at > at - ROLLING_WINDOW, cls.created_at > at - 2 * ROLLING_WINDOW)
+        since = at - ROLLING_WINDOW
+        # two indexes find them: no session lasts as long as the window
+        gone_since = or_(
+            and_(cls.ended_at > since, cls.created_at > since - ROLLING_WINDOW),
+            cls.redone_at > since,
+        )
         removed = select(func.coalesce(func.sum(cls.removed_tokens), 0)).where(
-            cls.agent_id == Agent.id, lately, cls.undone_at.is_(None)
+            cls.agent_id == Agent.id, gone_since, cls.undone_at.is_(None)
         )
         mass, floor = Agent.core_tokens, literal(settings.current().rolling_floor, Numeric)
         before = mass + removed.correlate(Agent).scalar_subquery()

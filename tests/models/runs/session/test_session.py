@@ -11,6 +11,7 @@ from refine import clock
 from refine.errors import InvalidValue, Refused, RowAltered
 from refine.extensions import database_now, db
 from refine.models import (
+    Agent,
     AgentMemory,
     LeaseLost,
     RefinementSession,
@@ -369,10 +370,22 @@ def test_an_agent_is_eroded_once_the_floor_leaves_nothing(app, subtests):
     agent = factories.agent()
     factories.ledger(agent, 100)
 
-    for tokens, is_eroded in [(0, False), (98, False), (99, True)]:
-        with case(subtests, removed=tokens):
-            ended(agent, **removed(tokens))
+    now = clock.now()
+    long_ago = dict.fromkeys(("created_at", "ended_at"), now - timedelta(days=300))
+    eroded = select(Agent.id).where(RefinementSession.is_eroded(now))
+
+    for tokens, fields, is_eroded in [
+        (0, {}, False),
+        (98, {}, False),
+        (99, {}, True),
+        (99, long_ago, False),
+        (99, {**long_ago, "redone_at": now}, True),
+        (99, {"undone_at": now}, False),
+    ]:
+        with case(subtests, removed=tokens, **fields):
+            ended(agent, **removed(tokens), **fields)
             assert (RefinementSession.erosion_reason(agent) is not None) == is_eroded
+            assert db.session.scalars(eroded).all() == [agent.id] * is_eroded
 
 
 # -- looking back ----------------------------------------------------------------------------------
