@@ -1,7 +1,7 @@
 """Alembic's environment: the application's engine, the models' metadata.
 
-A migration that code from before it does not get along with (it drops or renames something, or
-gives it another meaning) says so: ``breaks_older_code = True``.
+A migration that is incompatible with older code (it drops or renames something, or gives it another
+meaning) says so: ``breaks_older_code = True``.
 """
 
 from alembic import context
@@ -28,7 +28,7 @@ def run_migrations() -> None:
 
 
 def note_oldest_code(*, ctx, heads, **_about) -> None:  # type: ignore[no-untyped-def]
-    """In the transaction of each migration, note which code gets along with it."""
+    """In the transaction of each migration, note which code is compatible with it."""
     applied = context.script.iterate_revisions(tuple(heads), "base") if heads else ()
     schema_version.note_oldest_code(ctx.connection, applied)
 

@@ -79,7 +79,7 @@ def grant(role: str, password: str | None = None) -> None:
     """Create the running role if it is missing, and give it its privileges; safe to repeat.
 
     For the owner of the tables. Only a SCRAM verifier of the password leaves this process. Raises
-    Refused if the role could get past the guards all the same.
+    Refused if the role could bypass the guards all the same.
     """
     with _transaction() as connection:
         for statement in _statements(role, connection):
@@ -104,7 +104,7 @@ def renew() -> None:
 
 
 def own_powers() -> str | None:
-    """Return how the role of this connection could get past the guards; None if it could not."""
+    """Return how the role of this connection could bypass the guards; None if it could not."""
     with _transaction() as connection:
         (role,) = _row(connection, "SELECT current_user")
         (changes_records,) = _row(connection, _CHANGES_RECORDS)

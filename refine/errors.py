@@ -5,7 +5,7 @@ RefineError                  tell the person: the message says what, where and w
 ├── EmbeddedError            an embedded server cannot run here: follow the message
 │   └── AlreadyRunning       another process runs them for this data folder: use it
 ├── Unreachable              a server does not answer: start it, or fix its URL
-├── BeingUpgraded            the database and this version do not get along: wait, or upgrade
+├── BeingUpgraded            the database schema is incompatible: wait, or upgrade
 ├── NotFound                 it does not exist, or not for this caller
 ├── Ambiguous                several things have this name: use an id
 ├── InvalidValue             a value breaks a rule: correct it
@@ -50,7 +50,7 @@ class Unreachable(RefineError):
 
 
 class BeingUpgraded(RefineError):
-    """The database's version and the code's do not get along."""
+    """The database's schema is incompatible with this version."""
 
 
 class NotFound(RefineError):
@@ -78,12 +78,12 @@ class TooMany(RefineError):
 
 
 class RowAltered(RefineError):
-    """A row that decides something does not match its keyed digest, so nothing relies on it."""
+    """A row that decides something does not match its keyed digest, so it is not trusted."""
 
     def __init__(self, row: str) -> None:
         super().__init__(
-            f"{row} was changed outside the application, so nothing relies on it; "
-            "`refine audit verify` names the first such row of each chain"
+            f"{row} was changed outside the application and is not trusted; "
+            "run `refine audit verify` to find such rows"
         )
 
 

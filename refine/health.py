@@ -58,12 +58,16 @@ def checks(found: Crew | Unreachable | None = None) -> list[Check]:
     ``found``: the workers, if the caller has already asked Redis.
     """
     away = _database()
-    fit = schema_version.Fit(away) if away else schema_version.fit()
-    unfit = fit.problem
+    schema = schema_version.Compatibility(away) if away else schema_version.compatibility()
     return [
         Check("database", away, "PostgreSQL answers"),
-        Check("migrations", unfit, fit.detail, fit.detail if fit.is_newer else None),
-        Check("keys", unfit or _keys(), "REFINE_ENCRYPTION_KEYS holds every key in use"),
+        Check(
+            "migrations",
+            schema.problem,
+            schema.detail,
+            schema.detail if schema.is_newer else None,
+        ),
+        Check("keys", schema.problem or _keys(), "REFINE_ENCRYPTION_KEYS holds every key in use"),
         Check("redis", _redis() if found is None else _away(found), "Redis answers"),
     ]
 
@@ -74,7 +78,10 @@ def clock_check() -> Check:
     if age is None:
         return Check("clock", "the clock has never run; start `refine clock`")
     if age < -TICK_IS_LATE_AFTER:
-        return Check("clock", "the last tick is in the future; set the clocks of the machines")
+        return Check(
+            "clock",
+            "the last tick is in the future; check that the machines' clocks are synchronized",
+        )
     if age > TICK_IS_LATE_AFTER:
         return Check("clock", f"the last tick was {ago(age)}; start `refine clock`")
     return Check("clock", None, f"the last tick was {ago(age)}")
@@ -108,7 +115,7 @@ def queue_check(account_id: int | None = None, found: Crew | Unreachable | None 
     if found.silent:
         silent = rough_span(now - found.silent[0].last_seen_at)
         frozen = plural(len(found.silent), "worker")
-        return Check("queue", f"{said}; {frozen} without a sign of life for {silent}: restart it")
+        return Check("queue", f"{said}; {frozen} without a heartbeat for {silent}: restart it")
     if not found.live and (load.sessions or load.tasks_since is not None):
         return Check("queue", f"{said}: start `refine worker`")
     for oldest, late_after in (
@@ -131,10 +138,12 @@ def look_for_workers(*, with_runs: bool = False) -> Crew | Unreachable:
 
 
 def older_keys_check() -> Check:
-    """Tell whether keys are still wrapped by an older encryption key; never a problem."""
+    """Tell whether keys are still wrapped with an older encryption key; never a problem."""
     older = WrappedKey.under_older_keys()
-    said = f"{plural(older, 'data key')} under an older key; run `refine keys rotate`"
-    return Check("rotation", None, said if older else "every data key is under the first key")
+    said = f"{plural(older, 'data key')} still wrapped with an older key; run `refine keys rotate`"
+    return Check(
+        "rotation", None, said if older else "every data key is wrapped with the first key"
+    )
 
 
 def binding_check() -> Check:
@@ -166,7 +175,7 @@ def _ago(verification: Verification | None) -> str:
 def signing_check(settings: Settings) -> Check:
     """Warn of a SECRET_KEY that could be guessed: whoever has it can sign any cookie."""
     is_short = len(settings.secret_key.encode()) < SECRET_KEY_BYTES
-    short = f"SECRET_KEY has less than {SECRET_KEY_BYTES} bytes; set a longer random one"
+    short = f"SECRET_KEY is shorter than {SECRET_KEY_BYTES} bytes; set a longer random one"
     return Check("signing", None, "SECRET_KEY is long enough", short if is_short else None)
 
 
@@ -181,12 +190,12 @@ def https_check(settings: Settings) -> Check:
 
 
 def role_check(settings: Settings) -> Check:
-    """Warn of a database role that can get past the guards. Needs the newest migration."""
+    """Warn of a database role that can bypass the guards. Needs the newest migration."""
     if settings.embedded_postgres:
         return Check("role", None, "the bundled PostgreSQL has one role, which owns the tables")
     powers = database_roles.own_powers()
     said = f"the role in DATABASE_URL {powers}; see `refine db roles --help`"
-    return Check("role", None, "it cannot get past the guards", said if powers else None)
+    return Check("role", None, "it cannot bypass the database's guards", said if powers else None)
 
 
 def _is_readable_on_the_way(url: str) -> bool:

@@ -305,7 +305,7 @@ def test_doctor_warns_of_a_role_that_can_get_past_the_guards(
 ) -> None:
     owner = installation["REFINE_OWNER_DATABASE_URL"]
 
-    assert role_in(migrated("doctor")) == "ok   role        it cannot get past the guards"
+    assert role_in(migrated("doctor")) == "ok   role        it cannot bypass the database's guards"
     assert role_in(migrated("doctor", DATABASE_URL=owner)).startswith(
         "warn role        the role in DATABASE_URL owns the tables, and can disable their triggers"
     )

@@ -36,7 +36,7 @@ def _valid_token() -> ApiToken:
         )
     if not is_well_formed(secret):  # saves the database a query
         raise _invalid("This is not a valid Refine token: it is truncated or mistyped.")
-    schema_version.require_fit()
+    schema_version.require_compatible()
     try:
         token = ApiToken.of_secret(secret)
     except (NotFound, RowAltered):

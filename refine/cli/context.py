@@ -46,9 +46,9 @@ def application(
     )
     with servers, in_context(settings, is_service=is_service) as app:
         if is_service:
-            schema_version.wait_until_fit()
+            schema_version.wait_until_compatible()
         elif check_keys:
-            schema_version.require_fit()
+            schema_version.require_compatible()
         if check_keys:
             WrappedKey.check_keyring()
         db.session.rollback()  # a command begins with no transaction open

@@ -28,7 +28,7 @@ def upgrade_database() -> None:
     Nothing is to be done for a newer version of Refine; BeingUpgraded if this one cannot run there.
     """
     with schema_version.upgrading():
-        found = schema_version.fit()
+        found = schema_version.compatibility()
         if not found.is_newer:
             if not found.is_empty:  # before anything is written
                 WrappedKey.check_keyring()

@@ -40,12 +40,12 @@ def doctor(model_id: str | None) -> int:
 
     Prints one line for each: its state, or how to fix it. Exit code 1 if something must be fixed.
     Warnings do not count: a short SECRET_KEY, plain http beyond this machine (PUBLIC_URL,
-    OPENROUTER_BASE_URL), a database role that could get past the guards (`refine db roles`).
+    OPENROUTER_BASE_URL), a database role that could bypass the guards (`refine db roles`).
 
     With --ask, checks whether sessions can work with MODEL, and what to set if not: asks it for
     consent and lets it call a tool, over the provider and settings of the environment
-    (OPENROUTER_API_KEY, OPENROUTER_BASE_URL, REFINE_DIALECT, ...). It works before anything is
-    installed, uses made-up memories, and costs a few short requests; a dozen or more if the server
+    (OPENROUTER_API_KEY, OPENROUTER_BASE_URL, REFINE_DIALECT, ...). It needs no database, uses
+    made-up memories, and costs a few short requests; a dozen or more if the server
     refuses some, because other dialects are tried then. Exit code 1 if sessions cannot work.
 
     \b
@@ -132,12 +132,12 @@ def _print_line(mark: str, name: str, text: str) -> None:
 
 
 def _proxies(proxies: int) -> health.Check:
-    """Check that the proxy which speaks HTTPS for us tells the addresses of clients."""
+    """Check that the clients' addresses are taken from the proxy that terminates HTTPS."""
     problem = None
     if not proxies:
         problem = (
-            "PUBLIC_URL is https, so a proxy stands in front, and all clients seem to have its "
-            "address; set REFINE_PROXIES to the number of proxies"
+            "PUBLIC_URL is https but REFINE_PROXIES is 0, so every client appears to have the "
+            "proxy's address; set REFINE_PROXIES to the number of proxies"
         )
     return health.Check("proxies", problem, f"{plural(proxies, 'proxy', 'proxies')} trusted")
 

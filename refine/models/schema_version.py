@@ -1,8 +1,8 @@
-"""Whether the database's version and this version of Refine get along, and who upgrades it.
+"""Whether the database's schema is compatible with this version of Refine, and who upgrades it.
 
-Code gets along with a newer database if the migrations that it lacks only added something. One that
-does more says ``breaks_older_code = True``. Each migration notes in the database the oldest one
-that code must have: as the comment on Alembic's table, which any role may read.
+Code is compatible with a newer database if the migrations that it lacks only added something. One
+that does more says ``breaks_older_code = True``. Each migration notes in the database the oldest
+one that code must have: as the comment on Alembic's table, which any role may read.
 """
 
 import re
@@ -23,7 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from refine.errors import BeingUpgraded, Refused, Unreachable
 from refine.extensions import db
 
-# How long nobody looks again after database and code were found to get along.
+# How long nobody looks again after database and code were found to be compatible.
 _BELIEVED_SECONDS = 10.0
 _PAUSE_SECONDS = 1.0
 # An upgrade waits no longer for another one.
@@ -46,8 +46,8 @@ _is_upgrading: ContextVar[bool] = ContextVar("refine.is_upgrading", default=Fals
 _log = structlog.get_logger(__name__)
 
 
-class Fit(NamedTuple):
-    """How the database's version and the code's get along; a ``problem`` says that they do not."""
+class Compatibility(NamedTuple):
+    """How the database's schema and the code compare; with a ``problem``, they are incompatible."""
 
     problem: str | None
     detail: str = "up to date"
@@ -55,44 +55,48 @@ class Fit(NamedTuple):
     is_empty: bool = False
 
 
-def fit() -> Fit:
+def compatibility() -> Compatibility:
     """Compare the database with the code's own migrations, now."""
     present, oldest = _stored()
     own = _own_revisions(current_app.extensions["migrate"].directory)
     if present == own[0]:
-        return Fit(None)
+        return Compatibility(None)
     if present is None:
-        return Fit("the database has no tables yet; run `refine db upgrade`", is_empty=True)
+        return Compatibility(
+            "the database has no tables yet; run `refine db upgrade`", is_empty=True
+        )
     if present in own:
-        return Fit("the database is not at the newest migration; run `refine db upgrade`")
+        return Compatibility("the database is not at the newest migration; run `refine db upgrade`")
     if oldest in own:
-        return Fit(None, f"at {present}, newer than this version, which gets along with it", True)
-    return Fit(
+        return Compatibility(None, f"at {present}, newer than this version, but compatible", True)
+    return Compatibility(
         f"the database is at {present}, for a newer version of Refine than this; start that one",
         is_newer=True,
     )
 
 
-def require_fit() -> None:
-    """Raise BeingUpgraded if database and code do not get along; looks every ten seconds."""
+def require_compatible() -> None:
+    """Raise BeingUpgraded if database and code are incompatible; looks every ten seconds."""
     if (problem := _problem()) is not None:
         raise BeingUpgraded(problem)
 
 
 def must_wait() -> bool:
-    """Tell whether work must wait because database and code do not get along; log it once."""
+    """Tell whether work must wait because database and code are incompatible; log it once."""
     problem = _problem()
     if (problem is not None) != current_app.extensions.get(f"{_KEPT}.waits", False):
         current_app.extensions[f"{_KEPT}.waits"] = problem is not None
         if problem is not None:
-            _log.warning("waiting: database and code do not get along", reason=problem)
+            _log.warning(
+                "waiting: the database schema is incompatible with this version", reason=problem
+            )
         else:
-            _log.warning("database and code get along again")
+            _log.warning("the database schema is compatible again")
     return problem is not None
 
 
-def wait_until_fit() -> None:
-    """Return as soon as database and code get along; what the database cannot say is no reason."""
+def wait_until_compatible() -> None:
+    """Return as soon as database and code are compatible, or the database does not answer."""
     while must_wait():
         time.sleep(_PAUSE_SECONDS)
 
@@ -109,6 +113,7 @@ def note_oldest_code(connection: Connection, applied: Iterable[Script]) -> None:
         oldest = script.revision
         if getattr(script.module, "breaks_older_code", False):
             break
+    # older versions read these words
     said = f"'Refine gets along with this from migration {oldest} on.'" if oldest else "NULL"
     connection.exec_driver_sql(f"COMMENT ON TABLE alembic_version IS {said}")
 
@@ -153,7 +158,7 @@ def _problem() -> str | None:
     if kept is not None and 0 <= time.monotonic() - kept < _BELIEVED_SECONDS:
         return None
     try:
-        problem = fit().problem
+        problem = compatibility().problem
     except Unreachable:  # whoever needs the database next says so
         return None
     if problem is None:

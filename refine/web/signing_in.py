@@ -57,17 +57,17 @@ def _find_valid(secret: str) -> SignIn | None:
 
 def protect(area: Blueprint) -> None:
     """Require a CSRF token for every form of an area, and a sign-in except on public pages."""
-    area.before_request(_require_fit)
+    area.before_request(_require_compatible)
     area.before_request(own_origin.refuse_others)
     area.before_request(lambda: csrf.protect(apply_exemptions=True))
     area.before_request(_require_sign_in)
 
 
-def _require_fit() -> None:
+def _require_compatible() -> None:
     """Raise BeingUpgraded if the database is of another version, unless nothing is asked of it."""
     asks = "_user_id" in session or request.method not in own_origin.SAFE_METHODS
     if asks and request.blueprint != "status":
-        schema_version.require_fit()
+        schema_version.require_compatible()
 
 
 def ask_to_sign_in(draft: Draft) -> Response:

@@ -236,7 +236,7 @@ def session_waits_for_long(agent: Agent) -> None:
     [
         (never_ticked, "clock", "the clock has never run; start `refine clock`"),
         (ticked_long_ago, "clock", "the last tick was 6 minutes ago; start `refine clock`"),
-        (ticked_in_the_future, "clock", "the last tick is in the future; set the clocks of the"),
+        (ticked_in_the_future, "clock", "the last tick is in the future; check that the machines'"),
         (slot_was_missed, "schedule", "1 account with a missed slot; check the clock"),
         (session_waits_in_vain, "queue", "0 workers, 1 session waiting: start `refine worker`"),
         (
@@ -321,17 +321,18 @@ def test_doctor_mentions_data_keys_under_an_older_key(
     before, after = run("doctor"), run("doctor", REFINE_ENCRYPTION_KEYS=keys)
 
     assert (before.returncode, after.returncode) == (0, 0)
-    assert found(before)["rotation"] == ("ok", "every data key is under the first key")
+    assert found(before)["rotation"] == ("ok", "every data key is wrapped with the first key")
     assert found(after)["rotation"] == (
         "ok",
-        f"{older} data key{'s' if older > 1 else ''} under an older key; run `refine keys rotate`",
+        f"{older} data key{'s' if older > 1 else ''} still wrapped with an older key; "
+        "run `refine keys rotate`",
     )
 
 
 @pytest.mark.parametrize(
     ("variables", "name", "says"),
     [
-        ({"SECRET_KEY": "x" * 31}, "signing", "SECRET_KEY has less than 32 bytes"),
+        ({"SECRET_KEY": "x" * 31}, "signing", "SECRET_KEY is shorter than 32 bytes"),
         ({"PUBLIC_URL": "http://refine.example.org"}, "https", "PUBLIC_URL: plain http beyond"),
         ({"PUBLIC_URL": "http://192.168.0.7"}, "https", "PUBLIC_URL: plain http beyond"),
         ({"PUBLIC_URL": "http://127.0.0.1.example"}, "https", "PUBLIC_URL: plain http beyond"),

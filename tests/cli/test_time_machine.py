@@ -142,7 +142,7 @@ def test_undo_reports_tampering(ledger: Agent, session: RefinementSession, run: 
 
     lines = [problem(run("undo", session.id, *options)) for options in ((), ("--and-after",))]
 
-    says = f"memory {id_} was changed outside the application, so nothing relies on it; "
+    says = f"memory {id_} was changed outside the application and is not trusted; "
     assert [line[: len(says)] for line in lines] == [says] * 2
 
 

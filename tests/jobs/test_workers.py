@@ -1,4 +1,4 @@
-"""What Redis knows of the workers, and which of them gave no sign of life."""
+"""What Redis knows of the workers, and which of them sent no heartbeat."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -145,5 +145,5 @@ def test_the_queue_check_reports_a_frozen_worker(
 
     assert (before.is_ok, before.detail) == (True, "1 worker, 0 sessions waiting")
     assert after.problem == (
-        "0 workers, 0 sessions waiting; 1 worker without a sign of life for 2 minutes: restart it"
+        "0 workers, 0 sessions waiting; 1 worker without a heartbeat for 2 minutes: restart it"
     )

@@ -1,4 +1,4 @@
-"""Upgrades: one at a time, and which versions of code and database get along."""
+"""Upgrades: one at a time, and which versions of code and database are compatible."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ def downgrade() -> None:
 
 EMPTY = "the database has no tables yet; run `refine db upgrade`"
 OLDER = "the database is not at the newest migration; run `refine db upgrade`"
-GETS_ALONG = "at 9001, newer than this version, which gets along with it"
+COMPATIBLE = "at 9001, newer than this version, but compatible"
 NEWER = "the database is at 9001, for a newer version of Refine than this; start that one"
 
 
@@ -96,51 +96,51 @@ def make_current() -> None:
     sql.run(f"UPDATE alembic_version SET version_num = '{HEAD}'")
 
 
-# -- which versions get along ----------------------------------------------------------------------
+# -- which versions are compatible -----------------------------------------------------------------
 
 
-def test_the_newest_database_fits(ours: Flask) -> None:
-    assert schema_version.fit() == (None, "up to date", False, False)
+def test_the_newest_database_is_compatible(ours: Flask) -> None:
+    assert schema_version.compatibility() == (None, "up to date", False, False)
 
 
-def test_an_empty_database_does_not(fresh: dict[str, str]) -> None:
+def test_an_empty_database_is_not(fresh: dict[str, str]) -> None:
     empty = create_app(Settings.from_environ(fresh))
     with empty.app_context():
-        assert schema_version.fit().problem == EMPTY
+        assert schema_version.compatibility().problem == EMPTY
         db.engine.dispose()
 
 
-def test_an_older_database_does_not(ours: Flask) -> None:
+def test_an_older_database_is_not(ours: Flask) -> None:
     make_older()
 
-    assert schema_version.fit().problem == OLDER
+    assert schema_version.compatibility().problem == OLDER
 
 
-def test_a_newer_database_fits_if_something_was_only_added(
+def test_a_newer_database_is_compatible_if_something_was_only_added(
     ours: Flask, a_later_version_upgrades: Upgrades
 ) -> None:
     a_later_version_upgrades()
 
-    assert schema_version.fit() == (None, GETS_ALONG, True, False)
+    assert schema_version.compatibility() == (None, COMPATIBLE, True, False)
     assert factories.account().id
-    schema_version.require_fit()
+    schema_version.require_compatible()
 
 
-def test_a_newer_database_whose_migrations_break_older_code_does_not(
+def test_a_newer_database_whose_migrations_break_older_code_is_not(
     ours: Flask, a_later_version_upgrades: Upgrades
 ) -> None:
     a_later_version_upgrades(breaks_older_code=True)
 
-    assert schema_version.fit().problem == NEWER
+    assert schema_version.compatibility().problem == NEWER
 
 
-def test_a_newer_database_that_does_not_say_so_does_not(
+def test_a_newer_database_that_does_not_say_so_is_not(
     ours: Flask, a_later_version_upgrades: Upgrades
 ) -> None:
     a_later_version_upgrades()
     sql.run("COMMENT ON TABLE alembic_version IS NULL")
 
-    assert schema_version.fit().problem == NEWER
+    assert schema_version.compatibility().problem == NEWER
 
 
 # -- what they do meanwhile ------------------------------------------------------------------------
@@ -187,18 +187,24 @@ def test_pages_notice_an_upgrade_by_the_statement_that_fails(ours: Flask) -> Non
     assert "Refine is being upgraded" in words_of(second.text)
 
 
-def test_readyz_tells_whether_a_newer_database_fits(
+def test_readyz_tells_whether_a_newer_database_is_compatible(
     ours: Flask, a_later_version_upgrades: Upgrades, environ: dict[str, str]
 ) -> None:
     client = ours.test_client()
     a_later_version_upgrades()
-    fits = client.get("/readyz")
+    compatible = client.get("/readyz")
     sql.run("COMMENT ON TABLE alembic_version IS NULL")
 
-    does_not = client.get("/readyz")
+    incompatible = client.get("/readyz")
 
-    assert (fits.status_code, fits.json and fits.json["migrations"]) == (200, GETS_ALONG)
-    assert (does_not.status_code, does_not.json and does_not.json["migrations"]) == (503, NEWER)
+    assert (compatible.status_code, compatible.json and compatible.json["migrations"]) == (
+        200,
+        COMPATIBLE,
+    )
+    assert (incompatible.status_code, incompatible.json and incompatible.json["migrations"]) == (
+        503,
+        NEWER,
+    )
 
 
 def test_the_clock_waits_says_so_once_and_goes_on(
@@ -214,12 +220,12 @@ def test_the_clock_waits_says_so_once_and_goes_on(
 
     assert all(each == tick.TickResult() for each in ticks)
     assert marks is None
-    assert sum("waiting: database and code do not get along" in each for each in said) == 1
+    assert sum("waiting: the database schema is incompatible" in each for each in said) == 1
     assert ClockMark.age("tick") is not None
-    assert any("get along again" in record.getMessage() for record in caplog.records)
+    assert any("compatible again" in record.getMessage() for record in caplog.records)
 
 
-def test_a_worker_leaves_a_run_queued_until_they_fit(ours: Flask) -> None:
+def test_a_worker_leaves_a_run_queued_until_they_are_compatible(ours: Flask) -> None:
     session = RefinementSession.queue(factories.agent("one"), "cli")
     db.session.commit()
     make_older()
@@ -239,21 +245,23 @@ def test_a_service_that_starts_before_the_upgrade_waits_for_it(
 ) -> None:
     with services(fresh, tmp_path) as start:
         clock = start("clock")
-        eventually(lambda: clock.lines("waiting: database and code do not get along"))
+        eventually(
+            lambda: clock.lines("waiting: the database schema is incompatible with this version")
+        )
         assert clock.is_running()
 
         upgraded = refine("db", "upgrade", environ=fresh)
 
-        eventually(lambda: clock.lines("database and code get along again"))
+        eventually(lambda: clock.lines("the database schema is compatible again"))
         assert (upgraded.returncode, clock.is_running()) == (0, True)
 
 
-def test_who_waits_goes_on_as_soon_as_they_fit(ours: Flask) -> None:
+def test_who_waits_continues_as_soon_as_they_are_compatible(ours: Flask) -> None:
     make_older()
 
     def wait() -> None:
         with ours.app_context():
-            schema_version.wait_until_fit()
+            schema_version.wait_until_compatible()
 
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(wait)
@@ -278,7 +286,7 @@ def test_what_the_database_cannot_say_lets_nobody_wait(environ: dict[str, str]) 
     away = create_app(Settings.from_environ({**environ, "DATABASE_URL": "postgresql://[::1]:1/x"}))
     with away.app_context():
         assert not schema_version.must_wait()
-        schema_version.require_fit()
+        schema_version.require_compatible()
 
 
 # -- upgrades --------------------------------------------------------------------------------------
@@ -336,7 +344,7 @@ def test_an_upgrade_with_another_key_writes_nothing(ours: Flask, fresh: dict[str
 
     assert refused.returncode == 1
     assert "REFINE_ENCRYPTION_KEYS does not hold the key" in refused.stderr
-    assert schema_version.fit().problem == OLDER
+    assert schema_version.compatibility().problem == OLDER
     assert sql.snapshot() == before
 
 
@@ -351,6 +359,6 @@ def test_an_older_version_leaves_a_newer_database_alone(
 
     assert (along.returncode, along.stdout) == (
         0,
-        f"the database is {GETS_ALONG}\nthe database is up to date\n",
+        f"the database is {COMPATIBLE}\nthe database is up to date\n",
     )
     assert (not_along.returncode, not_along.stderr) == (1, f"refine: {NEWER}\n")

@@ -56,7 +56,7 @@ def test_a_site_admin_sees_all_health_checks(site_admins: Browser) -> None:
         "migrations ✓ up to date",
         "keys ✓ REFINE_ENCRYPTION_KEYS holds every key in use",
         "redis ✓ Redis answers",
-        "rotation ✓ every data key is under the first key",
+        "rotation ✓ every data key is wrapped with the first key",
         "schedule ✓ no upcoming slots",
         "queue ✓ 0 workers, 0 sessions waiting",
         "clock ✓ the last tick was",
@@ -192,12 +192,11 @@ def test_a_site_admin_sees_the_workers_by_name_and_a_frozen_one_as_such(
 
     assert "✓ idle" in row_of(page, "ada-1")
     assert "◷ clock" in row_of(page, "clock-1")
-    assert "✗ no sign of life" in row_of(page, "frozen-1")
+    assert "✗ no heartbeat" in row_of(page, "frozen-1")
     assert "(4 minutes ago)" in row_of(page, "frozen-1")
     assert "&lt;b&gt;host&lt;/b&gt;" in page
-    assert (
-        "queue ✗ 1 worker, 0 sessions waiting; 2 workers without a sign of life for 4 minutes"
-        in (words_of(page))
+    assert "queue ✗ 1 worker, 0 sessions waiting; 2 workers without a heartbeat for 4 minutes" in (
+        words_of(page)
     )
 
 
