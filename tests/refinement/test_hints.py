@@ -37,7 +37,7 @@ def test_the_brief_lists_pairs_by_id_and_likeness_and_calls_them_a_hint(agent: A
     session = factories.session(agent)
 
     assert told(session) == [(geese, same_geese, 100)]
-    assert "a hint where to look, no more" in brief(session)
+    assert "treat them only as hints" in brief(session)
     assert "Memories that look alike are often different moments" in brief(session)
     assert "geese" not in brief(session)
 
