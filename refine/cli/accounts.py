@@ -17,7 +17,8 @@ from refine.extensions import db
 from refine.models import Account, Agent, Invitation, User
 from refine.models.people.invitation import VALID_FOR
 from refine.models.people.user import ROLES
-from refine.rules.quantities import in_days
+from refine.models.runs.access.asking_rules import PASSWORD_LINK_WAIT
+from refine.rules.quantities import in_days, in_hours
 
 _ACCOUNTS = (
     Field("id", lambda row: row.Account.id),
@@ -132,14 +133,16 @@ def user_list(slug: str | None, limit: int, as_json: bool) -> None:
         )
 
 
-@user.command("reset")
+@user.command(
+    "reset",
+    epilog="As with password links from the dashboard, the user cannot request access to memories "
+    f"for {in_hours(PASSWORD_LINK_WAIT)} after setting the password.",
+)
 @click.argument("reference", metavar="USER")
 def user_reset(reference: str) -> None:
     """Print a link with which USER (e-mail address or id) chooses a new password.
 
     It is printed once, works once, and ends every earlier link. The old password works until then.
-    Whoever has a new password cannot ask for access to memories at first, as with links of the
-    dashboard.
 
     Example: refine user reset ada@example.org
     """

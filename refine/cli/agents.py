@@ -158,8 +158,8 @@ def agent_show(reference: str, as_json: bool) -> None:
 def agent_set(reference: str, **options: Any) -> None:
     """Change settings of AGENT (id or name), as its page *Settings* does.
 
-    Recorded as every change of settings. The agent is told of a new model, and warned about here if
-    the provider does not list it, or lists it without tools.
+    The change is recorded. A new model is noted in the agent's journal; prints a warning if the
+    provider does not list the model, or lists it without tools.
 
     Example: refine agent set Wren --budget 6000 --threshold 0.8
     """

@@ -68,7 +68,7 @@ def audit() -> None:
 @click.option(
     "--kind",
     type=click.Choice(tuple(ACTIONS_OF_KIND)),
-    help="Only records of this kind of actions, as the dashboard has them.",
+    help="Only records of this kind (the tabs of the dashboard's Audit page).",
 )
 @click.option("--action", help="Only records of this action, such as memory_access_granted.")
 @click.option(
@@ -140,7 +140,7 @@ def _is_by(who: str) -> ColumnElement[bool]:
 @click.option(
     "--since-last",
     is_flag=True,
-    help="Read no record again that was verified before; everything else is compared as ever.",
+    help="Skip records that were verified before; still compare everything else.",
 )
 @click.option(
     "--processes",

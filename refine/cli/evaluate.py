@@ -35,14 +35,14 @@ _COLUMNS = (
     type=click.IntRange(1, 100),
     default=3,
     show_default=True,
-    help="How many sessions to run, each for another agent.",
+    help="Number of agents; each runs one session.",
 )
 @click.option(
-    "--seed", type=int, default=1, show_default=True, help="Another gives other memories."
+    "--seed", type=int, default=1, show_default=True, help="Random seed for the generated memories."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def evaluate_model(model_id: str, agents: int, seed: int, as_json: bool) -> None:
-    """Let MODEL tidy generated memories, and count what it does, to choose a model by figures.
+    """Try MODEL on generated memories and report how well it tidies them.
 
     Runs one session for each agent, with the provider and settings of the environment
     (OPENROUTER_API_KEY, OPENROUTER_BASE_URL, ...), on a temporary database: your data is neither

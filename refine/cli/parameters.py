@@ -110,7 +110,9 @@ class _Time(click.ParamType[datetime]):
         except ValueError:
             given = None
         if given is None or given.year not in _YEARS:
-            self.fail(f"{value!r} is no time such as 2026-03-01 or 2026-03-01T09:30", parameter)
+            self.fail(
+                f"{value!r} is not a valid time; use 2026-03-01 or 2026-03-01T09:30", parameter
+            )
         return given if given.tzinfo is not None else given.replace(tzinfo=UTC)
 
 
@@ -160,13 +162,13 @@ def narrowed(command: Callable[..., R]) -> Callable[..., R]:
 
 
 agent_argument = click.argument("reference", metavar="AGENT", shell_complete=agents_like)
-account_option = click.option("--account", "slug", help="Only of the account of this slug.")
+account_option = click.option("--account", "slug", help="Only this account (slug).")
 limit_option = click.option(
     "--limit",
     type=click.IntRange(1, _MAX_LIMIT),
     default=_DEFAULT_LIMIT,
     show_default=True,
-    help="How many to list at most.",
+    help="Maximum number to list.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 _NARROWING = (
@@ -177,7 +179,7 @@ _NARROWING = (
         "reference",
         metavar="AGENT",
         shell_complete=agents_like,
-        help="Only of this agent (id or name).",
+        help="Only this agent (id or name).",
     ),
     account_option,
 )

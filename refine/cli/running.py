@@ -11,7 +11,7 @@ from refine.cli.context import application
 from refine.cli.output import Field, console, print_list
 from refine.cli.parameters import agent_argument, json_option
 from refine.jobs import runs, stopping, sweeping
-from refine.jobs.dispatch import dispatch_if_possible
+from refine.jobs.dispatch import REDIS_AWAY, dispatch_if_possible
 from refine.llm.clients import is_rehearsed
 from refine.models import MAX_MUTATIONS, Agent, MemoryTask, RefinementSession
 from refine.refinement.loop import Event, refine
@@ -39,11 +39,12 @@ def run(reference: str, enqueue: bool) -> int:
 
 def queued_in_words(session: RefinementSession) -> str:
     """Return that a session is queued, and what becomes of it."""
-    said = f"queued session {session.id} for {session.agent.name}; "
-    return said + (_WAITING if session.dispatched_at is None else "a worker will run it")
+    said = f"queued session {session.id} for {session.agent.name}"
+    if session.dispatched_at is None:
+        return f"{said}. {REDIS_AWAY}"
+    return f"{said}; a worker will run it"
 
 
-_WAITING = "Redis does not answer: what is queued waits, and begins by itself once Redis is back"
 _SWEPT = (
     Field("agent_id", lambda row: row.agent_id, "id"),
     Field("name", lambda row: row.name, "agent"),
@@ -63,7 +64,7 @@ def sweep(as_json: bool) -> None:
         is_dispatched = dispatch_if_possible()
         print_list(_SWEPT, swept, as_json=as_json, empty="no agents")
         if not is_dispatched:
-            click.echo(f"refine: {_WAITING}", err=True)
+            click.echo(f"refine: {REDIS_AWAY}", err=True)
 
 
 @click.command()

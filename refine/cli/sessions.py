@@ -93,8 +93,10 @@ def session() -> None:
 
 
 @session.command("list")
-@click.option("--status", type=click.Choice([*LIVE, *ENDED]), help="Only with this status.")
-@click.option("--trigger", type=click.Choice(TRIGGERS), help="Only of this trigger.")
+@click.option(
+    "--status", type=click.Choice([*LIVE, *ENDED]), help="Only sessions with this status."
+)
+@click.option("--trigger", type=click.Choice(TRIGGERS), help="Only sessions with this trigger.")
 @narrowed
 def session_list(narrowing: Narrowing, limit: int, as_json: bool, **equal: str | None) -> None:
     """List sessions with their figures, newest first.

@@ -90,9 +90,9 @@ def token_revoke(secret: str) -> None:
 @token.command("list")
 @narrowed
 def token_list(narrowing: Narrowing, limit: int, as_json: bool) -> None:
-    """List tokens, newest first: how they begin, whose they are, when they were used last.
+    """List tokens, newest first: prefix, owner, last use.
 
-    Nobody can list what they are: only a keyed hash of each is stored.
+    The tokens themselves are not stored, only keyed hashes.
 
     Example: refine token list --agent Wren
     """

@@ -50,6 +50,9 @@ _SHORT_PATIENCE_SECONDS = 2.0
 _PAUSE_SECONDS = 10.0
 _silent_until: dict[str, float] = {}
 
+# What people are told if runs could not be dispatched.
+REDIS_AWAY = "Redis is unreachable; queued sessions will start automatically once it is back."
+
 
 def dispatch(at: datetime | None = None, *, patience_seconds: float = PATIENCE_SECONDS) -> int:
     """Dispatch what may be dispatched now, and commit; return how many runs.

@@ -49,7 +49,7 @@ class Wire:
         with self._lock:
             if self._is_cut:
                 opened.close()
-                raise ConnectionAbortedError("nobody waits for the answer any more")
+                raise ConnectionAbortedError("the request was cancelled")
             # a duplicate, because TLS takes the socket over
             self._sockets.append(opened.dup())
         return opened

@@ -120,7 +120,7 @@ def select_page(
         if bookmark is None or isinstance(error, OperationalError):
             raise
         db.session.rollback()
-        raise InvalidValue("no page of this list") from None
+        raise InvalidValue("invalid page") from None
     return _page(found, rows, keys, is_first=place is None, backwards=backwards)
 
 

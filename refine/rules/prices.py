@@ -91,7 +91,7 @@ def parse_price_file(text: str) -> dict[str, Price]:
     prices = {model_id: listed_price(pricing) for model_id, pricing in entries.items()}
     wrong = [model_id for model_id, price in prices.items() if price is None]
     if wrong:
-        raise InvalidValue(f"the price of {wrong[0][:100]!r} is not one; write {_EXAMPLE}")
+        raise InvalidValue(f"invalid price for {wrong[0][:100]!r}; expected {_EXAMPLE}")
     return {model_id: price for model_id, price in prices.items() if price is not None}
 
 

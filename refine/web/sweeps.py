@@ -4,7 +4,7 @@ from collections import Counter
 
 from flask import flash
 
-from refine.jobs.dispatch import dispatch_if_possible
+from refine.jobs.dispatch import REDIS_AWAY, dispatch_if_possible
 from refine.jobs.sweeping import SweepBatch
 from refine.models.runs.sweep import Work
 from refine.rules.quantities import plural
@@ -20,17 +20,13 @@ def in_words(work: Work, *batches: SweepBatch) -> str:
     return "".join(
         [
             f"{plural(done, 'agent')} {DEEDS[work].done}",
-            *(f"; {plural(count, 'agent')} not: {why}" for why, count in others.most_common()),
-            f". The clock goes on with the other {plural(waiting, 'agent')}." if waiting else ".",
+            *(f"; {plural(count, 'agent')} skipped: {why}" for why, count in others.most_common()),
+            f". The clock continues with the other {plural(waiting, 'agent')}." if waiting else ".",
         ]
     )
 
 
 def dispatch_or_say() -> None:
-    """Dispatch what waits, and commit; say so if the job queue is away: the runs stay queued."""
+    """Dispatch what waits, and commit; say so if Redis is unreachable: the runs stay queued."""
     if not dispatch_if_possible():
-        flash(
-            "The job queue is unreachable; queued sessions will start automatically once it is "
-            "back.",
-            "error",
-        )
+        flash(REDIS_AWAY, "error")

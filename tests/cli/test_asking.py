@@ -244,7 +244,12 @@ def leaves_out_a_parameter(model: ScriptedModel) -> None:
         (says_no, "consent", "ok", "answered NO (which is an answer too) as the first word"),
         (answers_in_other_words, "consent", "warn", "neither YES nor NO as the first word"),
         (calls_the_tool_twice, "consent", "fix", "called the tool instead, twice; choose another"),
-        (calls_the_tool_first, "consent", "warn", "called the tool first; asked back, it answered"),
+        (
+            calls_the_tool_first,
+            "consent",
+            "warn",
+            "called the tool first; asked again, it answered",
+        ),
         (has_no_words, "consent", "fix", "had no words, twice; choose another model"),
         (calls_nothing, "tool call", "fix", "answered in words; choose a model that calls tools"),
         (calls_nothing_more, "result", "warn", "answered in words, where sessions need another"),

@@ -14,6 +14,7 @@ from flask import Flask
 from sqlalchemy import make_url
 
 from refine.extensions import db
+from refine.jobs.dispatch import REDIS_AWAY
 from refine.models import Agent, RefinementSession
 from tests import factories, sql
 from tests.cli.conftest import Run, problem, row_counts
@@ -78,7 +79,9 @@ REFUSALS = [
     usage("agent", "show", says="Missing argument 'AGENT'"),
     usage("session", "list", "--status", "lost", says="'lost' is not one of 'queued'"),
     *(
-        usage("session", "list", "--since", time, says=f"{time!r} is no time such as 2026-03-01")
+        usage(
+            "session", "list", "--since", time, says=f"{time!r} is not a valid time; use 2026-03-01"
+        )
         for time in ("", "monday", "2026-02-30", "0001-01-01", "9999-12-31", "2026-03-01T25:00")
     ),
     usage("session", "show", "7", says="'7' is not a valid UUID"),
@@ -266,8 +269,7 @@ def test_without_redis_the_session_waits_and_the_command_is_done(
 
     session = RefinementSession.live_of(ledger)
     assert done.returncode == 0
-    waits = "Redis does not answer: what is queued waits, and begins by itself once Redis is back"
-    assert waits in done.stdout + done.stderr
+    assert REDIS_AWAY in done.stdout + done.stderr
     assert session is not None
     assert session.status == "queued"
 

@@ -89,7 +89,7 @@ def test_a_variant_has_the_models_price_unless_it_has_its_own() -> None:
         ("", "the price file must be valid JSON"),
         ("[]", "must be a JSON object"),
         ("{}", "must be a JSON object"),
-        ('{"a/b": {"prompt": "3", "completion": "15"}}', "the price of 'a/b' is not one"),
+        ('{"a/b": {"prompt": "3", "completion": "15"}}', "invalid price for 'a/b'; expected"),
         ('{"a/b": 1, "a/b": 2}', "the price file"),
     ],
 )

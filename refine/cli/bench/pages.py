@@ -71,36 +71,36 @@ class Pages:
     type=click.IntRange(2, 100_000),
     default=DEFAULT.agents,
     show_default=True,
-    help="How many agents there are.",
+    help="Number of agents.",
 )
 @click.option(
     "--records",
     type=click.IntRange(1, 10_000),
     default=DEFAULT.records_each,
     show_default=True,
-    help="How many audit records each agent has.",
+    help="Number of audit records of each agent.",
 )
 @click.option(
     "--memories",
     type=click.IntRange(1, 10_000),
     default=DEFAULT.memories_each,
     show_default=True,
-    help="How many memories each agent has.",
+    help="Number of memories of each agent.",
 )
 @click.option(
     "--repetitions",
     type=click.IntRange(1, 1_000),
     default=DEFAULT.times_asked,
     show_default=True,
-    help="How often each page is asked.",
+    help="Number of requests for each page.",
 )
 def bench_pages(agents: int, records: int, memories: int, repetitions: int) -> None:
-    """Ask pages and API of a large installation; print times, queries and which goals are met.
+    """Measure the response times of pages and API on a large installation.
 
-    The floor of a page is a bare route, which looks up who is signed in and says nothing, and the
-    page's main query, sent by psycopg; that of an operation a bare route, which checks the token
-    and counts the request, and its query. Both take turns; what is compared is the time that 95 of
-    100 answers stay below.
+    Prints times, numbers of queries, and which goals are met. Each time is compared with a floor: a
+    bare route, which only looks up the signed-in user (or checks the token and counts the request),
+    plus the main query, sent by psycopg. The two are measured in turns and compared by the 95th
+    percentile (p95).
 
     \b
     Examples:

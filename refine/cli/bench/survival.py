@@ -32,14 +32,14 @@ def _names(_context: click.Context, _parameter: click.Parameter, value: str) -> 
     type=click.IntRange(1, 1_000),
     default=Scale.agents,
     show_default=True,
-    help="How many agents live with each model.",
+    help="Number of agents for each model.",
 )
 @click.option(
     "--weeks",
     type=click.IntRange(1, 520),
     default=Scale.weeks,
     show_default=True,
-    help="How long each agent lives.",
+    help="Number of weeks to simulate.",
 )
 @click.option(
     "--models",
@@ -53,24 +53,28 @@ def _names(_context: click.Context, _parameter: click.Parameter, value: str) -> 
     type=click.IntRange(2, 1_000),
     default=Scale.memories,
     show_default=True,
-    help="How many memories an agent has at first.",
+    help="Number of memories that an agent starts with.",
 )
 @click.option(
     "--saved-weekly",
     type=click.IntRange(0, 100),
     default=Scale.saved_weekly,
     show_default=True,
-    help="How many more it saves in a week.",
+    help="Number of memories that it saves each week.",
 )
 @click.option(
-    "--seed", type=int, default=Scale.seed, show_default=True, help="Another gives other memories."
+    "--seed",
+    type=int,
+    default=Scale.seed,
+    show_default=True,
+    help="Random seed for the generated memories.",
 )
 @click.option(
     "--jobs",
     type=click.IntRange(1, 64),
     default=1,
     show_default=True,
-    help="Models at a time, one process each.",
+    help="Number of models to simulate at the same time, one process each.",
 )
 @click.option("--json", "file", type=click.File("w"), help="Also write all weeks to this file.")
 def bench_survival(
@@ -83,7 +87,8 @@ def bench_survival(
     jobs: int,
     file: IO[str] | None,
 ) -> int:
-    """Let agents live a year with models that lose memories, and count what is left.
+    """Simulate a year of weekly sessions with models that try to lose memories, and report what
+    survives.
 
     Each agent gets generated memories in several languages, with exact duplicates, near duplicates
     and look-alikes among them, and saves more every week. Every week a real session runs, on a

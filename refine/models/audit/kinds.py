@@ -70,7 +70,7 @@ _KINDS: dict[str, tuple[str, ...]] = {
         "token_first_used",
         "token_revoked",
     ),
-    "upkeep": (
+    "maintenance": (
         "keys_rotated",
         "agent_bound",
         "memories_resealed",

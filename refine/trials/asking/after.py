@@ -88,7 +88,7 @@ def _about_consent(trial: Trial, reply: Reply) -> Finding:
     word = "YES" if is_yes else "NO (which is an answer too)"
     said = f"answered {word} as the first word, with {_output(reply.usage)}"
     if any(each.tool_calls for each in earlier):
-        text = f"called the tool first; asked back, it {said}: each session takes one more call"
+        text = f"called the tool first; asked again, it {said}: each session takes one more call"
         return Finding("consent", "warn", text)
     if earlier:
         cut = f"the first answer was cut or had no words, with {_output(earlier[0].usage)}"

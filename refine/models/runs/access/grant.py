@@ -233,7 +233,7 @@ class AccessGrant(AskingRules, Base):
         A yes is a grant of its own and ends this one; until then this one ends when it did.
         """
         if user.id != self.user_id or not self.permits_reading:
-            raise Refused("only who may read these memories now can ask for more time")
+            raise Refused("only a user who may currently read these memories can ask for more time")
         terms = AccessTerms.checked(
             reason=self.reason, purpose=purpose, duration_minutes=duration_minutes
         )

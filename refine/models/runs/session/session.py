@@ -384,7 +384,7 @@ class RefinementSession(Ending, Base):
         at = at or clock.now()
         self.lock()
         if not self.needs_attention:
-            raise Refused("nobody needs to acknowledge this session, or somebody already did")
+            raise Refused("this session needs no acknowledgement, or was already acknowledged")
         self.seen_at, self.seen_by_id = at, user.id
         self.agent.record(
             "refinement_seen",

@@ -486,12 +486,12 @@ def test_who_ends_an_access_ends_the_request_for_more(agent: Agent, reader: User
 def test_only_who_may_read_now_asks_for_more(agent: Agent, reader: User) -> None:
     first = live_grant(agent, reader)
     another = factories.user(account=agent.account)
-    with pytest.raises(Refused, match="only who may read these memories now"):
+    with pytest.raises(Refused, match="only a user who may currently read these memories"):
         more(first, another)
     with pytest.raises(InvalidValue):
         more(first, reader, purpose="too short")
     age(first, hours=2)
-    with pytest.raises(Refused, match="only who may read these memories now"):
+    with pytest.raises(Refused, match="only a user who may currently read these memories"):
         more(first, reader)
 
 
