@@ -5,16 +5,16 @@ from typing import Literal
 
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-# busy: somebody else held what was wanted, or there were too many; full: disk or memory
+# busy: rows were locked by others, or too much was going on; full: disk or memory
 Trouble = Literal["away", "busy", "full"]
 
-# What a person or program is told; each with what to do.
+# What people and programs are told, each with what to do.
 TROUBLES: Mapping[Trouble, str] = {
     "away": "Nothing was lost. Try again in a moment.",
-    "busy": "Somebody else is changing the same thing, or many are at work. Nothing was changed. "
-    "Try again in a moment.",
-    "full": "It has no room left, on its disk or in memory. Nothing was changed. Refine goes on as "
-    "soon as whoever runs it has made room.",
+    "busy": "Another request is changing the same rows, or the database is overloaded. Nothing was "
+    "changed. Try again in a moment.",
+    "full": "The database is out of disk space or memory. Nothing was changed. Refine resumes as "
+    "soon as an operator has freed some.",
 }
 
 _BUSY = frozenset(

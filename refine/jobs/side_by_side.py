@@ -32,7 +32,7 @@ from refine.jobs.queue import RUN_QUEUES, JsonJob
 _LOOK_SECONDS = 0.2
 # A job that goes on for so long beyond its own time limit hangs; it is ended with its work-horse.
 _HANGS_AFTER_SECONDS = 60
-_SIGN_OF_LIFE_SECONDS = 1.0
+_HEARTBEAT_SECONDS = 1.0
 
 _UUID_BYTES = 16
 _PLACE_BYTES = 2 * _UUID_BYTES
@@ -49,7 +49,7 @@ class InHand(NamedTuple):
 
 
 class Roster:
-    """Which runs a work-horse has in hand, and when it last gave a sign of life.
+    """Which runs a work-horse has in hand, and when it last sent a heartbeat.
 
     In memory that it shares with its worker, which ends the runs if the work-horse is killed. No
     lock is needed: only the work-horse writes, and the worker reads when it is gone.
@@ -76,11 +76,11 @@ class Roster:
         ]
 
     def note_alive(self) -> None:
-        """Give a sign of life."""
+        """Send a heartbeat."""
         _CLOCK.pack_into(self._memory, 0, time.monotonic())
 
     def silent_seconds(self) -> float:
-        """Return how long ago the last sign of life was."""
+        """Return how long ago the last heartbeat was."""
         (at,) = _CLOCK.unpack_from(self._memory, 0)
         return time.monotonic() - float(at)
 
@@ -125,10 +125,10 @@ class SideBySide:
             self._await_end()
 
     def _live(self) -> None:
-        """Give signs of life, as long as any thread of this process can do something."""
+        """Send heartbeats, as long as any thread of this process can do something."""
         while True:
             self._roster.note_alive()
-            time.sleep(_SIGN_OF_LIFE_SECONDS)
+            time.sleep(_HEARTBEAT_SECONDS)
 
     def _take_more(self) -> None:
         while self._free and not stopping.stop_requested() and not self._hanging():

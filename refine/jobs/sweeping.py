@@ -1,7 +1,7 @@
 """Sweeps: a session is queued for every agent that needs one, whatever slots and cool-downs say.
 
 ``refine sweep`` asks all agents. *Run now* asks those of one account: a first batch at once, and
-the clock goes on with the others.
+the clock continues with the others.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

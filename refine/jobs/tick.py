@@ -140,7 +140,7 @@ class _Tick:
     # -- the steps --------------------------------------------------------------------------------
 
     def end_lost(self) -> None:
-        """Give up the runs whose worker shows no sign of life."""
+        """End the runs whose worker sends no heartbeat."""
         for kind in RUN_JOBS:
             self._one_by_one(kind.select_agents_with_lost(), partial(self._end_lost, kind))
 

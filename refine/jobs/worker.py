@@ -53,9 +53,9 @@ STOP_SECONDS = 8.0
 _REPEAT_SECONDS = 0.2
 _PAUSE_SECONDS = 1.0
 
-# How often a worker looks whether the process of its jobs gives signs of life.
+# How often a worker checks the heartbeat of the process of its jobs.
 MONITORING_SECONDS = 30
-# A process that gives no sign of life for so long hangs as a whole, and is killed.
+# A process that sends no heartbeat for so long hangs as a whole, and is killed.
 HORSE_SILENT_SECONDS = 120
 
 # Redis takes no others in the name of a client.

@@ -1,4 +1,4 @@
-"""The workers as Redis knows them: their names, hosts, jobs, and their last sign of life.
+"""The workers as Redis knows them: their names, hosts, jobs, and their last heartbeat.
 
 Anybody who can write to Redis can write anything: what cannot be read counts as missing.
 """
@@ -44,20 +44,20 @@ class Seen(NamedTuple):
 
 
 class Crew(NamedTuple):
-    """All workers that Redis remembers, those first that were heard of last."""
+    """All workers that Redis remembers, the most recently seen first."""
 
     workers: list[Seen]
 
     @property
     def live(self) -> list[Seen]:
-        """Those that work on runs, and gave a sign of life just now."""
+        """Those that work on runs, and sent a heartbeat just now."""
         return [each for each in self.workers if each.serves_runs and each.is_live]
 
     @property
     def silent(self) -> list[Seen]:
         """Those that worked on runs, and were frozen or killed.
 
-        Not those that were replaced: a worker was started after their last sign of life.
+        Not those that were replaced: a worker was started after their last heartbeat.
         """
         started = max((each.since for each in self.live if each.since is not None), default=None)
         return [

@@ -55,21 +55,20 @@ DEEDS: dict[Work, Deed] = {
         "Refine now",
         "Refine",
         "asked for a session",
-        "Each agent is asked for its consent first. Paused agents are asked, too; cool-downs do "
-        "not count, and the monthly cost cap does not stop what you ask for.",
+        "Each agent is asked for its consent first. Paused agents are asked too; cool-downs and "
+        "the monthly cost cap do not apply.",
     ),
     "pause": Deed(
         "Pause",
         "Pause",
         "paused",
-        "No automatic sessions run until somebody resumes them. Sessions that run now go on. "
-        "Pausing costs nothing.",
+        "No automatic sessions start until the agents are resumed. Running sessions continue.",
     ),
     "resume": Deed(
         "Resume",
         "Resume",
         "resumed",
-        "Automatic sessions run again, at the account's slots and after budget checks.",
+        "Automatic sessions start again, at the account's slots and after budget checks.",
     ),
     "budget": Deed(
         "Set budget",
@@ -81,7 +80,7 @@ DEEDS: dict[Work, Deed] = {
         "Set threshold",
         "Set the retention threshold of",
         "changed",
-        "It holds for sessions that begin from now on.",
+        "Applies to sessions that start from now on.",
     ),
 }
 

@@ -43,7 +43,7 @@ class Hand(NamedTuple):
 
 
 def hands(crew: Crew) -> list[Hand]:
-    """Return the workers with what they do, those first that were heard of last."""
+    """Return the workers with what they do, the most recently seen first."""
     shown = crew.workers[:_SHOWN]
     runs = _in_hand({id_ for worker in shown for id_ in worker.run_ids})
     missing = crew.silent
@@ -59,7 +59,7 @@ def hands(crew: Crew) -> list[Hand]:
 
 def _state(worker: Seen, *, is_missing: bool) -> Badge:
     if not worker.is_live:
-        return Badge("no sign of life", "✗", "bad") if is_missing else Badge("gone", "○", "calm")
+        return Badge("no heartbeat", "✗", "bad") if is_missing else Badge("gone", "○", "calm")
     if not worker.serves_runs:
         return Badge("clock", "◷", "ok")
     return Badge("working", "▶", "live") if worker.run_ids else Badge("idle", "✓", "ok")

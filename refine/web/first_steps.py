@@ -27,12 +27,12 @@ def steps(*, has_agents: bool) -> list[Step]:
     )
     return [
         Step(
-            "Name a provider of models",
+            "Configure a model provider",
             settings.current().openrouter_api_key is not None,
             "Set `OPENROUTER_API_KEY`. Until then, only the rehearsal model answers.",
         ),
         Step(
-            "Let your platform in",
+            "Connect your platform",
             bool(db.session.scalar(select(has_token.exists()))),
             f"Create a token for it: `refine token add --platform --account {slug}`",
         ),

@@ -244,7 +244,9 @@ class AccessView:
         """What the user of a live grant may do; somebody demoted since may not read."""
         who = "You" if self.is_mine else self.grant.user.email
         verb = (
-            "may read" if self.grant.permits_reading else "cannot read at present; the access lasts"
+            "may read"
+            if self.grant.permits_reading
+            else "cannot read at the moment, although the grant runs"
         )
         return f"{who} {verb} until"
 

@@ -143,11 +143,11 @@ ACTIONS = {
     "keys_rotated": "keys rotated",
     "agent_erased": "agent erased",
     "agent_bound": "agent's key bound to it",
-    "agent_prompts_exchanged": "reflection prompts exchanged",
+    "agent_prompts_exchanged": "reflection prompts swapped",
     "row_updated": "row updated",
     "rows_attested": "row digests added",
     "rows_pruned": "expired sign-ins or links deleted",
-    "memories_resealed": "memories sealed anew",
+    "memories_resealed": "memories re-encrypted",
     "verification_failed": "verification failed",
     "verification_seen": "alarm of a verification acknowledged",
     "audit_exported": "records exported",
@@ -166,7 +166,7 @@ RECORD_KINDS = {
     "sessions": "Sessions",
     "memories": "Memories",
     "users": "Users and tokens",
-    "upkeep": "Upkeep",
+    "maintenance": "Maintenance",
 }
 
 

@@ -167,7 +167,7 @@ def _the_lost_end_in_time(history: History) -> Found:
         took = end.at - signs[session.id]
         allowed = LOST_WITHIN_SECONDS + _away_seconds(history, signs[session.id], end.at)
         if took > allowed + _LOOK_SECONDS:
-            yield session.id, f"{took:.0f} s after its last sign of life, allowed {allowed:.0f}"
+            yield session.id, f"{took:.0f} s after its last heartbeat, allowed {allowed:.0f}"
 
 
 def _away_seconds(history: History, since: float, until: float) -> float:

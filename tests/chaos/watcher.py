@@ -25,7 +25,7 @@ _COUNT = f"SELECT count(*) FROM {RefinementSession.__tablename__} WHERE ended_at
 
 
 class Sign(NamedTuple):
-    """The last sign of life of a session: a new status or heartbeat, and when it was seen."""
+    """When a session last changed: a new status or heartbeat, and when it was seen."""
 
     text: str
     at: float

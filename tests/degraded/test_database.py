@@ -80,10 +80,10 @@ def test_what_somebody_else_holds_is_busy_and_nothing_is_changed(
     done = refine("agent", "pause", "Ada", environ=environ)
 
     assert (page.status_code, answer.status_code, done.returncode) == (503, 503, 1)
-    assert "Refine is busy Somebody else is changing the same thing" in words_of(page.text)
+    assert "Refine is busy Another request is changing the same rows" in words_of(page.text)
     assert answer.json["type"] == "urn:refine:problem:busy"
     assert (done.stdout, done.stderr.count("\n")) == ("", 1)
-    assert done.stderr.startswith("refine: the database is busy. Somebody else")
+    assert done.stderr.startswith("refine: the database is busy. Another request")
     for said in (words_of(page.text), answer.json["detail"], done.stderr):
         assert "Nothing was changed. Try again in a moment." in said
     assert [each.headers["Retry-After"] for each in (page, answer)] == ["5", "5"]
@@ -106,10 +106,12 @@ def test_a_full_disk_leaves_nothing_half_done_and_refine_goes_on_when_there_is_r
     after = program.post("/memories", json=NEW)
 
     assert (answer.status_code, answer.json["type"]) == (503, "urn:refine:problem:database-full")
-    assert "no room left" in answer.json["detail"]
+    assert "out of disk space or memory" in answer.json["detail"]
     assert pages == [200] * 4
     assert done.returncode == 1, done
-    assert done.stderr.startswith("refine: the database is full. It has no room left")
+    assert done.stderr.startswith(
+        "refine: the database is full. The database is out of disk space or memory"
+    )
     assert during == before
     assert after.status_code == 201
 
@@ -198,7 +200,7 @@ def test_a_page_says_that_the_disk_is_full(desk: Browser, agent: Agent) -> None:
         db.session.commit()
 
     assert page.status_code == 503
-    assert "The database is full It has no room left" in words_of(page.text)
+    assert "The database is full The database is out of disk space or memory" in words_of(page.text)
     assert db.session.scalar(db.select(db.func.count(AuditLog.id))) == 1  # the sign-in
 
 

@@ -289,7 +289,7 @@ def lose(worker: Service, task: MemoryTask) -> list[TickResult]:
 
 
 def grow_silent(task: MemoryTask) -> None:
-    """Have the last sign of life be as old as makes a worker a lost one."""
+    """Make the last heartbeat so old that its worker counts as lost."""
     silence = f"interval '{LOST_AFTER.seconds + 1} seconds'"
     sql.run(f"UPDATE memory_tasks SET heartbeat_at = heartbeat_at - {silence}")
     db.session.refresh(task)

@@ -634,7 +634,7 @@ def test_a_worker_forgotten_by_a_flushed_redis_is_counted_again(redis: Redis) ->
 
 
 def grow_silent(session: RefinementSession) -> None:
-    """Have the last sign of life be as old as makes a worker a lost one."""
+    """Make the last heartbeat so old that its worker counts as lost."""
     sql.run(
         "UPDATE refinement_sessions "
         f"SET heartbeat_at = heartbeat_at - interval '{LOST_AFTER.seconds + 1} seconds' "

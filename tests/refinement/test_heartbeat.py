@@ -1,4 +1,4 @@
-"""The sign of life of a session's worker: what must not stop it, and what must."""
+"""The heartbeat of a session's worker: what must not stop it, and what must."""
 
 import threading
 import time

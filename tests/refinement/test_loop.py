@@ -1435,7 +1435,7 @@ def test_a_session_that_was_ended_elsewhere_asks_nothing_more(world: World) -> N
     assert len(world.model.requests) == 2
 
 
-# -- the sign of life -----------------------------------------------------------------------------
+# -- the heartbeat --------------------------------------------------------------------------------
 
 
 def test_a_session_sends_heartbeats_while_the_model_is_asked(

@@ -618,8 +618,8 @@ def test_the_json_of_a_record_is_folded_and_cut_where_it_is_long(
 
     folded = [page.partition('<details class="raw">')[2] for page in pages]
     assert words_of(folded[0]).startswith('As JSON { "kept": 7 } ')
-    assert "This is the beginning" not in folded[0]
-    assert "This is the beginning, of 30,0" in words_of(folded[1])
+    assert "Truncated" not in folded[0]
+    assert "Truncated; the full record has 30,0" in words_of(folded[1])
     assert 19_000 < folded[1].count("x") < 20_100
 
 

@@ -229,7 +229,7 @@ def test_a_budget_is_set_for_many(dashboard: Browser, agents: list[Agent]) -> No
 
     said = done(dashboard, "budget", *agents, core_token_budget="2,000")
 
-    assert "2 agents changed; 1 agent not: nothing to change." in said
+    assert "2 agents changed; 1 agent skipped: nothing to change." in said
     db.session.rollback()
     assert [agent.core_token_budget for agent in agents] == [2_000] * 3
 
@@ -299,8 +299,8 @@ def test_all_of_a_filter_are_chosen_and_the_clock_goes_on_with_them(
 
     assert answer.headers["Location"] == "/agents?q=test/&state=never"
     said = words_of(dashboard.get("/agents").text)
-    assert "1 agent paused. The clock goes on with the other 1 agent." in said
-    assert "1 agent paused, 0 not, 1 still to come. The clock goes on every minute." in said
+    assert "1 agent paused. The clock continues with the other 1 agent." in said
+    assert "1 agent paused, 0 skipped, 1 remaining. The clock continues every minute." in said
     run_tick()
     db.session.rollback()
     assert [agent.paused for agent in agents] == [True] * 3
@@ -335,7 +335,7 @@ def test_a_queue_that_is_away_is_told(
 
     said = done(browser, "refine", agents[0])
 
-    assert "The job queue is unreachable" in said
+    assert "Redis is unreachable" in said
     assert sessions_of(agents[0]) == ["manual"]
 
 

@@ -93,4 +93,4 @@ def test_a_memory_without_records_says_so(dashboard: Browser, agent: Agent) -> N
     db.session.add(memory)
     db.session.commit()
 
-    assert "Nothing is recorded of it" in said(dashboard, memory)
+    assert "No changes of this memory are recorded" in said(dashboard, memory)

@@ -82,7 +82,7 @@ def test_first_steps_that_are_done_are_ticked(
 
     assert "✓ Add an agent done" not in before
     assert "✓ Add an agent done" in words
-    assert "✓ Let your platform in done" in words
+    assert "✓ Connect your platform done" in words
     assert "○ Start the first session" in words
 
 
@@ -213,7 +213,7 @@ def test_a_session_is_acknowledged_once(dashboard: Browser, account: Account) ->
 
     answer = dashboard.submit(f"/sessions/{session_id}/seen", follow_redirects=True)
 
-    assert "Nobody needs to acknowledge this session" in words_of(answer.text)
+    assert "This session needs no acknowledgement" in words_of(answer.text)
 
 
 def test_a_viewer_acknowledges_nothing(account: Account, signed_in: SignedIn) -> None:

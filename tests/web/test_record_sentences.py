@@ -155,7 +155,7 @@ OTHERS = [
     (
         "sweep_ended",
         {"queued": 2, "not_queued": 1},
-        "The sweep ended: 2 sessions queued, 1 agent left out.",
+        "The sweep ended: 2 sessions queued, 1 agent skipped.",
     ),
     (
         "sweep_requested",
@@ -170,7 +170,7 @@ OTHERS = [
     (
         "sweep_ended",
         {"work": "pause", "queued": 2, "not_queued": 1},
-        "2 agents paused, 1 agent left out.",
+        "2 agents paused, 1 agent skipped.",
     ),
     (
         "requests_refused",

@@ -311,7 +311,7 @@ def test_run_now_queues_agents_in_need_and_counts_the_others(
     sessions = db.session.scalars(db.select(RefinementSession)).all()
     assert [(session.agent_id, session.user_id) for session in sessions] == [(needy.id, admin.id)]
     assert answer.request.path == "/sessions"
-    said = f"1 agent asked for a session; 1 agent not: {NOTHING_TO_REFINE}."
+    said = f"1 agent asked for a session; 1 agent skipped: {NOTHING_TO_REFINE}."
     assert said in words_of(answer.text)
 
 
@@ -387,7 +387,7 @@ def test_run_now_says_that_one_is_under_way(
 
     words = words_of(dashboard.get("/schedule/run").text)
 
-    assert "2 agents asked for a session, 0 not, 5 still to come" in words
+    assert "2 agents asked for a session, 0 skipped, 5 remaining" in words
 
 
 def test_run_now_says_that_a_paused_account_is_skipped(
@@ -399,7 +399,7 @@ def test_run_now_says_that_a_paused_account_is_skipped(
 
     answer = dashboard.submit("/schedule/run", follow_redirects=True)
 
-    assert "0 agents asked for a session; 1 agent not: its account is paused." in words_of(
+    assert "0 agents asked for a session; 1 agent skipped: its account is paused." in words_of(
         answer.text
     )
 
@@ -415,7 +415,7 @@ def test_run_now_without_redis_says_that_sessions_wait(
     answer = browser.submit("/schedule/run", follow_redirects=True)
 
     words = words_of(answer.text)
-    assert "The job queue is unreachable; queued sessions will start automatically" in words
+    assert "Redis is unreachable; queued sessions will start automatically" in words
     assert "1 agent asked for a session." in words
 
 
@@ -433,9 +433,9 @@ def test_run_now_leaves_a_large_account_to_the_clock_and_shows_how_far_it_is(
 
     words = words_of(answer.text)
     assert answer.request.path == "/schedule"
-    assert "The clock goes on with the other 3 agents." in words
-    assert "1 agent asked for a session, 1 not, 3 still to come" in words
-    assert "still to come" not in said(dashboard)
+    assert "The clock continues with the other 3 agents." in words
+    assert "1 agent asked for a session, 1 skipped, 3 remaining" in words
+    assert "remaining" not in said(dashboard)
 
 
 # -- whose it is -----------------------------------------------------------------------------------

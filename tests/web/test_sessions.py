@@ -749,7 +749,7 @@ def test_the_step_at_which_all_was_undone_is_marked(
 
     page = shown(dashboard, running)
 
-    assert "150 / 125 too much: all undone" in words_of(page)
+    assert "150 / 125 over the allowance: rolled back" in words_of(page)
     assert "session rolled back #" in words_of(page)
     assert page.count('class="tripped"') == 1
 

@@ -255,10 +255,10 @@ def _sweep_requested(told: Told) -> str:
 
 def _sweep_ended(told: Told) -> str:
     work, count = told.data.get("work"), told.data.get("queued", 0)
-    left_out = f"{plural(told.data.get('not_queued', 0), 'agent')} left out"
+    skipped = f"{plural(told.data.get('not_queued', 0), 'agent')} skipped"
     if not work:
-        return f"The sweep ended: {plural(count, 'session')} queued, {left_out}."
-    return f"{plural(count, 'agent')} {DEEDS[work].done}, {left_out}."
+        return f"The sweep ended: {plural(count, 'session')} queued, {skipped}."
+    return f"{plural(count, 'agent')} {DEEDS[work].done}, {skipped}."
 
 
 def _token(done: str) -> "Callable[[Told], str]":

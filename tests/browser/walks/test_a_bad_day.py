@@ -64,7 +64,7 @@ def test_a_leaked_token_is_revoked(at_work: Visitor, wren: Agent) -> None:
 
     at_work.menu("Tokens")
     at_work.follow(f"Revoke {token.hint}…")
-    at_work.sees("is refused from now on")
+    at_work.sees("will be refused")
     at_work.press("Revoke")
     at_work.arrives_at("Tokens")
     at_work.sees("revoked")
