@@ -34,10 +34,10 @@ def access() -> None:
 
 
 @access.command("list")
-@click.option("--status", type=click.Choice(STATUSES), help="Only with this status.")
+@click.option("--status", type=click.Choice(STATUSES), help="Only requests with this status.")
 @narrowed
 def access_list(narrowing: Narrowing, limit: int, as_json: bool, status: str | None) -> None:
-    """List who asked which agent for access, and how it answered, newest first.
+    """List requests for access, newest first: who asked which agent, and how it answered.
 
     Purposes and answers are not shown: they are content.
 

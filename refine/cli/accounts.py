@@ -119,7 +119,7 @@ def user_add(email: str, slug: str, role: str, site_admin: bool, password_stdin:
 @limit_option
 @json_option
 def user_list(slug: str | None, limit: int, as_json: bool) -> None:
-    """List users by their addresses, with their roles."""
+    """List users and their roles, sorted by e-mail address."""
     with application("user list"):
         users = select(User).options(joinedload(User.account)).order_by(User.email, User.id)
         if slug is not None:
@@ -140,9 +140,10 @@ def user_list(slug: str | None, limit: int, as_json: bool) -> None:
 )
 @click.argument("reference", metavar="USER")
 def user_reset(reference: str) -> None:
-    """Print a link with which USER (e-mail address or id) chooses a new password.
+    """Print a link that lets USER (e-mail address or id) choose a new password.
 
-    It is printed once, works once, and ends every earlier link. The old password works until then.
+    It is printed once, works once, and invalidates every earlier link. The old password works until
+    then.
 
     Example: refine user reset ada@example.org
     """

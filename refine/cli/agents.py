@@ -95,7 +95,7 @@ def agent_add(name: str, slug: str, model_id: str) -> None:
     "--for-good", is_flag=True, required=True, help="Confirm that the content cannot come back."
 )
 def agent_erase(reference: str, for_good: bool) -> None:
-    """Destroy AGENT's data key, so that nobody can read its memories and prompts any more.
+    """Destroy AGENT's data key: its memories and prompts become unreadable for good.
 
     Its figures and audit records stay. Backups that hold the key can still be read.
     """
@@ -115,7 +115,7 @@ def agent_erase(reference: str, for_good: bool) -> None:
 def agent_list(
     slug: str | None, state: State | None, after: int, limit: int, as_json: bool
 ) -> None:
-    """List agents with their figures, by their ids.
+    """List agents and their figures, sorted by id.
 
     Example: refine agent list --state over_budget --json
     """
@@ -148,15 +148,20 @@ def agent_show(reference: str, as_json: bool) -> None:
 @agent.command("set")
 @agent_argument
 @click.option("--model", "model_id", help="The provider's name for its model.")
-@click.option("--budget", "core_token_budget", type=int, help="How many tokens it should keep.")
+@click.option("--budget", "core_token_budget", type=int, help="Core memory budget, in tokens.")
 @click.option(
     "--threshold",
     "refinement_threshold",
-    help="The share that a session must keep, such as 0.8, or `default`.",
+    help="Retention threshold: the share of its memory that a session must leave in place, such as "
+    "0.8, or `default`.",
 )
-@click.option("--active/--inactive", default=None, help="Whether it may be asked at all.")
+@click.option(
+    "--active/--inactive",
+    default=None,
+    help="Enable or disable all sessions, other tasks, access requests and tokens of the agent.",
+)
 def agent_set(reference: str, **options: Any) -> None:
-    """Change settings of AGENT (id or name), as its page *Settings* does.
+    """Change settings of AGENT (id or name), as on its *Settings* page.
 
     The change is recorded. A new model is noted in the agent's journal; prints a warning if the
     provider does not list the model, or lists it without tools.

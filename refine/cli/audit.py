@@ -147,17 +147,17 @@ def _is_by(who: str) -> ColumnElement[bool]:
     type=click.IntRange(1, 64),
     default=1,
     show_default=True,
-    help="How many processes share the chains; worth it from about a million records.",
+    help="Number of processes; more than one pays off from about a million records.",
 )
 def audit_verify(anchor_file: TextIO | None, since_last: bool, processes: int) -> int:
     """Verify every chain, then compare all memories and protected rows with their records.
 
-    If anything was edited, removed, added or moved outside the application, name the first that is
-    wrong and exit with code 1. The outcome is stored: the dashboard, /metrics and /readyz show it.
-    On a read-only replica it is only printed.
+    If anything was edited, removed, added or moved outside the application, print the first problem
+    and exit with code 1. The outcome is stored: the dashboard, /metrics and /readyz show it. On a
+    read-only replica it is only printed.
 
-    With --since-last, a record that was verified before and edited since is not found; the clock
-    reads everything once a week.
+    With --since-last, edits of records that were verified before are not detected; the clock
+    verifies everything once a week.
     """
     with application("audit verify"):
         anchored = read_anchor(anchor_file.read()) if anchor_file is not None else None

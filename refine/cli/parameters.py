@@ -172,8 +172,8 @@ limit_option = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 _NARROWING = (
-    click.option("--until", type=_Time(), help="Only before this day or time (UTC)."),
-    click.option("--since", type=_Time(), help="Only from this day or time (UTC) on."),
+    click.option("--until", type=_Time(), help="Only before this date or time (UTC)."),
+    click.option("--since", type=_Time(), help="Only from this date or time (UTC)."),
     click.option(
         "--agent",
         "reference",

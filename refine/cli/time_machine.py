@@ -44,7 +44,7 @@ def undo(session_id: uuid.UUID, and_after: bool, preview: bool) -> None:
 @click.argument("session_id", metavar="SESSION", type=click.UUID)
 @click.option("--preview", is_flag=True, help="Print what would be redone; change nothing.")
 def redo(session_id: uuid.UUID, preview: bool) -> None:
-    """Undo the undo of the session SESSION: memories return to what the session left.
+    """Redo the undone session SESSION: memories return to what the session left.
 
     Refused as an undo is, and if the session removed more tokens than a session may remove now, if
     it was undone together with later changes, or if the agent undid it itself.

@@ -69,8 +69,8 @@ def import_(
 ) -> int:
     """Add the memories of FILE to those of AGENT (id or name).
 
-    Each memory keeps what it is about: "Alice (person): Speaks Welsh" from the MCP memory server,
-    "[human] Keeps bees" from a Letta block.
+    A prefix says what each memory is about: "Alice (person): Speaks Welsh" from the MCP memory
+    server, "[human] Keeps bees" from a Letta block.
 
     Memories that were imported earlier are not added again, so an interrupted import can be
     repeated. Bad rows are listed with position and reason; all others are imported, except for

@@ -167,7 +167,7 @@ def _require_still_said(agent: Agent, changes: Sequence[Change], edits: Sequence
     if unsaid := no_longer_said(agent, changes, edits):
         ids = sorted({memory_id for _, memory_id in unsaid})
         named = abbreviated([f"#{id_}" for id_ in ids], ", ")
-        raise Refused(f"no memory would say any more what {named} said; nothing was redone")
+        raise Refused(f"no memory would still say what {named} said; nothing was redone")
 
 
 def _note(plan: Undo, through: Channel) -> str:

@@ -61,7 +61,7 @@ def pause(agent_id: int) -> ResponseReturnValue:
     agent.configure(user=scope.user(), paused=is_wanted)
     db.session.commit()
     flash(
-        "Paused: only sessions that somebody asks for run."
+        "Paused: only manual sessions run."
         if is_wanted
         else "Resumed: automatic sessions run again."
     )

@@ -30,5 +30,7 @@ def choose() -> Response:
     response = redirect(url_for("signing_in.profile"), 303)
     if wanted in THEMES:
         cookies.keep(response, _COOKIE, wanted, seconds=_A_YEAR_IN_SECONDS)
-        flash(f"Pages are {THEMES[wanted]} now." if wanted else "Pages are as the system is now.")
+        flash(
+            f"Pages are now {THEMES[wanted]}." if wanted else "Pages now follow the system's theme."
+        )
     return response

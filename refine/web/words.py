@@ -142,14 +142,14 @@ ACTIONS = {
     "token_revoked": "token revoked",
     "keys_rotated": "keys rotated",
     "agent_erased": "agent erased",
-    "agent_bound": "agent's key bound to it",
+    "agent_bound": "data key bound to the agent",
     "agent_prompts_exchanged": "reflection prompts swapped",
     "row_updated": "row updated",
     "rows_attested": "row digests added",
     "rows_pruned": "expired sign-ins or links deleted",
     "memories_resealed": "memories re-encrypted",
     "verification_failed": "verification failed",
-    "verification_seen": "alarm of a verification acknowledged",
+    "verification_seen": "verification alarm acknowledged",
     "audit_exported": "records exported",
 }
 

@@ -93,7 +93,7 @@ def test_a_model_with_which_all_works_gets_a_line_for_each_question(
     )
     assert lines["tool call"][1] == "called search, with valid arguments"
     assert lines["result"][1].endswith("it called complete, with valid arguments")
-    assert lines["cost"][1] == "$0.0126 for this trial, as the provider tells"
+    assert lines["cost"][1] == "$0.0126 for this trial, as reported by the provider"
     assert lines["cache"][1].startswith("900 of 1,200 prompt tokens of the last request came from")
     assert done.stdout.endswith("`refine evaluate test/model` shows how well.\n")
 
@@ -359,7 +359,7 @@ def test_a_refusal_leads_to_the_dialect_in_which_all_is_accepted(
     mark, said = found(first)[step]
     assert (first.returncode, mark) == (1, "fix")
     assert "HTTP 400" in said
-    assert said.endswith(f"; set REFINE_DIALECT={dialect}, in which all was accepted")
+    assert said.endswith(f"; set REFINE_DIALECT={dialect}, in which every request was accepted")
     assert then.returncode == 0
 
 
@@ -399,7 +399,10 @@ def test_a_server_that_takes_no_tools_is_told_from_one_with_another_dialect(
     done = ask()
 
     assert done.returncode == 1
-    assert "; without a tool the same was accepted; choose a model" in found(done)["consent"][1]
+    assert (
+        "; the same request without a tool was accepted; choose a model"
+        in found(done)["consent"][1]
+    )
 
 
 @pytest.mark.parametrize(
@@ -433,7 +436,7 @@ def test_a_limit_of_the_key_is_no_question_of_dialect(ask: Ask, model: ScriptedM
     done = ask()
 
     assert found(done)["consent"][1].endswith(
-        "wait, then ask again; if it stays so, the key's limits are too low"
+        "wait, then ask again; if that does not help, the key's limits are too low"
     )
     assert len(model.requests) == 1
 
@@ -498,7 +501,7 @@ def test_a_call_beside_a_no_gets_its_result_before_the_trial_goes_on(
             [{**FULL_ENTRY, "canonical_slug": "test/wonder"}],
             "test/wonder",
             "ok",
-            "answers as test/wonder: the same model, says the list",
+            "answers as test/wonder: the same model according to the provider's list",
         ),
         ([], "other-2", "fix", "other-2 answered, not test/model"),
         ([], "other-2", "fix", "; give agents the model id other-2"),
@@ -536,7 +539,7 @@ def test_the_name_that_answers_is_checked_as_in_sessions(
     [
         (None, "list", "ok", "the provider has no list of models"),
         ([{"id": "test/model-2"}], "list", "warn", "lists no model 'test/model'; it lists test/mo"),
-        ([{"id": "x"}], "list", "warn", "'test/model'; if it is refused, choose one of the list"),
+        ([{"id": "x"}], "list", "warn", "'test/model'; if it is refused, choose one from the list"),
         (
             [{"id": MODEL, "supported_parameters": ["stop"]}],
             "list",
@@ -548,7 +551,12 @@ def test_the_name_that_answers_is_checked_as_in_sessions(
         ([{"id": MODEL, "context_length": 4_096}], "context", "fix", "session shows: too few; st"),
         ([{"id": MODEL, "context_length": 8_192}], "context", "warn", "2,048 for an answer, about"),
         ([{"id": MODEL}], "cost", "warn", NOT_PRICED),
-        ([FULL_ENTRY], "cost", "ok", "$0.00135 for this trial, reckoned from the provider's list"),
+        (
+            [FULL_ENTRY],
+            "cost",
+            "ok",
+            "$0.00135 for this trial, calculated from the provider's list",
+        ),
         ([FULL_ENTRY], "cache", "ok", "no cached tokens were counted"),
     ],
 )
@@ -576,14 +584,18 @@ def test_the_context_and_the_prices_of_the_settings_count(
 
     assert lines["context"][0] == "ok"
     assert lines["context"][1].startswith("64,000 tokens, as REFINE_CONTEXT_TOKENS says: 8,192 fo")
-    assert lines["cost"] == ("ok", "$0.003 for this trial, reckoned from REFINE_PRICES")
+    assert lines["cost"] == ("ok", "$0.003 for this trial, calculated from REFINE_PRICES")
 
 
 @pytest.mark.parametrize(
     ("pricing", "mark", "says"),
     [
-        ({"prompt": 0, "completion": 0}, "ok", "$0 for this trial, as the provider tells"),
-        (FULL_ENTRY["pricing"], "warn", "as the provider tells, but no price of 0 is named: if"),
+        ({"prompt": 0, "completion": 0}, "ok", "$0 for this trial, as reported by the provider"),
+        (
+            FULL_ENTRY["pricing"],
+            "warn",
+            "as reported by the provider, but no list names a price of 0: if",
+        ),
         (None, "warn", "no monthly cost cap can act; if it is free, name its price of 0 in REFI"),
     ],
 )
@@ -607,8 +619,8 @@ def test_answers_without_tokens_are_taken_for_the_longest_possible(
 
     assert found(ask())["cost"] == (
         "warn",
-        "the answers count no tokens, so each counts as the longest that was possible, reckoned "
-        "from the provider's list",
+        "the answers contain no token counts, so each is counted as the longest possible, "
+        "calculated from the provider's list",
     )
 
 

@@ -26,7 +26,7 @@ def test_survival_prints_weeks_and_a_summary_and_writes_json(
     done = run("bench", "survival", *SMALL, "--models", "careful", "--json", file)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert "careful: unites what says the same and keeps every detail" in done.stdout
+    assert "careful: merges memories that say the same and keeps every detail" in done.stdout
     assert "After week 2:" in done.stdout
     assert done.stdout.splitlines()[-1].startswith("careful")
     assert done.stdout.rstrip().endswith("kept")

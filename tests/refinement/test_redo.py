@@ -357,7 +357,7 @@ def test_what_the_session_took_away_must_still_be_said(agent: Agent) -> None:
     memory(second.id).discard()
 
     assert refused(session) == (
-        f"no memory would say any more what #{first.id} said; nothing was redone"
+        f"no memory would still say what #{first.id} said; nothing was redone"
     )
 
 
@@ -383,7 +383,7 @@ def test_what_an_earlier_session_took_away_must_still_be_said(agent: Agent) -> N
     memory(whole.id).discard()
 
     assert refused(session) == (
-        f"no memory would say any more what #{first.id} said; nothing was redone"
+        f"no memory would still say what #{first.id} said; nothing was redone"
     )
 
 
@@ -397,7 +397,7 @@ def test_a_duplicate_stays_whose_survivor_is_gone_whatever_the_settings(
     memory(survivor.id).discard()
 
     assert refused(session) == (
-        f"no memory would say any more what #{duplicate.id} said; nothing was redone"
+        f"no memory would still say what #{duplicate.id} said; nothing was redone"
     )
 
 

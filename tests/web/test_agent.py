@@ -909,6 +909,6 @@ def test_an_agent_is_paused_and_resumed_from_its_page(dashboard: Browser, agent:
     paused = dashboard.submit(f"{page}/pause", {"paused": "1"}, follow_redirects=True)
     resumed = dashboard.submit(f"{page}/pause", {"paused": "0"}, follow_redirects=True)
 
-    assert "Paused: only sessions that somebody asks for run." in words_of(paused.text)
+    assert "Paused: only manual sessions run." in words_of(paused.text)
     assert "Resumed: automatic sessions run again." in words_of(resumed.text)
     assert len(records("agent_settings_update")) == 2

@@ -717,7 +717,7 @@ def test_an_account_shows_how_many_chains_were_verified(
 
     said = words_of(dashboard.get("/audit").text)
 
-    assert "✓ 3 of 4 chains verified , the oldest check 20 Mar 2026, 12:00 ; 1 record" in said
+    assert "✓ 3 of 4 chains verified , oldest verification 20 Mar 2026, 12:00 ; 1 record" in said
 
 
 def test_an_unstamped_chain_counts_as_unverified(

@@ -43,7 +43,7 @@ OF_SESSIONS = [
     (
         "dedup",
         {"memories": [gone(7), kept(3)], "duplicate_of": 3},
-        "Memory #7 said exactly what memory #3 says, and was discarded before Wren was asked.",
+        "Memory #7 was an exact duplicate of memory #3 and was discarded before Wren was asked.",
     ),
     (
         "consolidate",
@@ -71,7 +71,7 @@ OF_SESSIONS = [
     (
         "rollback",
         {"reason": "too much would go"},
-        "All that Wren changed in the session was undone at once: too much would go.",
+        "All changes of Wren's session were rolled back: too much would go.",
     ),
     (
         "rollback",
@@ -86,7 +86,7 @@ OF_SESSIONS = [
     (
         "rollback",
         {"operation": "redo", "by": "command line", "memories": [gone(5)]},
-        "The undo of a session of Wren was undone by the command line: 25 tokens fewer.",
+        "An undone session of Wren was redone by the command line: 25 tokens fewer.",
     ),
 ]
 OTHERS = [
@@ -175,7 +175,7 @@ OTHERS = [
     (
         "requests_refused",
         {"refusals": 10, "last": "not_found"},
-        "10 requests were refused within an hour, the last as not found.",
+        "10 requests were refused within an hour, the last one as not found.",
     ),
     (
         "token_minted",
@@ -191,7 +191,8 @@ OTHERS = [
     (
         "agent_erased",
         {"by": "command line"},
-        "Wren's key was destroyed by the command line, and with it everything that it had sealed.",
+        "Wren's data key was destroyed by the command line: its content can never be decrypted "
+        "again.",
     ),
     (
         "verification_failed",
@@ -201,9 +202,9 @@ OTHERS = [
     (
         "audit_exported",
         {"format": "csv", "filter": {"kind": "read", "since": "2026-03-01"}},
-        "Records were exported as csv: those with kind read, since 2026-03-01.",
+        "Records were exported as csv: records with kind read, since 2026-03-01.",
     ),
-    ("audit_exported", {"format": "csv"}, "Records were exported as csv: all that may be seen."),
+    ("audit_exported", {"format": "csv"}, "Records were exported as csv: all visible records."),
     ("keys_rotated", {}, "Keys rotated."),
 ]
 
@@ -289,7 +290,7 @@ def test_who_acted_is_named_even_where_a_record_tells_no_more(admin: User, agent
 
     assert said(record) == f"Expired sign-ins or links deleted by {admin.email}."
     assert said(agent.record("agent_bound", data={"by": "somebody"})) == (
-        "Agent's key bound to it by somebody."
+        "Data key bound to the agent by somebody."
     )
     assert said(agent.record("memory_forgotten")) == "Memory forgotten."
 

@@ -335,7 +335,10 @@ def test_run_now_says_first_whom_it_asks_and_what_that_may_cost(
         "1 agent will be asked for a session now, including any that have just declined: Ada"
         in (words)
     )
-    assert "A session of each may cost about $0.2500 in all, and $0.2500 if each costs" in words
+    assert (
+        "One session for each agent may cost about $0.2500 in total, or $0.2500 if each costs"
+        in words
+    )
     assert "Spent this month: $0.2500 of $5.00" in words
     assert "The agent is paused 1 Bea" in words
     assert 'href="/agents?account=own&amp;state=paused"' in answer.text
@@ -357,7 +360,7 @@ def test_run_now_says_that_a_cost_is_unknown(dashboard: Browser, account: Accoun
 
     in_part = words_of(dashboard.get("/schedule/run").text)
 
-    assert "What a session of each may cost is unknown : none of these agents" in nothing
+    assert "The cost is unknown : no session of these agents" in nothing
     assert "there is no monthly cap" in nothing
     assert "1 agent without sessions: estimated from the others." in in_part
 

@@ -564,7 +564,7 @@ def test_a_redo_shows_its_result_and_who_did_it(
 
     said = words_of(answer.text)
     assert "Redone: 1 discarded; 20 → 19 memories, 500 → 475 tokens." in said
-    assert f"by {admin.email}: an undo of it was undone." in said
+    assert f"by {admin.email}: its undo was reversed." in said
     assert "session redone" in said
     assert "↺ undone" not in said
     db.session.refresh(memories[0])

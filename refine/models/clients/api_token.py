@@ -122,10 +122,10 @@ class ApiToken(Attested, Base):
         self.require_genuine()
         if agent is None or self.kind != "platform" or self.account_id != agent.account_id:
             raise Refused(
-                "only a platform's token can create others, for agents of its account alone"
+                "only a platform token can create tokens, and only for agents of its own account"
             )
         if not self.is_valid:
-            raise Refused("the platform's token was revoked or has expired")
+            raise Refused("the platform token was revoked or has expired")
 
     @classmethod
     def of_secret(cls, secret: str) -> "ApiToken":

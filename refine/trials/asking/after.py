@@ -25,6 +25,7 @@ _TOOLS_OF_SERVERS = (
     "choose a model that calls tools, or start the server with them (vLLM: "
     "--enable-auto-tool-choice --tool-call-parser NAME; llama.cpp: --jinja)"
 )
+_MAY_TRY_AGAIN = "sessions report this to the model, which may try again"
 # The statuses with which servers refuse tools.
 _MAY_REFUSE_TOOLS: Final = (400, 404, 422, 501)
 
@@ -42,10 +43,10 @@ _UNBILLED: Final = (
 
 # What to do about a fault, by its kind.
 _BY_KIND: Final = {
-    "rate_limited": "wait, then ask again; if it stays so, the key's limits are too low",
+    "rate_limited": "wait, then ask again; if that does not help, the key's limits are too low",
     "provider_error": "the provider or server has a fault; ask again later, or look at its log",
     "timeout": "ask again; a local server may be too slow, or still be loading the model",
-    "deadline": "choose a faster model, or set REFINE_MAX_SECONDS higher",
+    "deadline": "choose a faster model, or raise REFINE_MAX_SECONDS",
     "connection": "check OPENROUTER_BASE_URL, and that the server runs",
 }
 # By words among the codes of a refusal, such as exceed_context_size_error (llama.cpp).
@@ -102,7 +103,7 @@ def _about_tool_call(_trial: Trial, reply: Reply) -> Finding:
         return Finding("tool call", "fix", text)
     call = reply.tool_calls[0]
     if (problem := problem_of(call)) is not None:
-        text = f"its call cannot be used ({problem}); sessions tell it so, and it may try again"
+        text = f"its call cannot be used ({problem}); {_MAY_TRY_AGAIN}"
         return Finding("tool call", "warn", text)
     action = call.arguments["action"]
     if action in ("search", "complete"):
@@ -126,7 +127,7 @@ def _about_result(trial: Trial, reply: Reply) -> Finding:
         return Finding("result", "ok", f"{taken}; it called {action}, with valid arguments")
     text = f"{taken}; but this call cannot be used ({problem})"
     if problem_of(called) is None:
-        return Finding("result", "warn", f"{text}; sessions tell it so, and it may try again")
+        return Finding("result", "warn", f"{text}; {_MAY_TRY_AGAIN}")
     advice = "choose another model, or another tool parser of the server"
     return Finding("result", "fix", f"{text}, like the first one; {advice}")
 
@@ -158,7 +159,7 @@ def _advice(trial: Trial, fault: ProviderError, settings: Settings) -> str | Non
     if may_help(trial) and (dialect := accepted_dialect(trial)) is not None:
         return _setting(dialect, settings)
     if fault.http_status in _MAY_REFUSE_TOOLS and trial.step == "consent" and refuses_tools(trial):
-        return f"without a tool the same was accepted; {_TOOLS_OF_SERVERS}"
+        return f"the same request without a tool was accepted; {_TOOLS_OF_SERVERS}"
     if fault.http_status == 404:
         return _CHECK_MODEL_AND_URL
     if may_help(trial):
@@ -169,7 +170,7 @@ def _advice(trial: Trial, fault: ProviderError, settings: Settings) -> str | Non
 def _setting(dialect: Dialect, settings: Settings) -> str:
     """Return what to set for a dialect in which the trial went well."""
     removing = "remove REFINE_PLAIN_OPENAI and " if settings.plain_openai else ""
-    return f"{removing}set REFINE_DIALECT={dialect.name}, in which all was accepted"
+    return f"{removing}set REFINE_DIALECT={dialect.name}, in which every request was accepted"
 
 
 def _about_no_answer(trial: Trial) -> str:
@@ -207,7 +208,7 @@ def _about_name(trial: Trial) -> Finding:
     shown = " and ".join(map(in_words, names))
     if names == [pinned]:
         return Finding("name", "ok", f"answers as {shown}")
-    confirmed = "the same model, says the list" if aliases else "the same model"
+    confirmed = "the same model according to the provider's list" if aliases else "the same model"
     return Finding("name", "ok", f"answers as {shown}: {confirmed}")
 
 
@@ -226,19 +227,19 @@ def _about_cost(trial: Trial, settings: Settings) -> Finding:
     usages = [reply.usage for reply in trial.all_replies]
     listed = trial.provider.catalogue.find(trial.model_id)
     sources = {
-        "reckoned from the provider's list": listed.price if listed is not None else None,
-        "reckoned from REFINE_PRICES": price_of(trial.model_id, settings.prices),
+        "calculated from the provider's list": listed.price if listed is not None else None,
+        "calculated from REFINE_PRICES": price_of(trial.model_id, settings.prices),
     }
     if all(usage.cost_usd is not None for usage in usages):
         total = sum((usage.cost_usd or Decimal(0) for usage in usages), Decimal(0))
-        told = f"{_usd(total)} for this trial, as the provider tells"
+        told = f"{_usd(total)} for this trial, as reported by the provider"
         is_free = any(price is not None and price.is_zero for price in sources.values())
         if total or is_free or is_rehearsal_model(trial.model_id):
             return Finding("cost", "ok", told)
-        return Finding("cost", "warn", f"{told}, but no price of 0 is named: {_UNBILLED}")
+        return Finding("cost", "warn", f"{told}, but no list names a price of 0: {_UNBILLED}")
     for source, price in sources.items():
         if price is not None and not all(usage.is_counted for usage in usages):
-            text = "the answers count no tokens, so each counts as the longest that was possible"
+            text = "the answers contain no token counts, so each is counted as the longest possible"
             return Finding("cost", "warn", f"{text}, {source}")
         if price is not None:
             costs = [_cost_usd(usage, price) for usage in usages]

@@ -36,7 +36,7 @@ def _about_entry(provider: Provider, model_id: str, listed: ListedModel | None) 
         return Finding("list", "ok", text)
     if listed is None:
         said = f"the provider lists no model {model_id[:100]!r}{_similar(provider, model_id)}"
-        return Finding("list", "warn", f"{said}; if it is refused, choose one of the list")
+        return Finding("list", "warn", f"{said}; if it is refused, choose one from the list")
     name = in_words(listed.id)
     if not listed.takes_tools:
         text = f"listed as {name}, but without tools, which sessions need; choose another model"

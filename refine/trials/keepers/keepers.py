@@ -47,7 +47,7 @@ class Keeper:
 
 
 _ALL = (
-    Keeper("careful", "unites what says the same and keeps every detail", careful),
+    Keeper("careful", "merges memories that say the same and keeps every detail", careful),
     Keeper("terse", "merges and shortens", terse),
     Keeper("deleting", "deletes one memory after another", deleting),
     Keeper("greedy", "deletes and trims up to the last allowed token", greedy),

@@ -127,7 +127,7 @@ def named(ids: Sequence[int]) -> str:
 
 def _removed_duplicate(told: Told) -> str:
     return (
-        f"{named(told.old[:1])} said exactly what memory #{told.data['duplicate_of']} says, "
+        f"{named(told.old[:1])} was an exact duplicate of memory #{told.data['duplicate_of']} "
         f"and was discarded before {told.agent} was asked."
     )
 
@@ -164,9 +164,9 @@ def _because(told: Told) -> str:
 def _rolled_back(told: Told) -> str:
     operation = told.data.get("operation")
     if operation == "redo":
-        return f"The undo of a session of {told.agent} was undone{told.by}{told.effect}"
+        return f"An undone session of {told.agent} was redone{told.by}{told.effect}"
     if operation != "undo":
-        return f"All that {told.agent} changed in the session was undone at once{_because(told)}"
+        return f"All changes of {told.agent}'s session were rolled back{_because(told)}"
     count = len(told.data.get("undone_sessions", ()))
     undone = f"{plural(count, 'session')} of {told.agent} {'was' if count == 1 else 'were'} undone"
     records = plural(len(told.data.get("undone_records", ())), "recorded change")
@@ -272,7 +272,7 @@ def _token(done: str) -> "Callable[[Told], str]":
 def _exported(told: Told) -> str:
     chosen = told.data.get("filter", {})
     which = ", ".join(f"{labelled(name)} {spaced(str(value))}" for name, value in chosen.items())
-    some = f"those with {spaced(which)}" if which else "all that may be seen"
+    some = f"records with {spaced(which)}" if which else "all visible records"
     return f"Records were exported as {told.data.get('format', 'a file')}{told.by}: {some}."
 
 
@@ -330,13 +330,13 @@ _SENTENCES: dict[str, Callable[[Told], str]] = {
     "user_signed_out": lambda t: f"{t.subject} signed out.",
     "requests_refused": lambda t: (
         f"{plural(t.data.get('refusals', 0), 'request')} were refused within an hour, "
-        f"the last as {spaced(t.data.get('last', 'forbidden'))}{t.by and f', asked{t.by}'}."
+        f"the last one{t.by and f', made{t.by},'} as {spaced(t.data.get('last', 'forbidden'))}."
     ),
     "token_minted": _token("created"),
     "token_first_used": _token("used for the first time"),
     "token_revoked": _token("revoked"),
     "agent_erased": lambda t: (
-        f"{t.agent}'s key was destroyed{t.by}, and with it everything that it had sealed."
+        f"{t.agent}'s data key was destroyed{t.by}: its content can never be decrypted again."
     ),
     "verification_failed": lambda t: (
         f"{plural(t.data.get('problems', 0), 'problem')} found: {t.data.get('first')}."

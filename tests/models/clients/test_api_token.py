@@ -152,7 +152,7 @@ def test_only_a_platform_token_mints_and_only_for_agents_of_its_account(app, sub
     elsewhere, _ = ApiToken.mint(account=factories.account())
 
     for minter, owner in ((as_agent, agent), (platform, None), (elsewhere, agent)):
-        with subtests.test(minter=minter.id), pytest.raises(Refused, match="only a platform's"):
+        with subtests.test(minter=minter.id), pytest.raises(Refused, match="only a platform token"):
             ApiToken.mint(account=agent.account, agent=owner, by=minter)
 
     assert platform.mint_for(agent, expires_at=None)[0].minted_by is platform

@@ -60,7 +60,7 @@ class AskingRules(Run, Attested):
         if linked_at is not None and linked_at > database_now() - PASSWORD_LINK_WAIT:
             return (
                 f"the password of {user.email} was set through a link at "
-                f"{linked_at:%Y-%m-%d %H:%M} UTC; they can ask "
+                f"{linked_at:%Y-%m-%d %H:%M} UTC; they can request access "
                 f"{quantities.in_hours(PASSWORD_LINK_WAIT)} after that"
             )
         if is_rehearsal_model(agent.model_id) and not agent.account.is_demo:
