@@ -19,7 +19,7 @@
     if (dialogOf(ctx)) return dialogOf(ctx).dispatchEvent(failed);
     tell(isRefresh(ctx)
       ? `Could not refresh (${why}). Showing data from ${byId("main").dataset.asOf}.`
-      : `No answer (${why}). What you asked for may not have been done: reload the page to see.`);
+      : `No answer (${why}). The request may not have been carried out: reload the page to check.`);
   };
 
   // -- when not to ask ---------------------------------------------------------------------------

@@ -47,7 +47,7 @@
   palette.addEventListener("refine:could-not", (event) => {
     results.replaceChildren();
     said.textContent = "";
-    failure.textContent = `Could not search (${event.detail}). Type on to try again.`;
+    failure.textContent = `Could not search (${event.detail}). Keep typing to try again.`;
     failure.hidden = false;
   });
 

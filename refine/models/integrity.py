@@ -341,9 +341,9 @@ class _Chain:
         agent = self.agent
         assert agent is not None  # noqa: S101 - for mypy
         if agent.ledger.core_totals() != (len(self._kept), sum(self._kept)):
-            raise ChainBroken("the figures on the agent's row are not those of its memories")
+            raise ChainBroken("the figures in the agent's row do not match its memories")
         if agent.last_session_at != newest_session_at:
-            raise ChainBroken("the last session on the agent's row is another")
+            raise ChainBroken("the last session in the agent's row does not match its sessions")
 
     def compare_row(self, kind: type[Attested], row: Any) -> None:
         """Compare an attested row with its digest and its last record."""

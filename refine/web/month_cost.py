@@ -89,18 +89,19 @@ class MonthCost:
         if cap is not None and not self.has_forecast:
             why = cap_in_words(cap, is_reached=self.is_reached)
             lasts = f" before {until}" if self.is_reached else " until then"
-            return f"The {why}. Nothing is started automatically{lasts}."
+            return f"The {why}. Nothing starts automatically{lasts}."
         if self.so_far.is_unknown:
-            prices = "name prices in REFINE_PRICES to get a forecast"
+            prices = "set prices in REFINE_PRICES to get a forecast"
             return f"The cost of some runs is unknown: {prices}."
         if not self.so_far.lately_usd:
-            return f"The last {in_days(PACE_SPAN)} cost nothing, so no more is expected this month."
+            quiet = f"The last {in_days(PACE_SPAN)} cost nothing"
+            return f"{quiet}, so no further cost is expected this month."
         pace, in_all = f"At the pace of the last {in_days(PACE_SPAN)}", self._in_all
         if self.reached_on is not None:
             reached_on = words.day(self.reached_on)
             return f"{pace}, the cap is reached on {reached_on}; {in_all} without a cap."
         within = "" if cap is None else ", within the cap"
-        return f"{pace}, {in_all} in all{within}."
+        return f"{pace}, {in_all} in total{within}."
 
     @property
     def _in_all(self) -> str:

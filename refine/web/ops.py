@@ -86,7 +86,7 @@ def see_verification() -> Response:
     """Acknowledge the failed and the altered verifications."""
     Verification.acknowledge_all(user=scope.user(), at=clock.now())
     db.session.commit()
-    flash("Noted. The alarm ends once a later verification finds nothing wrong.")
+    flash("Acknowledged. The alarm ends once a later verification finds nothing wrong.")
     return redirect(url_for("ops.page"), 303)
 
 

@@ -82,7 +82,7 @@ def test_the_palette_itself_says_that_it_could_not_search(
     agents.keyboard.type("i")
 
     expect(palette.get_by_role("alert")).to_have_text(
-        f"Could not search ({why}). Type on to try again."
+        f"Could not search ({why}). Keep typing to try again."
     )
     expect(palette.get_by_role("link", name="Kingfisher")).to_have_count(0)
     expect(agents.locator("#alert")).to_be_hidden()

@@ -596,7 +596,7 @@ def test_the_context_and_the_prices_of_the_settings_count(
             "warn",
             "as reported by the provider, but no list names a price of 0: if",
         ),
-        (None, "warn", "no monthly cost cap can act; if it is free, name its price of 0 in REFI"),
+        (None, "warn", "no monthly cost cap can act; if it is free, set its price to 0 in REFIN"),
     ],
 )
 def test_a_cost_of_0_is_believed_where_the_model_is_listed_as_free(

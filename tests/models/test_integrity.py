@@ -62,9 +62,9 @@ def altered(sequence, record_id):
 @pytest.mark.parametrize(
     ("figures", "found"),
     [
-        ("core_tokens = core_tokens + 1", "the figures on the agent's row are not those"),
-        ("core_count = 0", "the figures on the agent's row are not those"),
-        ("last_session_at = NULL", "the last session on the agent's row is another"),
+        ("core_tokens = core_tokens + 1", "the figures in the agent's row do not match"),
+        ("core_count = 0", "the figures in the agent's row do not match"),
+        ("last_session_at = NULL", "the last session in the agent's row does not match"),
     ],
 )
 def test_figures_of_lists_that_were_changed_are_found(agent, figures, found):

@@ -303,27 +303,27 @@ def capped(account: Account) -> Callable[..., None]:
         (
             *("30", "5", "7"),
             "$12.00 of $30.00 spent (40%) At the pace of the last 7 days, March 2026 would cost "
-            "about $26.50 in all, within the cap.",
+            "about $26.50 in total, within the cap.",
         ),
         (
             *("12", "5", "7"),
-            "$12.00 of $12.00 spent (100%) The monthly cost cap of $12.00 is reached. Nothing is "
-            "started automatically before 1 Apr 2026.",
+            "$12.00 of $12.00 spent (100%) The monthly cost cap of $12.00 is reached. Nothing "
+            "starts automatically before 1 Apr 2026.",
         ),
         (
             *("0", "0", "0"),
-            "$0.00 of $0.00 spent The monthly cost cap of $0.00 is reached. Nothing is started "
+            "$0.00 of $0.00 spent The monthly cost cap of $0.00 is reached. Nothing starts "
             "automatically before 1 Apr 2026.",
         ),
         (
             *("30", "5", "0"),
-            "$5.00 of $30.00 spent (17%) The last 7 days cost nothing, so no more is expected this "
-            "month.",
+            "$5.00 of $30.00 spent (17%) The last 7 days cost nothing, so no further cost is "
+            "expected this month.",
         ),
         (
             *(None, "5", "7"),
             "$12.00 spent At the pace of the last 7 days, March 2026 would cost about $26.50 in "
-            "all. The forecast is",
+            "total. The forecast is",
         ),
     ],
 )
@@ -351,7 +351,7 @@ def test_a_cap_that_cannot_be_checked_says_so(
 
     assert "At least $12.00 spent; the cap is $25.00" in words
     assert "The monthly cost cap of $25.00 cannot be" in words
-    assert "or remove the cap. Nothing is started automatically until then." in words
+    assert "or remove the cap. Nothing starts automatically until then." in words
 
 
 def test_a_cost_of_which_nothing_is_known_is_not_set_against_the_cap(
@@ -368,7 +368,7 @@ def test_costs_that_are_unknown_are_not_forecast(
     capped(None, "0", "0", unpriced_calls=1)
 
     assert (
-        "March 2026 so far Cost unknown The cost of some runs is unknown: name prices in "
+        "March 2026 so far Cost unknown The cost of some runs is unknown: set prices in "
         "REFINE_PRICES to get a forecast."
     ) in said(dashboard)
 

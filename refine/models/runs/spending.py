@@ -116,7 +116,7 @@ def cap_in_words(cap_usd: Decimal, *, is_reached: bool) -> str:
     if is_reached:
         return f"{cap} is reached"
     return (
-        f"{cap} cannot be checked, because the cost of some runs is unknown: name prices in "
+        f"{cap} cannot be checked, because the cost of some runs is unknown: set prices in "
         "REFINE_PRICES, or remove the cap"
     )
 

@@ -37,8 +37,8 @@ _CHECK_MODEL_AND_URL = (
 _EXAMPLE_PRICE = {"prompt": "0.000003", "completion": "0.000015"}
 # What a provider means by a cost of 0 for a model that is not free.
 _UNBILLED: Final = (
-    "if somebody else bills you for it, no monthly cost cap can act; if it is free, name its "
-    "price of 0 in REFINE_PRICES"
+    "if somebody else bills you for it, no monthly cost cap can act; if it is free, set its "
+    "price to 0 in REFINE_PRICES"
 )
 
 # What to do about a fault, by its kind.

@@ -190,7 +190,7 @@ def test_a_cap_that_cannot_be_checked_stops_automatic_runs(agent: Agent) -> None
     reason, by_sql = is_capped(agent.account)
     assert reason == (
         "the account's monthly cost cap of $100 cannot be checked, because the cost of some runs "
-        "is unknown: name prices in REFINE_PRICES, or remove the cap"
+        "is unknown: set prices in REFINE_PRICES, or remove the cap"
     )
     assert by_sql
 
