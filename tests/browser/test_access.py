@@ -390,7 +390,7 @@ def test_a_reader_asks_for_more_and_reads_on_once_the_agent_agrees(
     model.say("YES").meanwhile(lambda: may_answer.wait(30))
     reading(desk, agent)
     banner(desk).get_by_text("Ask for more time…").click()
-    banner(desk).get_by_label("What for").fill("to read the other half as well")
+    banner(desk).get_by_label("Purpose").fill("to read the other half as well")
     button(desk, "Ask Wren").click()
     expect(banner(desk)).to_contain_text("Wren is being asked for more time.")
     expect(desk.get_by_text(CANARY)).to_be_visible()

@@ -173,7 +173,7 @@ def test_an_export_is_a_record_of_who_took_what(
         "since": "2026-03-01",
     }
     said = words_of(dashboard.get(f"/audit/{record.id}").text)
-    assert f"Records were exported as jsonl by {admin.email}: those with action" in said
+    assert f"Records were exported as jsonl by {admin.email}: records with action" in said
 
 
 def test_the_record_of_an_export_does_not_tell_who_exists_in_other_accounts(

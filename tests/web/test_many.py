@@ -128,7 +128,7 @@ def test_the_question_says_what_it_may_cost(dashboard: Browser, agents: list[Age
 
     said = asked(dashboard, "refine", *agents[:2])
 
-    assert "about $4.00 in all, and $6.00 if each costs as much as its most" in said
+    assert "about $4.00 in total, or $6.00 if each costs as much as its most" in said
     assert "1 agent without sessions: estimated from the others." in said
     assert "unknown cost" not in said
 
@@ -136,7 +136,7 @@ def test_the_question_says_what_it_may_cost(dashboard: Browser, agents: list[Age
 def test_the_question_says_if_nobody_knows_the_cost(
     dashboard: Browser, agents: list[Agent]
 ) -> None:
-    assert "unknown : none of these agents had one in the last 90 days" in asked(
+    assert "unknown : no session of these agents called a model in the last 90 days" in asked(
         dashboard, "resume", agents[2]
     )
 

@@ -78,7 +78,7 @@ def test_what_revoking_ends_is_told_first(dashboard: Browser, admin: User, token
 
     page = dashboard.get(f"/tokens/{token.id}/revoke").text
 
-    assert "and so is whoever uses the 1 token that it created" in words_of(page)
+    assert "or with the 1 token that it created" in words_of(page)
     assert actions_of(page) == [f"/tokens/{token.id}/revoke"]
     db.session.refresh(token)
     assert token.is_valid
