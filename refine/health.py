@@ -12,7 +12,7 @@ from refine import clock, database_roles
 from refine.errors import Unreachable, WrongKey
 from refine.extensions import db
 from refine.jobs.queue import redis_connection
-from refine.jobs.workers import Crew, crew
+from refine.jobs.workers import WorkerList, known_workers
 from refine.models import Account, ClockMark, Verification, WrappedKey, schema_version
 from refine.models.audit.verification import Alarm
 from refine.models.resealing import unbound_agents
@@ -52,7 +52,7 @@ class Check:
         return self.problem is None
 
 
-def checks(found: Crew | Unreachable | None = None) -> list[Check]:
+def checks(found: WorkerList | Unreachable | None = None) -> list[Check]:
     """Check database, migrations, keys and redis, in this order; all must be ok.
 
     ``found``: the workers, if the caller has already asked Redis.
@@ -99,7 +99,9 @@ def schedule_check() -> Check:
     return Check("schedule", None, f"the next slot is at {due_at:%Y-%m-%d %H:%M} UTC")
 
 
-def queue_check(account_id: int | None = None, found: Crew | Unreachable | None = None) -> Check:
+def queue_check(
+    account_id: int | None = None, found: WorkerList | Unreachable | None = None
+) -> Check:
     """Count workers, and what waits for them (in this account), and check for how long.
 
     ``found``: the workers, if the caller has already asked Redis.
@@ -128,11 +130,11 @@ def queue_check(account_id: int | None = None, found: Crew | Unreachable | None 
     return Check("queue", None, said)
 
 
-def look_for_workers(*, with_runs: bool = False) -> Crew | Unreachable:
+def look_for_workers(*, with_runs: bool = False) -> WorkerList | Unreachable:
     """Return the workers, ``with_runs``: also what each works on; or that Redis is down."""
     try:
         with redis_connection(patience_seconds=_PATIENCE_SECONDS) as connection:
-            return crew(connection, with_runs=with_runs)
+            return known_workers(connection, with_runs=with_runs)
     except Unreachable as error:
         return error
 
@@ -221,7 +223,7 @@ def _keys() -> str | None:
     return None
 
 
-def _away(found: Crew | Unreachable) -> str | None:
+def _away(found: WorkerList | Unreachable) -> str | None:
     return str(found) if isinstance(found, Unreachable) else None
 
 

@@ -41,14 +41,14 @@ _CLOCK = struct.Struct("d")
 _log = structlog.get_logger(__name__)
 
 
-class InHand(NamedTuple):
+class HeldRun(NamedTuple):
     """A run that a work-horse has in hand, and the lease with which it claims or has claimed it."""
 
     run_id: uuid.UUID
     lease_token: uuid.UUID
 
 
-class Roster:
+class RunRegistry:
     """Which runs a work-horse has in hand, and when it last sent a heartbeat.
 
     In memory that it shares with its worker, which ends the runs if the work-horse is killed. No
@@ -59,18 +59,18 @@ class Roster:
         self._memory = mmap.mmap(-1, _CLOCK.size + places * _PLACE_BYTES)
         self.note_alive()
 
-    def put(self, place: int, run: InHand | None) -> None:
+    def put(self, place: int, run: HeldRun | None) -> None:
         """Note the run of this place; None: there is none."""
         start = _CLOCK.size + place * _PLACE_BYTES
         noted = b"".join(id_.bytes for id_ in run) if run is not None else bytes(_PLACE_BYTES)
         self._memory[start : start + _PLACE_BYTES] = noted
 
-    def runs(self) -> list[InHand]:
+    def runs(self) -> list[HeldRun]:
         """Return the runs in hand."""
         starts = range(_CLOCK.size, len(self._memory), _PLACE_BYTES)
         noted = [self._memory[start : start + _PLACE_BYTES] for start in starts]
         return [
-            InHand(uuid.UUID(bytes=each[:_UUID_BYTES]), uuid.UUID(bytes=each[_UUID_BYTES:]))
+            HeldRun(uuid.UUID(bytes=each[:_UUID_BYTES]), uuid.UUID(bytes=each[_UUID_BYTES:]))
             for each in noted
             if any(each)
         ]
@@ -107,9 +107,9 @@ class _Given(NamedTuple):
 class SideBySide:
     """The jobs of one work-horse; ``worker`` is its copy of the worker that forked it."""
 
-    def __init__(self, worker: BaseWorker, roster: Roster, places: int) -> None:
+    def __init__(self, worker: BaseWorker, registry: RunRegistry, places: int) -> None:
         self._worker = worker
-        self._roster = roster
+        self._registry = registry
         self._app = cast(Flask, current_app._get_current_object())  # type: ignore[attr-defined]
         self._queues = [each for each in worker.queues if each.name in RUN_QUEUES]
         self._free = list(reversed(range(places)))
@@ -127,7 +127,7 @@ class SideBySide:
     def _live(self) -> None:
         """Send heartbeats, as long as any thread of this process can do something."""
         while True:
-            self._roster.note_alive()
+            self._registry.note_alive()
             time.sleep(_HEARTBEAT_SECONDS)
 
     def _take_more(self) -> None:
@@ -157,8 +157,8 @@ class SideBySide:
         given = _Given(job, queue, until, lease_token=uuid.uuid4())
         self._given[place] = given
         run_id = run_id_of(job)
-        in_hand = InHand(run_id, given.lease_token) if run_id is not None else None
-        self._roster.put(place, in_hand)
+        in_hand = HeldRun(run_id, given.lease_token) if run_id is not None else None
+        self._registry.put(place, in_hand)
         worker = self._own_worker(keeps_execution=not prepare)
         thread = threading.Thread(
             target=self._perform, args=(place, given, worker), name="refine-run", daemon=True
@@ -190,7 +190,7 @@ class SideBySide:
             place = self._ended.get(timeout=_LOOK_SECONDS)
         except queues.Empty:
             return
-        self._roster.put(place, None)
+        self._registry.put(place, None)
         del self._given[place]
         self._free.append(place)
 

@@ -24,7 +24,7 @@ from refine.jobs.dispatch import dispatch
 from refine.jobs.queue import RUN_JOBS, redis_connection
 from refine.jobs.sweeping import SweepBatch, go_on
 from refine.jobs.verifying import verify_slice
-from refine.jobs.workers import crew
+from refine.jobs.workers import known_workers
 from refine.models import (
     AccessGrant,
     Account,
@@ -223,7 +223,7 @@ class _Tick:
         """Note who works, and how long queue and clock had been waiting."""
         try:
             with redis_connection() as connection:
-                found = crew(connection)
+                found = known_workers(connection)
         except Unreachable:
             Pulse.take(self.at, workers=None, silent_workers=None)
             return

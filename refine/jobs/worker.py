@@ -38,7 +38,7 @@ from refine.jobs.queue import (
     queue,
     redis_connection,
 )
-from refine.jobs.side_by_side import InHand, Roster, SideBySide
+from refine.jobs.side_by_side import HeldRun, RunRegistry, SideBySide
 from refine.jobs.workers import REMEMBERED_FOR
 
 # M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of mallopt(3)
@@ -87,7 +87,7 @@ class RefineWorker(GracefulWorker, Worker):
     """RQ's worker, whose process for jobs works on many runs side by side.
 
     They end in order when the worker is asked to stop. RQ forks for one job, and watches that one;
-    the roster tells which others the process has in hand.
+    the registry tells which others the process has in hand.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -95,7 +95,7 @@ class RefineWorker(GracefulWorker, Worker):
         # prepared before the fork: it remembers which process is the parent
         self._die_with_worker = dies_with_parent(signal.SIGKILL) or (lambda: None)
         self._places = settings.current().concurrency
-        self._roster = Roster(self._places)
+        self._registry = RunRegistry(self._places)
 
     def handle_warm_shutdown_request(self) -> None:
         super().handle_warm_shutdown_request()
@@ -108,7 +108,7 @@ class RefineWorker(GracefulWorker, Worker):
         return int(job.timeout or self.queue_class.DEFAULT_TIMEOUT) + WORKER_TTL_SECONDS
 
     def fork_work_horse(self, job: Job, queue: Queue) -> None:
-        self._roster = Roster(self._places)
+        self._registry = RunRegistry(self._places)
         super().fork_work_horse(job, queue)
         if self.stop_requested:  # the stop came before the job
             self._stop_job_in_background()
@@ -137,13 +137,13 @@ class RefineWorker(GracefulWorker, Worker):
 
     def maintain_heartbeats(self, job: Job) -> None:
         self.heartbeat(self.job_monitoring_interval + WORKER_TTL_SECONDS)
-        if job.timeout == -1 and self._roster.silent_seconds() > HORSE_SILENT_SECONDS:
-            _log.error("the process of the jobs hangs", runs=len(self._roster.runs()))
+        if job.timeout == -1 and self._registry.silent_seconds() > HORSE_SILENT_SECONDS:
+            _log.error("the process of the jobs hangs", runs=len(self._registry.runs()))
             self.kill_horse()
 
     def _end_orphaned_runs(self) -> None:
         """End the runs whose process was killed: by us, or for lack of memory."""
-        left = self._roster.runs()
+        left = self._registry.runs()
         for each in left:
             _end_killed_run(each)
         with suppress(RedisError):
@@ -177,7 +177,7 @@ class RefineWorker(GracefulWorker, Worker):
     def perform_job(self, job: Job, queue: Queue) -> bool:
         if queue.name not in RUN_QUEUES:
             return super().perform_job(job, queue)
-        SideBySide(self, self._roster, self._places).work(job, queue)
+        SideBySide(self, self._registry, self._places).work(job, queue)
         return True
 
     def _stop_job_in_background(self) -> None:
@@ -248,7 +248,7 @@ def _stop(pid: int, worker: RefineWorker) -> None:
             os.killpg(pid, signal.SIGKILL)
 
 
-def _end_killed_run(killed: InHand) -> None:
+def _end_killed_run(killed: HeldRun) -> None:
     """End the run, unless another worker has claimed it since, whose own lease it then has."""
     try:
         for kind in RUN_JOBS:

@@ -30,7 +30,7 @@ _LONGEST_NAME = 100
 _MOST = 200
 
 
-class Seen(NamedTuple):
+class WorkerInfo(NamedTuple):
     """A worker, and when it was last heard of; ``run_ids`` are the runs that it has in hand."""
 
     name: str
@@ -43,18 +43,18 @@ class Seen(NamedTuple):
     run_ids: Sequence[uuid.UUID] = ()
 
 
-class Crew(NamedTuple):
+class WorkerList(NamedTuple):
     """All workers that Redis remembers, the most recently seen first."""
 
-    workers: list[Seen]
+    workers: list[WorkerInfo]
 
     @property
-    def live(self) -> list[Seen]:
+    def live(self) -> list[WorkerInfo]:
         """Those that work on runs, and sent a heartbeat just now."""
         return [each for each in self.workers if each.serves_runs and each.is_live]
 
     @property
-    def silent(self) -> list[Seen]:
+    def silent(self) -> list[WorkerInfo]:
         """Those that worked on runs, and were frozen or killed.
 
         Not those that were replaced: a worker was started after their last heartbeat.
@@ -69,7 +69,7 @@ class Crew(NamedTuple):
         ]
 
 
-def crew(connection: Redis, *, with_runs: bool = False) -> Crew:
+def known_workers(connection: Redis, *, with_runs: bool = False) -> WorkerList:
     """Return the workers; with the ids of their runs if a page shows them."""
     with connection.pipeline() as pipeline:
         for name in (AUTOMATIC, TICKS):
@@ -85,23 +85,23 @@ def crew(connection: Redis, *, with_runs: bool = False) -> Crew:
         for key, fields in zip(keys, known, strict=True)
     ]
     found = [each for each in seen if each is not None]
-    return Crew(sorted(found, key=lambda each: each.last_seen_at, reverse=True))
+    return WorkerList(sorted(found, key=lambda each: each.last_seen_at, reverse=True))
 
 
 def live_workers(connection: Redis) -> int:
     """Return how many workers of runs sent a heartbeat recently."""
-    return len(crew(connection).live)
+    return len(known_workers(connection).live)
 
 
 def _seen(
     key: bytes, fields: Any, runs: Mapping[str, Sequence[uuid.UUID]], *, serves_runs: bool
-) -> Seen | None:
+) -> WorkerInfo | None:
     if not isinstance(fields, list) or (last_seen_at := _time_of(fields[0])) is None:
         return None
     name = _text_of(key).removeprefix(_KEY)
     _, birth, host, pid, current = fields
     in_hand = {*runs.get(name, ()), *_ids_of([current])}
-    return Seen(
+    return WorkerInfo(
         name,
         _text_of(host),
         _text_of(pid),

@@ -41,7 +41,7 @@ _TREND_DAYS = 30
 _TREND_SAMPLES = 10
 
 
-class Deed(NamedTuple):
+class BulkAction(NamedTuple):
     """How the pages call a work: as a choice, in a question, once it is done; and what it does."""
 
     name: str
@@ -50,33 +50,33 @@ class Deed(NamedTuple):
     effect: str
 
 
-DEEDS: dict[Work, Deed] = {
-    "refine": Deed(
+BULK_ACTIONS: dict[Work, BulkAction] = {
+    "refine": BulkAction(
         "Refine now",
         "Refine",
         "asked for a session",
         "Each agent is asked for its consent first. Paused agents are asked too; cool-downs and "
         "the monthly cost cap do not apply.",
     ),
-    "pause": Deed(
+    "pause": BulkAction(
         "Pause",
         "Pause",
         "paused",
         "No automatic sessions start until the agents are resumed. Running sessions continue.",
     ),
-    "resume": Deed(
+    "resume": BulkAction(
         "Resume",
         "Resume",
         "resumed",
         "Automatic sessions start again, at the account's slots and after budget checks.",
     ),
-    "budget": Deed(
+    "budget": BulkAction(
         "Set budget",
         "Set the budget of",
         "changed",
         "Agents that are over their new budget are asked for a session by the hourly check.",
     ),
-    "threshold": Deed(
+    "threshold": BulkAction(
         "Set threshold",
         "Set the retention threshold of",
         "changed",
@@ -129,8 +129,8 @@ def listing() -> str:
         totals=summed,
         spent=cost_in_words(*spent_by_agents(at, *wanted.conditions)),
         under_way=Sweep.open_works(scope.account_id()),
-        DEEDS=DEEDS,
-        works=[(work, deed.name) for work, deed in DEEDS.items()],
+        BULK_ACTIONS=BULK_ACTIONS,
+        works=[(work, bulk_action.name) for work, bulk_action in BULK_ACTIONS.items()],
         choices=_choices(len(page.rows), summed.agents),
         text=wanted.text,
         state=wanted.state,

@@ -26,7 +26,7 @@ from refine.models.runs.sweep import Work
 from refine.rules.ids import id_in
 from refine.rules.threshold import DEFAULT_THRESHOLD, parse_threshold
 from refine.web import scope
-from refine.web.agents import DEEDS, Filter
+from refine.web.agents import BULK_ACTIONS, Filter
 from refine.web.forms import whole_number
 from refine.web.paging import PAGE_ROWS
 from refine.web.sweeps import dispatch_or_say, in_words
@@ -53,7 +53,7 @@ class Chosen:
     def of_request(cls) -> "Chosen":
         """Return what the URL or form asks for; 400 if it asks for nothing."""
         work, who = request.values.get("work", ""), request.values.get("who", "ticked")
-        if work not in DEEDS:
+        if work not in BULK_ACTIONS:
             abort(400, "Choose on the list of agents what to do, and for whom.")
         if who == "all":
             if scope.sees_all_accounts():
@@ -178,7 +178,7 @@ def _page(chosen: Chosen, error: str | None = None) -> str:
     return render_template(
         "agents/many.html",
         chosen=chosen,
-        deed=DEEDS[chosen.work],
+        bulk_action=BULK_ACTIONS[chosen.work],
         field=FIELDS.get(chosen.work),
         touched=groups.get(None),
         left_out=[group for reason, group in groups.items() if reason is not None],

@@ -30,15 +30,15 @@ from refine.health import (
     schedule_check,
     verification_check,
 )
-from refine.jobs.workers import Crew
+from refine.jobs.workers import WorkerList
 from refine.models import MemoryTask, RefinementSession, Verification
 from refine.models.audit.verification import Alarm
 from refine.web import in_place, scope
 from refine.web.charts import DAYS_SHOWN
-from refine.web.crew import hands
 from refine.web.forms import midnight
 from refine.web.pulse import lines
 from refine.web.sessions import listed
+from refine.web.workers import worker_rows
 
 pages = Blueprint("ops", __name__)
 
@@ -66,7 +66,7 @@ def page() -> str:
     return render_template(
         "ops/page.html",
         checks=health,
-        hands=hands(found) if is_of_site and not isinstance(found, Unreachable) else None,
+        workers=worker_rows(found) if is_of_site and not isinstance(found, Unreachable) else None,
         lines=lines(clock.now(), of_installation=is_of_site),
         live=live,
         live_tasks=live_tasks,
@@ -101,7 +101,7 @@ def _alarm() -> Alarm | None:
     return cast(Alarm | None, g.verification_alarm)
 
 
-def _checks(found: Crew | Unreachable) -> list[Check]:
+def _checks(found: WorkerList | Unreachable) -> list[Check]:
     known = [queue_check(scope.account_id(), found), clock_check()]
     if scope.user().site_admin:
         known = [

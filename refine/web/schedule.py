@@ -18,7 +18,7 @@ from refine.models.runs.session.estimate import LOOKS_BACK
 from refine.models.runs.session.prospects import RUNNING, Prospects
 from refine.models.runs.spending import cost_cap_reason
 from refine.web import in_place, month_cost, schedule_form, scope
-from refine.web.agents import DEEDS
+from refine.web.agents import BULK_ACTIONS
 from refine.web.forms import time_zones
 from refine.web.schedule_form import Picker, Plan
 from refine.web.sessions import listed
@@ -65,7 +65,7 @@ def run_form() -> str:
         "schedule/run.html",
         account=account,
         sweep=Sweep.open_of(account),
-        DEEDS=DEEDS,
+        BULK_ACTIONS=BULK_ACTIONS,
         prospects=Prospects.of(account, at),
         looks_back=LOOKS_BACK.days,
         spent=month_cost.of_account(account).spent,
@@ -98,7 +98,7 @@ def _page(account: Account, error: str | None = None, preview: Plan | None = Non
         "schedule/page.html",
         account=account,
         sweep=sweep,
-        DEEDS=DEEDS,
+        BULK_ACTIONS=BULK_ACTIONS,
         # what is typed and not saved yet stays
         refresh_seconds=in_place.seconds_while(sweep and not (preview or error)),
         error=error,

@@ -8,7 +8,7 @@ from refine.jobs.dispatch import REDIS_AWAY, dispatch_if_possible
 from refine.jobs.sweeping import SweepBatch
 from refine.models.runs.sweep import Work
 from refine.rules.quantities import plural
-from refine.web.agents import DEEDS
+from refine.web.agents import BULK_ACTIONS
 
 
 def in_words(work: Work, *batches: SweepBatch) -> str:
@@ -19,7 +19,7 @@ def in_words(work: Work, *batches: SweepBatch) -> str:
     others = Counter(each.outcome for each in outcomes if not each.is_done)
     return "".join(
         [
-            f"{plural(done, 'agent')} {DEEDS[work].done}",
+            f"{plural(done, 'agent')} {BULK_ACTIONS[work].done}",
             *(f"; {plural(count, 'agent')} skipped: {why}" for why, count in others.most_common()),
             f". The clock continues with the other {plural(waiting, 'agent')}." if waiting else ".",
         ]

@@ -19,7 +19,7 @@ from refine.extensions import db
 from refine.jobs import side_by_side
 from refine.jobs import worker as workers
 from refine.jobs.queue import AUTOMATIC, QUEUES, REQUESTED, JsonJob, enqueue, jobs_of, queue
-from refine.jobs.side_by_side import InHand, Roster, SideBySide
+from refine.jobs.side_by_side import HeldRun, RunRegistry, SideBySide
 from refine.jobs.tick import run_tick
 from refine.jobs.worker import RefineWorker
 from refine.models import RefinementSession
@@ -102,12 +102,12 @@ def test_a_work_horse_takes_what_waits_until_nothing_is_left(redis: Redis, app: 
     first = JsonJob.fetch(str(sessions[0].id), connection=redis)
     requested.remove(first)
     worker.prepare_execution(first)
-    roster = Roster(2)
+    registry = RunRegistry(2)
 
-    SideBySide(worker, roster, places=2).work(first, requested)
+    SideBySide(worker, registry, places=2).work(first, requested)
 
     assert [outcome_of(each) for each in sessions] == [("completed", None)] * 3
-    assert (roster.runs(), requested.job_ids, started_jobs(redis)) == ([], [], [])
+    assert (registry.runs(), requested.job_ids, started_jobs(redis)) == ([], [], [])
 
 
 @pytest.mark.slow
@@ -285,9 +285,9 @@ def test_a_killed_process_ends_only_the_runs_that_its_own_lease_holds(
     mine, taken_over = (each.id for each in runs)
     assert runs[0].lease_token is not None
     worker = RefineWorker([queue(name, redis) for name in QUEUES], connection=redis)
-    worker._roster = roster = Roster(2)
-    roster.put(0, InHand(mine, runs[0].lease_token))
-    roster.put(1, InHand(taken_over, uuid.uuid4()))
+    worker._registry = registry = RunRegistry(2)
+    registry.put(0, HeldRun(mine, runs[0].lease_token))
+    registry.put(1, HeldRun(taken_over, uuid.uuid4()))
 
     worker._end_orphaned_runs()
 
@@ -358,30 +358,30 @@ def test_a_process_that_gives_no_sign_of_life_is_killed(
     assert outcome_of(session) == ("failed", "worker_lost")
 
 
-# -- the roster -----------------------------------------------------------------------------------
+# -- the registry ---------------------------------------------------------------------------------
 
 
-def a_run() -> InHand:
-    return InHand(uuid.uuid4(), lease_token=uuid.uuid4())
+def a_run() -> HeldRun:
+    return HeldRun(uuid.uuid4(), lease_token=uuid.uuid4())
 
 
 def test_the_roster_lists_the_runs_in_hand() -> None:
-    roster, (first, second) = Roster(3), (a_run(), a_run())
-    roster.put(0, first)
-    roster.put(2, second)
-    both = roster.runs()
+    registry, (first, second) = RunRegistry(3), (a_run(), a_run())
+    registry.put(0, first)
+    registry.put(2, second)
+    both = registry.runs()
 
-    roster.put(0, None)
+    registry.put(0, None)
 
     assert both == [first, second]
-    assert roster.runs() == [second]
+    assert registry.runs() == [second]
 
 
 def test_the_roster_outlives_the_process_that_wrote_it() -> None:
-    roster, run = Roster(2), a_run()
+    registry, run = RunRegistry(2), a_run()
     if (child := os.fork()) == 0:
-        roster.put(1, run)
+        registry.put(1, run)
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
 
-    assert roster.runs() == [run]
+    assert registry.runs() == [run]

@@ -38,7 +38,7 @@ from refine.jobs.queue import (
 from refine.jobs.runs import refine_later, request_access_later
 from refine.jobs.tick import run_tick
 from refine.jobs.worker import RefineWorker
-from refine.jobs.workers import SILENT_AFTER, crew, live_workers
+from refine.jobs.workers import SILENT_AFTER, known_workers, live_workers
 from refine.models import Agent, ClockMark, RefinementSession
 from refine.models.runs.access import AccessTerms
 from refine.models.runs.run import LOST_AFTER
@@ -172,10 +172,10 @@ def test_a_worker_tells_what_it_works_on_and_once_frozen_counts_no_more(
     worker = begin("worker")
     eventually(lambda: len(model.requests) == 1)
 
-    (busy,) = crew(redis, with_runs=True).live
+    (busy,) = known_workers(redis, with_runs=True).live
     worker.signal(signal.SIGSTOP)
     with time_machine.travel(clock.now() + SILENT_AFTER, tick=False):
-        found = crew(redis, with_runs=True)
+        found = known_workers(redis, with_runs=True)
     worker.signal(signal.SIGCONT)
     waiting.set()
 

@@ -12,7 +12,7 @@ from redis import Redis
 from refine.health import queue_check
 from refine.jobs.queue import AUTOMATIC, QUEUES, REQUESTED, TICKS, enqueue, jobs_of, queue
 from refine.jobs.worker import RefineWorker
-from refine.jobs.workers import REMEMBERED_FOR, SILENT_AFTER, Crew, crew
+from refine.jobs.workers import REMEMBERED_FOR, SILENT_AFTER, WorkerList, known_workers
 from refine.models import RefinementSession
 from tests import factories
 
@@ -40,14 +40,14 @@ def register(redis: Redis) -> Register:
     return started
 
 
-def names(crew: Crew) -> list[str]:
-    return [each.name for each in crew.workers]
+def names(found: WorkerList) -> list[str]:
+    return [each.name for each in found.workers]
 
 
 def test_a_worker_tells_its_name_host_and_process(redis: Redis, register: Register) -> None:
     worker = register("ada")
 
-    (seen,) = crew(redis).workers
+    (seen,) = known_workers(redis).workers
 
     assert (seen.name, seen.host, seen.pid) == ("ada", worker.hostname, str(worker.pid))
     assert (seen.since, seen.last_seen_at, seen.is_live) == (NOW, NOW, True)
@@ -61,7 +61,7 @@ def test_a_worker_without_a_sign_of_life_is_silent_and_no_live_one(
     now.shift(SILENT_AFTER)
     alive.heartbeat()
 
-    found = crew(redis)
+    found = known_workers(redis)
 
     assert names(found) == ["alive", "frozen"]
     assert [each.name for each in found.live] == ["alive"]
@@ -75,7 +75,7 @@ def test_a_silent_worker_that_was_replaced_is_missed_no_more(
     now.shift(SILENT_AFTER)
     register("successor")
 
-    found = crew(redis)
+    found = known_workers(redis)
 
     assert names(found) == ["successor", "killed"]
     assert found.silent == []
@@ -94,7 +94,7 @@ def test_redis_remembers_a_silent_worker_for_an_hour(redis: Redis, register: Reg
 def test_the_clock_is_no_worker_of_runs(redis: Redis, register: Register) -> None:
     register("clock", (TICKS,))
 
-    found = crew(redis)
+    found = known_workers(redis)
 
     assert [each.serves_runs for each in found.workers] == [False]
     assert (found.live, found.silent) == ([], [])
@@ -113,10 +113,10 @@ def test_the_runs_that_a_worker_has_in_hand_are_known(redis: Redis, register: Re
         worker.prepare_execution(job)
         redis.hset(job.key, "worker_name", "ada")
 
-    told = [each.run_ids for each in crew(redis, with_runs=True).workers]
+    told = [each.run_ids for each in known_workers(redis, with_runs=True).workers]
 
     assert told == [sorted(each.id for each in sessions)]
-    assert [each.run_ids for each in crew(redis).workers] == [[]]
+    assert [each.run_ids for each in known_workers(redis).workers] == [[]]
 
 
 def test_what_cannot_be_read_is_left_out(redis: Redis, register: Register) -> None:
@@ -128,7 +128,7 @@ def test_what_cannot_be_read_is_left_out(redis: Redis, register: Register) -> No
     redis.zadd(f"rq:wip:{AUTOMATIC}", {"no id:1": 1, f"{uuid.uuid4()}:1": 2})
     redis.set(f"rq:wip:{REQUESTED}", "x")
 
-    (seen,) = crew(redis, with_runs=True).workers
+    (seen,) = known_workers(redis, with_runs=True).workers
 
     assert (seen.name, seen.host, seen.since, seen.run_ids) == ("ada", "�", None, [])
 

@@ -16,7 +16,7 @@ from refine.jobs import sweeping
 from refine.jobs.tick import run_tick
 from refine.models import Account, Agent, RefinementSession, Sweep, User
 from refine.models.runs.sweep import Work
-from refine.web.agents import DEEDS
+from refine.web.agents import BULK_ACTIONS
 from tests import factories
 from tests.commands import UNUSED_PORT
 from tests.web.conftest import Browser, SignedIn, browser_of, person, records, words_of
@@ -79,8 +79,8 @@ def test_the_list_offers_what_can_be_done(dashboard: Browser, agents: list[Agent
     page = dashboard.get("/agents").text
 
     assert f'name="agent" value="{agents[0].id}" aria-label="Select Ada"' in page
-    for work, deed in DEEDS.items():
-        assert f'<option value="{work}">{deed.name}</option>' in page
+    for work, bulk_action in BULK_ACTIONS.items():
+        assert f'<option value="{work}">{bulk_action.name}</option>' in page
     assert "all 3 on this page" in page
 
 

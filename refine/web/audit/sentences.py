@@ -11,7 +11,7 @@ from refine.models.exported import exported_data
 from refine.models.ledger.history import effect_tokens
 from refine.models.runs.access import REASONS
 from refine.rules.quantities import plural
-from refine.web.agents import DEEDS
+from refine.web.agents import BULK_ACTIONS
 from refine.web.presenting import MemoryChange, memory_changes
 from refine.web.words import (
     ACCESS_ENDS,
@@ -258,7 +258,7 @@ def _sweep_ended(told: Told) -> str:
     skipped = f"{plural(told.data.get('not_queued', 0), 'agent')} skipped"
     if not work:
         return f"The sweep ended: {plural(count, 'session')} queued, {skipped}."
-    return f"{plural(count, 'agent')} {DEEDS[work].done}, {skipped}."
+    return f"{plural(count, 'agent')} {BULK_ACTIONS[work].done}, {skipped}."
 
 
 def _token(done: str) -> "Callable[[Told], str]":

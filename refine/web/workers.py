@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sqlalchemy import Text, cast, literal, select, union_all
 
 from refine.extensions import db
-from refine.jobs.workers import Crew, Seen
+from refine.jobs.workers import WorkerInfo, WorkerList
 from refine.models import AccessGrant, Agent, MemoryTask, RefinementSession
 from refine.web.presenting import Badge
 from refine.web.words import TASK_KINDS
@@ -16,7 +16,7 @@ from refine.web.words import TASK_KINDS
 _SHOWN = 50
 
 
-class InHand(NamedTuple):
+class WorkerRun(NamedTuple):
     """A run that a worker has in hand."""
 
     id: uuid.UUID
@@ -34,21 +34,21 @@ class InHand(NamedTuple):
         return self.kind == "session"
 
 
-class Hand(NamedTuple):
+class WorkerRow(NamedTuple):
     """A worker, its state, and its runs."""
 
-    worker: Seen
+    worker: WorkerInfo
     state: Badge
-    runs: list[InHand]
+    runs: list[WorkerRun]
 
 
-def hands(crew: Crew) -> list[Hand]:
+def worker_rows(found: WorkerList) -> list[WorkerRow]:
     """Return the workers with what they do, the most recently seen first."""
-    shown = crew.workers[:_SHOWN]
-    runs = _in_hand({id_ for worker in shown for id_ in worker.run_ids})
-    missing = crew.silent
+    shown = found.workers[:_SHOWN]
+    runs = _runs({id_ for worker in shown for id_ in worker.run_ids})
+    missing = found.silent
     return [
-        Hand(
+        WorkerRow(
             worker,
             _state(worker, is_missing=worker in missing),
             [runs[id_] for id_ in worker.run_ids if id_ in runs],
@@ -57,7 +57,7 @@ def hands(crew: Crew) -> list[Hand]:
     ]
 
 
-def _state(worker: Seen, *, is_missing: bool) -> Badge:
+def _state(worker: WorkerInfo, *, is_missing: bool) -> Badge:
     if not worker.is_live:
         return Badge("no heartbeat", "✗", "bad") if is_missing else Badge("gone", "○", "calm")
     if not worker.serves_runs:
@@ -65,10 +65,10 @@ def _state(worker: Seen, *, is_missing: bool) -> Badge:
     return Badge("working", "▶", "live") if worker.run_ids else Badge("idle", "✓", "ok")
 
 
-def _in_hand(ids: Collection[uuid.UUID]) -> dict[uuid.UUID, InHand]:
+def _runs(ids: Collection[uuid.UUID]) -> dict[uuid.UUID, WorkerRun]:
     if not ids:
         return {}
-    found = union_all(
+    runs = union_all(
         *(
             select(
                 kind.id.label("id"),
@@ -83,6 +83,6 @@ def _in_hand(ids: Collection[uuid.UUID]) -> dict[uuid.UUID, InHand]:
             )
         )
     ).subquery()
-    named = select(found.c.id, found.c.kind, found.c.agent_id, Agent.name, found.c.since)
-    rows = db.session.execute(named.join(Agent, Agent.id == found.c.agent_id))
-    return {row.id: InHand(*row) for row in rows}
+    named = select(runs.c.id, runs.c.kind, runs.c.agent_id, Agent.name, runs.c.since)
+    rows = db.session.execute(named.join(Agent, Agent.id == runs.c.agent_id))
+    return {row.id: WorkerRun(*row) for row in rows}
