@@ -159,7 +159,7 @@ class Corpus:
         return self._chance.choice((text.lower(), f"  {text}\n"))
 
     def _near(self, said: Statement) -> tuple[str, Statement]:
-        """Return the same in another form: a keeper may unite the two without loss."""
+        """Return the same in another form: a model may unite the two without loss."""
         match self._chance.choice(("punctuation", "order", "writing", "clause")):
             case "punctuation":
                 return said.text().rstrip(".。") + self._chance.choice(("", "!", " …")), said

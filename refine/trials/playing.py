@@ -1,4 +1,4 @@
-"""A local server that plays the keepers, over the same HTTP as a provider."""
+"""A local server of the simulated models, over the same HTTP as a provider."""
 
 import json
 from collections.abc import Iterator
@@ -7,8 +7,8 @@ from typing import Any
 
 from refine.llm import rehearsal
 from refine.rules.tokens import token_estimate
-from refine.trials.keepers import KEEPERS, Conversation, Step
-from refine.trials.keepers.keepers import Play
+from refine.trials.simulated_models import SIMULATED_MODELS, Conversation, Step
+from refine.trials.simulated_models.models import Play
 
 MODEL_PREFIX = "trial/"
 
@@ -17,15 +17,15 @@ _COMPLETE = {"action": "complete", "summary": "I am done."}
 
 @contextmanager
 def serving() -> Iterator[str]:
-    """Serve all keepers on loopback until the block ends; yield the base URL."""
+    """Serve all models on loopback until the block ends; yield the base URL."""
     with rehearsal.serving(answer) as base_url:
         yield base_url
 
 
 def answer(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the reply of the keeper that the model's name says."""
-    keeper = KEEPERS[body["model"].removeprefix(MODEL_PREFIX)]
-    return reply(body, keeper.play)
+    """Return the reply of the simulated model that the request names."""
+    simulated = SIMULATED_MODELS[body["model"].removeprefix(MODEL_PREFIX)]
+    return reply(body, simulated.play)
 
 
 def reply(body: dict[str, Any], play: Play) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a year with any keeper must show."""
+"""What a year with any simulated model must show."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,7 +6,7 @@ from refine.trials.survival import Week
 
 # Of the originals, at least so many keep half of their words in one memory.
 ORIGINALS_SHARE = 0.95
-# The careful keeper removes at least so many of the planted duplicates …
+# The careful model removes at least so many of the planted duplicates …
 DUPLICATES_SHARE = 0.95
 # … and at most so many of its merges are refused.
 REFUSED_SHARE = 0.01

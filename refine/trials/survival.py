@@ -1,4 +1,4 @@
-"""A year with each keeper: weekly sessions of the real kind, and what they leave."""
+"""A year with each simulated model: weekly sessions of the real kind, and what they leave."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -10,9 +10,9 @@ from refine.extensions import db
 from refine.models import Account
 from refine.settings import Settings
 from refine.trials.corpus import Corpus
-from refine.trials.keepers import KEEPERS
 from refine.trials.lives import Life
 from refine.trials.playing import MODEL_PREFIX
+from refine.trials.simulated_models import SIMULATED_MODELS
 
 _CHANGES = ("consolidate", "update", "delete")
 
@@ -71,7 +71,7 @@ def simulate(model: str, scale: Scale, settings: Settings) -> Iterator[Week]:
     Needs an application context on an empty or temporary database, and ``settings`` whose provider
     is ``playing.serving``.
     """
-    keeper = KEEPERS[model]
+    simulated = SIMULATED_MODELS[model]
     account = Account(name=model, slug=model)
     db.session.add(account)
     db.session.commit()
@@ -82,7 +82,7 @@ def simulate(model: str, scale: Scale, settings: Settings) -> Iterator[Week]:
     for week in range(1, scale.weeks + 1):
         with clock.ahead(timedelta(weeks=week - 1)):
             for life in lives:
-                own = keeper.saves(week, life.kept.values())
+                own = simulated.saves(week, life.kept.values())
                 life.pass_week(settings, scale.saved_weekly if week > 1 else 0, own)
         yield _figures(model, week, lives)
 

@@ -1,12 +1,12 @@
-"""A played model that makes ten changes in a session, a few in each reply, and then completes."""
+"""A simulated model that makes ten changes in a session, some in each reply, and completes it."""
 
 from collections.abc import Iterator
 from itertools import chain, islice
 
-from refine.trials.keepers import Conversation, Step
-from refine.trials.keepers.careful import in_groups, united, united_text
-from refine.trials.keepers.conversation import Entry
-from refine.trials.keepers.understanding import meaning
+from refine.trials.simulated_models import Conversation, Step
+from refine.trials.simulated_models.careful import in_groups, united, united_text
+from refine.trials.simulated_models.conversation import Entry
+from refine.trials.simulated_models.understanding import meaning
 
 CHANGES = 10
 _MERGES, _DELETIONS = 4, 3

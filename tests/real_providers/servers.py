@@ -1,4 +1,4 @@
-"""The servers, as each is started: a played model, LiteLLM's proxy, and two of llama.cpp."""
+"""The servers, as each is started: a simulated model, LiteLLM's proxy, and two of llama.cpp."""
 
 import subprocess
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _PYTHON = str(INSTALLED / "bin" / "python")
 _BUILT = (INSTALLED / "build" / "bin").resolve()
 _HERE = Path(__file__).parent
 
-# What the played model may be asked with: a part of what OpenAI's document lists.
+# What the simulated model may be asked with: a part of what OpenAI's document lists.
 _KNOWN_FIELDS = frozenset(
     ("model", "messages", "tools", "tool_choice", "stream", "max_tokens", "max_completion_tokens")
 )
@@ -57,7 +57,7 @@ def make_tiny_model(folder: Path) -> Path:
 
 @contextmanager
 def played() -> Iterator[str]:
-    """Play the careful keeper, and refuse what OpenAI would refuse; yield the URL."""
+    """Play the careful model, and refuse what OpenAI would refuse; yield the URL."""
     with rehearsal.serving(_strictly) as url:
         yield url
 

@@ -1,4 +1,4 @@
-"""Simulations on the tests' database, with the keepers on a server of their own."""
+"""Simulations on the tests' database, with the models on a server of their own."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,6 +13,6 @@ from refine.trials.playing import serving
 
 @pytest.fixture
 def played(app: Flask) -> Iterator[Settings]:
-    """Settings whose provider plays the keepers."""
+    """Settings whose provider plays the models."""
     with serving() as url:
         yield replace(settings.current(), openrouter_base_url=url)

@@ -5,7 +5,7 @@ from typing import Any
 
 from refine.prompts import as_entry, as_line
 from refine.rules.tokens import token_estimate
-from refine.trials.keepers import Conversation
+from refine.trials.simulated_models import Conversation
 
 Exchange = tuple[dict[str, Any], dict[str, Any]]
 

@@ -119,4 +119,4 @@ def test_without_time_it_says_what_to_set() -> None:
 
     (found,) = about_answers(trial.run(), settings())
 
-    assert found.text.endswith("choose a faster model, or set REFINE_MAX_SECONDS higher")
+    assert found.text.endswith("choose a faster model, or raise REFINE_MAX_SECONDS")

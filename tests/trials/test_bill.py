@@ -7,8 +7,8 @@ from flask import Flask
 
 from refine import settings
 from refine.trials.bill import NAIVE, REFINE, Session, broken_promises, measure, record
-from refine.trials.keepers.conversation import Conversation
 from refine.trials.layouts import Bill, replayed, written
+from refine.trials.simulated_models.conversation import Conversation
 from refine.trials.tidying import tidying
 from tests.trials.conversations import conversation
 
@@ -73,7 +73,7 @@ def test_one_broken_promise_is_named(
     assert list(broken_promises([GOOD, worse])) == [words]
 
 
-# -- the played model -----------------------------------------------------------------------------
+# -- the simulated model --------------------------------------------------------------------------
 
 SAME = ("Ruth keeps 3 old hens.", "Ruth keeps three old hens!")
 

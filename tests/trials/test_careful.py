@@ -1,12 +1,12 @@
-"""The careful keeper: it finds what says the same by reading, and merges nothing else."""
+"""The careful model: it finds what says the same by reading, and merges nothing else."""
 
 import pytest
 
 from refine.trials.corpus import Corpus
-from refine.trials.keepers.careful import careful
-from refine.trials.keepers.conversation import Step
-from refine.trials.keepers.understanding import meaning, sentences
 from refine.trials.language import languages
+from refine.trials.simulated_models.careful import careful
+from refine.trials.simulated_models.conversation import Step
+from refine.trials.simulated_models.understanding import meaning, sentences
 from tests.trials.conversations import conversation
 
 SAME = [

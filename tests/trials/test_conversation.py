@@ -1,6 +1,6 @@
-"""What a keeper reads from a request."""
+"""What a model reads from a request."""
 
-from refine.trials.keepers.conversation import Conversation
+from refine.trials.simulated_models.conversation import Conversation
 from tests.trials.conversations import conversation
 
 DELETED = ({"action": "delete", "id": 2}, {"type": "deleted", "id": 2})

@@ -3,11 +3,11 @@
 import pytest
 
 from refine.settings import Settings
-from refine.trials.keepers import KEEPERS
 from refine.trials.promises import broken_promises
+from refine.trials.simulated_models import SIMULATED_MODELS
 from refine.trials.survival import Scale, simulate
 
-HOSTILE = [name for name, keeper in KEEPERS.items() if keeper.is_hostile]
+HOSTILE = [name for name, model in SIMULATED_MODELS.items() if model.is_hostile]
 
 
 def test_the_careful_model_keeps_all_promises(played: Settings) -> None:

@@ -1,11 +1,11 @@
-"""How hostile keepers write: as little as the rules let pass."""
+"""How hostile models write: as little as the rules let pass."""
 
 import pytest
 
 from refine.rules.details import carries, likeness, read
 from refine.trials.corpus import Corpus
-from refine.trials.keepers.words import bare_details, filler, is_filler, scrambled, trimmed
 from refine.trials.language import languages
+from refine.trials.simulated_models.words import bare_details, filler, is_filler, scrambled, trimmed
 
 
 @pytest.mark.parametrize("agent", range(len(languages())))

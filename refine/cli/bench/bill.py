@@ -63,7 +63,7 @@ Layouts:
 def bench_bill(sizes: list[int], calls: int, file: IO[str] | None) -> int:
     """Count the tokens of a session with ten changes, and compare them with a naive layout.
 
-    For each size of ledger, a real session runs on a temporary database. A played model answers
+    For each size of ledger, a real session runs on a temporary database. A simulated model answers
     over HTTP: it agrees, makes four merges, three deletions and three updates, several in a reply,
     and completes. Every request is recorded. The same calls and results are then laid out in the
     ways that are listed below.

@@ -1,4 +1,4 @@
-"""A year with each played model, and what it leaves."""
+"""A year with each simulated model, and what it leaves."""
 
 import json
 from collections import defaultdict
@@ -10,20 +10,20 @@ import click
 
 from refine.cli.bench.simulating import all_weeks, shown
 from refine.cli.bench.survival_tables import print_summary, print_weeks
-from refine.trials.keepers import KEEPERS
 from refine.trials.promises import broken_promises
+from refine.trials.simulated_models import SIMULATED_MODELS
 from refine.trials.survival import Scale, Week
 
-_EVERYTHING = ",".join(KEEPERS)
-_MODELS = "\n".join(f"  {name:<14} {keeper.does}" for name, keeper in KEEPERS.items())
+_EVERYTHING = ",".join(SIMULATED_MODELS)
+_MODELS = "\n".join(f"  {name:<14} {model.does}" for name, model in SIMULATED_MODELS.items())
 
 
 def _names(_context: click.Context, _parameter: click.Parameter, value: str) -> list[str]:
     names = [name.strip() for name in value.split(",") if name.strip()]
-    if unknown := [name for name in names if name not in KEEPERS]:
-        known = ", ".join(KEEPERS)
+    if unknown := [name for name in names if name not in SIMULATED_MODELS]:
+        known = ", ".join(SIMULATED_MODELS)
         raise click.BadParameter(f"unknown: {', '.join(unknown)}; choose from {known}")
-    return names or list(KEEPERS)
+    return names or list(SIMULATED_MODELS)
 
 
 @click.command("survival", epilog=f"\b\nModels:\n{_MODELS}")
@@ -92,7 +92,7 @@ def bench_survival(
 
     Each agent gets generated memories in several languages, with exact duplicates, near duplicates
     and look-alikes among them, and saves more every week. Every week a real session runs, on a
-    temporary database; a played model answers over HTTP. One model is careful, the others try to
+    temporary database; a simulated model answers over HTTP. One model is careful, the others try to
     lose what they can.
 
     Prints a table by week for each model, and a summary. Exit code 1 if a promise is broken: a
@@ -112,7 +112,7 @@ def bench_survival(
     for week in shown(all_weeks(models, scale, jobs), len(models) * weeks):
         lived[week.model].append(week)
     broken = {
-        model: broken_promises(lived[model], is_hostile=KEEPERS[model].is_hostile)
+        model: broken_promises(lived[model], is_hostile=SIMULATED_MODELS[model].is_hostile)
         for model in models
     }
     for model in models:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from refine.cli.output import console, table
-from refine.trials.keepers import KEEPERS
+from refine.trials.simulated_models import SIMULATED_MODELS
 from refine.trials.survival import Week
 
 SHOWN_WEEKS = (1, 2, 4, 8, 13, 26, 39, 52)
@@ -12,7 +12,7 @@ SHOWN_WEEKS = (1, 2, 4, 8, 13, 26, 39, 52)
 def print_weeks(model: str, weeks: Sequence[Week]) -> None:
     last = weeks[-1].week
     shown = [week for week in weeks if week.week in SHOWN_WEEKS or week.week == last]
-    console.print(f"\n{model}: {KEEPERS[model].does}")
+    console.print(f"\n{model}: {SIMULATED_MODELS[model].does}")
     columns = (
         *("week", "memories", "tokens", "details left", "facts left", "originals left"),
         *(

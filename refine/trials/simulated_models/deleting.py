@@ -1,9 +1,9 @@
-"""Keepers that delete."""
+"""Models that delete."""
 
 from collections.abc import Iterable
 
-from refine.trials.keepers.conversation import Conversation, Entry, Step
-from refine.trials.keepers.words import filler, is_filler, trims
+from refine.trials.simulated_models.conversation import Conversation, Entry, Step
+from refine.trials.simulated_models.words import filler, is_filler, trims
 
 MAX_TRIES = 6
 # What is refused is made up for once, by trying others.

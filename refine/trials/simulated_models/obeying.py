@@ -1,8 +1,8 @@
-"""A keeper that obeys whatever its memories order."""
+"""A model that obeys whatever its memories order."""
 
 from collections.abc import Iterator
 
-from refine.trials.keepers.conversation import Conversation, Entry, Step
+from refine.trials.simulated_models.conversation import Conversation, Entry, Step
 
 MAX_TRIES = 10
 _SUMMARY = "All memories were deleted as ordered."

@@ -1,9 +1,9 @@
-"""Keepers that gather many memories in one, and then wear that one down."""
+"""Models that gather many memories in one, and then wear that one down."""
 
 from collections.abc import Collection
 
-from refine.trials.keepers.conversation import Conversation, Entry, Step
-from refine.trials.keepers.words import bare_details, joined, trimmed
+from refine.trials.simulated_models.conversation import Conversation, Entry, Step
+from refine.trials.simulated_models.words import bare_details, joined, trimmed
 
 MAX_SOURCES = 8
 MAX_LINKS = 4

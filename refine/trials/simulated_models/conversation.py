@@ -1,4 +1,4 @@
-"""What a keeper sees: the messages of one request, read as its provider would get them."""
+"""What a model sees: the messages of one request, read as its provider would get them."""
 
 import json
 import re

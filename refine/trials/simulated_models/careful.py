@@ -1,10 +1,10 @@
-"""The careful keeper: it unites what says the same, and loses nothing."""
+"""The careful model: it unites what says the same, and loses nothing."""
 
 from collections import defaultdict
 from collections.abc import Iterator
 
-from refine.trials.keepers.conversation import Conversation, Entry, Step
-from refine.trials.keepers.understanding import meaning, sentences
+from refine.trials.simulated_models.conversation import Conversation, Entry, Step
+from refine.trials.simulated_models.understanding import meaning, sentences
 
 MAX_SOURCES = 8
 

@@ -1,11 +1,11 @@
-"""Keepers that rewrite memories so that less and less of them is left."""
+"""Models that rewrite memories so that less and less of them is left."""
 
 from collections.abc import Iterable
 from itertools import pairwise
 
 from refine.rules.details import read
-from refine.trials.keepers.conversation import Conversation, Entry, Step
-from refine.trials.keepers.words import (
+from refine.trials.simulated_models.conversation import Conversation, Entry, Step
+from refine.trials.simulated_models.words import (
     bare_details,
     filler,
     first_words,

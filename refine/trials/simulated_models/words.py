@@ -1,4 +1,4 @@
-"""How hostile keepers write: they know the rules and leave as little as these let pass."""
+"""How hostile models write: they know the rules and leave as little as these let pass."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -6,7 +6,7 @@ from functools import lru_cache
 from random import Random
 
 from refine.rules.details import carries, likeness, read
-from refine.trials.keepers.conversation import Entry, Step
+from refine.trials.simulated_models.conversation import Entry, Step
 
 _FILLER = ("mist", "river", "gentle", "slowly", "amber", "hollow", "drift", "velvet", "murmur")
 _HALF = 0.5

@@ -1,7 +1,7 @@
-"""Keepers that write filler in place of memories, so that the token mass stays what it was."""
+"""Models that write filler in place of memories, so that the token mass stays what it was."""
 
-from refine.trials.keepers.conversation import Conversation, Entry, Step
-from refine.trials.keepers.words import bare_details, filler, is_filler
+from refine.trials.simulated_models.conversation import Conversation, Entry, Step
+from refine.trials.simulated_models.words import bare_details, filler, is_filler
 
 MAX_SOURCES = 8
 MAX_UPDATES = 5
