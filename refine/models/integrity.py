@@ -32,7 +32,7 @@ from refine.models.audit.chain_walk import (
     records_after,
 )
 from refine.models.audit.checkpoint import Checkpoint, Position, packed, still_there, unpacked
-from refine.models.audit.record import StoredRecord
+from refine.models.audit.linking import StoredRecord
 from refine.models.audit.verification import ChainResult
 from refine.models.clients import ApiToken
 from refine.models.columns import DigestChange

@@ -10,15 +10,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, Text, and_, cast, select
 
 from refine.extensions import db, read_plainly
+from refine.models.audit.chain import GENESIS, ChainHead
 from refine.models.audit.checkpoint import Checkpoint, Position, places
-from refine.models.audit.record import (
-    GENESIS,
-    LINK_CONTEXT,
-    AuditLog,
-    ChainHead,
-    StoredRecord,
-    link_text,
-)
+from refine.models.audit.linking import LINK_CONTEXT, StoredRecord, link_text
+from refine.models.audit.record import AuditLog
 from refine.models.keys import WrappedKey
 
 # How many records are read at once.

@@ -7,15 +7,9 @@ from typing import cast
 from sqlalchemy import Table
 
 from refine.extensions import copy_rows, db
-from refine.models.audit.record import (
-    RECORD_COLUMNS,
-    RECORD_IDS,
-    AuditLog,
-    Chain,
-    ChainHead,
-    Event,
-    next_records,
-)
+from refine.models.audit.chain import Chain, ChainHead
+from refine.models.audit.linking import RECORD_COLUMNS, Event, next_records
+from refine.models.audit.record import RECORD_IDS, AuditLog
 from refine.models.columns import next_ids
 
 

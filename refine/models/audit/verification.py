@@ -26,8 +26,9 @@ from refine import clock
 from refine.errors import RowAltered
 from refine.extensions import Base, UtcDateTime, db
 from refine.models.attested import Attested, plain_digest
+from refine.models.audit.chain import PLATFORM, Actor
 from refine.models.audit.checkpoint import Position
-from refine.models.audit.record import PLATFORM, Actor, AuditLog
+from refine.models.audit.record import AuditLog
 from refine.models.columns import BigId, BoolFalse, Count
 from refine.models.keys import WrappedKey
 from refine.rules.quantities import plural, rough_span

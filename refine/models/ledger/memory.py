@@ -23,7 +23,7 @@ from refine import clock
 from refine.errors import Refused
 from refine.extensions import Base, Instant, db
 from refine.models.audit import AuditLog
-from refine.models.audit.record import Actor
+from refine.models.audit.chain import Actor
 from refine.models.columns import next_ids, row_id
 from refine.models.ledger.image import Change, recorded
 from refine.models.ledger.kept import is_kept_core, kept_core

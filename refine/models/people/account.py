@@ -26,7 +26,7 @@ from refine.errors import InvalidValue, NotFound, Refused
 from refine.extensions import Base, Instant, db
 from refine.models.attested import Attested, ChainOwner
 from refine.models.audit import AuditLog, Chain, ChainHead
-from refine.models.audit.record import Actor
+from refine.models.audit.chain import Actor
 from refine.models.columns import BigId, BoolFalse, BoolTrue, Created, Name, Updated
 from refine.models.people import recording
 from refine.models.settings_change import require_allowed, set_fields

@@ -9,7 +9,8 @@ from sqlalchemy import Exists, SQLColumnExpression, Text, any_, cast, exists, li
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from refine.models.audit import AuditLog, Chain, Subject
-from refine.models.audit.record import Actor, Event
+from refine.models.audit.chain import Actor
+from refine.models.audit.linking import Event
 
 # Where a record's ``data`` holds the client.
 CLIENT_KEY = "from"

@@ -9,7 +9,7 @@ from refine.errors import SealingError
 from refine.extensions import db
 from refine.models import Account, Agent, AuditLog, ChainHead
 from refine.models.audit import PLATFORM
-from refine.models.audit.record import GENESIS
+from refine.models.audit.chain import GENESIS
 from refine.models.integrity import verify_all
 from tests import factories, sql
 

@@ -25,7 +25,8 @@ from refine.extensions import Plain, UtcDateTime, db
 from refine.models.agent import Agent
 from refine.models.attested import Attested, note_update
 from refine.models.audit import ChainHead
-from refine.models.audit.record import APPENDED, RECORD_IDS, Event, appended, next_records
+from refine.models.audit.linking import Event, next_records
+from refine.models.audit.record import APPENDED, RECORD_IDS, appended
 from refine.models.ledger import AgentMemory, Change
 from refine.models.ledger.memory import FIGURES, about_changes, apply_changes
 from refine.models.ledger.row import ID_SEQUENCE

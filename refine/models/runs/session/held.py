@@ -17,7 +17,8 @@ from refine.extensions import canonical_json, db
 from refine.models.agent import Agent
 from refine.models.attested import require_genuine_values, signed
 from refine.models.audit import Chain, ChainHead, Subject
-from refine.models.audit.record import Event, StoredRecord, appended, next_records
+from refine.models.audit.linking import Event, StoredRecord, next_records
+from refine.models.audit.record import appended
 from refine.models.columns import array
 from refine.models.keys import WrappedKey, key_owner_name
 from refine.models.ledger import Change

@@ -28,7 +28,7 @@ from refine.extensions import Base, db, instant
 from refine.models.agent import Agent
 from refine.models.attested import ChainOwner
 from refine.models.audit import AuditLog
-from refine.models.audit.record import Event
+from refine.models.audit.linking import Event
 from refine.models.columns import one_of_parameter
 from refine.models.ledger.many import core_memories
 from refine.models.people import User

@@ -16,7 +16,7 @@ from sqlalchemy.orm import undefer
 
 from refine.extensions import db
 from refine.models.audit import AuditLog
-from refine.models.audit.record import StoredRecord
+from refine.models.audit.linking import StoredRecord
 from refine.models.ledger import Change, changes_in, is_kept
 from refine.models.ledger.kept import kept_core
 from refine.models.ledger.stored import COLUMNS, MEMORIES, StoredMemory

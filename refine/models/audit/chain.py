@@ -1,0 +1,215 @@
+"""The chains of the audit log: one for each agent, each account, and the platform; and their heads.
+
+A head is locked by whoever appends to its chain. It carries a keyed digest of where the chain ends.
+"""
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
+
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    CheckConstraint,
+    ColumnElement,
+    Connection,
+    ForeignKey,
+    Index,
+    Text,
+    and_,
+    func,
+    select,
+    text,
+    tuple_,
+)
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import (
+    Mapped,
+    mapped_column,
+    scoped_session,
+)
+from sqlalchemy.types import UserDefinedType
+
+from refine import clock
+from refine.errors import RowAltered
+from refine.extensions import Base, canonical_json, db
+from refine.models.attested import ChainOwner
+from refine.models.columns import BigId
+from refine.models.keys import WrappedKey
+from refine.sealing import DataKey
+
+_Executor = Connection | scoped_session[Any]
+
+GENESIS = "0" * 64
+
+
+class Actor(Protocol):
+    """The user who acted."""
+
+    @property
+    def id(self) -> int: ...
+
+
+class Chain(NamedTuple):
+    """The chain that a record goes to, and the key that seals its contents.
+
+    An agent's chain without a key belongs to an agent that was erased, or altered outside the
+    application: its records hold figures alone. Other chains are sealed by the platform's key.
+    """
+
+    account_id: int | None = None
+    agent_id: int | None = None
+    key: DataKey | None = None
+
+    @property
+    def chain_owner(self) -> ChainOwner:
+        """The owner of the chain."""
+        return ChainOwner(None if self.agent_id is not None else self.account_id, self.agent_id)
+
+
+PLATFORM = Chain()
+PLATFORM_OWNER = ChainOwner()
+
+
+class TransactionId(UserDefinedType[str]):
+    """PostgreSQL's ``xid8``: the transaction that wrote a row."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_: Any) -> str:
+        return "xid8"
+
+
+class ChainHead(Base):
+    """The end of one chain: how many records it has, and the hash of the last."""
+
+    __tablename__ = "chain_heads"
+    __table_args__ = (
+        CheckConstraint("num_nonnulls(account_id, agent_id) <= 1", name="owner"),
+        Index(
+            "uq_chain_heads_owner",
+            text("coalesce(account_id, 0)"),
+            text("coalesce(agent_id, 0)"),
+            unique=True,
+        ),
+    )
+
+    id: Mapped[BigId]
+    account_id: Mapped[int | None] = mapped_column(ForeignKey("accounts.id"))
+    agent_id: Mapped[int | None] = mapped_column(ForeignKey("agents.id"))
+    sequence: Mapped[int] = mapped_column(BigInteger, default=0, server_default=text("0"))
+    hash: Mapped[str] = mapped_column(Text, default=GENESIS, server_default=text(f"'{GENESIS}'"))
+    verified_sequence: Mapped[int] = mapped_column(BigInteger, default=0, server_default=text("0"))
+    verified_memories: Mapped[int] = mapped_column(default=0, server_default=text("0"))
+    verified_at: Mapped[datetime | None]
+    # covers every column above except id, so that a head reset to an older state is detected
+    digest: Mapped[str | None] = mapped_column(Text)
+
+    @property
+    def name(self) -> str:
+        """Whose chain it is: ``agent 7``, ``account 3`` or ``platform``."""
+        if self.agent_id is not None:
+            return f"agent {self.agent_id}"
+        return f"account {self.account_id}" if self.account_id is not None else "platform"
+
+    @classmethod
+    def begin(cls, owner: ChainOwner, executor: _Executor | None = None) -> None:
+        """Add the head of a new owner's chain, without records; nothing if there is one.
+
+        The platform's chain begins with the first of all. RowAltered if others exist without it,
+        or with one that is not signed: in a database whose upgrade was cut off nothing may begin.
+        """
+        executor = executor if executor is not None else db.session
+        if owner != PLATFORM_OWNER:
+            cls._require_platform(executor)
+        head = cls(**owner._asdict(), sequence=0, hash=GENESIS)
+        head.verified_sequence = head.verified_memories = 0
+        digest = head._present_digest()
+        adding = insert(cls).values(**owner._asdict(), digest=digest).on_conflict_do_nothing()
+        executor.execute(adding)
+
+    @classmethod
+    def _require_platform(cls, executor: _Executor) -> None:
+        is_platform = and_(cls.account_id.is_(None), cls.agent_id.is_(None))
+        heads = select(is_platform, cls.digest.is_not(None)).order_by(is_platform.desc()).limit(1)
+        first = executor.execute(heads).one_or_none()
+        if first is None:
+            cls.begin(PLATFORM_OWNER, executor)
+        elif first != (True, True):
+            raise RowAltered("the audit chain of platform")
+
+    @classmethod
+    def locked(cls, owner: ChainOwner) -> "ChainHead":
+        """Return the head of a chain, locked; RowAltered if it was changed or is gone."""
+        return cls.all_locked([owner])[owner]
+
+    @classmethod
+    def all_locked(cls, owners: Collection[ChainOwner]) -> dict[ChainOwner, "ChainHead"]:
+        """Return the heads of these owners' chains, locked, as ``locked`` does."""
+        found = cls._lock(owners)
+        if PLATFORM_OWNER in owners and PLATFORM_OWNER not in found:
+            cls._require_platform(db.session)
+            found = cls._lock(owners)
+        for owner in owners:
+            if owner not in found or not found[owner].is_genuine:
+                raise RowAltered(f"the audit chain of {cls(**owner._asdict()).name}")
+        return found
+
+    @classmethod
+    def _lock(cls, owners: Collection[ChainOwner]) -> dict[ChainOwner, "ChainHead"]:
+        heads = (
+            select(cls)
+            .where(
+                tuple_(*cls._key()).in_(
+                    [(owner.account_id or 0, owner.agent_id or 0) for owner in owners]
+                )
+            )
+            .order_by(cls.id)
+            .with_for_update()
+            .execution_options(populate_existing=True)
+        )
+        return {
+            ChainOwner(head.account_id, head.agent_id): head for head in db.session.scalars(heads)
+        }
+
+    @classmethod
+    def genuine(cls, values: Iterable[Any]) -> "ChainHead":
+        """Return the head with these values of its columns; RowAltered if it was changed."""
+        head = cls(**dict(zip(cls.__mapper__.columns.keys(), values, strict=True)))
+        if not head.is_genuine:
+            raise RowAltered(f"the audit chain of {head.name}")
+        return head
+
+    @classmethod
+    def is_of_agent(cls, agent_id: int | BindParameter[int]) -> ColumnElement[bool]:
+        """Return the SQL condition that the chain is this agent's."""
+        account, agent = cls._key()
+        return and_(account == 0, agent == agent_id)
+
+    @classmethod
+    def _key(cls) -> tuple[ColumnElement[int], ColumnElement[int]]:
+        """Return whose chain it is, as the unique index has it."""
+        return func.coalesce(cls.account_id, 0), func.coalesce(cls.agent_id, 0)
+
+    @property
+    def is_genuine(self) -> bool:
+        """Whether the end is where the application left it."""
+        return self.digest == self._present_digest()
+
+    def advance(self, **fields: Any) -> None:
+        """Set fields of the locked head."""
+        for name, value in fields.items():
+            setattr(self, name, value)
+        self.digest = self._present_digest()
+
+    def _present_digest(self) -> str:
+        parts = [
+            self.account_id,
+            self.agent_id,
+            self.sequence,
+            self.hash,
+            self.verified_sequence,
+            self.verified_memories,
+            clock.iso(self.verified_at),
+        ]
+        return WrappedKey.platform_key().mac(canonical_json(parts), "chain_heads.digest")
