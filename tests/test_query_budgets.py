@@ -129,7 +129,7 @@ CALLS = {
     "save_to_journal": 14,
     "search": 6,
     "protect": 4,
-    "update": 4,
+    "update": 5,  # the first edit: it reads what earlier sessions changed
     "delete": 4,
     "consolidate": 7,
     "complete": 5,
