@@ -44,7 +44,7 @@ interleavings: .venv/.developed ## Run concurrent actors in seed-determined inte
 mutants: .venv/.developed ## Break the code in one place at a time and list what no test notices (SAMPLE=300)
 	$(BIN)/python -m tests.mutation $(if $(SAMPLE),--sample $(SAMPLE))
 
-degraded: .venv/.developed ## Take Redis, PostgreSQL and the provider away, and put load on the rest, at full size (15 minutes)
+degraded: .venv/.developed ## Take Redis, PostgreSQL and the provider away, and put load on the rest, at full size (3 minutes)
 	REFINE_DEGRADED=full $(BIN)/python -m pytest -p no:cacheprovider -W error tests/degraded
 
 failures: .venv/.developed ## Inject every fault at every call of every operation; hours (STEP=20: every 20th; OPERATION=undo, KIND=disk)

@@ -51,15 +51,24 @@ def _changes(record: AuditLog) -> list:
 
 
 def _copies(records: Sequence[AuditLog], states: Sequence[dict[int, Image]]) -> Iterator[str]:
-    """A text is not saved, nor written by a session, while a kept core memory has it."""
+    """A text is not saved, nor written by a session, while a kept core memory has it.
+
+    It may be saved if only a changed memory has it: a running session might take that back.
+    """
+    changed = set[int]()
     for record, state in zip(records, states, strict=True):
-        if record.action not in _WRITES:
-            continue
-        kept = {id_: image["content"] for id_, image in state.items() if is_kept(image)}
+        passing = changed if record.action == "memory_saved" else set[int]()
         for change in _changes(record):
-            others = {content for id_, content in kept.items() if id_ != change.memory_id}
-            if is_kept(change.after) and change.after["content"] in others:
+            others = {
+                image["content"]
+                for id_, image in state.items()
+                if is_kept(image) and id_ != change.memory_id and id_ not in passing
+            }
+            is_written = record.action in _WRITES and is_kept(change.after)
+            if is_written and change.after["content"] in others:
                 yield f"record {record.sequence} ({record.action}) wrote a copy"
+            if change.before is not None or record.session_id is not None:
+                changed.add(change.memory_id)
 
 
 def _inexact_undos(
