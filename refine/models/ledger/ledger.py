@@ -6,13 +6,18 @@ from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Select, and_, bindparam, func, or_, select
+from sqlalchemy import BigInteger, Select, and_, bindparam, func, or_, select, text
 
 from refine import clock
 from refine.extensions import db, instant
 from refine.models.ledger.image import Change
 from refine.models.ledger.memory import AgentMemory, change_memories, is_of_kind
 from refine.models.ledger.row import MemoryOwner
+
+
+_SINCE_RUNNING_SESSION = (
+    "agents.last_session_status = 'running' AND agent_memories.updated_at >= agents.last_session_at"
+)
 
 
 class Composition(NamedTuple):
@@ -100,14 +105,14 @@ class Ledger:
     def select_core_with(self, hashes: Collection[str]) -> Select[AgentMemory]:
         """Return a query for the kept core memories with one of these content hashes.
 
-        While a session runs, only those that nobody has changed since they were saved: what the
-        session writes may be taken back, and what the agent saves meanwhile must stay.
+        Not those that were changed since the session began that runs now: what a session writes may
+        be taken back, and what the agent saves meanwhile must stay.
         """
-        unchanged = and_(
-            AgentMemory.session_id.is_(None), AgentMemory.updated_at == AgentMemory.recorded_at
+        is_changed = or_(
+            AgentMemory.session_id.is_not(None), AgentMemory.updated_at != AgentMemory.recorded_at
         )
-        is_running = AgentMemory.agent.has(last_session_status="running")
-        return self.core().where(AgentMemory.content_hash.in_(hashes), or_(unchanged, ~is_running))
+        may_be_taken_back = and_(is_changed, AgentMemory.agent.has(text(_SINCE_RUNNING_SESSION)))
+        return self.core().where(AgentMemory.content_hash.in_(hashes), ~may_be_taken_back)
 
     def add_journal_note(self, content: str, at: datetime | None = None) -> AgentMemory:
         """Add a note to the agent's journal, recorded as ``memory_saved``; duplicates are fine."""
@@ -159,7 +164,7 @@ def _composition() -> Select[*tuple[Any, ...]]:
 
 
 def _dated(at: datetime) -> dict[str, datetime]:
-    return {"created_at": at, "recorded_at": at}
+    return dict.fromkeys(("created_at", "recorded_at", "updated_at"), at)
 
 
 def _added(memory: AgentMemory) -> Change:
