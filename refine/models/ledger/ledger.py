@@ -14,7 +14,6 @@ from refine.models.ledger.image import Change
 from refine.models.ledger.memory import AgentMemory, change_memories, is_of_kind
 from refine.models.ledger.row import MemoryOwner
 
-
 _SINCE_RUNNING_SESSION = (
     "agents.last_session_status = 'running' AND agent_memories.updated_at >= agents.last_session_at"
 )
