@@ -128,7 +128,7 @@ def _first_record(page: Page) -> Locator:
 def _refused_access(page: Page, history: History) -> None:
     page.goto(f"/access/new?agent={history.wren.id}")
     page.get_by_label("Reason").select_option("failed_session")
-    page.get_by_label("Purpose").fill("too short")
+    page.get_by_label("Purpose in your own words").fill("too short")
     button(page, "Preview").click()
     page.get_by_role("alert").filter(has_text="Purpose must have").wait_for()
 

@@ -144,8 +144,8 @@ class Run:
 
     @classmethod
     def _new(cls, agent: Agent, at: datetime, **fields: Any) -> Self:
-        fields = {"status": cls.waiting_status, **fields}
-        return cls(id=uuid.uuid4(), agent=agent, created_at=at, **fields)
+        fields = {"status": cls.waiting_status, "created_at": at, **fields}
+        return cls(id=uuid.uuid4(), agent=agent, **fields)
 
     @classmethod
     def _add_all(cls, runs: list[Self]) -> list[Self]:

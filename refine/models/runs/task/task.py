@@ -11,7 +11,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from refine import clock
 from refine.errors import Refused, TooMany
-from refine.extensions import Base, UtcDateTime, database_now, db
+from refine.extensions import Base, UtcDateTime, db
 from refine.models.agent import Agent
 from refine.models.columns import Count, Sealed, SealedText
 from refine.models.runs.log import log_after_commit
@@ -143,7 +143,9 @@ class MemoryTask(Run, Base):
         ``conversation``: messages as in ``rules.conversation``. Raises InvalidValue, Refused for an
         agent that is not available, TooMany if ``MAX_WAITING`` are waiting already.
         """
-        at = at or database_now()
+        # by the clock that a lapse hangs on, too
+        created_at = at or func.clock_timestamp(type_=UtcDateTime())
+        at = at or clock.now()
         messages = valid_conversation(conversation, now=at)
         _refuse_unavailable(agent)
         agent.lock()
@@ -153,7 +155,8 @@ class MemoryTask(Run, Base):
                 retry_after_seconds=600,
             )
         kept = json.dumps(messages, ensure_ascii=False)
-        return cls._add(agent, at, kind="extraction", trigger="api", due_at=at, conversation=kept)
+        fields = {"kind": "extraction", "trigger": "api", "due_at": at, "created_at": created_at}
+        return cls._add(agent, at, conversation=kept, **fields)
 
     @classmethod
     def conversations_waiting(cls, agent: Agent) -> int:
