@@ -67,9 +67,9 @@ fix: .venv/.developed ## Format, and fix what the linter can fix
 	$(BIN)/ruff check --fix $(SOURCES)
 
 lock: ## Pin the requirements of pyproject.toml, with hashes (needs uv)
-	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras \
 	  --group build pyproject.toml -o requirements.txt
-	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras \
 	  --group dev pyproject.toml -o requirements-dev.txt
 
 advisories: ## Ask the advisory database about every pinned package (needs uv and a network)
