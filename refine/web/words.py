@@ -388,6 +388,7 @@ _FILTERS: list[Callable[..., str | bool]] = [
     sparkline,
     trend,
     when,
+    minute,
     when_in,
     day,
     month,

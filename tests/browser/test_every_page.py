@@ -51,6 +51,10 @@ def test_no_page_logs_a_console_error_or_violates_its_policy(walk: Walk) -> None
     assert walk.heard == []
 
 
+def test_no_attribute_contains_markup(walk: Walk) -> None:
+    assert walk.malformed == {}
+
+
 def test_no_page_scrolls_sideways_on_a_phone_or_zoomed(walk: Walk) -> None:
     assert walk.sticks_out == {}
 

@@ -78,6 +78,9 @@ _WIDER_THAN_WINDOW = """() => {
   const names = wide.map((each) => each.outerHTML.slice(0, 90));
   return [document.documentElement.scrollWidth - room, ...names];
 }"""
+_MARKUP_IN_ATTRIBUTES = """() => [...document.querySelectorAll("*")]
+  .filter((each) => [...each.attributes].some(({ value }) => value.includes("<")))
+  .map((each) => each.outerHTML.slice(0, 120))"""
 _REPORT_VIOLATIONS = """document.addEventListener("securitypolicyviolation", (event) =>
   console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`));"""
 
@@ -91,6 +94,7 @@ class Walk:
     weights: dict[str, int] = field(default_factory=dict)
     sticks_out: dict[tuple[str, str], list[object]] = field(default_factory=dict)
     findings: set[tuple[str, str, str, str]] = field(default_factory=set)
+    malformed: dict[str, list[str]] = field(default_factory=dict)
     out_of_order: dict[str, list[int]] = field(default_factory=dict)
 
 
@@ -109,6 +113,8 @@ def walked(page: Page, history: History) -> Walk:
         page.wait_for_load_state()  # with its style
         db.session.rollback()  # PostgreSQL ends a transaction that idles for a minute
         walk.weights[name] = scale.weight()
+        if malformed := page.evaluate(_MARKUP_IN_ATTRIBUTES):
+            walk.malformed[name] = malformed
         # first, before a live page is refreshed under the focus
         if name in KINDS_OF_PAGES and (reached := _out_of_order(page)):
             walk.out_of_order[name] = reached
