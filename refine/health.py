@@ -96,7 +96,9 @@ def schedule_check() -> Check:
         return Check("schedule", f"{plural(count, 'account')} with a missed slot; check the clock")
     if due_at is None:
         return Check("schedule", None, "no upcoming slots")
-    return Check("schedule", None, f"the next slot is at {due_at:%Y-%m-%d %H:%M} UTC")
+    if (since_due := clock.now() - due_at) >= timedelta(0):
+        return Check("schedule", None, f"a slot was due {ago(since_due)} and is being served")
+    return Check("schedule", None, f"the next slot is {ago(since_due)}")
 
 
 def queue_check(

@@ -39,6 +39,7 @@ class Obstacle:
     """A later record that changed a memory of the session."""
 
     memory_id: int
+    record_id: int
     sequence: int
     action: str
     at: datetime
@@ -268,7 +269,14 @@ def no_longer_said(
 
 
 def _obstacle(memory_id: int, record: AuditLog) -> Obstacle:
-    return Obstacle(memory_id, record.sequence, record.action, record.created_at, record.session_id)
+    return Obstacle(
+        memory_id,
+        record.id,
+        record.sequence,
+        record.action,
+        record.created_at,
+        record.session_id,
+    )
 
 
 def records_since(session: RefinementSession) -> Sequence[AuditLog]:

@@ -348,6 +348,7 @@ def test_a_conflicting_undo_names_records_and_offers_the_wider_undo(
         assert "Conflict: nothing was changed" in said
         assert f"Memory #{in_the_way.id} , on" in said
         assert f"memory restored, record #{restored.sequence}" in said
+        assert f"/audit/{restored.id}" in links_of(answer.text)
         assert f"{path}?and_after=1" in links_of(answer.text)
         assert actions_of(answer.text) == []
 
