@@ -3,8 +3,11 @@
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 from redis import Redis
+
+from refine.jobs.workers import REMEMBERED_FOR
 
 
 def everything_in(redis: Redis) -> bytes:
@@ -28,6 +31,11 @@ def everything_in(redis: Redis) -> bytes:
 def started_jobs(redis: Redis) -> list[bytes]:
     """What RQ's registries say is being worked on."""
     return [job for key in redis.keys("rq:wip:*") for job in redis.zrange(key, 0, -1)]
+
+
+def let_pass(redis: Redis, worker_key: str, time: timedelta) -> None:
+    """Make a worker's last heartbeat so old."""
+    redis.pexpire(worker_key, REMEMBERED_FOR - time)
 
 
 def is_idle(redis: Redis, count: int = 1) -> bool:

@@ -77,8 +77,13 @@ class GracefulWorker(BaseWorker):
     def request_force_stop(self, _signum: int, _frame: FrameType | None) -> None:
         """Ignore a second request: the first one stops the worker in time."""
 
+    def register_birth(self) -> None:
+        super().register_birth()  # type: ignore[no-untyped-call]
+        self.heartbeat()
+
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
-        super().heartbeat(max(timeout or 0, int(REMEMBERED_FOR.total_seconds())), pipeline)
+        # always for as long, so that what is left of it tells how old the heartbeat is
+        super().heartbeat(int(REMEMBERED_FOR.total_seconds()), pipeline)
         # a flushed Redis has forgotten this worker
         worker_registration.register(self, pipeline)
 

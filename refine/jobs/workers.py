@@ -1,6 +1,8 @@
 """The workers as Redis knows them: their names, hosts, jobs, and their last heartbeat.
 
-Anybody who can write to Redis can write anything: what cannot be read counts as missing.
+How old a heartbeat is follows from when Redis will forget the worker: by the clock of Redis alone,
+because those of the workers' hosts may differ. Anybody who can write to Redis can write anything:
+what cannot be read counts as missing.
 """
 
 import uuid
@@ -24,7 +26,7 @@ SILENT_AFTER = timedelta(seconds=60)
 REMEMBERED_FOR = timedelta(hours=1)
 
 _KEY = "rq:worker:"
-_FIELDS = ("last_heartbeat", "birth", "hostname", "pid", "current_job")
+_FIELDS = ("birth", "hostname", "pid", "current_job")
 _LONGEST_NAME = 100
 # No page needs more of what Redis holds.
 _MOST = 200
@@ -77,12 +79,13 @@ def known_workers(connection: Redis, *, with_runs: bool = False) -> WorkerList:
         run_keys, clock_keys = (set(keys) for keys in pipeline.execute())
         keys = sorted(run_keys) + sorted(clock_keys - run_keys)
         for key in keys:
+            pipeline.pttl(key)
             pipeline.hmget(key, _FIELDS)
         known = pipeline.execute(raise_on_error=False)
     runs = _runs_in_hand(connection) if with_runs else {}
     seen = [
-        _seen(key, fields, runs, serves_runs=key in run_keys)
-        for key, fields in zip(keys, known, strict=True)
+        _seen(key, left, fields, runs, serves_runs=key in run_keys)
+        for key, left, fields in zip(keys, known[::2], known[1::2], strict=True)
     ]
     found = [each for each in seen if each is not None]
     return WorkerList(sorted(found, key=lambda each: each.last_seen_at, reverse=True))
@@ -94,12 +97,21 @@ def live_workers(connection: Redis) -> int:
 
 
 def _seen(
-    key: bytes, fields: Any, runs: Mapping[str, Sequence[uuid.UUID]], *, serves_runs: bool
+    key: bytes,
+    left_milliseconds: Any,
+    fields: Any,
+    runs: Mapping[str, Sequence[uuid.UUID]],
+    *,
+    serves_runs: bool,
 ) -> WorkerInfo | None:
-    if not isinstance(fields, list) or (last_seen_at := _time_of(fields[0])) is None:
+    # Redis says -1 of what it never forgets: no worker wrote that
+    if not isinstance(fields, list) or not isinstance(left_milliseconds, int):
+        return None
+    if left_milliseconds < 0:
         return None
     name = _text_of(key).removeprefix(_KEY)
-    _, birth, host, pid, current = fields
+    birth, host, pid, current = fields
+    age = max(timedelta(0), REMEMBERED_FOR - timedelta(milliseconds=left_milliseconds))
     in_hand = {*runs.get(name, ()), *_ids_of([current])}
     return WorkerInfo(
         name,
@@ -107,8 +119,8 @@ def _seen(
         _text_of(pid),
         serves_runs,
         _time_of(birth),
-        last_seen_at,
-        is_live=clock.now() - last_seen_at < SILENT_AFTER,
+        clock.now() - age,
+        is_live=age < SILENT_AFTER,
         run_ids=sorted(in_hand),
     )
 

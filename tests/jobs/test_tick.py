@@ -38,6 +38,7 @@ from refine.tools import RefinementTool
 from tests import editing, factories, sql
 from tests.chains import verify_agent
 from tests.commands import UNUSED_PORT
+from tests.in_redis import let_pass
 
 # Monday 04:00, the platform's slot.
 SLOT = datetime(2026, 3, 2, 4, tzinfo=UTC)
@@ -734,10 +735,12 @@ def test_without_redis_sessions_are_queued_and_dispatched_later(
 def test_a_tick_notes_who_works_and_how_long_the_clock_was_away(
     time: Clock, agent: Agent, redis: Redis
 ) -> None:
-    RefineWorker([queue(AUTOMATIC, redis)], connection=redis).register_birth()
+    former, present = (RefineWorker([queue(AUTOMATIC, redis)], connection=redis) for _ in range(2))
+    former.register_birth()
     run_tick()
     time.shift(5 * MINUTE)
-    RefineWorker([queue(AUTOMATIC, redis)], connection=redis).register_birth()
+    let_pass(redis, former.key, 5 * MINUTE)
+    present.register_birth()
 
     run_tick()
 

@@ -16,12 +16,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-import time_machine
 from flask import Flask
 from redis import Redis
 from rq.timeouts import UnixSignalDeathPenalty
 
-from refine import clock
 from refine.embedded import redis_url, valkey
 from refine.extensions import db
 from refine.jobs import worker as workers
@@ -51,7 +49,7 @@ from tests.commands import (
     start,
 )
 from tests.forked import Service, refine, services
-from tests.in_redis import everything_in, is_idle, started_jobs, without_command
+from tests.in_redis import everything_in, is_idle, let_pass, started_jobs, without_command
 from tests.scripted_model import ScriptedModel
 
 pytestmark = pytest.mark.slow
@@ -174,8 +172,8 @@ def test_a_worker_tells_what_it_works_on_and_once_frozen_counts_no_more(
 
     (busy,) = known_workers(redis, with_runs=True).live
     worker.signal(signal.SIGSTOP)
-    with time_machine.travel(clock.now() + SILENT_AFTER, tick=False):
-        found = known_workers(redis, with_runs=True)
+    let_pass(redis, f"rq:worker:{busy.name}", SILENT_AFTER)
+    found = known_workers(redis, with_runs=True)
     worker.signal(signal.SIGCONT)
     waiting.set()
 

@@ -18,6 +18,7 @@ from refine.jobs.worker import RefineWorker
 from refine.models import Account, ClockMark, MemoryTask, Pulse, RefinementSession, User
 from tests import factories
 from tests.commands import UNUSED_PORT
+from tests.in_redis import let_pass
 from tests.web.conftest import Browser, SignedIn, browser_of, person, words_of
 
 
@@ -170,6 +171,7 @@ def worker(redis: Redis, name: str, *, seen: timedelta = timedelta(0)) -> Refine
     with time_machine.travel(clock.now() - seen, tick=False):
         made = RefineWorker([queue(AUTOMATIC, redis)], name=name, connection=redis)
         made.register_birth()
+    let_pass(redis, made.key, seen)
     return made
 
 
