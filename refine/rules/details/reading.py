@@ -1,8 +1,9 @@
 """Whether a text still says what another one said."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import islice
 
 from refine.rules.details.eastern_names import stands_in
 from refine.rules.details.inflection import is_form_of, is_verb_form_of
@@ -62,15 +63,29 @@ def carries(carrier: Reading, key: str, original: Reading) -> bool:
     if not mentions(carrier, key):
         return False
     own = frozenset(_words_of(key))
-    others = original.words - own
-    content = (others - FUNCTION_WORDS) or others
-    if len(content & carrier.words) >= min(_ENOUGH_WORDS, len(content)):
+    if _has_words_of(carrier, original, own):
         return True
     return any(
         mentions(carrier, other)
         for other in original.details
         if other != key and own.isdisjoint(_words_of(other))
     )
+
+
+def _has_words_of(carrier: Reading, original: Reading, own: frozenset[str]) -> bool:
+    """Tell whether a text has enough words of another, besides ``own``.
+
+    Words are gone through only until there are enough: a text may have thousands, and as many
+    details to ask this for.
+    """
+
+    def others(left_out: frozenset[str]) -> Iterator[str]:
+        return (word for word in original.words if word not in own and word not in left_out)
+
+    left_out = FUNCTION_WORDS if any(others(FUNCTION_WORDS)) else frozenset[str]()
+    needed = len(list(islice(others(left_out), _ENOUGH_WORDS)))
+    shared = (word for word in others(left_out) if word in carrier.words)
+    return len(list(islice(shared, needed))) == needed
 
 
 def likeness(original: Reading, other: Reading) -> Decimal:
