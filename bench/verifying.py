@@ -8,7 +8,9 @@ from bench.beginnings import Unexpected, hashable
 from refine.cli.bench.measuring import Benchmark, Figure, interleaved, plain_connection, timed
 from refine.cli.bench.world import World
 from refine.extensions import db
+from refine.jobs.verifying import PROCESSES, verify_in_processes
 from refine.models import ChainHead, WrappedKey
+from refine.models.audit.verification import ChainResult
 from refine.models.integrity import note_verified, verify_chains
 
 AT_MOST_TIMES = 1.3
@@ -16,8 +18,8 @@ AT_MOST_TIMES = 1.3
 AGAIN_AT_MOST_TIMES = 0.8
 
 _ROUNDS = 3
-# As many chains of this length as are verified together.
-_AT_ONCE = 16
+# As many chains of this length as are read together, for each process to have several turns.
+_AT_ONCE = 5
 
 _ROWS = (
     "SELECT id, chain_id, sequence, account_id, user_id, agent_id, session_id, action, "
@@ -39,24 +41,28 @@ def _verification(world: World) -> Iterator[Figure]:
     rounds = _ROUNDS if world.size.repetitions > 1 else 1
     note_verified(*verify_chains(chains))
     db.session.commit()
+    batches = [chains[first : first + _AT_ONCE] for first in range(0, len(chains), _AT_ONCE)]
     ours, again, floor = interleaved(
         rounds,
-        timed(lambda: _verify(chains)),
-        timed(lambda: _verify(chains, in_full=False)),
+        timed(lambda: _expect_sound(verify_in_processes(batches, PROCESSES, in_full=True))),
+        timed(lambda: _expect_sound(_nothing_new(batches))),
         timed(lambda: _hash(ids)),
         warm_ups=0,
     )
-    records = len(ids) * world.size.records_each
-    name = f"audit verify, {len(chains)} chains of {records // len(ids):,} records and more"
+    name = f"audit verify, {len(chains)} chains of {world.size.records_each:,} records"
     yield Figure(name, ours, floor, at_most_times=AT_MOST_TIMES)
     yield Figure(f"{name}, nothing new", again, floor, at_most_times=AGAIN_AT_MOST_TIMES)
 
 
-def _verify(chains: list[int], *, in_full: bool = True) -> None:
-    for first in range(0, len(chains), _AT_ONCE):
-        for found in verify_chains(chains[first : first + _AT_ONCE], in_full=in_full):
-            if found.problem is not None:
-                raise Unexpected(found.problem)
+def _nothing_new(batches: list[list[int]]) -> Iterator[ChainResult]:
+    for batch in batches:
+        yield from verify_chains(batch, in_full=False)
+
+
+def _expect_sound(results: Iterator[ChainResult]) -> None:
+    for found in results:
+        if found.problem is not None:
+            raise Unexpected(found.problem)
     db.session.rollback()
     db.session.expunge_all()
 

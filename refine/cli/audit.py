@@ -4,7 +4,7 @@ import json
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from typing import TextIO
 
 import click
@@ -17,13 +17,18 @@ from refine.cli.output import Field, console, print_list
 from refine.cli.parameters import Narrowing, actors_like, narrowed
 from refine.errors import NotFound
 from refine.extensions import db, is_read_only
-from refine.jobs.verifying import verify_in_processes
+from refine.jobs.verifying import PROCESSES, verify_in_processes
 from refine.models import AuditLog, User, Verification
 from refine.models.audit.anchor import anchor, missing_since, read_anchor
 from refine.models.audit.kinds import ACTIONS_OF_KIND
 from refine.models.audit.verification import ChainResult
 from refine.models.exported import EXPORTED
-from refine.models.integrity import note_verified, verify_all
+from refine.models.integrity import (
+    batches_of_chains,
+    note_verified,
+    problems_outside_chains,
+    verify_all,
+)
 from refine.models.people.acting import OTHER_ACTORS, is_by
 from refine.rules.quantities import plural
 
@@ -145,9 +150,9 @@ def _is_by(who: str) -> ColumnElement[bool]:
 @click.option(
     "--processes",
     type=click.IntRange(1, 64),
-    default=1,
-    show_default=True,
-    help="Number of processes; more than one pays off from about a million records.",
+    default=PROCESSES,
+    show_default="one for each processor, at most 4",
+    help="Number of processes.",
 )
 def audit_verify(anchor_file: TextIO | None, since_last: bool, processes: int) -> int:
     """Verify every chain, then compare all memories and protected rows with their records.
@@ -168,9 +173,9 @@ def audit_verify(anchor_file: TextIO | None, since_last: bool, processes: int) -
         db.session.commit()
         results = _verified(processes, in_full=not since_last)
         with console.status("verifying") as status:
-            for chain in _noted(results) if is_kept else results:
-                chains.append(chain)
-                status.update(f"verified {chain.name}")
+            for result in _noted(results) if is_kept else results:
+                chains.append(result)
+                status.update(f"verified {result.name}")
             missing += missing_since(anchored) if anchored is not None else ()
         db.session.commit()
         before = Verification.last_in_full()
@@ -197,7 +202,8 @@ def audit_verify(anchor_file: TextIO | None, since_last: bool, processes: int) -
 def _verified(processes: int, *, in_full: bool) -> Iterator[ChainResult]:
     if processes == 1:
         return verify_all(in_full=in_full)
-    return verify_in_processes(processes, in_full=in_full)
+    chains = verify_in_processes(batches_of_chains(), processes, in_full=in_full)
+    return chain(chains, problems_outside_chains())
 
 
 def _noted(results: Iterator[ChainResult]) -> Iterator[ChainResult]:

@@ -1,46 +1,56 @@
 """Verification in processes side by side; and the clock's, in slices between its other work."""
 
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from datetime import datetime
 from functools import partial
 from multiprocessing import get_context
 
 import structlog
-from flask import current_app
 
-from refine import create_app
 from refine.extensions import db
 from refine.models.audit.verification import ChainResult, Verification
 from refine.models.integrity import (
-    batches_of_chains,
     note_verified,
     problems_outside_chains,
     verify_chains,
     verify_next,
     without_empty,
 )
-from refine.settings import Settings
+
+# By default one for each processor; each takes a connection.
+PROCESSES = min(os.cpu_count() or 1, 4)
 
 _log = structlog.get_logger(__name__)
 
 
-def verify_in_processes(processes: int, *, in_full: bool) -> Iterator[ChainResult]:
-    """Verify everything as ``verify_all`` does, in so many processes side by side.
+def verify_in_processes(
+    batches: Iterable[Collection[int]], processes: int, *, in_full: bool
+) -> Iterator[ChainResult]:
+    """Verify these chains, a batch of ids at a time, in so many processes side by side.
 
-    Threads would wait for each other: most of the time goes into Python itself.
+    Threads would wait for each other: most of the time goes into Python itself. The processes are
+    forked at once, before the caller starts any thread.
     """
-    settings = current_app.extensions["refine.settings"]
-    spawn = get_context("spawn")  # a fork would share this process's connections
-    with ProcessPoolExecutor(processes, spawn, _begin, (settings,)) as pool:
-        for results in pool.map(partial(verify_chains, in_full=in_full), batches_of_chains()):
+    listed = list(batches)
+    db.session.commit()  # a fork would share the connection
+    pool = ProcessPoolExecutor(processes, get_context("fork"), _leave_connections)
+    return _gathered(pool, pool.map(partial(verify_chains, in_full=in_full), listed))
+
+
+def _leave_connections() -> None:
+    """Leave the connections in the pool to the process that opened them."""
+    db.engine.dispose(close=False)
+
+
+def _gathered(
+    pool: ProcessPoolExecutor, verified: Iterator[list[ChainResult]]
+) -> Iterator[ChainResult]:
+    with pool:
+        for results in verified:
             yield from without_empty(results)
-    yield from problems_outside_chains()
-
-
-def _begin(settings: Settings) -> None:
-    create_app(settings).app_context().push()
 
 
 def verify_slice(at: datetime, deadline: float) -> None:

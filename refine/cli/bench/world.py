@@ -58,7 +58,7 @@ class Size:
     records_each: int = 500
     memories_each: int = 10
     ledgers: tuple[int, int] = (100, 5_000)
-    tidied_agents: int = 20
+    tidied_agents: int = 50
     duplicates: tuple[int, int] = (10_000, 4_000)
     imported: int = 20_000
     expired: int = 5_000
