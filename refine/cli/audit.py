@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, islice
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 from sqlalchemy import ColumnElement, select
@@ -166,27 +166,8 @@ def audit_verify(anchor_file: TextIO | None, since_last: bool, processes: int) -
     """
     with application("audit verify"):
         anchored = read_anchor(anchor_file.read()) if anchor_file is not None else None
-        began = clock.now()
-        chains: list[ChainResult] = []
-        missing: list[str] = []
-        is_kept = not is_read_only()
-        db.session.commit()
-        results = _verified(processes, in_full=not since_last)
-        with console.status("verifying") as status:
-            for result in _noted(results) if is_kept else results:
-                chains.append(result)
-                status.update(f"verified {result.name}")
-            missing += missing_since(anchored) if anchored is not None else ()
-        db.session.commit()
         before = Verification.last_in_full()
-        begin = Verification.begin if is_kept else Verification.unstored
-        outcome = begin("command", began, goes_on=since_last)
-        _count(outcome, chains, missing)
-        if is_kept:
-            outcome.end(clock.now())
-            db.session.commit()
-        else:
-            click.echo(_NOT_STORED, err=True)
+        outcome = _outcome(processes, anchored, in_full=not since_last)
         if outcome.first_problem is not None:
             raise click.ClickException(outcome.first_problem)
         against = f"; nothing is missing since {anchored['at'][:19]}Z" if anchored else ""
@@ -197,6 +178,31 @@ def audit_verify(anchor_file: TextIO | None, since_last: bool, processes: int) -
             f"{_in_full(before) if since_last else ''}"
         )
         return 0
+
+
+def _outcome(processes: int, anchored: dict[str, Any] | None, *, in_full: bool) -> Verification:
+    """Verify, and store what came of it, unless the database is read-only."""
+    began, is_kept = clock.now(), not is_read_only()
+    db.session.commit()
+    results = _verified(processes, in_full=in_full)
+    chains: list[ChainResult] = []
+    with console.status("verifying") as status:
+        for result in _noted(results) if is_kept else results:
+            chains.append(result)
+            status.update(f"verified {result.name}")
+        missing = list(missing_since(anchored)) if anchored is not None else []
+    db.session.commit()
+    begin = Verification.begin if is_kept else Verification.unstored
+    outcome = begin("command", began, goes_on=not in_full)
+    outcome.add(chains)
+    for problem in missing:
+        outcome.note_problem(problem)
+    if is_kept:
+        outcome.end(clock.now())
+        db.session.commit()
+    else:
+        click.echo(_NOT_STORED, err=True)
+    return outcome
 
 
 def _verified(processes: int, *, in_full: bool) -> Iterator[ChainResult]:
@@ -217,12 +223,6 @@ def _noted(results: Iterator[ChainResult]) -> Iterator[ChainResult]:
 def _in_full(last: Verification | None) -> str:
     at = f"{last.ended_at:%Y-%m-%d %H:%M} UTC" if last is not None else "never"
     return f"; everything was last read: {at}"
-
-
-def _count(outcome: Verification, chains: list[ChainResult], missing: list[str]) -> None:
-    outcome.add(chains)
-    for problem in missing:
-        outcome.note_problem(problem)
 
 
 @audit.command("anchor")
