@@ -1,7 +1,7 @@
 """Serving many agents: a batch in one transaction, so that its statements do not grow with it.
 
 A batch that fails is cut in two, and each half is served in a transaction of its own: one agent's
-failure stops no other.
+failure stops no other. An agent alone is served once more if it was the database that failed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from refine.database_errors import trouble_of
 from refine.errors import RefineError
 from refine.extensions import db, safe_rollback
+from refine.outages import may_pass
 
 # All agents of a batch are locked meanwhile: so many take a fraction of a second.
 BATCH = 100
@@ -41,9 +42,12 @@ def said_by(fault: Exception) -> str:
 
 
 def in_parts(
-    ids: Sequence[int], serve: Callable[[Sequence[int]], Outcome]
+    ids: Sequence[int], serve: Callable[[Sequence[int]], Outcome], *, is_last: bool = False
 ) -> Iterator[Outcome | Failed]:
-    """Serve these agents, and commit; yield what ``serve`` returned, once or for each part."""
+    """Serve these agents, and commit; yield what ``serve`` returned, once or for each part.
+
+    ``is_last``: an agent alone is not served again, whatever fails.
+    """
     try:
         served = serve(ids)
         db.session.commit()
@@ -57,6 +61,8 @@ def in_parts(
             half = len(ids) // 2
             yield from in_parts(ids[:half], serve)
             yield from in_parts(ids[half:], serve)
+        elif may_pass(fault) and not is_last:
+            yield from in_parts(ids, serve, is_last=True)
         else:
             yield Failed(ids[0], fault)
     else:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 from flask import Flask
 from rq.timeouts import JobTimeoutException
-from sqlalchemy import select
+from sqlalchemy import select, text
 from sqlalchemy.exc import OperationalError
 
 from refine import create_app
@@ -55,6 +55,25 @@ def test_a_batch_that_fails_is_undone_and_served_in_parts(ids: list[int]) -> Non
     assert [(each.agent_id, each.said) for each in failed] == [(ids[3], "not this one")]
     assert paused() == [*ids[:3], ids[4]]
     assert [each for each in outcomes if each not in failed] == [ids[:2], [ids[2]], [ids[4]]]
+
+
+@pytest.mark.parametrize(("cuts", "served"), [(1, 1), (2, 0)])
+def test_an_agent_is_served_once_more_after_the_connection_was_cut(
+    ids: list[int], cuts: int, served: int
+) -> None:
+    asked = []
+
+    def lose_the_connection(some: Sequence[int]) -> list[int]:
+        asked.append(some)
+        pause(some)
+        if len(asked) <= cuts:
+            db.session.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+        return list(some)
+
+    outcomes = list(in_parts(ids[:1], lose_the_connection))
+
+    assert len(asked) == 2
+    assert outcomes.count(ids[:1]) == len(paused()) == served
 
 
 def test_of_a_fault_that_may_quote_content_only_its_class_is_said() -> None:
