@@ -1,10 +1,13 @@
 """The Flask extensions and the typed base of all models. Nothing connects at import."""
 
 import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from select import POLLIN, poll
 from typing import Any
 
+import psycopg
 from flask import Response, request
 from flask_login import LoginManager
 from flask_migrate import Migrate
@@ -28,16 +31,18 @@ from sqlalchemy import (
     text,
     type_coerce,
 )
-from sqlalchemy.dialects.postgresql import psycopg
+from sqlalchemy.dialects.postgresql.psycopg import dialect
 from sqlalchemy.engine import Dialect, Engine, ExceptionContext
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.orm import DeclarativeBase, registry
+from sqlalchemy.pool import ConnectionPoolEntry, Pool
 from sqlalchemy.types import TypeDecorator
 
 from refine.errors import InvalidValue
 
 _COPIED = "refine_copied_rows"
 _PLAIN = "refine_plain_rows"
+_USED_AT = "refine_used_at"
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -111,6 +116,8 @@ CONNECT_ARGS = {
     "keepalives_idle": 5,
     "keepalives_interval": 5,
 }
+# For so long after its use, a silent connection is taken to be there, as TCP does.
+_TRUSTED_SECONDS = CONNECT_ARGS["keepalives_idle"]
 # A pooler in transaction mode gives each transaction another connection to the server.
 POOLED_CONNECT_ARGS = {**CONNECT_ARGS, "prepare_threshold": None}
 
@@ -118,7 +125,8 @@ db = SQLAlchemy(
     model_class=Base,
     engine_options={
         "hide_parameters": True,
-        "pool_pre_ping": True,
+        # the same few connections, which have prepared what is asked often
+        "pool_use_lifo": True,
         "json_serializer": canonical_json,
         "connect_args": CONNECT_ARGS,
     },
@@ -151,7 +159,7 @@ def _binary_type(column: Column[Any]) -> str:
     return type_.compile(db.engine.dialect).lower()
 
 
-_PSYCOPG: Dialect = psycopg.dialect()  # type: ignore[no-untyped-call]
+_PSYCOPG: Dialect = dialect()  # type: ignore[no-untyped-call]
 
 
 class Plain:
@@ -204,6 +212,41 @@ def _bound_waiting(connection: Any, _record: Any) -> None:
         with connection.cursor() as cursor:
             cursor.execute(_LIMITS.format("SESSION"))
         connection.commit()
+
+
+@event.listens_for(Pool, "connect")
+@event.listens_for(Pool, "checkin")
+def _note_use(_connection: Any, record: ConnectionPoolEntry) -> None:
+    record.info[_USED_AT] = time.monotonic()
+
+
+@event.listens_for(Pool, "checkout")
+def _replace_lost(connection: Any, record: ConnectionPoolEntry, _proxy: Any) -> None:
+    """Take a new connection if the server of this one is gone.
+
+    Asking it takes as long as a short statement. A server that ends a connection says so; only one
+    that vanished without a word must be asked, if nothing was heard of it for a while.
+    """
+    was_used = time.monotonic() < record.info[_USED_AT] + _TRUSTED_SECONDS
+    if not (was_used and _is_silent(connection)) and not _answers(connection):
+        raise InvalidatePoolError
+
+
+def _is_silent(connection: Any) -> bool:
+    """Whether the server has sent nothing that was not read, nor closed the connection."""
+    news = poll()
+    news.register(connection.fileno(), POLLIN)
+    return not news.poll(0)
+
+
+def _answers(connection: Any) -> bool:
+    try:
+        connection.autocommit = True  # or else a transaction would begin
+        connection.execute("")
+        connection.autocommit = False
+    except psycopg.Error:
+        return False
+    return True
 
 
 @event.listens_for(Engine, "begin")

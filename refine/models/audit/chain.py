@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy import (
     BigInteger,
-    BindParameter,
     CheckConstraint,
     ColumnElement,
     Connection,
@@ -18,6 +17,7 @@ from sqlalchemy import (
     Text,
     and_,
     func,
+    literal_column,
     select,
     text,
     tuple_,
@@ -181,15 +181,16 @@ class ChainHead(Base):
         return head
 
     @classmethod
-    def is_of_agent(cls, agent_id: int | BindParameter[int]) -> ColumnElement[bool]:
-        """Return the SQL condition that the chain is this agent's."""
+    def is_of_agent(cls, agent_id: int | ColumnElement[int]) -> ColumnElement[bool]:
+        """Return the SQL condition that the chain is this agent's; an index answers it."""
         account, agent = cls._key()
         return and_(account == 0, agent == agent_id)
 
     @classmethod
     def _key(cls) -> tuple[ColumnElement[int], ColumnElement[int]]:
-        """Return whose chain it is, as the unique index has it."""
-        return func.coalesce(cls.account_id, 0), func.coalesce(cls.agent_id, 0)
+        """Return whose chain it is, as the unique index has it: with 0 as no parameter."""
+        nobody = literal_column("0", BigInteger)
+        return func.coalesce(cls.account_id, nobody), func.coalesce(cls.agent_id, nobody)
 
     @property
     def is_genuine(self) -> bool:

@@ -207,7 +207,7 @@ _END_OF_CHAIN = Plain(
         select(ID_SEQUENCE.next_value()).scalar_subquery(),
         *_HEADS.c,
     )
-    .where(_HEADS.c.agent_id == bindparam("agent_id"))
+    .where(ChainHead.is_of_agent(bindparam("agent_id")))
     .with_for_update()
 )
 _session_id = bindparam("record_session_id", type_=Uuid)
