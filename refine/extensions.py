@@ -170,15 +170,18 @@ class Plain:
     """
 
     def __init__(self, statement: ClauseElement) -> None:
-        compiled = statement.compile(dialect=_PSYCOPG)
+        compiled: Any = statement.compile(dialect=_PSYCOPG)
         self._text = str(compiled)
-        self._constants = {name: each for name, each in compiled.params.items() if each is not None}
+        for name, value in compiled.params.items():
+            if value is not None:  # no parameter, so that a plan for all values knows it
+                constant = compiled.render_literal_value(value, compiled.binds[name].type)
+                self._text = self._text.replace(f"%({name})s", constant)
 
     def execute(self, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """Carry it out in the transaction of ``db.session``; return its rows."""
         rows = list[tuple[Any, ...]]()
         db.session.connection().exec_driver_sql(
-            self._text, {**self._constants, **values}, execution_options={_PLAIN: rows}
+            self._text, values, execution_options={_PLAIN: rows}
         )
         return rows
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from refine import clock
 from refine.extensions import canonical_json
 from refine.models.attested import changed_rows
-from refine.models.audit.chain import Actor, Chain, ChainHead
+from refine.models.audit.chain import Actor, Chain, HeadValues
 from refine.models.keys import WrappedKey
 from refine.sealing import Place
 
@@ -117,7 +117,7 @@ def link_text(previous_hash: str, record: StoredRecord) -> str:
 
 
 def next_records(
-    head: ChainHead, events: Iterable[tuple[int, Event]], chain: Chain, at: datetime
+    head: HeadValues, events: Iterable[tuple[int, Event]], chain: Chain, at: datetime
 ) -> list[StoredRecord]:
     """Return the records of events, each with its id, that follow in a chain; advance its head.
 
