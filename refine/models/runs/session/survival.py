@@ -27,7 +27,8 @@ from refine.rules.repeatable import Repeatable
 from refine.rules.survival import Loss, Original, losses
 from refine.sealing import DataKey
 
-_FETCHED_AT_ONCE = 100
+# How many memories are fetched first, and at most, at once: the first often say it already.
+_FETCHED_FIRST, _FETCHED_AT_ONCE = 10, 100
 _PLACES = {column.name: place for place, column in enumerate(COLUMNS)}
 _place = tuple_(MEMORIES.c.created_at, MEMORIES.c.id)
 _fetch = (
@@ -37,7 +38,7 @@ _fetch = (
         kept_core(MEMORIES.c.memory_type, MEMORIES.c.discarded_at),
     )
     .order_by(MEMORIES.c.created_at, MEMORIES.c.id)
-    .limit(_FETCHED_AT_ONCE)
+    .limit(bindparam("at_most"))
 )
 _FETCH = Plain(_fetch)
 _FETCH_NEXT = Plain(_fetch.where(_place > tuple_(bindparam("created_at"), bindparam("id"))))
@@ -198,7 +199,8 @@ class LedgerReading:
 
     def _fetch(self, agent: LedgerOwner) -> bool:
         """Fetch the next memories by date; tell whether there were any."""
-        query, after = _FETCH, {"agent_id": agent.id}
+        at_most = min(_FETCHED_FIRST + len(self._kept), _FETCHED_AT_ONCE)
+        query, after = _FETCH, {"agent_id": agent.id, "at_most": at_most}
         if self._last is not None:
             query = _FETCH_NEXT
             after |= {name: self._last[_PLACES[name]] for name in ("created_at", "id")}
