@@ -94,9 +94,7 @@ class Base(DeclarativeBase):
     )
 
 
-# An eighth of the time of the one below, and the same text.
-_SORTED = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATETIME
-# For what orjson does not take: long integers, half characters, keys that are no texts.
+# made once: making it takes as long as a short text
 _encoder = json.JSONEncoder(
     sort_keys=True,
     separators=(",", ":"),
@@ -108,10 +106,21 @@ _encoder = json.JSONEncoder(
 
 def canonical_json(value: Any) -> str:
     """Return the one spelling of a JSON value that is stored and hashed: no floats, sorted keys."""
+    return _encoder.encode(value)
+
+
+_SORTED = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATETIME
+
+
+def columns_json(values: Any) -> str:
+    """Return ``canonical_json`` of values of columns, none of them a float, in less time.
+
+    What may be anything must not come here: orjson writes null for what is no number.
+    """
     try:
-        return orjson.dumps(value, option=_SORTED).decode()
-    except orjson.JSONEncodeError:
-        return _encoder.encode(value)
+        return orjson.dumps(values, option=_SORTED).decode()
+    except orjson.JSONEncodeError:  # half a character, or a collection that notes changes
+        return canonical_json(values)
 
 
 # A server that vanished without a word is given up in time for a run to outlive it: libpq would

@@ -32,7 +32,7 @@ from sqlalchemy.types import UserDefinedType
 
 from refine import clock
 from refine.errors import RowAltered
-from refine.extensions import Base, canonical_json, db
+from refine.extensions import Base, columns_json, db
 from refine.models.attested import ChainOwner
 from refine.models.columns import BigId
 from refine.models.keys import WrappedKey
@@ -122,7 +122,7 @@ class HeadValues:
             self.verified_memories,
             clock.iso(self.verified_at),
         ]
-        return WrappedKey.platform_key().mac(canonical_json(parts), "chain_heads.digest")
+        return WrappedKey.platform_key().mac(columns_json(parts), "chain_heads.digest")
 
 
 class StoredHead(HeadValues):

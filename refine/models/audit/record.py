@@ -44,7 +44,7 @@ from sqlalchemy.orm import (
 from sqlalchemy.types import TypeEngine
 
 from refine import clock
-from refine.extensions import Base, canonical_json, db
+from refine.extensions import Base, canonical_json, columns_json, db
 from refine.models.attested import unrecorded_updates
 from refine.models.audit.chain import GENESIS, Chain, ChainHead, HeadValues, TransactionId
 from refine.models.audit.linking import (
@@ -266,7 +266,7 @@ class AuditLog(Base):
             created_at=self.created_at,
             data=data,
             sealed_text=self.sealed_text,
-            rows=canonical_json(self.rows) if self.rows is not None else None,
+            rows=columns_json(self.rows) if self.rows is not None else None,
             hash=self.hash,
         )
         return platform.mac(link_text(previous_hash, written), LINK_CONTEXT)
