@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 _ahead = timedelta(0)
 
@@ -29,7 +30,10 @@ def ahead(by: timedelta) -> Iterator[None]:
 
 def iso(at: datetime | None) -> str | None:
     """Return an instant as it is stored, hashed and shown to programs."""
-    if at is None:
-        return None
+    return None if at is None else _spelled(at)
+
+
+@lru_cache(maxsize=64)  # a row's instants are often one
+def _spelled(at: datetime) -> str:
     in_utc = at if at.tzinfo is UTC else at.astimezone(UTC)
     return in_utc.isoformat(timespec="microseconds")

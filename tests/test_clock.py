@@ -1,13 +1,14 @@
 """The clock, and simulations that live ahead of it."""
 
 import threading
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
 from refine import clock
 
 WEEK = timedelta(weeks=1)
+EAST = timezone(timedelta(hours=5))
 
 
 def lead() -> timedelta:
@@ -42,3 +43,16 @@ def test_the_lead_of_an_outer_block_returns_after_an_inner_one_even_after_an_err
         outer = lead()
 
     assert outer == WEEK
+
+
+@pytest.mark.parametrize(
+    ("at", "spelled"),
+    [
+        (None, None),
+        (datetime(2026, 3, 4, tzinfo=UTC), "2026-03-04T00:00:00.000000+00:00"),
+        (datetime(2026, 3, 4, 5, 0, 0, 1, tzinfo=EAST), "2026-03-04T00:00:00.000001+00:00"),
+        (datetime(2026, 3, 4, 5, tzinfo=EAST), "2026-03-04T00:00:00.000000+00:00"),
+    ],
+)
+def test_an_instant_has_one_spelling(at: datetime | None, spelled: str | None) -> None:
+    assert clock.iso(at) == spelled

@@ -1,15 +1,21 @@
 """Database errors reach callers and logs without row contents."""
 
 import traceback
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
+import psycopg
 import pytest
 from flask import Flask
-from sqlalchemy import Integer, Text, bindparam, cast, func, select, text
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import Integer, Text, any_, bindparam, cast, func, literal, select, text
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, StatementError
 
 from refine import create_app
-from refine.extensions import Plain, canonical_json, db
+from refine.extensions import Plain, canonical_json, columns_json, db
 from refine.settings import Settings
 from tests import factories
 
@@ -186,6 +192,92 @@ def test_a_plain_statement_is_prepared_at_once_and_its_errors_tell_no_value(app:
     with pytest.raises(DataError) as refused:
         plain.execute({"of": CANARY})
     assert CANARY not in everything_about(refused.value)
+
+
+class Subtext(str):
+    """A text that orjson does not take for one."""
+
+
+json_texts = st.text() | st.text().map(Subtext)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | json_texts,
+    lambda inner: st.lists(inner).map(tuple) | st.lists(inner) | st.dictionaries(json_texts, inner),
+)
+
+
+@given(json_values)
+def test_columns_are_spelled_as_all_json_is(values: object) -> None:
+    assert columns_json(values) == canonical_json(values)
+
+
+@pytest.mark.parametrize("value", [datetime(2026, 1, 1, tzinfo=UTC), {"a": object()}, b"bytes"])
+def test_what_is_no_json_is_not_spelled(value: object) -> None:
+    with pytest.raises(TypeError):
+        columns_json(value)
+
+
+def test_a_plain_statement_has_its_constants_written_into_it(app: Flask) -> None:
+    names = literal(["it's", "%(of)s"], ARRAY(Text))
+    plain = Plain(select(bindparam("of", type_=Text) == any_(names), literal(True)))
+
+    assert plain.execute({"of": "it's"}) == [(True, True)]
+    assert plain.execute({"of": "%(of)s"}) == [(True, True)]
+    assert plain.execute({"of": "else"}) == [(False, True)]
+
+
+class Asked:
+    """The statements that a connection of an own pool is asked before it is used."""
+
+    def __init__(self, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self.statements: list[object] = []
+        self.app = create_app(Settings.from_environ(environ))
+        execute = psycopg.Connection.execute
+
+        def noted(connection: Any, query: Any, *args: Any, **options: Any) -> Any:
+            self.statements.append(query)
+            return execute(connection, query, *args, **options)
+
+        monkeypatch.setattr(psycopg.Connection, "execute", noted)
+
+
+@pytest.fixture
+def asked(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
+    asked = Asked(environ, monkeypatch)
+    with asked.app.app_context():
+        db.engine.dispose()
+        yield asked
+        db.session.rollback()
+        db.engine.dispose()
+
+
+def backend() -> int:
+    pid = db.session.scalar(select(func.pg_backend_pid()))
+    db.session.commit()
+    return int(pid or 0)
+
+
+def test_a_connection_that_was_just_used_is_not_asked_whether_it_is_there(asked: Asked) -> None:
+    assert backend() == backend()
+    assert asked.statements == []
+
+
+def test_a_connection_that_was_not_used_for_a_while_is_asked(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = backend()
+    monkeypatch.setattr("refine.extensions._TRUSTED_SECONDS", 0)
+
+    assert backend() == first
+    assert asked.statements == [""]
+
+
+def test_a_connection_that_the_server_has_ended_is_replaced(asked: Asked) -> None:
+    with db.engine.connect() as other:
+        first = backend()
+        other.execute(select(func.pg_terminate_backend(first, 10_000)))
+
+        assert backend() != first
+    assert asked.statements == [""]
 
 
 LIMITS = "SELECT current_setting('lock_timeout'), current_setting('statement_timeout')"

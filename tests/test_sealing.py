@@ -1,5 +1,8 @@
 """Encryption at rest: sealed text only opens with its own key and context."""
 
+import hashlib
+import hmac
+
 import pytest
 from cryptography.fernet import Fernet
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -103,6 +106,16 @@ def test_the_error_names_the_place_and_not_the_text() -> None:
 
     assert str(PLACE) in str(error.value)
     assert "canary" not in str(error.value)
+
+
+@given(st.binary(min_size=32, max_size=32), texts, texts)
+def test_a_keyed_hash_is_an_hmac_of_context_and_text(
+    secret: bytes, text: str, context: str
+) -> None:
+    key = HKDF(SHA256(), length=32, salt=None, info=b"refine/mac").derive(secret)
+    expected = hmac.new(key, f"{context}\x00{text}".encode(), hashlib.sha256)
+
+    assert DataKey(secret).mac(text, context) == expected.hexdigest()
 
 
 def test_the_keyed_hash_depends_on_key_text_and_context() -> None:

@@ -30,7 +30,7 @@ from sqlalchemy.orm import (
 
 from refine import clock
 from refine.errors import RowAltered
-from refine.extensions import canonical_json, db
+from refine.extensions import columns_json, db
 from refine.models.columns import DigestChange, row_id
 from refine.models.keys import WrappedKey
 from refine.rules.secrets import hash_of
@@ -295,7 +295,7 @@ def _digest(kind: type[Attested], values: Mapping[str, Any]) -> str:
         for name, scale, is_later in _covered(cast(Any, kind))
         if (value := values[name]) or not is_later
     }
-    text = canonical_json([kind.__tablename__, columns])
+    text = columns_json([kind.__tablename__, columns])
     return WrappedKey.platform_key().mac(text, _CONTEXT)
 
 

@@ -6,13 +6,14 @@ no longer than these take. Long chains are read in pages before, each in a trans
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, TypeVar
 
 from rq.timeouts import BaseTimeoutException
-from sqlalchemy import ColumnElement, Result, Select, and_, func, select
+from sqlalchemy import ColumnElement, Select, and_, func, select
 from sqlalchemy.orm import undefer
 
 from refine import clock
@@ -227,10 +228,12 @@ def _compare_rows(rows_of: "_Rows", chains: "dict[int, _Chain]") -> None:
                 chains[row.owner_id].attempt(chains[row.owner_id].compare_row, kind, row)
 
 
-def _read(query: Select[Any], *, in_parts: bool) -> Result[Any]:
+@contextmanager
+def _read(query: Select[Any], *, in_parts: bool) -> Iterator[Iterable[Any]]:
     """Read rows at once, or those of a chain by itself, which may be many, in parts."""
     options = {"yield_per": _BATCH} if in_parts else {}
-    return db.session.connection().execute(query, execution_options=options)
+    with db.session.connection().execute(query, execution_options=options) as found:
+        yield found if in_parts else found.all()
 
 
 # -- one chain -----------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from refine.errors import InvalidValue
-from refine.extensions import canonical_json
+from refine.extensions import columns_json
 from refine.models.ledger import MEMORY_TYPES, is_kept_core
 from refine.rules.content import MAX_CONTENT_CHARACTERS, known_tags, memory_content
 from refine.rules.splitting import split
@@ -101,7 +101,7 @@ def _pieces(row: Incoming | BadRow, default_type: str) -> list[Piece] | BadRow:
 
 
 def _hashed(key: DataKey, *words: str | None) -> str:
-    return key.mac(canonical_json(words), "agent_memories.source_id")
+    return key.mac(columns_json(words), "agent_memories.source_id")
 
 
 def _fields(extra: str | None) -> dict[str, Any]:

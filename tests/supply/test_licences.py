@@ -21,6 +21,7 @@ ALLOWED = {
 EXCEPTIONS = {
     "certifi": ("MPL-2.0", "a list of certificates, used as it comes"),
     "crontab": ("LGPL-2.1-or-later", "a library of rq-scheduler's, used as it comes"),
+    "orjson": ("MPL-2.0 AND (Apache-2.0 OR MIT)", "a library, used as it comes"),
     "psycopg": ("LGPL-3.0-only", "a library, used as it comes and exchangeable"),
     "psycopg-binary": ("LGPL-3.0-only", "the compiled part of psycopg"),
 }

@@ -3,13 +3,12 @@
 A head is locked by whoever appends to its chain. It carries a keyed digest of where the chain ends.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from sqlalchemy import (
     BigInteger,
-    BindParameter,
     CheckConstraint,
     ColumnElement,
     Connection,
@@ -18,6 +17,7 @@ from sqlalchemy import (
     Text,
     and_,
     func,
+    literal_column,
     select,
     text,
     tuple_,
@@ -32,7 +32,7 @@ from sqlalchemy.types import UserDefinedType
 
 from refine import clock
 from refine.errors import RowAltered
-from refine.extensions import Base, canonical_json, db
+from refine.extensions import Base, columns_json, db
 from refine.models.attested import ChainOwner
 from refine.models.columns import BigId
 from refine.models.keys import WrappedKey
@@ -80,8 +80,68 @@ class TransactionId(UserDefinedType[str]):
         return "xid8"
 
 
-class ChainHead(Base):
+class HeadValues:
     """The end of one chain: how many records it has, and the hash of the last."""
+
+    if TYPE_CHECKING:
+        id: Any
+        account_id: Any
+        agent_id: Any
+        sequence: Any
+        hash: Any
+        verified_sequence: Any
+        verified_memories: Any
+        verified_at: Any
+        digest: Any
+
+    @property
+    def name(self) -> str:
+        """Whose chain it is: ``agent 7``, ``account 3`` or ``platform``."""
+        if self.agent_id is not None:
+            return f"agent {self.agent_id}"
+        return f"account {self.account_id}" if self.account_id is not None else "platform"
+
+    @property
+    def is_genuine(self) -> bool:
+        """Whether the end is where the application left it."""
+        return bool(self.digest == self._present_digest())
+
+    def advance(self, **fields: Any) -> None:
+        """Set fields of the locked head."""
+        for name, value in fields.items():
+            setattr(self, name, value)
+        self.digest = self._present_digest()
+
+    def _present_digest(self) -> str:
+        parts = [
+            self.account_id,
+            self.agent_id,
+            self.sequence,
+            self.hash,
+            self.verified_sequence,
+            self.verified_memories,
+            clock.iso(self.verified_at),
+        ]
+        return WrappedKey.platform_key().mac(columns_json(parts), "chain_heads.digest")
+
+
+class StoredHead(HeadValues):
+    """A head of which only the values were read."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        vars(self).update(values)
+
+    @classmethod
+    def genuine(cls, values: Iterable[Any]) -> Self:
+        """Return the head with these values of its columns; RowAltered if it was changed."""
+        head = cls(dict(zip(_COLUMNS, values, strict=True)))
+        if not head.is_genuine:
+            raise RowAltered(f"the audit chain of {head.name}")
+        return head
+
+
+class ChainHead(HeadValues, Base):
+    """The head of a chain, as an entity."""
 
     __tablename__ = "chain_heads"
     __table_args__ = (
@@ -104,13 +164,6 @@ class ChainHead(Base):
     verified_at: Mapped[datetime | None]
     # covers every column above except id, so that a head reset to an older state is detected
     digest: Mapped[str | None] = mapped_column(Text)
-
-    @property
-    def name(self) -> str:
-        """Whose chain it is: ``agent 7``, ``account 3`` or ``platform``."""
-        if self.agent_id is not None:
-            return f"agent {self.agent_id}"
-        return f"account {self.account_id}" if self.account_id is not None else "platform"
 
     @classmethod
     def begin(cls, owner: ChainOwner, executor: _Executor | None = None) -> None:
@@ -173,43 +226,16 @@ class ChainHead(Base):
         }
 
     @classmethod
-    def genuine(cls, values: Iterable[Any]) -> "ChainHead":
-        """Return the head with these values of its columns; RowAltered if it was changed."""
-        head = cls(**dict(zip(cls.__mapper__.columns.keys(), values, strict=True)))
-        if not head.is_genuine:
-            raise RowAltered(f"the audit chain of {head.name}")
-        return head
-
-    @classmethod
-    def is_of_agent(cls, agent_id: int | BindParameter[int]) -> ColumnElement[bool]:
-        """Return the SQL condition that the chain is this agent's."""
+    def is_of_agent(cls, agent_id: int | ColumnElement[int]) -> ColumnElement[bool]:
+        """Return the SQL condition that the chain is this agent's; an index answers it."""
         account, agent = cls._key()
         return and_(account == 0, agent == agent_id)
 
     @classmethod
     def _key(cls) -> tuple[ColumnElement[int], ColumnElement[int]]:
-        """Return whose chain it is, as the unique index has it."""
-        return func.coalesce(cls.account_id, 0), func.coalesce(cls.agent_id, 0)
+        """Return whose chain it is, as the unique index has it: with 0 as no parameter."""
+        nobody = literal_column("0", BigInteger)
+        return func.coalesce(cls.account_id, nobody), func.coalesce(cls.agent_id, nobody)
 
-    @property
-    def is_genuine(self) -> bool:
-        """Whether the end is where the application left it."""
-        return self.digest == self._present_digest()
 
-    def advance(self, **fields: Any) -> None:
-        """Set fields of the locked head."""
-        for name, value in fields.items():
-            setattr(self, name, value)
-        self.digest = self._present_digest()
-
-    def _present_digest(self) -> str:
-        parts = [
-            self.account_id,
-            self.agent_id,
-            self.sequence,
-            self.hash,
-            self.verified_sequence,
-            self.verified_memories,
-            clock.iso(self.verified_at),
-        ]
-        return WrappedKey.platform_key().mac(canonical_json(parts), "chain_heads.digest")
+_COLUMNS = ChainHead.__mapper__.columns.keys()

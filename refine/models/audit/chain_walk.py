@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, Text, and_, cast, select
 
 from refine.extensions import db, read_plainly
-from refine.models.audit.chain import GENESIS, ChainHead
+from refine.models.audit.chain import GENESIS, ChainHead, HeadValues
 from refine.models.audit.checkpoint import Checkpoint, Position, places
 from refine.models.audit.linking import LINK_CONTEXT, StoredRecord, link_text
 from refine.models.audit.record import AuditLog
@@ -67,7 +67,7 @@ class Walk:
         if expected == self._verified_sequence and hash_ != self._verified_hash:
             raise ChainBroken(f"record {expected} is not the one that was verified before")
 
-    def end(self, head: ChainHead) -> None:
+    def end(self, head: HeadValues) -> None:
         """Compare with the chain's head, once every record was followed."""
         if (head.sequence, head.hash) != (self.sequence, self.link):
             raise ChainBroken(

@@ -27,7 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Mapped, mapped_column
 
-from refine.extensions import Base, canonical_json, db
+from refine.extensions import Base, columns_json, db
 from refine.models.audit.record import AuditLog
 from refine.models.keys import WrappedKey
 
@@ -110,7 +110,7 @@ def places(sequences: Mapping[int, int]) -> TableValuedAlias:
 
 def packed(left: Any) -> bytes:
     """Return a JSON value in few bytes."""
-    return zlib.compress(canonical_json(left).encode(), level=1)
+    return zlib.compress(columns_json(left).encode(), level=1)
 
 
 def unpacked(left: bytes) -> Any:
@@ -120,4 +120,4 @@ def unpacked(left: bytes) -> Any:
 
 def _digest(chain_id: int, at: Position) -> str:
     parts = [chain_id, at.sequence, at.hash, hashlib.sha256(at.left_digests).hexdigest()]
-    return WrappedKey.platform_key().mac(canonical_json(parts), _CONTEXT)
+    return WrappedKey.platform_key().mac(columns_json(parts), _CONTEXT)

@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from refine import clock
-from refine.extensions import canonical_json
+from refine.extensions import canonical_json, columns_json
 from refine.models.attested import changed_rows
-from refine.models.audit.chain import Actor, Chain, ChainHead
+from refine.models.audit.chain import Actor, Chain, HeadValues
 from refine.models.keys import WrappedKey
 from refine.sealing import Place
 
@@ -100,7 +100,7 @@ RECORD_COLUMNS = ["sealed" if name == "sealed_text" else name for name in Stored
 def link_text(previous_hash: str, record: StoredRecord) -> str:
     """Return the text whose keyed hash a record carries after ``previous_hash``."""
     *ids, session_id, action, kind, subject_id, created_at, data, sealed, rows, _ = record
-    text = canonical_json(
+    text = columns_json(
         [
             previous_hash,
             *ids,
@@ -117,7 +117,7 @@ def link_text(previous_hash: str, record: StoredRecord) -> str:
 
 
 def next_records(
-    head: ChainHead, events: Iterable[tuple[int, Event]], chain: Chain, at: datetime
+    head: HeadValues, events: Iterable[tuple[int, Event]], chain: Chain, at: datetime
 ) -> list[StoredRecord]:
     """Return the records of events, each with its id, that follow in a chain; advance its head.
 
@@ -137,7 +137,7 @@ def next_records(
             agent_id=chain.agent_id,
             created_at=at,
             sealed_text=event_.sealed_for(chain, id_),
-            rows=canonical_json(rows) if rows and not records else None,
+            rows=columns_json(rows) if rows and not records else None,
             hash="",
             **event_.columns(),
         )

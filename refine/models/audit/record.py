@@ -44,9 +44,9 @@ from sqlalchemy.orm import (
 from sqlalchemy.types import TypeEngine
 
 from refine import clock
-from refine.extensions import Base, canonical_json, db
+from refine.extensions import Base, canonical_json, columns_json, db
 from refine.models.attested import unrecorded_updates
-from refine.models.audit.chain import GENESIS, Chain, ChainHead, TransactionId
+from refine.models.audit.chain import GENESIS, Chain, ChainHead, HeadValues, TransactionId
 from refine.models.audit.linking import (
     LINK_CONTEXT,
     RECORD_COLUMNS,
@@ -266,7 +266,7 @@ class AuditLog(Base):
             created_at=self.created_at,
             data=data,
             sealed_text=self.sealed_text,
-            rows=canonical_json(self.rows) if self.rows is not None else None,
+            rows=columns_json(self.rows) if self.rows is not None else None,
             hash=self.hash,
         )
         return platform.mac(link_text(previous_hash, written), LINK_CONTEXT)
@@ -289,7 +289,7 @@ APPENDED = (
 )
 
 
-def appended(record: StoredRecord, head: ChainHead) -> dict[str, Any]:
+def appended(record: StoredRecord, head: HeadValues) -> dict[str, Any]:
     """Return the parameters of ``APPENDED`` for the record to which the head was advanced."""
     named = zip(RECORD_COLUMNS, record, strict=True)
     return {**{f"record_{name}": value for name, value in named}, "head_digest": head.digest}

@@ -66,7 +66,9 @@ class StoredMemory(MemoryValues):
     @classmethod
     def of(cls, row: Sequence[Any], key: DataKey) -> Self:
         """Return the memory that begins a row of a query for ``COLUMNS``."""
-        return cls(key, **dict(zip(_BY_ATTRIBUTE, row, strict=False)))
+        memory = cls(key)
+        vars(memory).update(zip(_BY_ATTRIBUTE, row, strict=False))
+        return memory
 
     @classmethod
     def new(cls, key: DataKey, *, content: str, **values: Any) -> Self:

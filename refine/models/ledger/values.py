@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from refine import clock
 from refine.errors import RowAltered
-from refine.extensions import canonical_json
+from refine.extensions import columns_json
 from refine.models.columns import SealedText, place_of
 from refine.models.ledger.image import Image, state_digest
 from refine.rules.content import IMMUTABLE_TAGS, comparable, memory_content, storable_or_none
@@ -185,7 +185,7 @@ class MemoryValues:
         return (key or self.data_key()).mac(self._row_text(), "agent_memories.row")
 
     def _row_text(self) -> str:
-        return canonical_json(
+        return columns_json(
             [
                 self.id,
                 self.agent_id,

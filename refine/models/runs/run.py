@@ -9,7 +9,8 @@ import uuid
 from abc import abstractmethod
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any, ClassVar, Protocol, Self
+from functools import cache
+from typing import Any, ClassVar, Protocol, Self, cast
 
 from sqlalchemy import (
     ColumnElement,
@@ -17,6 +18,7 @@ from sqlalchemy import (
     Select,
     Text,
     and_,
+    bindparam,
     func,
     or_,
     select,
@@ -233,25 +235,10 @@ class Run:
         The lease is the caller's own copy. LeaseLost if the run ended or another worker has it,
         RowAltered if it was changed outside the application.
         """
-        owner_id = select(cls.agent_id).where(cls.id == run_id).scalar_subquery()
-        agent = db.session.scalars(
-            select(Agent)
-            .where(Agent.id == owner_id)
-            .options(undefer_group("prompts"))  # the digest covers them
-            .with_for_update(key_share=True, of=Agent)
-            .execution_options(populate_existing=True)
-        ).one()
-        held = db.session.scalar(
-            select(cls)
-            .where(
-                cls.id == run_id,
-                cls.is_held,  # or else a caller without a lease would hold every run without one
-                cls.lease_token == lease_token,
-            )
-            .options(undefer_group("sealed"))
-            .with_for_update(key_share=True, of=cls)
-            .execution_options(populate_existing=True)
-        )
+        its_agent, itself = _holding(cast(Any, cls))
+        ids = {"run_id": run_id, "held_by": lease_token}
+        agent = db.session.scalars(its_agent, ids).one()
+        held = cast(Self | None, db.session.scalar(itself, ids))
         if held is None:
             raise LeaseLost(db.session.scalars(select(cls.status).where(cls.id == run_id)).one())
         set_committed_value(held, "agent", agent)  # or else it would be read again
@@ -351,6 +338,31 @@ class Run:
             "cost_usd": f"{self.cost_usd:.{USD_DECIMALS}f}",
             "unpriced_calls": self.unpriced_calls,
         }
+
+
+@cache
+def _holding(kind: Any) -> tuple[Select[Agent], Select[Any]]:
+    """Return the queries of ``Run.held``: for the agent of ``run_id``, and for the run itself."""
+    owner_id = select(kind.agent_id).where(kind.id == bindparam("run_id")).scalar_subquery()
+    its_agent = (
+        select(Agent)
+        .where(Agent.id == owner_id)
+        .options(undefer_group("prompts"))  # the digest covers them
+        .with_for_update(key_share=True, of=Agent)
+        .execution_options(populate_existing=True)
+    )
+    itself = (
+        select(kind)
+        .where(
+            kind.id == bindparam("run_id"),
+            kind.is_held,  # or else a caller without a lease would hold every run without one
+            kind.lease_token == bindparam("held_by"),
+        )
+        .options(undefer_group("sealed"))
+        .with_for_update(key_share=True, of=kind)
+        .execution_options(populate_existing=True)
+    )
+    return its_agent, itself
 
 
 def _require_genuine(run: Run) -> None:

@@ -25,6 +25,7 @@ from refine.extensions import Plain, UtcDateTime, db
 from refine.models.agent import Agent
 from refine.models.attested import Attested, note_update
 from refine.models.audit import ChainHead
+from refine.models.audit.chain import StoredHead
 from refine.models.audit.linking import Event, next_records
 from refine.models.audit.record import APPENDED, RECORD_IDS, appended
 from refine.models.ledger import AgentMemory, Change
@@ -113,7 +114,7 @@ class Ending(SessionState, Attested):
         if db.session.scalar(select(_is_end_on_record(literal(self.id)))):
             raise RowAltered(self.row_name)
 
-    def _end_of_chain(self) -> tuple[ChainHead, int, int]:
+    def _end_of_chain(self) -> tuple[StoredHead, int, int]:
         """Lock and return the end of the agent's chain, and ids for a record and a memory.
 
         RowAltered as in ``require_no_end``.
@@ -124,7 +125,7 @@ class Ending(SessionState, Attested):
         is_end_on_record, record_id, note_id, *head = rows[0]
         if is_end_on_record:
             raise RowAltered(self.row_name)
-        return ChainHead.genuine(head), record_id, note_id
+        return StoredHead.genuine(head), record_id, note_id
 
     def _measure_end(self, changes: Collection[Change]) -> None:
         """Measure the ledger as it is once ``changes`` are made."""
@@ -172,7 +173,7 @@ class Ending(SessionState, Attested):
         return to_record(END_ACTION[self.status], **about)
 
     def _write_end(
-        self, head: ChainHead, event: tuple[int, Event], note: StoredMemory | None
+        self, head: StoredHead, event: tuple[int, Event], note: StoredMemory | None
     ) -> None:
         """Write the end, its record and the note to the agent."""
         before, at = self.row_digest, cast(datetime, self.ended_at)
@@ -207,7 +208,7 @@ _END_OF_CHAIN = Plain(
         select(ID_SEQUENCE.next_value()).scalar_subquery(),
         *_HEADS.c,
     )
-    .where(_HEADS.c.agent_id == bindparam("agent_id"))
+    .where(ChainHead.is_of_agent(bindparam("agent_id")))
     .with_for_update()
 )
 _session_id = bindparam("record_session_id", type_=Uuid)

@@ -17,7 +17,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Mapped, mapped_column
 
 from refine.errors import RowAltered
-from refine.extensions import Base, db
+from refine.extensions import Base, Plain, db
 from refine.models.columns import array
 from refine.models.ledger.values import MemoryValues
 from refine.models.runs.session.state import SessionState
@@ -70,8 +70,7 @@ class SessionEntry(Base):
 
         RowAltered if that is less than the session's edits removed.
         """
-        total = select(func.coalesce(func.sum(cls.counting_tokens), 0))
-        counting = db.session.scalars(total.where(cls.session_id == session.id)).one()
+        ((counting,),) = _COUNTING.execute({"session_id": session.id})
         removed = int(session.mass_before or 0) - int(counting)
         if removed < session.removed_tokens:
             raise RowAltered(f"RefinementSession {session.id}")
@@ -92,6 +91,13 @@ class SessionEntry(Base):
             for id_, entry in cls.of(session, digests).items()
         ]
         db.session.execute(COUNTED, counted(session.id, shown, key))
+
+
+_COUNTING = Plain(
+    select(func.coalesce(func.sum(SessionEntry.counting_tokens), 0)).where(
+        SessionEntry.session_id == bindparam("session_id")
+    )
+)
 
 
 class Entry(NamedTuple):

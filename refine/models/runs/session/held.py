@@ -16,7 +16,8 @@ from refine.errors import RowAltered
 from refine.extensions import canonical_json, db
 from refine.models.agent import Agent
 from refine.models.attested import require_genuine_values, signed
-from refine.models.audit import Chain, ChainHead, Subject
+from refine.models.audit import Chain, Subject
+from refine.models.audit.chain import StoredHead
 from refine.models.audit.linking import Event, StoredRecord, next_records
 from refine.models.audit.record import appended
 from refine.models.columns import array
@@ -101,7 +102,7 @@ class HeldSession:
         values: dict[str, Any],
         lease_token: uuid.UUID | None,
         agent: HeldAgent,
-        head: ChainHead,
+        head: StoredHead,
     ) -> None:
         self._values = values
         self._lease_token = lease_token
@@ -122,7 +123,7 @@ class HeldSession:
         figures, agent, head, key = (dict(zip(part, values, strict=False)) for part in PARTS)
         require_genuine_values(Agent, agent)
         require_genuine_values(RefinementSession, figures)
-        end = ChainHead.genuine(head.values())
+        end = StoredHead.genuine(head.values())
         return cls(figures, lease_token, _held_agent(agent, WrappedKey(**key)), end)
 
     # -- figures ----------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ HOLD = Plain(
     .select_from(
         _SESSIONS.join(_AGENTS, _AGENTS.c.id == _SESSIONS.c.agent_id)
         .join(_KEYS, _KEYS.c.id == _AGENTS.c.data_key_id)
-        .join(_HEADS, _HEADS.c.agent_id == _AGENTS.c.id)
+        .join(_HEADS, ChainHead.is_of_agent(_AGENTS.c.id))
     )
     .where(
         _SESSIONS.c.id == bindparam("session_id"),

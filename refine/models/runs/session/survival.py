@@ -9,12 +9,13 @@ import uuid
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from decimal import Decimal
-from typing import Protocol
+from functools import cache
+from typing import Any, Protocol
 
-from sqlalchemy import bindparam, select, tuple_
+from sqlalchemy import Select, bindparam, select, tuple_
 from sqlalchemy.orm import undefer
 
-from refine.extensions import db
+from refine.extensions import Plain, db
 from refine.models.audit import AuditLog
 from refine.models.audit.linking import StoredRecord
 from refine.models.ledger import Change, changes_in, is_kept
@@ -26,18 +27,35 @@ from refine.rules.repeatable import Repeatable
 from refine.rules.survival import Loss, Original, losses
 from refine.sealing import DataKey
 
-_FETCHED_AT_ONCE = 100
+# How many memories are fetched first, and at most, at once: the first often say it already.
+_FETCHED_FIRST, _FETCHED_AT_ONCE = 10, 100
+_PLACES = {column.name: place for place, column in enumerate(COLUMNS)}
 _place = tuple_(MEMORIES.c.created_at, MEMORIES.c.id)
-_FETCH = (
+_fetch = (
     select(*COLUMNS)
     .where(
         MEMORIES.c.agent_id == bindparam("agent_id"),
         kept_core(MEMORIES.c.memory_type, MEMORIES.c.discarded_at),
     )
     .order_by(MEMORIES.c.created_at, MEMORIES.c.id)
-    .limit(_FETCHED_AT_ONCE)
+    .limit(bindparam("at_most"))
 )
-_FETCH_NEXT = _FETCH.where(_place > tuple_(bindparam("created_at"), bindparam("id")))
+_FETCH = Plain(_fetch)
+_FETCH_NEXT = Plain(_fetch.where(_place > tuple_(bindparam("created_at"), bindparam("id"))))
+
+
+@cache
+def _edits_after() -> Select[AuditLog]:
+    return (
+        select(AuditLog)
+        .options(undefer(AuditLog.sealed_text))
+        .where(
+            AuditLog.agent_id == bindparam("agent_id"),
+            AuditLog.action.in_(MUTATIONS),
+            AuditLog.sequence > bindparam("sequence"),
+        )
+        .order_by(AuditLog.sequence)
+    )
 
 
 class LedgerOwner(Protocol):
@@ -64,10 +82,10 @@ class LedgerReading:
         # what was read of the ledger in this version, the memories to be read next, and how far
         # these were fetched
         self._kept: dict[int, Reading] = {}
-        self._fetched: deque[StoredMemory] = deque()
+        self._fetched: deque[tuple[Any, ...]] = deque()
         # what may have been edited since it was fetched
         self._edited: set[int] = set()
-        self._last: StoredMemory | None = None
+        self._last: tuple[Any, ...] | None = None
         # whatever was read, by its text
         self._readings: dict[str, Reading] = {}
         self._originals: list[Original] = []
@@ -173,22 +191,22 @@ class LedgerReading:
         """
         yield from list(self._kept.items())
         key = agent.data_key()
-        while self._fetched or self._fetch(agent, key):
-            memory = self._fetched.popleft()
+        while self._fetched or self._fetch(agent):
+            memory = StoredMemory.of(self._fetched.popleft(), key)
             if memory.id not in self._edited and memory.is_genuine_under(key):
                 self._kept[memory.id] = self._read(memory.content)
                 yield memory.id, self._kept[memory.id]
 
-    def _fetch(self, agent: LedgerOwner, key: DataKey) -> bool:
+    def _fetch(self, agent: LedgerOwner) -> bool:
         """Fetch the next memories by date; tell whether there were any."""
-        query, after = _FETCH, {"agent_id": agent.id}
+        at_most = min(_FETCHED_FIRST + len(self._kept), _FETCHED_AT_ONCE)
+        query, after = _FETCH, {"agent_id": agent.id, "at_most": at_most}
         if self._last is not None:
             query = _FETCH_NEXT
-            after |= {"created_at": self._last.created_at, "id": self._last.id}
-        rows = db.session.connection().execute(query, after).all()
-        self._fetched.extend(StoredMemory.of(row, key) for row in rows)
-        self._last = self._fetched[-1] if rows else self._last
-        return bool(rows)
+            after |= {name: self._last[_PLACES[name]] for name in ("created_at", "id")}
+        self._fetched.extend(query.execute(after))
+        self._last = self._fetched[-1] if self._fetched else self._last
+        return bool(self._fetched)
 
     def _read(self, text: str) -> Reading:
         if text not in self._readings:
@@ -212,18 +230,8 @@ class LedgerReading:
         For each session and memory the text before the session's first edit counts. What the
         session wrote itself does not, so that it can take back its own words.
         """
-        newer = (
-            select(AuditLog)
-            .options(undefer(AuditLog.sealed_text))
-            .where(
-                AuditLog.agent_id == agent.id,
-                AuditLog.action.in_(MUTATIONS),
-                AuditLog.sequence > self._last_sequence,
-            )
-            .order_by(AuditLog.sequence)
-        )
-        key = agent.data_key()
-        for record in db.session.scalars(newer):
+        key, known = agent.data_key(), {"agent_id": agent.id, "sequence": self._last_sequence}
+        for record in db.session.scalars(_edits_after(), known):
             self._take_over(record, changes_in(record.data, record.sealed_under(key)))
 
     def _take_over(self, record: AuditLog | StoredRecord, changes: Iterable[Change]) -> None:
