@@ -11,7 +11,7 @@ from typing import Any
 from refine import settings
 from refine.cli.bench.measuring import Benchmark, Figure, plain_connection, timed
 from refine.cli.bench.world import CONTENT, World, add_agent, texts
-from refine.extensions import canonical_json, db
+from refine.extensions import columns_json, db
 from refine.models import Agent, RefinementSession
 from refine.refinement.loop import Event, refine
 from refine.sealing import Place
@@ -109,7 +109,7 @@ def _plain_start(agent_id: int) -> None:
 
 def hashable(values: Any) -> str:
     """Return the text of a row that is hashed."""
-    return canonical_json(
+    return columns_json(
         [value.hex() if isinstance(value, bytes) else str(value) for value in values]
     )
 

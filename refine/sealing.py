@@ -21,6 +21,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.fernet import Fernet, InvalidToken
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from flask import current_app
 
@@ -30,7 +31,6 @@ from refine.errors import SealingError, WrongKey
 UNBOUND, _BOUND = b"\x01", b"\x02"
 _NONCE_BYTES = 12
 _KEY_BYTES = 32
-_HASHED_BLOCK_BYTES = 64
 
 
 class Place(NamedTuple):
@@ -53,7 +53,7 @@ class DataKey:
 
     def __init__(self, secret: bytes, *, opens_unbound: bool = False) -> None:
         self._cipher = AESGCM(_derive(secret, b"seal"))
-        self._inner, self._outer = _begun_mac(_derive(secret, b"mac"))
+        self._mac = HMAC(_derive(secret, b"mac"), SHA256())
         self.opens_unbound = opens_unbound
 
     def seal(self, text: str, place: Place) -> bytes:
@@ -79,10 +79,9 @@ class DataKey:
 
     def mac(self, text: str, context: str) -> str:
         """Return the keyed hash (HMAC-SHA-256, hexadecimal) of ``text`` for ``context``."""
-        inner, outer = self._inner.copy(), self._outer.copy()
-        inner.update(f"{context}\x00{text}".encode())
-        outer.update(inner.digest())
-        return outer.hexdigest()
+        keyed = self._mac.copy()  # takes less than preparing the key again
+        keyed.update(f"{context}\x00{text}".encode())
+        return keyed.finalize().hex()
 
 
 class Keyring:
@@ -169,16 +168,6 @@ def _decrypt(fernet: Fernet, wrapped: bytes) -> bytes:
 
 def _derive(secret: bytes, purpose: bytes) -> bytes:
     return HKDF(SHA256(), length=_KEY_BYTES, salt=None, info=b"refine/" + purpose).derive(secret)
-
-
-def _begun_mac(key: bytes) -> tuple["hashlib._Hash", "hashlib._Hash"]:
-    """Return the two hashes of an HMAC-SHA-256 (RFC 2104) as the key begins them.
-
-    Copying them for each text takes a third of the time that ``hmac`` takes.
-    """
-    block = key.ljust(_HASHED_BLOCK_BYTES, b"\0")
-    inner, outer = (bytes(byte ^ pad for byte in block) for pad in (0x36, 0x5C))
-    return hashlib.sha256(inner), hashlib.sha256(outer)
 
 
 def _fingerprint(key: str) -> str:
