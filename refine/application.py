@@ -17,6 +17,7 @@ from refine.extensions import (
     safe_rollback,
 )
 from refine.llm.clients import dialect_of
+from refine.paths import Application
 from refine.rules.ids import id_in
 from refine.sealing import Keyring
 from refine.settings import Settings
@@ -41,7 +42,7 @@ def build(settings: Settings) -> Flask:
     if settings in _built:
         logs.configure(settings.log_level)
         return _built[settings]
-    app = Flask(
+    app = Application(
         "refine",
         template_folder=str(_ROOT / "templates"),
         static_folder=str(_ROOT / "static"),

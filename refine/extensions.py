@@ -1,6 +1,7 @@
 """The Flask extensions and the typed base of all models. Nothing connects at import."""
 
 import json
+from collections import namedtuple
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -19,6 +20,7 @@ from sqlalchemy import (
     Connection,
     DateTime,
     MetaData,
+    SelectBase,
     Table,
     Text,
     bindparam,
@@ -162,9 +164,11 @@ class Plain:
     """
 
     def __init__(self, statement: ClauseElement) -> None:
-        compiled = statement.compile(dialect=_PSYCOPG)
-        self._text = str(compiled)
-        self._constants = {name: each for name, each in compiled.params.items() if each is not None}
+        compiled: Any = statement.compile(dialect=_PSYCOPG)
+        later = {name: None for name, each in compiled.binds.items() if each.required}
+        full = compiled.construct_expanded_state(later)
+        self._text: str = full.statement
+        self._constants = {name: each for name, each in full.parameters.items() if each is not None}
 
     def execute(self, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """Carry it out in the transaction of ``db.session``; return its rows."""
@@ -173,6 +177,34 @@ class Plain:
             self._text, {**self._constants, **values}, execution_options={_PLAIN: rows}
         )
         return rows
+
+
+class Reading(Plain):
+    """A query of columns for psycopg itself: rows have the columns' names, and instants in UTC."""
+
+    def __init__(self, query: SelectBase) -> None:
+        super().__init__(query)
+        columns = list(query.selected_columns)
+        named: Any = namedtuple  # noqa: PYI024 - its names are those of any query
+        self._named = named("Row", [str(each.key) for each in columns])._make
+        self._instants = [
+            place for place, each in enumerate(columns) if isinstance(each.type, UtcDateTime)
+        ]
+
+    def rows(self, **values: Any) -> list[Any]:
+        """Return the rows, once what was changed is written."""
+        db.session.flush()
+        found: Iterable[Sequence[Any]] = self.execute(values)
+        if self._instants:
+            found = map(self._in_utc, found)
+        return list(map(self._named, found))
+
+    def _in_utc(self, row: Sequence[Any]) -> list[Any]:
+        cells = list(row)
+        for place in self._instants:
+            if cells[place] is not None:
+                cells[place] = cells[place].astimezone(UTC)
+        return cells
 
 
 def safe_rollback() -> None:

@@ -9,7 +9,8 @@ from sqlalchemy import Integer, Text, bindparam, cast, func, select, text
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, StatementError
 
 from refine import create_app
-from refine.extensions import Plain, canonical_json, db
+from refine.extensions import Plain, Reading, canonical_json, db
+from refine.models import Account
 from refine.settings import Settings
 from tests import factories
 
@@ -186,6 +187,24 @@ def test_a_plain_statement_is_prepared_at_once_and_its_errors_tell_no_value(app:
     with pytest.raises(DataError) as refused:
         plain.execute({"of": CANARY})
     assert CANARY not in everything_about(refused.value)
+
+
+def test_rows_that_are_read_plainly_have_names_and_instants_in_utc(app: Flask) -> None:
+    reading = Reading(
+        select(Account.slug, Account.created_at, Account.next_due_at)
+        .where(Account.slug == bindparam("slug"), Account.slug.in_(["own", "other"]))
+        .order_by(Account.id)
+    )
+    db.session.execute(text("SET LOCAL timezone = 'Asia/Kolkata'"))
+    account = factories.account(slug="own")
+    account.next_due_at = datetime(2026, 3, 4, 12, tzinfo=UTC)
+
+    rows = reading.rows(slug="own")
+
+    assert [(row.slug, row.created_at, row.next_due_at) for row in rows] == [
+        ("own", account.created_at, account.next_due_at)
+    ]
+    assert {rows[0].created_at.tzinfo, rows[0].next_due_at.tzinfo} == {UTC}
 
 
 LIMITS = "SELECT current_setting('lock_timeout'), current_setting('statement_timeout')"

@@ -18,7 +18,7 @@ from sqlalchemy.orm import aliased, contains_eager, undefer
 
 from refine.access.differences import Part, word_difference
 from refine.errors import InvalidValue, Refused, SealingError
-from refine.extensions import UtcDateTime, database_now, db
+from refine.extensions import Reading, UtcDateTime, database_now, db
 from refine.models import AccessGrant, AgentMemory, AuditLog, RefinementSession, User
 from refine.models.agent import PROMPTS
 from refine.models.ledger import contents_in
@@ -146,7 +146,7 @@ class ReadableSession:
 
 def live_grants(user: User) -> list[LiveGrant]:
     """Return the user's grants that let them read now; a short query tells if there are any."""
-    if db.session.scalar(_granted_to(), {"user_id": user.id}) is None:
+    if not _granted_to().rows(user_id=user.id):
         return []
     more = aliased(AccessGrant)
     is_for_more = (
@@ -168,9 +168,9 @@ def live_grants(user: User) -> list[LiveGrant]:
 
 
 @cache
-def _granted_to() -> Select[uuid.UUID]:
+def _granted_to() -> Reading:
     granted = select(AccessGrant.id).where(AccessGrant.status == "granted")
-    return granted.where(AccessGrant.user_id == bindparam("user_id")).limit(1)
+    return Reading(granted.where(AccessGrant.user_id == bindparam("user_id")).limit(1))
 
 
 def texts_of(grant: AccessGrant) -> GrantTexts:

@@ -1,12 +1,13 @@
 """The switch between accounts in the header, for site admins."""
 
-from functools import cache
-from typing import Any, NamedTuple
+from functools import cache, partial
+from typing import NamedTuple
+from urllib.parse import urlencode
 
 from flask import Flask, request, url_for
-from sqlalchemy import Select, select
+from sqlalchemy import select
 
-from refine.extensions import db
+from refine.extensions import Reading
 from refine.models import Account
 from refine.web import scope
 from refine.web.words import here
@@ -43,7 +44,7 @@ def switch(listing: str) -> Switch | None:
 
     A schedule is always that of one account: the user's own, if the URL names none.
     """
-    names = {row.slug: row.name for row in db.session.execute(_first_accounts())}
+    names = dict(_first_accounts().rows())
     if len(names) < 2:  # noqa: PLR2004 - nothing to switch to
         return None
     has_all, is_here = listing != "schedule.page", request.endpoint in (listing, "find.page")
@@ -52,24 +53,24 @@ def switch(listing: str) -> Switch | None:
         slug = scope.user().account.slug
     slugs = sorted(names, key=lambda each: names[each].casefold())
     offered = [("", _ALL)] * has_all + [(each, names[each]) for each in slugs]
+    url = _of_this_page if is_here else partial(_of_page, url_for(listing))
     return Switch(
         current=names.get(slug, slug or ("all" if is_here else "choose")),
-        choices=[
-            Choice(name, _url(each, None if is_here else listing), is_here and each == slug)
-            for each, name in offered
-        ]
+        choices=[Choice(name, url(each), is_here and each == slug) for each, name in offered]
         if len(names) <= MOST_CHOICES
         else [],
     )
 
 
-def _url(slug: str, listing: str | None) -> str:
-    """Return the URL of this page, or of the listing, for the account."""
-    if listing is None:
-        return here(**_OF_THIS_ACCOUNT, account=slug or None)
-    return url_for(listing, account=slug or None)
+def _of_this_page(slug: str) -> str:
+    return here(**_OF_THIS_ACCOUNT, account=slug or None)
+
+
+def _of_page(path: str, slug: str) -> str:
+    return f"{path}?{urlencode({'account': slug})}" if slug else path
 
 
 @cache
-def _first_accounts() -> Select[*tuple[Any, ...]]:
-    return select(Account.slug, Account.name).order_by(Account.slug).limit(MOST_CHOICES + 1)
+def _first_accounts() -> Reading:
+    first = select(Account.slug, Account.name).order_by(Account.slug).limit(MOST_CHOICES + 1)
+    return Reading(first)

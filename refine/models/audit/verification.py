@@ -24,7 +24,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from refine import clock
 from refine.errors import RowAltered
-from refine.extensions import Base, UtcDateTime, db
+from refine.extensions import Base, Reading, UtcDateTime, db
 from refine.models.attested import Attested, plain_digest
 from refine.models.audit.chain import PLATFORM, Actor
 from refine.models.audit.checkpoint import Position
@@ -201,7 +201,7 @@ class Verification(Attested, Base):
         for ``IS_LATE_AFTER``, that alarms too.
         """
         last_ended_at = None
-        rows = db.session.execute(_watched()).all()
+        rows = _watched().rows()
         for row in rows:
             if row.row_digest != plain_digest(cls, row):
                 if row.id not in _looked_at():
@@ -268,13 +268,13 @@ def _failed_text(row: Row[Any]) -> str:
 
 
 @cache
-def _watched() -> Select[*tuple[Any, ...]]:
+def _watched() -> Reading:
     """Return the query for the newest and the failed ones, and whether any failure is recorded."""
     columns = (getattr(Verification, name) for name in (*Verification.digest_columns, "row_digest"))
     is_failure_recorded = _recorded("verification_failed").exists().label("is_failure_recorded")
     newest = select(Verification.id).order_by(Verification.id.desc()).limit(_WATCHED)
     failed = and_(Verification.problems > 0, Verification.seen_at.is_(None))
-    return (
+    return Reading(
         select(*columns, is_failure_recorded)
         .where(or_(Verification.id.in_(newest), failed))
         .order_by(Verification.id.desc())
