@@ -4,6 +4,8 @@ import re
 from calendar import month_abbr, month_name
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 from uuid import UUID
@@ -11,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 from flask import Flask, g, request, url_for
 from flask_login import current_user
+from flask_wtf.csrf import generate_csrf
 from markupsafe import Markup, escape
 
 from refine import clock
@@ -30,7 +33,7 @@ from refine.rules.personal import masked_id
 from refine.rules.quantities import cost_in_words, in_days, plural, rough_span
 from refine.rules.schedules import describe_schedule
 from refine.web import presenting, scope
-from refine.web.charts import DAYS_SHOWN, Moment
+from refine.web.charts import DAYS_SHOWN, Bar, Moment, Part
 from refine.web.presenting import Badge, badge, meter, part, share, sparkline, trend, usage
 from refine.web.tables import as_cards
 
@@ -211,6 +214,7 @@ LABELS = {
 # Quicker than strftime.
 _MONTHS = list(month_abbr)
 _ZERO_IDS: dict[str, tuple[str, Any]] = {
+    "access.page": ("grant_id", UUID(int=0)),
     "agent.page": ("agent_id", 0),
     "audit.record": ("record_id", 0),
     "sessions.page": ("session_id", UUID(int=0)),
@@ -223,21 +227,36 @@ def register(app: Flask) -> None:
     for filter_ in _FILTERS:
         app.add_template_filter(filter_)
     app.context_processor(_names)
+    app.jinja_env.globals["csrf_token"] = _csrf_token
+
+
+def _csrf_token() -> str:
+    """Return the token of this request's forms; a long list has hundreds of forms."""
+    token: str = g.get("csrf_token") or generate_csrf()
+    return token
 
 
 def when(at: datetime | None) -> Markup | str:
     """Format an instant in the page's time zone, with UTC in the tooltip."""
-    if at is None:
-        return "never"
+    return "never" if at is None else _when(at, scope.zone())
+
+
+# kept, because lists show the same instants again whenever a page refreshes itself
+@lru_cache(maxsize=4096)
+def _when(at: datetime, zone: ZoneInfo) -> Markup:
     utc = at.astimezone(UTC).isoformat(" ", "seconds")
     return Markup(  # noqa: S704 - digits and names of months
-        f'<time datetime="{utc[:10]}T{utc[11:]}" title="{utc[:19]} UTC">{minute(at)}</time>'
+        f'<time datetime="{utc[:10]}T{utc[11:]}" title="{utc[:19]} UTC">{_minute(at, zone)}</time>'
     )
 
 
 def minute(at: datetime) -> str:
     """Format an instant in the page's time zone as plain text, for where no markup can be."""
-    local = at.astimezone(scope.zone())
+    return _minute(at, scope.zone())
+
+
+def _minute(at: datetime, zone: ZoneInfo) -> str:
+    local = at.astimezone(zone)
     return f"{_date(local)}, {local.hour:02}:{local.minute:02}"
 
 
@@ -352,6 +371,28 @@ def _plot_mark(x: float, y: float, moment: Moment) -> Markup:
     )
 
 
+# What the parts of a bar say of themselves, by what they show.
+_PARTS_SAY: dict[str, Callable[[Part], str]] = {
+    "sessions": lambda part: f"{part.amount} {STATUSES[part.name].word}",
+    "tokens": lambda part: f"{part.amount:,}",
+    "usd": lambda part: cost_in_words(Decimal(part.amount), 0),
+}
+
+
+def plot_bars(bars: Iterable[Bar], shows: str) -> Markup:
+    """Return the bars of a plot; at once, because they have hundreds of parts."""
+    say = _PARTS_SAY[shows]
+    return Markup(  # noqa: S704 - numbers, dates and words of ours
+        "\n    ".join(
+            f'<rect class="{"o-" if shows == "sessions" else ""}{part.name}" x="{bar.x}" '
+            f'width="{bar.width}" y="{part.y}" height="{part.height}">'
+            f"<title>{_date(bar.day)}: {say(part)}</title></rect>"
+            for bar in bars
+            for part in bar.parts
+        )
+    )
+
+
 def day_tick(at: datetime) -> str:
     """Format a day at the axis of a plot, which is named by its ends."""
     local = at.astimezone(scope.zone())
@@ -380,6 +421,7 @@ _FILTERS: list[Callable[..., str | bool]] = [
     badge,
     meter,
     part,
+    plot_bars,
     plot_marks,
     status_badge,
     url_of,
