@@ -2,9 +2,10 @@
 
 import json
 from collections import namedtuple
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from functools import cache, wraps
+from typing import Any, ParamSpec
 
 from flask import Response, request
 from flask_login import LoginManager
@@ -20,6 +21,7 @@ from sqlalchemy import (
     Connection,
     DateTime,
     MetaData,
+    Result,
     SelectBase,
     Table,
     Text,
@@ -37,6 +39,8 @@ from sqlalchemy.orm import DeclarativeBase, registry
 from sqlalchemy.types import TypeDecorator
 
 from refine.errors import InvalidValue
+
+P = ParamSpec("P")
 
 _COPIED = "refine_copied_rows"
 _PLAIN = "refine_plain_rows"
@@ -179,14 +183,29 @@ class Plain:
         return rows
 
 
+@cache
+def _named(*names: str) -> Callable[[Iterable[Any]], Any]:
+    """Return what makes a row with these names of its cells."""
+    of_names: Any = namedtuple  # noqa: PYI024 - they are those of any query
+    make: Callable[[Iterable[Any]], Any] = of_names("Row", names, rename=True)._make
+    return make
+
+
+def named_rows(result: Result[*tuple[Any, ...]]) -> list[Any]:
+    """Return the rows of a result as named tuples.
+
+    Templates read many cells, and asking a row of SQLAlchemy for one takes ten times as long.
+    """
+    return list(map(_named(*result.keys()), result))
+
+
 class Reading(Plain):
     """A query of columns for psycopg itself: rows have the columns' names, and instants in UTC."""
 
     def __init__(self, query: SelectBase) -> None:
         super().__init__(query)
         columns = list(query.selected_columns)
-        named: Any = namedtuple  # noqa: PYI024 - its names are those of any query
-        self._named = named("Row", [str(each.key) for each in columns])._make
+        self._named = _named(*(str(each.key) for each in columns))
         self._instants = [
             place for place, each in enumerate(columns) if isinstance(each.type, UtcDateTime)
         ]
@@ -205,6 +224,16 @@ class Reading(Plain):
             if cells[place] is not None:
                 cells[place] = cells[place].astimezone(UTC)
         return cells
+
+
+def reading(build: Callable[P, SelectBase]) -> Callable[P, Reading]:
+    """Build each form of a query once, to be read by psycopg itself."""
+
+    @wraps(build)
+    def built(*args: P.args, **kwargs: P.kwargs) -> Reading:
+        return Reading(build(*args, **kwargs))
+
+    return cache(built)  # type: ignore[return-value]  # arguments are hashable
 
 
 def safe_rollback() -> None:

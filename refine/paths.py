@@ -3,7 +3,8 @@
 from typing import Any
 from urllib.parse import urlencode
 
-from flask import Flask, has_request_context, request
+from flask import Flask
+from flask.globals import _cv_request
 from werkzeug.routing import Rule
 
 # What stays as it is in a query, as werkzeug writes it.
@@ -24,7 +25,8 @@ class Application(Flask):
     def _path(self, endpoint: str, values: dict[str, Any]) -> str | None:
         """Return the path of an endpoint that has one rule; None for anything less simple."""
         rule = self._only_rules.get(endpoint) or self._only_rule(endpoint)
-        if rule is None or not has_request_context():
+        context = _cv_request.get(None)  # without a proxy, which takes longer than the rest
+        if rule is None or context is None:
             return None
         given = {name: value for name, value in values.items() if value is not None}
         if endpoint == "static":
@@ -35,7 +37,7 @@ class Application(Flask):
         if built is None or any(name[0] == "_" for name in given):
             return None
         query = f"?{urlencode(given, doseq=True, safe=_KEPT)}" if given else ""
-        return f"{request.root_path}{built[1]}{query}"
+        return f"{context.request.root_path}{built[1]}{query}"
 
     def _only_rule(self, endpoint: str) -> Rule | None:
         rules = [rule for rule in self.url_map.iter_rules() if rule.endpoint == endpoint]

@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from functools import cache
 from typing import Any, Literal, TypeVar
 
 from sqlalchemy import Select, bindparam, func, select
@@ -18,7 +17,7 @@ from sqlalchemy.orm import aliased, contains_eager, undefer
 
 from refine.access.differences import Part, word_difference
 from refine.errors import InvalidValue, Refused, SealingError
-from refine.extensions import Reading, UtcDateTime, database_now, db
+from refine.extensions import UtcDateTime, database_now, db, reading
 from refine.models import AccessGrant, AgentMemory, AuditLog, RefinementSession, User
 from refine.models.agent import PROMPTS
 from refine.models.ledger import contents_in
@@ -167,10 +166,10 @@ def live_grants(user: User) -> list[LiveGrant]:
     return [_live(grant, now, more) for grant, now, more in rows if grant.is_genuine]
 
 
-@cache
-def _granted_to() -> Reading:
+@reading
+def _granted_to() -> Select[uuid.UUID]:
     granted = select(AccessGrant.id).where(AccessGrant.status == "granted")
-    return Reading(granted.where(AccessGrant.user_id == bindparam("user_id")).limit(1))
+    return granted.where(AccessGrant.user_id == bindparam("user_id")).limit(1)
 
 
 def texts_of(grant: AccessGrant) -> GrantTexts:

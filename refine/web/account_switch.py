@@ -1,13 +1,12 @@
 """The switch between accounts in the header, for site admins."""
 
-from functools import cache, partial
 from typing import NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import quote_plus
 
 from flask import Flask, request, url_for
-from sqlalchemy import select
+from sqlalchemy import Select, select
 
-from refine.extensions import Reading
+from refine.extensions import reading
 from refine.models import Account
 from refine.web import scope
 from refine.web.words import here
@@ -16,7 +15,7 @@ from refine.web.words import here
 MOST_CHOICES = 50
 _ALL = "All accounts"
 # What the URL says besides the account that would mean nothing in another one.
-_OF_THIS_ACCOUNT = dict.fromkeys(("page", "agent", "session", "memory"))
+_OF_THIS_ACCOUNT = dict.fromkeys(("account", "page", "agent", "session", "memory"))
 
 
 class Choice(NamedTuple):
@@ -53,24 +52,23 @@ def switch(listing: str) -> Switch | None:
         slug = scope.user().account.slug
     slugs = sorted(names, key=lambda each: names[each].casefold())
     offered = [("", _ALL)] * has_all + [(each, names[each]) for each in slugs]
-    url = _of_this_page if is_here else partial(_of_page, url_for(listing))
+    url = here(**_OF_THIS_ACCOUNT) if is_here else url_for(listing)
     return Switch(
         current=names.get(slug, slug or ("all" if is_here else "choose")),
-        choices=[Choice(name, url(each), is_here and each == slug) for each, name in offered]
+        choices=[
+            Choice(name, _in_account(url, each), is_here and each == slug) for each, name in offered
+        ]
         if len(names) <= MOST_CHOICES
         else [],
     )
 
 
-def _of_this_page(slug: str) -> str:
-    return here(**_OF_THIS_ACCOUNT, account=slug or None)
+def _in_account(url: str, slug: str) -> str:
+    if not slug:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}account={quote_plus(slug)}"
 
 
-def _of_page(path: str, slug: str) -> str:
-    return f"{path}?{urlencode({'account': slug})}" if slug else path
-
-
-@cache
-def _first_accounts() -> Reading:
-    first = select(Account.slug, Account.name).order_by(Account.slug).limit(MOST_CHOICES + 1)
-    return Reading(first)
+@reading
+def _first_accounts() -> Select[str, str]:
+    return select(Account.slug, Account.name).order_by(Account.slug).limit(MOST_CHOICES + 1)

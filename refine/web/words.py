@@ -226,8 +226,8 @@ _CODE = re.compile("`([^`]+)`")
 def register(app: Flask) -> None:
     for filter_ in _FILTERS:
         app.add_template_filter(filter_)
-    app.context_processor(_names)
-    app.jinja_env.globals["csrf_token"] = _csrf_token
+    app.jinja_env.globals.update(_NAMES)
+    app.context_processor(_of_user)
 
 
 def _csrf_token() -> str:
@@ -457,32 +457,36 @@ def url_in_account(endpoint: str, **values: Any) -> str:
     return url_for(endpoint, account=request.args.get("account") or None, **values)
 
 
-def _names() -> dict[str, Any]:
-    names: dict[str, Any] = {
-        "STATUSES": STATUSES,
-        "TASK_KINDS": TASK_KINDS,
-        "TRIGGERS": TRIGGERS,
-        "MARKS": MARKS,
-        "ROLES": ROLES,
-        "ACCESS_STATES": ACCESS_STATES,
-        "ACCESS_REASONS": REASONS,
-        "ACCESS_ENDS": ACCESS_ENDS,
-        "MINUTES_OFFERED": [(minutes, minutes) for minutes in MINUTES_OFFERED],
-        "MIN_PURPOSE_CHARACTERS": MIN_PURPOSE_CHARACTERS,
-        "MAX_PURPOSE_CHARACTERS": MAX_PURPOSE_CHARACTERS,
-        "ACTIONS": ACTIONS,
-        "RECORD_KINDS": RECORD_KINDS,
-        "VERIFICATION_ALARMS": VERIFICATION_ALARMS,
-        "MIN_PASSWORD_CHARACTERS": MIN_PASSWORD_CHARACTERS,
-        "CONFIRMED_FOR": CONFIRMED_FOR,
-        "INVITATION_VALID_FOR": VALID_FOR,
-        "DAYS_SHOWN": DAYS_SHOWN,
-        "view": presenting,
-        "is_signed_in": current_user.is_authenticated,
-        "here": here,
-        "as_of": as_of,
-        "url_in_account": url_in_account,
-    }
+# Each template's, and not each request's: a context is copied for every part of a page.
+_NAMES: dict[str, Any] = {
+    "STATUSES": STATUSES,
+    "TASK_KINDS": TASK_KINDS,
+    "TRIGGERS": TRIGGERS,
+    "MARKS": MARKS,
+    "ROLES": ROLES,
+    "ACCESS_STATES": ACCESS_STATES,
+    "ACCESS_REASONS": REASONS,
+    "ACCESS_ENDS": ACCESS_ENDS,
+    "MINUTES_OFFERED": [(minutes, minutes) for minutes in MINUTES_OFFERED],
+    "MIN_PURPOSE_CHARACTERS": MIN_PURPOSE_CHARACTERS,
+    "MAX_PURPOSE_CHARACTERS": MAX_PURPOSE_CHARACTERS,
+    "ACTIONS": ACTIONS,
+    "RECORD_KINDS": RECORD_KINDS,
+    "VERIFICATION_ALARMS": VERIFICATION_ALARMS,
+    "MIN_PASSWORD_CHARACTERS": MIN_PASSWORD_CHARACTERS,
+    "CONFIRMED_FOR": CONFIRMED_FOR,
+    "INVITATION_VALID_FOR": VALID_FOR,
+    "DAYS_SHOWN": DAYS_SHOWN,
+    "view": presenting,
+    "here": here,
+    "as_of": as_of,
+    "url_in_account": url_in_account,
+    "csrf_token": _csrf_token,
+}
+
+
+def _of_user() -> dict[str, Any]:
+    names: dict[str, Any] = {"is_signed_in": current_user.is_authenticated}
     if current_user.is_authenticated:
         names |= {"me": scope.user(), "zone_name": scope.zone().key}
     return names

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from typing import Any, Literal
 
 from sqlalchemy import (
@@ -24,7 +23,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from refine import clock
 from refine.errors import RowAltered
-from refine.extensions import Base, Reading, UtcDateTime, db
+from refine.extensions import Base, UtcDateTime, db, reading
 from refine.models.attested import Attested, plain_digest
 from refine.models.audit.chain import PLATFORM, Actor
 from refine.models.audit.checkpoint import Position
@@ -267,14 +266,14 @@ def _failed_text(row: Row[Any]) -> str:
     return f"{row.first_problem}{more} (verified at {row.ended_at:%Y-%m-%d %H:%M} UTC)"
 
 
-@cache
-def _watched() -> Reading:
+@reading
+def _watched() -> Select[*tuple[Any, ...]]:
     """Return the query for the newest and the failed ones, and whether any failure is recorded."""
     columns = (getattr(Verification, name) for name in (*Verification.digest_columns, "row_digest"))
     is_failure_recorded = _recorded("verification_failed").exists().label("is_failure_recorded")
     newest = select(Verification.id).order_by(Verification.id.desc()).limit(_WATCHED)
     failed = and_(Verification.problems > 0, Verification.seen_at.is_(None))
-    return Reading(
+    return (
         select(*columns, is_failure_recorded)
         .where(or_(Verification.id.in_(newest), failed))
         .order_by(Verification.id.desc())

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -30,7 +30,7 @@ from sqlalchemy import (
 )
 
 from refine import settings
-from refine.extensions import Base, Instant, Reading, UtcDateTime, db, instant
+from refine.extensions import Base, Instant, Reading, UtcDateTime, db, instant, reading
 from refine.models.agent import Agent
 from refine.models.people import Account
 from refine.rules.model_names import VARIANT
@@ -226,12 +226,12 @@ def _is_of_month(runs: Subquery, at: Instant) -> ColumnElement[bool]:
 
 def by_day(account_id: int | None, zone: str, since: datetime) -> list[DaySpending]:
     """Return what the agents (of this account) cost since then, by local day."""
-    values = {"account_id": account_id, "zone": zone, "since": since}
-    summed = db.session.execute(_by_day(is_of_account=account_id is not None), values)
-    return [DaySpending(*row) for row in summed]
+    summed = _by_day(is_of_account=account_id is not None)
+    rows = summed.rows(account_id=account_id, zone=zone, since=since)
+    return [DaySpending(*row) for row in rows]
 
 
-@cache
+@reading
 def _by_day(*, is_of_account: bool) -> Select[*tuple[Any, ...]]:
     runs = all_runs()
     day = cast(local_time(bindparam("zone", type_=Text), runs.c.created_at), Date)
