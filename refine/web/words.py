@@ -2,7 +2,7 @@
 
 import re
 from calendar import month_abbr, month_name
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -213,12 +213,19 @@ LABELS = {
 }
 # Quicker than strftime.
 _MONTHS = list(month_abbr)
-_ZERO_IDS: dict[str, tuple[str, Any]] = {
-    "access.page": ("grant_id", UUID(int=0)),
-    "agent.page": ("agent_id", 0),
-    "audit.record": ("record_id", 0),
-    "sessions.page": ("session_id", UUID(int=0)),
+# What stands for any id while the URL of a page is built.
+_ANY_ID = 7_777_777_777
+# The pages of things that long lists name, with their argument; and those that keep the account.
+_PAGES_OF_ONE: dict[str, tuple[str, Any]] = {
+    "access.page": ("grant_id", UUID(int=_ANY_ID)),
+    "agent.page": ("agent_id", _ANY_ID),
+    "audit.record": ("record_id", _ANY_ID),
+    "people.invite_again": ("user_id", _ANY_ID),
+    "people.update": ("user_id", _ANY_ID),
+    "sessions.page": ("session_id", UUID(int=_ANY_ID)),
+    "tokens.revoke_form": ("token_id", _ANY_ID),
 }
+_IN_ACCOUNT = ("people.invite_again", "people.update", "tokens.revoke_form")
 _FIELD = re.compile(rf"\b({'|'.join(LABELS)})\b")
 _CODE = re.compile("`([^`]+)`")
 
@@ -407,13 +414,37 @@ def status_badge(name: str, undone_at: datetime | None = None) -> Markup:
 
 def url_of(id_: object, page: str) -> str:
     """Return the URL of one thing's page; long lists have hundreds, and ``url_for`` is slow."""
-    starts: dict[str, str] | None = g.get("url_starts")
-    if starts is None:
-        starts = g.url_starts = {}
-    if page not in starts:
-        argument, zero = _ZERO_IDS[page]
-        starts[page] = url_for(page, **{argument: zero}).removesuffix(str(zero))
-    return f"{starts[page]}{id_}"
+    around: dict[str, tuple[str, str]] | None = g.get("around_ids")
+    if around is None:
+        around = g.around_ids = {}
+    if page not in around:
+        argument, any_id = _PAGES_OF_ONE[page]
+        build = url_in_account if page in _IN_ACCOUNT else url_for
+        before, _, after = build(page, **{argument: any_id}).partition(str(any_id))
+        around[page] = before, after
+    before, after = around[page]
+    return f"{before}{id_}{after}"
+
+
+def post_button(  # noqa: PLR0913 - what the macro ``post`` takes
+    url: str,
+    label: str,
+    fields: Mapping[str, object],
+    kind: str,
+    description: str | None,
+    in_place: Markup,
+) -> Markup:
+    """Return a form that is a single button; at once, because long lists have hundreds."""
+    hidden = "".join(
+        f'<input type="hidden" name="{name}" value="{escape(value)}">'
+        for name, value in fields.items()
+    )
+    described = "" if description is None else f' aria-label="{escape(description)}"'
+    return Markup(  # noqa: S704 - what is not markup already is escaped
+        f'<form method="post" action="{escape(url)}" class="inline"{in_place}>\n  '
+        f'<input type="hidden" name="csrf_token" value="{_csrf_token()}">{hidden}\n  '
+        f'<button class="{kind}"{described}>{escape(label)}</button></form>'
+    )
 
 
 _FILTERS: list[Callable[..., str | bool]] = [
@@ -422,6 +453,7 @@ _FILTERS: list[Callable[..., str | bool]] = [
     meter,
     part,
     plot_bars,
+    post_button,
     plot_marks,
     status_badge,
     url_of,
@@ -481,12 +513,14 @@ _NAMES: dict[str, Any] = {
     "here": here,
     "as_of": as_of,
     "url_in_account": url_in_account,
-    "csrf_token": _csrf_token,
 }
 
 
 def _of_user() -> dict[str, Any]:
-    names: dict[str, Any] = {"is_signed_in": current_user.is_authenticated}
+    names: dict[str, Any] = {
+        "is_signed_in": current_user.is_authenticated,
+        "csrf_token": _csrf_token,
+    }
     if current_user.is_authenticated:
         names |= {"me": scope.user(), "zone_name": scope.zone().key}
     return names

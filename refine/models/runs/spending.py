@@ -253,19 +253,24 @@ def spent_by_agents(at: datetime, *conditions: ColumnElement[bool]) -> tuple[Dec
 
     And whether the cost of a run is unknown, of which only what is known counts.
     """
-    runs = all_runs()
+    summed = _spent_this_month(settings.current()).where(*conditions)
+    usd, is_unknown = db.session.execute(summed, {"at": at}).one()
+    return Decimal(usd), is_unknown
+
+
+@lru_cache(maxsize=1)
+def _spent_this_month(_prices: Settings) -> Select[*tuple[Any, ...]]:
+    runs, at = all_runs(), instant("at")
     known_usd = _known_usd(runs)
-    summed = (
+    return (
         select(
             func.coalesce(func.sum(func.coalesce(known_usd, runs.c.cost_usd)), 0),
             func.coalesce(func.bool_or(known_usd.is_(None)), false()),
         )
         .join(Agent, Agent.id == runs.c.agent_id)
         .join(Account, Account.id == Agent.account_id)
-        .where(runs.c.created_at > at - _LONGEST_MONTH, _is_of_month(runs, at), *conditions)
+        .where(runs.c.created_at > at - _LONGEST_MONTH, _is_of_month(runs, at))
     )
-    usd, is_unknown = db.session.execute(summed).one()
-    return Decimal(usd), is_unknown
 
 
 def all_runs() -> Subquery:
