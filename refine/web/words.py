@@ -245,13 +245,14 @@ def _csrf_token() -> str:
 
 def when(at: datetime | None) -> Markup | str:
     """Format an instant in the page's time zone, with UTC in the tooltip."""
-    return "never" if at is None else _when(at, scope.zone())
+    return "never" if at is None else _when(at.astimezone(UTC), scope.zone())
 
 
 # kept, because lists show the same instants again whenever a page refreshes itself
 @lru_cache(maxsize=4096)
 def _when(at: datetime, zone: ZoneInfo) -> Markup:
-    utc = at.astimezone(UTC).isoformat(" ", "seconds")
+    """``at`` is in UTC: a local time that comes twice would be taken for the first one."""
+    utc = at.isoformat(" ", "seconds")
     return Markup(  # noqa: S704 - digits and names of months
         f'<time datetime="{utc[:10]}T{utc[11:]}" title="{utc[:19]} UTC">{_minute(at, zone)}</time>'
     )
