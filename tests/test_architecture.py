@@ -29,7 +29,7 @@ FLOORS = (
         "faults.py",
         "headers.py",
         "outages.py",
-        "extensions.py",
+        "extensions",
         "sealing.py",
         "settings.py",
         "rules",

@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from functools import cache
 from typing import Any, Literal, TypeVar
 
 from sqlalchemy import Select, bindparam, func, select
@@ -19,6 +18,7 @@ from sqlalchemy.orm import aliased, contains_eager, undefer
 from refine.access.differences import Part, word_difference
 from refine.errors import InvalidValue, Refused, SealingError
 from refine.extensions import UtcDateTime, database_now, db
+from refine.extensions.statements import plain_query
 from refine.models import AccessGrant, AgentMemory, AuditLog, RefinementSession, User
 from refine.models.agent import PROMPTS
 from refine.models.ledger import contents_in
@@ -146,7 +146,7 @@ class ReadableSession:
 
 def live_grants(user: User) -> list[LiveGrant]:
     """Return the user's grants that let them read now; a short query tells if there are any."""
-    if db.session.scalar(_granted_to(), {"user_id": user.id}) is None:
+    if not _granted_to().rows(user_id=user.id):
         return []
     more = aliased(AccessGrant)
     is_for_more = (
@@ -167,7 +167,7 @@ def live_grants(user: User) -> list[LiveGrant]:
     return [_live(grant, now, more) for grant, now, more in rows if grant.is_genuine]
 
 
-@cache
+@plain_query
 def _granted_to() -> Select[uuid.UUID]:
     granted = select(AccessGrant.id).where(AccessGrant.status == "granted")
     return granted.where(AccessGrant.user_id == bindparam("user_id")).limit(1)

@@ -1,7 +1,6 @@
 """Agents that need a person: the worst of each kind, by name."""
 
 from datetime import datetime
-from functools import cache
 from typing import Any, Literal, NamedTuple, get_args
 from uuid import UUID
 
@@ -16,7 +15,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from refine.extensions import db
+from refine.extensions.statements import plain_query
 from refine.models.agent import Agent
 from refine.models.agent_list import is_in
 from refine.models.columns import account_parameter
@@ -70,13 +69,13 @@ def cases(account_id: int | None) -> dict[Kind, list[Case]]:
     """
     worst = _worst_of_each_kind(is_of_account=account_id is not None)
     found: dict[Kind, list[Case]] = {kind: [] for kind in _KINDS}
-    for row in db.session.execute(worst, {"account_id": account_id}):
+    for row in worst.rows(account_id=account_id):
         case = Case(*row)
         found[case.kind].append(case)
     return found
 
 
-@cache
+@plain_query
 def _worst_of_each_kind(*, is_of_account: bool) -> CompoundSelect[*tuple[Any, ...]]:
     account_id = account_parameter(is_of_account=is_of_account)
     of = Agent.account_id == account_id if is_of_account else true()

@@ -30,6 +30,7 @@ from sqlalchemy.sql.operators import desc_op
 
 from refine.errors import InvalidValue
 from refine.extensions import db
+from refine.extensions.statements import named_rows
 
 # What values rows are sorted by, and how each kind is read from a bookmark.
 _KINDS: dict[type, str] = {
@@ -115,7 +116,7 @@ def select_page(
         first = named.limit(rows + 1)
         if one_of is not None:
             first = _first_of_all(first, one_of, keys, rows + 1, backwards=backwards)
-        found = db.session.execute(first).all()
+        found = named_rows(db.session.execute(first))
     except (ValueError, ArithmeticError, SQLAlchemyError) as error:
         if bookmark is None or isinstance(error, OperationalError):
             raise

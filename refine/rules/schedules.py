@@ -6,6 +6,7 @@ first time.
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, time, timedelta
+from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -116,6 +117,7 @@ def is_moved(slot: datetime, schedule: str, time_zone: str) -> bool:
     return not croniter.match(schedule, local)
 
 
+@lru_cache(maxsize=1024)
 def describe_schedule(schedule: str) -> str:
     """Return a cron expression of five fields in words, or quoted if it is not a simple one."""
     if (weekly := WeeklyTime.of(schedule)) is not None:

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from refine.extensions import db, is_pooled
+from refine.extensions import db
+from refine.extensions.connections import is_pooled
 from refine.models import AccessGrant, MemoryTask, RefinementSession
 
 INTERVAL_SECONDS = 10.0

@@ -1,12 +1,12 @@
 """The switch between accounts in the header, for site admins."""
 
-from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
+from urllib.parse import quote_plus
 
 from flask import Flask, request, url_for
 from sqlalchemy import Select, select
 
-from refine.extensions import db
+from refine.extensions.statements import plain_query
 from refine.models import Account
 from refine.web import scope
 from refine.web.words import here
@@ -15,7 +15,7 @@ from refine.web.words import here
 MOST_CHOICES = 50
 _ALL = "All accounts"
 # What the URL says besides the account that would mean nothing in another one.
-_OF_THIS_ACCOUNT = dict.fromkeys(("page", "agent", "session", "memory"))
+_OF_THIS_ACCOUNT = dict.fromkeys(("account", "page", "agent", "session", "memory"))
 
 
 class Choice(NamedTuple):
@@ -43,7 +43,7 @@ def switch(listing: str) -> Switch | None:
 
     A schedule is always that of one account: the user's own, if the URL names none.
     """
-    names = {row.slug: row.name for row in db.session.execute(_first_accounts())}
+    names = dict(_first_accounts().rows())
     if len(names) < 2:  # noqa: PLR2004 - nothing to switch to
         return None
     has_all, is_here = listing != "schedule.page", request.endpoint in (listing, "find.page")
@@ -52,24 +52,23 @@ def switch(listing: str) -> Switch | None:
         slug = scope.user().account.slug
     slugs = sorted(names, key=lambda each: names[each].casefold())
     offered = [("", _ALL)] * has_all + [(each, names[each]) for each in slugs]
+    url = here(**_OF_THIS_ACCOUNT) if is_here else url_for(listing)
     return Switch(
         current=names.get(slug, slug or ("all" if is_here else "choose")),
         choices=[
-            Choice(name, _url(each, None if is_here else listing), is_here and each == slug)
-            for each, name in offered
+            Choice(name, _in_account(url, each), is_here and each == slug) for each, name in offered
         ]
         if len(names) <= MOST_CHOICES
         else [],
     )
 
 
-def _url(slug: str, listing: str | None) -> str:
-    """Return the URL of this page, or of the listing, for the account."""
-    if listing is None:
-        return here(**_OF_THIS_ACCOUNT, account=slug or None)
-    return url_for(listing, account=slug or None)
+def _in_account(url: str, slug: str) -> str:
+    if not slug:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}account={quote_plus(slug)}"
 
 
-@cache
-def _first_accounts() -> Select[*tuple[Any, ...]]:
+@plain_query
+def _first_accounts() -> Select[str, str]:
     return select(Account.slug, Account.name).order_by(Account.slug).limit(MOST_CHOICES + 1)

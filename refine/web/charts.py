@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from typing import Any, NamedTuple
 
 # The days that lists of what happened lately look back over.
@@ -224,14 +225,21 @@ def sparkline(values: Sequence[Amounts | float | None], top: float = 0) -> str:
 
     The square reaches from 0 to the highest value, or to ``top`` if that is more. None is a gap.
     """
-    highest = max((float(value) for value in values if value is not None), default=0)
-    height = max(highest, top) or 1
-    step = 100 / max(len(values) - 1, 1)
-    path, verb = [], "M"
-    for position, value in enumerate(values):
-        if value is not None:
-            x, y = round(position * step, 2), round(100 - 100 * float(value) / height, 2)
+    numbers = [None if value is None else float(value) for value in values]
+    height = max((each for each in numbers if each is not None), default=0)
+    scale = 100 / (max(height, top) or 1)
+    path, is_begun = [], False
+    for x, number in zip(_places(len(numbers)), numbers, strict=True):
+        if number is not None:
+            y = round(100 - scale * number, 2)
             # a point by itself is drawn as a dot
-            path.append(f"{verb}{x:g} {y:g}{'h0' if verb == 'M' else ''}")
-        verb = "M" if value is None else "L"
+            path.append(f"L{x} {y:g}" if is_begun else f"M{x} {y:g}h0")
+        is_begun = number is not None
     return "".join(path)
+
+
+@cache
+def _places(number: int) -> list[str]:
+    """Return so many places at equal distances, from 0 to 100."""
+    step = 100 / max(number - 1, 1)
+    return [f"{round(position * step, 2):g}" for position in range(number)]

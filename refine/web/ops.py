@@ -20,6 +20,7 @@ from werkzeug.wrappers import Response
 from refine import clock
 from refine.errors import Unreachable
 from refine.extensions import db
+from refine.extensions.statements import named_rows
 from refine.health import (
     Check,
     checks,
@@ -128,7 +129,7 @@ def _that_failed(
 
 
 def _sessions(*conditions: ColumnExpressionArgument[bool]) -> Sequence[Any]:
-    return db.session.execute(listed(*conditions).limit(_SHOWN)).all()
+    return named_rows(db.session.execute(listed(*conditions).limit(_SHOWN)))
 
 
 def _tasks(*conditions: ColumnExpressionArgument[bool]) -> Sequence[MemoryTask]:

@@ -1,7 +1,6 @@
 """The front page: first what needs attention, then the last months."""
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 from flask import Blueprint, render_template
@@ -9,6 +8,7 @@ from sqlalchemy import Select, select
 
 from refine import clock
 from refine.extensions import db, instant
+from refine.extensions.statements import named_rows, plain_query
 from refine.models import Account, Agent, RefinementSession
 from refine.models.agent_list import count_agents
 from refine.models.columns import account_parameter
@@ -27,10 +27,10 @@ _CAPS_SHOWN = 3
 @pages.get("/")
 def page() -> str:
     account_id = scope.account_id()
-    agents, running, lost_conversations, has_watched_accounts = db.session.execute(
-        _counts(is_of_account=account_id is not None),
-        {"account_id": account_id, "at": clock.now()},
-    ).one()
+    counts = _counts(is_of_account=account_id is not None)
+    [(agents, running, lost_conversations, has_watched_accounts)] = counts.rows(
+        account_id=account_id, at=clock.now()
+    )
     trend = Trend.of_page()
     return render_template(
         "overview/page.html",
@@ -50,7 +50,7 @@ def page() -> str:
     )
 
 
-@cache
+@plain_query
 def _counts(*, is_of_account: bool) -> Select[*tuple[Any, ...]]:
     """Count agents, those that run, and what was lost; tell whether accounts are watched."""
     account_id, at = account_parameter(is_of_account=is_of_account), instant("at")
@@ -63,16 +63,16 @@ def _counts(*, is_of_account: bool) -> Select[*tuple[Any, ...]]:
 
 def _running() -> Sequence[Any]:
     live = listed(RefinementSession.is_live).order_by(None).order_by(RefinementSession.created_at)
-    return db.session.execute(live.limit(_ROWS_SHOWN)).all()
+    return named_rows(db.session.execute(live.limit(_ROWS_SHOWN)))
 
 
 def _next_accounts() -> Sequence[Any]:
     account_id = scope.account_id()
     due = _next_due(is_of_account=account_id is not None)
-    return db.session.execute(due, {"account_id": account_id}).all()
+    return due.rows(account_id=account_id)
 
 
-@cache
+@plain_query
 def _next_due(*, is_of_account: bool) -> Select[*tuple[Any, ...]]:
     account_id = account_parameter(is_of_account=is_of_account)
     return (

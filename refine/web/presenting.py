@@ -139,8 +139,8 @@ def sparkline(
     line = f'<line class="limit" x1="0" x2="100" y1="{y}" y2="{y}"/>' if y else ""
     return Markup(  # noqa: S704 - numbers; the label is escaped
         '<svg class="spark" viewBox="0 0 100 100" preserveAspectRatio="none" role="img" '
-        f'aria-label="{{}}">{line}<path d="{charts.sparkline(values, top)}"/></svg>'
-    ).format(label)
+        f'aria-label="{escape(label)}">{line}<path d="{charts.sparkline(values, top)}"/></svg>'
+    )
 
 
 # -- agents and users ------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from flask.typing import ResponseReturnValue
 from refine import clock, settings
 from refine.errors import InvalidValue
 from refine.extensions import db
+from refine.extensions.statements import named_rows
 from refine.faults import status_of
 from refine.jobs.sweeping import run_now
 from refine.models import Account, Agent, RefinementSession, Sweep
@@ -120,4 +121,4 @@ def _page(account: Account, error: str | None = None, preview: Plan | None = Non
 
 def _recent_sessions(account: Account) -> Sequence[Any]:
     found = listed(Agent.account_id == account.id, RefinementSession.is_automatic)
-    return db.session.execute(found.limit(_SESSIONS_SHOWN)).all()
+    return named_rows(db.session.execute(found.limit(_SESSIONS_SHOWN)))

@@ -2,8 +2,10 @@
 
 import re
 from calendar import month_abbr, month_name
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 from uuid import UUID
@@ -11,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 from flask import Flask, g, request, url_for
 from flask_login import current_user
+from flask_wtf.csrf import generate_csrf
 from markupsafe import Markup, escape
 
 from refine import clock
@@ -30,7 +33,7 @@ from refine.rules.personal import masked_id
 from refine.rules.quantities import cost_in_words, in_days, plural, rough_span
 from refine.rules.schedules import describe_schedule
 from refine.web import presenting, scope
-from refine.web.charts import DAYS_SHOWN, Moment
+from refine.web.charts import DAYS_SHOWN, Bar, Moment, Part
 from refine.web.presenting import Badge, badge, meter, part, share, sparkline, trend, usage
 from refine.web.tables import as_cards
 
@@ -210,11 +213,19 @@ LABELS = {
 }
 # Quicker than strftime.
 _MONTHS = list(month_abbr)
-_ZERO_IDS: dict[str, tuple[str, Any]] = {
-    "agent.page": ("agent_id", 0),
-    "audit.record": ("record_id", 0),
-    "sessions.page": ("session_id", UUID(int=0)),
+# What stands for any id while the URL of a page is built.
+_ANY_ID = 7_777_777_777
+# The pages of things that long lists name, with their argument; and those that keep the account.
+_PAGES_OF_ONE: dict[str, tuple[str, Any]] = {
+    "access.page": ("grant_id", UUID(int=_ANY_ID)),
+    "agent.page": ("agent_id", _ANY_ID),
+    "audit.record": ("record_id", _ANY_ID),
+    "people.invite_again": ("user_id", _ANY_ID),
+    "people.update": ("user_id", _ANY_ID),
+    "sessions.page": ("session_id", UUID(int=_ANY_ID)),
+    "tokens.revoke_form": ("token_id", _ANY_ID),
 }
+_IN_ACCOUNT = ("people.invite_again", "people.update", "tokens.revoke_form")
 _FIELD = re.compile(rf"\b({'|'.join(LABELS)})\b")
 _CODE = re.compile("`([^`]+)`")
 
@@ -222,22 +233,38 @@ _CODE = re.compile("`([^`]+)`")
 def register(app: Flask) -> None:
     for filter_ in _FILTERS:
         app.add_template_filter(filter_)
-    app.context_processor(_names)
+    app.jinja_env.globals.update(_NAMES)
+    app.context_processor(_of_user)
+
+
+def _csrf_token() -> str:
+    """Return the token of this request's forms; a long list has hundreds of forms."""
+    token: str = g.get("csrf_token") or generate_csrf()
+    return token
 
 
 def when(at: datetime | None) -> Markup | str:
     """Format an instant in the page's time zone, with UTC in the tooltip."""
-    if at is None:
-        return "never"
-    utc = at.astimezone(UTC).isoformat(" ", "seconds")
+    return "never" if at is None else _when(at.astimezone(UTC), scope.zone())
+
+
+# kept, because lists show the same instants again whenever a page refreshes itself
+@lru_cache(maxsize=4096)
+def _when(at: datetime, zone: ZoneInfo) -> Markup:
+    """``at`` is in UTC: a local time that comes twice would be taken for the first one."""
+    utc = at.isoformat(" ", "seconds")
     return Markup(  # noqa: S704 - digits and names of months
-        f'<time datetime="{utc[:10]}T{utc[11:]}" title="{utc[:19]} UTC">{minute(at)}</time>'
+        f'<time datetime="{utc[:10]}T{utc[11:]}" title="{utc[:19]} UTC">{_minute(at, zone)}</time>'
     )
 
 
 def minute(at: datetime) -> str:
     """Format an instant in the page's time zone as plain text, for where no markup can be."""
-    local = at.astimezone(scope.zone())
+    return _minute(at, scope.zone())
+
+
+def _minute(at: datetime, zone: ZoneInfo) -> str:
+    local = at.astimezone(zone)
     return f"{_date(local)}, {local.hour:02}:{local.minute:02}"
 
 
@@ -352,6 +379,28 @@ def _plot_mark(x: float, y: float, moment: Moment) -> Markup:
     )
 
 
+# What the parts of a bar say of themselves, by what they show.
+_PARTS_SAY: dict[str, Callable[[Part], str]] = {
+    "sessions": lambda part: f"{part.amount} {STATUSES[part.name].word}",
+    "tokens": lambda part: f"{part.amount:,}",
+    "usd": lambda part: cost_in_words(Decimal(part.amount), 0),
+}
+
+
+def plot_bars(bars: Iterable[Bar], shows: str) -> Markup:
+    """Return the bars of a plot; at once, because they have hundreds of parts."""
+    say = _PARTS_SAY[shows]
+    return Markup(  # noqa: S704 - numbers, dates and words of ours
+        "\n    ".join(
+            f'<rect class="{"o-" if shows == "sessions" else ""}{part.name}" x="{bar.x}" '
+            f'width="{bar.width}" y="{part.y}" height="{part.height}">'
+            f"<title>{_date(bar.day)}: {say(part)}</title></rect>"
+            for bar in bars
+            for part in bar.parts
+        )
+    )
+
+
 def day_tick(at: datetime) -> str:
     """Format a day at the axis of a plot, which is named by its ends."""
     local = at.astimezone(scope.zone())
@@ -366,13 +415,37 @@ def status_badge(name: str, undone_at: datetime | None = None) -> Markup:
 
 def url_of(id_: object, page: str) -> str:
     """Return the URL of one thing's page; long lists have hundreds, and ``url_for`` is slow."""
-    starts: dict[str, str] | None = g.get("url_starts")
-    if starts is None:
-        starts = g.url_starts = {}
-    if page not in starts:
-        argument, zero = _ZERO_IDS[page]
-        starts[page] = url_for(page, **{argument: zero}).removesuffix(str(zero))
-    return f"{starts[page]}{id_}"
+    around: dict[str, tuple[str, str]] | None = g.get("around_ids")
+    if around is None:
+        around = g.around_ids = {}
+    if page not in around:
+        argument, any_id = _PAGES_OF_ONE[page]
+        build = url_in_account if page in _IN_ACCOUNT else url_for
+        before, _, after = build(page, **{argument: any_id}).partition(str(any_id))
+        around[page] = before, after
+    before, after = around[page]
+    return f"{before}{id_}{after}"
+
+
+def post_button(  # noqa: PLR0913 - what the macro ``post`` takes
+    url: str,
+    label: str,
+    fields: Mapping[str, object],
+    kind: str,
+    description: str | None,
+    in_place: Markup,
+) -> Markup:
+    """Return a form that is a single button; at once, because long lists have hundreds."""
+    hidden = "".join(
+        f'<input type="hidden" name="{name}" value="{escape(value)}">'
+        for name, value in fields.items()
+    )
+    described = "" if description is None else f' aria-label="{escape(description)}"'
+    return Markup(  # noqa: S704 - what is not markup already is escaped
+        f'<form method="post" action="{escape(url)}" class="inline"{in_place}>\n  '
+        f'<input type="hidden" name="csrf_token" value="{_csrf_token()}">{hidden}\n  '
+        f'<button class="{kind}"{described}>{escape(label)}</button></form>'
+    )
 
 
 _FILTERS: list[Callable[..., str | bool]] = [
@@ -380,6 +453,8 @@ _FILTERS: list[Callable[..., str | bool]] = [
     badge,
     meter,
     part,
+    plot_bars,
+    post_button,
     plot_marks,
     status_badge,
     url_of,
@@ -416,31 +491,37 @@ def url_in_account(endpoint: str, **values: Any) -> str:
     return url_for(endpoint, account=request.args.get("account") or None, **values)
 
 
-def _names() -> dict[str, Any]:
+# Each template's, and not each request's: a context is copied for every part of a page.
+_NAMES: dict[str, Any] = {
+    "STATUSES": STATUSES,
+    "TASK_KINDS": TASK_KINDS,
+    "TRIGGERS": TRIGGERS,
+    "MARKS": MARKS,
+    "ROLES": ROLES,
+    "ACCESS_STATES": ACCESS_STATES,
+    "ACCESS_REASONS": REASONS,
+    "ACCESS_ENDS": ACCESS_ENDS,
+    "MINUTES_OFFERED": [(minutes, minutes) for minutes in MINUTES_OFFERED],
+    "MIN_PURPOSE_CHARACTERS": MIN_PURPOSE_CHARACTERS,
+    "MAX_PURPOSE_CHARACTERS": MAX_PURPOSE_CHARACTERS,
+    "ACTIONS": ACTIONS,
+    "RECORD_KINDS": RECORD_KINDS,
+    "VERIFICATION_ALARMS": VERIFICATION_ALARMS,
+    "MIN_PASSWORD_CHARACTERS": MIN_PASSWORD_CHARACTERS,
+    "CONFIRMED_FOR": CONFIRMED_FOR,
+    "INVITATION_VALID_FOR": VALID_FOR,
+    "DAYS_SHOWN": DAYS_SHOWN,
+    "view": presenting,
+    "here": here,
+    "as_of": as_of,
+    "url_in_account": url_in_account,
+}
+
+
+def _of_user() -> dict[str, Any]:
     names: dict[str, Any] = {
-        "STATUSES": STATUSES,
-        "TASK_KINDS": TASK_KINDS,
-        "TRIGGERS": TRIGGERS,
-        "MARKS": MARKS,
-        "ROLES": ROLES,
-        "ACCESS_STATES": ACCESS_STATES,
-        "ACCESS_REASONS": REASONS,
-        "ACCESS_ENDS": ACCESS_ENDS,
-        "MINUTES_OFFERED": [(minutes, minutes) for minutes in MINUTES_OFFERED],
-        "MIN_PURPOSE_CHARACTERS": MIN_PURPOSE_CHARACTERS,
-        "MAX_PURPOSE_CHARACTERS": MAX_PURPOSE_CHARACTERS,
-        "ACTIONS": ACTIONS,
-        "RECORD_KINDS": RECORD_KINDS,
-        "VERIFICATION_ALARMS": VERIFICATION_ALARMS,
-        "MIN_PASSWORD_CHARACTERS": MIN_PASSWORD_CHARACTERS,
-        "CONFIRMED_FOR": CONFIRMED_FOR,
-        "INVITATION_VALID_FOR": VALID_FOR,
-        "DAYS_SHOWN": DAYS_SHOWN,
-        "view": presenting,
         "is_signed_in": current_user.is_authenticated,
-        "here": here,
-        "as_of": as_of,
-        "url_in_account": url_in_account,
+        "csrf_token": _csrf_token,
     }
     if current_user.is_authenticated:
         names |= {"me": scope.user(), "zone_name": scope.zone().key}

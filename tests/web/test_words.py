@@ -1,9 +1,12 @@
 """How pages say things."""
 
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 import time_machine
+from flask import Flask, g
+from markupsafe import Markup
 
 from refine.models import User
 from refine.models.runs.run import LIVE
@@ -20,6 +23,28 @@ NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 def test_an_age_counts_from_now() -> None:
     with time_machine.travel(NOW, tick=False):
         assert words.ago(NOW - timedelta(hours=2)) == "2 hours ago"
+
+
+def test_a_local_time_that_comes_twice_is_two_instants(app: Flask) -> None:
+    zone = ZoneInfo("Europe/Berlin")
+    first = datetime(2026, 10, 25, 2, 30, tzinfo=zone)
+
+    with app.test_request_context():
+        g.zone = ZoneInfo("UTC")
+        shown = [words.when(each) for each in (first, first.replace(fold=1))]
+
+    assert [each.count("00:30:00 UTC") for each in shown] == [1, 0]
+
+
+def test_a_button_escapes_what_it_sends_and_says(app: Flask) -> None:
+    with app.test_request_context():
+        form = words.post_button(
+            "/x?a=1&b=2", "<b>", {"name": '"<i>'}, "primary", 'of "one"', Markup(" hx-boost")
+        )
+
+    assert 'action="/x?a=1&amp;b=2" class="inline" hx-boost>' in form
+    assert 'name="name" value="&#34;&lt;i&gt;"' in form
+    assert 'aria-label="of &#34;one&#34;">&lt;b&gt;</button>' in form
 
 
 def test_a_missing_time_is_never() -> None:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from typing import Any, Literal
 
 from sqlalchemy import (
@@ -25,6 +24,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from refine import clock
 from refine.errors import RowAltered
 from refine.extensions import Base, UtcDateTime, db
+from refine.extensions.statements import plain_query
 from refine.models.attested import Attested, plain_digest
 from refine.models.audit.chain import PLATFORM, Actor
 from refine.models.audit.checkpoint import Position
@@ -201,7 +201,7 @@ class Verification(Attested, Base):
         for ``IS_LATE_AFTER``, that alarms too.
         """
         last_ended_at = None
-        rows = db.session.execute(_watched()).all()
+        rows = _watched().rows()
         for row in rows:
             if row.row_digest != plain_digest(cls, row):
                 if row.id not in _looked_at():
@@ -267,7 +267,7 @@ def _failed_text(row: Row[Any]) -> str:
     return f"{row.first_problem}{more} (verified at {row.ended_at:%Y-%m-%d %H:%M} UTC)"
 
 
-@cache
+@plain_query
 def _watched() -> Select[*tuple[Any, ...]]:
     """Return the query for the newest and the failed ones, and whether any failure is recorded."""
     columns = (getattr(Verification, name) for name in (*Verification.digest_columns, "row_digest"))

@@ -3,7 +3,6 @@
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -25,6 +24,7 @@ from sqlalchemy.sql.selectable import LateralFromClause
 from sqlalchemy.types import TypeEngine
 
 from refine.extensions import db, instant, read_plainly
+from refine.extensions.statements import plain_query
 from refine.models.audit import AuditLog
 from refine.models.columns import one_of_parameter
 from refine.models.ledger.image import images_in, mass_of, recorded_digests
@@ -65,8 +65,8 @@ def masses(agent_id: int, since: datetime, until: datetime) -> list[Mass]:
     looked for among the last ``_LATEST`` records. Empty for an agent without records.
     """
     instants = _instants(since, until, _SAMPLES)
-    values = {"agent_ids": [agent_id], "since": since, "until": until, "instants": instants}
-    read = {Mass(*row) for row in db.session.execute(_masses(), values)}
+    rows = _masses().rows(agent_ids=[agent_id], since=since, until=until, instants=instants)
+    read = {Mass(*row) for row in rows}
     found = sorted(read, key=lambda mass: (mass.at, mass.record_id))
     if not found:
         return []
@@ -82,9 +82,9 @@ def sampled_masses(
 
     None before an agent's first record.
     """
-    values = {"agent_ids": agent_ids, "instants": _instants(since, until, samples)}
+    instants = _instants(since, until, samples)
     of_each: dict[int, list[int | None]] = {id_: [] for id_ in agent_ids}
-    for agent_id, tokens in db.session.execute(_sampled_masses(), values):
+    for agent_id, tokens in _sampled_masses().rows(agent_ids=agent_ids, instants=instants):
         of_each[agent_id].append(tokens)
     return of_each
 
@@ -93,7 +93,7 @@ def _instants(since: datetime, until: datetime, number: int) -> list[datetime]:
     return [since + (until - since) * (each / number) for each in range(number + 1)]
 
 
-@cache
+@plain_query
 def _masses() -> CompoundSelect[*tuple[Any, ...]]:
     agents, instants, last = _last_before_each_instant()
     sampled = select(*last.c).select_from(agents).join(instants, true()).join(last, true())
@@ -114,7 +114,7 @@ def _masses() -> CompoundSelect[*tuple[Any, ...]]:
     return union_all(sampled, select(noted))
 
 
-@cache
+@plain_query
 def _sampled_masses() -> Select[*tuple[Any, ...]]:
     agents, instants, last = _last_before_each_instant()
     return (

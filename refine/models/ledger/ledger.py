@@ -3,13 +3,13 @@
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from functools import cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import BigInteger, Select, and_, bindparam, func, or_, select, text
 
 from refine import clock
 from refine.extensions import db, instant
+from refine.extensions.statements import plain_query
 from refine.models.ledger.image import Change
 from refine.models.ledger.memory import AgentMemory, change_memories, is_of_kind
 from refine.models.ledger.row import MemoryOwner
@@ -60,8 +60,7 @@ class Ledger:
 
     def composition(self, at: datetime) -> Composition:
         """Return how many memories there are of each kind at ``at``."""
-        values = {"agent_id": self._agent.id, "at": at}
-        return Composition(*db.session.execute(_composition(), values).one())
+        return Composition(*_composition().rows(agent_id=self._agent.id, at=at)[0])
 
     # -- what the agent sees ---------------------------------------------------------------------
 
@@ -142,7 +141,7 @@ class Ledger:
         return memory
 
 
-@cache
+@plain_query
 def _composition() -> Select[*tuple[Any, ...]]:
     at = instant("at")
     agent_id = bindparam("agent_id", type_=BigInteger)

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import select, text
 
-from refine.extensions import copy_rows, db
+from refine.extensions import db
+from refine.extensions.statements import copy_rows
 from refine.models.audit import Subject
 from refine.models.audit.linking import Event
 from refine.models.audit.many import record_many

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import BigInteger, Select, bindparam, func, literal, select, text
 
-from refine.extensions import db, instant
+from refine.extensions import instant
+from refine.extensions.statements import plain_query
 from refine.models.ledger.memory import AgentMemory
 
 # The least tokens of every class but the first.
@@ -41,9 +41,7 @@ def profile(agent_id: int, at: datetime) -> Profile:
     A month is one of 30 days.
     """
     counts: Counter[tuple[str, int, bool]] = Counter()
-    for size, months, is_locked, count in db.session.execute(
-        _counted(), {"agent_id": agent_id, "at": at}
-    ):
+    for size, months, is_locked, count in _counted().rows(agent_id=agent_id, at=at):
         counts["size", size, is_locked] += count
         counts["age", months, is_locked] += count
 
@@ -53,7 +51,7 @@ def profile(agent_id: int, at: datetime) -> Profile:
     return Profile(kept("size", len(SIZES) + 1), kept("age", OLDEST_MONTHS + 1))
 
 
-@cache
+@plain_query
 def _counted() -> Select[*tuple[Any, ...]]:
     size = func.width_bucket(AgentMemory.token_estimate, literal(list(SIZES)))
     seconds = func.extract("epoch", instant("at") - AgentMemory.created_at)

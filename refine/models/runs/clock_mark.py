@@ -1,7 +1,6 @@
 """Clock marks: what a tick must remember until the next one."""
 
 from datetime import datetime, timedelta
-from functools import cache
 from typing import Literal
 
 from sqlalchemy import BigInteger, Select, Text, bindparam, case, func, select, update
@@ -10,6 +9,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from refine import clock
 from refine.extensions import Base, db
+from refine.extensions.statements import plain_query
 
 Event = Literal["tick", "budget_check", "pruning"]
 
@@ -55,10 +55,10 @@ class ClockMark(Base):
     @classmethod
     def age(cls, event: Event, at: datetime | None = None) -> timedelta | None:
         """Return how long ago the event was; None if it never happened."""
-        last = db.session.scalar(_last(), {"event": event})
-        return (at or clock.now()) - last if last is not None else None
+        found = _last().rows(event=event)
+        return (at or clock.now()) - found[0].at if found else None
 
 
-@cache
+@plain_query
 def _last() -> Select[datetime]:
     return select(ClockMark.at).where(ClockMark.event == bindparam("event"))

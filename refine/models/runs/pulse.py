@@ -1,8 +1,6 @@
 """Pulses: what the ticks of the last day found, for the lines on a page."""
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import BigInteger, CheckConstraint, Select, SmallInteger, cast, func, select
@@ -10,6 +8,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Mapped, mapped_column
 
 from refine.extensions import Base, db, instant
+from refine.extensions.statements import plain_query
 from refine.models.runs.clock_mark import ClockMark
 from refine.models.runs.workload import Workload
 
@@ -79,13 +78,13 @@ class Span(NamedTuple):
 
 def spans(until: datetime) -> list[Span | None]:
     """Return the last day in spans of ten minutes, the oldest first; None: the clock was away."""
-    rows: Sequence[Any] = db.session.execute(_spans(), {"since": until - KEPT_FOR}).all()
+    rows = _spans().rows(since=until - KEPT_FOR)
     found = {span.number: span for span in (Span(*row) for row in rows)}
     last = int(until.timestamp() // SPAN.total_seconds())
     return [found.get(last - back) for back in reversed(range(KEPT_FOR // SPAN))]
 
 
-@cache
+@plain_query
 def _spans() -> Select[*tuple[Any, ...]]:
     epoch = func.extract("epoch", Pulse.at)
     number = cast(func.floor(epoch / SPAN.total_seconds()), BigInteger)

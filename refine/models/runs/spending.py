@@ -3,12 +3,13 @@
 from collections.abc import Collection, Iterable, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
     Date,
+    Integer,
     Row,
     Select,
     Subquery,
@@ -29,11 +30,13 @@ from sqlalchemy import (
 )
 
 from refine import settings
-from refine.extensions import Base, UtcDateTime, db, instant
+from refine.extensions import Base, Instant, UtcDateTime, db, instant
+from refine.extensions.statements import PlainQuery, plain_query
 from refine.models.agent import Agent
 from refine.models.people import Account
 from refine.rules.model_names import VARIANT
 from refine.rules.prices import ANY_MODEL, Price
+from refine.settings import Settings
 
 # By name, because the models of these tables import this module.
 _SESSIONS, _TASKS, _GRANTS = "refinement_sessions", "memory_tasks", "access_grants"
@@ -150,30 +153,45 @@ def has_unpriced_runs_in_month(at: datetime) -> ColumnElement[bool]:
 
 def month_so_far(account: Account, at: datetime, lately: timedelta) -> MonthSoFar:
     """Return what the account's runs cost this month, and from ``lately`` before ``at`` on."""
-    found = db.session.execute(_months_so_far(at, lately).where(Account.id == account.id))
-    return MonthSoFar(*found.one())
+    found = _month_so_far(settings.current())
+    values = {"at": at, "lately_from": at - lately, "account_id": account.id}
+    return MonthSoFar(*found.rows(**values)[0])
 
 
 def months_nearest_caps(at: datetime, lately: timedelta, limit: int) -> list[MonthSoFar]:
     """Return ``month_so_far`` of the accounts that used the most of their cost cap."""
-    months = _months_so_far(at, lately)
-    spent = months.selected_columns.spent_usd
-    share = spent / func.nullif(Account.monthly_cost_cap_usd, 0)
+    found = _months_nearest_caps(settings.current())
+    return [MonthSoFar(*row) for row in found.rows(at=at, lately_from=at - lately, limit=limit)]
+
+
+@lru_cache(maxsize=1)
+def _month_so_far(_prices: Settings) -> PlainQuery:
+    return PlainQuery(_months_so_far().where(Account.id == bindparam("account_id")))
+
+
+@lru_cache(maxsize=1)
+def _months_nearest_caps(_prices: Settings) -> PlainQuery:
+    months = _months_so_far()
+    share = months.selected_columns.spent_usd / func.nullif(Account.monthly_cost_cap_usd, 0)
     capped = months.where(Account.monthly_cost_cap_usd.is_not(None))
-    found = db.session.execute(capped.order_by(share.desc().nulls_first(), Account.id).limit(limit))
-    return [MonthSoFar(*row) for row in found]
+    worst = capped.order_by(share.desc().nulls_first(), Account.id)
+    return PlainQuery(worst.limit(bindparam("limit", type_=Integer)))
 
 
-def _months_so_far(at: datetime, lately: timedelta) -> Select[*tuple[Any, ...]]:
-    runs = all_runs()
+def _months_so_far() -> Select[*tuple[Any, ...]]:
+    """Return the query for the months of accounts; it holds the prices of the settings."""
+    runs, at = all_runs(), instant("at")
     known_usd = _known_usd(runs)
     usd = func.coalesce(known_usd, runs.c.cost_usd)
     is_of_month = _is_of_month(runs, at)
+    is_late = runs.c.created_at > instant("lately_from")
     summed = (
         select(
             func.coalesce(func.sum(usd).filter(is_of_month), 0).label("spent_usd"),
-            func.coalesce(func.sum(usd).filter(runs.c.created_at > at - lately), 0).label("lately"),
-            func.coalesce(func.bool_or(known_usd.is_(None)).filter(is_of_month), false()),
+            func.coalesce(func.sum(usd).filter(is_late), 0).label("lately_usd"),
+            func.coalesce(func.bool_or(known_usd.is_(None)).filter(is_of_month), false()).label(
+                "is_unknown"
+            ),
         )
         .join(Agent, Agent.id == runs.c.agent_id)
         .where(Agent.account_id == Account.id, runs.c.created_at > at - _LONGEST_MONTH)
@@ -199,21 +217,22 @@ def _of_month(runs: Subquery, summed: ColumnElement[Any], at: datetime) -> Colum
     )
 
 
-def _is_of_month(runs: Subquery, at: datetime) -> ColumnElement[bool]:
+def _is_of_month(runs: Subquery, at: Instant) -> ColumnElement[bool]:
     """Return the SQL condition that the account's month has begun when a run was requested."""
-    began_at = func.date_trunc("month", local_time(Account.time_zone, literal(at, UtcDateTime())))
+    now = literal(at, UtcDateTime()) if isinstance(at, datetime) else at
+    began_at = func.date_trunc("month", local_time(Account.time_zone, now))
     # by local time: a midnight that comes twice counts from the first one
     return local_time(Account.time_zone, runs.c.created_at) >= began_at
 
 
 def by_day(account_id: int | None, zone: str, since: datetime) -> list[DaySpending]:
     """Return what the agents (of this account) cost since then, by local day."""
-    values = {"account_id": account_id, "zone": zone, "since": since}
-    summed = db.session.execute(_by_day(is_of_account=account_id is not None), values)
-    return [DaySpending(*row) for row in summed]
+    summed = _by_day(is_of_account=account_id is not None)
+    rows = summed.rows(account_id=account_id, zone=zone, since=since)
+    return [DaySpending(*row) for row in rows]
 
 
-@cache
+@plain_query
 def _by_day(*, is_of_account: bool) -> Select[*tuple[Any, ...]]:
     runs = all_runs()
     day = cast(local_time(bindparam("zone", type_=Text), runs.c.created_at), Date)
@@ -235,19 +254,24 @@ def spent_by_agents(at: datetime, *conditions: ColumnElement[bool]) -> tuple[Dec
 
     And whether the cost of a run is unknown, of which only what is known counts.
     """
-    runs = all_runs()
+    summed = _spent_this_month(settings.current()).where(*conditions)
+    usd, is_unknown = db.session.execute(summed, {"at": at}).one()
+    return Decimal(usd), is_unknown
+
+
+@lru_cache(maxsize=1)
+def _spent_this_month(_prices: Settings) -> Select[*tuple[Any, ...]]:
+    runs, at = all_runs(), instant("at")
     known_usd = _known_usd(runs)
-    summed = (
+    return (
         select(
             func.coalesce(func.sum(func.coalesce(known_usd, runs.c.cost_usd)), 0),
             func.coalesce(func.bool_or(known_usd.is_(None)), false()),
         )
         .join(Agent, Agent.id == runs.c.agent_id)
         .join(Account, Account.id == Agent.account_id)
-        .where(runs.c.created_at > at - _LONGEST_MONTH, _is_of_month(runs, at), *conditions)
+        .where(runs.c.created_at > at - _LONGEST_MONTH, _is_of_month(runs, at))
     )
-    usd, is_unknown = db.session.execute(summed).one()
-    return Decimal(usd), is_unknown
 
 
 def all_runs() -> Subquery:

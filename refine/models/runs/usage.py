@@ -57,12 +57,12 @@ class Used(NamedTuple):
 
     @classmethod
     def of(cls, row: Row[*tuple[Any, ...]]) -> "Used":
-        return cls(*(row._mapping[name] for name in cls._fields))
+        return cls(*(getattr(row, name) for name in cls._fields))
 
     @classmethod
     def total_of(cls, rows: Sequence[Row[*tuple[Any, ...]]]) -> "Used":
         """Return the total that each row of ``with_total`` has."""
-        return cls(*(rows[0]._mapping[f"total_{name}"] for name in cls._fields)) if rows else _NONE
+        return cls(*(getattr(rows[0], f"total_{name}") for name in cls._fields)) if rows else _NONE
 
 
 _NONE = Used(0, 0, 0, 0, 0, 0, Decimal(0), 0)

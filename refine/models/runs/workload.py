@@ -1,12 +1,12 @@
 """What waits for workers, and what they work on."""
 
 from datetime import datetime
-from functools import cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import Select, and_, func, select, true
 
-from refine.extensions import db, instant
+from refine.extensions import instant
+from refine.extensions.statements import plain_query
 from refine.models.agent import Agent
 from refine.models.columns import AccountId, account_parameter
 from refine.models.runs.run import LIVE
@@ -29,10 +29,10 @@ class Workload(NamedTuple):
     def at(cls, at: datetime, account_id: int | None = None) -> "Workload":
         """Return the workload (of this account), in one query."""
         both = _both(is_of_account=account_id is not None)
-        return cls(*db.session.execute(both, {"at": at, "account_id": account_id}).one())
+        return cls(*both.rows(at=at, account_id=account_id)[0])
 
 
-@cache
+@plain_query
 def _both(*, is_of_account: bool) -> Select[*tuple[Any, ...]]:
     account_id = account_parameter(is_of_account=is_of_account)
     sessions = _sessions(account_id).subquery("sessions")

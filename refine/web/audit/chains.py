@@ -1,12 +1,11 @@
 """How far the chains of the records on a page were verified."""
 
 from datetime import datetime
-from functools import cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import BigInteger, Select, bindparam, func, select
 
-from refine.extensions import db
+from refine.extensions.statements import plain_query
 from refine.models import Agent, ChainHead
 from refine.models.columns import account_parameter
 from refine.web import scope
@@ -30,11 +29,10 @@ def chains_verified(agent_id: int | None) -> ChainsVerified:
     """Return it for an agent's chain, or for all that this page is about."""
     account_id = scope.account_id()
     chains = _chains_of(is_of_agent=agent_id is not None, is_of_account=account_id is not None)
-    values = {"agent_id": agent_id, "account_id": account_id}
-    return ChainsVerified(*db.session.execute(chains, values).one())
+    return ChainsVerified(*chains.rows(agent_id=agent_id, account_id=account_id)[0])
 
 
-@cache
+@plain_query
 def _chains_of(*, is_of_agent: bool, is_of_account: bool) -> Select[*tuple[Any, ...]]:
     chains = select(
         func.count(),

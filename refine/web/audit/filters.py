@@ -3,13 +3,13 @@
 import uuid
 from collections.abc import Sequence
 from datetime import date
-from functools import cache
 from typing import Any, NamedTuple
 
 from flask import request
 from sqlalchemy import ColumnElement, Select, and_, select, true
 
 from refine.extensions import db
+from refine.extensions.statements import plain_query
 from refine.models import AuditLog, User
 from refine.models.audit.kinds import ACTIONS_OF_KIND
 from refine.models.columns import account_parameter, one_of_ids, one_of_names
@@ -156,10 +156,10 @@ def suggested_actors() -> list[str]:
     """Return whom a record may be by, the account's first users among them."""
     account_id = scope.account_id()
     users = _first_users(is_of_account=account_id is not None)
-    return [*OTHER_ACTORS, *db.session.scalars(users, {"account_id": account_id})]
+    return [*OTHER_ACTORS, *(row.email for row in users.rows(account_id=account_id))]
 
 
-@cache
+@plain_query
 def _first_users(*, is_of_account: bool) -> Select[str]:
     account_id = account_parameter(is_of_account=is_of_account)
     users = select(User.email).where(scope.is_of(account_id, User.account_id))

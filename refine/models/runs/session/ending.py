@@ -21,7 +21,8 @@ from sqlalchemy.orm.attributes import set_committed_value
 
 from refine import clock
 from refine.errors import RowAltered
-from refine.extensions import Plain, UtcDateTime, db
+from refine.extensions import UtcDateTime, db
+from refine.extensions.statements import Plain
 from refine.models.agent import Agent
 from refine.models.attested import Attested, note_update
 from refine.models.audit import ChainHead

@@ -17,7 +17,8 @@ from sqlalchemy import (
 from sqlalchemy.orm import Mapped, mapped_column
 
 from refine.errors import RowAltered
-from refine.extensions import Base, Plain, db
+from refine.extensions import Base, db
+from refine.extensions.statements import Plain
 from refine.models.columns import array
 from refine.models.ledger.values import MemoryValues
 from refine.models.runs.session.state import SessionState

@@ -6,6 +6,7 @@ beforehand. ``jobs/sweeping.py`` then decides for each agent.
 """
 
 from datetime import datetime
+from functools import cache
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, case, literal
@@ -41,16 +42,27 @@ class Prospects(NamedTuple):
         return cls(asked, list(groups.values()), estimate(at, in_account, reason.is_(None)))
 
 
+@cache
 def why_not_on_request() -> ColumnElement[str | None]:
     """Return why an agent that somebody has chosen gets no session; NULL if it gets one."""
     return case(
         (has_live_session(), literal(LIVE_SESSION)),
         (
-            ~Agent.with_unlocked_core_memory() & Agent.is_available(automatic=False),
+            _has_nothing_to_refine() & Agent.is_available(automatic=False),
             literal(NOTHING_TO_REFINE),
         ),
         else_=Agent.why_unavailable(automatic=False),
     )
+
+
+@cache
+def _has_nothing_to_refine() -> ColumnElement[bool]:
+    return ~Agent.with_unlocked_core_memory()
+
+
+@cache
+def _obstacles() -> dict[str, ColumnElement[bool]]:
+    return Agent.obstacles(automatic=True)
 
 
 def _reason(account: Account, at: datetime) -> ColumnElement[str | None]:
@@ -59,8 +71,8 @@ def _reason(account: Account, at: datetime) -> ColumnElement[str | None]:
     is_running = Agent.last_session_status.is_not_distinct_from("running")
     reasons: dict[str, ColumnElement[bool]] = {
         WAITING: Agent.last_session_status == "queued",
-        **Agent.obstacles(automatic=True),
-        NOTHING_TO_REFINE: ~Agent.with_unlocked_core_memory(),
+        **_obstacles(),
+        NOTHING_TO_REFINE: _has_nothing_to_refine(),
         NOT_DUE: ~(Agent.not_refined_since(slot_at) | Agent.over_budget),
         **({capped: ~is_running} if capped else {ERODED: RefinementSession.is_eroded(at)}),
         RUNNING: is_running,

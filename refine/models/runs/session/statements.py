@@ -18,7 +18,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from refine.extensions import Plain
+from refine.extensions.statements import Plain
 from refine.models.agent import Agent
 from refine.models.attested import attested_columns
 from refine.models.audit import AuditLog, ChainHead

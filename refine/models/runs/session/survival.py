@@ -15,7 +15,8 @@ from typing import Any, Protocol
 from sqlalchemy import Select, bindparam, select, tuple_
 from sqlalchemy.orm import undefer
 
-from refine.extensions import Plain, db
+from refine.extensions import db
+from refine.extensions.statements import Plain
 from refine.models.audit import AuditLog
 from refine.models.audit.linking import StoredRecord
 from refine.models.ledger import Change, changes_in, is_kept

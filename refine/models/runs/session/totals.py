@@ -1,7 +1,6 @@
 """Sums over many sessions, for pages."""
 
 from datetime import date, datetime, timedelta
-from functools import cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -18,7 +17,8 @@ from sqlalchemy import (
     select,
 )
 
-from refine.extensions import db, instant
+from refine.extensions import instant
+from refine.extensions.statements import plain_query
 from refine.models.columns import account_parameter
 from refine.models.runs.run import WORKER_LOST
 from refine.models.runs.session.session import RefinementSession
@@ -47,8 +47,8 @@ class DayTotals(NamedTuple):
 def by_day(account_id: int | None, zone: str, since: datetime) -> list[DayTotals]:
     """Return the sessions (of this account) since then, by local day and status."""
     counted = _by_day(is_of_account=account_id is not None)
-    values = {"account_id": account_id, "zone": zone, "since": since}
-    return [DayTotals(*row) for row in db.session.execute(counted, values)]
+    rows = counted.rows(account_id=account_id, zone=zone, since=since)
+    return [DayTotals(*row) for row in rows]
 
 
 class SlotTotals(NamedTuple):
@@ -62,11 +62,11 @@ class SlotTotals(NamedTuple):
 
 def by_slot(account_id: int, since: datetime) -> list[SlotTotals]:
     """Return the sessions of this account for its slots since then, by slot and status."""
-    values = {"account_id": account_id, "since": since}
-    return [SlotTotals(*row) for row in db.session.execute(_by_slot(), values)]
+    rows = _by_slot().rows(account_id=account_id, since=since)
+    return [SlotTotals(*row) for row in rows]
 
 
-@cache
+@plain_query
 def _by_slot() -> Select[*tuple[Any, ...]]:
     account_id = account_parameter(is_of_account=True)
     return (
@@ -76,7 +76,7 @@ def _by_slot() -> Select[*tuple[Any, ...]]:
     )
 
 
-@cache
+@plain_query
 def _by_day(*, is_of_account: bool) -> Select[*tuple[Any, ...]]:
     account_id = account_parameter(is_of_account=is_of_account)
     day = cast(func.timezone(bindparam("zone", type_=Text), _Session.created_at), Date)
@@ -107,12 +107,11 @@ def left_by_sessions(agent_id: int, since: datetime) -> tuple[int, list[Left]]:
 
     Undone sessions removed nothing.
     """
-    values = {"agent_id": agent_id, "since": since}
-    rows = db.session.execute(_left_by_sessions(), values).all()
+    rows = _left_by_sessions().rows(agent_id=agent_id, since=since)
     return rows[0][0] if rows else 0, [Left(*row[1:]) for row in reversed(rows)]
 
 
-@cache
+@plain_query
 def _left_by_sessions() -> Select[*tuple[Any, ...]]:
     return (
         select(

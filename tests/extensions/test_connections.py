@@ -1,25 +1,24 @@
-"""Database errors reach callers and logs without row contents."""
+"""Connections are bounded and replaced, and their errors reach nobody with row contents."""
 
 import traceback
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime
 from typing import Any
 
 import psycopg
 import pytest
 from flask import Flask
-from hypothesis import given
-from hypothesis import strategies as st
-from sqlalchemy import Integer, Text, any_, bindparam, cast, func, literal, select, text
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy import func, select, text
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, StatementError
 
 from refine import create_app
-from refine.extensions import Plain, canonical_json, columns_json, db
+from refine.extensions import db
 from refine.settings import Settings
 from tests import factories
+from tests.extensions.errors import everything_about
 
 CANARY = "c4n4ry"
+
 
 TRIGGER = """
 CREATE FUNCTION complain() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -28,21 +27,6 @@ BEGIN
 END $$;
 CREATE TRIGGER complain BEFORE INSERT ON accounts FOR EACH ROW EXECUTE FUNCTION complain();
 """
-
-
-def everything_about(error: BaseException) -> str:
-    """All that a log, a report or a debugger would show of an error."""
-    shown = ["".join(traceback.format_exception(error))]
-    while error is not None:
-        orig = getattr(error, "orig", None)
-        for each in filter(None, (error, orig)):
-            diagnosis = getattr(each, "diag", None)
-            fields = [name for name in dir(diagnosis) if not name.startswith("__")]
-            shown += [str(each), repr(each), repr(each.args), repr(vars(each))]
-            shown += [str(getattr(diagnosis, name)) for name in fields]
-        shown.append(repr(getattr(error, "params", None)))
-        error = error.__cause__ or error.__context__
-    return "\n".join(shown)
 
 
 def failing(statement: str, **values: object) -> DBAPIError:
@@ -165,66 +149,6 @@ def test_nobody_waits_for_ever(app):
     assert (waits, idles) == ("20s", "1min")
 
 
-def test_times_come_back_in_utc(app):
-    local = datetime(2026, 3, 4, 12, tzinfo=timezone(timedelta(hours=5)))
-    account = factories.account(next_due_at=local)
-    db.session.commit()
-
-    assert account.next_due_at == local
-    assert account.next_due_at.tzinfo is UTC
-
-
-def test_json_has_one_spelling():
-    spelled = canonical_json({"b": [1, None, True], "a": "é\u2028"})
-
-    assert spelled == '{"a":"é\u2028","b":[1,null,true]}'
-
-
-def test_a_plain_statement_is_prepared_at_once_and_its_errors_tell_no_value(app: Flask) -> None:
-    number = cast(bindparam("of", type_=Text), Integer)
-    plain = Plain(select(number.label("plain_number")))
-    prepared = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%plain_number%'"
-
-    found = plain.execute({"of": "7"})
-
-    assert found == [(7,)]
-    assert db.session.scalar(text(prepared)) == 1
-    with pytest.raises(DataError) as refused:
-        plain.execute({"of": CANARY})
-    assert CANARY not in everything_about(refused.value)
-
-
-class Subtext(str):
-    """A text that orjson does not take for one."""
-
-
-json_texts = st.text() | st.text().map(Subtext)
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | json_texts,
-    lambda inner: st.lists(inner).map(tuple) | st.lists(inner) | st.dictionaries(json_texts, inner),
-)
-
-
-@given(json_values)
-def test_columns_are_spelled_as_all_json_is(values: object) -> None:
-    assert columns_json(values) == canonical_json(values)
-
-
-@pytest.mark.parametrize("value", [datetime(2026, 1, 1, tzinfo=UTC), {"a": object()}, b"bytes"])
-def test_what_is_no_json_is_not_spelled(value: object) -> None:
-    with pytest.raises(TypeError):
-        columns_json(value)
-
-
-def test_a_plain_statement_has_its_constants_written_into_it(app: Flask) -> None:
-    names = literal(["it's", "%(of)s"], ARRAY(Text))
-    plain = Plain(select(bindparam("of", type_=Text) == any_(names), literal(True)))
-
-    assert plain.execute({"of": "it's"}) == [(True, True)]
-    assert plain.execute({"of": "%(of)s"}) == [(True, True)]
-    assert plain.execute({"of": "else"}) == [(False, True)]
-
-
 class Asked:
     """The statements that a connection of an own pool is asked before it is used."""
 
@@ -265,7 +189,7 @@ def test_a_connection_that_was_not_used_for_a_while_is_asked(
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = backend()
-    monkeypatch.setattr("refine.extensions._TRUSTED_SECONDS", 0)
+    monkeypatch.setattr("refine.extensions.connections._TRUSTED_SECONDS", 0)
 
     assert backend() == first
     assert asked.statements == [""]
