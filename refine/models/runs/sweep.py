@@ -141,8 +141,13 @@ class Sweep(Attested, Base):
 
     @classmethod
     def open_ids(cls) -> Sequence[int]:
-        """Return the ids of the sweeps that have not ended, the oldest first."""
-        return db.session.scalars(cls._open().with_only_columns(cls.id).order_by(cls.id)).all()
+        """Return the ids of the sweeps that have not ended: each account's oldest, the next ones, …
+
+        So nobody waits for all that another account asked for.
+        """
+        turn = func.row_number().over(partition_by=cls.account_id, order_by=cls.id)
+        in_turn = cls._open().with_only_columns(cls.id).order_by(turn, cls.id)
+        return db.session.scalars(in_turn).all()
 
     @classmethod
     def _open(cls) -> Select["Sweep"]:
