@@ -97,7 +97,7 @@ OTHERS = [
     (
         "memory_imported",
         {"added": 3, "source": "mem0", "already_here": 2, "by": "command line"},
-        "3 memories imported for Wren from mem0 by the command line; 2 were there already.",
+        "3 memories imported for Wren from mem0 by the command line.",
     ),
     ("memory_imported", {"added": 1}, "1 memory imported for Wren."),
     (

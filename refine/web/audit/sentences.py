@@ -182,10 +182,7 @@ def _queued(told: Told) -> str:
 def _imported(told: Told) -> str:
     added = plural(told.data.get("added", 0), "memory", "memories")
     source = told.data.get("source")
-    already = told.data.get("already_here")
-    return f"{added} imported for {told.agent}{f' from {source}' if source else ''}{told.by}" + (
-        f"; {already:,} were there already." if already else "."
-    )
+    return f"{added} imported for {told.agent}{f' from {source}' if source else ''}{told.by}."
 
 
 def _task_ended(told: Told) -> str:
