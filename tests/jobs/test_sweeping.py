@@ -467,6 +467,20 @@ def test_nobody_is_put_among_those_who_were_chosen(
     assert [agent.paused for agent in agents] == [True, True, True, True, False]
 
 
+@pytest.mark.usefixtures("small_batches")
+def test_nobody_of_another_account_is_put_among_those_who_are_asked(
+    account: Account, user: User, agents: list[Agent]
+) -> None:
+    other = factories.agent("a memory", account=factories.account(schedule=FAR_OFF))
+    run_now(account, user)
+    sql.run(f"UPDATE sweeps SET held_ids = ARRAY[{other.id}]")
+
+    run_tick(clock.now())
+
+    assert swept_ids() == ids_of(*agents)
+    assert progress() == (5, 0, True)
+
+
 def test_more_chosen_agents_take_no_more_statements(
     account: Account, user: User, agents: list[Agent]
 ) -> None:
