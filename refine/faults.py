@@ -55,9 +55,16 @@ def handle(error: Exception) -> Fault:
     if fault.log is not None:
         event, cause = fault.log
         log = _log.error if fault.status == 500 else _log.warning
-        log(event, path=request.path, fault=cause)
+        log(event, path=_path_without_texts(), fault=cause)
         _log.debug(event, exc_info=error)
     return fault
+
+
+def _path_without_texts() -> str:
+    """Return the path, with its ids; only its rule if a text is in it, such as a link's secret."""
+    values = request.view_args or {}
+    has_text = any(isinstance(value, str) for value in values.values())
+    return str(request.url_rule) if has_text else request.path
 
 
 def classify(error: Exception) -> Fault:

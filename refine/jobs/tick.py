@@ -7,6 +7,7 @@ says what is due, and agents are locked while they are served.
 import operator
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from datetime import datetime, timedelta
@@ -187,9 +188,10 @@ class _Tick:
 
     def go_on_with_sweeps(self) -> None:
         """Go on with the sweeps that users asked for, a batch of each in turn."""
-        under_way = Sweep.open_ids()
+        under_way = deque(Sweep.open_ids())
         while under_way and time.monotonic() < self._deadline:
-            under_way = [id_ for id_ in under_way if self._sweep(id_)]
+            if self._sweep(sweep_id := under_way.popleft()):
+                under_way.append(sweep_id)
 
     def delete_expired_keys(self) -> None:
         """Delete expired idempotency keys and tallies."""

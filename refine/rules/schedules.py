@@ -17,6 +17,9 @@ from refine.errors import InvalidValue
 # By their numbers in a cron expression.
 WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 
+# Enough to name every minute, hour, day, month and weekday; the clock reads it every minute.
+_MAX_CHARACTERS = 500
+
 # Longer than any clock change: how far local time may be ahead of the last slot.
 _WIDEST_CLOCK_CHANGE = timedelta(hours=25)
 
@@ -56,13 +59,15 @@ class WeeklyTime(NamedTuple):
 
 
 def valid_schedule(schedule: object, *, field: str = "schedule") -> str:
-    """Return a cron expression of five fields, or raise InvalidValue.
+    """Return a cron expression of five fields, of at most 500 characters, or raise InvalidValue.
 
     Refuses expressions that never come due (30 February) and croniter's ``R``, a random time that
     changes with every call.
     """
     fields = schedule.split() if isinstance(schedule, str) else []
     text = " ".join(fields)
+    if len(text) > _MAX_CHARACTERS:
+        raise InvalidValue(f"{field} must have at most {_MAX_CHARACTERS} characters")
     if len(fields) != 5 or "r" in (each[0].lower() for each in fields) or not _comes_due(text):
         raise InvalidValue(
             f"{field} must be a cron expression of five fields, such as '0 4 * * 1' (Mondays 04:00)"

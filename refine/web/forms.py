@@ -2,7 +2,6 @@
 
 from datetime import date, datetime, timedelta
 from functools import cache
-from urllib.parse import urlsplit
 from uuid import UUID
 from zoneinfo import available_timezones
 
@@ -67,7 +66,5 @@ def time_zones() -> list[str]:
 
 def own_path(path: str) -> str:
     """Return a path that a form or URL names to go on to; empty unless it is on this site."""
-    parts = urlsplit(path)
     is_plain = path.isprintable() and "\\" not in path
-    is_local = is_plain and path.startswith("/") and not path.startswith("//")
-    return path if is_local and not parts.netloc and not parts.scheme else ""
+    return path if is_plain and path.startswith("/") and not path.startswith("//") else ""

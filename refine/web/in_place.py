@@ -37,7 +37,10 @@ def prepare(response: Response) -> Response:
 
 
 def _is_current(location: str) -> bool:
-    return urlsplit(location).path == urlsplit(request.headers.get("HX-Current-URL", "")).path
+    try:
+        return urlsplit(location).path == urlsplit(request.headers.get("HX-Current-URL", "")).path
+    except ValueError:  # the header is no URL
+        return False
 
 
 def _sent_to(response: Response, location: str) -> Response:

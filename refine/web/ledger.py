@@ -157,9 +157,11 @@ def set_constitutional(agent_id: int, memory_id: int) -> ResponseReturnValue:
 def restore(agent_id: int, memory_id: int) -> ResponseReturnValue:
     """Restore a discarded memory, without seeing its content."""
     memory = memory_or_404(agent_id, memory_id)
+    was_discarded = memory.discarded
     memory.restore(user=scope.user())
     db.session.commit()
-    flash(f"Memory #{memory_id} was restored to the {memory.memory_type} memories.")
+    restored = f"Memory #{memory_id} was restored to the {memory.memory_type} memories."
+    flash(restored if was_discarded else f"Memory #{memory_id} is not discarded, so it stays.")
     return redirect(_back_to(agent_id, memory_id), 303)
 
 

@@ -1,5 +1,7 @@
 """A difference says which words stayed, which are gone, which are new."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,3 +42,25 @@ def test_a_long_text_takes_no_long_time() -> None:
     parts = word_difference(many, many + " more")
 
     assert parts[-1] == Part("new", "more")
+
+
+@pytest.mark.parametrize("pattern", ["aab", "abacabad", "abcdefghijklmnopqrst"])
+def test_no_text_keeps_a_reader_waiting(pattern: str) -> None:
+    before = " ".join((pattern * 2_000)[:2_000])
+    after = " ".join((pattern[::-1] * 2_000)[:2_000])
+
+    began = time.process_time()
+    parts = word_difference(before, after)
+
+    assert time.process_time() - began < 3
+    assert "".join(part.text for part in parts if part.kind != "gone") == after
+
+
+def test_an_edit_in_the_middle_of_a_long_text_is_shown_as_small() -> None:
+    words = ["aab"[number % 3] for number in range(2_000)]
+    before, after = " ".join(words), " ".join([*words[:999], "x", *words[1_000:]])
+
+    parts = word_difference(before, after)
+
+    assert [part.kind for part in parts] == ["same", "gone", "new", "same"]
+    assert parts[1:3] == [Part("gone", "a "), Part("new", "x ")]

@@ -1,17 +1,19 @@
 """Run now: a first batch at once, the others by the clock, and nobody twice."""
 
+import itertools
 from decimal import Decimal
+from types import SimpleNamespace
 
 import pytest
 from flask import Flask
 from redis import Redis
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from refine import clock
 from refine.cli.bench.measuring import statements_of
 from refine.errors import RowAltered
 from refine.extensions import db
-from refine.jobs import sweeping
+from refine.jobs import sweeping, tick
 from refine.jobs.sweeping import SweepBatch, begin_work, go_on, run_now, sweep
 from refine.jobs.tick import run_tick
 from refine.models import (
@@ -170,6 +172,41 @@ def test_sweeps_of_several_accounts_take_turns(
 
     assert done.queued == 3 + 1
     assert swept_ids() == ids_of(*agents, *others)
+
+
+@pytest.fixture
+def slow_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second passes whenever the tick looks at its time."""
+    seconds = itertools.count()
+    monkeypatch.setattr(tick, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
+
+
+def test_many_works_of_one_account_do_not_hold_up_the_tick(
+    account: Account, user: User, agents: list[Agent], small_batches: None, slow_clock: None
+) -> None:
+    for _ in range(20):
+        Sweep.request_work(account, user, "refine", ids_of(*agents))
+    db.session.commit()
+
+    run_tick()
+
+    begun = select(func.count()).select_from(Sweep).where(Sweep.after_id > 0)
+    assert 0 < (db.session.scalar(begun) or 0) <= tick.LONGEST_STEP_SECONDS
+
+
+def test_many_works_of_one_account_do_not_keep_others_waiting(
+    account: Account, user: User, agents: list[Agent], small_batches: None, slow_clock: None
+) -> None:
+    other = factories.user(account=factories.account(schedule=FAR_OFF))
+    others = [factories.agent("a memory", account=other.account) for _ in range(2)]
+    for _ in range(20):
+        Sweep.request_work(account, user, "refine", ids_of(*agents))
+    Sweep.request(other.account, other)
+    db.session.commit()
+
+    run_tick()
+
+    assert swept_ids() == ids_of(*agents[:2], *others)
 
 
 # -- whatever happens ------------------------------------------------------------------------------
@@ -428,6 +465,20 @@ def test_nobody_is_put_among_those_who_were_chosen(
 
     db.session.expire_all()
     assert [agent.paused for agent in agents] == [True, True, True, True, False]
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_nobody_of_another_account_is_put_among_those_who_are_asked(
+    account: Account, user: User, agents: list[Agent]
+) -> None:
+    other = factories.agent("a memory", account=factories.account(schedule=FAR_OFF))
+    run_now(account, user)
+    sql.run(f"UPDATE sweeps SET held_ids = ARRAY[{other.id}]")
+
+    run_tick(clock.now())
+
+    assert swept_ids() == ids_of(*agents)
+    assert progress() == (5, 0, True)
 
 
 def test_more_chosen_agents_take_no_more_statements(

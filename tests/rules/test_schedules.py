@@ -306,6 +306,15 @@ def test_a_schedule_of_random_times_is_refused(schedule: str) -> None:
         valid_schedule(schedule)
 
 
+def test_a_schedule_may_name_everything_and_no_longer_be_read_for_seconds() -> None:
+    every = [range(60), range(24), range(1, 32), range(1, 13), range(7)]
+    longest = " ".join(",".join(map(str, values)) for values in every)
+
+    assert valid_schedule(longest) == longest
+    with pytest.raises(InvalidValue, match="schedule must have at most 500 characters"):
+        valid_schedule(",".join(["0"] * 200_000) + " 4 * * 1")
+
+
 def test_the_refusal_names_the_field() -> None:
     with pytest.raises(InvalidValue, match="^REFINE_SCHEDULE must be"):
         valid_schedule("daily", field="REFINE_SCHEDULE")

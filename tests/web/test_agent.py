@@ -478,6 +478,18 @@ def test_setting_the_flag_twice_is_recorded_once(
     assert len(records("memory_constitutional_toggle")) == 1
 
 
+def test_restoring_a_kept_memory_claims_nothing(dashboard: Browser, agent: Agent) -> None:
+    memory = factories.memory(agent)
+    db.session.commit()
+
+    answer = dashboard.submit(
+        f"/agents/{agent.id}/memories/{memory.id}/restore", follow_redirects=True
+    )
+
+    assert f"Memory #{memory.id} is not discarded, so it stays." in words_of(answer.text)
+    assert records("memory_restored") == []
+
+
 def test_a_discarded_memory_is_restored_and_recorded(
     dashboard: Browser, admin: User, agent: Agent, memory: AgentMemory
 ) -> None:

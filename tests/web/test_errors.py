@@ -149,6 +149,19 @@ def test_the_sign_in_form_says_so_when_the_database_is_away(
     assert "The database cannot be reached" in words_of(answer.text)
 
 
+def test_the_log_of_a_fault_holds_no_link(
+    with_settings: WithSettings, capfd: pytest.CaptureFixture[str]
+) -> None:
+    cut_off = browser_of(with_settings(DATABASE_URL=f"postgresql://127.0.0.1:{UNUSED_PORT}/x"))
+
+    answer = cut_off.get("/invitations/a-secret-of-a-link")
+
+    assert answer.status_code == 503
+    logged = capfd.readouterr().err
+    assert "/invitations/<secret>" in logged
+    assert "a-secret-of-a-link" not in logged
+
+
 # -- expired forms ---------------------------------------------------------------------------------
 
 

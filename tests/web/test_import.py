@@ -3,6 +3,7 @@
 import json
 import tempfile
 import time
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from werkzeug.test import TestResponse, encode_multipart
 
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, AuditLog, User
+from refine.transfer.formats import rows_of
+from refine.transfer.importing import import_memories
 from refine.web.importing import MAX_ROWS
 from refine.web.uploads import LARGEST_FILE_MEGABYTES
 from tests import factories, sql
@@ -454,3 +457,20 @@ class TestAFileThatTakesLong:
 
         assert bring(dashboard, agent, accepted).status_code == 200
         assert kept(agent) == ["a"]
+
+
+def test_nobody_is_told_what_an_import_on_the_server_found_already_here(
+    agent: Agent, dashboard: Browser
+) -> None:
+    factories.memory(agent, "likes trains")
+    db.session.commit()
+    file = rows("likes trains", "drinks coffee").encode()
+    import_memories(agent, partial(rows_of, BytesIO(file), "mem0"), source="mem0")
+    (record,) = imports(agent)
+
+    pages = [dashboard.get(f"/audit/{record.id}"), dashboard.get("/audit/export.jsonl")]
+
+    assert record.data["already_here"] == 1
+    for page in pages:
+        assert "memory_imported" in page.text
+        assert "already" not in page.text

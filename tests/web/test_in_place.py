@@ -57,6 +57,16 @@ def test_a_form_that_leads_to_another_page_sends_the_browser_with_its_message(
     assert "already has a live session" in dashboard.get(answer.headers["HX-Redirect"]).text
 
 
+def test_a_page_that_cannot_be_read_is_another_one(dashboard: Browser, agent: Agent) -> None:
+    answer = dashboard.submit(
+        f"/agents/{agent.id}/pause",
+        {"paused": "1"},
+        headers=asked_from("") | {"HX-Current-URL": "//["},
+    )
+
+    assert answer.headers["HX-Redirect"] == f"/agents/{agent.id}"
+
+
 def test_content_is_never_put_into_a_page_in_place(
     dashboard: Browser, agent: Agent, admin: User
 ) -> None:

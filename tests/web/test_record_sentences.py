@@ -10,7 +10,7 @@ from refine.models.audit import PLATFORM
 from refine.web.audit.sentences import named, sentence
 from tests import factories
 from tests.recorded_actions import recorded_actions
-from tests.web.conftest import person
+from tests.web.conftest import Browser, person, records
 
 Data = dict[str, Any]
 
@@ -97,7 +97,7 @@ OTHERS = [
     (
         "memory_imported",
         {"added": 3, "source": "mem0", "already_here": 2, "by": "command line"},
-        "3 memories imported for Wren from mem0 by the command line; 2 were there already.",
+        "3 memories imported for Wren from mem0 by the command line.",
     ),
     ("memory_imported", {"added": 1}, "1 memory imported for Wren."),
     (
@@ -171,6 +171,11 @@ OTHERS = [
         "sweep_ended",
         {"work": "pause", "queued": 2, "not_queued": 1},
         "2 agents paused, 1 agent skipped.",
+    ),
+    (
+        "sweep_ended",
+        {"work": "pause", "queued": 2, "not_queued": 0, "left_out": 3, "reason": "a@b is a viewer"},
+        "2 agents paused, 0 agents skipped, 3 agents left out: a@b is a viewer.",
     ),
     (
         "requests_refused",
@@ -273,6 +278,17 @@ def test_a_record_names_the_user_that_it_is_about(admin: User) -> None:
     for action, words in told.items():
         record = colleague.record(action, by=admin, data={"role": "viewer", "active": False})
         assert said(record) == words.format(colleague.email, admin.email)
+
+
+def test_a_chosen_time_zone_is_no_change_of_role_or_state(admin: User, dashboard: Browser) -> None:
+    for zone in ("Asia/Tokyo", ""):
+        dashboard.submit("/profile/time-zone", {"time_zone": zone})
+
+    chosen, reset = records("user_updated")
+    assert said(chosen) == f"The pages of {admin.email} show times in Asia/Tokyo since then."
+    assert said(reset) == (
+        f"The pages of {admin.email} show times in the account's time zone since then."
+    )
 
 
 def test_a_record_about_nobody_that_is_left_tells_what_it_can(agent: Agent) -> None:

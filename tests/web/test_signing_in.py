@@ -161,10 +161,18 @@ def test_signing_in_never_redirects_to_another_site(ada: User, client: Browser) 
         *("https://evil.example/", "https:evil.example", "javascript:alert(1)"),
         *("/\t/evil.example", "/\n/evil.example", "/\t\\evil.example", " //evil.example"),
         *("/\r\nX: y", "evil", ""),
+        *("//[", "https://[evil", "//evil\u2100.example"),  # no URL can be read in these
     ):
         answer = client.sign_in("ada@example.org", next=elsewhere)
 
         assert (answer.status_code, answer.headers["Location"]) == (303, "/"), elsewhere
+
+
+def test_a_form_of_sign_in_is_shown_whatever_page_is_asked_for(client: Browser) -> None:
+    answer = client.get("/sign-in", query_string={"next": "https://[evil"})
+
+    assert answer.status_code == 200
+    assert "evil" not in answer.text
 
 
 def test_a_signed_out_post_redirects_to_the_form_without_a_target(client: Browser) -> None:

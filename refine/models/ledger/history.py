@@ -30,9 +30,9 @@ from refine.models.columns import one_of_parameter
 from refine.models.ledger.image import images_in, mass_of, recorded_digests
 from refine.models.ledger.row import MemoryRow
 
-# Hidden from people: by comparing them with those of a memory that they added themselves, they
-# could confirm a guess.
-_CONFIRM_GUESSES = frozenset({"content_hash", "digest", "source_id"})
+# Hidden from people: by comparing them with those of a memory that they added themselves, or had
+# somebody import, they could confirm a guess.
+_CONFIRM_GUESSES = frozenset({"content_hash", "digest", "source_id", "already_here"})
 
 # What changes the mass at once by much, or by hand, but for sessions.
 NOTABLE = (

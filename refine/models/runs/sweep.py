@@ -141,8 +141,13 @@ class Sweep(Attested, Base):
 
     @classmethod
     def open_ids(cls) -> Sequence[int]:
-        """Return the ids of the sweeps that have not ended, the oldest first."""
-        return db.session.scalars(cls._open().with_only_columns(cls.id).order_by(cls.id)).all()
+        """Return the ids of the sweeps that have not ended: each account's oldest, the next ones, …
+
+        So nobody waits for all that another account asked for.
+        """
+        turn = func.row_number().over(partition_by=cls.account_id, order_by=cls.id)
+        in_turn = cls._open().with_only_columns(cls.id).order_by(turn, cls.id)
+        return db.session.scalars(in_turn).all()
 
     @classmethod
     def _open(cls) -> Select["Sweep"]:
@@ -171,7 +176,7 @@ class Sweep(Attested, Base):
     def next_ids(self, limit: int) -> list[int]:
         """Return the agents whose turn comes next: those that were held come last, one by one."""
         following = self._following().order_by(Agent.id).limit(limit)
-        return list(db.session.scalars(following)) or self.held_ids[:1]
+        return list(db.session.scalars(following)) or self._held()[:1]
 
     def still_waiting(self, ids: Iterable[int]) -> list[int]:
         """Return those of these agents whose turn has not come yet.
@@ -194,7 +199,7 @@ class Sweep(Attested, Base):
         if self.agent_ids is not None:
             return len(self.still_waiting(self.agent_ids))
         following = select(func.count()).select_from(self._following().subquery())
-        return len(self.held_ids) + (db.session.scalar(following) or 0)
+        return len(self._held()) + (db.session.scalar(following) or 0)
 
     def end_if_over(self, at: datetime | None = None) -> int:
         """Return how many agents still wait; end it if none does, recorded as ``sweep_ended``.
@@ -213,10 +218,18 @@ class Sweep(Attested, Base):
         self._record(_ENDED, data=data, at=at)
         return 0
 
+    def _held(self) -> list[int]:
+        """Return those that somebody held, of the account: who they are has no digest."""
+        if not self.held_ids:
+            return []
+        held = self._of_account().where(Agent.id == one_of_ids(self.held_ids)).order_by(Agent.id)
+        return list(db.session.scalars(held))
+
+    def _of_account(self) -> Select[int]:
+        return select(Agent.id).where(Agent.account_id == self.account_id)
+
     def _following(self) -> Select[int]:
-        following = select(Agent.id).where(
-            Agent.account_id == self.account_id, Agent.id > self.after_id
-        )
+        following = self._of_account().where(Agent.id > self.after_id)
         if self.agent_ids is not None:
             following = following.where(Agent.id == one_of_ids(self.agent_ids))
         return following

@@ -182,10 +182,7 @@ def _queued(told: Told) -> str:
 def _imported(told: Told) -> str:
     added = plural(told.data.get("added", 0), "memory", "memories")
     source = told.data.get("source")
-    already = told.data.get("already_here")
-    return f"{added} imported for {told.agent}{f' from {source}' if source else ''}{told.by}" + (
-        f"; {already:,} were there already." if already else "."
-    )
+    return f"{added} imported for {told.agent}{f' from {source}' if source else ''}{told.by}."
 
 
 def _task_ended(told: Told) -> str:
@@ -241,6 +238,9 @@ def _from_to(change: Sequence[Any]) -> str:
 
 
 def _user_changed(told: Told) -> str:
+    if "time_zone" in told.data:
+        zone = told.data["time_zone"] or "the account's time zone"
+        return f"The pages of {told.subject} show times in {zone} since then."
     state = "active" if told.data.get("active") else "not active"
     return f"{told.subject} was changed{told.by}: now {told.data.get('role', 'a user')}, {state}."
 
@@ -256,6 +256,8 @@ def _sweep_requested(told: Told) -> str:
 def _sweep_ended(told: Told) -> str:
     work, count = told.data.get("work"), told.data.get("queued", 0)
     skipped = f"{plural(told.data.get('not_queued', 0), 'agent')} skipped"
+    if left_out := told.data.get("left_out"):
+        skipped += f", {plural(left_out, 'agent')} left out: {told.data.get('reason')}"
     if not work:
         return f"The sweep ended: {plural(count, 'session')} queued, {skipped}."
     return f"{plural(count, 'agent')} {BULK_ACTIONS[work].done}, {skipped}."
