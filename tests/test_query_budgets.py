@@ -102,7 +102,7 @@ OPERATIONS_OF_API = {
     "GET /agents": 3,
     "POST /agents": 17,
     "PATCH /agents/<int:agent_id>": 24,
-    "GET /audit": 5,
+    "GET /audit": 6,
     "GET /context": 6,
     "POST /conversations": 25,
     "GET /openapi.json": 0,

@@ -1,13 +1,15 @@
 """The agent's own audit records: every change to its memories, and who made it."""
 
 import uuid
+from itertools import accumulate
 from typing import Annotated, Any
 
 from flask import Response
 from pydantic import Field
+from sqlalchemy import Select, func
 from sqlalchemy.orm import undefer
 
-from refine.api.paging import Page, PageQuery, page_response
+from refine.api.paging import Page, PageQuery, found_page, page_response
 from refine.api.routing import ResponseSpec, operation
 from refine.api.schemas import Resource, Time
 from refine.api.scope import rows_of_agent
@@ -15,6 +17,9 @@ from refine.models import Agent, AuditLog
 from refine.models.ledger import contents_in
 from refine.models.ledger.history import shown_data
 from refine.models.people.recording import CLIENT_KEY
+
+# Of contents, as they are sealed; a page with more has fewer records.
+MAX_PAGE_BYTES = 4 * 1024**2
 
 # The sealed part of these holds a human's words: search terms and notes.
 _ACCESS_ACTIONS = "memory_access_"
@@ -55,14 +60,22 @@ class Records(Page):
 )
 def audit(agent: Agent, query: RecordQuery) -> Response:
     """List the agent's records, newest first, with the contents before and after each change."""
-    rows = (
-        rows_of_agent(agent, AuditLog)
-        .options(undefer(AuditLog.sealed_text))
-        .order_by(AuditLog.sequence.desc())
-    )
+    rows = rows_of_agent(agent, AuditLog).order_by(AuditLog.sequence.desc())
     if query.action is not None:
         rows = rows.where(AuditLog.action == query.action)
-    return page_response(Records, rows, query, _record)
+    query = _bounded(query, rows)
+    return page_response(Records, rows.options(undefer(AuditLog.sealed_text)), query, _record)
+
+
+def _bounded(query: RecordQuery, rows: Select[Any]) -> RecordQuery:
+    """Ask for as many records as ``MAX_PAGE_BYTES`` allow, and at least for one.
+
+    That of an import holds the contents of hundreds of memories.
+    """
+    sizes = rows.with_only_columns(func.coalesce(func.octet_length(AuditLog.sealed_text), 0))
+    totals = accumulate(row[0] for row in found_page(sizes, query).rows)
+    fitting = sum(total <= MAX_PAGE_BYTES for total in totals)
+    return query.model_copy(update={"limit": max(1, min(query.limit, fitting))})
 
 
 def _record(record: AuditLog) -> Record:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from refine.access import reading
+from refine.api import audit
 from refine.extensions import db
 from refine.models import AccessGrant, User
 from refine.models.people.recording import Client
@@ -107,6 +108,23 @@ def test_records_are_paged_newest_first(world: World) -> None:
     second = world.own.get("/audit", query_string={"limit": 2, "cursor": first["next_cursor"]}).json
 
     assert [each["sequence"] for each in first["records"] + second["records"]] == [5, 4, 3, 2]
+
+
+def test_a_page_of_records_with_much_content_has_fewer_of_them(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for letter in "abc":
+        world.agent.ledger.remember(letter * 10_000, "core")
+    db.session.commit()
+    monkeypatch.setattr(audit, "MAX_PAGE_BYTES", 25_000)
+
+    first = world.own.get("/audit").json
+    monkeypatch.setattr(audit, "MAX_PAGE_BYTES", 1)
+    second = world.own.get("/audit", query_string={"cursor": first["next_cursor"]}).json
+
+    # the first use of the token is a record, too
+    assert [each["sequence"] for each in first["records"]] == [5, 4, 3]
+    assert [each["sequence"] for each in second["records"]] == [2]
 
 
 def test_lets_a_user_ask_again_whom_the_agent_declined(world: World, reader: User) -> None:
