@@ -1,7 +1,9 @@
 """The pages, one module for each area.
 
 ``scope`` says who is signed in and what they may see; ``granted`` what agents let them read;
-``words`` how pages say things; ``charts`` draws plots; ``month_cost`` says what this month costs;
+``words`` what pages call things, ``formatting`` how they write times and numbers; ``links`` leads
+to other pages; ``markup`` is made at once; ``templating`` is what templates know of all this;
+``charts`` draws plots; ``month_cost`` says what this month costs;
 ``paging`` cuts long lists; ``csv_export`` sends them as files; ``errors`` shows what went wrong;
 ``uploads`` keeps uploaded files in memory; ``in_place`` lets pages change without being loaded
 anew; ``tables`` are cards on phones; ``assets`` has browsers keep static files.
@@ -35,11 +37,11 @@ from refine.web import (
     sessions,
     signing_in,
     status,
+    templating,
     theme,
     tokens,
     uploads,
     usage,
-    words,
 )
 
 _AREAS = [
@@ -81,7 +83,7 @@ def register(app: Flask) -> None:
     app.config["WTF_CSRF_CHECK_DEFAULT"] = False  # checked by the hooks of each area instead
     csrf.init_app(app)
     assets.register(app)
-    words.register(app)
+    templating.register(app)
     signing_in.register(app)
     granted.register(app)
     theme.register(app)

@@ -9,7 +9,7 @@ from sqlalchemy import Select, select
 from refine.extensions.statements import plain_query
 from refine.models import Account
 from refine.web import scope
-from refine.web.words import here
+from refine.web.links import here
 
 # If there are more, an account is found by its name instead.
 MOST_CHOICES = 50

@@ -14,7 +14,7 @@ from refine.models.attention import Case, Kind, cases
 from refine.models.runs.spending import cap_in_words, cap_is_spent, cost_cap_reached
 from refine.rules.quantities import in_hours, plural
 from refine.web import scope
-from refine.web.words import url_in_account
+from refine.web.links import url_in_account
 
 # Conversations that were given up longer ago need none.
 LOST_WITHIN = timedelta(days=1)

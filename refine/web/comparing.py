@@ -13,19 +13,14 @@ from refine.models import RefinementSession
 from refine.rules.personal import masked_id
 from refine.rules.quantities import cost_in_words
 from refine.web import scope
+from refine.web.formatting import minute, number, seconds
 from refine.web.forms import uuid_of
+from refine.web.links import url_in_account
+from refine.web.markup import status_badge
 from refine.web.paging import PAGE_ROWS
 from refine.web.presenting import before_and_after
 from refine.web.sessions import listed
-from refine.web.words import (
-    STATUSES,
-    TRIGGERS,
-    minute,
-    number,
-    seconds,
-    status_badge,
-    url_in_account,
-)
+from refine.web.words import STATUSES, TRIGGERS
 
 pages = Blueprint("comparing", __name__)
 

@@ -28,9 +28,9 @@ from refine.rules.threshold import DEFAULT_THRESHOLD, parse_threshold
 from refine.web import scope
 from refine.web.agents import BULK_ACTIONS, Filter
 from refine.web.forms import whole_number
+from refine.web.links import url_in_account
 from refine.web.paging import PAGE_ROWS
 from refine.web.sweeps import dispatch_or_say, in_words
-from refine.web.words import url_in_account
 
 pages = Blueprint("many", __name__)
 

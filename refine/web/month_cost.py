@@ -17,7 +17,8 @@ from refine.models.runs.spending import (
 from refine.rules.forecast import PACE_SPAN, Forecast
 from refine.rules.months import first_of_month
 from refine.rules.quantities import cost_in_words, in_days
-from refine.web import scope, words
+from refine.web import scope
+from refine.web.formatting import day, month
 from refine.web.presenting import NEARLY_FULL_PERCENT
 
 
@@ -85,7 +86,7 @@ class MonthCost:
     @property
     def outlook(self) -> str:
         """Say what will be: at the month's end, or why nothing is started any more."""
-        cap, until = self.so_far.cap_usd, words.day(first_of_month(self.month, 1))
+        cap, until = self.so_far.cap_usd, day(first_of_month(self.month, 1))
         if cap is not None and not self.has_forecast:
             why = cap_in_words(cap, is_reached=self.is_reached)
             lasts = f" before {until}" if self.is_reached else " until then"
@@ -98,7 +99,7 @@ class MonthCost:
             return f"{quiet}, so no further cost is expected this month."
         pace, in_all = f"At the pace of the last {in_days(PACE_SPAN)}", self._in_all
         if self.reached_on is not None:
-            reached_on = words.day(self.reached_on)
+            reached_on = day(self.reached_on)
             return f"{pace}, the cap is reached on {reached_on}; {in_all} without a cap."
         within = "" if cap is None else ", within the cap"
         return f"{pace}, {in_all} in total{within}."
@@ -106,7 +107,7 @@ class MonthCost:
     @property
     def _in_all(self) -> str:
         usd = cost_in_words(self.forecast.usd, 0)
-        return f"{words.month(self.month)} would cost about {usd}"
+        return f"{month(self.month)} would cost about {usd}"
 
     # -- the bar, 100 wide -----------------------------------------------------------------------
 

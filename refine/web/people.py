@@ -13,8 +13,8 @@ from refine.models import ApiToken, Invitation, SignIn, User
 from refine.models.people.user import ROLES
 from refine.models.settings_change import set_fields
 from refine.web import scope
+from refine.web.links import url_in_account
 from refine.web.paging import page_of
-from refine.web.words import url_in_account
 
 pages = Blueprint("people", __name__)
 

@@ -21,11 +21,11 @@ from refine.models.runs.spending import cost_cap_reason
 from refine.web import in_place, month_cost, schedule_form, scope
 from refine.web.agents import BULK_ACTIONS
 from refine.web.forms import time_zones
+from refine.web.links import url_in_account
 from refine.web.schedule_form import Picker, Plan
 from refine.web.sessions import listed
 from refine.web.slots import past_slots
 from refine.web.sweeps import dispatch_or_say, in_words
-from refine.web.words import url_in_account
 
 pages = Blueprint("schedule", __name__)
 

@@ -21,9 +21,11 @@ from refine.refinement import time_machine
 from refine.refinement.time_machine import Undo, UndoConflict
 from refine.rules.pacing import MAX_RETRIES
 from refine.web import granted, in_place, scope, timeline
+from refine.web.formatting import spaced
 from refine.web.forms import day_of, instant_of, midnight
+from refine.web.links import url_in_account
 from refine.web.paging import page_of
-from refine.web.words import STATUSES, TRIGGERS, spaced, url_in_account
+from refine.web.words import STATUSES, TRIGGERS
 
 pages = Blueprint("sessions", __name__)
 

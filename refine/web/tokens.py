@@ -8,8 +8,8 @@ from sqlalchemy.orm import joinedload
 from refine.extensions import db
 from refine.models import ApiToken
 from refine.web import scope
+from refine.web.links import url_in_account
 from refine.web.paging import page_of
-from refine.web.words import url_in_account
 
 pages = Blueprint("tokens", __name__)
 

@@ -13,7 +13,7 @@ from refine.extensions import db
 from refine.models import Agent, AgentMemory, RefinementSession, User
 from refine.refinement import time_machine
 from refine.tools import RefinementTool
-from refine.web.words import seconds
+from refine.web.formatting import seconds
 from tests import factories, sql
 from tests.web.conftest import (
     Browser,

@@ -12,7 +12,7 @@ from refine.models import User
 from refine.models.runs.run import LIVE
 from refine.models.runs.session.state import ENDED, TRIGGERS
 from refine.transfer.formats import READERS
-from refine.web import words
+from refine.web import formatting, markup, presenting, words
 from refine.web.charts import OUTCOMES
 from tests.recorded_actions import recorded_actions
 from tests.web.conftest import SignedIn
@@ -22,7 +22,7 @@ NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
 def test_an_age_counts_from_now() -> None:
     with time_machine.travel(NOW, tick=False):
-        assert words.ago(NOW - timedelta(hours=2)) == "2 hours ago"
+        assert formatting.ago(NOW - timedelta(hours=2)) == "2 hours ago"
 
 
 def test_a_local_time_that_comes_twice_is_two_instants(app: Flask) -> None:
@@ -31,14 +31,14 @@ def test_a_local_time_that_comes_twice_is_two_instants(app: Flask) -> None:
 
     with app.test_request_context():
         g.zone = ZoneInfo("UTC")
-        shown = [words.when(each) for each in (first, first.replace(fold=1))]
+        shown = [formatting.when(each) for each in (first, first.replace(fold=1))]
 
     assert [each.count("00:30:00 UTC") for each in shown] == [1, 0]
 
 
 def test_a_button_escapes_what_it_sends_and_says(app: Flask) -> None:
     with app.test_request_context():
-        form = words.post_button(
+        form = markup.post_button(
             "/x?a=1&b=2", "<b>", {"name": '"<i>'}, "primary", 'of "one"', Markup(" hx-boost")
         )
 
@@ -48,18 +48,18 @@ def test_a_button_escapes_what_it_sends_and_says(app: Flask) -> None:
 
 
 def test_a_missing_time_is_never() -> None:
-    assert (words.ago(None), words.when(None)) == ("", "never")
+    assert (formatting.ago(None), formatting.when(None)) == ("", "never")
 
 
 @pytest.mark.parametrize(
     ("value", "said"), [(None, "–"), (0, "0"), (1234, "1,234"), (-1234567, "-1,234,567")]
 )
 def test_numbers_have_separators(value: int | None, said: str) -> None:
-    assert words.number(value) == said
+    assert formatting.number(value) == said
 
 
 def test_a_sparkline_says_in_words_what_it_shows() -> None:
-    drawn = words.sparkline([1, 2], "up from 1 to <2>")
+    drawn = presenting.sparkline([1, 2], "up from 1 to <2>")
 
     assert 'aria-label="up from 1 to &lt;2&gt;"' in drawn
     assert 'd="M0 50h0L100 0"' in drawn
@@ -67,14 +67,14 @@ def test_a_sparkline_says_in_words_what_it_shows() -> None:
 
 
 def test_a_sparkline_has_room_for_its_limit() -> None:
-    assert 'y1="0"' in words.sparkline([1, 2], "", limit=4)
-    assert 'y1="50"' in words.sparkline([1, 2], "", limit=1)
-    assert 'y1="100"' in words.sparkline([0], "", limit=0)
+    assert 'y1="0"' in presenting.sparkline([1, 2], "", limit=4)
+    assert 'y1="50"' in presenting.sparkline([1, 2], "", limit=1)
+    assert 'y1="100"' in presenting.sparkline([0], "", limit=0)
 
 
 def test_the_first_letter_becomes_a_capital_and_the_rest_stays() -> None:
-    assert words.first_upper("the model GPT said") == "The model GPT said"
-    assert words.first_upper("") == ""
+    assert formatting.first_upper("the model GPT said") == "The model GPT said"
+    assert formatting.first_upper("") == ""
 
 
 def test_an_unknown_action_is_shown_as_it_is() -> None:

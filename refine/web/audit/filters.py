@@ -19,7 +19,8 @@ from refine.models.people.acting import AGENT_OR_SYSTEM, OTHER_ACTORS, is_by, us
 from refine.rules.ids import id_in
 from refine.web import scope
 from refine.web.forms import day_of, midnight, uuid_of
-from refine.web.words import ACTIONS, RECORD_KINDS, here
+from refine.web.links import here
+from refine.web.words import ACTIONS, RECORD_KINDS
 
 _MAX_WHO_CHARACTERS = 254
 _MAX_SUGGESTED = 50

@@ -18,8 +18,8 @@ from refine.web.audit.filters import AuditFilter, suggested_actors
 from refine.web.audit.sentences import sentence
 from refine.web.audit.strip import strip
 from refine.web.audit.subjects import subject_of
+from refine.web.links import here
 from refine.web.paging import page_of
-from refine.web.words import here
 
 pages = Blueprint("audit", __name__)
 

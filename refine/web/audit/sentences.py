@@ -12,16 +12,9 @@ from refine.models.ledger.history import effect_tokens
 from refine.models.runs.access import REASONS
 from refine.rules.quantities import plural
 from refine.web.agents import BULK_ACTIONS
+from refine.web.formatting import first_upper, spaced
 from refine.web.presenting import MemoryChange, memory_changes
-from refine.web.words import (
-    ACCESS_ENDS,
-    ACTIONS,
-    TASK_KINDS,
-    TRIGGERS,
-    first_upper,
-    labelled,
-    spaced,
-)
+from refine.web.words import ACCESS_ENDS, ACTIONS, TASK_KINDS, TRIGGERS, labelled
 
 _ACTORS = {
     "platform": "the platform",

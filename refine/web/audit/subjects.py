@@ -6,7 +6,7 @@ from typing import NamedTuple
 from flask import url_for
 
 from refine.models import AuditLog
-from refine.web.words import url_in_account
+from refine.web.links import url_in_account
 
 _NAMES = {
     "AccessGrant": "access",

@@ -1,0 +1,51 @@
+"""The URLs of pages."""
+
+from typing import Any
+from urllib.parse import urlencode
+from uuid import UUID
+
+from flask import g, request, url_for
+
+# What stands for any id while the URL of a page is built.
+_ANY_ID = 7_777_777_777
+
+# The pages of things that long lists name, with their argument; and those that keep the account.
+_PAGES_OF_ONE: dict[str, tuple[str, Any]] = {
+    "access.page": ("grant_id", UUID(int=_ANY_ID)),
+    "agent.page": ("agent_id", _ANY_ID),
+    "audit.record": ("record_id", _ANY_ID),
+    "people.invite_again": ("user_id", _ANY_ID),
+    "people.update": ("user_id", _ANY_ID),
+    "sessions.page": ("session_id", UUID(int=_ANY_ID)),
+    "tokens.revoke_form": ("token_id", _ANY_ID),
+}
+
+_IN_ACCOUNT = ("people.invite_again", "people.update", "tokens.revoke_form")
+
+
+def here(**changed: object) -> str:
+    """Return the URL of this page with other arguments; None removes one."""
+    if "here" not in g:
+        g.here = request.path, request.args.to_dict()
+    path, args = g.here
+    wanted = urlencode([each for each in (args | changed).items() if each[1] is not None])
+    return f"{path}?{wanted}" if wanted else path
+
+
+def url_in_account(endpoint: str, **values: Any) -> str:
+    """Return the URL of another page for the same account."""
+    return url_for(endpoint, account=request.args.get("account") or None, **values)
+
+
+def url_of(id_: object, page: str) -> str:
+    """Return the URL of one thing's page; long lists have hundreds, and ``url_for`` is slow."""
+    around: dict[str, tuple[str, str]] | None = g.get("around_ids")
+    if around is None:
+        around = g.around_ids = {}
+    if page not in around:
+        argument, any_id = _PAGES_OF_ONE[page]
+        build = url_in_account if page in _IN_ACCOUNT else url_for
+        before, _, after = build(page, **{argument: any_id}).partition(str(any_id))
+        around[page] = before, after
+    before, after = around[page]
+    return f"{before}{id_}{after}"
