@@ -9,6 +9,7 @@ from typing import Any, ParamSpec
 from sqlalchemy import JSON, ClauseElement, Column, Result, SelectBase, Table, Text, event
 from sqlalchemy.dialects.postgresql.psycopg import dialect
 from sqlalchemy.engine import Dialect, Engine
+from sqlalchemy.exc import CompileError
 
 from refine.extensions import UtcDateTime, db
 
@@ -32,19 +33,25 @@ class Plain:
         later = {name: None for name, each in compiled.binds.items() if each.required}
         full = compiled.construct_expanded_state(later)
         self._text: str = full.statement
+        self._constants: dict[str, Any] = {}
         types = {name: each.type for name, each in compiled.binds.items()}
         for name, expanded in full.parameter_expansion.items():
             types |= dict.fromkeys(expanded, types[name])
         for name, value in full.parameters.items():
-            if value is not None:  # no parameter, so that a plan for all values knows it
+            if value is None:
+                continue
+            try:  # no parameter, so that a plan for all values knows it
                 constant = compiled.render_literal_value(value, types[name])
+            except CompileError:  # the path to a part of a JSON value has no literal
+                self._constants[name] = value
+            else:
                 self._text = self._text.replace(f"%({name})s", constant)
 
     def execute(self, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """Carry it out in the transaction of ``db.session``; return its rows."""
         rows = list[tuple[Any, ...]]()
         db.session.connection().exec_driver_sql(
-            self._text, values, execution_options={_PLAIN: rows}
+            self._text, {**self._constants, **values}, execution_options={_PLAIN: rows}
         )
         return rows
 
