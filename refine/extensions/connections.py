@@ -37,7 +37,6 @@ def _bound_waiting(connection: Any, _record: Any) -> None:
         connection.commit()
 
 
-@event.listens_for(Pool, "connect")
 @event.listens_for(Pool, "checkin")
 def _note_use(_connection: Any, record: ConnectionPoolEntry) -> None:
     record.info[_USED_AT] = time.monotonic()
@@ -48,11 +47,17 @@ def _replace_lost(connection: Any, record: ConnectionPoolEntry, _proxy: Any) -> 
     """Take a new connection if the server of this one is gone.
 
     Asking it takes as long as a short statement. A server that ends a connection says so; only one
-    that vanished without a word must be asked, if nothing was heard of it for a while.
+    that vanished without a word must be asked, if nothing was heard of it for a while. One that was
+    just made is taken as it is: SQLAlchemy replaces a connection only once.
     """
-    was_used = time.monotonic() < record.info[_USED_AT] + _TRUSTED_SECONDS
-    if not (was_used and _is_silent(connection)) and not _answers(connection):
-        raise InvalidatePoolError
+    used_at = record.info.get(_USED_AT)
+    if used_at is None or _is_trusted(connection, used_at) or _answers(connection):
+        return
+    raise InvalidatePoolError
+
+
+def _is_trusted(connection: Any, used_at: float) -> bool:
+    return time.monotonic() < used_at + _TRUSTED_SECONDS and _is_silent(connection)
 
 
 def _is_silent(connection: Any) -> bool:
