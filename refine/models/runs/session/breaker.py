@@ -31,8 +31,7 @@ def check(session: RefinementSession, removed: int, at: datetime | None = None) 
     A session with an empty ledger is never rolled back.
     """
     if not session.memories_before or removed <= session.removable_tokens:
-        if session.removed_tokens != max(0, removed):
-            session.removed_tokens = max(0, removed)
+        session.removed_tokens = max(0, removed)
         return False
     roll_back(session, removed, at or clock.now())
     return True
