@@ -56,6 +56,13 @@ def test_no_text_keeps_a_reader_waiting(pattern: str) -> None:
     assert "".join(part.text for part in parts if part.kind != "gone") == after
 
 
+def test_texts_whose_comparison_would_take_long_are_shown_as_replaced() -> None:
+    words = [f"word{number % 100}" for number in range(2_000)]
+    before, after = " ".join(words), " ".join(reversed(words))
+
+    assert word_difference(before, after) == [Part("gone", before), Part("new", after)]
+
+
 def test_an_edit_in_the_middle_of_a_long_text_is_shown_as_small() -> None:
     words = ["aab"[number % 3] for number in range(2_000)]
     before, after = " ".join(words), " ".join([*words[:999], "x", *words[1_000:]])
