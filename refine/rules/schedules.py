@@ -6,7 +6,7 @@ first time.
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, time, timedelta
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -22,6 +22,9 @@ _MAX_CHARACTERS = 500
 
 # Longer than any clock change: how far local time may be ahead of the last slot.
 _WIDEST_CLOCK_CHANGE = timedelta(hours=25)
+
+# Searches the file system, so once for each process.
+_time_zones = cache(available_timezones)
 
 
 class WeeklyTime(NamedTuple):
@@ -77,7 +80,7 @@ def valid_schedule(schedule: object, *, field: str = "schedule") -> str:
 
 def valid_time_zone(name: object) -> str:
     """Return an IANA time zone's name, or raise InvalidValue."""
-    if not isinstance(name, str) or name not in available_timezones():
+    if not isinstance(name, str) or name not in _time_zones():
         raise InvalidValue("time_zone must be an IANA name, such as UTC or Europe/London")
     return name
 
