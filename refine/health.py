@@ -57,6 +57,7 @@ def checks(found: WorkerList | Unreachable | None = None) -> list[Check]:
 
     ``found``: the workers, if the caller has already asked Redis.
     """
+    redis = _redis() if found is None else _away(found)  # first: no transaction waits for it
     away = _database()
     schema = schema_version.Compatibility(away) if away else schema_version.compatibility()
     return [
@@ -68,7 +69,7 @@ def checks(found: WorkerList | Unreachable | None = None) -> list[Check]:
             schema.detail if schema.is_newer else None,
         ),
         Check("keys", schema.problem or _keys(), "REFINE_ENCRYPTION_KEYS holds every key in use"),
-        Check("redis", _redis() if found is None else _away(found), "Redis answers"),
+        Check("redis", redis, "Redis answers"),
     ]
 
 
@@ -220,8 +221,6 @@ def _keys() -> str | None:
         WrappedKey.check_keyring()
     except WrongKey as error:
         return str(error)
-    finally:
-        db.session.commit()
     return None
 
 

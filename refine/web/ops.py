@@ -61,12 +61,11 @@ def page() -> str:
     """Show health, running work and failures; what is the installation's only to site admins."""
     is_of_site = scope.user().site_admin
     found = look_for_workers(with_runs=is_of_site)
-    health = _checks(found)  # first: some end the transaction
     live, live_tasks = _sessions(RefinementSession.is_live), _tasks(MemoryTask.is_live)
     error, since = request.args.get("error", "").strip(), _since()
     return render_template(
         "ops/page.html",
-        checks=health,
+        checks=_checks(found),
         workers=worker_rows(found) if is_of_site and not isinstance(found, Unreachable) else None,
         lines=lines(clock.now(), of_installation=is_of_site),
         live=live,

@@ -172,10 +172,14 @@ def _added(memory: AgentMemory) -> Change:
 
 
 def _section(title: str, memories: Sequence[AgentMemory]) -> str | None:
+    if not memories:
+        return None
+    key = memories[0].data_key()
     entries = [
-        f"- ({memory.created_at:%Y-%m-%d}) {_indented(memory.content)}" for memory in memories
+        f"- ({memory.created_at:%Y-%m-%d}) {_indented(memory.content_under(key))}"
+        for memory in memories
     ]
-    return "\n".join([f"## {title}", "", *entries]) if entries else None
+    return "\n".join([f"## {title}", "", *entries])
 
 
 def _indented(content: str) -> str:

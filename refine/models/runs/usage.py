@@ -28,9 +28,10 @@ from sqlalchemy import (
     true,
 )
 
-from refine.extensions import db
+from refine.extensions import instant
+from refine.extensions.statements import plain_query
 from refine.models.agent import Agent
-from refine.models.columns import AccountId
+from refine.models.columns import AccountId, account_parameter, one_of_parameter
 from refine.models.people import Account
 from refine.models.runs.spending import SUMMED, all_runs, counted, local_time
 from refine.rules.months import first_of_month
@@ -38,6 +39,7 @@ from refine.rules.months import first_of_month
 _COUNTED = {"sessions": "session", "reflections": "reflection", "conversations": "extraction"}
 # No clock is further from UTC, so other runs need not be read.
 _FURTHEST_ZONE = timedelta(days=1)
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 class Used(NamedTuple):
@@ -107,19 +109,27 @@ def by_month(
 
     Of the runs from ``since`` (inclusive) to ``until`` (exclusive).
     """
+    found = _by_month().rows(
+        account_id=account.id, agent_ids=agent_ids, since=since or _FIRST, until=until or _LAST
+    )
+    return [AgentMonth(*row) for row in found]
+
+
+@plain_query
+def _by_month() -> Select[*tuple[Any, ...]]:
     runs = all_runs()
     month = func.to_char(_requested(runs), "YYYY-MM")
-    summed = (
+    return (
         _summed(runs, month, Agent.id, Agent.name)
-        .where(Account.id == account.id, runs.c.agent_id.in_(agent_ids))
+        .where(
+            Account.id == account_parameter(is_of_account=True),
+            runs.c.agent_id == one_of_parameter("agent_ids"),
+            runs.c.created_at >= instant("since"),
+            runs.c.created_at < instant("until"),
+        )
         .group_by(month, Agent.id)
         .order_by(month, Agent.id)
     )
-    if since is not None:
-        summed = summed.where(runs.c.created_at >= since)
-    if until is not None:
-        summed = summed.where(runs.c.created_at < until)
-    return [AgentMonth(*row) for row in db.session.execute(summed)]
 
 
 def used_by_month(months: Months, account_id: AccountId) -> Select[*tuple[Any, ...]]:
