@@ -9,8 +9,8 @@ from flask import Response, stream_with_context
 # So many are read from the database at a time.
 BATCH_ROWS = 500
 
-# Spreadsheets read a cell that begins like this as a formula.
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+# Spreadsheets read a cell that begins like this as a formula; some also take full-width characters.
+_FORMULA_STARTS = tuple("=+-@\t\r\n＝＋－＠")
 
 
 def attachment(lines: Iterator[str], filename: str, mimetype: str) -> Response:

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from flask import Flask, Response, g, url_for
+from flask import Flask, Response, g, request, url_for
 from flask_login import current_user
 from sqlalchemy import Select
 
@@ -28,7 +28,7 @@ from refine.access.reading import (
 )
 from refine.extensions import db
 from refine.models import AccessGrant, User
-from refine.web import scope
+from refine.web import in_place, scope
 
 __all__ = ["MAX_RECORDS", "MAX_SEARCHED_CHARACTERS", "ReadableChange", "texts_of"]
 
@@ -107,6 +107,9 @@ def _opened(
 ) -> T | None:
     grant = active_grant_for(agent_id)
     if grant is None:
+        return None
+    if in_place.is_asked() and request.method == "GET":
+        g.shown_under = grant  # the browser is sent to the page itself, and reads it then
         return None
     try:
         opened = read(grant.id, scope.user(), *args, **kwargs)

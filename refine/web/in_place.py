@@ -21,6 +21,11 @@ def seconds_while(something_runs: object) -> int | None:
     return LISTED_SECONDS if something_runs else None
 
 
+def is_asked() -> bool:
+    """Tell whether the answer is to change a page in place."""
+    return "HX-Request" in request.headers
+
+
 def prepare(response: Response) -> Response:
     """Mark a page as ours; send the browser itself where a page cannot be changed in place.
 
@@ -28,7 +33,7 @@ def prepare(response: Response) -> Response:
     screen when the access to it ends.
     """
     response.headers[PAGE_HEADER] = "1"
-    if "HX-Request" in request.headers:
+    if is_asked():
         if response.location is not None and not _is_current(response.location):
             return _sent_to(response, response.location)
         if "shown_under" in g:

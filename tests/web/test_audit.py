@@ -293,7 +293,7 @@ def test_only_admins_see_from_where_somebody_acted(
 
 
 def test_no_cell_of_an_export_is_a_formula(dashboard: Browser, agent: Agent) -> None:
-    starts = ["=", "+", "-", "@", "\t", "\r"]
+    starts = "=+-@\t\r\n＝＋－＠"
     for start in starts:
         agent.record("memory_saved", subject=("AgentMemory", f"{start}1+1"))
     db.session.commit()

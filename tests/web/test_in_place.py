@@ -5,7 +5,7 @@ import pytest
 from refine.extensions import db
 from refine.models import Agent, AgentMemory, User
 from tests import factories
-from tests.web.conftest import Browser
+from tests.web.conftest import Browser, records
 
 TEXT = "I kept the blue door key in the third drawer."
 
@@ -79,6 +79,20 @@ def test_content_is_never_put_into_a_page_in_place(
     assert answer.text == ""
     assert answer.headers["HX-Redirect"] == f"{page}?kind=core"
     assert TEXT in dashboard.get(answer.headers["HX-Redirect"]).text
+
+
+def test_content_counts_as_read_only_once_the_browser_is_sent_to_it(
+    dashboard: Browser, agent: Agent, admin: User
+) -> None:
+    factories.live_grant(agent, admin)
+    db.session.commit()
+    page = f"/agents/{agent.id}/ledger"
+
+    answer = dashboard.get(page, headers=asked_from(page))
+
+    assert records("memory_access_viewed") == []
+    dashboard.get(answer.headers["HX-Redirect"])
+    assert len(records("memory_access_viewed")) == 1
 
 
 def test_an_end_of_access_on_another_page_still_clears_the_cache(
