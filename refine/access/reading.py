@@ -108,7 +108,13 @@ class ReadableChange:
     action: str
     operation: str
     source_ids: tuple[int, ...]
-    parts: list[Part] = field(repr=False)
+    before: str | None = field(repr=False)
+    after: str | None = field(repr=False)
+
+    @property
+    def parts(self) -> list[Part]:
+        """The words of both texts. It may take long, so ask once the access is not locked."""
+        return word_difference(self.before, self.after)
 
 
 @dataclass(frozen=True)
@@ -356,7 +362,8 @@ def _change(
         action=record.action,
         operation=record.data.get("operation", ""),
         source_ids=source_ids,
-        parts=word_difference(before, image["after"]["content"]),
+        before=before,
+        after=image["after"]["content"],
     )
 
 
