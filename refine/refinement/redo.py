@@ -88,7 +88,7 @@ def redo(
 
 def redo_own_last(session: RefinementSession, *, at: datetime | None = None) -> Undo:
     """Undo the agent's own undo of its last session with changes."""
-    require_last(session)
+    require_last(session, "redo")
     return redo(session, through="agent", at=at)
 
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import undefer
@@ -181,18 +181,17 @@ def carry_out(
 
 def undo_own_last(session: RefinementSession, *, at: datetime | None = None) -> Undo:
     """Undo the session as its agent, which may undo only its last one with changes."""
-    require_last(session)
+    require_last(session, "undo")
     return undo(session, through="agent", at=at)
 
 
-def require_last(session: RefinementSession) -> None:
-    """Refuse unless this is the agent's last session with changes; lock it."""
+def require_last(session: RefinementSession, then: Literal["undo", "redo"]) -> None:
+    """Refuse what the agent wants done to any but its last session with changes; lock it."""
     session.lock()
     last = RefinementSession.last_changing_of(session.agent)
     if last is None or last.id != session.id:
-        raise Refused(
-            "an agent may undo only its last session with changes; an admin can undo earlier ones"
-        )
+        advice = "; an admin can undo earlier ones" if then == "undo" else ""
+        raise Refused(f"an agent may {then} only its last session with changes{advice}")
 
 
 def _planned(session: RefinementSession, and_after: bool, at: datetime) -> Undo:

@@ -27,7 +27,6 @@ from refine.web import charts
 from refine.web.charts import Amounts
 
 NEARLY_FULL_PERCENT = 80
-# Who acted, where neither a user nor a record's ``by`` says.
 
 _Image = Mapping[str, Any]
 

@@ -26,7 +26,7 @@ def about_provider(provider: Provider, model_id: str, settings: Settings) -> Ite
     listed = provider.catalogue.find(model_id)
     yield _about_entry(provider, model_id, listed)
     room = provider.catalogue.room(model_id, settings.context_tokens)
-    yield _about_context(listed, room, settings)
+    yield _about_context(listed, room)
     yield _about_privacy(provider)
 
 
@@ -50,7 +50,7 @@ def _similar(provider: Provider, model_id: str) -> str:
     return f"; it lists {', '.join(close)}" if close else ""
 
 
-def _about_context(listed: ListedModel | None, room: Room, settings: Settings) -> Finding:
+def _about_context(listed: ListedModel | None, room: Room) -> Finding:
     own = [prompts.default_prompt(f"{name}_prompt") for name in ("system", "refinement")]
     left = room.for_content([*own, *texts_of_every_session()])
     is_listed = listed is not None and listed.context_tokens is not None
