@@ -12,7 +12,7 @@ import pytest
 from flask import Flask
 from werkzeug.test import TestResponse
 
-from refine.web.many import digest_of
+from refine.web.bulk_actions import digest_of
 from tests import sql
 from tests.factories import PASSWORD
 from tests.web.conftest import Browser, SignedIn, World, browser_of

@@ -1,4 +1,4 @@
-"""What is done to many agents at once: a page says to whom, and what it may cost, and asks."""
+"""Bulk actions on agents: the page that asks for confirmation, its cost estimate, the action."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,11 +32,10 @@ from refine.web.links import url_in_account
 from refine.web.paging import PAGE_ROWS
 from refine.web.sweeps import dispatch_or_say, in_words
 
-pages = Blueprint("many", __name__)
+pages = Blueprint("bulk_actions", __name__)
 
 _CONFLICT = 409
 _CHANGED = "The agents have changed in the meantime; check them and confirm again"
-
 
 FIELDS = {"budget": "core_token_budget", "threshold": "refinement_threshold"}
 
@@ -176,7 +175,7 @@ def _value(work: Work) -> str | None:
 def _page(chosen: Chosen, error: str | None = None) -> str:
     groups = chosen.groups
     return render_template(
-        "agents/many.html",
+        "agents/bulk_action.html",
         chosen=chosen,
         bulk_action=BULK_ACTIONS[chosen.work],
         field=FIELDS.get(chosen.work),

@@ -1,4 +1,4 @@
-"""One thing done to many agents: the page that asks, and what comes of it."""
+"""Bulk actions on agents: the page that asks for confirmation, and what comes of it."""
 
 import re
 from collections.abc import Callable
