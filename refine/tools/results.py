@@ -1,6 +1,7 @@
 """Results of tools, as a model reads them."""
 
 from collections.abc import Iterable
+from reprlib import repr as short_repr
 from typing import Any
 
 Result = dict[str, Any]
@@ -25,7 +26,16 @@ def without_echo(result: Result, arguments: dict[str, Any]) -> Result:
 
 def invalid(name: str, value: object) -> str:
     """Return the message for a parameter whose value is none of those that it may have."""
-    return f"Invalid {name} '{str(value)[:_MAX_QUOTED]}'"
+    return f"Invalid {name} '{_shown(value)[:_MAX_QUOTED]}'"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return short_repr(value)
+    except ValueError:  # a number of thousands of digits
+        return "a long number"
 
 
 def missing(name: str, taker: str) -> str:

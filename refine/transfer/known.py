@@ -107,7 +107,10 @@ class Known:
                 self.hashes[own.SOURCE, own_rows[id_].row_id] = hashed
 
     def _load_cores(self, agent: Agent, candidates: Sequence[Candidate]) -> None:
-        # with the state, too, in SQL, PostgreSQL scans all core memories
+        """Load which contents are kept, apart from what a session wrote and an undo may take back.
+
+        With that and the state in the condition, PostgreSQL would scan all core memories.
+        """
         hashes = {each.content_hash for each in candidates}
         same = db.session.execute(
             select(
@@ -115,13 +118,14 @@ class Known:
                 AgentMemory.constitutional,
                 AgentMemory.tags,
                 AgentMemory.discarded,
+                AgentMemory.is_written_by_session(),
             ).where(
                 AgentMemory.agent_id == agent.id,
                 AgentMemory.memory_type == CORE,
                 AgentMemory.content_hash == one_of_names(hashes),
             )
         )
-        for hashed, constitutional, tags, discarded in same:
-            if not discarded:
+        for hashed, constitutional, tags, is_discarded, is_of_session in same:
+            if not (is_discarded or is_of_session):
                 protection = _Protection(constitutional, frozenset(tags))
                 self.cores.setdefault(hashed, []).append(protection)

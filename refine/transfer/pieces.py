@@ -1,6 +1,7 @@
 """Rows as the memories that they become: validated, and split where they are too long."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -20,6 +21,8 @@ from refine.transfer.rows import (
     extra_json,
     is_opaque,
 )
+
+_ID_OF_PART = re.compile(r".*\.[0-9]+")
 
 
 class Piece(NamedTuple):
@@ -42,13 +45,23 @@ class Piece(NamedTuple):
         return self.content.removeprefix(self.row.prefix)
 
     def row_id(self, key: DataKey) -> str:
-        """Return the row's id at the source, hashed if it could be words or there is none."""
+        """Return the row's id at the source.
+
+        Hashed if it could be words, or taken for the id of a part; a hash of the row if there is
+        none.
+        """
         row = self.row
         if row.source_id is not None:
-            return row.source_id if is_opaque(row.source_id) else _hashed(key, row.source_id)
+            is_kept = is_opaque(row.source_id) and not self._could_be_a_part()
+            return row.source_id if is_kept else _hashed(key, row.source_id)
         at = row.created_at.isoformat() if row.created_at is not None else None
         # without the prefix: it was not part of what earlier versions stored
         return _hashed(key, row.within, row.content.strip(), at)
+
+    def _could_be_a_part(self) -> bool:
+        """Tell whether the id looks like that of a part; in Refine's own exports it is one."""
+        is_own = self.row.source is not None
+        return not is_own and _ID_OF_PART.fullmatch(self.row.source_id or "") is not None
 
     def source_id(self, row_id: str) -> str:
         return row_id if self.parts == 1 else f"{row_id}.{self.part}"

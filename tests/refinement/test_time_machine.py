@@ -410,6 +410,22 @@ def test_fields_outside_the_recorded_state_keep_later_changes(agent: Agent) -> N
 # -- twice is once ---------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("work", [updates, merges])
+def test_memories_saved_since_stay_even_in_the_words_of_the_session(
+    agent: Agent, work: Work
+) -> None:
+    before = {each.content for each in db.session.scalars(agent.ledger.core())}
+    session = refined(agent, work)
+    (written,) = {each.content for each in db.session.scalars(agent.ledger.core())} - before
+    saved, existing = agent.ledger.remember(written, "core")
+    db.session.commit()
+
+    undo(session)
+
+    assert not existing
+    assert memory(saved.id).is_kept_core
+
+
 @pytest.mark.parametrize("first_and_after", [False, True])
 def test_undoing_twice_changes_nothing_more(agent: Agent, first_and_after: bool) -> None:
     session = refined(agent, does_everything)

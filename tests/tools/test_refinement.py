@@ -124,6 +124,13 @@ def test_the_definition_names_every_action_and_parameter():
 # -- actions and parameters ------------------------------------------------------------------------
 
 
+def nested(levels):
+    value = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 def test_an_unknown_or_missing_action_names_the_allowed_ones(tool, ids, subtests):
     for action, error in [
         ("x", "Invalid action 'x'"),
@@ -137,6 +144,8 @@ def test_an_unknown_or_missing_action_names_the_allowed_ones(tool, ids, subtests
         (["delete"], "Invalid action '['delete']'"),
         ({}, "Invalid action '{}'"),
         (True, "Invalid action 'True'"),
+        (10**5_000, "Invalid action 'a long number'"),
+        (nested(100_000), "Invalid action '[[[[[[[...]]]]]]]'"),
     ]:
         with subtests.test(error=error):
             assert tool.execute(action=action, id=ids[0]) == {

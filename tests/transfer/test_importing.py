@@ -316,6 +316,16 @@ class TestRepeatedImport:
 
         assert (report.already_present, contents(owner)) == (1, ["Said before"])
 
+    def test_adds_what_only_a_session_wrote_and_its_undo_would_take_back(
+        self, owner: Agent
+    ) -> None:
+        factories.memory(owner, "Said before", session_id=factories.session(owner).id)
+        db.session.commit()
+
+        report = add(owner, row("Said before", source_id="9"))
+
+        assert (report.already_present, contents(owner)) == (0, ["Said before"] * 2)
+
     def test_adds_a_duplicate_that_is_better_protected(self, owner: Agent) -> None:
         factories.memory(owner, "a vow")
         db.session.commit()
@@ -381,6 +391,17 @@ class TestTooLongText:
         assert all(part.constitutional and part.tags == ["audio"] for part in parts)
         assert all(part.created_at == AT for part in parts)
         assert (report.split_rows, report.added.total()) == (1, 3)
+
+    @pytest.mark.parametrize("turn", [1, -1])
+    def test_is_not_taken_for_a_row_whose_id_looks_like_that_of_a_part(
+        self, owner: Agent, turn: int
+    ) -> None:
+        rows = [row("A short one", source_id="5.2"), row("word " * 3_000, source_id="5")]
+
+        report = add(owner, *rows[::turn])
+
+        assert (report.added.total(), report.already_present) == (3, 0)
+        assert add(owner, *rows).already_present == 3
 
     def test_is_imported_once(self, owner: Agent) -> None:
         long = row("word " * 5_000)

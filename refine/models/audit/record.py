@@ -20,13 +20,14 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     Sequence,
+    SQLColumnExpression,
     Table,
     Text,
     UniqueConstraint,
     and_,
     bindparam,
     event,
-    literal,
+    func,
     literal_column,
     or_,
     select,
@@ -181,10 +182,10 @@ class AuditLog(Base):
     user: Mapped[Any] = relationship("User")
 
     @classmethod
-    def is_about_memory(cls, memory_id: int) -> ColumnElement[bool]:
+    def is_about_memory(cls, memory_id: int | SQLColumnExpression[int]) -> ColumnElement[bool]:
         """Return the SQL condition that a record changed this memory, or showed it to somebody."""
         ids: ColumnElement[Any] = literal_column(_memory_ids("audit_logs.data"), JSONB)
-        return and_(text(f"({_HAS_MEMORY_IDS})"), ids.contains(literal(memory_id, JSONB)))
+        return and_(text(f"({_HAS_MEMORY_IDS})"), ids.contains(func.to_jsonb(memory_id)))
 
     @classmethod
     def record(

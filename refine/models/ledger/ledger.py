@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Select, and_, bindparam, func, or_, select, text
+from sqlalchemy import BigInteger, Select, bindparam, func, select
 
 from refine import clock
 from refine.extensions import db, instant
@@ -13,10 +13,6 @@ from refine.extensions.statements import plain_query
 from refine.models.ledger.image import Change
 from refine.models.ledger.memory import AgentMemory, change_memories, is_of_kind
 from refine.models.ledger.row import MemoryOwner
-
-_SINCE_RUNNING_SESSION = (
-    "agents.last_session_status = 'running' AND agent_memories.updated_at >= agents.last_session_at"
-)
 
 
 class Composition(NamedTuple):
@@ -103,14 +99,10 @@ class Ledger:
     def select_core_with(self, hashes: Collection[str]) -> Select[AgentMemory]:
         """Return a query for the kept core memories with one of these content hashes.
 
-        Not those that were changed since the session began that runs now: what a session writes may
-        be taken back, and what the agent saves meanwhile must stay.
+        Not those that a session wrote: its rollback or undo would take back what the agent saved.
         """
-        is_changed = or_(
-            AgentMemory.session_id.is_not(None), AgentMemory.updated_at != AgentMemory.recorded_at
-        )
-        may_be_taken_back = and_(is_changed, AgentMemory.agent.has(text(_SINCE_RUNNING_SESSION)))
-        return self.core().where(AgentMemory.content_hash.in_(hashes), ~may_be_taken_back)
+        is_same = AgentMemory.content_hash.in_(hashes)
+        return self.core().where(is_same, ~AgentMemory.is_written_by_session())
 
     def add_journal_note(self, content: str, at: datetime | None = None) -> AgentMemory:
         """Add a note to the agent's journal, recorded as ``memory_saved``; duplicates are fine."""

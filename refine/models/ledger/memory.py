@@ -130,6 +130,18 @@ class AgentMemory(MemoryRow, Base):
     def _is_kept_journal(cls) -> ColumnElement[bool]:
         return and_(cls.memory_type == "journal", cls.discarded_at.is_(None))
 
+    @classmethod
+    def is_written_by_session(cls) -> ColumnElement[bool]:
+        """Return the SQL condition that a session made it, or rewrote it."""
+        rewritten = select(AuditLog.id).where(
+            AuditLog.agent_id == cls.agent_id,
+            AuditLog.action == "memory_refinement_update",
+            AuditLog.is_about_memory(cls.id),
+        )
+        # few memories were changed, so records are looked for last
+        is_changed = cls.updated_at != cls.recorded_at
+        return or_(cls.session_id.is_not(None), and_(is_changed, rewritten.exists()))
+
     @hybrid_property
     def is_locked(self) -> bool:
         """Whether no session may delete, merge or rewrite it."""

@@ -14,7 +14,7 @@ _LANGUAGES = "en de fr es it pt nl pl ru uk cs el tr sv fi da no ar he hi zh ja 
 # Given names that are on lists of stop words or among the openings.
 _NAMES = """
 ed bill bo al jo li sean mia ella dan mila otto sara sue ben mai ali ela sam tom jen tim kim sana
-hans mina kai asia gene june may mark will hope rich joy
+hans mina kai asia gene june may mark will hope rich joy ted ned ole yu mo christian
 """
 # Titles that do not end a sentence in spite of their full stop.
 _TITLES = """
@@ -35,14 +35,22 @@ _POSSESSIVE = re.compile(r".['’]s$|s['’]$", re.IGNORECASE)
 
 _SENTENCE_END = re.compile(r"[.!?…:;\n\r*•–—|>\"“”„«»(¿¡\[‘。！？।؟#]|(?:^|\s)-\s|\s-\s")
 
-_STOP_WORDS = frozenset(
-    part
-    for word in stopwords(_LANGUAGES.split())
-    for part in re.split(r"['’\s]", fold(unicodedata.normalize("NFKC", word)))
-    if part
-)
-_ORDINARY = (_STOP_WORDS | FUNCTION_WORDS | OPENINGS).difference(_NAMES.split())
-_PRONOUNS = (_STOP_WORDS | FUNCTION_WORDS).difference(_NAMES.split())
+
+def _pronouns(languages: str) -> frozenset[str]:
+    """Return the stop words of these languages, among them all pronouns, and function words."""
+    words = (
+        part
+        for word in stopwords(languages.split())
+        for part in re.split(r"['’\s]", fold(unicodedata.normalize("NFKC", word)))
+        if part
+    )
+    return FUNCTION_WORDS.union(words).difference(_NAMES.split())
+
+
+# In an English text, Nell and Una are not the words that they are elsewhere. Other languages are
+# guessed less surely.
+_PRONOUNS_OF_ANY, _PRONOUNS_OF = _pronouns(_LANGUAGES), {"en": _pronouns("en")}
+_OPENINGS = OPENINGS.difference(_NAMES.split())
 _TITLE_WORDS, _NEVER_NAMES = frozenset(_TITLES.split()), frozenset(_NEVER.split())
 
 
@@ -71,17 +79,20 @@ def name_key(word: str, folded: str, following: str, *, at_head: bool, language:
         return f"name:{folded}"
     if inner != inner.lower() and not at_head and folded not in _NEVER_NAMES:
         return f"name:{folded}"
-    return _capitalised(word, folded, following, at_head=at_head)
+    pronouns = _PRONOUNS_OF.get(language, _PRONOUNS_OF_ANY)
+    return _capitalised(word, folded, following, at_head=at_head, pronouns=pronouns)
 
 
-def _capitalised(word: str, folded: str, following: str, *, at_head: bool) -> str | None:
+def _capitalised(
+    word: str, folded: str, following: str, *, at_head: bool, pronouns: frozenset[str]
+) -> str | None:
     if not word[0].isupper() or folded in _NEVER_NAMES or (len(folded) == 1 and at_head):
         return None
     if not at_head:
         return f"name:{folded}"
-    if _POSSESSIVE.search(word) and folded not in _PRONOUNS:
+    if _POSSESSIVE.search(word) and folded not in pronouns:
         return f"head:{folded}"
-    if folded in _ORDINARY:
+    if folded in pronouns or folded in _OPENINGS:
         return None
     if folded in _NAME_OR_VERB and _THIRD_PERSON.fullmatch(following) is None:
         return None

@@ -122,6 +122,13 @@ def test_an_exact_duplicate_of_a_kept_core_memory_is_not_saved_again(agent, memo
     assert db.session.scalars(select(AgentMemory)).all() == [there]
 
 
+def test_a_memory_of_which_only_the_flag_was_changed_is_not_saved_again(agent):
+    there = factories.memory(agent, "The Canary sang.")
+    there.set_constitutional(True)
+
+    assert agent.ledger.remember("The Canary sang.", "core") == (there, True)
+
+
 def test_a_copy_is_looked_up_in_the_index_of_core_memories_whatever_plan_is_kept(agent):
     query = str(agent.ledger.select_core_with(["a hash"]).compile(db.engine))
 

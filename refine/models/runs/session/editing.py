@@ -113,7 +113,9 @@ def update(
     refuse_longer(content, limit_tokens, f"Memory #{memory_id}")
     refuse_loss(session, [memory], content, reading)
     change = _changed(memory, memory.image_with(content), at)
-    counting = retained_tokens(entry.ceiling_tokens, memory.token_estimate)
+    # what the session took away counts as gone, even if somebody else has restored it
+    has_counted = entry.counting_tokens > 0
+    counting = retained_tokens(entry.ceiling_tokens, memory.token_estimate) if has_counted else 0
     counted = entry._replace(counting_tokens=counting, shown_digest=memory.state_digest)
     edit = Edit(
         "update",

@@ -67,6 +67,19 @@ def test_padding_hides_no_deletion(app):
     assert session.status == "rolled_back"
 
 
+def test_a_source_of_a_merge_that_was_restored_and_rewritten_gives_no_tokens_back(app):
+    session, ids = begin(25, 25, 150)
+    editing.consolidate(session, ids[:2], text_of(45))
+    memory(ids[0]).restore()
+    editing.search(session, None, limit=20)
+
+    editing.update(session, ids[0], text_of(24))
+
+    assert session.removed_tokens == 5
+    editing.complete(session, "Done.")
+    assert session.status == "completed"
+
+
 def test_a_merged_memory_counts_at_most_as_much_as_its_sources(app, subtests):
     session, ids = begin(10, 20, 30, 140)
     merge = editing.consolidate
