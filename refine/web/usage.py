@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from datetime import date
+from functools import lru_cache
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -136,23 +137,28 @@ class Chosen(NamedTuple):
 
     def query(self) -> Select[*tuple[Any, ...]]:
         """Return a query for the rows, in order, each with the total of all."""
-        used = self.grouping.query(self.months, scope.account_id()).cte()
-        rows = with_total(used)
-        key, name = used.c[self.grouping.key], used.c[self.grouping.name]
-        if self.is_by_month:
-            return rows.order_by(key.desc())
-        by = {
-            "name": func.lower(name).asc(),
-            "sessions": used.c.sessions.desc(),
-            "tokens": cast(used.c.prompt_tokens, BigInteger).desc(),
-            "cost": used.c.cost_usd.desc(),
-        }
-        return rows.order_by(by[self.order], key)
+        return _query(self, scope.account_id())
 
     def as_args(self) -> dict[str, str]:
         """Return the arguments of a URL that asks for the same."""
         month = {} if self.is_by_month else {"month": f"{self.month:%Y-%m}", "sort": self.order}
         return {"by": self.by, **month}
+
+
+@lru_cache(maxsize=64)  # building it takes as long as reading the rows
+def _query(chosen: Chosen, account_id: int | None) -> Select[*tuple[Any, ...]]:
+    used = chosen.grouping.query(chosen.months, account_id).cte()
+    rows = with_total(used)
+    key, name = used.c[chosen.grouping.key], used.c[chosen.grouping.name]
+    if chosen.is_by_month:
+        return rows.order_by(key.desc())
+    by = {
+        "name": func.lower(name).asc(),
+        "sessions": used.c.sessions.desc(),
+        "tokens": cast(used.c.prompt_tokens, BigInteger).desc(),
+        "cost": used.c.cost_usd.desc(),
+    }
+    return rows.order_by(by[chosen.order], key)
 
 
 @pages.get("/usage")
