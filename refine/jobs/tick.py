@@ -199,7 +199,7 @@ class _Tick:
         Tally.delete_ended(self.at)
 
     def prune(self) -> None:
-        """Delete what has been over for long, once a day."""
+        """Delete what ended long ago, once a day."""
         if ClockMark.begin("pruning", every=PRUNE_EVERY, at=self.at) is None:
             return
         db.session.commit()

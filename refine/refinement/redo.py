@@ -1,9 +1,10 @@
 """Redo: an undo of a session is undone, exactly and content-blind.
 
 The memories return to what the session had left, under the rules of an undo (``time_machine``).
-Because a redo takes away again, the rules of a session hold as well: it may remove no more than a
-session that began now, what it removes counts from now on, and the ledger must go on saying what it
-said. Only an undo of one session by itself can be undone, and only by who could have done it.
+Because a redo removes memories again, the rules of a session apply as well: it may remove no more
+than a session that began now, what it removes counts from now on, and the ledger must keep what it
+said. Only an undo of one session by itself can be undone, and only by the side that made it: the
+agent or an admin.
 """
 
 from collections.abc import Collection, Sequence

@@ -19,7 +19,7 @@ _MAX_USD_PER_TOKEN = Decimal("0.01")
 _MAX_USD_PER_CALL = 100
 # Decimal places that costs are kept with, and prices of a token.
 _PLACES_OF_COST, _PLACES_OF_PRICE = 6, 15
-# What has more digits is no amount of money, and would overflow.
+# A number with more digits is not an amount of money, and would overflow.
 _MAX_DIGITS = 15
 _NAMES = ("prompt", "completion", "input_cache_read")
 

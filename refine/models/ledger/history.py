@@ -34,7 +34,7 @@ from refine.models.ledger.row import MemoryRow
 # somebody import, they could confirm a guess.
 _CONFIRM_GUESSES = frozenset({"content_hash", "digest", "source_id", "already_here"})
 
-# What changes the mass at once by much, or by hand, but for sessions.
+# Large or manual changes of the mass, other than sessions.
 NOTABLE = (
     "memory_refinement_rollback",
     "memory_imported",

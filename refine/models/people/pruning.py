@@ -1,4 +1,4 @@
-"""Deleting the sign-ins and invitations that have been over for long."""
+"""Deleting the sign-ins and invitations that ended long ago."""
 
 from datetime import datetime
 
@@ -16,7 +16,7 @@ Kind = type[SignIn] | type[Invitation]
 
 
 class Pruning:
-    """One round: all that was over for long enough at one instant, a few rows at a time."""
+    """One round: everything that had ended long enough before one instant, a few rows at a time."""
 
     def __init__(self, at: datetime) -> None:
         self._at = at

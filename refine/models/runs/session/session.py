@@ -268,8 +268,8 @@ class RefinementSession(Ending, Base):
         """Fix what the session is measured against: entries, mass, and what it may remove.
 
         ``shown`` are the ids of the memories that the agent is shown; None: all. ``entries`` are
-        those of the ledger as it is now, and ``written`` is what ``counted`` makes of them, for who
-        has them.
+        those of the ledger as it is now, and ``written`` is what ``counted`` makes of them, if the
+        caller already has them.
         """
         key = self.data_key()
         if entries is None:
