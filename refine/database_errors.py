@@ -1,4 +1,4 @@
-"""What an error of PostgreSQL means for whoever asked, by its SQLSTATE: texts may quote rows."""
+"""What an error of PostgreSQL means for the caller, by its SQLSTATE: texts may quote rows."""
 
 from collections.abc import Mapping
 from typing import Literal

@@ -79,7 +79,7 @@ def grant(role: str, password: str | None = None) -> None:
     """Create the running role if it is missing, and give it its privileges; safe to repeat.
 
     For the owner of the tables. Only a SCRAM verifier of the password leaves this process. Raises
-    Refused if the role could bypass the guards all the same.
+    Refused if the role could still bypass the guards.
     """
     with _transaction() as connection:
         for statement in _statements(role, connection):

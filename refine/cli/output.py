@@ -13,7 +13,7 @@ from rich.table import Table
 
 from refine import clock
 
-# Names are printed unchanged; whoever uses markup for colours must escape them.
+# Names are printed unchanged; callers that use markup for colours must escape them.
 console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 _ANY_WIDTH = 100_000

@@ -142,7 +142,7 @@ def safe_rollback() -> None:
 def end_reading(response: Response) -> Response:
     """End the transaction of a request that only read, and succeeded, with a commit.
 
-    A rollback would discard what its connection has prepared: each statement would be planned anew.
+    A rollback would discard its connection's prepared statements: each would be planned again.
     """
     is_read = request.method in ("GET", "HEAD") and response.status_code < 400
     if is_read and not (db.session.new or db.session.dirty or db.session.deleted):

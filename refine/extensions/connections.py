@@ -69,7 +69,7 @@ def _is_silent(connection: Any) -> bool:
 
 def _answers(connection: Any) -> bool:
     try:
-        connection.autocommit = True  # or else a transaction would begin
+        connection.autocommit = True  # otherwise a transaction would begin
         connection.execute("")
         connection.autocommit = False
     except psycopg.Error:

@@ -6,7 +6,7 @@ Each run that ends makes room for the next. Memory tasks come after the sessions
 
 Redis may be down, full, or silent. So runs are marked as dispatched first, and pushed once that is
 committed: no lock is held, and no transaction open, while Redis is asked. What could not be pushed
-is marked as not dispatched again; the next tick does both for whoever died in between.
+is marked again as not dispatched; the next tick does both if a process died in between.
 """
 
 import time

@@ -30,7 +30,7 @@ from refine.jobs.queue import RUN_QUEUES, JsonJob
 
 # How soon a work-horse with a free place notices a new job.
 _LOOK_SECONDS = 0.2
-# A job that goes on for so long beyond its own time limit hangs; it is ended with its work-horse.
+# A job that runs this long beyond its own time limit hangs; it is ended with its work-horse.
 _HANGS_AFTER_SECONDS = 60
 _HEARTBEAT_SECONDS = 1.0
 

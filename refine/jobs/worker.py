@@ -109,7 +109,7 @@ class RefineWorker(GracefulWorker, Worker):
     # -- in the worker ---------------------------------------------------------------------------
 
     def get_heartbeat_ttl(self, job: Job) -> int:
-        """Let RQ keep a job for as long as it may take: it is not told again that it goes on."""
+        """Let RQ keep a job for as long as it may take: RQ is not told later that it continues."""
         return int(job.timeout or self.queue_class.DEFAULT_TIMEOUT) + WORKER_TTL_SECONDS
 
     def fork_work_horse(self, job: Job, queue: Queue) -> None:
@@ -175,7 +175,7 @@ class RefineWorker(GracefulWorker, Worker):
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker
 
     def main_work_horse(self, job: Job, queue: Queue) -> None:
-        # a killed worker takes its job along, which would go on with nobody to stop it
+        # a killed worker takes its job along; otherwise nobody could stop the job
         self._die_with_worker()
         super().main_work_horse(job, queue)
 

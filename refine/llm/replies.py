@@ -21,8 +21,8 @@ _MAX_TOKENS = 10_000_000
 # Reasons to finish by a failure of the provider.
 _FAILED = ("error", "network_error", "insufficient_system_resource")
 
-# Reasons to finish at a normal end, in lower case; so is none at all. Any other reason (a limit, a
-# filter, one that is not known) means that the reply was cut.
+# Reasons to finish at a normal end, in lower case. No reason at all is normal, too. Any other reason
+# (a limit, a filter, an unknown one) means that the reply was cut.
 _FINISHED = frozenset(
     {
         *("stop", "tool_calls", "function_call"),  # OpenAI, and most others; Gemini: STOP
@@ -154,7 +154,7 @@ def _choice(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _model(name: Any) -> str | None:
-    """Return the model's name; empty if it is not text: that is no name of any model."""
+    """Return the model's name; empty if it is not text, and so not a name."""
     return name if name is None or isinstance(name, str) else ""
 
 

@@ -1,4 +1,4 @@
-"""The sockets of one HTTP exchange, which whoever waits for it can cut at any time."""
+"""The sockets of one HTTP exchange; the waiting caller can cut them at any time."""
 
 import socket
 import threading

@@ -88,7 +88,7 @@ def _text(id_: int, words: list[str]) -> _Text:
 
 
 def _followed_features(texts: list[_Text]) -> list[list[int]]:
-    """Return the rarest features of each text that another has, too, the rarest first."""
+    """Return each text's rarest features that another text shares, rarest first."""
     counts = Counter(chain.from_iterable(text.features for text in texts))
     shared = {feature for feature, count in counts.items() if count > 1}
     return [sorted(text.features & shared, key=counts.__getitem__)[:_FOLLOWED] for text in texts]

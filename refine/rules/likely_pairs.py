@@ -41,7 +41,7 @@ def _best_first(pair: LikelyPair) -> tuple[int, int, int]:
 
 
 def _likeness_of_whole(pair: LikelyPair, texts: Mapping[int, str]) -> int:
-    """Return the likeness of two texts, of which the beginning alone may have been compared."""
+    """Return the likeness of two entire texts; so far, only their beginnings may be compared."""
     one, other = texts[pair.id], texts[pair.other_id]
     if max(len(one), len(other)) <= READ_CHARACTERS:
         return pair.likeness

@@ -68,8 +68,8 @@ def listed_price(pricing: object) -> Price | None:
 
     ``{"prompt": "0.000003", "completion": "0.000015", "input_cache_read": "0.0000003"}``: US
     dollars for a token, as text or numbers. Without a price for cached tokens, they cost what
-    others do. Of conditional prices (``overrides``: long prompts, times of day) the highest counts,
-    so that a cost cap is never reckoned too low.
+    others do. The highest of conditional prices counts (``overrides``: long prompts, times of day),
+    so that a cost is never underestimated.
     """
     if not isinstance(pricing, Mapping):
         return None
@@ -124,7 +124,7 @@ def _usd(value: object) -> Decimal | None:
 
 
 def _decimal(value: object) -> Decimal | None:
-    """Return a finite number, if it has a size that can be reckoned with."""
+    """Return a finite number, if it is not too large to calculate with."""
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return None
     try:

@@ -56,7 +56,7 @@ class _Held(NamedTuple):
 def beating(run_id: uuid.UUID, lease_token: uuid.UUID, until: float = math.inf) -> Iterator[None]:
     """Stamp the run at intervals, together with all others that this process holds.
 
-    Not beyond ``until`` (by ``time.monotonic``): a run that goes on for longer hangs, and shall
+    Not beyond ``until`` (by ``time.monotonic``): a run that takes longer hangs, and shall
     count as lost.
     """
     heart = _Heart.join(db.engine, lease_token, _Held(run_id, until))

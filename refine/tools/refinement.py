@@ -156,7 +156,7 @@ class RefinementTool:
             raise
 
     def _forget_reading(self) -> None:
-        """Read the ledger anew: the reading may have followed an edit that is undone now."""
+        """Read the ledger again: the reading may have followed an edit that is undone now."""
         self._reading = LedgerReading()
 
     def _has_changed(self, before: dict[str, int]) -> bool:

@@ -24,7 +24,7 @@ def without_echo(result: Result, arguments: dict[str, Any]) -> Result:
 
 
 def invalid(name: str, value: object) -> str:
-    """Return the message for a parameter whose value is none of those that it may have."""
+    """Return the message for a parameter with a value that is not allowed."""
     return f"Invalid {name} '{str(value)[:_MAX_QUOTED]}'"
 
 

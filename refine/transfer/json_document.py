@@ -98,7 +98,7 @@ class _Refused(InvalidValue):
 
 
 class _Text:
-    """The text of a stream, of which only what is still needed is held."""
+    """The text of a stream; it holds only the part that is still needed."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream

@@ -86,7 +86,7 @@ class Known:
     def _load_own(self, agent: Agent, candidates: Sequence[Candidate]) -> None:
         """Load which rows are the agent's own memories, in a full export that came back.
 
-        The time has to match, too: after a restored backup, ids are given out again.
+        The time has to match as well: after a restored backup, ids are given out again.
         """
         origin = own.origin_of(agent)
         own_rows = {
@@ -107,7 +107,7 @@ class Known:
                 self.hashes[own.SOURCE, own_rows[id_].row_id] = hashed
 
     def _load_cores(self, agent: Agent, candidates: Sequence[Candidate]) -> None:
-        # with the state, too, in SQL, PostgreSQL scans all core memories
+        # if SQL also compared the state, PostgreSQL would scan all core memories
         hashes = {each.content_hash for each in candidates}
         same = db.session.execute(
             select(

@@ -27,7 +27,7 @@ class Score:
 
     ``duplicates`` are planted near duplicates (exact ones go before the model is asked),
     ``united`` those that it merged or deleted. ``wrong_merges`` are memories that it merged with
-    one that says something else, ``lost`` those of which no copy is left at all.
+    one that says something else, ``lost`` those without any copy left.
     """
 
     status: str

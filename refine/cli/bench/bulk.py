@@ -1,7 +1,7 @@
 """Many rows at once: what lists, sums and counts look at, without content that anybody opens.
 
 These rows are as many, as large and as spread over two years as an installation's. Memories and
-records are fillers: their digests and hashes are not genuine. All other rows are genuine, but for
+records are fillers: their digests and hashes are not genuine. All other rows are genuine, except
 what nobody opens.
 """
 

@@ -31,7 +31,7 @@ _CHANGED = "agent_settings_update"
 
 
 class _Written(NamedTuple):
-    """Which prompt was written, by whom, when; ``prompt`` is None for those an agent came with."""
+    """A prompt, its author and date; ``prompt`` is None for those an agent came with."""
 
     prompt: str | None
     by: str | None
@@ -131,7 +131,7 @@ class Configurable(AgentSettings):
             self._record_settings(data={"changes": changes, **actor})
         for field, value in after.items():
             if field in unknown:
-                setattr(self, field, None)  # the same words are sealed anew
+                setattr(self, field, None)  # so that equal words are sealed again
             setattr(self, field, value)
             after[field] = getattr(self, field)
         if after.get("memory_reflection_prompt", "") is None:
@@ -172,7 +172,7 @@ class Configurable(AgentSettings):
     def changes_by_others(self) -> list[dict[str, str]]:
         """Return the recent changes of ``IDENTITY_FIELDS``, except for the agent's own.
 
-        Each as its date, what was changed, and by whom: a platform or an admin.
+        Each as its date, what was changed, and who changed it: a platform or an admin.
         """
         by = AuditLog.data["by"].as_string()
         recent = select(AuditLog).where(

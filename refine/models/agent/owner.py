@@ -59,7 +59,7 @@ class LedgerOwner(Figures, Attested):
         return self.wrapped_key.open(owner, allow_unbound=self._awaits_binding())
 
     def _awaits_binding(self) -> bool:
-        """Tell whether an upgrade has yet to bind the key, whatever older rows say."""
+        """Tell whether an upgrade still has to bind the key, whatever older rows say."""
         if self.is_bound or not WrappedKey.platform_key().opens_unbound:
             return False
         return not db.session.scalar(select(is_recorded("Agent", literal(self.id), _BOUND)))
@@ -128,7 +128,7 @@ class LedgerOwner(Figures, Attested):
     ) -> Sequence[Self]:
         """Lock the agents among ``ids`` that are ``due``, and return those that still are.
 
-        Whom another transaction has locked is left out or, with ``wait``, waited for.
+        Agents that another transaction has locked are left out or, with ``wait``, waited for.
         """
         mine = due.where(cls.id.in_(ids)).order_by(cls.id)
         lock = mine.with_for_update(key_share=True, skip_locked=not wait, of=cls)

@@ -126,7 +126,7 @@ class HeadValues:
 
 
 class StoredHead(HeadValues):
-    """A head of which only the values were read."""
+    """A head whose values alone were read."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         vars(self).update(values)

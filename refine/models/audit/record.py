@@ -171,7 +171,7 @@ class AuditLog(Base):
     )
     transaction_at: Mapped[datetime] = mapped_column(server_default=text("now()"), deferred=True)
 
-    # from ``data``, of which a list of records, or a plot, would read hundreds of kilobytes each
+    # from ``data``: lists and plots would otherwise read hundreds of kilobytes for each record
     mass_after: Mapped[int | None] = _figure(Integer, "(data ->> 'mass_after')::integer")
     by: Mapped[str | None] = _figure(Text, "data ->> 'by'")
     client_address: Mapped[str | None] = _figure(Text, "data #>> '{from,address}'")

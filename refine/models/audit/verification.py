@@ -35,7 +35,7 @@ from refine.rules.quantities import plural, rough_span
 
 # How often the clock starts a verification.
 VERIFIED_EVERY = timedelta(days=1)
-# How often it is in full; otherwise it goes on from where chains were verified before.
+# How often it is in full; otherwise it continues where chains were verified before.
 IN_FULL_EVERY = timedelta(days=7)
 # When verification counts as late: this long after the last one finished.
 IS_LATE_AFTER = timedelta(days=3)
@@ -195,10 +195,10 @@ class Verification(Attested, Base):
     def alarm(cls) -> Alarm | None:
         """Return what to be alarmed about, None if there is nothing.
 
-        A failed one alarms until a site admin has looked at it and a later one found nothing
-        wrong; one whose row was changed outside the application, until a site admin has looked.
-        The record of a failure alarms likewise, whatever its row says by now. If none has ended
-        for ``IS_LATE_AFTER``, that alarms too.
+        A failed verification alarms until a site admin has looked at it and a later one found
+        nothing wrong; one whose row was changed outside the application, until a site admin has
+        looked. The record of a failure alarms as well, whatever its row says by now, and so does a
+        last end that is ``IS_LATE_AFTER`` ago.
         """
         last_ended_at = None
         rows = _watched().rows()

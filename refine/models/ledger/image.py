@@ -83,7 +83,7 @@ def state_digest(image: Mapping[str, Any], key: DataKey) -> str:
 
 
 def state_of(image: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the state that an image shows; the time of a discard is no part of it."""
+    """Return the state that an image shows; the time of a discard is not part of it."""
     state = {field: image[field] for field in STATE_FIELDS}
     state["discarded"] = image["discarded_at"] is not None
     return state

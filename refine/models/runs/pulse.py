@@ -19,7 +19,7 @@ _MINUTES_OF_A_DAY = 1440
 
 
 class Pulse(Base):
-    """What one tick found. There is a row for each minute of the day, which each day writes anew.
+    """What one tick found. Each minute of the day has a row, which is overwritten every day.
 
     ``pause_seconds`` is the time since the tick before; ``workers`` is None without Redis.
     """

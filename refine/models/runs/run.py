@@ -241,7 +241,7 @@ class Run:
         held = cast(Self | None, db.session.scalar(itself, ids))
         if held is None:
             raise LeaseLost(db.session.scalars(select(cls.status).where(cls.id == run_id)).one())
-        set_committed_value(held, "agent", agent)  # or else it would be read again
+        set_committed_value(held, "agent", agent)  # otherwise it would be read again
         _require_genuine(held)
         if isinstance(held, Attested):
             held.note_lock()
@@ -355,7 +355,7 @@ def _holding(kind: Any) -> tuple[Select[Agent], Select[Any]]:
         select(kind)
         .where(
             kind.id == bindparam("run_id"),
-            kind.is_held,  # or else a caller without a lease would hold every run without one
+            kind.is_held,  # otherwise a caller without a lease would hold every run without one
             kind.lease_token == bindparam("held_by"),
         )
         .options(undefer_group("sealed"))

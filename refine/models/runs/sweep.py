@@ -58,7 +58,7 @@ class Sweep(Attested, Base):
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
     created_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
-    # the turn of all agents up to this id has come, but for those that somebody held just then
+    # all agents up to this id had their turn, except those that somebody held just then
     after_id: Mapped[int] = mapped_column(BigInteger, default=0, server_default=text("0"))
     held_ids: Mapped[list[int]] = mapped_column(
         ARRAY(BigInteger), default=list, server_default=text("'{}'")
@@ -143,7 +143,7 @@ class Sweep(Attested, Base):
     def open_ids(cls) -> Sequence[int]:
         """Return the ids of the sweeps that have not ended: each account's oldest, the next ones, …
 
-        So nobody waits for all that another account asked for.
+        So no account waits for everything that another one asked for.
         """
         turn = func.row_number().over(partition_by=cls.account_id, order_by=cls.id)
         in_turn = cls._open().with_only_columns(cls.id).order_by(turn, cls.id)

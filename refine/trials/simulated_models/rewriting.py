@@ -35,7 +35,7 @@ def insisting(conversation: Conversation) -> list[Step]:
 
 
 def halving(conversation: Conversation) -> list[Step]:
-    """Drop from the same memories, each week, every word that the rules let go."""
+    """Drop from the same memories, each week, every word that the rules do not require."""
     return [] if conversation.rounds else trims(conversation.ledger[:MAX_UPDATES])
 
 

@@ -27,7 +27,7 @@ PASSWORD_LINK_WAIT = timedelta(hours=24)
 # A model that is asked again and again eventually says yes.
 MAX_DECLINES_A_DAY = 10
 _DAY = timedelta(days=1)
-# A user whom the agent declined may not ask it again for this long, unless the agent allows it.
+# After a decline, the user may not ask it again for this long, unless the agent allows it.
 DECLINE_WAIT = timedelta(days=7)
 
 

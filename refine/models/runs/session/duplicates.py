@@ -28,7 +28,7 @@ def remove_duplicates(
     limit: int = BATCH,
     copies: Sequence[int] | None = None,
 ) -> int:
-    """Discard up to ``limit`` exact duplicates of kept core memories; return how many were discarded.
+    """Discard up to ``limit`` exact duplicates of kept core memories; return how many were.
 
     ``copies``: a batch of ``batches_of_copies``, if the caller has already looked for duplicates,
     without a lock.

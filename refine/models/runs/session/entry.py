@@ -134,7 +134,7 @@ SET counting_tokens = excluded.counting_tokens, shown_digest = excluded.shown_di
 
 
 def shown_alone(entries: Iterable[Entry], shown: Collection[int] | None) -> list[Entry]:
-    """Return the entries of a ledger of which the agent sees these memories; None: all."""
+    """Return a ledger's entries, with only these memories marked as shown; None: all."""
     return [
         each if shown is None or each.memory_id in shown else each._replace(shown_digest=None)
         for each in entries

@@ -135,7 +135,7 @@ class HeldSession:
 
     @property
     def is_running(self) -> bool:
-        """Whether the session goes on."""
+        """Whether the session continues."""
         return self.status == "running"
 
     @property
@@ -174,9 +174,9 @@ class HeldSession:
     ) -> Lookup:
         """Return those of the agent's memories by id, locked in order of id, with their entries.
 
-        ``content_hash`` is that of a new text, of which a copy is looked for; ``is_merge``: an id
-        for a new memory is needed. RowAltered if a memory, or what the session has done, is not as
-        the application left it.
+        ``content_hash`` is that of a new text, to look for a copy of it; ``is_merge``: an id for a
+        new memory is needed. RowAltered if a memory, or what the session has done, is not as the
+        application left it.
         """
         wanted = {
             "session_id": self.id,
@@ -256,7 +256,7 @@ class HeldSession:
 def _held_agent(values: dict[str, Any], key: WrappedKey) -> HeldAgent:
     if values["is_bound"]:
         opened = key.open(key_owner_name(values["id"]))
-    else:  # an upgrade has yet to bind it
+    else:  # an upgrade still has to bind it
         opened = db.session.get_one(Agent, values["id"], populate_existing=True).data_key()
     names = ("id", "account_id", "core_tokens", "ledger_version")
     return HeldAgent(**{name: values[name] for name in names}, key=opened)

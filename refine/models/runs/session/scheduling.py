@@ -257,7 +257,7 @@ class Candidates:
 
     @cached_property
     def _unchanged_ids(self) -> frozenset[int]:
-        """The agents of which nothing changed since their last session, which removed nothing.
+        """The agents whose last session removed nothing, and that have not changed since.
 
         Only after a session that was completed, and for ``MAX_QUIET_SLOTS`` slots. Never one whose
         ledger is shown in batches, as the next session shows another one.

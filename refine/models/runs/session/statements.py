@@ -99,7 +99,7 @@ LOOK_UP = Plain(
             and_(
                 _ENTRIES.c.session_id == bindparam("session_id"),
                 _ENTRIES.c.memory_id == MEMORIES.c.id,
-                _ENTRIES.c.memory_id == any_(_IDS),  # or else all of the session are read
+                _ENTRIES.c.memory_id == any_(_IDS),  # otherwise all entries of the session are read
             ),
         )
     )

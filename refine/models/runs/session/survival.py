@@ -1,6 +1,6 @@
 """What an agent's memories say, and said before its sessions changed them.
 
-Sessions may merge, rewrite and delete only what the ledger goes on saying (``rules.survival``).
+Sessions may merge, rewrite and delete only what the ledger continues to say (``rules.survival``).
 That is held against the texts of the snapshot and, so that nothing is worn away in small steps,
 against every text that the agent's sessions took away or rewrote before.
 """
@@ -73,9 +73,9 @@ class LedgerReading:
     """The kept core memories of an agent, and the originals before them, read for comparing.
 
     Reading takes time, so a tool keeps one of these for all of its calls, and kept memories are
-    read only until what is looked for is found. They are read anew when the version of the ledger
-    on the agent's row, which is locked, tells of a change that was not followed: a trigger counts
-    every change, whoever makes it.
+    read only until what is looked for is found. They are read again when the version of the ledger
+    on the agent's locked row shows a change that was not followed: a trigger counts every change,
+    whoever makes it.
     """
 
     def __init__(self) -> None:
@@ -162,7 +162,7 @@ class LedgerReading:
         """Take over an edit that was just written: its record, its memories as they are now.
 
         It led from version ``since`` of the ledger to ``version``. If the ledger was not read in
-        the former, the next edit reads it anew. Forget this reading if the edit is not committed.
+        the former, the next edit reads it again. Forget this reading if the edit is not committed.
         """
         if self._version != since:
             return
