@@ -21,8 +21,8 @@ _MAX_TOKENS = 10_000_000
 # Reasons to finish by a failure of the provider.
 _FAILED = ("error", "network_error", "insufficient_system_resource")
 
-# Reasons to finish at a normal end, in lower case. No reason at all is normal, too. Any other reason
-# (a limit, a filter, an unknown one) means that the reply was cut.
+# Reasons to finish at a normal end, in lower case. No reason at all is normal, too. Any other
+# reason (a limit, a filter, an unknown one) means that the reply was cut.
 _FINISHED = frozenset(
     {
         *("stop", "tool_calls", "function_call"),  # OpenAI, and most others; Gemini: STOP
