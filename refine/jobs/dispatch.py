@@ -38,8 +38,8 @@ from refine.models.runs.task import scheduling as task_scheduling
 # A worker takes a job from Redis a moment before it claims the run in the database.
 _CLAIMED_WITHIN = timedelta(seconds=30)
 
-# Only one at a time gives automatic runs their places, or else two would fill the same one. That
-# takes some milliseconds, and nobody waits for long for a process that was stopped in the middle.
+# Only one at a time gives automatic runs their places, otherwise two would fill the same one. That
+# takes some milliseconds; others do not wait long for a process that was stopped in the middle.
 _LOCK = text(
     "SELECT set_config('lock_timeout', '1s', true),"
     " pg_advisory_xact_lock(hashtext('refine.dispatch'))"
