@@ -49,8 +49,8 @@ def print_list(
 ) -> None:
     """Print rows as one JSON array or as a table; ``empty`` for people if there are none.
 
-    Of more rows than the ``limit``, the first are printed; ``more`` says on standard error how to
-    get the others.
+    If there are more rows than ``limit``, the first ones are printed; ``more`` says on standard
+    error how to get the others.
     """
     shown = rows[:limit]
     if as_json:

@@ -35,7 +35,7 @@ class Wire:
         return http
 
     def cut(self) -> None:
-        """End what is read or written, and what would be connected to from now on."""
+        """End all reading and writing, and refuse new connections."""
         with self._lock:
             self._is_cut = True
             for each in self._sockets:

@@ -20,7 +20,7 @@ from refine.rules.rough_words import rough_words
 MIN_LIKENESS = 75
 READ_CHARACTERS = 1_000
 
-# Of each text, how many of its rarest features are followed; of the texts that share one, in
+# How many of a text's rarest features are followed; of the texts that share one, in
 # alphabetical order, how many on either side; and how many of all these are compared with it.
 _FOLLOWED = 5
 _ON_EITHER_SIDE = 12

@@ -13,9 +13,9 @@ from refine.rules.strict_json import strict_json
 ANY_MODEL = "*"
 
 _MAX_FILE_BYTES = 4 * 1024 * 1024
-# a hundred dollars for a million tokens is the order of the dearest; the bound catches wrong units
+# the dearest models cost about a hundred dollars for a million tokens; this catches wrong units
 _MAX_USD_PER_TOKEN = Decimal("0.01")
-# No call costs more; a higher figure is a mistake, and not believed.
+# No call costs more; a higher figure is a mistake and is ignored.
 _MAX_USD_PER_CALL = 100
 # Decimal places that costs are kept with, and prices of a token.
 _PLACES_OF_COST, _PLACES_OF_PRICE = 6, 15
@@ -55,7 +55,7 @@ class Price:
 def cost_of_call(value: object, unit: Decimal = Decimal(1)) -> Decimal | None:
     """Return US dollars from a number or text, in this unit, as costs are kept: to six places.
 
-    None where it is not one, or more than any call costs.
+    None if it is not a number, or more than any call costs.
     """
     number = _decimal(value)
     if number is None or not 0 <= number * unit <= _MAX_USD_PER_CALL:

@@ -160,7 +160,7 @@ class RefinementTool:
         self._reading = LedgerReading()
 
     def _has_changed(self, before: dict[str, int]) -> bool:
-        """Tell whether a call was made whose answer was lost: it changes what was done, or ends."""
+        """Tell whether a call was carried out although its answer was lost: it edited, or ended."""
         self._forget_reading()
         session = db.session.get_one(RefinementSession, self._session_id)
         session.lock()

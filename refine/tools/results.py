@@ -15,7 +15,7 @@ def error(message: str, **facts: Any) -> Result:
 
 
 def without_echo(result: Result, arguments: dict[str, Any]) -> Result:
-    """Return the result without the texts that the call itself said: its model need not pay twice.
+    """Return the result without the texts of the call itself, which the model would pay for twice.
 
     Ids stay, and so does what differs from what the model wrote.
     """

@@ -1,4 +1,4 @@
-"""What an agent has, as far as the rows of an import may be recognized by it."""
+"""What an agent already has, to recognize the rows of an import by."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -48,7 +48,7 @@ class Known:
         return (source, row_id) in self.hashes or (source, f"{row_id}.1") in self.hashes
 
     def has_content(self, row: Sequence[Candidate]) -> bool:
-        """Tell whether a core memory that stands in one piece is kept with the same content."""
+        """Tell whether an unsplit core memory is kept with the same content."""
         first = row[0]
         same = self.cores.get(first.content_hash, ()) if first.piece.is_kept_core else ()
         return len(row) == 1 and any(protection.covers(first.piece) for protection in same)

@@ -15,7 +15,7 @@ from refine.trials.lives import Life
 from refine.trials.watching import watched
 
 MEMORIES = 32
-# As many look-alikes as duplicates: a model that merges both is no good.
+# As many look-alikes as duplicates, to expose a model that merges both.
 _SHARES: Shares = {"exact": 5, "near": 18, "lookalike": 18, "poison": 3}
 # Low, so that the allowance does not keep a model from uniting all duplicates.
 _THRESHOLD = 0.5

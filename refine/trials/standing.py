@@ -1,4 +1,4 @@
-"""What of the planted memories still stands in the memories that an agent keeps."""
+"""How much of the planted memories is still in the memories that an agent keeps."""
 
 import re
 from collections.abc import Callable, Collection

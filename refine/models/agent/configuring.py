@@ -72,8 +72,8 @@ class Configurable(AgentSettings):
     ) -> list[str]:
         """Set fields of ``ADMIN_FIELDS`` as an admin; return the names of those that changed.
 
-        Recorded as ``agent_settings_update``; ``by`` says in its data who it was, if no user.
-        InvalidValue, also for any other field, changes nothing. A new model changes the
+        Recorded as ``agent_settings_update``; ``by`` names the actor in its data, if it was
+        not a user. InvalidValue, also for any other field, changes nothing. A new model changes the
         agent's identity (see ``_mark_identity_change``).
         """
         require_allowed(fields, ADMIN_FIELDS)
@@ -118,7 +118,7 @@ class Configurable(AgentSettings):
         reflection; only the agent itself can turn it on.
 
         A prompt that the platform did not write last counts as changed even by the same words:
-        otherwise the platform, or whoever sees the records, would learn that it guessed them.
+        otherwise the platform, or a reader of the records, would learn that it guessed them.
         """
         require_allowed(fields, PLATFORM_FIELDS)
         self.lock()
@@ -153,7 +153,7 @@ class Configurable(AgentSettings):
         return changed
 
     def clear_refinement_prompt(self, *, user: Actor, at: datetime | None = None) -> bool:
-        """Reset the session style to the default without reading it; tell whether it was set."""
+        """Reset the session style to the default without reading it; tell whether one was set."""
         self.lock()
         before = self.refinement_prompt
         if before is None:

@@ -84,7 +84,7 @@ class AuditLog(Base):
     __tablename__ = "audit_logs"
     __table_args__ = (
         UniqueConstraint("chain_id", "sequence"),
-        # what is about a memory, which most records are, is found by the ids in their data
+        # most records are about a memory: they are found by the ids in their data
         Index(
             "ix_audit_logs_subject",
             "auditable_type",
@@ -176,7 +176,7 @@ class AuditLog(Base):
     by: Mapped[str | None] = _figure(Text, "data ->> 'by'")
     client_address: Mapped[str | None] = _figure(Text, "data #>> '{from,address}'")
 
-    # by name: the log knows none of the models that it is about
+    # by name: the log does not import the models that it is about
     agent: Mapped[Any] = relationship("Agent")
     user: Mapped[Any] = relationship("User")
 

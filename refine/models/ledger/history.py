@@ -187,7 +187,7 @@ def records_of_memory(memory: MemoryRow) -> Select[AuditLog]:
 def record_ids_about(memory_id: int) -> Sequence[int]:
     """Return the ids of the records that changed this memory, or showed it to somebody.
 
-    By themselves, because the database takes them for so many that it would sort all others.
+    In a query of their own: the database overestimates their number and would sort all others.
     """
     return db.session.scalars(select(AuditLog.id).where(AuditLog.is_about_memory(memory_id))).all()
 

@@ -103,8 +103,8 @@ class Ledger:
     def select_core_with(self, hashes: Collection[str]) -> Select[AgentMemory]:
         """Return a query for the kept core memories with one of these content hashes.
 
-        Not those that were changed since the session began that runs now: what a session writes may
-        be taken back, and what the agent saves meanwhile must stay.
+        Leaves out those that changed since the running session began: what a session writes may be
+        taken back, and what the agent saves meanwhile must stay.
         """
         is_changed = or_(
             AgentMemory.session_id.is_not(None), AgentMemory.updated_at != AgentMemory.recorded_at
@@ -146,7 +146,7 @@ def _composition() -> Select[*tuple[Any, ...]]:
     at = instant("at")
     agent_id = bindparam("agent_id", type_=BigInteger)
     core = is_of_kind("core", at)
-    # apart from what is kept: each has an index of its own
+    # apart from kept ones: each kind has its own index
     discarded = select(func.count()).where(
         AgentMemory.agent_id == agent_id, is_of_kind("discarded", at)
     )

@@ -63,7 +63,7 @@ class Pulse(Base):
 
 
 class Span(NamedTuple):
-    """The most of each figure among the pulses of ten minutes, but the least of the workers.
+    """The highest value of each figure in the pulses of ten minutes; of the workers, the lowest.
 
     ``number`` counts the spans since 1970.
     """

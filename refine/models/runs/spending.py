@@ -93,8 +93,8 @@ class CostCaps:
     def reason(self, account: Account) -> str | None:
         """Return why the account's cost cap forbids automatic runs; None if it does not.
 
-        A cap that cannot be checked, because nobody knows what a run of this month cost, forbids
-        them too.
+        A cap that cannot be checked, because the cost of a run of this month is unknown,
+        forbids them too.
         """
         self.look_up([account])
         return self._reasons[account.id]
@@ -114,7 +114,7 @@ def cost_cap_reason(account: Account, at: datetime) -> str | None:
 
 
 def cap_in_words(cap_usd: Decimal, *, is_reached: bool) -> str:
-    """Return what is the matter with a cost cap: it is reached, or cannot be checked."""
+    """Return the problem with a cost cap: it is reached, or cannot be checked."""
     cap = f"monthly cost cap of ${cap_usd}"
     if is_reached:
         return f"{cap} is reached"

@@ -1,10 +1,10 @@
 """The details of a text, and whether another text still carries them.
 
-A detail is what no paraphrase can stand in for: a number, a date or time, a proper name, a
+A detail is what no paraphrase can replace: a number, a date or time, a proper name, a
 quotation, an address. ``read`` finds the details of a text, ``carries`` tells whether another
 text has one of them and speaks of the same thing, ``likeness`` what share of the words it has.
 
-Where a word may be a name or not, it is taken for one: a missed name can be lost for good, while
+A word that may be a name counts as one: a missed name can be lost for good, while
 a false one only refuses an edit that drops the word altogether.
 
 Not seen:

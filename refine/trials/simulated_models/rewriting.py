@@ -1,4 +1,4 @@
-"""Models that rewrite memories so that less and less of them is left."""
+"""Models that rewrite memories so that less and less of them remains."""
 
 from collections.abc import Iterable
 from itertools import pairwise

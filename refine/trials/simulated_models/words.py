@@ -1,4 +1,4 @@
-"""How hostile models write: they know the rules and leave as little as these let pass."""
+"""How hostile models write: they know the rules and keep as little as these allow."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -84,7 +84,7 @@ def batches_of_copies(agent_id: int, limit: int = BATCH) -> Iterator[list[int]]:
 
 
 def _edits(memories: Sequence[StoredMemory], at: datetime) -> Iterator[Edit]:
-    """One edit for each duplicate among memories that stand in the order of their hashes."""
+    """One edit for each duplicate among memories in the order of their hashes."""
     for _, same in groupby(memories, key=lambda memory: memory.content_hash):
         group = list(same)
         staying = [memory for memory in group if memory.edit_lock] or group[:1]

@@ -1,9 +1,8 @@
 """What an edit works on, and how it is written: plain statements in one transaction.
 
-Thousands of sessions run in a night, so an edit costs little more than its statements. They are
-three: lock the session, its agent and the end of the agent's chain (``held``); lock the memories,
-with what is counted for them (``look_up``); write record, memories, entries and session
-(``write``).
+Thousands of sessions run in a night, so an edit costs little more than its three statements:
+lock the session, its agent and the end of the agent's chain (``held``); lock the memories, with
+what is counted for them (``look_up``); write record, memories, entries and session (``write``).
 """
 
 import uuid
@@ -44,8 +43,8 @@ from refine.sealing import DataKey
 class Edit:
     """One edit: its changes, and memories, entries and the ``new`` memory as they are after it.
 
-    ``stat`` is a figure of the session's stats and by how much it rises; ``removed_tokens`` no
-    longer count.
+    ``stat`` names a figure of the session's stats and its increase; ``removed_tokens`` no longer
+    count.
     """
 
     operation: str
@@ -130,7 +129,7 @@ class HeldSession:
 
     @property
     def status(self) -> str:
-        """The status: ``running``, or ``rolled_back`` by an edit that went too far."""
+        """The status: ``running``, or ``rolled_back`` by an edit that removed too much."""
         return str(self._values["status"])
 
     @property

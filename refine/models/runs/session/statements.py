@@ -50,7 +50,7 @@ PARTS: list[dict[str, Any]] = [
 HOLD = Plain(
     select(
         *(column for part in PARTS for column in part.values()),
-        # the statements after it are planned once: planning them takes longer than they do
+        # the statements after it are planned once: planning takes longer than executing them
         func.set_config("plan_cache_mode", "force_generic_plan", True),
     )
     .select_from(
